@@ -75,14 +75,14 @@ std::string MetricsPlace(const std::string& address, int port) {
   return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
 }
 
-Result<void> RunAgent(const AgentFlags& flags) {
+Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const double most_changes_per_s, MostChanges(flags));
   RaiseLimitOnOpenFiles();
   // The agent must not end because nobody reads its log any more.
   std::signal(SIGPIPE, SIG_IGN);
   // This comes before threads start, because they inherit the capabilities.
   if (auto kept = agent::KeepOnlyNeededCapabilities(); !kept) return kept;
-  spdlog::logger log = MakeLog(flags.log_level);
+  spdlog::logger log = MakeLog(streams, flags.log_level);
   PERSEUS_ASSIGN_OR_RETURN(auto gpus, SetUpGpus(flags.devices, flags.state, flags.resting, log));
   agent::AgentOptions options;
   options.gpus = std::move(gpus);
@@ -168,7 +168,7 @@ Verb AddAgentVerb(CLI::App& program) {
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->transform(OneOf({"debug", "info", "warn", "error"}));
-  return {verb, [flags] { return RunAgent(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunAgent(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -66,8 +66,10 @@ Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::
   return setup;
 }
 
-spdlog::logger MakeLog(const std::string& level) {
-  spdlog::logger log("perseus", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+spdlog::logger MakeLog(const Streams& streams, const std::string& level) {
+  spdlog::logger log(
+      "perseus", std::make_shared<spdlog::sinks::stdout_sink_base<spdlog::details::console_mutex>>(
+                     streams.err));
   log.set_level(spdlog::level::from_str(level));
   const bool has_journal = std::getenv("JOURNAL_STREAM") != nullptr;
   log.set_pattern(has_journal ? "%l: %v" : "%Y-%m-%dT%T.%eZ %l: %v",

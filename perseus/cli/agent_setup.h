@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cli/standard_output.h"
 #include "perseus/runtime/agent/gpu_manager.h"
 
 namespace perseus::cli {
@@ -26,7 +27,7 @@ Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::
 // the program accepts fewer connections.
 void RaiseLimitOnOpenFiles();
 
-// A log on standard error. It has no times under systemd, because the journal adds them.
-spdlog::logger MakeLog(const std::string& level);
+// A log on `streams.err`. It has no times under systemd, because the journal adds them.
+spdlog::logger MakeLog(const Streams& streams, const std::string& level);
 
 }  // namespace perseus::cli

@@ -84,7 +84,7 @@ std::string BriefValue(const ordered_json& value) {
   return text;
 }
 
-Result<void> List(const AuditFlags& flags) {
+Result<void> List(const Streams& streams, const AuditFlags& flags) {
   Table table(
       {"number", "at", "who", "from", "action", "job", "subject", "before", "after", "reason"});
   std::string lines;
@@ -105,7 +105,7 @@ Result<void> List(const AuditFlags& flags) {
     return {};
   });
   if (!listed) return Fail(listed);
-  return Print(flags.as_json ? lines : table.Format());
+  return streams.Print(flags.as_json ? lines : table.Format());
 }
 
 std::string TextOf(const ordered_json& value) { return value.is_null() ? "" : value.dump(); }
@@ -147,7 +147,7 @@ Result<std::optional<store::AuditHead>> ExpectedHead(const std::string& text) {
   return std::optional(std::move(head));
 }
 
-Result<void> Verify(const AuditFlags& flags) {
+Result<void> Verify(const Streams& streams, const AuditFlags& flags) {
   if (!flags.job.empty() || !flags.who.empty() || !flags.action.empty()) {
     return Fail("--verify checks the whole trail (leave out --job, --who and --action)");
   }
@@ -192,10 +192,11 @@ Result<void> Verify(const AuditFlags& flags) {
         last.number, std::max(newest, expected ? expected->number : 0));
   }
   if (flags.as_json) {
-    return Print(ordered_json{{"number", last.number}, {"hash", last.hash}}.dump() + "\n");
+    return streams.Print(ordered_json{{"number", last.number}, {"hash", last.hash}}.dump() + "\n");
   }
-  return Print(fmt::format("{} records, without a gap and without an edit; the newest is {}:{}\n",
-                           last.number, last.number, last.hash));
+  return streams.Print(
+      fmt::format("{} records, without a gap and without an edit; the newest is {}:{}\n",
+                  last.number, last.number, last.hash));
 }
 
 }  // namespace
@@ -224,8 +225,9 @@ Verb AddAuditVerb(CLI::App& program) {
       ->needs(verify)
       ->type_name("NUMBER:HASH");
   AddServerFlags(*verb, flags->server, "operator");
-  return {verb, [flags] {
-            return ReadingAnswers([&] { return flags->verify ? Verify(*flags) : List(*flags); });
+  return {verb, [flags](const Streams& streams) {
+            return ReadingAnswers(
+                [&] { return flags->verify ? Verify(streams, *flags) : List(streams, *flags); });
           }};
 }
 

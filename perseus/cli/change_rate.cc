@@ -53,8 +53,8 @@ std::string DescribeChangeRate(const job::UsedFacts& facts,
                    : fmt::format("{} of {} plans are limited to it", limited, planned.size()));
 }
 
-void WarnAboveRate(const std::vector<PlannedTarget>& planned, double changes_per_s,
-                   const std::string& facts) {
+void WarnAboveRate(const Streams& streams, const std::vector<PlannedTarget>& planned,
+                   double changes_per_s, const std::string& facts) {
   double most_per_s = 0;
   for (const PlannedTarget& target : planned) {
     const plan::Evaluation& evaluation = target.plan.evaluation;
@@ -63,7 +63,7 @@ void WarnAboveRate(const std::vector<PlannedTarget>& planned, double changes_per
   }
   if (most_per_s <= changes_per_s) return;
   fmt::print(
-      stderr,
+      streams.err,
       "perseus: warning: the plans have up to {:.3g} clock changes per second and GPU, and {} "
       "allows {:.3g} (use a lower --max-switches, or none)\n",
       most_per_s, facts, changes_per_s);

@@ -6,6 +6,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cli/plan_targets.h"
+#include "perseus/cli/standard_output.h"
 #include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan/planner.h"
@@ -26,7 +27,7 @@ std::string DescribeChangeRate(const job::UsedFacts& facts,
 
 // Warns on standard error if a plan changes a clock more often than the hardware facts allow. Only
 // a limit that the user gives can do this.
-void WarnAboveRate(const std::vector<PlannedTarget>& planned, double changes_per_s,
-                   const std::string& facts);
+void WarnAboveRate(const Streams& streams, const std::vector<PlannedTarget>& planned,
+                   double changes_per_s, const std::string& facts);
 
 }  // namespace perseus::cli

@@ -228,14 +228,14 @@ Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& 
   return report::FormatReportData(report);
 }
 
-Result<void> RunCompare(const CompareFlags& flags) {
+Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   if (auto able = CheckFigures(flags.figures); !able) return able;
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(streams, flags.job));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto frontier, planner.ComputeFrontier());
 
-  for (const double factor : flags.stragglers) WarnIfLikelyPercent("--straggler", factor);
+  for (const double factor : flags.stragglers) WarnIfLikelyPercent(streams, "--straggler", factor);
   const std::vector<Nanoseconds> times = TimesOf(flags, planner);
   const bool is_drawn = !flags.figures.figures.empty();
   const std::vector<Nanoseconds> planned = PlannedTimes(times, planner, frontier, is_drawn);
@@ -259,9 +259,10 @@ Result<void> RunCompare(const CompareFlags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
     if (auto written = WriteFigures(flags.figures, figures); !written) return written;
   }
-  return Print(flags.as_json ? FormatJson(planner, job.facts, times, flags.stragglers, outcomes)
-                             : FormatTables(planner, times, flags.stragglers, outcomes) +
-                                   job::Describe(job.facts));
+  return streams.Print(flags.as_json
+                           ? FormatJson(planner, job.facts, times, flags.stragglers, outcomes)
+                           : FormatTables(planner, times, flags.stragglers, outcomes) +
+                                 job::Describe(job.facts));
 }
 
 }  // namespace
@@ -286,9 +287,9 @@ Verb AddCompareVerb(CLI::App& program) {
   unit->type_name("MS")->check(NumberIn({1e-3, 1e6}, "milliseconds"));
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
-  return {verb, [flags, unit] {
+  return {verb, [flags, unit](const Streams& streams) {
             flags->is_unit_given = unit->count() > 0;
-            return RunCompare(*flags);
+            return RunCompare(streams, *flags);
           }};
 }
 

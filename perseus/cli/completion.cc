@@ -167,12 +167,14 @@ Verb AddCompletionVerb(CLI::App& program) {
                    "For the script: after --, the words before the cursor, the last one after an "
                    "equals sign. Prints what may come next")
       ->type_name("WORD");
-  return {verb, [flags, &program] {
+  return {verb, [flags, &program](const Streams& streams) {
             const auto& [shell, words] = *flags;
             if (words.empty()) {
-              return Print(std::string(shell == "bash" ? kBash : shell == "zsh" ? kZsh : kFish));
+              return streams.Print(std::string(shell == "bash"  ? kBash
+                                               : shell == "zsh" ? kZsh
+                                                                : kFish));
             }
-            return Print(Format(
+            return streams.Print(Format(
                 CandidatesAfter(program, {words.begin(), words.end() - 1}, words.back().substr(1)),
                 shell));
           }};

@@ -162,7 +162,7 @@ std::string FormatJson(const std::vector<agent::Finding>& findings) {
   return object.dump(2) + "\n";
 }
 
-Result<void> RunDoctor(const DoctorFlags& flags) {
+Result<void> RunDoctor(const Streams& streams, const DoctorFlags& flags) {
   if (flags.is_read_only && flags.measures_latency) {
     return Fail("--measure-latency sets clocks, which --read-only forbids (remove one of them)");
   }
@@ -182,7 +182,7 @@ Result<void> RunDoctor(const DoctorFlags& flags) {
       written = part ? WriteFileAtomically(flags.output, *part) : Result<void>(Fail(part));
     }
   }
-  if (auto printed = Print(flags.as_json ? FormatJson(findings) : FormatScreen(findings));
+  if (auto printed = streams.Print(flags.as_json ? FormatJson(findings) : FormatScreen(findings));
       !printed) {
     return printed;
   }
@@ -209,7 +209,7 @@ Verb AddDoctorVerb(CLI::App& program) {
                    "Write the measured latency as part of a job file for perseus plan")
       ->type_name("FILE.toml");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  return {verb, [flags] { return RunDoctor(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunDoctor(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -250,8 +250,9 @@ Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan:
 }
 
 // `chooser` must outlive the returned value.
-Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Planner& planner,
-                                       const job::LoadedJob& job, Chooser& chooser) {
+Result<emulator::EmulationSpec> SpecOf(const Streams& streams, const EmulateFlags& flags,
+                                       const plan::Planner& planner, const job::LoadedJob& job,
+                                       Chooser& chooser) {
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
   emulator::EmulationSpec spec{
       .pipelines = job.planned.pipelines,
@@ -270,7 +271,7 @@ Result<emulator::EmulationSpec> SpecOf(const EmulateFlags& flags, const plan::Pl
                                              : ReadOptions(flags.plan, planner.graph()));
   spec.options = std::move(options);
   if (flags.events.empty()) return spec;
-  return WithEvents(std::move(spec), flags.events, planner.graph(), chooser);
+  return WithEvents(streams, std::move(spec), flags.events, planner.graph(), chooser);
 }
 
 // The same stragglers and noise, but everything at maximum frequency.
@@ -283,7 +284,7 @@ emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec,
   return spec;
 }
 
-Result<void> RunEmulate(const EmulateFlags& flags) {
+Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
   if (flags.traced && *flags.traced >= flags.iterations) {
     return Fail("--trace {} is not one of the iterations (use 0 to {})", *flags.traced,
                 flags.iterations - 1);
@@ -297,7 +298,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   if (!flags.directory.empty()) {
     if (auto opened = directory.Open(); !opened) return opened;
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(streams, flags.job));
   if (flags.latency_spread > 0 && job.model.switch_latency == 0) {
     return Fail(
         "--latency-spread needs a switch latency, but the job has none (add --switch-latency MS)");
@@ -306,7 +307,7 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
 
   PERSEUS_ASSIGN_OR_RETURN(
       auto chooser, Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3)));
-  PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(flags, planner, job, chooser));
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(streams, flags, planner, job, chooser));
   PERSEUS_ASSIGN_OR_RETURN(auto planned, emulator::Emulate(planner, spec));
   PERSEUS_ASSIGN_OR_RETURN(auto all_max,
                            emulator::Emulate(planner, Unplanned(spec, planner.graph())));
@@ -328,8 +329,8 @@ Result<void> RunEmulate(const EmulateFlags& flags) {
   }
   const std::int64_t gpus = static_cast<std::int64_t>(spec.pipelines) * job.gpus();
   // If the answer cannot be printed, the results of an earlier run stay.
-  auto printed =
-      Print(flags.as_json ? FormatJson(spec, results, names) : FormatTable(spec, results, gpus));
+  auto printed = streams.Print(flags.as_json ? FormatJson(spec, results, names)
+                                             : FormatTable(spec, results, gpus));
   if (!printed) return printed;
   if (auto published = directory.Publish(); !published) return published;
   if (flags.figure.empty()) return {};
@@ -407,7 +408,7 @@ Verb AddEmulateVerb(CLI::App& program) {
   AddEventFlags(*verb, *flags);
   AddOutputFlags(*verb, *flags);
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags] { return RunEmulate(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunEmulate(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

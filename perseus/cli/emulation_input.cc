@@ -102,7 +102,7 @@ Result<std::vector<int>> ReadOptions(const std::string& path,
   return plan_file::FindOptions(plan, graph, path);
 }
 
-Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec,
+Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::EmulationSpec spec,
                                            const std::string& event_file,
                                            const schedule::InstructionGraph& graph,
                                            Chooser& chooser) {
@@ -111,7 +111,7 @@ Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec,
   spec.disturbances = std::move(events.disturbances);
   for (const emulator::Disturbance& slow : spec.disturbances) {
     if (slow.kind == emulator::Disturbance::Kind::kSlow)
-      WarnIfLikelyPercent("slowdown =", slow.value);
+      WarnIfLikelyPercent(streams, "slowdown =", slow.value);
   }
   for (const emulator::Events::PushedPlan& pushed : events.plans) {
     const std::string path = (fs::path(event_file).parent_path() / pushed.file).string();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cli/standard_output.h"
 #include "perseus/simulation/baselines/policy.h"
 #include "perseus/simulation/emulator/emulation.h"
 
@@ -51,7 +52,7 @@ Result<std::vector<int>> ReadOptions(const std::string& path,
 
 // Adds the events of a file to `spec`, which has its number of pipelines. Errors have the file and
 // the line of the event.
-Result<emulator::EmulationSpec> WithEvents(emulator::EmulationSpec spec,
+Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::EmulationSpec spec,
                                            const std::string& event_file,
                                            const schedule::InstructionGraph& graph,
                                            Chooser& chooser);

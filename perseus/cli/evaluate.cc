@@ -197,19 +197,20 @@ bool ChangesTheJob(const job::JobSettings& flags, const std::string& planned_pro
          flags.all_reduce_s || flags.optimizer_s;
 }
 
-Result<void> RunEvaluate(const EvaluateFlags& flags) {
+Result<void> RunEvaluate(const Streams& streams, const EvaluateFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
   const auto plan = AreFrequencyLists(text, flags.plan) ? LoadFrequencyLists(text, flags)
                                                         : LoadJsonPlan(text, flags);
   if (!plan) return Fail(plan);
-  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(plan->job));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(streams, plan->job));
   const plan::Evaluator evaluator(plan->job.graph, plan->job.model);
   const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan->job.graph));
   const plan::Evaluation evaluation = evaluator.Evaluate(plan->options);
   PERSEUS_ASSIGN_OR_RETURN(const auto noisy, EvaluateNoise(*plan, flags.noise));
-  PERSEUS_RETURN_IF_ERROR(Print(flags.as_json ? FormatJson(*plan, baseline, evaluation, noisy)
-                                              : FormatTable(*plan, baseline, evaluation, noisy)));
+  PERSEUS_RETURN_IF_ERROR(streams.Print(flags.as_json
+                                            ? FormatJson(*plan, baseline, evaluation, noisy)
+                                            : FormatTable(*plan, baseline, evaluation, noisy)));
   if (!plan->claim || plan->claim->Holds(evaluation) ||
       ChangesTheJob(flags.job, plan->claim->profile)) {
     return {};
@@ -234,7 +235,7 @@ Verb AddEvaluateVerb(CLI::App& program) {
   AddJobFlags(*verb, flags->job);
   AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags] { return RunEvaluate(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunEvaluate(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -46,14 +46,14 @@ CLI::Validator NumberIn(Range range, const std::string& unit) {
   return {std::move(check), ""};
 }
 
-void WarnIfLikelyPercent(const char* flag, double times_as_long) {
+void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long) {
   if (times_as_long <= kLargestLikely) return;
   std::fputs(
       fmt::format("perseus: warning: {0} {1:g} means {1:g} times as long (for {1:g} % longer, "
                   "give {0} {2:g})\n",
                   flag, times_as_long, 1 + times_as_long / 100)
           .c_str(),
-      stderr);
+      streams.err);
 }
 
 CLI::Validator WholeNumberIn(Range range) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cli/standard_output.h"
 
 namespace perseus::cli {
 
@@ -21,7 +22,7 @@ CLI::Validator NumberIn(Range range, const std::string& unit);
 constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
 // Warns on standard error of a straggler that takes more than 3 times as long: the number is
 // probably meant in percent, as in `perseus plan --slowdown`.
-void WarnIfLikelyPercent(const char* flag, double times_as_long);
+void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long);
 
 // The same as NumberIn for a whole number.
 CLI::Validator WholeNumberIn(Range range);

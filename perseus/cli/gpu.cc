@@ -124,14 +124,14 @@ std::string FormatJson(const protocol::Listing& listing) {
   return object.dump(2) + "\n";
 }
 
-Result<void> RunList(const GpuFlags& flags) {
+Result<void> RunList(const Streams& streams, const GpuFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   PERSEUS_ASSIGN_OR_RETURN(const auto listing, AskForList(socket.get()));
-  return Print(flags.as_json ? FormatJson(listing) : FormatTable(listing));
+  return streams.Print(flags.as_json ? FormatJson(listing) : FormatTable(listing));
 }
 
-Result<void> RunWatch(const GpuFlags& flags) {
-  const bool is_terminal = isatty(STDOUT_FILENO) != 0;
+Result<void> RunWatch(const Streams& streams, const GpuFlags& flags) {
+  const bool is_terminal = isatty(::fileno(streams.out)) != 0;
   for (bool is_first = true;; is_first = false) {
     // Each round uses a new connection, because the agent closes silent ones and may restart.
     const auto socket = protocol::Connect(flags.socket);
@@ -140,7 +140,7 @@ Result<void> RunWatch(const GpuFlags& flags) {
     if (!listing && is_first) return Fail(listing);
     // The escapes move the cursor to the top and clear the screen.
     const std::string page = listing ? FormatTable(*listing) : listing.error().message + "\n";
-    if (auto printed = Print(is_terminal ? "\x1b[H\x1b[J" + page : page + "\n"); !printed) {
+    if (auto printed = streams.Print(is_terminal ? "\x1b[H\x1b[J" + page : page + "\n"); !printed) {
       return printed;
     }
     std::this_thread::sleep_for(std::chrono::duration<double>(flags.interval_s));
@@ -194,8 +194,8 @@ Result<void> RunGrant(const GpuFlags& flags, GrantChange change) {
   return {};
 }
 
-Result<void> RunRestore(const GpuFlags& flags) {
-  spdlog::logger log = MakeLog("info");
+Result<void> RunRestore(const Streams& streams, const GpuFlags& flags) {
+  spdlog::logger log = MakeLog(streams, "info");
   constexpr std::chrono::milliseconds kAnswerTime{5'000};
   PERSEUS_ASSIGN_OR_RETURN(const auto unresponsive,
                            agent::FindUnresponsiveAgent(flags.state, flags.socket, kAnswerTime));
@@ -211,8 +211,8 @@ Result<void> RunRestore(const GpuFlags& flags) {
   const std::chrono::milliseconds timeout(static_cast<int>(flags.timeout_s * 1000));
   PERSEUS_ASSIGN_OR_RETURN(auto given_back,
                            agent::GiveBackLeftovers(std::move(setup), timeout, log));
-  return Print(given_back == 0 ? "all GPUs had their default clocks\n"
-                               : fmt::format("{} GPUs restored\n", given_back));
+  return streams.Print(given_back == 0 ? "all GPUs had their default clocks\n"
+                                       : fmt::format("{} GPUs restored\n", given_back));
 }
 
 CLI::App* AddPart(CLI::App& verb, GpuFlags& flags, const char* name, const char* about) {
@@ -268,13 +268,13 @@ Verb AddGpuVerb(CLI::App& program) {
       ->type_name("SECONDS")
       ->check(NumberIn({0, 3600}, "in seconds"));
 
-  return {verb, [=]() -> Result<void> {
-            if (list->parsed()) return RunList(*flags);
-            if (watch->parsed()) return RunWatch(*flags);
+  return {verb, [=](const Streams& streams) -> Result<void> {
+            if (list->parsed()) return RunList(streams, *flags);
+            if (watch->parsed()) return RunWatch(streams, *flags);
             if (release->parsed()) return RunRelease(*flags);
             if (grant->parsed()) return RunGrant(*flags, GrantChange::kGrant);
             if (revoke->parsed()) return RunGrant(*flags, GrantChange::kRevoke);
-            return RunRestore(*flags);
+            return RunRestore(streams, *flags);
           }};
 }
 

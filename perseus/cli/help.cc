@@ -148,7 +148,8 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
-Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& names) {
+Result<void> PrintHelp(const Streams& streams, const CLI::App& program,
+                       const std::vector<std::string>& names) {
   const CLI::App* verb = &program;
   std::string before;
   for (const std::string& name : names) {
@@ -160,7 +161,7 @@ Result<void> PrintHelp(const CLI::App& program, const std::vector<std::string>& 
     before += (before.empty() ? "" : " ") + verb->get_name();
     verb = *next;
   }
-  return Print(verb->help(before));
+  return streams.Print(verb->help(before));
 }
 
 }  // namespace
@@ -223,15 +224,17 @@ Verb AddHelpVerb(CLI::App& program) {
   verb->footer(kHelpExamples);
   verb->add_option("verb", flags->names, "The verb, and its part")->type_name("VERB");
   verb->add_flag("--all", flags->all, "List all verbs");
-  return {verb, [&program, flags] {
-            if (!flags->names.empty()) return PrintHelp(program, flags->names);
-            return Print(FormatProgramHelp(flags->all ? HelpVerbs::kAll : HelpVerbs::kCommon));
-          }};
+  return {
+      verb, [&program, flags](const Streams& streams) {
+        if (!flags->names.empty()) return PrintHelp(streams, program, flags->names);
+        return streams.Print(FormatProgramHelp(flags->all ? HelpVerbs::kAll : HelpVerbs::kCommon));
+      }};
 }
 
 Verb AddVersionVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("version", kVersionAbout);
-  return {verb, [] { return Print(std::string(VersionText()) + "\n"); }};
+  return {verb,
+          [](const Streams& streams) { return streams.Print(std::string(VersionText()) + "\n"); }};
 }
 
 }  // namespace perseus::cli

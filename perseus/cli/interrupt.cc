@@ -20,7 +20,7 @@ sigset_t InterruptOnly() {
 
 }  // namespace
 
-FinishOnInterrupt::FinishOnInterrupt() {
+FinishOnInterrupt::FinishOnInterrupt(std::FILE* err) : err_(err) {
   const sigset_t interrupt = InterruptOnly();
   pthread_sigmask(SIG_BLOCK, &interrupt, &before_);
   waiter_ = std::jthread([this](const std::stop_token& ends) { Wait(ends); });
@@ -41,7 +41,7 @@ void FinishOnInterrupt::Wait(const std::stop_token& ends) {
   if (ends.stop_requested()) return;
   finish_.request_stop();
   std::fputs("perseus: finishing with the best plans so far (press Ctrl-C again to stop at once)\n",
-             stderr);
+             err_);
   // From here on, this thread takes SIGINT, and its default is to end the process.
   pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
   std::mutex alone;

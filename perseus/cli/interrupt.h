@@ -2,19 +2,20 @@
 #pragma once
 
 #include <csignal>
+#include <cstdio>
 #include <stop_token>
 #include <thread>
 
 namespace perseus::cli {
 
-// While it lives, the first SIGINT requests a finish, and says so on standard error. The second one
+// While it lives, the first SIGINT requests a finish, and says so on `err`. The second one
 // ends the process in the usual way. Create it before other threads start, because they inherit the
 // signal mask.
 //
 // Thread safety: token() may be used by any thread.
 class FinishOnInterrupt {
  public:
-  FinishOnInterrupt();
+  explicit FinishOnInterrupt(std::FILE* err);
   FinishOnInterrupt(const FinishOnInterrupt&) = delete;
   FinishOnInterrupt& operator=(const FinishOnInterrupt&) = delete;
   ~FinishOnInterrupt();
@@ -24,6 +25,7 @@ class FinishOnInterrupt {
  private:
   void Wait(const std::stop_token& ends);
 
+  std::FILE* const err_;
   std::stop_source finish_;
   sigset_t before_{};
   std::jthread waiter_;  // The last member: it uses the others.

@@ -69,9 +69,9 @@ std::string PathOf(const Flags& flags, std::string_view rest = "") {
 }
 
 // The target that the flags give. No slowdown if they give none.
-Result<ordered_json> TargetOf(const TargetFlags& flags) {
+Result<ordered_json> TargetOf(const Streams& streams, const TargetFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto target, AskedTarget(flags, 1));
-  WarnOfLikelyUnits({target});
+  WarnOfLikelyUnits(streams, {target});
   return job_planning::TargetJson(target);
 }
 
@@ -110,8 +110,9 @@ ordered_json FixedJson(const schedule::FixedInstructions& fixed) {
 }
 
 // The registration of the job that `perseus plan` would plan.
-Result<ordered_json> RegistrationOf(const Flags& flags, const job::UnprofiledJob& job) {
-  PERSEUS_ASSIGN_OR_RETURN(auto target, TargetOf(flags.targets));
+Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
+                                    const job::UnprofiledJob& job) {
+  PERSEUS_ASSIGN_OR_RETURN(auto target, TargetOf(streams, flags.targets));
   const plan_file::PlannedJob& planned = job.planned;
   const schedule::PipelineModel& model = planned.model;
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
@@ -166,12 +167,13 @@ Result<void> CheckFits(const Flags& flags, const std::string& csv,
 
 // If the server refuses the profile, ends the job again if this command created it. Otherwise a
 // corrected command would find a job that was registered differently.
-Result<void> Upload(ServerClient& server, const Flags& flags, const std::string& csv,
-                    const ServerClient::Registered& registered) {
+Result<void> Upload(const Streams& streams, ServerClient& server, const Flags& flags,
+                    const std::string& csv, const ServerClient::Registered& registered) {
   const auto put = server.Send("PUT", PathOf(flags, "/profile"), csv, "text/csv");
   if (put) {
     for (const auto& warning : put->value("warnings", ordered_json::array())) {
-      std::fputs(fmt::format("perseus: warning: {}\n", warning.get<std::string>()).c_str(), stderr);
+      std::fputs(fmt::format("perseus: warning: {}\n", warning.get<std::string>()).c_str(),
+                 streams.err);
     }
     return {};
   }
@@ -194,7 +196,7 @@ std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned
       planned.profile, flags.registered.job_file);
 }
 
-Result<void> Register(const Flags& flags) {
+Result<void> Register(const Streams& streams, const Flags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(
       flags.schedule_output, {flags.profile, flags.registered.job_file, flags.registered.facts}));
   // A search for a schedule needs the profile.
@@ -202,26 +204,26 @@ Result<void> Register(const Flags& flags) {
   described.profile = flags.profile;
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnprofiledJob(described));
   const plan_file::PlannedJob& planned = job.planned;
-  PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(flags, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(streams, flags, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
   PERSEUS_RETURN_IF_ERROR(CheckFits(flags, csv, registration.dump()));
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(registration.dump()));
   if (!flags.profile.empty()) {
-    if (auto put = Upload(server, flags, csv, registered); !put) return put;
+    if (auto put = Upload(streams, server, flags, csv, registered); !put) return put;
   }
   if (planned.model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
     std::fputs(
         "perseus: warning: no blocking power is given: plans use 0 W for waiting GPUs "
         "(--blocking-power W, blocking_power_w in the job file, or --facts FILE)\n",
-        stderr);
+        streams.err);
   }
   if (!flags.gpu.empty() && !job.facts.gpu_name.empty() && flags.gpu != job.facts.gpu_name) {
     std::fputs(fmt::format("perseus: warning: the hardware facts are of the GPU {}, but the job "
                            "has the GPU {} (give the facts of its nodes)\n",
                            job.facts.gpu_name, flags.gpu)
                    .c_str(),
-               stderr);
+               streams.err);
   }
   std::string answer =
       fmt::format("job {} is {}{}\n", flags.job, registered.job.at("id").get<std::string>(),
@@ -232,31 +234,31 @@ Result<void> Register(const Flags& flags) {
         WriteFileAtomically(flags.schedule_output, schedule::FormatSchedule(planned.schedule)));
     answer += fmt::format("its schedule is in {}\n", flags.schedule_output);
   }
-  return Print(flags.as_json ? registered.job.dump(2) + "\n" : answer);
+  return streams.Print(flags.as_json ? registered.job.dump(2) + "\n" : answer);
 }
 
-Result<void> Show(const Flags& flags) {
+Result<void> Show(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto job, server.Get(PathOf(flags)));
-  return Print(flags.as_json ? job.dump(2) + "\n" : FormatJob(job));
+  return streams.Print(flags.as_json ? job.dump(2) + "\n" : FormatJob(job));
 }
 
-Result<void> SetTarget(const Flags& flags) {
+Result<void> SetTarget(const Streams& streams, const Flags& flags) {
   if (!AsksForTarget(flags.targets)) {
     return Fail(
         "the target is missing (give --slowdown, --deadline, --energy-budget, --power-cap, "
         "--price, --min-energy or --edp; perseus job show {} shows the current one)",
         flags.job);
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(flags.targets));
+  PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(streams, flags.targets));
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto set,
                            server.Send("PUT", PathOf(flags, "/target"), target.dump()));
-  if (flags.as_json) return Print(set.dump(2) + "\n");
-  return Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
+  if (flags.as_json) return streams.Print(set.dump(2) + "\n");
+  return streams.Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
 }
 
-Result<void> ReportStraggler(const Flags& flags) {
+Result<void> ReportStraggler(const Streams& streams, const Flags& flags) {
   if (flags.is_over == flags.slowdown.has_value()) {
     return Fail("give either --slowdown (such as 1.25) or --over");
   }
@@ -264,27 +266,27 @@ Result<void> ReportStraggler(const Flags& flags) {
   const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.dp_rank));
   if (flags.is_over) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
-    if (flags.as_json) return Print(deleted.dump(2) + "\n");
-    return Print(fmt::format(
+    if (flags.as_json) return streams.Print(deleted.dump(2) + "\n");
+    return streams.Print(fmt::format(
         "dp_rank {} {}\n", flags.dp_rank,
         deleted.at("deleted").get<bool>() ? "is no longer a straggler" : "was not a straggler"));
   }
-  WarnIfLikelyPercent("--slowdown", *flags.slowdown);
+  WarnIfLikelyPercent(streams, "--slowdown", *flags.slowdown);
   ordered_json body{{"slowdown", *flags.slowdown}};
   if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
   if (flags.expires_in_s) body["expires_in"] = *flags.expires_in_s;
   PERSEUS_ASSIGN_OR_RETURN(const auto put, server.Send("PUT", path, body.dump()));
-  if (flags.as_json) return Print(put.dump(2) + "\n");
-  return Print(FormatStragglers(ordered_json::array({put})));
+  if (flags.as_json) return streams.Print(put.dump(2) + "\n");
+  return streams.Print(FormatStragglers(ordered_json::array({put})));
 }
 
-Result<void> ListStragglers(const Flags& flags) {
+Result<void> ListStragglers(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/stragglers")));
-  if (flags.as_json) return Print(list.dump(2) + "\n");
+  if (flags.as_json) return streams.Print(list.dump(2) + "\n");
   std::string text = FormatStragglers(list.at("stragglers"));
   if (text.empty()) text = "no straggler\n";
-  return Print(text + "\n" + FormatPastStragglers(list.at("past")));
+  return streams.Print(text + "\n" + FormatPastStragglers(list.at("past")));
 }
 
 Result<const ordered_json*> FindAssignment(const ordered_json& assignments, std::int64_t version) {
@@ -299,17 +301,18 @@ Result<const ordered_json*> FindAssignment(const ordered_json& assignments, std:
               assignments.front().at("version").get<std::int64_t>());
 }
 
-Result<void> Diff(const Flags& flags) {
+Result<void> Diff(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/assignments?limit=50")));
   const ordered_json& assignments = list.at("assignments");
   PERSEUS_ASSIGN_OR_RETURN(const auto* from, FindAssignment(assignments, flags.from_version));
   PERSEUS_ASSIGN_OR_RETURN(const auto* to, FindAssignment(assignments, flags.to_version));
-  if (flags.as_json) return Print(ordered_json{{"from", *from}, {"to", *to}}.dump(2) + "\n");
-  return Print(FormatDifference(*from, *to));
+  if (flags.as_json)
+    return streams.Print(ordered_json{{"from", *from}, {"to", *to}}.dump(2) + "\n");
+  return streams.Print(FormatDifference(*from, *to));
 }
 
-Result<void> PrintPlan(const Flags& flags) {
+Result<void> PrintPlan(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plan, server.GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan))));
@@ -319,21 +322,22 @@ Result<void> PrintPlan(const Flags& flags) {
         ErrorKind::kSystem,
         "the server's answer is not a plan (is it a perseus server, and of this version?)");
   }
-  return Print(plan);
+  return streams.Print(plan);
 }
 
 // What other schedules would save. The job keeps its own: schedules do not change in flight.
-Result<void> ShowSchedules(const Flags& flags) {
+Result<void> ShowSchedules(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto answer, server.Get(PathOf(flags, "/schedules")));
-  return Print(flags.as_json ? answer.dump(2) + "\n" : FormatSchedules(answer));
+  return streams.Print(flags.as_json ? answer.dump(2) + "\n" : FormatSchedules(answer));
 }
 
-Result<void> End(const Flags& flags) {
+Result<void> End(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto ended, server.Send("POST", PathOf(flags, "/end"), "{}"));
-  if (flags.as_json) return Print(ended.dump(2) + "\n");
-  return Print(fmt::format("job {} has ended; its nodes remove their assignment\n", flags.job));
+  if (flags.as_json) return streams.Print(ended.dump(2) + "\n");
+  return streams.Print(
+      fmt::format("job {} has ended; its nodes remove their assignment\n", flags.job));
 }
 
 void AddRegisterFlags(CLI::App& verb, Flags& flags) {
@@ -389,7 +393,7 @@ Verb AddJobVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("job", kJobAbout);
   verb->footer(kJobExamples);
   verb->require_subcommand(1);
-  using Run = Result<void> (*)(const Flags&);
+  using Run = Result<void> (*)(const Streams&, const Flags&);
   auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
   const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
     CLI::App* sub = verb->add_subcommand(name, about);
@@ -429,9 +433,10 @@ Verb AddJobVerb(CLI::App& program) {
       ->check(WholeNumberIn({1, 1e12}))
       ->type_name("V2");
   add("end", "End the job", "job", End);
-  return {verb, [flags, actions] {
+  return {verb, [flags, actions](const Streams& streams) {
             for (const auto& [sub, run] : *actions) {
-              if (sub->parsed()) return ReadingAnswers([&, &run = run] { return run(*flags); });
+              if (sub->parsed())
+                return ReadingAnswers([&, &run = run] { return run(streams, *flags); });
             }
             return Result<void>();
           }};

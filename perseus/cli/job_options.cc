@@ -158,10 +158,10 @@ void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
       ->check(seconds);
 }
 
-Result<job::LoadedJob> LoadJobToPlan(const job::JobSettings& flags,
+Result<job::LoadedJob> LoadJobToPlan(const Streams& streams, const job::JobSettings& flags,
                                      const schedule_search::SearchEffort& search) {
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags, search));
-  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(job));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(streams, job));
   return job;
 }
 
@@ -193,10 +193,10 @@ std::string WithFlagNames(const CLI::App& verb, std::string_view message) {
   });
 }
 
-Result<void> WarnIfImplausible(const job::LoadedJob& job) {
+Result<void> WarnIfImplausible(const Streams& streams, const job::LoadedJob& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto warnings, job::CheckPlausible(job));
   for (const std::string& warning : warnings) {
-    std::fputs(fmt::format("perseus: warning: {}\n", warning).c_str(), stderr);
+    std::fputs(fmt::format("perseus: warning: {}\n", warning).c_str(), streams.err);
   }
   return {};
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/cli/standard_output.h"
 #include "perseus/planning/job/job_setup.h"
 
 namespace perseus::cli {
@@ -19,7 +20,7 @@ void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobCo
 
 // LoadJob for a verb that plans. Refuses input that cannot be (job/plausibility.h), and prints a
 // warning on standard error for each likely mistake.
-Result<job::LoadedJob> LoadJobToPlan(const job::JobSettings& flags,
+Result<job::LoadedJob> LoadJobToPlan(const Streams& streams, const job::JobSettings& flags,
                                      const schedule_search::SearchEffort& search = {});
 
 // An error names a value by its key (RenameKeys in base/wording.h). Returns the message with the
@@ -28,6 +29,6 @@ Result<job::LoadedJob> LoadJobToPlan(const job::JobSettings& flags,
 std::string WithFlagNames(const CLI::App& verb, std::string_view message);
 
 // Prints warnings. Fails as CheckPlausible does.
-Result<void> WarnIfImplausible(const job::LoadedJob& job);
+Result<void> WarnIfImplausible(const Streams& streams, const job::LoadedJob& job);
 
 }  // namespace perseus::cli

@@ -55,26 +55,27 @@ std::string Screen(const nlohmann::ordered_json& jobs, const JobsFlags& flags) {
   return (flags.watches ? Summary(jobs) : "") + FormatJobs(selected, flags.view);
 }
 
-Result<void> RunJobs(const JobsFlags& flags) {
+Result<void> RunJobs(const Streams& streams, const JobsFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckJobsView(flags.view));
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto jobs, FetchJobs(server, flags.all));
-  return Print(Screen(jobs, flags));
+  return streams.Print(Screen(jobs, flags));
 }
 
-Result<void> Watch(const JobsFlags& flags) {
+Result<void> Watch(const Streams& streams, const JobsFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckJobsView(flags.view));
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   // Move the cursor home and clear to the end, so that nothing flickers.
-  const std::string_view home = DetectTerminal().color && !flags.as_json ? "\x1b[H\x1b[J" : "";
+  const std::string_view home =
+      DetectTerminal(streams).color && !flags.as_json ? "\x1b[H\x1b[J" : "";
   for (int round = 0; flags.rounds == 0 || round < flags.rounds; ++round) {
     const auto jobs = FetchJobs(server, flags.all);
     // After the first round, a server that does not respond is not an error: it may restart.
     const std::string text =
         jobs ? Screen(*jobs, flags) : fmt::format("perseus: {}\n", jobs.error().message);
     if (!jobs && round == 0) return Fail(jobs);
-    if (auto printed = Print(std::string(home) + text); !printed) return printed;
+    if (auto printed = streams.Print(std::string(home) + text); !printed) return printed;
     const auto until = std::chrono::steady_clock::now() +
                        std::chrono::milliseconds(static_cast<int>(flags.interval_s * 1000));
     if (round + 1 == flags.rounds) break;
@@ -106,8 +107,9 @@ Verb AddJobsVerb(CLI::App& program) {
   CLI::Option* watch =
       verb->add_flag("--watch", flags->watches, "Print again and again until Ctrl-C");
   AddCommonFlags(*verb, *flags)->needs(watch);
-  return {verb, [flags] {
-            return ReadingAnswers([&] { return flags->watches ? Watch(*flags) : RunJobs(*flags); });
+  return {verb, [flags](const Streams& streams) {
+            return ReadingAnswers(
+                [&] { return flags->watches ? Watch(streams, *flags) : RunJobs(streams, *flags); });
           }};
 }
 
@@ -119,7 +121,9 @@ Verb AddTopVerb(CLI::App& program) {
       ->check(WholeNumberIn({1, 1'000'000}))
       ->type_name("N");
   AddCommonFlags(*verb, *flags);
-  return {verb, [flags] { return ReadingAnswers([&] { return Watch(*flags); }); }};
+  return {verb, [flags](const Streams& streams) {
+            return ReadingAnswers([&] { return Watch(streams, *flags); });
+          }};
 }
 
 }  // namespace perseus::cli

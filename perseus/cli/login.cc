@@ -179,7 +179,7 @@ std::string FromAnywhere(const std::string& file) {
   return file.empty() ? "" : std::filesystem::absolute(file).string();
 }
 
-Result<void> LogIn(const LoginFlags& flags) {
+Result<void> LogIn(const Streams& streams, const LoginFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto server, ServerOf(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(auto options, ClientOptionsOf(flags.server, TokenComes::kLater));
   PERSEUS_ASSIGN_OR_RETURN(auto client, http::Client::Create(std::move(options)));
@@ -214,18 +214,18 @@ Result<void> LogIn(const LoginFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto code,
                            AskForCode(login, provider.device_url, WordsOf(offer["scopes"])));
   std::fputs(fmt::format("Open {}\nand enter the code {}\n", code.address, code.user_code).c_str(),
-             stderr);
+             streams.err);
   PERSEUS_ASSIGN_OR_RETURN(login, WaitForPerson(login, code));
   PERSEUS_ASSIGN_OR_RETURN(const auto who, AskWho(flags.server, login.token));
   PERSEUS_RETURN_IF_ERROR(KeepLogin(login));
-  return Print(fmt::format("logged in to {} as {}\n", server, WhoText(who)));
+  return streams.Print(fmt::format("logged in to {} as {}\n", server, WhoText(who)));
 }
 
-Result<void> LogOut(const LoginFlags& flags) {
+Result<void> LogOut(const Streams& streams, const LoginFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto server, ServerOf(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto login, FindLogin(server));
   PERSEUS_ASSIGN_OR_RETURN(const bool was_there, ForgetLogin(server));
-  if (!was_there) return Print(fmt::format("there was no login at {}\n", server));
+  if (!was_there) return streams.Print(fmt::format("there was no login at {}\n", server));
   std::string revoked;
   if (login && !login->revocation_url.empty() && !login->refresh_token.empty()) {
     const auto answer = issuers::Ask(
@@ -236,13 +236,13 @@ Result<void> LogOut(const LoginFlags& flags) {
       revoked = fmt::format("; {} did not revoke it", login->issuer);
     }
   }
-  return Print(fmt::format("logged out of {}{}\n", server, revoked));
+  return streams.Print(fmt::format("logged out of {}{}\n", server, revoked));
 }
 
-Result<void> WhoAmI(const LoginFlags& flags) {
+Result<void> WhoAmI(const Streams& streams, const LoginFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto who, server.Get("/v1/whoami"));
-  return Print(flags.as_json ? who.dump(2) + "\n" : WhoText(who) + "\n");
+  return streams.Print(flags.as_json ? who.dump(2) + "\n" : WhoText(who) + "\n");
 }
 
 void AddServerName(CLI::App& verb, LoginFlags& flags) {
@@ -266,7 +266,9 @@ Verb AddLoginVerb(CLI::App& program) {
                    "Certificate authority of the provider (PEM; default: those of the system)")
       ->type_name("FILE")
       ->check(InputFile());
-  return {verb, [flags] { return ReadingAnswers([&] { return LogIn(*flags); }); }};
+  return {verb, [flags](const Streams& streams) {
+            return ReadingAnswers([&] { return LogIn(streams, *flags); });
+          }};
 }
 
 Verb AddLogoutVerb(CLI::App& program) {
@@ -275,7 +277,9 @@ Verb AddLogoutVerb(CLI::App& program) {
       "logout", "Forget the login at a perseus server, and let the provider revoke it.");
   verb->footer("Examples:\n  perseus logout https://perseus:7410");
   AddServerName(*verb, *flags);
-  return {verb, [flags] { return ReadingAnswers([&] { return LogOut(*flags); }); }};
+  return {verb, [flags](const Streams& streams) {
+            return ReadingAnswers([&] { return LogOut(streams, *flags); });
+          }};
 }
 
 Verb AddWhoamiVerb(CLI::App& program) {
@@ -285,7 +289,9 @@ Verb AddWhoamiVerb(CLI::App& program) {
   verb->footer("Examples:\n  perseus whoami\n  perseus whoami --json --token-file bob.token");
   AddServerFlags(*verb, flags->server, "of any kind");
   verb->add_flag("--json", flags->as_json, "Print JSON, for scripts");
-  return {verb, [flags] { return ReadingAnswers([&] { return WhoAmI(*flags); }); }};
+  return {verb, [flags](const Streams& streams) {
+            return ReadingAnswers([&] { return WhoAmI(streams, *flags); });
+          }};
 }
 
 }  // namespace perseus::cli

@@ -62,11 +62,11 @@ Result<std::map<std::filesystem::path, std::string>> JobsGiven(
   return jobs;
 }
 
-Result<void> RunNodeVerb(const NodeFlags& flags) {
+Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
   // The daemon must not end because a server closes a connection or nobody reads its log any more.
   std::signal(SIGPIPE, SIG_IGN);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
-  spdlog::logger log = MakeLog(flags.log_level);
+  spdlog::logger log = MakeLog(streams, flags.log_level);
   node::NodeOptions options;
   const bool joins = !flags.join_token_file.empty() || !flags.munge_server.empty();
   if (joins) {
@@ -143,7 +143,7 @@ Verb AddNodeVerb(CLI::App& program) {
   verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
       ->type_name("LEVEL")
       ->transform(OneOf({"debug", "info", "warn", "error"}));
-  return {verb, [flags] { return RunNodeVerb(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunNodeVerb(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

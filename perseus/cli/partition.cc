@@ -173,7 +173,8 @@ Result<double> BlockingPowerOf(const PartitionFlags& flags) {
               flags.facts);
 }
 
-Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
+Result<void> RunPartition(const Streams& streams, const PartitionFlags& flags,
+                          bool is_split_given) {
   if (is_split_given && flags.profile.empty()) {
     return Fail("--split needs a file for the profile (add -o PROFILE.csv)");
   }
@@ -196,7 +197,7 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
                          blocking_power_w);
   }
   if (flags.profile.empty()) {
-    return Print(flags.as_json ? FormatJson(*partition, facts, "") : table);
+    return streams.Print(flags.as_json ? FormatJson(*partition, facts, "") : table);
   }
   const partition::PlannedSplit& split = flags.split == kBalanced  ? partition->balanced
                                          : flags.split == kFastest ? partition->fastest
@@ -205,9 +206,10 @@ Result<void> RunPartition(const PartitionFlags& flags, bool is_split_given) {
       profile::FormatProfile(profile::StageProfile(job.layers, split.boundaries));
   if (auto written = WriteFileAtomically(flags.profile, profile); !written) return written;
   const std::string command = NextCommand(flags, blocking_power_w, split);
-  if (flags.as_json) return Print(FormatJson(*partition, facts, command));
-  return Print(fmt::format("{}\n{} has the stages of the {} split. To plan them as above:\n  {}\n",
-                           table, flags.profile, flags.split, command));
+  if (flags.as_json) return streams.Print(FormatJson(*partition, facts, command));
+  return streams.Print(
+      fmt::format("{}\n{} has the stages of the {} split. To plan them as above:\n  {}\n", table,
+                  flags.profile, flags.split, command));
 }
 
 }  // namespace
@@ -245,7 +247,9 @@ Verb AddPartitionVerb(CLI::App& program) {
   add("-o,--output", flags->profile, "PROFILE.csv",
       "Write the profile of the stages of a split, for perseus plan");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags, split] { return RunPartition(*flags, split->count() > 0); }};
+  return {verb, [flags, split](const Streams& streams) {
+            return RunPartition(streams, *flags, split->count() > 0);
+          }};
 }
 
 }  // namespace perseus::cli

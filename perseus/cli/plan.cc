@@ -322,14 +322,16 @@ Result<void> TradeOffByDefault(const PlanFlags& flags, const plan::Planner& plan
 
 // Plans every target: first quick plans, then better ones, until the effort is done or the user
 // interrupts, and then plans with few clock changes, or with a margin for noise.
-Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planner& planner,
+Result<FrontierAndPlans> ComputePlans(const Streams& streams, const PlanFlags& flags,
+                                      const plan::Planner& planner,
                                       const std::vector<plan::Target>& asked,
                                       const std::optional<noise::Noise>& noise,
                                       const std::optional<double>& most_changes_per_s,
                                       const std::stop_token& finish) {
   FrontierAndPlans computed;
   computed.finish = finish;
-  PlanRows rows(planner, flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
+  PlanRows rows(streams.err, planner,
+                flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
   TargetPlans plans(planner, rows);
   const SwitchFlags& switches = flags.switches;
   if (switches.most_switches || switches.picks_limit) rows.AnnounceLimit();
@@ -381,8 +383,10 @@ Result<FrontierAndPlans> ComputePlans(const PlanFlags& flags, const plan::Planne
 }
 
 // Loads the job. If its schedule is searched for, shows the best one so far.
-Result<job::LoadedJob> LoadShowingSearch(const PlanFlags& flags, const std::stop_token& finish) {
-  RowBlock rows("schedules", flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
+Result<job::LoadedJob> LoadShowingSearch(const Streams& streams, const PlanFlags& flags,
+                                         const std::stop_token& finish) {
+  RowBlock rows(streams.err, "schedules",
+                flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
   rows.Begin("schedule auto");
   schedule_search::SearchEffort search;
   search.finish = finish;
@@ -392,7 +396,7 @@ Result<job::LoadedJob> LoadShowingSearch(const PlanFlags& flags, const std::stop
                               schedule_search::FormatInFlight(best.in_flight)));
     rows.Update(completed);
   };
-  return LoadJobToPlan(flags.job, search);
+  return LoadJobToPlan(streams, flags.job, search);
 }
 
 // A searched schedule may be faster than the reference at maximum frequency. The time of the
@@ -408,7 +412,7 @@ std::vector<plan::Target> AskedOfJob(const TargetFlags& flags, const job::Loaded
 }
 
 // What the verb prints first. `files` is the number of files that the run writes.
-std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
+std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const PlanOutcome& outcome,
                          const std::string& summary, std::size_t files) {
   if (flags.as_json) return summary;
   std::string text = fmt::format("{}\n{}{}", FormatPlanTable(outcome), FormatFinding(outcome),
@@ -437,7 +441,7 @@ std::string FormatAnswer(const PlanFlags& flags, const PlanOutcome& outcome,
     text += FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff);
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (files == 0) text += "No plan was saved (-o DIR saves the plans and a report).\n";
-  if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal());
+  if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal(streams));
   if (outcome.was_interrupted) text += "Stopped early: a whole run may find better plans.\n";
   return text;
 }
@@ -454,7 +458,7 @@ std::string FormatSaved(const PlanFlags& flags, std::size_t files) {
   return text;
 }
 
-Result<void> RunPlan(PlanFlags flags) {
+Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
   // Whether a limit is picked by default depends on the job.
   const bool may_trade_off = flags.switches.needs_tradeoff() || flags.switches.AreOpen();
@@ -465,11 +469,11 @@ Result<void> RunPlan(PlanFlags flags) {
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  std::optional<FinishOnInterrupt> interrupt(std::in_place);
+  std::optional<FinishOnInterrupt> interrupt(std::in_place, streams.err);
   const std::stop_token finish = interrupt->token();
   flags.job.most_switches = flags.switches.most_switches;
   flags.job.per_instruction = flags.switches.per_instruction || flags.switches.picks_limit;
-  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadShowingSearch(flags, finish));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadShowingSearch(streams, flags, finish));
   flags.switches.UseJob(job.most_switches);
   const std::optional<double> allowed_per_s = job.facts.most_changes_per_s;
   if (flags.switches.most_switches || flags.switches.per_instruction) {
@@ -478,13 +482,13 @@ Result<void> RunPlan(PlanFlags flags) {
   const std::vector<plan::Target> asked = AskedOfJob(flags.targets, job);
   PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  WarnOfLikelyUnits(asked, &planner.baseline());
+  WarnOfLikelyUnits(streams, asked, &planner.baseline());
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
   if (PicksLimitByDefault(flags, job)) flags.switches.PickByDefault();
   PERSEUS_RETURN_IF_ERROR(
       CheckFigures(flags.figures, {.has_switches = flags.switches.needs_tradeoff(),
                                    .has_schedules = job.auto_schedule.has_value()}));
-  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(flags, planner, asked, noise,
+  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(streams, flags, planner, asked, noise,
                                                              job.facts.most_changes_per_s, finish));
   interrupt.reset();
   std::optional<schedule_search::Tradeoff> schedules;
@@ -502,7 +506,7 @@ Result<void> RunPlan(PlanFlags flags) {
                             computed.noise,
                             schedules,
                             computed.was_interrupted};
-  if (allowed_per_s) WarnAboveRate(computed.planned, *allowed_per_s, job.facts.path);
+  if (allowed_per_s) WarnAboveRate(streams, computed.planned, *allowed_per_s, job.facts.path);
   const std::string first_asked = plan::Slug(asked.front());
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
@@ -523,9 +527,10 @@ Result<void> RunPlan(PlanFlags flags) {
   }
   // If the answer cannot be printed, the results of an earlier run stay. A figure can be made again
   // from the results, so they do not depend on it.
-  PERSEUS_RETURN_IF_ERROR(Print(FormatAnswer(flags, outcome, summary, files.size())));
+  PERSEUS_RETURN_IF_ERROR(
+      streams.Print(FormatAnswer(streams, flags, outcome, summary, files.size())));
   PERSEUS_RETURN_IF_ERROR(results.Publish());
-  PERSEUS_RETURN_IF_ERROR(Print(FormatSaved(flags, files.size())));
+  PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSaved(flags, files.size())));
   return AddFigures(flags.figures, report_data, flags.directory);
 }
 
@@ -571,7 +576,7 @@ Verb AddPlanVerb(CLI::App& program) {
       "(a terminal shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   verb->add_flag("--plot", flags->with_plot, "Also draw the frontier, as wide as the terminal");
-  return {verb, [flags] { return RunPlan(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunPlan(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdio>
 #include <string>
 
 #include "perseus/cli/row_block.h"
@@ -14,8 +15,8 @@ namespace perseus::cli {
 class PlanRows {
  public:
   // Keeps a reference to the planner.
-  PlanRows(const plan::Planner& planner, RowBlock::Lines lines)
-      : planner_(planner), block_("plans", lines) {}
+  PlanRows(std::FILE* err, const plan::Planner& planner, RowBlock::Lines lines)
+      : planner_(planner), block_(err, "plans", lines) {}
 
   // What the verb does now, and the completed fraction.
   void Begin(std::string activity) { block_.Begin(std::move(activity)); }

@@ -17,8 +17,8 @@ constexpr int kWidth = 40;
 
 }  // namespace
 
-ProgressBar::ProgressBar() {
-  if (::isatty(STDERR_FILENO) != 1) return;
+ProgressBar::ProgressBar(std::FILE* err) : err_(err) {
+  if (::isatty(::fileno(err)) != 1) return;
   drawer_ = std::jthread([this](const std::stop_token& stop) { Draw(stop); });
 }
 
@@ -54,11 +54,11 @@ void ProgressBar::Draw(const std::stop_token& stop) {
   };
   if (!wait(kSilence)) return;
   do {
-    std::fputs(Line(Clock::now() - started).c_str(), stderr);
-    std::fflush(stderr);
+    std::fputs(Line(Clock::now() - started).c_str(), err_);
+    std::fflush(err_);
   } while (wait(kRedraw));
-  std::fputs("\r\x1b[K", stderr);
-  std::fflush(stderr);
+  std::fputs("\r\x1b[K", err_);
+  std::fflush(err_);
 }
 
 }  // namespace perseus::cli

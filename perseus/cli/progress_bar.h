@@ -1,4 +1,4 @@
-// Shows the progress of a long computation, if standard error is a terminal. Shows nothing in the
+// Shows the progress of a long computation, if `err` is a terminal. Shows nothing in the
 // first second. A separate thread draws the bar, because a single plan may take long without a call
 // of Update.
 //
@@ -6,6 +6,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdio>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -14,7 +15,7 @@ namespace perseus::cli {
 
 class ProgressBar {
  public:
-  ProgressBar();
+  explicit ProgressBar(std::FILE* err);
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
   ~ProgressBar() = default;  // Clears the bar.
@@ -30,6 +31,7 @@ class ProgressBar {
   std::string Line(Clock::duration elapsed);
   void Draw(const std::stop_token& stop);
 
+  std::FILE* const err_;
   std::mutex mutex_;  // Guards the next four members.
   std::string label_;
   double from_ = 0;

@@ -136,7 +136,7 @@ std::string FormatFacts(const HardwareFacts& facts) {
   return text;
 }
 
-Result<void> MergeFacts(const QualifyFlags& flags) {
+Result<void> MergeFacts(const Streams& streams, const QualifyFlags& flags) {
   std::vector<HardwareFacts> nodes;
   for (const std::string& path : flags.merged) {
     PERSEUS_ASSIGN_OR_RETURN(auto facts, hardware_facts::Read(path));
@@ -148,7 +148,7 @@ Result<void> MergeFacts(const QualifyFlags& flags) {
   std::string text;
   for (const std::string& difference : merged.differences) text += difference + "\n";
   if (merged.differences.empty()) text = fmt::format("the {} nodes agree\n", nodes.size());
-  return Print(text + fmt::format("wrote {}\n", flags.output));
+  return streams.Print(text + fmt::format("wrote {}\n", flags.output));
 }
 
 // The chosen ones of `uuids`: all without a choice.
@@ -176,18 +176,19 @@ qualifier::QualifyOptions OptionsOf(const QualifyFlags& flags, ProgressBar& bar)
           }};
 }
 
-Result<void> Finish(const QualifyFlags& flags, qualifier::Qualification& qualified,
-                    std::string host, std::string driver_version) {
+Result<void> Finish(const Streams& streams, const QualifyFlags& flags,
+                    qualifier::Qualification& qualified, std::string host,
+                    std::string driver_version) {
   HardwareFacts& facts = qualified.facts;
   facts.host = std::move(host);
   facts.driver_version = std::move(driver_version);
   facts.perseus_version = PERSEUS_VERSION;
   facts.measured_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   PERSEUS_RETURN_IF_ERROR(hardware_facts::Write(flags.output, facts));
-  return Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output));
+  return streams.Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output));
 }
 
-Result<void> QualifyVirtual(const QualifyFlags& flags) {
+Result<void> QualifyVirtual(const Streams& streams, const QualifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(
       const auto spec,
       virtual_gpu::ReadVirtualNode(std::string_view(flags.direct.devices).substr(kVirtual.size())));
@@ -197,9 +198,9 @@ Result<void> QualifyVirtual(const QualifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
   qualifier::SimulatedNode node(qualifier::ModelOf(spec), static_cast<int>(chosen.size()),
                                 spec.seed);
-  ProgressBar bar;
+  ProgressBar bar(streams.err);
   PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, bar)));
-  return Finish(flags, qualified, spec.name, "simulated");
+  return Finish(streams, flags, qualified, spec.name, "simulated");
 }
 
 // What limits clocks besides us, as sentences.
@@ -215,7 +216,7 @@ std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::Devic
   return limits;
 }
 
-Result<void> QualifyReal(const QualifyFlags& flags) {
+Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(RefuseBesideAgent(flags.direct));
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(const auto devices,
@@ -240,7 +241,7 @@ Result<void> QualifyReal(const QualifyFlags& flags) {
   }
 
   qualifier::QualifyOptions options;
-  ProgressBar bar;
+  ProgressBar bar(streams.err);
   options = OptionsOf(flags, bar);
   options.should_stop = [&signals] { return signals.HaveCome(); };
   // Without the right to write the state, nothing is set: nobody could restore it after a crash.
@@ -276,14 +277,14 @@ Result<void> QualifyReal(const QualifyFlags& flags) {
   }
   auto& facts = qualified->facts;
   std::ranges::move(limits, std::back_inserter(facts.limits));
-  auto finished = Finish(flags, *qualified, HostName(), around.driver_version);
+  auto finished = Finish(streams, flags, *qualified, HostName(), around.driver_version);
   return finished ? restored : finished;
 }
 
-Result<void> RunQualify(const QualifyFlags& flags) {
-  if (!flags.merged.empty()) return MergeFacts(flags);
-  if (flags.direct.devices.starts_with(kVirtual)) return QualifyVirtual(flags);
-  return QualifyReal(flags);
+Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
+  if (!flags.merged.empty()) return MergeFacts(streams, flags);
+  if (flags.direct.devices.starts_with(kVirtual)) return QualifyVirtual(streams, flags);
+  return QualifyReal(streams, flags);
 }
 
 }  // namespace
@@ -315,7 +316,7 @@ Verb AddQualifyVerb(CLI::App& program) {
       ->excludes(no_clocks)
       ->excludes(force)
       ->expected(1, 100'000);
-  return {verb, [flags] { return RunQualify(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunQualify(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

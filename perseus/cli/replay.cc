@@ -305,7 +305,7 @@ std::string FormatJson(const Answer& answer) {
   return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-Result<void> RunReplay(ReplayFlags flags) {
+Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
   flags.reading.clock_tolerance = ToNanoseconds(flags.clock_tolerance_ms / 1e3);
   PERSEUS_ASSIGN_OR_RETURN(const auto model, replay::FindJobPowerModel(flags.gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto bytes, ReadFile(flags.path));
@@ -316,7 +316,7 @@ Result<void> RunReplay(ReplayFlags flags) {
   for (const std::string& name : trace.unused_ignored) {
     std::fputs(fmt::format("perseus: warning: --ignore {}: no event has this name\n", Excerpt(name))
                    .c_str(),
-               stderr);
+               streams.err);
   }
   auto slowdowns = replay::StragglerSlowdowns(graph);
   if (!slowdowns) return Fail("{}: {}", flags.path, slowdowns.error().message);
@@ -326,7 +326,7 @@ Result<void> RunReplay(ReplayFlags flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(auto what_if, replay::AnalyzeWhatIf(graph, model, delays));
   const Answer answer = Summarize(trace, flags, std::move(what_if), *std::move(slowdowns));
-  return Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
+  return streams.Print(flags.as_json ? FormatJson(answer) : FormatText(answer));
 }
 
 }  // namespace
@@ -361,7 +361,7 @@ Verb AddReplayVerb(CLI::App& program) {
       ->check(NumberIn({0, 60'000}, "milliseconds"));
   verb->add_flag("--steps", flags->shows_steps, "Also print a line for each step");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
-  return {verb, [flags] { return RunReplay(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunReplay(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -249,7 +249,7 @@ Result<void> CheckOutputs(const ReportFlags& flags) {
   return CheckReplacesOnlyPage(flags.output);
 }
 
-Result<void> RunReport(const ReportFlags& flags) {
+Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
   if (flags.output.empty() && flags.figures.figures.empty()) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
@@ -273,7 +273,7 @@ Result<void> RunReport(const ReportFlags& flags) {
   std::string answer;
   for (const std::string& path : flags.figures.figures) answer += fmt::format("wrote {}\n", path);
   if (page) answer += fmt::format("wrote {}\n", flags.output);
-  return Print(answer);
+  return streams.Print(answer);
 }
 
 }  // namespace
@@ -299,7 +299,7 @@ Verb AddReportVerb(CLI::App& program) {
   verb->add_option("-o,--output", flags->output, "The page (HTML)")->type_name("FILE");
   AddFigureFlags(*verb, flags->figures);
   AddNoiseFlags(*verb, flags->noise, "Also show the mean time and energy under noise");
-  return {verb, [flags] { return RunReport(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunReport(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -17,16 +17,10 @@ constexpr std::chrono::milliseconds kBlockRedraw(100);
 constexpr std::size_t kFewestRows = 3;
 constexpr std::size_t kRowsOfUnknownTerminal = 24;
 
-bool HasMovableCursor() {
+bool HasMovableCursor(std::FILE* err) {
   const char* terminal = std::getenv("TERM");
-  return ::isatty(STDERR_FILENO) == 1 && terminal != nullptr &&
+  return ::isatty(::fileno(err)) == 1 && terminal != nullptr &&
          std::string_view(terminal) != "dumb";
-}
-
-// fmt::print would throw if standard error is closed or full.
-void Write(const std::string& text) {
-  std::fputs(text.c_str(), stderr);
-  std::fflush(stderr);
 }
 
 // Moves the cursor up so many lines, and erases everything below it.
@@ -34,17 +28,18 @@ std::string EraseLines(std::size_t lines) {
   return lines == 0 ? "" : fmt::format("\r\x1b[{}A\x1b[J", lines);
 }
 
-winsize SizeOfTerminal() {
+winsize SizeOfTerminal(std::FILE* err) {
   winsize size{};
-  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0) size = {};
+  if (::ioctl(::fileno(err), TIOCGWINSZ, &size) != 0) size = {};
   return size;
 }
 
 }  // namespace
 
-RowBlock::RowBlock(std::string results, Lines lines)
-    : results_(std::move(results)),
-      output_(HasMovableCursor()     ? Output::kBlock
+RowBlock::RowBlock(std::FILE* err, std::string results, Lines lines)
+    : err_(err),
+      results_(std::move(results)),
+      output_(HasMovableCursor(err)  ? Output::kBlock
               : lines == Lines::kYes ? Output::kLines
                                      : Output::kNothing) {}
 
@@ -79,11 +74,17 @@ void RowBlock::Erase() {
   lines_drawn_ = 0;
 }
 
+// fmt::print would throw if the stream is closed or full.
+void RowBlock::Write(const std::string& text) const {
+  std::fputs(text.c_str(), err_);
+  std::fflush(err_);
+}
+
 // The block is never higher or wider than the terminal, because the cursor could not return to its
 // beginning.
 void RowBlock::Draw() {
   if (output_ != Output::kBlock) return;
-  const winsize size = SizeOfTerminal();
+  const winsize size = SizeOfTerminal(err_);
   const std::size_t height = size.ws_row > 0 ? size.ws_row : kRowsOfUnknownTerminal;
   const std::size_t width = size.ws_col > 1 ? size.ws_col - 1U : 79U;
   const std::size_t most = std::max(kFewestRows, height) - 2;

@@ -1,5 +1,5 @@
-// Shows the best results so far of a long computation, on standard error. The final results are on
-// standard output, and do not depend on this.
+// Shows the best results so far of a long computation, on `err`. The final results are
+// printed apart, and do not depend on this.
 //
 // On a terminal, the rows are a block that is drawn again in place whenever a row changes, and
 // erased at the end. Below them is what the verb does now. Without a terminal, nothing is shown,
@@ -9,6 +9,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdio>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ class RowBlock {
  public:
   enum class Lines { kNo, kYes };
   // `results` is what the rows show, in the plural: "plans". `lines`: without a terminal.
-  RowBlock(std::string results, Lines lines);
+  RowBlock(std::FILE* err, std::string results, Lines lines);
   RowBlock(const RowBlock&) = delete;
   RowBlock& operator=(const RowBlock&) = delete;
   ~RowBlock() { Erase(); }
@@ -46,7 +47,9 @@ class RowBlock {
     std::string text;
   };
   void Draw();
+  void Write(const std::string& text) const;
 
+  std::FILE* const err_;
   const std::string results_;
   const Output output_;
   std::mutex mutex_;  // Guards all members below.

@@ -67,8 +67,8 @@ struct RunFlags {
   int status = 0;  // Of the training.
 };
 
-void Report(const std::string& line) {
-  std::fputs(fmt::format("perseus: {}\n", line).c_str(), stderr);
+void Report(const Streams& streams, const std::string& line) {
+  std::fputs(fmt::format("perseus: {}\n", line).c_str(), streams.err);
 }
 
 template <typename Value>
@@ -76,12 +76,12 @@ void AddFlag(std::vector<std::string>& words, const char* name, const std::optio
   if (value) words.insert(words.end(), {name, fmt::format("{}", *value)});
 }
 
-TurnkeyOptions TurnkeyOptionsOf(const RunFlags& flags, const fs::path& job_directory,
-                                fs::file_time_type start) {
+TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
+                                const fs::path& job_directory, fs::file_time_type start) {
   TurnkeyOptions options;
   options.job_directory = job_directory;
   options.start = start;
-  options.say = Report;
+  options.say = [&streams](const std::string& line) { Report(streams, line); };
   options.verify_steps = flags.verify_steps;
   options.budget_steps = flags.budget_steps.value_or(options.budget_steps);
   options.follow_steps = flags.follow_steps.value_or(options.follow_steps);
@@ -174,29 +174,31 @@ int Follow(Child& training, const RunSignals& signals, std::optional<Turnkey>& t
   }
 }
 
-Result<void> RunTraining(RunFlags& flags) {
+Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   if (flags.command.empty()) {
     return Fail("the training is missing (perseus run [options] -- torchrun … train.py)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto signals, RunSignals::Take());
   RunEnvironment environment = PrepareRun(flags.job_directory, flags.plan, flags.command);
   const fs::path& directory = environment.job_directory;
-  for (const std::string& warning : environment.warnings) Report(warning);
+  for (const std::string& warning : environment.warnings) Report(streams, warning);
   const auto lock = Coordinate(directory);
   const bool is_coordinator = lock && *lock;
   if (!directory.empty()) {
     const bool has_other = lock && !*lock;
-    Report(fmt::format("recording in {}{}", directory.string(),
+    Report(streams,
+           fmt::format("recording in {}{}", directory.string(),
                        has_other && flags.tunes ? "; another perseus run tunes this job" : ""));
   }
   if (!lock) {
-    Report(fmt::format("{}; this run is not {}summed up", lock.error().message,
-                       flags.tunes ? "tuned and not " : ""));
+    Report(streams, fmt::format("{}; this run is not {}summed up", lock.error().message,
+                                flags.tunes ? "tuned and not " : ""));
   }
   // A file system may have coarse times.
   const auto start = fs::file_time_type::clock::now() - std::chrono::seconds(2);
   std::optional<Turnkey> turnkey;
-  if (flags.tunes && is_coordinator) turnkey.emplace(TurnkeyOptionsOf(flags, directory, start));
+  if (flags.tunes && is_coordinator)
+    turnkey.emplace(TurnkeyOptionsOf(streams, flags, directory, start));
 
   ChildSpec spec;
   spec.command = flags.command;
@@ -204,21 +206,21 @@ Result<void> RunTraining(RunFlags& flags) {
   auto training = Child::Start(spec);
   if (!training) {
     flags.status = training.error().kind == ErrorKind::kUnreachable ? kNotFound : kCannotRun;
-    Report(training.error().message);
+    Report(streams, training.error().message);
     return {};
   }
   flags.status = Follow(*training, signals, turnkey);
   if (turnkey) turnkey->Finish();
   if (!is_coordinator) return {};
   if (const auto run = tuner::SumUpRun(directory, start)) {
-    for (const std::string& line : Describe(*run, directory, flags.status)) Report(line);
+    for (const std::string& line : Describe(*run, directory, flags.status)) Report(streams, line);
   } else {
-    Report(run.error().message);
+    Report(streams, run.error().message);
   }
   // The first lines of a long log are far away.
-  if (!environment.plan_problem.empty()) Report(environment.plan_problem);
+  if (!environment.plan_problem.empty()) Report(streams, environment.plan_problem);
   if (turnkey) {
-    for (const std::string& line : turnkey->Summary()) Report(line);
+    for (const std::string& line : turnkey->Summary()) Report(streams, line);
   }
   return {};
 }
@@ -264,7 +266,7 @@ Verb AddRunVerb(CLI::App& program) {
       verb->add_flag("--tune", flags->tunes, "Profile, plan, follow the plan, and verify it")
           ->excludes(plan);
   AddTuneFlags(*verb, *flags, tune);
-  return {verb, [flags] { return RunTraining(*flags); },
+  return {verb, [flags](const Streams& streams) { return RunTraining(streams, *flags); },
           [flags](std::vector<std::string> command) { flags->command = std::move(command); },
           [flags] { return flags->status; }};
 }

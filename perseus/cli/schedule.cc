@@ -31,7 +31,7 @@ struct ScheduleFlags {
   std::string output;
 };
 
-Result<void> RunSchedule(const ScheduleFlags& flags) {
+Result<void> RunSchedule(const Streams& streams, const ScheduleFlags& flags) {
   if (flags.directory.empty()) {
     return Fail(
         "JOBDIR is missing (give the job's directory, or search for a schedule with perseus "
@@ -42,9 +42,9 @@ Result<void> RunSchedule(const ScheduleFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto ran,
                            tuner::FindRanSchedule(logs, tuner::LoggedRanks(logs), flags.directory));
   const std::string csv = schedule::FormatSchedule(ran.schedule);
-  if (flags.output.empty()) return Print(csv);
+  if (flags.output.empty()) return streams.Print(csv);
   PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.output, csv));
-  return Print(tuner::Describe(ran) + fmt::format("wrote {}\n", flags.output));
+  return streams.Print(tuner::Describe(ran) + fmt::format("wrote {}\n", flags.output));
 }
 
 }  // namespace
@@ -60,8 +60,9 @@ Verb AddScheduleVerb(CLI::App& program) {
                    "The schedule file (CSV; default: standard output)")
       ->type_name("FILE");
   const Verb search = AddScheduleSearchVerb(*verb);
-  return {verb,
-          [flags, search] { return search.flags->parsed() ? search.run() : RunSchedule(*flags); }};
+  return {verb, [flags, search](const Streams& streams) {
+            return search.flags->parsed() ? search.run(streams) : RunSchedule(streams, *flags);
+          }};
 }
 
 }  // namespace perseus::cli

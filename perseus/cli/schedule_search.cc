@@ -161,7 +161,7 @@ Result<std::vector<ResultFile>> MakeSearchFiles(const Tradeoff& tradeoff,
 // Shows the best schedule so far of each row.
 class SearchRows {
  public:
-  explicit SearchRows(RowBlock::Lines lines) : block_("schedules", lines) {}
+  SearchRows(std::FILE* err, RowBlock::Lines lines) : block_(err, "schedules", lines) {}
 
   void Show(int more, const schedule_search::Reference& reference,
             const schedule_search::Candidate& best, double completed) {
@@ -180,11 +180,11 @@ class SearchRows {
 };
 
 // Shows the best schedules so far, and ends early after Ctrl-C.
-Result<Tradeoff> ComputeInteractively(const schedule_search::SearchJob& job,
+Result<Tradeoff> ComputeInteractively(const Streams& streams, const schedule_search::SearchJob& job,
                                       schedule_search::TradeoffOptions options,
                                       bool with_progress) {
-  const FinishOnInterrupt interrupt;
-  SearchRows rows(with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
+  const FinishOnInterrupt interrupt(streams.err);
+  SearchRows rows(streams.err, with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
   options.finish = interrupt.token();
   options.progress = [&](auto&&... best) { rows.Show(best...); };
   return schedule_search::ComputeTradeoff(job, options);
@@ -209,7 +209,7 @@ std::string FormatSavedSearch(const SearchFlags& flags) {
                      report::HasReportPage() ? " (open report.html there)" : "");
 }
 
-Result<void> RunSearch(const SearchFlags& flags) {
+Result<void> RunSearch(const Streams& streams, const SearchFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFigures(flags.figures, {.has_schedules = true}));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   // If the results cannot be written, this fails before anything is computed.
@@ -217,7 +217,7 @@ Result<void> RunSearch(const SearchFlags& flags) {
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnscheduledJob(flags.job));
   PERSEUS_ASSIGN_OR_RETURN(const auto reference, job::LayOutReference(job));
-  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(reference));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(streams, reference));
   schedule_search::TradeoffOptions options{
       .plan_effort = flags.effort, .stop = {}, .finish = {}, .progress = {}};
   if (!flags.more.empty()) {
@@ -226,8 +226,8 @@ Result<void> RunSearch(const SearchFlags& flags) {
     options.more.assign(increasing.begin(), increasing.end());
   }
   options.memory = job.memory.bytes;
-  PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff,
-                           ComputeInteractively(job.search_job(), options, flags.with_progress));
+  PERSEUS_ASSIGN_OR_RETURN(const auto tradeoff, ComputeInteractively(streams, job.search_job(),
+                                                                     options, flags.with_progress));
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(report_data, MakeSearchReport(job, tradeoff, std::move(overlays)));
@@ -238,9 +238,9 @@ Result<void> RunSearch(const SearchFlags& flags) {
   }
   // If the answer cannot be printed, the results of an earlier run stay. A figure is no reason to
   // lose them.
-  PERSEUS_RETURN_IF_ERROR(Print(FormatSearchAnswer(flags, job, tradeoff)));
+  PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSearchAnswer(flags, job, tradeoff)));
   PERSEUS_RETURN_IF_ERROR(results.Publish());
-  PERSEUS_RETURN_IF_ERROR(Print(FormatSavedSearch(flags)));
+  PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSavedSearch(flags)));
   return AddFigures(flags.figures, report_data, flags.directory);
 }
 
@@ -282,7 +282,7 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
                  "Print each better schedule on standard error as soon as it is found (a terminal "
                  "shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags] { return RunSearch(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunSearch(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -1,5 +1,4 @@
 // `perseus serve` runs the server of the control plane.
-#include <spdlog/sinks/stdout_sinks.h>
 
 #include <csignal>
 #include <memory>
@@ -48,7 +47,7 @@ Result<void> CheckTls(const http::TlsFiles& tls) {
   return Fail("TLS needs both --tls-certificate and --tls-key (--client-ca needs them, too)");
 }
 
-Result<void> RunServe(const ServeFlags& flags) {
+Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
   RaiseLimitOnOpenFiles();
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // A limit on the size of files is an error, as a full disk is.
@@ -62,7 +61,7 @@ Result<void> RunServe(const ServeFlags& flags) {
   if (!flags.issuers.empty()) {
     options.read_trusted = [files = flags.issuers] { return issuers::ReadSettingsFiles(files); };
   }
-  spdlog::logger log = MakeLog(flags.log_level);
+  spdlog::logger log = MakeLog(streams, flags.log_level);
   if (flags.log_format == "json") log.set_formatter(JsonLogFormatter());
   // Before threads start, because they inherit the blocked signals.
   sigset_t signals;
@@ -175,7 +174,7 @@ Verb AddServeVerb(CLI::App& program) {
   verb->add_option("--log-format", flags->log_format, "text or json (default: text)")
       ->transform(OneOf({"text", "json"}))
       ->type_name("FORMAT");
-  return {verb, [flags] { return RunServe(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunServe(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

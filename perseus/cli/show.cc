@@ -164,7 +164,7 @@ std::string FormatTable(const std::vector<Shown>& plans) {
   return text;
 }
 
-Result<void> RunShow(const ShowFlags& flags) {
+Result<void> RunShow(const Streams& streams, const ShowFlags& flags) {
   std::vector<Shown> plans;
   PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.plans));
   for (const std::string& path : paths) {
@@ -172,7 +172,7 @@ Result<void> RunShow(const ShowFlags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
     plans.push_back(Summarize(path, std::move(plan)));
   }
-  return Print(flags.as_json ? FormatJson(plans) : FormatTable(plans));
+  return streams.Print(flags.as_json ? FormatJson(plans) : FormatTable(plans));
 }
 
 }  // namespace
@@ -186,7 +186,7 @@ Verb AddShowVerb(CLI::App& program) {
       ->check(ExistingPath())
       ->required();
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags] { return RunShow(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunShow(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

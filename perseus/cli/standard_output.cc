@@ -19,8 +19,8 @@ void HoldStandardDescriptors() {
   }
 }
 
-Result<void> Print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) {
+Result<void> Streams::Print(std::string_view text) const {
+  if (std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0) {
     return {};
   }
   return FailAs(ErrorKind::kSystem, "cannot write to standard output: {}", CauseAndRemedy(errno));

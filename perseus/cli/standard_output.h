@@ -1,6 +1,7 @@
-// Writes to standard output, and reports errors such as a full disk.
+// The streams on which a command writes, and the standard descriptors of the process.
 #pragma once
 
+#include <cstdio>
 #include <string_view>
 
 #include "perseus/base/result.h"
@@ -12,7 +13,13 @@ namespace perseus::cli {
 // a standard output that was closed still fails.
 void HoldStandardDescriptors();
 
-// Writes and flushes the text. Fails (kSystem) with the reason of the system.
-Result<void> Print(std::string_view text);
+// Those of the process, or those that a test reads.
+struct Streams {
+  std::FILE* out;
+  std::FILE* err;
+
+  // Writes the text to `out` and flushes it. Fails (kSystem) with the reason of the system.
+  Result<void> Print(std::string_view text) const;
+};
 
 }  // namespace perseus::cli

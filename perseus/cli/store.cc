@@ -48,27 +48,27 @@ ordered_json SummaryJson(const store::DumpSummary& summary) {
   return {{"schema", summary.schema}, {"rows", summary.rows()}, {"tables", std::move(tables)}};
 }
 
-Result<void> Backup(const StoreFlags& flags) {
+Result<void> Backup(const Streams& streams, const StoreFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto summary, store::Backup(flags.database, flags.file, Now()));
-  if (flags.as_json) return Print(SummaryJson(summary).dump(2) + "\n");
-  return Print(fmt::format("{}: {} rows of {} tables, version {}\n", flags.file, summary.rows(),
-                           summary.tables.size(), summary.schema));
+  if (flags.as_json) return streams.Print(SummaryJson(summary).dump(2) + "\n");
+  return streams.Print(fmt::format("{}: {} rows of {} tables, version {}\n", flags.file,
+                                   summary.rows(), summary.tables.size(), summary.schema));
 }
 
-Result<void> Restore(const StoreFlags& flags) {
+Result<void> Restore(const Streams& streams, const StoreFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto summary, store::Restore(flags.file, flags.database));
-  if (flags.as_json) return Print(SummaryJson(summary).dump(2) + "\n");
-  return Print(
+  if (flags.as_json) return streams.Print(SummaryJson(summary).dump(2) + "\n");
+  return streams.Print(
       fmt::format("{} rows of {} tables are restored\n", summary.rows(), summary.tables.size()));
 }
 
-Result<void> Check(const StoreFlags& flags) {
+Result<void> Check(const Streams& streams, const StoreFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto checked, store::CheckStore(flags.database));
   if (flags.as_json) {
     ordered_json json = SummaryJson(checked.contents);
     json["audit_records"] = checked.audit_records;
     json["problems"] = checked.problems;
-    PERSEUS_RETURN_IF_ERROR(Print(json.dump(2) + "\n"));
+    PERSEUS_RETURN_IF_ERROR(streams.Print(json.dump(2) + "\n"));
   } else {
     Table table({"table", "rows"});
     for (const store::DumpedTable& one : checked.contents.tables) {
@@ -78,7 +78,7 @@ Result<void> Check(const StoreFlags& flags) {
     text += fmt::format("tables of version {}, {} audit records\n", checked.contents.schema,
                         checked.audit_records);
     for (const std::string& problem : checked.problems) text += "problem: " + problem + "\n";
-    PERSEUS_RETURN_IF_ERROR(Print(text));
+    PERSEUS_RETURN_IF_ERROR(streams.Print(text));
   }
   if (checked.problems.empty()) return {};
   return FailAs(
@@ -87,29 +87,30 @@ Result<void> Check(const StoreFlags& flags) {
       checked.problems.size());
 }
 
-Result<void> Migrate(const StoreFlags& flags) {
+Result<void> Migrate(const Streams& streams, const StoreFlags& flags) {
   const std::int64_t version = flags.version.value_or(store::kSchemaVersion);
   PERSEUS_ASSIGN_OR_RETURN(const std::int64_t before, store::MigrateStore(flags.database, version));
   if (flags.as_json) {
-    return Print(ordered_json{{"before", before}, {"schema", version}}.dump(2) + "\n");
+    return streams.Print(ordered_json{{"before", before}, {"schema", version}}.dump(2) + "\n");
   }
-  if (before == version) return Print(fmt::format("the tables have version {}\n", version));
-  return Print(fmt::format("the tables had version {} and have version {} now{}\n", before, version,
-                           version < before ? "; start the older program before this one does: a "
-                                              "server of this program upgrades them again"
-                                            : ""));
+  if (before == version) return streams.Print(fmt::format("the tables have version {}\n", version));
+  return streams.Print(
+      fmt::format("the tables had version {} and have version {} now{}\n", before, version,
+                  version < before ? "; start the older program before this one does: a "
+                                     "server of this program upgrades them again"
+                                   : ""));
 }
 
 }  // namespace
 
 Verb AddStoreVerb(CLI::App& program) {
   auto flags = std::make_shared<StoreFlags>();
-  auto action = std::make_shared<Result<void> (*)(const StoreFlags&)>();
+  auto action = std::make_shared<Result<void> (*)(const Streams&, const StoreFlags&)>();
   CLI::App* verb = program.add_subcommand("store", kStoreAbout);
   verb->footer(kStoreExamples);
   verb->require_subcommand(1);
   const auto add = [&](const char* name, const char* about,
-                       Result<void> (*run)(const StoreFlags&)) {
+                       Result<void> (*run)(const Streams&, const StoreFlags&)) {
     CLI::App* sub = verb->add_subcommand(name, about);
     // A string for each subcommand: CLI11 writes the value of the environment to those of all
     // subcommands, also after a flag was read.
@@ -141,7 +142,7 @@ Verb AddStoreVerb(CLI::App& program) {
       ->add_option("--to", flags->version, "Version of the tables (default: the newest)")
       ->check(WholeNumberIn({1, 1'000}))
       ->type_name("VERSION");
-  return {verb, [flags, action] { return (*action)(*flags); }};
+  return {verb, [flags, action](const Streams& streams) { return (*action)(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -134,7 +134,7 @@ ordered_json DescribeServer(const SupportFlags& flags) {
   return described;
 }
 
-Result<void> WriteSupport(const SupportFlags& flags) {
+Result<void> WriteSupport(const Streams& streams, const SupportFlags& flags) {
   const bool has_server = !flags.server.server.empty() || !EnvironmentOr("PERSEUS_SERVER").empty();
   if (flags.leaves_out_node && !has_server) {
     return Fail("--no-node without a server leaves nothing to describe (add --server URL)");
@@ -149,10 +149,10 @@ Result<void> WriteSupport(const SupportFlags& flags) {
   if (has_server) support["server"] = DescribeServer(flags);
   RemoveSecrets(support);
   PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.output, support.dump(2) + "\n"));
-  return Print(fmt::format("{} describes {}. Read it before you send it.\n", flags.output,
-                           !has_server             ? "this node"
-                           : flags.leaves_out_node ? "the server"
-                                                   : "this node and the server"));
+  return streams.Print(fmt::format("{} describes {}. Read it before you send it.\n", flags.output,
+                                   !has_server             ? "this node"
+                                   : flags.leaves_out_node ? "the server"
+                                                           : "this node and the server"));
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ Verb AddSupportVerb(CLI::App& program) {
   verb->add_flag("--no-node", flags->leaves_out_node, "Describe only the server");
   AddDirectFlags(*verb, flags->direct);
   AddServerFlags(*verb, flags->server, "operator");
-  return {verb, [flags] { return WriteSupport(*flags); }};
+  return {verb, [flags](const Streams& streams) { return WriteSupport(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

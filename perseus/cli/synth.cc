@@ -157,8 +157,8 @@ std::string DescribeProfile(const SynthFlags& flags) {
       flags.spec.stages, has_model ? flags.model.workload.model : "a synthetic model", gpu);
 }
 
-Result<void> RunSynth(SynthFlags flags) {
-  if (flags.lists_models) return Print(ListModels());
+Result<void> RunSynth(const Streams& streams, SynthFlags flags) {
+  if (flags.lists_models) return streams.Print(ListModels());
   if (auto meant = CheckMeaning(flags); !meant) return meant;
   if (!flags.instructions.empty()) {
     flags.spec.kinds.clear();
@@ -168,9 +168,9 @@ Result<void> RunSynth(SynthFlags flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto text, FormatSyntheticProfile(flags));
   if (!flags.path.empty()) return WriteFileAtomically(flags.path, text);
-  PERSEUS_RETURN_IF_ERROR(Print(text));
-  if (::isatty(STDOUT_FILENO) == 1) {
-    std::fputs((DescribeProfile(flags) + "\n").c_str(), stderr);
+  PERSEUS_RETURN_IF_ERROR(streams.Print(text));
+  if (::isatty(::fileno(streams.out)) == 1) {
+    std::fputs((DescribeProfile(flags) + "\n").c_str(), streams.err);
   }
   return {};
 }
@@ -264,7 +264,7 @@ Verb AddSynthVerb(CLI::App& program) {
   AddModelFlags(*verb, *flags);
   verb->add_option("-o,--output", flags->path, "File (default: standard output)")
       ->type_name("FILE");
-  return {verb, [flags] { return RunSynth(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunSynth(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

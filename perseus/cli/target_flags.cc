@@ -72,13 +72,14 @@ std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus) {
   return targets;
 }
 
-void WarnOfLikelyUnits(const std::vector<plan::Target>& asked, const plan::Evaluation* baseline) {
+void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& asked,
+                       const plan::Evaluation* baseline) {
   using Kind = plan::Target::Kind;
   constexpr double kLeastLikelyPercent = 0.5;
   constexpr double kMostLikelyTimes = 10;
   constexpr double kMostLikelyPrice = 2;
-  const auto warn = [](const std::string& reason) {
-    std::fputs(fmt::format("perseus: warning: {}\n", reason).c_str(), stderr);
+  const auto warn = [&](const std::string& reason) {
+    std::fputs(fmt::format("perseus: warning: {}\n", reason).c_str(), streams.err);
   };
   const auto warn_above = [&](std::string_view flag, double value, double usual,
                               std::string_view unit) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cli/standard_output.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan/target.h"
 
@@ -36,7 +37,7 @@ std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
 // Warns on standard error of a value that is probably in another unit: a slowdown below 0.5 %, and
 // a price of a kWh above twice that of a GPU-hour. With the iteration at maximum frequency, also a
 // deadline of more than ten times its time, and a budget or cap above its energy or power.
-void WarnOfLikelyUnits(const std::vector<plan::Target>& asked,
+void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& asked,
                        const plan::Evaluation* baseline = nullptr);
 
 // The same as AskedTargets, for a verb that takes one target. Fails (kInput) if the flags give

@@ -121,11 +121,11 @@ Terminal DescribeTerminal(const OutputDevice& output, const Environment& environ
   return terminal;
 }
 
-Terminal DetectTerminal() {
+Terminal DetectTerminal(const Streams& streams) {
   OutputDevice output;
-  output.is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  output.is_terminal = ::isatty(::fileno(streams.out)) == 1;
   ::winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) output.columns = size.ws_col;
+  if (::ioctl(::fileno(streams.out), TIOCGWINSZ, &size) == 0) output.columns = size.ws_col;
   return DescribeTerminal(output, [](const char* name) { return std::getenv(name); });
 }
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/cli/standard_output.h"
+
 namespace perseus::cli {
 
 struct Terminal {
@@ -32,8 +34,8 @@ using Environment = std::function<const char*(const char* name)>;
 //            (https://no-color.org)
 //   unicode  if the first nonempty one of LC_ALL, LC_CTYPE and LANG names UTF-8
 Terminal DescribeTerminal(const OutputDevice& output, const Environment& environment);
-// The same for the standard output and environment of this process.
-Terminal DetectTerminal();
+// The same for `streams.out` and the environment of this process.
+Terminal DetectTerminal(const Streams& streams);
 
 // The values are the numbers of ANSI escapes.
 enum class Color : std::uint8_t {

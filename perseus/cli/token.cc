@@ -63,7 +63,7 @@ std::string BoundsText(const ordered_json& token) {
   return text;
 }
 
-Result<void> Create(const TokenFlags& flags) {
+Result<void> Create(const Streams& streams, const TokenFlags& flags) {
   if (flags.scope == "job" && flags.jobs.size() != 1) {
     return Fail("a token of scope job is for one job (give --job once)");
   }
@@ -86,31 +86,31 @@ Result<void> Create(const TokenFlags& flags) {
   if (!flags.certificate.empty()) body["certificate"] = flags.certificate;
   if (flags.expires_in_days) body["expires_in_days"] = *flags.expires_in_days;
   PERSEUS_ASSIGN_OR_RETURN(const auto token, server.Send("POST", "/v1/tokens", body.dump()));
-  if (flags.as_json) return Print(token.dump(2) + "\n");
+  if (flags.as_json) return streams.Print(token.dump(2) + "\n");
   // A client certificate takes the place of the secret.
   const char* shown = token.contains("token") ? "token" : "id";
-  return Print(token.at(shown).get<std::string>() + "\n");
+  return streams.Print(token.at(shown).get<std::string>() + "\n");
 }
 
-Result<void> List(const TokenFlags& flags) {
+Result<void> List(const Streams& streams, const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto tokens, server.Get("/v1/tokens"));
-  if (flags.as_json) return Print(tokens.dump(2) + "\n");
+  if (flags.as_json) return streams.Print(tokens.dump(2) + "\n");
   Table table({"id", "scope", "good for", "name", "created", "expires"});
   for (const ordered_json& token : tokens.at("tokens")) {
     table.AddRow({token.at("id"), token.at("scope"), BoundsText(token), token.at("name"),
                   token.at("created"), token.value("expires", "never")});
   }
-  return Print(table.Format());
+  return streams.Print(table.Format());
 }
 
-Result<void> Revoke(const TokenFlags& flags) {
+Result<void> Revoke(const Streams& streams, const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(
       const auto revoked,
       server.Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), ""));
-  if (flags.as_json) return Print(revoked.dump(2) + "\n");
-  return Print(fmt::format("token {} is revoked\n", flags.id));
+  if (flags.as_json) return streams.Print(revoked.dump(2) + "\n");
+  return streams.Print(fmt::format("token {} is revoked\n", flags.id));
 }
 
 }  // namespace
@@ -159,10 +159,10 @@ Verb AddTokenVerb(CLI::App& program) {
     sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
     if (sub != list) AddReasonFlag(*sub, flags->server);
   }
-  return {verb, [=] {
+  return {verb, [=](const Streams& streams) {
             return ReadingAnswers([&] {
-              if (create->parsed()) return Create(*flags);
-              return list->parsed() ? List(*flags) : Revoke(*flags);
+              if (create->parsed()) return Create(streams, *flags);
+              return list->parsed() ? List(streams, *flags) : Revoke(streams, *flags);
             });
           }};
 }

@@ -60,7 +60,7 @@ Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
   return plans;
 }
 
-Result<void> RunTrace(const TraceFlags& flags) {
+Result<void> RunTrace(const Streams& streams, const TraceFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, {flags.plan}));
   PERSEUS_ASSIGN_OR_RETURN(const auto logs,
                            tuner::JobLogs::Open(flags.directory, tuner::JobLogs::Job::kIsOver));
@@ -78,8 +78,8 @@ Result<void> RunTrace(const TraceFlags& flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto trace, tuner::FormatRunTrace(logs, range, plans));
   if (auto written = WriteFileAtomically(flags.output, trace); !written) return written;
-  return Print(fmt::format("wrote steps {} to {} of {} ranks to {}\n", range.first, range.last,
-                           logs.ranks().size(), flags.output));
+  return streams.Print(fmt::format("wrote steps {} to {} of {} ranks to {}\n", range.first,
+                                   range.last, logs.ranks().size(), flags.output));
 }
 
 }  // namespace
@@ -103,7 +103,7 @@ Verb AddTraceVerb(CLI::App& program) {
   verb->add_option("--to", flags->to, "Last step (default: the last one)")
       ->type_name("N")
       ->check(step);
-  return {verb, [flags] { return RunTrace(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunTrace(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

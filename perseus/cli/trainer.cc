@@ -262,7 +262,7 @@ std::string FormatRecordFile(const trainer::TrainingSummary& summary) {
   return text;
 }
 
-Result<void> RunParent(const TrainerFlags& flags) {
+Result<void> RunParent(const Streams& streams, const TrainerFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(
       CheckReplacesNoInput(flags.record, {flags.job.profile, flags.job.job_file, flags.plan}));
   PERSEUS_ASSIGN_OR_RETURN(auto workload, LoadWorkload(flags));
@@ -280,8 +280,8 @@ Result<void> RunParent(const TrainerFlags& flags) {
   }
   options.steps = flags.steps;
   options.rank_timeout = ToNanoseconds(flags.timeout_s);
-  options.warn = [](std::string_view text) {
-    std::fputs(fmt::format("perseus: warning: {}\n", text).c_str(), stderr);
+  options.warn = [&streams](std::string_view text) {
+    std::fputs(fmt::format("perseus: warning: {}\n", text).c_str(), streams.err);
   };
   options.environment = {{"PERSEUS_JOB", "trainer"}};
   for (const std::string& directory : flags.job_directories) {
@@ -306,7 +306,8 @@ Result<void> RunParent(const TrainerFlags& flags) {
       return written;
     }
   }
-  return Print(flags.as_json ? FormatJson(workload, summary) : FormatText(workload, summary));
+  return streams.Print(flags.as_json ? FormatJson(workload, summary)
+                                     : FormatText(workload, summary));
 }
 
 }  // namespace
@@ -354,7 +355,9 @@ Verb AddTrainerVerb(CLI::App& program) {
   // This is not for users. CLI11 does not show an empty group.
   verb->add_option("--as-rank", flags->as_rank)->group("");
   AddJobFlags(*verb, flags->job);
-  return {verb, [flags] { return flags->as_rank.empty() ? RunParent(*flags) : RunRank(*flags); }};
+  return {verb, [flags](const Streams& streams) {
+            return flags->as_rank.empty() ? RunParent(streams, *flags) : RunRank(*flags);
+          }};
 }
 
 }  // namespace perseus::cli

@@ -159,13 +159,14 @@ std::string FormatTunedProfile(const profile::Profile& profile,
 }
 
 // Of GPUs that ranks have measured. Without it, a plan is as good, so an error is a warning.
-std::optional<tuner::RankMemory> MemoryOfRanks(const std::string& job_directory) {
+std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
+                                               const std::string& job_directory) {
   auto memory = tuner::ReadRankMemory(job_directory);
   if (memory) return *std::move(memory);
   std::fputs(
       fmt::format("perseus: warning: {}; the profile has no memory\n", memory.error().message)
           .c_str(),
-      stderr);
+      streams.err);
   return std::nullopt;
 }
 
@@ -254,7 +255,7 @@ Result<void> WriteResults(const tuner::TuningResult& result,
 }
 
 // Writes an assignment after which each rank follows its own plan, or uses the default clocks.
-Result<void> TakePlanBack(const TuneFlags& flags) {
+Result<void> TakePlanBack(const Streams& streams, const TuneFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto now, protocol::ReadAssignment(flags.directory));
   if (!now) {
     return Fail(
@@ -265,15 +266,16 @@ Result<void> TakePlanBack(const TuneFlags& flags) {
   protocol::Assignment own;
   own.own = true;
   PERSEUS_ASSIGN_OR_RETURN(const auto version, writer.Write(std::move(own), 0));
-  return Print(flags.as_json
-                   ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
-                   : fmt::format("from the next step on, no plan of tune is in force: ranks follow "
-                                 "their own plan, or use the default clocks (assignment {})\n",
-                                 version));
+  return streams.Print(
+      flags.as_json
+          ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
+          : fmt::format("from the next step on, no plan of tune is in force: ranks follow "
+                        "their own plan, or use the default clocks (assignment {})\n",
+                        version));
 }
 
-void SayProgress(std::string_view text) {
-  std::fputs(fmt::format("perseus: {}\n", text).c_str(), stderr);
+void SayProgress(const Streams& streams, std::string_view text) {
+  std::fputs(fmt::format("perseus: {}\n", text).c_str(), streams.err);
 }
 
 // Whether neither the flags nor the job file have a schedule. `file` has the keys of the job file.
@@ -290,17 +292,18 @@ Result<job::Job> ReadJobFile(const std::string& path) {
 
 // The job of the flags. If they have no schedule, waits until the job has run some steps, and takes
 // the order of these.
-Result<job::UnprofiledJob> LoadTunedJob(const TuneFlags& flags, const tuner::ShouldEnd& should_end,
-                                        Clock& clock) {
+Result<job::UnprofiledJob> LoadTunedJob(const Streams& streams, const TuneFlags& flags,
+                                        const tuner::ShouldEnd& should_end, Clock& clock) {
   PERSEUS_ASSIGN_OR_RETURN(const auto file, ReadJobFile(flags.job.job_file));
   if (!LacksSchedule(flags.job, file)) return job::LoadUnprofiledJob(flags.job);
-  SayProgress(fmt::format("waiting for the first steps of the ranks in {}", flags.directory));
+  SayProgress(streams,
+              fmt::format("waiting for the first steps of the ranks in {}", flags.directory));
   tuner::ScheduleWait wait;
   wait.timeout = ToNanoseconds(flags.start_timeout_s.value_or(flags.timeout_s));
   wait.should_end = should_end;
   PERSEUS_ASSIGN_OR_RETURN(const auto ran, tuner::AwaitRanSchedule(flags.directory, wait, clock));
   std::string text = tuner::Describe(ran);
-  SayProgress(text.substr(0, text.find('\n')));
+  SayProgress(streams, text.substr(0, text.find('\n')));
   job::JobSettings job = flags.job;
   const std::filesystem::path path = std::filesystem::path(flags.directory) / "schedule.csv";
   PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(flags.directory, path.filename(),
@@ -314,11 +317,11 @@ Result<job::UnprofiledJob> LoadTunedJob(const TuneFlags& flags, const tuner::Sho
   return loaded;
 }
 
-Result<void> RunTune(const TuneFlags& flags) {
-  if (flags.gives_back) return TakePlanBack(flags);
+Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
+  if (flags.gives_back) return TakePlanBack(streams, flags);
   // Before anything waits for the job.
   PERSEUS_ASSIGN_OR_RETURN(const auto checked, AskedTarget(flags.targets, 1));
-  WarnOfLikelyUnits({checked});
+  WarnOfLikelyUnits(streams, {checked});
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   const tuner::ShouldEnd should_end = [&signals] { return signals.HaveCome(); };
   PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
@@ -326,7 +329,7 @@ Result<void> RunTune(const TuneFlags& flags) {
   // If the results cannot be written, this fails before anything is measured.
   ResultDirectory results(flags.output, kTuningResults);
   if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
-  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadTunedJob(flags, should_end, *clock));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, LoadTunedJob(streams, flags, should_end, *clock));
   const int gpus =
       static_cast<int>(job.planned.schedule.pp_ranks.size()) * job.planned.model.gpus_per_stage;
   PERSEUS_ASSIGN_OR_RETURN(const auto target, AskedTarget(flags.targets, gpus));
@@ -350,16 +353,16 @@ Result<void> RunTune(const TuneFlags& flags) {
   options.leaves_plan_in_force = !flags.restores;
   options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = should_end;
-  options.say = SayProgress;
+  options.say = [&streams](std::string_view text) { SayProgress(streams, text); };
   const Origin blocking_power =
       options.job.model.blocking_power_w > 0 ? Origin::kGiven : Origin::kMeasured;
   const Origin p2p = options.measures_p2p ? Origin::kMeasured : Origin::kGiven;
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
-  const auto memory = MemoryOfRanks(flags.directory);
+  const auto memory = MemoryOfRanks(streams, flags.directory);
   if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, memory, results));
-  return Print(flags.as_json ? FormatJson(result, job.facts)
-                             : FormatText(result, blocking_power, p2p) + FormatMemory(memory) +
-                                   FormatFacts(result, job.facts));
+  return streams.Print(flags.as_json ? FormatJson(result, job.facts)
+                                     : FormatText(result, blocking_power, p2p) +
+                                           FormatMemory(memory) + FormatFacts(result, job.facts));
 }
 
 }  // namespace
@@ -414,7 +417,7 @@ Verb AddTuneVerb(CLI::App& program) {
   AddChangeLimitFlags(*verb, flags->changes);
   AddTargetFlags(*verb, flags->targets, Targets::kOne);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
-  return {verb, [flags] { return RunTune(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunTune(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

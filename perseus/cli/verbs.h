@@ -1,5 +1,5 @@
 // What `perseus` can do: a file for each verb (help.cc lists them). Each adds its flags to the
-// program; the action runs once they are parsed, prints its result on standard output, and returns
+// program; the action runs once they are parsed, prints its result on `streams.out`, and returns
 // what went wrong.
 #pragma once
 
@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cli/standard_output.h"
 
 namespace perseus::cli {
 
 struct Verb {
   const CLI::App* flags = nullptr;  // Owned by the program.
-  std::function<Result<void>()> run;
+  std::function<Result<void>(const Streams& streams)> run;
   // Only of `perseus run`: receives what follows "--" on the command line, before `run`.
   std::function<void(std::vector<std::string>)> take_command = {};
   // The exit status after `run` succeeded. For `perseus run`, that of the training.

@@ -211,7 +211,7 @@ std::string FormatJson(const tuner::RunComparison& compared) {
 }
 
 // Compares the records of two runs.
-Result<void> RunAgainst(const VerifyFlags& flags) {
+Result<void> RunAgainst(const Streams& streams, const VerifyFlags& flags) {
   if (!flags.plan.empty()) {
     return Fail("--against compares what two jobs ran, without a plan file (remove --plan)");
   }
@@ -221,17 +221,17 @@ Result<void> RunAgainst(const VerifyFlags& flags) {
                                   .counter_period_s = flags.counter_period_ms / 1e3,
                                   .comparison = ComparisonOf(flags)};
   PERSEUS_ASSIGN_OR_RETURN(const auto compared, tuner::CompareRuns(runs));
-  if (flags.as_json) return Print(FormatJson(compared));
+  if (flags.as_json) return streams.Print(FormatJson(compared));
   std::string text = Describe(compared.comparison, runs.comparison);
   if (!text.empty() && text.back() != '\n') text += '\n';
-  return Print(fmt::format(
+  return streams.Print(fmt::format(
       "{}{} compared with {}: {} pairs of blocks of {} steps. The interval covers noise within the "
       "runs, not what differs between them, such as temperature and nodes.\n",
       text, flags.directory, flags.against, compared.pairs.size(), compared.block_length));
 }
 
-Result<void> RunVerify(const VerifyFlags& flags) {
-  if (!flags.against.empty()) return RunAgainst(flags);
+Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
+  if (!flags.against.empty()) return RunAgainst(streams, flags);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(const auto path, PlanPath(flags));
   PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
@@ -259,19 +259,19 @@ Result<void> RunVerify(const VerifyFlags& flags) {
   const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
   std::optional<tuner::Verification> verification;
   {
-    ProgressBar bar;
+    ProgressBar bar(streams.err);
     bar.Begin("verify", 1);
     options.progress = [&](double part) { bar.Update(part); };
     // Overwrites the bar, which is drawn again below.
-    const char* const line_begin = isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "";
-    options.say = [line_begin](std::string_view line) {
-      std::fputs(fmt::format("{}perseus: {}\n", line_begin, line).c_str(), stderr);
+    const char* const line_begin = isatty(::fileno(streams.err)) == 1 ? "\r\x1b[K" : "";
+    options.say = [line_begin, &streams](std::string_view line) {
+      std::fputs(fmt::format("{}perseus: {}\n", line_begin, line).c_str(), streams.err);
     };
     PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
     verification = std::move(verified);
   }
-  return Print(flags.as_json ? FormatJson(*verification, plan)
-                             : FormatText(*verification, plan, options.comparison));
+  return streams.Print(flags.as_json ? FormatJson(*verification, plan)
+                                     : FormatText(*verification, plan, options.comparison));
 }
 
 }  // namespace
@@ -323,7 +323,7 @@ Verb AddVerifyVerb(CLI::App& program) {
       ->type_name("SECONDS")
       ->check(NumberIn({0.1, 86'400}, "in seconds"));
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  return {verb, [flags] { return RunVerify(*flags); }};
+  return {verb, [flags](const Streams& streams) { return RunVerify(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

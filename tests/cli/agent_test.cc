@@ -1,4 +1,4 @@
-// Tests `perseus agent`, `perseus gpu` and `perseus doctor` as processes, on virtual GPUs.
+// Tests `perseus agent`, `perseus gpu` and `perseus doctor` on virtual GPUs, with real agents.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "perseus/base/file.h"
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -20,7 +20,7 @@ using ::testing::Not;
 constexpr const char* kDevices = " --devices virtual:node.toml ";
 constexpr const char* kWhere = " --socket agent.sock ";
 
-class AgentProgramTest : public ProgramTest {
+class AgentProgramTest : public CommandTest {
  protected:
   AgentProgramTest() {
     Write("node.toml", "name = \"box\"\ngpus = 2\n[gpu]\nmodel = \"a100-sxm\"\n");

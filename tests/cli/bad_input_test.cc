@@ -1,10 +1,9 @@
 // Tests that every bad input gives status 2, one line with the cause and the remedy, and no files.
 #include <gmock/gmock.h>
 
-#include <ostream>
 #include <sstream>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -17,149 +16,79 @@ const std::string kRows =
     "0,forward,1400,0.010,4\n0,forward,1200,0.012,3.2\n0,forward,1000,0.015,2.7\n"
     "0,backward,1400,0.020,8\n0,backward,1200,0.024,6.4\n0,backward,1000,0.030,5.4\n";
 
-struct BadFile {
-  std::string name;
-  std::string text;
-  std::string complaint;
+class BadInputTest : public CommandTest {
+ protected:
+  struct Refusal {
+    std::string arguments;
+    std::string complaint;
+  };
+
+  BadInputTest() { Write("good.csv", kHeader + kRows); }
+
+  void ExpectRefused(const std::vector<Refusal>& refusals) const {
+    for (const auto& [arguments, complaint] : refusals) {
+      SCOPED_TRACE(arguments);
+      ExpectComplaint(Run(arguments + " -o out"), 2, complaint);
+      EXPECT_THAT(Files("out"), IsEmpty());
+    }
+  }
 };
 
-void PrintTo(const BadFile& file, std::ostream* out) { *out << file.name; }
-
-constexpr auto kNameOf = [](const auto& param_info) { return param_info.param.name; };
-
-class BadProfileTest : public ProgramTest, public testing::WithParamInterface<BadFile> {};
-
-TEST_P(BadProfileTest, IsOneLineAndStatusTwo) {
-  Write("bad.csv", GetParam().text);
-  ExpectComplaint(Run("plan bad.csv --schedule 1f1b --microbatches 2 --blocking-power 80 -o out"),
-                  2, GetParam().complaint);
-  EXPECT_THAT(Files("out"), IsEmpty());
+// What a reader of files refuses is in its own tests (profile_file_test.cc, graph_file_test.cc).
+TEST_F(BadInputTest, AFileIsRefused) {
+  Write("typo.csv", kHeader + "0,forward,14l0,0.01,4\n");
+  Write("forward.csv", kHeader + kRows.substr(0, kRows.find("0,backward")));
+  Write("fixed.csv", kHeader + "0,forward,1400,0.01,4\n0,backward,1400,0.01,4\n");
+  Write("blank.json", " \n");
+  const std::string job = " --schedule 1f1b --microbatches 2 --blocking-power 80";
+  ExpectRefused({{"plan typo.csv" + job, "typo.csv:2: frequency \"14l0\""},
+                 {"plan forward.csv" + job, "backward"},
+                 {"plan fixed.csv" + job, "stage 0 forward"},
+                 {"plan --graph blank.json", "blank.json:1: not JSON: it is empty (see"}});
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, BadProfileTest,
-    testing::Values(
-        BadFile{"MissingColumn", "stage,instruction,frequency,time\n0,forward,1400,0.01\n",
-                "bad.csv:1: "},
-        BadFile{"ExtraField", kHeader + "0,forward,1400,0.01,4,5\n", "bad.csv:2: "},
-        BadFile{"ColumnOfText",
-                "stage,instruction,frequency,time,energy,note\n"
-                "0,forward,1400,0.01,4,hot\n",
-                "bad.csv:2: "},
-        BadFile{"Typo", kHeader + "0,forward,14l0,0.01,4\n", "bad.csv:2: frequency \"14l0\""},
-        BadFile{"Nan", kHeader + "0,forward,1400,nan,4\n", "bad.csv:2: "},
-        BadFile{"Infinity", kHeader + "0,forward,1400,0.01,inf\n", "bad.csv:2: "},
-        BadFile{"ZeroTime", kHeader + "0,forward,1400,0,4\n", "bad.csv:2: "},
-        BadFile{"NegativeEnergy", kHeader + "0,forward,1400,0.01,-4\n", "bad.csv:2: "},
-        BadFile{"Overflow", kHeader + "0,forward,1400,1e300,4\n", "bad.csv:2: "},
-        BadFile{"DuplicatesDisagree", kHeader + kRows + "0,forward,1400,0.9,4\n", "bad.csv:8: "},
-        BadFile{"UnknownInstruction", kHeader + "0,foreward,1400,0.01,4\n", "\"foreward\""},
-        BadFile{"StageGap", kHeader + kRows + "2,forward,1400,0.01,4\n", "bad.csv"},
-        BadFile{"NoBackward", kHeader + kRows.substr(0, kRows.find("0,backward")), "backward"},
-        BadFile{"OneOption", kHeader + "0,forward,1400,0.01,4\n0,backward,1400,0.01,4\n",
-                "stage 0 forward"},
-        BadFile{"Empty", "", "bad.csv"}, BadFile{"HeaderAlone", kHeader, "bad.csv"},
-        BadFile{"Binary",
-                std::string("\x7f"
-                            "ELF\x02\x01\x01\x00\x00\xff\xfe\n",
-                            12),
-                "bad.csv"}),
-    kNameOf);
-
-class BadGraphTest : public ProgramTest, public testing::WithParamInterface<BadFile> {};
-
-TEST_P(BadGraphTest, IsOneLineAndStatusTwo) {
-  Write("bad.json", GetParam().text);
-  ExpectComplaint(Run("plan --graph bad.json -o out"), 2, GetParam().complaint);
-  EXPECT_THAT(Files("out"), IsEmpty());
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BadGraphTest,
-    testing::Values(
-        BadFile{"Cycle",
-                R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]},
-                    {"name": "b", "options": [{"time": 1, "energy": 1}]}],
-                    "dependencies": [{"from": "a", "to": "b"}, {"from": "b", "to": "a"}]})",
-                "wait for each other"},
-        BadFile{"NotJson", "{", "bad.json:1: not JSON"},
-        BadFile{"Empty", " \n", "bad.json:1: not JSON: it is empty (see"}),
-    kNameOf);
-
-struct BadUse {
-  std::string name;
-  std::string arguments;
-  std::string complaint;
-};
-
-void PrintTo(const BadUse& use, std::ostream* out) { *out << use.name; }
-
-class BadUseTest : public ProgramTest, public testing::WithParamInterface<BadUse> {};
-
-TEST_P(BadUseTest, IsOneLineAndStatusTwo) {
-  Write("good.csv", kHeader + kRows);
+TEST_F(BadInputTest, AUseIsRefused) {
   Write("deadlock.csv", "0B0,0F0\n");
   Write("s.csv", "0F0,0F1,0B0,0B1\n");
-  Write("job.toml", "[pipeline]\nschedul = \"1f1b\"\n");
   Write("powerless.toml",
         "profile = \"good.csv\"\n[pipeline]\nschedule = \"1f1b\"\nmicrobatches = 2\n");
   Write("graph.toml", "[pipeline]\ngraph = \"g.json\"\n[[fixed]]\nkind = \"load\"\ntime_s = 1\n");
   Write("sizes.toml",
         "profile = \"good.csv\"\n[pipeline]\nschedule_file = \"s.csv\"\nmicrobatches = 96\n"
         "[gpu]\nblocking_power_w = 80\n");
-  ExpectComplaint(Run(GetParam().arguments + " -o out"), 2, GetParam().complaint);
-  EXPECT_THAT(Files("out"), IsEmpty());
+  ExpectRefused(
+      {{"plan", "the profile is missing"},
+       {"plan good.csv --blocking-power 80", "the schedule is missing"},
+       {"plan good.csv --blocking-power 80 --schedule 1f1b", "--microbatches"},
+       {"plan good.csv --schedule 1f1b --microbatches 2", "--blocking-power"},
+       {"plan --job powerless.toml", "blocking_power_w"},
+       {"plan good.csv --schedule-file s.csv --blocking-power 80 --microbatches 96",
+        "s.csv: has 2 microbatches, not 96"},
+       {"plan good.csv --schedule-file s.csv --blocking-power 80 --pp-ranks 3",
+        "s.csv: has 1 pp_ranks, not 3"},
+       {"plan good.csv --schedule-file s.csv --blocking-power 80 --chunks 4",
+        "s.csv: has 1 chunks, not 4"},
+       {"plan --job sizes.toml", "s.csv: has 2 microbatches, not 96"},
+       {"plan --job graph.toml", "graph.toml: fixed does not apply"},
+       {"plan --job sizes.toml --graph good.csv", "sizes.toml: profile does not apply"},
+       {"plan good.csv --schedule 1f1b --microbatches 1200 --blocking-power 80 --load 1e6",
+        "36 years"},
+       {"plan good.csv --schedule 1f2b", "1f2b"},
+       {"plan good.csv --schedule 1f1b --schedule-file deadlock.csv", "--schedule"},
+       {"plan good.csv --schedule-file deadlock.csv --blocking-power 80", "deadlock"},
+       {"plan good.csv --slowdon 5", "did you mean --slowdown?"},
+       {"plan good.csv --slowdown five", "\"five\" is not a number"},
+       {"plan good.csv --deadline nan", "\"nan\" is not a number"},
+       {"plan good.csv --slowdown -5", "\"-5\" is not a number"},
+       {"plan good.csv --pp-ranks 0", "\"0\" is not a whole number"},
+       {"plan good.csv --price 0.12", "--price"},
+       {"plan --graph good.csv --pp-ranks 4", "does not apply to a general"},
+       {"plan good.csv --schedule 1f1b --pp-ranks 3 --microbatches 2 --blocking-power 80",
+        "has 1 stages"},
+       {"synth --instructions forword", "forword"}});
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, BadUseTest,
-    testing::Values(
-        BadUse{"NoProfile", "plan", "the profile is missing"},
-        BadUse{"NoSchedule", "plan good.csv --blocking-power 80", "the schedule is missing"},
-        BadUse{"NoMicrobatches", "plan good.csv --blocking-power 80 --schedule 1f1b",
-               "--microbatches"},
-        BadUse{"NoBlockingPower", "plan good.csv --schedule 1f1b --microbatches 2",
-               "--blocking-power"},
-        BadUse{"NoBlockingPowerInTheJob", "plan --job powerless.toml", "blocking_power_w"},
-        BadUse{"MicrobatchesOfAScheduleFile",
-               "plan good.csv --schedule-file s.csv --blocking-power 80 --microbatches 96",
-               "s.csv: has 2 microbatches, not 96"},
-        BadUse{"StagesOfAScheduleFile",
-               "plan good.csv --schedule-file s.csv --blocking-power 80 --pp-ranks 3",
-               "s.csv: has 1 pp_ranks, not 3"},
-        BadUse{"ChunksOfAScheduleFile",
-               "plan good.csv --schedule-file s.csv --blocking-power 80 --chunks 4",
-               "s.csv: has 1 chunks, not 4"},
-        BadUse{"SizesOfAScheduleFileInTheJob", "plan --job sizes.toml",
-               "s.csv: has 2 microbatches, not 96"},
-        BadUse{"GraphWithFixedInstructions", "plan --job graph.toml",
-               "graph.toml: fixed does not apply"},
-        BadUse{"GraphWithAPipelinesJob", "plan --job sizes.toml --graph good.csv",
-               "sizes.toml: profile does not apply"},
-        BadUse{"TooLong",
-               "plan good.csv --schedule 1f1b --microbatches 1200 --blocking-power 80 --load 1e6",
-               "36 years"},
-        BadUse{"UnknownSchedule", "plan good.csv --schedule 1f2b", "1f2b"},
-        BadUse{"TwoSchedules", "plan good.csv --schedule 1f1b --schedule-file deadlock.csv",
-               "--schedule"},
-        BadUse{"Deadlock", "plan good.csv --schedule-file deadlock.csv --blocking-power 80",
-               "deadlock"},
-        BadUse{"UnknownKeyOfJob", "plan --job job.toml", "job.toml:2: "},
-        BadUse{"UnknownFlag", "plan good.csv --slowdon 5", "did you mean --slowdown?"},
-        BadUse{"NotANumber", "plan good.csv --slowdown five", "\"five\" is not a number"},
-        BadUse{"NanFlag", "plan good.csv --deadline nan", "\"nan\" is not a number"},
-        BadUse{"NegativeFlag", "plan good.csv --slowdown -5", "\"-5\" is not a number"},
-        BadUse{"ZeroPpRanks", "plan good.csv --pp-ranks 0", "\"0\" is not a whole number"},
-        BadUse{"HalfAPrice", "plan good.csv --price 0.12", "--price"},
-        BadUse{"GraphWithPpRanks", "plan --graph good.csv --pp-ranks 4",
-               "does not apply to a general"},
-        BadUse{"StagesDiffer",
-               "plan good.csv --schedule 1f1b --pp-ranks 3 --microbatches 2 --blocking-power 80",
-               "has 1 stages"},
-        BadUse{"UnknownInstructionOfSynth", "synth --instructions forword", "forword"}),
-    kNameOf);
-
-class UseTest : public ProgramTest {};
+class UseTest : public CommandTest {};
 
 TEST_F(UseTest, AFurtherValueOfAFlagIsExplained) {
   MakeProfile();

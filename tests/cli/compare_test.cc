@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class CompareTest : public ProgramTest {};
+class CompareTest : public CommandTest {};
 
 // An instruction of 0.1 ms is shorter than the default unit of the published planner.
 TEST_F(CompareTest, AFailedPolicyDoesNotStopTheOthers) {

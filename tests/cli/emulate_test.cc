@@ -5,7 +5,7 @@
 #include <limits>
 #include <sstream>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -14,7 +14,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class EmulateTest : public ProgramTest {
+class EmulateTest : public CommandTest {
  protected:
   EmulateTest() { MakeProfile(); }
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -12,7 +12,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class EvaluateVerbTest : public ProgramTest {
+class EvaluateVerbTest : public CommandTest {
  protected:
   EvaluateVerbTest() {
     MakeProfile();

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "perseus/base/file_descriptor.h"
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -76,7 +76,7 @@ constexpr const char* kVerbs[] = {
     "whoami",
 };
 
-class ForeignServerTest : public ProgramTest {
+class ForeignServerTest : public CommandTest {
  protected:
   void ExpectRefused(const std::string& answer, const std::string& complaint) const {
     for (const char* verb : kVerbs) {

@@ -1,7 +1,7 @@
 // Tests work that is not a pipeline, from `plan` to `evaluate`.
 #include <gmock/gmock.h>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-class GraphTest : public ProgramTest {
+class GraphTest : public CommandTest {
  protected:
   //  gpu0: a ---- c        gpu1 waits for a, and c for b.
   //          \  /

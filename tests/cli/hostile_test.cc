@@ -5,7 +5,7 @@
 
 #include <regex>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class HostileTest : public ProgramTest {
+class HostileTest : public CommandTest {
  protected:
   HostileTest() { MakeProfile(); }
 

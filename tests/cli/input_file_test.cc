@@ -6,7 +6,7 @@
 #include <sys/un.h>
 
 #include "perseus/base/file_descriptor.h"
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -78,7 +78,7 @@ constexpr const char* kReaders[] = {
     "support --ca {}",
 };
 
-class InputFileTest : public ProgramTest {
+class InputFileTest : public CommandTest {
  protected:
   InputFileTest() {
     MakeProfile();

@@ -1,4 +1,4 @@
-// Tests `perseus job` and `perseus jobs` as processes, with a real server.
+// Tests `perseus job` and `perseus jobs` with a real server.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "perseus/base/file.h"
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -21,7 +21,7 @@ using ::testing::StartsWith;
 
 constexpr const char* kShape = " --schedule 1f1b --pp-ranks 4 --microbatches 8 ";
 
-class JobProgramTest : public ProgramTest {
+class JobProgramTest : public CommandTest {
  protected:
   JobProgramTest() {
     server_ = std::stoi(

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 const std::string kLayers = "'" PERSEUS_SOURCE_DIR "/examples/gpt-layers.csv'";
 constexpr const char* kFlags = " --stages 4 --microbatches 8 --blocking-power 70 ";
 
-class PartitionTest : public ProgramTest {};
+class PartitionTest : public CommandTest {};
 
 TEST_F(PartitionTest, ShowsTheSplitsAndHowManyItTried) {
   EXPECT_THAT(RunWell("partition " + kLayers + kFlags),
@@ -109,7 +109,7 @@ struct BadPartition {
 
 void PrintTo(const BadPartition& bad, std::ostream* out) { *out << bad.name; }
 
-class BadPartitionTest : public ProgramTest, public testing::WithParamInterface<BadPartition> {};
+class BadPartitionTest : public CommandTest, public testing::WithParamInterface<BadPartition> {};
 
 TEST_P(BadPartitionTest, IsOneLineAndStatusTwo) {
   const std::string header = "layer,instruction,frequency,time,energy\n";

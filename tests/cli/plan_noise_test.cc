@@ -4,7 +4,7 @@
 
 #include <sstream>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-class PlanNoiseTest : public ProgramTest {
+class PlanNoiseTest : public CommandTest {
  protected:
   PlanNoiseTest() { MakeProfile(); }
 

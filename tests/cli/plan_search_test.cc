@@ -13,7 +13,7 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 extern char** environ;
 
@@ -81,7 +81,7 @@ class BackgroundRun {
   pid_t child_ = -1;
 };
 
-class PlanSearchTest : public ProgramTest {
+class PlanSearchTest : public CommandTest {
  protected:
   PlanSearchTest() { MakeProfile(); }
 

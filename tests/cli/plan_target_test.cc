@@ -7,7 +7,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -30,7 +30,7 @@ struct Asked {
   double value;
 };
 
-class PlanTargetTest : public ProgramTest, public testing::WithParamInterface<Path> {
+class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Path> {
  protected:
   PlanTargetTest() {
     MakeProfile();

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "perseus/base/file.h"
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -24,7 +24,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class PlanVerbTest : public ProgramTest {
+class PlanVerbTest : public CommandTest {
  protected:
   PlanVerbTest() { MakeProfile(); }
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Lt;
 using ::testing::Not;
 
-class PlotTest : public ProgramTest {
+class PlotTest : public CommandTest {
  protected:
   PlotTest() { SetTerminal("C.UTF-8", "60"); }
 

@@ -23,7 +23,7 @@ class ProgramTest : public testing::Test {
   ProgramTest();
 
   // Runs the program with arguments such as "plan profile.csv --json". The shell splits the words.
-  Outcome Run(const std::string& arguments) const;
+  virtual Outcome Run(const std::string& arguments) const;
   // The same, but the program must succeed. Returns its output.
   std::string RunWell(const std::string& arguments) const;
   nlohmann::json RunJson(const std::string& arguments) const;

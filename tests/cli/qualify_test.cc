@@ -1,4 +1,4 @@
-// Tests `perseus qualify` as a process: on virtual GPUs, and on a fake NVML that shows whether the
+// Tests `perseus qualify` on virtual GPUs, and as a process on a fake NVML that shows whether the
 // clocks are given back.
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "perseus/base/file.h"
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 #include "tests/fake_nvml/fake_nvml.h"
 
 namespace perseus {
@@ -22,7 +22,7 @@ using ::testing::Not;
 
 constexpr const char* kVirtual = "qualify --devices virtual:node.toml --duration 20 ";
 
-class QualifyVerbTest : public ProgramTest {
+class QualifyVerbTest : public CommandTest {
  protected:
   QualifyVerbTest() { WriteNode(1); }
   void WriteNode(int latency_factor) const {
@@ -144,7 +144,7 @@ TEST_F(QualifyVerbTest, BusyGpusAreRefused) {
   node.UseInThisProcess();
   node.SetPrograms(1, {4242});
   const std::string qualify = "qualify " + OnFakeGpus();
-  ExpectComplaint(Run(qualify), 1,
+  ExpectComplaint(RunProcess(qualify), 1,
                   "the GPUs are busy: process 4242 runs on " + node.Uuid(1) + " (measure without");
   EXPECT_TRUE(node.Changes().empty());
   // The other GPU can be measured, and --force measures all.
@@ -235,7 +235,7 @@ TEST_F(QualifyVerbTest, AfterAKillTheNextRestoreGivesTheClocksBack) {
   EXPECT_TRUE(Comes([&] { return node.SmLock(0).has_value(); })) << Read("err");
   End(process, SIGKILL);
   EXPECT_FALSE(node.IsAsShipped(0));
-  const Outcome restored = Run("gpu restore " + OnFakeGpus());
+  const Outcome restored = RunProcess("gpu restore " + OnFakeGpus());
   EXPECT_EQ(restored.status, 0) << restored.err;
   EXPECT_THAT(restored.err, HasSubstr("which lease guard (\"perseus qualify\") left changed"));
   EXPECT_TRUE(node.IsAsShipped(0));

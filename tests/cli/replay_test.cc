@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 #include "tests/support/job_traces.h"
 
 namespace perseus {
@@ -19,7 +19,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ReplayVerbTest : public ProgramTest {
+class ReplayVerbTest : public CommandTest {
  protected:
   ReplayVerbTest() {
     Write("job.json", FormatTimeline(TwoPipelines(
@@ -222,7 +222,7 @@ TEST_F(ReplayVerbTest, AStepMayHaveAnyNumber) {
 }
 
 // Tests public timelines of production jobs.
-class RecordedJobTest : public ProgramTest {
+class RecordedJobTest : public CommandTest {
  protected:
   static std::filesystem::path Timeline(const std::string& name) {
     const char* shared = std::getenv("PERSEUS_SHARED_DIR");

@@ -1,7 +1,7 @@
 // Tests `perseus report`, and the flags --figure and --overlay of `perseus plan`.
 #include <gmock/gmock.h>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -11,7 +11,7 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ReportVerbTest : public ProgramTest {
+class ReportVerbTest : public CommandTest {
  protected:
   void SetUp() override {
     MakeProfile();

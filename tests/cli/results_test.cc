@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class ResultsTest : public ProgramTest {
+class ResultsTest : public CommandTest {
  protected:
   ResultsTest() { MakeProfile(); }
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -16,7 +16,7 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ScheduleSearchTest : public ProgramTest {
+class ScheduleSearchTest : public CommandTest {
  protected:
   ScheduleSearchTest() { MakeProfile(); }
 };

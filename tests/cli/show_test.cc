@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class ShowVerbTest : public ProgramTest {
+class ShowVerbTest : public CommandTest {
  protected:
   ShowVerbTest() {
     MakeProfile();

@@ -4,7 +4,7 @@
 
 #include <ostream>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -18,7 +18,7 @@ constexpr const char* kGpt =
     "synth --model gpt3-xl --gpu a100-pcie --stages 4 --microbatch-size 8 --sequence-length 1024 "
     "--boundaries 0,8,14,21,27";
 
-class SynthModelTest : public ProgramTest {};
+class SynthModelTest : public CommandTest {};
 
 TEST_F(SynthModelTest, MakesAProfileThatCanBePlanned) {
   RunWell(std::string(kGpt) + " -o gpt.csv");
@@ -83,7 +83,7 @@ struct BadModel {
 
 void PrintTo(const BadModel& bad, std::ostream* out) { *out << bad.name; }
 
-class BadModelTest : public ProgramTest, public testing::WithParamInterface<BadModel> {};
+class BadModelTest : public CommandTest, public testing::WithParamInterface<BadModel> {};
 
 TEST_P(BadModelTest, IsOneLineAndStatusTwo) {
   ExpectComplaint(Run("synth -o bad.csv " + GetParam().arguments), 2, GetParam().complaint);

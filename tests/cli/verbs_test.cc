@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cli/program.h"
+#include "tests/cli/command.h"
 
 namespace perseus {
 namespace {
@@ -22,7 +22,7 @@ using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class VerbsTest : public ProgramTest {};
+class VerbsTest : public CommandTest {};
 
 TEST_F(VerbsTest, HelpHasExamples) {
   EXPECT_THAT(RunWell("--help"),

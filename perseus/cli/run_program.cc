@@ -1,5 +1,5 @@
-// The program `perseus` finds the verb, runs it, and turns an error into one line on standard error
-// and an exit status.
+#include "perseus/cli/run_program.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,7 +20,6 @@
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/help.h"
 #include "perseus/cli/job_options.h"
-#include "perseus/cli/standard_output.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/cli/version.h"
 
@@ -54,16 +53,16 @@ std::string Shortened(std::string_view message) {
   return fmt::format("{} ... {}", message.substr(0, kBegin), message.substr(message.size() - kEnd));
 }
 
-int ReportError(std::string_view message, int status) {
+int ReportError(const Streams& streams, std::string_view message, int status) {
   // The message may contain a path with any bytes. fmt::print would throw if standard error is
   // closed or full.
-  std::fputs(fmt::format("perseus: {}\n", OneLine(Shortened(message))).c_str(), stderr);
+  std::fputs(fmt::format("perseus: {}\n", OneLine(Shortened(message))).c_str(), streams.err);
   return status;
 }
 
-int PrintHelp(const std::string& help) {
-  const auto printed = Print(help);
-  return printed ? kOk : ReportError(printed.error().message, kSystemFailure);
+int PrintHelp(const Streams& streams, const std::string& help) {
+  const auto printed = streams.Print(help);
+  return printed ? kOk : ReportError(streams, printed.error().message, kSystemFailure);
 }
 
 // The verb whose flags are wrong, such as "perseus job straggler".
@@ -124,7 +123,8 @@ std::string InPlainWords(const CLI::App& verb, const CLI::ParseError& error) {
   return what;
 }
 
-int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
+int ReportUsageError(const Streams& streams, const CLI::App& program,
+                     const CLI::ParseError& error) {
   const auto [verb, name] = FindChosenVerb(program);
   const std::string help = fmt::format("see {} --help", name);
   if (const auto word = UnknownWord(*verb, error)) {
@@ -132,6 +132,7 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
     const bool is_number =
         !unknown.empty() && unknown.find_first_not_of("0123456789.") == std::string::npos;
     return ReportError(
+        streams,
         fmt::format(
             "{} is unknown ({}{})", Excerpt(unknown), help,
             is_number ? "; a flag takes one value, so repeat the flag for a further one"
@@ -142,11 +143,11 @@ int ReportUsageError(const CLI::App& program, const CLI::ParseError& error) {
         kBadInput);
   }
   // A verb that has only parts, such as `perseus job`, prints its help, as `perseus` does.
-  if (LacksPart(*verb)) return PrintHelp(program.help());
+  if (LacksPart(*verb)) return PrintHelp(streams, program.help());
   if (dynamic_cast<const WrongPath*>(&error) != nullptr) {
-    return ReportError(error.what(), kBadInput);
+    return ReportError(streams, error.what(), kBadInput);
   }
-  return ReportError(fmt::format("{} ({})", InPlainWords(*verb, error), help), kBadInput);
+  return ReportError(streams, fmt::format("{} ({})", InPlainWords(*verb, error), help), kBadInput);
 }
 
 // An empty value is a mistake, such as a variable of the shell that is not set.
@@ -161,9 +162,9 @@ Result<void> RefuseEmptyValues(const CLI::App& verb) {
   return {};
 }
 
-Result<void> RunVerb(const Verb& verb) {
+Result<void> RunVerb(const Streams& streams, const Verb& verb) {
   try {
-    return verb.run();
+    return verb.run(streams);
   } catch (const std::bad_alloc&) {
     return FailAs(ErrorKind::kSystem,
                   "out of memory (plan a smaller job, or use a larger machine)");
@@ -175,10 +176,10 @@ Result<void> RunVerb(const Verb& verb) {
 }
 
 // Prints what --help or --version asks for.
-int Exit(const CLI::App& program, const CLI::Success& request) {
+int Exit(const Streams& streams, const CLI::App& program, const CLI::Success& request) {
   std::ostringstream text;
   program.exit(request, text, text);
-  return PrintHelp(text.str());
+  return PrintHelp(streams, text.str());
 }
 
 // What follows "--" in `perseus run … -- COMMAND` is the command as it is. CLI11 would take a word
@@ -197,8 +198,10 @@ CommandLine SplitCommand(int argc, const char* const* argv) {
   return line;
 }
 
-int Run(int argc, const char* const* argv) {
-  if (argc <= 1) return PrintHelp(FormatProgramHelp(HelpVerbs::kCommon));
+}  // namespace
+
+int RunProgram(const Streams& streams, int argc, const char* const* argv) {
+  if (argc <= 1) return PrintHelp(streams, FormatProgramHelp(HelpVerbs::kCommon));
   CLI::App program("", "perseus");
   program.set_version_flag("-V,--version", VersionText(), "Print the version");
   program.set_help_flag("-h,--help", "Print this help");
@@ -211,38 +214,34 @@ int Run(int argc, const char* const* argv) {
     program.parse(line.argc, argv);
   } catch (const CLI::CallForHelp& request) {
     if (program.get_subcommands().empty()) {
-      return program.remaining().empty() ? PrintHelp(FormatProgramHelp(HelpVerbs::kCommon))
-                                         : ReportUsageError(program, request);
+      return program.remaining().empty() ? PrintHelp(streams, FormatProgramHelp(HelpVerbs::kCommon))
+                                         : ReportUsageError(streams, program, request);
     }
-    return Exit(program, request);
+    return Exit(streams, program, request);
   } catch (const CLI::Success& request) {  // --version.
-    return Exit(program, request);
+    return Exit(streams, program, request);
   } catch (const CLI::ParseError& error) {
-    return ReportUsageError(program, error);
+    return ReportUsageError(streams, program, error);
   } catch (const std::exception& error) {  // Such as that of a conversion in CLI11.
-    return ReportError(fmt::format("a value of a flag cannot be read: {} (see {} --help)",
+    return ReportError(streams,
+                       fmt::format("a value of a flag cannot be read: {} (see {} --help)",
                                    error.what(), FindChosenVerb(program).name),
                        kBadInput);
   }
   if (auto given = RefuseEmptyValues(*FindChosenVerb(program).app); !given) {
-    return ReportError(given.error().message, kBadInput);
+    return ReportError(streams, given.error().message, kBadInput);
   }
   for (const Verb& verb : verbs) {
     if (!verb.flags->parsed()) continue;
     if (verb.take_command) verb.take_command(std::move(line.command));
-    if (auto done = RunVerb(verb); !done) {
+    if (auto done = RunVerb(streams, verb); !done) {
       const CLI::App& chosen = *FindChosenVerb(program).app;
-      return ReportError(WithFlagNames(chosen, done.error().message), StatusOf(done.error().kind));
+      return ReportError(streams, WithFlagNames(chosen, done.error().message),
+                         StatusOf(done.error().kind));
     }
     return verb.status();
   }
   return kOk;
 }
 
-}  // namespace
 }  // namespace perseus::cli
-
-int main(int argc, char** argv) {
-  perseus::cli::HoldStandardDescriptors();
-  return perseus::cli::Run(argc, argv);
-}

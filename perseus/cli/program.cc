@@ -1,0 +1,10 @@
+// The program `perseus`.
+#include <cstdio>
+
+#include "perseus/cli/run_program.h"
+#include "perseus/cli/standard_output.h"
+
+int main(int argc, char** argv) {
+  perseus::cli::HoldStandardDescriptors();
+  return perseus::cli::RunProgram({stdout, stderr}, argc, argv);
+}
