@@ -181,7 +181,9 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
   Request& request = incoming.request;
   request.method = parser.head().method;
   request.fields = std::move(parser.fields());
+  request.repeated = std::move(parser.repeated());
   request.peer = connection_.peer().address;
+  request.is_over_unix_socket = connection_.peer().is_over_unix_socket;
   request.certificate = certificate_;
   const auto caller = ParseTraceParent(request.Field("traceparent"));
   request.trace = caller ? caller->trace : state_.traces.Next();
