@@ -8,8 +8,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # The packages of Debian 12, by the part that needs them. This is the only list of packages.
 packages_build=(cmake ninja-build g++ ccache mold libexpected-dev libfmt-dev libcli11-dev
   nlohmann-json3-dev libtomlplusplus-dev duktape-dev zlib1g-dev libboost1.81-dev libssl-dev
-  libeigen3-dev libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev libcjose-dev
-  libjansson-dev)
+  libeigen3-dev libspdlog-dev prometheus-cpp-dev libsqlite3-dev libpq-dev)
 packages_python=(python3 python3-dev python3-numpy pybind11-dev)
 packages_wheel=(python3-venv python3-pip python3-setuptools python3-wheel)
 packages_web=(nodejs npm)

@@ -24,7 +24,6 @@ set(OPENSSL_USE_STATIC_LIBS ON)
 set(ZLIB_USE_STATIC_LIBS ON)
 set(SQLite3_LIBRARY /usr/lib/x86_64-linux-gnu/libsqlite3.a)
 set(PostgreSQL_LIBRARY ${libraries}/libpq.a)
-set(CJOSE_LIBRARY /usr/lib/x86_64-linux-gnu/libcjose.a /usr/lib/x86_64-linux-gnu/libjansson.a)
 
 # perseus_static_library(TARGET ARCHIVE [DEFINITION...]) makes an imported target.
 function(perseus_static_library target archive)

@@ -56,9 +56,6 @@ constexpr ListedVerb kListedVerbs[] = {
     {kInACluster, "jobs", "List the jobs of a server", AddJobsVerb},
     {kInACluster, "job", "Register, show and change a job of a server", AddJobVerb},
     {kInACluster, "top", "Show the jobs of a server until Ctrl-C", AddTopVerb},
-    {kInACluster, "login", "Log in to a server as a person", AddLoginVerb},
-    {kInACluster, "logout", "Forget the login at a server", AddLogoutVerb},
-    {kInACluster, "whoami", "Show who the server takes you for", AddWhoamiVerb},
     {kInACluster, "token", "Manage the tokens of a server", AddTokenVerb},
 
     {kMore, "compare", "Compare policies that choose clocks", AddCompareVerb},

@@ -124,8 +124,8 @@ Verb AddNodeVerb(CLI::App& program) {
   AddServerFlags(*verb, flags->server, "agent");
   CLI::Option* token =
       verb->add_option("--join-token-file", flags->join_token_file,
-                       "A token of scope join, or of a service account of Kubernetes: get the "
-                       "node's own token with it, keep it in --token-file, and renew it")
+                       "A token of scope join: get the node's own token with it, keep it in "
+                       "--token-file, and renew it")
           ->type_name("FILE")
           ->group("Server");
   CLI::Option* munge =

@@ -11,8 +11,8 @@
 #include "perseus/cli/json_log.h"
 #include "perseus/cli/signals.h"
 #include "perseus/cli/verbs.h"
-#include "perseus/cluster/issuers/settings.h"
 #include "perseus/cluster/server/control_plane.h"
+#include "perseus/cluster/server/identity_settings.h"
 
 namespace perseus::cli {
 namespace {
@@ -21,7 +21,7 @@ constexpr const char* kServeAbout =
     "Run the server that plans for all jobs, detects stragglers, and sends assignments to nodes\n"
     "(docs/server.md). Without flags it serves only this machine and uses one SQLite file in the\n"
     "current directory. Several replicas share one PostgreSQL database. SIGHUP reloads the\n"
-    "certificates and the file of --issuers. SIGTERM ends the server.";
+    "certificates and the file of --identities. SIGTERM ends the server.";
 constexpr const char* kServeExamples =
     "Examples:\n"
     "  perseus serve\n"
@@ -34,7 +34,7 @@ struct ServeFlags {
   double address_rate = 0;
   double mebibytes_per_second = 16;
   int body_mib = 64;
-  std::vector<std::string> issuers;
+  std::string identities;
   std::string log_level = "info";
   std::string log_format = "text";
 };
@@ -57,9 +57,9 @@ Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
   options.limits.body_bytes = static_cast<std::size_t>(flags.body_mib) << 20U;
   options.limits.requests_per_second = flags.address_rate;
   options.caller_limits.bytes_per_second = flags.mebibytes_per_second * (1 << 20);
-  PERSEUS_ASSIGN_OR_RETURN(options.trusted, issuers::ReadSettingsFiles(flags.issuers));
-  if (!flags.issuers.empty()) {
-    options.read_trusted = [files = flags.issuers] { return issuers::ReadSettingsFiles(files); };
+  if (!flags.identities.empty()) {
+    options.read_identities = [file = flags.identities] { return server::ReadIdentityFile(file); };
+    PERSEUS_ASSIGN_OR_RETURN(options.identities, options.read_identities());
   }
   spdlog::logger log = MakeLog(streams, flags.log_level);
   if (flags.log_format == "json") log.set_formatter(JsonLogFormatter());
@@ -141,9 +141,10 @@ Verb AddServeVerb(CLI::App& program) {
                    "Require client certificates that this authority (PEM) signed")
       ->type_name("FILE")
       ->check(InputFile());
-  verb->add_option("--issuers", flags->issuers,
-                   "Accept the tokens of the issuers that this file (TOML) names, and munge "
-                   "credentials (docs/identity.md); repeatable")
+  // --issuers is the name of version 0.1.
+  verb->add_option("--identities,--issuers", flags->identities,
+                   "Accept the people of a proxy, and munge credentials, as this file (TOML) says "
+                   "(docs/identity.md)")
       ->type_name("FILE")
       ->check(InputFile());
   verb->add_flag("--insecure", options.is_insecure,

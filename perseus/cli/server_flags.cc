@@ -10,8 +10,6 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flag_checks.h"
-#include "perseus/cli/login_session.h"
-#include "perseus/cluster/http/server_url.h"
 #include "perseus/cluster/node/own_token.h"
 
 namespace perseus::cli {
@@ -33,25 +31,6 @@ Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
   return json;
 }
 
-// Without a token and without a certificate: the login at one of the servers, if there is one.
-Result<void> UseLogin(const ServerFlags& flags, http::ClientOptions& options) {
-  if (!TokenFileOf(flags).empty() || !flags.certificate.empty()) return {};
-  PERSEUS_ASSIGN_OR_RETURN(const auto servers, http::ParseServerUrls(options.server));
-  for (const http::ServerUrl& server : servers) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto found, FindLogin(server.text));
-    if (!found) continue;
-    PERSEUS_ASSIGN_OR_RETURN(auto login, FreshLogin(*found));
-    if (options.authority.empty()) options.authority = login.server_authority;
-    options.token_of = [login = std::move(login)]() mutable {
-      // The server refuses a token that could not be refreshed, and says so.
-      if (auto fresh = FreshLogin(login)) login = *std::move(fresh);
-      return login.token;
-    };
-    return {};
-  }
-  return {};
-}
-
 }  // namespace
 
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope) {
@@ -65,7 +44,7 @@ void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope
   CLI::Option* token =
       verb.add_option("--token-file", flags.token_file,
                       fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
-                                  scope == "agent" ? ", or none" : ", or the login"));
+                                  scope == "agent" ? ", or none" : ""));
   token->type_name("FILE")->group(group);
   // A node that joins writes this file itself.
   if (scope != "agent") token->check(InputFile());
@@ -110,7 +89,6 @@ Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags, TokenComes
 
 Result<ServerClient> ServerClient::Connect(const ServerFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto options, ClientOptionsOf(flags));
-  PERSEUS_RETURN_IF_ERROR(UseLogin(flags, options));
   PERSEUS_ASSIGN_OR_RETURN(auto client, http::Client::Create(std::move(options)));
   http::Fields fields;
   if (!flags.reason.empty()) fields["perseus-reason"] = http::PercentEncoded(flags.reason);

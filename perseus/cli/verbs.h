@@ -31,8 +31,6 @@ Verb AddEvaluateVerb(CLI::App& program);
 Verb AddGpuVerb(CLI::App& program);
 Verb AddJobVerb(CLI::App& program);
 Verb AddJobsVerb(CLI::App& program);
-Verb AddLoginVerb(CLI::App& program);
-Verb AddLogoutVerb(CLI::App& program);
 Verb AddNodeVerb(CLI::App& program);
 Verb AddPartitionVerb(CLI::App& program);
 Verb AddQualifyVerb(CLI::App& program);
@@ -53,7 +51,6 @@ Verb AddTrainerVerb(CLI::App& program);
 Verb AddTuneVerb(CLI::App& program);
 Verb AddVerifyVerb(CLI::App& program);
 Verb AddVersionVerb(CLI::App& program);
-Verb AddWhoamiVerb(CLI::App& program);
 // These keep a reference to `program`, whose verbs and flags they show.
 Verb AddCompletionVerb(CLI::App& program);
 Verb AddHelpVerb(CLI::App& program);

@@ -73,7 +73,6 @@ constexpr const char* kVerbs[] = {
     "token create --scope operator",
     "audit",
     "audit --verify",
-    "whoami",
 };
 
 class ForeignServerTest : public CommandTest {

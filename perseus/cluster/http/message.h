@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -17,9 +18,11 @@ struct Request {
   std::string method;                                     // "GET"
   std::string path;                                       // "/v1/jobs/j-1", percent-decoded.
   std::map<std::string, std::string, std::less<>> query;  // Decoded.
-  Fields fields;
+  Fields fields;  // The values of a repeated field are joined by ", ".
+  std::set<std::string, std::less<>> repeated = {};  // The names of the repeated fields.
   std::string body;
-  std::string peer;  // "127.0.0.1"
+  std::string peer;  // "127.0.0.1". For a Unix socket: "unix".
+  bool is_over_unix_socket = false;
   std::string
       certificate;    // Common name in the client's certificate, if it has sent a trusted one.
   std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.

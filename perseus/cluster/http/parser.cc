@@ -64,7 +64,7 @@ class Collector : public beast::basic_parser<kIsRequest> {
   RequestParser::Most most;
   Fields fields;
   std::string body;
-  bool repeats_host = false;
+  std::set<std::string, std::less<>> repeated;
 
  private:
   bool AwaitsChunk() const { return this->is_header_done() && this->chunked() && chunk_left_ == 0; }
@@ -80,7 +80,7 @@ class Collector : public beast::basic_parser<kIsRequest> {
     if (this->is_header_done()) return;
     const auto [field, is_new] = fields.emplace(LowerCase(name), Text(value));
     if (is_new) return;
-    if (field->first == "host") repeats_host = true;
+    repeated.insert(field->first);
     field->second += ", " + Text(value);
   }
   void on_header_impl(error_code&) override {}
@@ -146,7 +146,7 @@ class RequestParser::Impl : public Collector<true> {
       if (is_http_1_0) return Malformed("HTTP/1.0 has no chunks");
     }
     if (!is_http_1_0 && fields.count("host") == 0) return Malformed("it has no host");
-    if (repeats_host) return Malformed("it has several hosts");
+    if (repeated.contains("host")) return Malformed("it has several hosts");
     return std::nullopt;
   }
 
@@ -197,6 +197,7 @@ bool RequestParser::IsDone() const { return impl_->is_done(); }
 const std::optional<Problem>& RequestParser::failure() const { return impl_->failure; }
 const RequestParser::Head& RequestParser::head() const { return impl_->head; }
 Fields& RequestParser::fields() { return impl_->fields; }
+std::set<std::string, std::less<>>& RequestParser::repeated() { return impl_->repeated; }
 std::string& RequestParser::body() { return impl_->body; }
 bool RequestParser::KeepsAlive() const { return impl_->keep_alive(); }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -41,6 +42,7 @@ class RequestParser {
   // The parts that have arrived.
   const Head& head() const;
   Fields& fields();
+  std::set<std::string, std::less<>>& repeated();  // The names of fields that came twice.
   std::string& body();
   // After HasHeader():
   bool KeepsAlive() const;

@@ -179,7 +179,9 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
   Request& request = incoming.request;
   request.method = parser.head().method;
   request.fields = std::move(parser.fields());
+  request.repeated = std::move(parser.repeated());
   request.peer = connection_.peer().address;
+  request.is_over_unix_socket = connection_.peer().is_over_unix_socket;
   request.certificate = certificate_;
   request.trace = ParseTraceParent(request.Field("traceparent")).value_or(RandomHex(kTraceBytes));
   auto target = ParseTarget(parser.head().target);

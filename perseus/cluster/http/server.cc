@@ -6,10 +6,13 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <cerrno>
 #include <exception>
+#include <list>
+#include <system_error>
 #include <utility>
 
 #include "perseus/base/host_port.h"
@@ -34,54 +37,54 @@ std::string AddressText(asio::ip::address address) {
   return address.to_string();
 }
 
+Result<FileDescriptor> ListenTcp(const tcp::endpoint& endpoint, const std::string& text) {
+  FileDescriptor socket(
+      ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
+      ::bind(socket.get(), endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
+      ::listen(socket.get(), SOMAXCONN) != 0) {
+    return FailAs(ErrorKind::kSystem, "cannot listen on {}: {} (choose another address)", text,
+                  std::generic_category().message(errno));
+  }
+  return socket;
+}
+
 }  // namespace
 
 class Server::Impl : public std::enable_shared_from_this<Impl> {
  public:
   Impl(asio::io_context& loop, ServerOptions options, Router router, TlsContext context)
       : state(std::make_shared<ServerState>(loop, std::move(options), std::move(router))),
-        tls(std::move(context)),
-        acceptor_(loop),
-        pause_(loop) {}
+        tls(std::move(context)) {}
 
   Result<void> Open(const tcp::endpoint& endpoint) {
-    error_code error;
-    acceptor_.open(endpoint.protocol(), error);
-    if (!error) acceptor_.set_option(tcp::acceptor::reuse_address(true), error);
-    if (!error) acceptor_.bind(endpoint, error);
-    if (!error) acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-    if (!error) acceptor_.native_non_blocking(true, error);
-    if (error) {
-      return FailAs(ErrorKind::kSystem, "cannot listen on {}: {} (choose another address)",
-                    state->options.address, error.message());
-    }
+    PERSEUS_ASSIGN_OR_RETURN(auto socket, ListenTcp(endpoint, state->options.address));
+    tcp::endpoint bound;
+    auto size = static_cast<socklen_t>(bound.capacity());
+    ::getsockname(socket.get(), bound.data(), &size);
+    port_ = bound.port();
+    listeners_.emplace_back(state->loop, std::move(socket), false);
+    if (!state->options.unix_socket) return {};
+    PERSEUS_ASSIGN_OR_RETURN(auto other, ListenUnix(*state->options.unix_socket));
+    listeners_.emplace_back(state->loop, std::move(other), true);
     return {};
   }
 
-  static asio::awaitable<void> Accept(std::shared_ptr<Impl> self) {
-    while (self->acceptor_.is_open()) {
-      Accepted accepted = Accepted::kOne;
-      for (int i = 0; i < kServerMostAtOnce && accepted == Accepted::kOne; ++i) {
-        accepted = self->AcceptOne();
-      }
-      error_code error;
-      if (accepted == Accepted::kNoResources) {
-        // The connection stays in the queue of the kernel until descriptors or memory are free.
-        self->pause_.expires_after(std::chrono::milliseconds(100));
-        co_await self->pause_.async_wait(asio::redirect_error(asio::use_awaitable, error));
-      } else {
-        co_await self->acceptor_.async_wait(tcp::acceptor::wait_read,
-                                            asio::redirect_error(asio::use_awaitable, error));
-      }
+  static void AcceptAll(const std::shared_ptr<Impl>& self) {
+    for (Listener& listener : self->listeners_) {
+      asio::co_spawn(self->state->loop, Accept(self, listener), asio::detached);
     }
   }
 
-  int port() const { return acceptor_.local_endpoint().port(); }
+  int port() const { return port_; }
 
   void Stop(std::chrono::milliseconds grace) {
     error_code ignored;
-    acceptor_.close(ignored);
-    pause_.cancel();
+    for (Listener& listener : listeners_) {
+      listener.socket.close(ignored);
+      listener.pause.cancel();
+    }
     state->is_stopping = true;
     for (EventStream* stream : state->streams) stream->Close();
     for (Connection* connection : state->open) {
@@ -101,16 +104,45 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
 
  private:
   enum class Accepted { kOne, kNone, kNoResources };
+  struct Listener {
+    Listener(asio::io_context& loop, FileDescriptor descriptor, bool is_unix_socket)
+        : socket(loop, descriptor.Release()), pause(loop), is_unix(is_unix_socket) {}
+    asio::posix::stream_descriptor socket;
+    asio::steady_timer pause;
+    bool is_unix;
+  };
 
-  Accepted AcceptOne() {
+  static asio::awaitable<void> Accept(std::shared_ptr<Impl> self, Listener& listener) {
+    while (listener.socket.is_open()) {
+      Accepted accepted = Accepted::kOne;
+      for (int i = 0; i < kServerMostAtOnce && accepted == Accepted::kOne; ++i) {
+        accepted = self->AcceptOne(listener);
+      }
+      error_code error;
+      if (accepted == Accepted::kNoResources) {
+        // The connection stays in the queue of the kernel until descriptors or memory are free.
+        listener.pause.expires_after(std::chrono::milliseconds(100));
+        co_await listener.pause.async_wait(asio::redirect_error(asio::use_awaitable, error));
+      } else {
+        co_await listener.socket.async_wait(asio::posix::stream_descriptor::wait_read,
+                                            asio::redirect_error(asio::use_awaitable, error));
+      }
+    }
+  }
+
+  Accepted AcceptOne(Listener& listener) {
     tcp::endpoint peer;
     auto size = static_cast<socklen_t>(peer.capacity());
-    FileDescriptor socket(
-        ::accept4(acceptor_.native_handle(), peer.data(), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    FileDescriptor socket(::accept4(listener.socket.native_handle(), peer.data(), &size,
+                                    SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
-      peer.resize(size);
       try {
-        Take(std::move(socket), AddressText(peer.address()));
+        if (listener.is_unix) {
+          Take(std::move(socket), {.address = "unix", .is_over_unix_socket = true}, nullptr);
+        } else {
+          peer.resize(size);
+          Take(std::move(socket), {.address = AddressText(peer.address())}, tls);
+        }
       } catch (const std::exception&) {
         // Out of memory. Close this connection and continue with the next one.
       }
@@ -122,24 +154,25 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     return is_out_of_resources ? Accepted::kNoResources : Accepted::kOne;
   }
 
-  void Take(FileDescriptor socket, std::string address) {
-    auto ticket = state->connections.Enter(address);
-    const bool is_refused = ticket == nullptr;
+  // `context`: null for plain HTTP.
+  void Take(FileDescriptor socket, Connection::Peer peer, const TlsContext& context) {
+    peer.ticket = state->connections.Enter(peer.address);
+    const bool is_refused = peer.ticket == nullptr;
     if (is_refused) ++state->refused;
     const std::size_t refusals =
         state->open.size() - static_cast<std::size_t>(state->connections.count());
     // A client with TLS could not read the answer.
-    if (is_refused && (tls || refusals >= kMostRefusals)) return;
+    if (is_refused && (context || refusals >= kMostRefusals)) return;
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    auto connection = std::make_shared<Connection>(
-        state, std::move(socket), tls, Connection::Peer{std::move(address), std::move(ticket)});
+    auto connection =
+        std::make_shared<Connection>(state, std::move(socket), context, std::move(peer));
     asio::co_spawn(state->loop, is_refused ? Refuse(connection) : Serve(connection),
                    asio::detached);
   }
 
-  tcp::acceptor acceptor_;
-  asio::steady_timer pause_;
+  int port_ = 0;
+  std::list<Listener> listeners_;  // A coroutine of each one refers to it.
 };
 
 Result<Server> Server::Listen(asio::io_context& loop, ServerOptions options, Router router) {
@@ -158,7 +191,7 @@ Result<Server> Server::Listen(asio::io_context& loop, ServerOptions options, Rou
   }
   auto impl = std::make_shared<Impl>(loop, std::move(options), std::move(router), std::move(tls));
   if (const auto opened = impl->Open({address, at.port}); !opened) return Fail(opened);
-  asio::co_spawn(loop, Impl::Accept(impl), asio::detached);
+  Impl::AcceptAll(impl);
   return Server(std::move(impl));
 }
 

@@ -38,6 +38,7 @@
 #include "perseus/base/result.h"
 #include "perseus/cluster/http/message.h"
 #include "perseus/cluster/http/tls.h"
+#include "perseus/cluster/http/unix_listener.h"
 
 namespace perseus::http {
 
@@ -125,7 +126,8 @@ struct Limits {
 };
 
 struct ServerOptions {
-  std::string address = "127.0.0.1:7410";  // Port 0: any.
+  std::string address = "127.0.0.1:7410";       // Port 0: any.
+  std::optional<UnixAddress> unix_socket = {};  // To listen on it, too, without TLS.
   Limits limits = {};
   std::optional<TlsFiles> tls = {};
   // Called for each answered request: for metrics and the log.
@@ -138,7 +140,7 @@ struct ServerOptions {
 class Server {
  public:
   // kInput for a bad address, certificate or key (with the file and the reason). kSystem if the
-  // address is in use.
+  // address is in use, and the errors of ListenUnix.
   static Result<Server> Listen(asio::io_context& loop, ServerOptions options, Router router);
   Server(Server&&) noexcept;
   Server& operator=(Server&&) noexcept;

@@ -43,7 +43,8 @@ class Connection : public Channel {
  public:
   struct Peer {
     std::string address;
-    ConnectionCounter::Ticket ticket;  // Null: refuse the connection.
+    bool is_over_unix_socket = false;
+    ConnectionCounter::Ticket ticket = {};  // Null: refuse the connection.
   };
   Connection(std::shared_ptr<ServerState> state, FileDescriptor socket, const TlsContext& tls,
              Peer peer);

@@ -28,11 +28,12 @@ bool IsAttempt(const std::string& text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-}  // namespace
-
+// Replaces the file. Only the owner can read it, from its first byte on.
 Result<void> WriteSecretFile(const std::filesystem::path& path, const std::string& secret) {
   return WriteFileAtomically(path, secret + "\n", Readers::kOwner);
 }
+
+}  // namespace
 
 Result<std::string> ReadSecretFile(const std::filesystem::path& path) {
   struct stat status {};

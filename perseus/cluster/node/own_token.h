@@ -3,8 +3,7 @@
 //   credential ──► POST /v1/nodes/N/token ──► own token ──► file
 //                          ▲    own token, after half of its life
 //
-// The credential is a join token, the token of a service account of Kubernetes, or a munge
-// credential.
+// The credential is a join token or a munge credential.
 //
 // A node that starts renews the token in its file. If the server does not accept it any more, the
 // node joins again, as long as its credential is valid.
@@ -84,7 +83,5 @@ class OwnToken {
 
 // A file with a secret on one line. kInput if everybody can read it, or if it has no secret.
 Result<std::string> ReadSecretFile(const std::filesystem::path& path);
-// Replaces the file. Only the owner can read it, from its first byte on.
-Result<void> WriteSecretFile(const std::filesystem::path& path, const std::string& secret);
 
 }  // namespace perseus::node

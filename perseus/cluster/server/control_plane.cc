@@ -55,8 +55,8 @@ bool IsLocal(const ControlPlaneOptions& options) {
 // After the last token is revoked, a server that other machines can reach has no operator.
 // Otherwise everybody would be an operator.
 Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
-  // Then the operators are those of the issuers.
-  if (!options.trusted.issuers.empty()) return Rights::WithoutTokens::kClosed;
+  // Then the operators are people behind the proxy.
+  if (options.identities.proxy) return Rights::WithoutTokens::kClosed;
   if (options.is_insecure) return Rights::WithoutTokens::kOpen;
   return IsLocal(options) ? Rights::WithoutTokens::kOpenHere : Rights::WithoutTokens::kClosed;
 }
@@ -83,6 +83,10 @@ bool IsWorthLogging(std::string_view method, std::string_view pattern, int statu
          !pattern.ends_with("/next-clocks") && !pattern.ends_with("/forecasts");
 }
 
+std::optional<http::UnixAddress> SocketOf(const IdentitySettings& identities) {
+  return identities.proxy ? identities.proxy->socket : std::nullopt;
+}
+
 using Strand = boost::asio::strand<boost::asio::thread_pool::executor_type>;
 
 std::vector<Strand> MakeStrands(boost::asio::thread_pool& pool) {
@@ -93,7 +97,6 @@ std::vector<Strand> MakeStrands(boost::asio::thread_pool& pool) {
 
 void AddAll(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
   AddStatusEndpoints(endpoints);
-  AddLoginEndpoints(endpoints);
   AddJobEndpoints(endpoints);
   AddProfileEndpoints(endpoints);
   AddPlanEndpoints(endpoints);
@@ -163,11 +166,10 @@ class ControlPlane::Impl {
                             SetGauges();
                           },
                       .failed = [this](const Error& error) { Failed(error); }}) {
-    const bool has_none = options_.trusted.issuers.empty() && !options_.trusted.munge;
-    if (has_none && !options_.read_trusted) return;
+    const IdentitySettings& identities = options_.identities;
+    if (!identities.proxy && !identities.munge && !options_.read_identities) return;
     foreign_ = std::make_unique<ForeignIdentities>(
-        loop_, options_.trusted, options_.issuer_pace,
-        [this](std::set<std::string> trust) { rights_.SetTrust(std::move(trust)); }, log_);
+        identities, [this](std::set<std::string> trust) { rights_.SetTrust(std::move(trust)); });
     services_.foreign = foreign_.get();
   }
 
@@ -189,6 +191,7 @@ class ControlPlane::Impl {
 
   Result<void> Start() {
     PERSEUS_RETURN_IF_ERROR(rights_.Load(*store_));
+    PERSEUS_RETURN_IF_ERROR(CheckProxy(options_.identities));
     PERSEUS_RETURN_IF_ERROR(CheckExposure());
     PERSEUS_RETURN_IF_ERROR(StartServer());
     PERSEUS_RETURN_IF_ERROR(
@@ -217,20 +220,20 @@ class ControlPlane::Impl {
 
   void Reload() {
     if (options_.tls) boost::asio::post(loop_, [this] { ReadCertificates(); });
-    if (!options_.read_trusted) return;
+    if (!options_.read_identities) return;
     // On this thread, because a file may be slow.
-    auto trusted = options_.read_trusted();
-    for (std::size_t i = 0; trusted && i < trusted->issuers.size(); ++i) {
-      if (auto good = issuers::CheckFiles(trusted->issuers[i]); !good) trusted = Fail(good);
+    auto read = options_.read_identities();
+    if (read) {
+      if (auto good = CheckProxy(*read); !good) read = Fail(good);
     }
-    metrics_.CountReload("issuers", trusted.has_value());
-    if (!trusted) {
-      log_.error("the issuers were not replaced: {}", trusted.error().message);
+    metrics_.CountReload("identities", read.has_value());
+    if (!read) {
+      log_.error("the identities were not replaced: {}", read.error().message);
       return;
     }
-    boost::asio::post(loop_, [this, fresh = *std::move(trusted)]() mutable {
-      if (!fresh.issuers.empty()) rights_.Close();
-      log_.info("issuers replaced: {} are trusted", fresh.issuers.size());
+    boost::asio::post(loop_, [this, fresh = *std::move(read)]() mutable {
+      if (fresh.proxy) rights_.Close();
+      log_.info("identities replaced");
       foreign_->Replace(std::move(fresh));
     });
   }
@@ -247,6 +250,7 @@ class ControlPlane::Impl {
     auto server = http::Server::Listen(
         loop_,
         {.address = options_.address,
+         .unix_socket = SocketOf(options_.identities),
          .limits = options_.limits,
          .tls = options_.tls,
          .answered = [this](const http::Request& request, std::string_view pattern, int status,
@@ -328,6 +332,18 @@ class ControlPlane::Impl {
         [this, end = std::move(end), look](boost::system::error_code) { WaitForEnd(end); });
   }
 
+  // Whether this process can do what the settings say.
+  Result<void> CheckProxy(const IdentitySettings& identities) const {
+    if (!identities.proxy) return {};
+    const bool has_authority = options_.tls && !options_.tls->client_authority.empty();
+    if (!identities.proxy->certificates.empty() && !has_authority) {
+      return Fail("certificates in [proxy] needs client certificates (give --client-ca)");
+    }
+    const auto socket = SocketOf(identities);
+    if (!socket || socket == SocketOf(options_.identities)) return {};
+    return Fail("[proxy] has another socket than at the start (restart the server)");
+  }
+
   Result<void> CheckExposure() {
     PERSEUS_RETURN_IF_ERROR(ParseHostPort(options_.address));
     if (IsLocal(options_) || options_.is_insecure) return {};
@@ -338,7 +354,7 @@ class ControlPlane::Impl {
           options_.address);
     }
     PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store_->ListTokens());
-    if (!tokens.empty() || !options_.trusted.issuers.empty()) return {};
+    if (!tokens.empty() || options_.identities.proxy) return {};
     return Fail(
         "other machines can reach {}, and without a token everybody is an operator: first create a "
         "token (perseus token create --scope operator), or give `insecure`",

@@ -15,9 +15,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/http/server.h"
-#include "perseus/cluster/issuers/issuer_keys.h"
-#include "perseus/cluster/issuers/settings.h"
 #include "perseus/cluster/server/caller_limits.h"
+#include "perseus/cluster/server/identity_settings.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::server {
@@ -30,10 +29,9 @@ struct ControlPlaneOptions {
   std::optional<http::TlsFiles> tls = {};
   http::Limits limits = {};
   CallerLimitOptions caller_limits = {};
-  issuers::Settings trusted = {};  // Whose tokens are accepted, besides the server's own.
-  // Reads `trusted` again, for Reload. Empty: it never changes.
-  std::function<Result<issuers::Settings>()> read_trusted = {};
-  issuers::IssuerKeys::Pace issuer_pace = {};
+  IdentitySettings identities = {};  // Who is accepted without a token of the server.
+  // Reads `identities` again, for Reload. Empty: they never change.
+  std::function<Result<IdentitySettings>()> read_identities = {};
   // Allow an address that other machines can reach without TLS or without tokens.
   bool is_insecure = false;
   int planning_threads = 2;
@@ -59,8 +57,8 @@ class ControlPlane {
   int port() const;
   void Run();   // Returns after Stop.
   void Stop();  // From any thread. Running requests end first.
-  // From any thread. New connections use the certificates as they are now. The issuers that are
-  // trusted now take the place of the old ones, and streams that depend on the old ones close. A
+  // From any thread. New connections use the certificates as they are now. The identities that are
+  // accepted now take the place of the old ones, and streams that depend on the old ones close. A
   // wrong file changes nothing, and is logged and counted.
   void Reload();
   // All routes, such as "GET /v1/jobs/{job}", sorted. openapi.yaml has to list them.

@@ -12,7 +12,6 @@
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/http/target.h"
-#include "perseus/cluster/issuers/signed_token.h"
 #include "perseus/cluster/server/foreign_identities.h"
 
 namespace perseus::server {
@@ -37,39 +36,34 @@ Answer<std::string> ReasonOf(const http::Request& request) {
                 fmt::format("one line of at most {} bytes of UTF-8, percent-encoded", kMostBytes));
 }
 
-// Who sends the request. Checks how many requests fail here, and how many signed tokens are new.
+// Who sends the request. Checks how many requests fail here.
 boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
                                                       const http::Request& request,
                                                       std::string_view node, Access access,
                                                       store::Milliseconds now) {
-  constexpr std::string_view kBearerPrefix = "Bearer ";
   constexpr std::string_view kMungePrefix = "Munge ";
   const std::string_view field = request.Field("authorization");
-  const bool is_signed =
-      field.starts_with(kBearerPrefix) && issuers::LooksSigned(field.substr(kBearerPrefix.size()));
-  const bool is_munge = access == Access::kEnroll && field.starts_with(kMungePrefix);
-  if (services.foreign == nullptr || (!is_signed && !is_munge)) {
-    auto identity = services.rights.Identify(request, now);
-    if (!identity) {
-      if (auto may = services.limits.SpendUnknown(request); !may) {
-        co_return tl::unexpected(may.error());
-      }
+  std::optional<Answer<Identity>> person;
+  if (services.foreign != nullptr) person = services.foreign->FromProxy(request, now);
+  const bool is_munge = !person && services.foreign != nullptr && access == Access::kEnroll &&
+                        field.starts_with(kMungePrefix);
+  if (is_munge) {
+    // A check takes longer than anything else that a caller without rights can ask for.
+    if (auto may = services.limits.SpendUnknown(request); !may) {
+      co_return tl::unexpected(may.error());
     }
-    co_return identity;
-  }
-  std::string secret(field.substr(is_signed ? kBearerPrefix.size() : kMungePrefix.size()));
-  if (is_signed) {
-    if (auto known = services.foreign->Known(secret, now)) co_return *std::move(known);
-  }
-  // A check takes longer than anything else that a caller without rights can ask for.
-  if (auto may = services.limits.SpendUnknown(request); !may) co_return tl::unexpected(may.error());
-  if (is_signed) {
-    Answer<Identity> checked = co_await services.foreign->CheckToken(std::move(secret), now);
+    std::string credential(field.substr(kMungePrefix.size()));
+    Answer<Identity> checked =
+        co_await services.foreign->CheckMunge(std::move(credential), std::string(node), now);
     co_return checked;
   }
-  Answer<Identity> checked =
-      co_await services.foreign->CheckMunge(std::move(secret), std::string(node), now);
-  co_return checked;
+  Answer<Identity> identity = person ? *std::move(person) : services.rights.Identify(request, now);
+  if (!identity) {
+    if (auto may = services.limits.SpendUnknown(request); !may) {
+      co_return tl::unexpected(may.error());
+    }
+  }
+  co_return identity;
 }
 
 // Identifies the caller, and checks how much it sent. Does not block.

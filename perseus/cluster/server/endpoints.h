@@ -52,7 +52,7 @@ struct Services {
   std::string openapi;                      // The OpenAPI document.
   std::atomic<int>& plans_on_request;       // Plans that are being made now.
   std::stop_token ends;  // Requested when the server ends. Stops the making of plans.
-  ForeignIdentities* foreign = nullptr;  // Only for the loop. Null: the server trusts no issuer.
+  ForeignIdentities* foreign = nullptr;  // Only for the loop. Null: without --identities.
 };
 
 struct Context {
@@ -108,7 +108,6 @@ void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool);
 void AddTokenEndpoints(Endpoints& endpoints);
 void AddAuditEndpoints(Endpoints& endpoints);
 void AddStatusEndpoints(Endpoints& endpoints);
-void AddLoginEndpoints(Endpoints& endpoints);
 
 // 400 if this cannot be the name of a node.
 Answer<void> CheckNodeName(std::string_view name);

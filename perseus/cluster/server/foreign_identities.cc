@@ -3,116 +3,69 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/munge/credential.h"
 #include "perseus/cluster/server/granted_identity.h"
-#include "perseus/cluster/server/rights.h"
 
 namespace perseus::server {
 namespace {
 
-constexpr std::size_t kMostKnown = 10'000;
-constexpr store::Milliseconds kLeewayUnit = 1000;
-constexpr const char* kChanged = "the settings of its issuer were replaced just now (try again)";
+constexpr std::string_view kOwnToken = "Bearer perseus_";
 
-tl::unexpected<http::Problem> RefuseToken(const std::string& why) {
-  return Refuse(401, "A valid token is required", "the signed token is refused: " + why,
-                "get another token (people: perseus login)");
+tl::unexpected<http::Problem> RefuseUser(std::string why, std::string remedy) {
+  return Refuse(401, "A valid user is required", std::move(why), std::move(remedy));
 }
 
-// Wakes a waiting coroutine, and is forgotten with it.
-class Sleeper {
- public:
-  Sleeper(boost::asio::io_context& loop, std::chrono::milliseconds longest,
-          std::shared_ptr<std::set<boost::asio::steady_timer*>> all)
-      : timer_(loop, longest), all_(std::move(all)) {
-    all_->insert(&timer_);
-  }
-  ~Sleeper() { all_->erase(&timer_); }
-  Sleeper(const Sleeper&) = delete;
-  Sleeper& operator=(const Sleeper&) = delete;
-  boost::asio::steady_timer& timer() { return timer_; }
+bool IsFromProxy(const ProxySettings& proxy, const http::Request& request) {
+  if (request.is_over_unix_socket) return proxy.socket.has_value();
+  return !request.certificate.empty() &&
+         std::ranges::find(proxy.certificates, request.certificate) != proxy.certificates.end();
+}
 
- private:
-  boost::asio::steady_timer timer_;
-  std::shared_ptr<std::set<boost::asio::steady_timer*>> all_;
-};
+// "team-a, team-b"
+std::vector<std::string> SplitGroups(std::string_view text) {
+  std::vector<std::string> groups;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    std::string_view group = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    group.remove_prefix(std::min(group.find_first_not_of(' '), group.size()));
+    group = group.substr(0, group.find_last_not_of(' ') + 1);
+    if (!group.empty()) groups.emplace_back(group);
+  }
+  return groups;
+}
+
+// The proxy adds the user to every request of the person's browser, also to one that a page of
+// another site has caused. Browsers then say where it comes from.
+bool MayBeOfAnotherSite(const http::Request& request) {
+  const bool is_change = request.method != "GET" && request.method != "HEAD";
+  return is_change && !request.Field("origin").empty() &&
+         request.Field("sec-fetch-site") != "same-origin";
+}
 
 }  // namespace
 
-ForeignIdentities::ForeignIdentities(boost::asio::io_context& loop, issuers::Settings settings,
-                                     const issuers::IssuerKeys::Pace& pace,
-                                     TrustChanged trust_changed, spdlog::logger& log)
-    : loop_(loop),
-      pace_(pace),
-      trust_changed_(std::move(trust_changed)),
-      settings_(std::move(settings)),
-      log_(log) {
-  for (const issuers::IssuerSettings& one : settings_.issuers) issuers_.push_back(MakeIssuer(one));
+ForeignIdentities::ForeignIdentities(IdentitySettings settings, TrustChanged trust_changed)
+    : trust_changed_(std::move(trust_changed)), settings_(std::move(settings)) {
   UpdateTrust();
 }
 
-ForeignIdentities::~ForeignIdentities() {
-  issuers_.clear();
-  signatures_.join();
-  munge_.join();
-  ending_.join();
-}
+ForeignIdentities::~ForeignIdentities() { munge_.join(); }
 
-ForeignIdentities::Issuer ForeignIdentities::MakeIssuer(const issuers::IssuerSettings& settings) {
-  const std::uint64_t reader = ++last_number_;
-  return {.settings = std::make_shared<const issuers::IssuerSettings>(settings),
-          .version = ++last_number_,
-          .reader = reader,
-          .has_failed = false,
-          .keys = std::make_unique<issuers::IssuerKeys>(
-              issuers::KeyReader(settings), pace_, [this, reader](const Error* failure) {
-                const auto copy = failure == nullptr ? std::nullopt : std::optional(*failure);
-                boost::asio::post(loop_, [this, reader, copy] { Finished(reader, copy); });
-              })};
-}
-
-void ForeignIdentities::Replace(issuers::Settings settings) {
-  std::vector<Issuer> old = std::exchange(issuers_, {});
-  for (const issuers::IssuerSettings& one : settings.issuers) {
-    const auto same = std::ranges::find_if(old, [&one](const Issuer& other) {
-      return other.keys && issuers::HaveSameKeys(*other.settings, one);
-    });
-    if (same == old.end()) {
-      issuers_.push_back(MakeIssuer(one));
-      continue;
-    }
-    Issuer& kept = issuers_.emplace_back(std::move(*same));
-    kept.keys->ReadSoon();
-    if (*kept.settings == one) continue;
-    kept.settings = std::make_shared<const issuers::IssuerSettings>(one);
-    kept.version = ++last_number_;
-  }
-  for (Issuer& gone : old) {
-    if (!gone.keys) continue;
-    boost::asio::post(ending_, [keys = std::shared_ptr<issuers::IssuerKeys>(
-                                    std::move(gone.keys))]() mutable { keys.reset(); });
-  }
-  if (settings.munge != settings_.munge) munge_version_ = ++last_number_;
+void ForeignIdentities::Replace(IdentitySettings settings) {
+  if (settings.proxy != settings_.proxy) ++proxy_version_;
+  if (settings.munge != settings_.munge) ++munge_version_;
   settings_ = std::move(settings);
-  known_.clear();
   UpdateTrust();
-  for (boost::asio::steady_timer* timer : *waiting_) timer->cancel();
 }
 
-const ForeignIdentities::Issuer* ForeignIdentities::FindVersion(std::uint64_t version) const {
-  const auto found = std::ranges::find(issuers_, version, &Issuer::version);
-  return found == issuers_.end() ? nullptr : &*found;
-}
-
-std::string ForeignIdentities::TrustOf(const Issuer& issuer, const std::string& key) {
-  return HashOfSecret(fmt::format("{} {}", issuer.version, key));
+std::string ForeignIdentities::TrustOfProxy() const {
+  return fmt::format("proxy {}", proxy_version_);
 }
 
 std::string ForeignIdentities::TrustOfMunge() const {
@@ -121,100 +74,53 @@ std::string ForeignIdentities::TrustOfMunge() const {
 
 void ForeignIdentities::UpdateTrust() {
   std::set<std::string> trust;
+  if (settings_.proxy) trust.insert(TrustOfProxy());
   if (settings_.munge) trust.insert(TrustOfMunge());
-  for (const Issuer& issuer : issuers_) {
-    const auto keys = issuer.keys->Newest();
-    if (!keys) continue;
-    for (const std::string& key : keys->Names()) trust.insert(TrustOf(issuer, key));
-  }
   trust_changed_(std::move(trust));
 }
 
-void ForeignIdentities::Finished(std::uint64_t reader, const std::optional<Error>& failure) {
-  const auto found = std::ranges::find(issuers_, reader, &Issuer::reader);
-  if (found == issuers_.end()) return;
-  Issuer& one = *found;
-  // A key may be gone now, so every token is checked again.
-  if (!failure) {
-    known_.clear();
-    UpdateTrust();
+std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request& request,
+                                                             store::Milliseconds now) const {
+  if (!settings_.proxy) return std::nullopt;
+  const ProxySettings& proxy = *settings_.proxy;
+  const bool is_proxy = IsFromProxy(proxy, request);
+  const std::string_view authorization = request.Field("authorization");
+  const bool has_user = request.fields.contains(proxy.user_header);
+  if (!has_user && !request.fields.contains(proxy.groups_header)) {
+    // Without this, a token for certificates such as that of the proxy would count for everybody.
+    if (!is_proxy || !authorization.empty()) return std::nullopt;
+    return RefuseUser(fmt::format("the proxy names no user in {}", proxy.user_header),
+                      "log in at the proxy, or give a token");
   }
-  if (failure && !one.has_failed) {
-    log_.warn("the keys of issuer {} cannot be read: {}; {}", one.settings->name, failure->message,
-              one.keys->Newest() ? "the last ones stay in force" : "its tokens are refused");
-  } else if (!failure && one.has_failed) {
-    log_.info("the keys of issuer {} are read again", one.settings->name);
+  if (!is_proxy) {
+    return RefuseUser(
+        fmt::format("{} and {} count only from the proxy", proxy.user_header, proxy.groups_header),
+        "leave them out, or let the proxy use the socket or a certificate of [proxy]");
   }
-  one.has_failed = failure.has_value();
-  for (boost::asio::steady_timer* timer : *waiting_) timer->cancel();
-}
-
-boost::asio::awaitable<void> ForeignIdentities::WaitForKeys() {
-  Sleeper sleeper(loop_, kKeysWait, waiting_);
-  boost::system::error_code error;
-  co_await sleeper.timer().async_wait(
-      boost::asio::redirect_error(boost::asio::use_awaitable, error));
-}
-
-std::optional<Identity> ForeignIdentities::Known(std::string_view token,
-                                                 store::Milliseconds now) const {
-  if (token.size() > issuers::kMostTokenBytes) return std::nullopt;
-  const auto found = known_.find(HashOfSecret(token));
-  if (found == known_.end() || found->second.expires <= now) return std::nullopt;
-  return found->second;
-}
-
-boost::asio::awaitable<Answer<Identity>> ForeignIdentities::CheckToken(std::string text,
-                                                                       store::Milliseconds now) {
-  auto token = issuers::ReadSignedToken(text);
-  if (!token) co_return RefuseToken(token.error().message);
-  const std::string from = issuers::TextClaim(token->claims, "iss");
-  const auto found = std::ranges::find_if(
-      issuers_, [&from](const Issuer& one) { return one.settings->url == from; });
-  if (found == issuers_.end()) {
-    co_return RefuseToken(fmt::format("the server does not trust the issuer {}", Excerpt(from)));
+  for (const std::string& name : {proxy.user_header, proxy.groups_header}) {
+    if (!request.repeated.contains(name)) continue;
+    return RefuseUser(fmt::format("the request has {} twice", name),
+                      "let the proxy replace the field, and not add to it");
   }
-  // Cheap, and before anything waits.
-  const auto settings = found->settings;
-  const auto expires = issuers::CheckClaims(token->claims,
-                                            {.issuer = settings->url,
-                                             .audience = settings->audience,
-                                             .leeway = kLeewayUnit * settings->leeway_s},
-                                            now);
-  if (!expires) co_return RefuseToken(expires.error().message);
-  // The settings may be replaced while this waits, and then the issuer is looked up in vain.
-  const std::uint64_t version = found->version;
-  const Issuer* issuer = &*found;
-  auto keys = issuer->keys->Newest();
-  // The keys of another issuer may wake this one.
-  const auto until = std::chrono::steady_clock::now() + kKeysWait;
-  while ((!keys || !keys->HasKeyFor(*token)) && issuer->keys->ReadAgain() &&
-         std::chrono::steady_clock::now() < until) {
-    co_await WaitForKeys();
-    issuer = FindVersion(version);
-    if (issuer == nullptr) co_return RefuseToken(kChanged);
-    keys = issuer->keys->Newest();
+  if (authorization.starts_with(kOwnToken)) {
+    return RefuseUser("the request has a user of the proxy and a token of this server",
+                      "leave out the token, or send it past the proxy");
   }
-  if (!keys) {
-    co_return Refuse(503, "The server cannot do this now",
-                     fmt::format("the keys of issuer {} cannot be read", settings->name),
-                     "try again later; tokens of this server work");
+  const std::string user(request.Field(proxy.user_header));
+  if (!IsUser(user)) {
+    return RefuseUser(
+        fmt::format("{} in {} is not a user", Excerpt(user), proxy.user_header),
+        "let the proxy send 1 to 200 printable ASCII characters, without ',' and '*'");
   }
-  const auto verify = [&keys, &token] { return keys->Verify(*token); };
-  const Result<std::string> key = co_await http::Offload(signatures_, verify);
-  if (!key) co_return RefuseToken(key.error().message);
-  issuer = FindVersion(version);
-  if (issuer == nullptr) co_return RefuseToken(kChanged);
-  // The key may have been withdrawn in the meantime.
-  const auto names = issuer->keys->Newest()->Names();
-  if (std::ranges::find(names, *key) == names.end()) co_return RefuseToken(kChanged);
-  auto identity = GrantedIdentity(*settings, token->claims, *expires);
-  if (!identity) co_return identity;
-  identity->trust = TrustOf(*issuer, *key);
-  UpdateTrust();  // The keys may be newer than the last notice of their reader.
-  if (known_.size() >= kMostKnown) known_.clear();
-  known_[HashOfSecret(text)] = *identity;
-  co_return identity;
+  if (MayBeOfAnotherSite(request)) {
+    return Refuse(403, "This request may come from a web page",
+                  "a page of another site may have sent this change in the name of the user",
+                  "send it from a page of this site, or without the field Origin");
+  }
+  auto identity = PersonIdentity(
+      proxy.grants, user, SplitGroups(request.Field(proxy.groups_header)), now + kPersonLasts);
+  if (identity) identity->trust = TrustOfProxy();
+  return identity;
 }
 
 boost::asio::awaitable<Answer<Identity>> ForeignIdentities::CheckMunge(std::string credential,
@@ -222,9 +128,9 @@ boost::asio::awaitable<Answer<Identity>> ForeignIdentities::CheckMunge(std::stri
                                                                        store::Milliseconds now) {
   if (!settings_.munge) {
     co_return Refuse(401, "A valid token is required", "the server does not accept munge",
-                     "use a join token, or add [munge] to the file of serve --issuers");
+                     "use a join token, or add [munge] to the file of serve --identities");
   }
-  const issuers::MungeSettings munge = *settings_.munge;
+  const MungeSettings munge = *settings_.munge;
   const std::string trust = TrustOfMunge();
   const auto decode = [&] { return munge::Decode(credential, munge.socket); };
   const Result<munge::Decoded> decoded = co_await http::Offload(munge_, decode);

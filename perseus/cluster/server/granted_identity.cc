@@ -9,29 +9,18 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/cluster/issuers/signed_token.h"
 
 namespace perseus::server {
 namespace {
 
-using issuers::Grant;
-using nlohmann::json;
 using Role = Identity::Role;
 
-constexpr std::size_t kMaxClaimBytes = 200;
+constexpr std::size_t kMostNameBytes = 200;
 constexpr store::Milliseconds kMungeLasts = 60'000;  // Of the identity, not of the credential.
-
-// One who receives rights.
-struct Holder {
-  std::string subject;
-  std::string user;
-  std::string node;  // Empty: the token does not say.
-  std::vector<std::string> groups;
-};
 
 // Fits into tables and logs, and is no pattern.
 bool IsName(const std::string& text) {
-  return !text.empty() && text.size() <= kMaxClaimBytes && IsPrintable(text) &&
+  return !text.empty() && text.size() <= kMostNameBytes && IsPrintable(text) &&
          text.find('*') == std::string::npos;
 }
 
@@ -42,21 +31,17 @@ bool IsOwner(const std::string& text) {
                              "0123456789._@:/ -") == std::string::npos;
 }
 
-Holder HolderOf(const issuers::IssuerSettings& issuer, const json& claims) {
-  Holder holder{.subject = issuers::TextClaim(claims, "sub"),
-                .user = issuers::TextClaim(claims, issuer.user_claim),
-                .node = issuers::TextClaim(claims, issuer.node_claim),
-                .groups = issuers::ListClaim(claims, issuer.groups_claim)};
-  if (!IsName(holder.user)) holder.user.clear();
-  if (!IsName(holder.node)) holder.node.clear();
-  return holder;
-}
+// A person who receives rights.
+struct Holder {
+  const std::string& user;
+  const std::vector<std::string>& groups;
+};
 
-// The groups that a grant is about. For a grant to a subject: the subject.
+// The groups that a grant is about. For a grant to a user: the user.
 std::vector<std::string> Matching(const Grant& grant, const Holder& holder) {
   std::vector<std::string> found;
-  if (!grant.subject.empty()) {
-    if (Matches(grant.subject, holder.subject)) found.push_back(holder.subject);
+  if (!grant.user.empty()) {
+    if (Matches(grant.user, holder.user)) found.push_back(holder.user);
     return found;
   }
   for (const std::string& group : holder.groups) {
@@ -81,20 +66,10 @@ std::vector<std::string> OwnersOf(const Grant& grant, const Holder& holder,
                                   const std::vector<std::string>& matching) {
   std::vector<std::string> owners;
   for (const std::string& group : matching) {
-    if (grant.owner.find("{user}") != std::string::npos && holder.user.empty()) continue;
     const std::string owner = Filled(Filled(grant.owner, "{group}", group), "{user}", holder.user);
     if (IsOwner(owner)) AddMissing(owners, {owner});
   }
   return owners;
-}
-
-std::vector<std::string> NodesOf(const Grant& grant, const Holder& holder) {
-  std::vector<std::string> nodes;
-  for (const std::string& pattern : grant.nodes) {
-    if (pattern.find("{node}") != std::string::npos && holder.node.empty()) continue;
-    nodes.push_back(Filled(pattern, "{node}", holder.node));
-  }
-  return nodes;
 }
 
 // What the grant gives with this role. Nothing if it is not about the holder.
@@ -102,10 +77,7 @@ std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& h
   const auto matching = Matching(grant, holder);
   if (matching.empty()) return std::nullopt;
   Identity identity{.role = role, .jobs = grant.jobs};
-  if (role == Role::kAgent || role == Role::kJoin) {
-    identity.nodes = NodesOf(grant, holder);
-    if (identity.nodes.empty()) return std::nullopt;
-  } else if (!grant.owner.empty()) {
+  if (!grant.owner.empty()) {
     identity.owners = OwnersOf(grant, holder, matching);
     if (identity.owners.empty()) return std::nullopt;
   }
@@ -115,15 +87,14 @@ std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& h
 // With this role only: the first grant that gives it, with the owners of further ones for the same
 // jobs. (An identity has one list of jobs for all of its owners, so a grant for other jobs cannot
 // be added.) A grant without bounds is preferred. Nothing if no grant gives the role.
-std::optional<Identity> WithScope(const issuers::IssuerSettings& issuer, const Holder& holder,
+std::optional<Identity> WithScope(const std::vector<Grant>& grants, const Holder& holder,
                                   std::string_view scope) {
   std::optional<Identity> identity;
-  for (const Grant& grant : issuer.grants) {
+  for (const Grant& grant : grants) {
     if (grant.scope != scope) continue;
     const auto given = FromGrant(*ParseScope(scope), grant, holder);
     if (!given) continue;
-    const bool is_whole = given->owners.empty() && given->jobs.empty();
-    if (is_whole || !given->nodes.empty()) return given;
+    if (!given->IsBoundToJobs()) return given;
     if (!identity) {
       identity = given;
     } else if (given->jobs == identity->jobs) {
@@ -148,26 +119,30 @@ std::string UserName(uid_t uid) {
 
 }  // namespace
 
-Answer<Identity> GrantedIdentity(const issuers::IssuerSettings& issuer, const json& claims,
-                                 store::Milliseconds expires) {
-  const Holder holder = HolderOf(issuer, claims);
-  for (const std::string_view scope : {"operator", "member", "read", "agent", "join"}) {
-    auto identity = WithScope(issuer, holder, scope);
+bool IsUser(std::string_view text) {
+  const auto is_letter = [](char c) { return c >= ' ' && c <= '~' && c != ',' && c != '*'; };
+  return !text.empty() && text.size() <= kMostNameBytes && std::ranges::all_of(text, is_letter);
+}
+
+Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::string& user,
+                                const std::vector<std::string>& groups,
+                                store::Milliseconds expires) {
+  for (const std::string_view scope : {"operator", "member", "read"}) {
+    auto identity = WithScope(grants, {.user = user, .groups = groups}, scope);
     if (!identity) continue;
-    identity->token = issuer.name + ":" + holder.subject;
-    identity->name = holder.user.empty() ? holder.subject : holder.user;
+    identity->token = "proxy:" + user;
+    identity->name = user;
     identity->expires = expires;
     identity->is_foreign = true;
     return *std::move(identity);
   }
-  const std::string who = holder.user.empty() ? holder.subject : holder.user;
-  return Refuse(403, "The token has no right to this",
-                fmt::format("nothing is granted to {}, nor to its {} groups", Excerpt(who),
-                            holder.groups.size()),
-                "an operator adds an [[issuer.grant]] to the file of serve --issuers");
+  return Refuse(403, "The user has no right to this",
+                fmt::format("nothing is granted to {}, nor to any of {} groups", Excerpt(user),
+                            groups.size()),
+                "an operator adds a [[proxy.grant]] to the file of serve --identities");
 }
 
-Answer<Identity> MungeIdentity(const issuers::MungeSettings& settings, unsigned int uid,
+Answer<Identity> MungeIdentity(const MungeSettings& settings, unsigned int uid,
                                store::Milliseconds now) {
   const std::string id = std::to_string(uid);
   const std::string name = UserName(uid);
@@ -177,7 +152,7 @@ Answer<Identity> MungeIdentity(const issuers::MungeSettings& settings, unsigned 
   if (!may) {
     return Refuse(403, "The token has no right to this",
                   fmt::format("user {} ({}) may not let nodes join", Excerpt(name), id),
-                  "add it to users in [munge] of the file of serve --issuers");
+                  "add it to users in [munge] of the file of serve --identities");
   }
   return Identity{.role = Role::kJoin,
                   .token = "munge:" + id,

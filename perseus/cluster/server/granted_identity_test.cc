@@ -1,4 +1,4 @@
-// What several grants of one issuer give together: never more than each of them gives.
+// What several grants give together: never more than each of them gives.
 #include "perseus/cluster/server/granted_identity.h"
 
 #include <gmock/gmock.h>
@@ -9,42 +9,38 @@
 namespace perseus::server {
 namespace {
 
-using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-Identity Granted(const std::string& grants, const json& groups) {
-  const auto settings = issuers::ReadSettings(
-      "[[issuer]]\nname = \"corp\"\nurl = \"https://login.example.com\"\naudience = \"perseus\"\n" +
-          grants,
-      "issuers.toml");
+Identity Granted(const std::string& grants, const std::vector<std::string>& groups) {
+  const auto settings =
+      ReadIdentitySettings("[proxy]\nsocket = \"/run/x\"\n" + grants, "identities.toml");
   EXPECT_TRUE(settings) << settings.error().message;
-  const auto identity =
-      GrantedIdentity(settings->issuers.at(0), {{"sub", "u-1"}, {"groups", groups}}, 1000);
+  const auto identity = PersonIdentity(settings->proxy->grants, "u-1", groups, 1000);
   EXPECT_TRUE(identity);
   return *identity;
 }
 
 constexpr const char* kReaders = R"(
-[[issuer.grant]]
+[[proxy.grant]]
 group = "a"
 scope = "read"
 owner = "team-a"
 jobs = ["a-*"]
-[[issuer.grant]]
+[[proxy.grant]]
 group = "b"
 scope = "read"
 owner = "team-b"
-[[issuer.grant]]
+[[proxy.grant]]
 group = "c"
 scope = "read"
 owner = "team-c"
 jobs = ["a-*"]
-[[issuer.grant]]
+[[proxy.grant]]
 group = "all-a"
 scope = "read"
 jobs = ["a-*"]
-[[issuer.grant]]
+[[proxy.grant]]
 group = "all"
 scope = "read"
 )";

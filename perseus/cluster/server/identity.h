@@ -31,8 +31,8 @@ enum class Access {
 struct Identity {
   enum class Role { kOperator, kMember, kAgent, kJob, kRead, kJoin };
   Role role = Role::kOperator;
-  // Id of the token. Of a signed token, who it is about: "corp:248289761001". Of a munge credential
-  // "munge:0". Empty if no tokens exist.
+  // Id of the token. Of a person behind the proxy "proxy:ann", of a munge credential "munge:0".
+  // Empty if no tokens exist.
   std::string token = {};
   std::string name = {};                // Of the token, or of the person.
   std::string presented = {};           // The hash of the secret. Empty: a client certificate.
@@ -40,9 +40,9 @@ struct Identity {
   std::vector<std::string> jobs = {};   // Patterns of keys. Empty: all. Of role job: its only key.
   std::vector<std::string> owners = {};  // Whose jobs. Empty: everybody's.
   store::Milliseconds expires = 0;       // Of the token. 0: never.
-  // An issuer or munge made it, so it is not in the table of tokens.
+  // The proxy or munge vouches for it, so it is not in the table of tokens.
   bool is_foreign = false;
-  // Of a foreign identity: which settings and which key it depends on (ForeignIdentities).
+  // Of a foreign identity: which settings it depends on (ForeignIdentities).
   std::string trust = {};
 
   bool IsBoundToJobs() const { return !jobs.empty() || !owners.empty(); }

@@ -11,9 +11,11 @@
 #include <thread>
 
 #include "perseus/cluster/http/client.h"
+#include "perseus/cluster/http/test_server.h"
 #include "perseus/cluster/server/control_plane.h"
 #include "perseus/cluster/server/openapi.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus::server {
 namespace {
@@ -50,7 +52,6 @@ std::map<std::string, RightsRow> Table() {
       {"GET /healthz", {For::kEverybody, "/healthz", ""}},
       {"GET /readyz", {For::kEverybody, "/readyz", ""}},
       {"GET /openapi.yaml", {For::kEverybody, "/openapi.yaml", ""}},
-      {"GET /v1/login", {For::kEverybody, "/v1/login", ""}},
       {"GET /v1/whoami", {For::kIdentified, "/v1/whoami", ""}},
       {"GET /metrics", {For::kReadersOfFleet, "/metrics", ""}},
       {"GET /v1/jobs", {For::kReadersOfMany, "/v1/jobs", ""}},
@@ -206,9 +207,11 @@ std::string ScopesOf(For access) {
 
 class RightsOverSockets : public testing::Test {
  protected:
-  RightsOverSockets() {
-    auto started =
-        ControlPlane::Start({.address = "127.0.0.1:0", .database = "sqlite::memory:"}, log_);
+  explicit RightsOverSockets(IdentitySettings identities = {}) {
+    auto started = ControlPlane::Start({.address = "127.0.0.1:0",
+                                        .database = "sqlite::memory:",
+                                        .identities = std::move(identities)},
+                                       log_);
     EXPECT_TRUE(started) << started.error().message;
     plane_ = *std::move(started);
     thread_ = std::thread([this] { plane_->Run(); });
@@ -253,7 +256,7 @@ class RightsOverSockets : public testing::Test {
 
   // Makes a job with a plan, and then the tokens. From then on, requests need a token.
   void MakeJobAndTokens() {
-    http::Client open = ClientWith("");
+    http::Client open = ClientWith(first_);
     Sent(open, "POST", "/v1/jobs", kRightsTableJob);
     synthetic::SyntheticProfileSpec spec;
     spec.stages = 2;
@@ -302,6 +305,7 @@ class RightsOverSockets : public testing::Test {
   spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
   std::unique_ptr<ControlPlane> plane_;
   std::thread thread_;
+  std::string first_;  // The token of the first requests. Empty: no tokens exist.
   std::string plan_;
   std::string token_;
   std::vector<std::string> good_;     // By Who.
@@ -394,6 +398,71 @@ TEST_F(RightsOverSockets, TheTokenOfAJobRevealsNothingAboutOtherJobs) {
   EXPECT_THAT(unnamed.body, testing::Not(testing::HasSubstr("mine")));
   EXPECT_EQ(Send(other, "GET", "/v1/plans/" + plan_).body,
             Send(other, "GET", "/v1/plans/p-0000000000000000").body);
+}
+
+// People behind a proxy have the rights of the token of their scope.
+class RightsOfPeople : public RightsOverSockets {
+ protected:
+  explicit RightsOfPeople(
+      std::shared_ptr<TemporaryDirectory> directory = std::make_shared<TemporaryDirectory>())
+      : RightsOverSockets(
+            *ReadIdentitySettings("[proxy]\nsocket = \"" + (*directory / "s").string() + R"("
+[[proxy.grant]]
+group = "admins"
+scope = "operator"
+[[proxy.grant]]
+group = "team-*"
+scope = "member"
+owner = "{group}"
+[[proxy.grant]]
+group = "readers"
+scope = "read"
+)",
+                                  "identities.toml")),
+        directory_(std::move(directory)) {}
+
+  // The first lines of the answer to a person of these groups, and its body.
+  std::string Answer(const std::string& groups, const std::string& route, const RightsRow& row) {
+    http::RawClient client((*directory_ / "s").string());
+    client.Send(fmt::format(
+        "{} {} HTTP/1.1\r\nHost: perseus\r\nX-Forwarded-User: ann\r\nX-Forwarded-Groups: {}\r\n"
+        "Content-Type: {}\r\nContent-Length: {}\r\n\r\n{}",
+        route.substr(0, route.find(' ')), TargetOf(row), groups,
+        row.target.ends_with("/profile") ? "text/csv" : "application/json", row.body.size(),
+        row.body));
+    return client.ReadResponse();
+  }
+
+  std::shared_ptr<TemporaryDirectory> directory_;
+};
+
+TEST_F(RightsOfPeople, AreThoseOfTheirScope) {
+  const std::string made = Answer("admins", "POST /v1/tokens",
+                                  {For::kOperators, "/v1/tokens", R"({"scope": "operator"})"});
+  first_ = json::parse(made.substr(made.find("\r\n\r\n") + 4))["token"];
+  ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
+  const std::map<Who, std::string> groups{{Who::kOperator, "admins"},
+                                          {Who::kReader, "readers"},
+                                          {Who::kMember, "team-a"},
+                                          {Who::kOtherMember, "team-b"}};
+  const json before = State();
+  for (const auto& [route, row] : Table()) {
+    for (const auto& [who, group] : groups) {
+      if (May(who, row.access)) continue;
+      EXPECT_THAT(Answer(group, route, row), testing::StartsWith("HTTP/1.1 403 "))
+          << route << group;
+    }
+  }
+  EXPECT_EQ(State(), before);
+  for (const auto& [route, row] : Table()) {
+    for (const auto& [who, group] : groups) {
+      if (!May(who, row.access)) continue;
+      const std::string answer = Answer(group, route, row);
+      for (const char* refused : {"HTTP/1.1 401", "HTTP/1.1 403", "HTTP/1.1 5"}) {
+        EXPECT_THAT(answer, testing::Not(testing::StartsWith(refused))) << route << group;
+      }
+    }
+  }
 }
 
 }  // namespace

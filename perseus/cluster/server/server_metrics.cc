@@ -152,7 +152,7 @@ struct ServerMetrics::Families {
       BuildCounter()
           .Name("perseus_server_reloads_total")
           .Help(
-              "Files that were read again while the server runs (certificates, issuers), by "
+              "Files that were read again while the server runs (certificates, identities), by "
               "result. "
               "After a failure, the old ones stay in force.")
           .Register(registry);
@@ -197,7 +197,7 @@ ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
   for (const char* event : {"trial", "withdrawn", "cleared"}) {
     families_->guards.Add({{"event", event}});
   }
-  for (const char* what : {"certificates", "issuers"}) {
+  for (const char* what : {"certificates", "identities"}) {
     for (const char* result : {"done", "failed"}) {
       families_->reloads.Add({{"what", what}, {"result", result}});
     }

@@ -19,7 +19,7 @@ class ServerMetrics {
   void CountRequest(std::string_view method, std::string_view pattern, int status, double seconds);
   void CountPlanning(std::string_view status, double seconds);
   void CountStoreFailure();
-  // `what`: "certificates" or "issuers".
+  // `what`: "certificates" or "identities".
   void CountReload(const std::string& what, bool is_done);
   // Current values.
   struct Gauges {

@@ -158,7 +158,7 @@ Answer<http::Response> Create(const Context& context) {
                   "give a token of scope operator: `token_file` or PERSEUS_TOKEN_FILE, or over "
                   "HTTP the field Authorization: Bearer TOKEN");
   }
-  // An operator of an issuer can create tokens without one.
+  // An operator behind the proxy can create tokens without one.
   const bool needs_lasting = !context.identity.is_foreign && !IsLasting(*token);
   if (needs_lasting && std::ranges::none_of(*tokens, IsLasting)) {
     return Refuse(
@@ -301,9 +301,21 @@ Answer<http::Response> Enroll(const Context& context) {
   return Renew(context, node);
 }
 
+Answer<http::Response> WhoAmI(const Context& context) {
+  const Identity& identity = context.identity;
+  const store::Author author = context.By();
+  nlohmann::ordered_json json{{"id", author.id}, {"name", author.name}, {"scope", author.role}};
+  if (!identity.owners.empty()) json["owners"] = identity.owners;
+  if (!identity.nodes.empty()) json["nodes"] = identity.nodes;
+  if (!identity.jobs.empty()) json["jobs"] = identity.jobs;
+  if (identity.expires != 0) json["expires"] = TimeText(identity.expires);
+  return JsonResponse(json);
+}
+
 }  // namespace
 
 void AddTokenEndpoints(Endpoints& endpoints) {
+  endpoints.AddAtOnce("GET", "/v1/whoami", Access::kSelf, WhoAmI);
   endpoints.Add("POST", "/v1/tokens", Access::kOperator, Create);
   endpoints.Add("GET", "/v1/tokens", Access::kOperator, ListTokens);
   endpoints.Add("DELETE", "/v1/tokens/{token}", Access::kOperator, Revoke);

@@ -1,0 +1,26 @@
+// Listens on a Unix socket (a stream), to which only its owner and one group can connect.
+#pragma once
+
+#include <string>
+
+#include "perseus/base/file_descriptor.h"
+#include "perseus/base/result.h"
+
+namespace perseus::http {
+
+struct UnixAddress {
+  std::string path;        // Absolute.
+  std::string group = {};  // Name or id of a group whose members may connect. Empty: none.
+  bool operator==(const UnixAddress&) const = default;
+};
+
+// Returns a non-blocking socket. Its file has mode 0600, or 0660 with a group. Makes the directory
+// if it is missing, and replaces a socket on which no process listens. The file remains when the
+// descriptor is closed.
+//
+// kInput for a wrong path or group. kSystem if another process listens there, or if users besides
+// root and this one may write to the directory: they could put their own socket there, and would
+// receive what the clients send.
+Result<FileDescriptor> ListenUnix(const UnixAddress& at);
+
+}  // namespace perseus::http
