@@ -67,9 +67,8 @@ constexpr ListedVerb kListedVerbs[] = {
     {kInACluster, "logout", "Forget the login at a server", AddLogoutVerb},
     {kInACluster, "whoami", "Show who the server takes you for", AddWhoamiVerb},
     {kInACluster, "token", "Manage the tokens of a server", AddTokenVerb},
-    {kInACluster, "store", "Back up, restore, check and migrate the database of a server",
-     AddStoreVerb},
-    {kInACluster, "audit", "List who changed what, and verify this list", AddAuditVerb},
+    {kInACluster, "store", "Back up, restore and check the database of a server", AddStoreVerb},
+    {kInACluster, "audit", "List who changed what", AddAuditVerb},
     {kInACluster, "support", "Describe this node and a server in a file for others",
      AddSupportVerb},
 

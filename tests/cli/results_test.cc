@@ -70,7 +70,7 @@ TEST_F(ResultsTest, WhatAnotherRunLeftIsNoLink) {
 }
 
 TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
-  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  RunWell(plan_ + "--slowdown 7 -o out");
   Write("out/notes.txt", "mine");
   Write("out/plans/mine.json", "{}");
   const Contents before = Of("out");
@@ -168,7 +168,7 @@ TEST_F(ResultsTest, AFailedFirstRunLeavesNothing) {
 }
 
 TEST_F(ResultsTest, ARunReplacesOnlyWhatAnEarlierRunWrote) {
-  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  RunWell(plan_ + "--slowdown 7 -o out");
   Write("out/notes.txt", "mine");
   Write("out/plans/mine.json", "{}");
   RunWell(plan_ + "-o out");
@@ -222,7 +222,7 @@ TEST_F(ResultsTest, TwoRunsDoNotWriteIntoOneDirectory) {
 // Each time, the next run fails, so what it leaves are the results that it found.
 TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
   RunWell(plan_ + "--slowdown 7 -o earlier");
-  RunWell(plan_ + "--slowdown 9 --frequency-lists -o later");
+  RunWell(plan_ + "--slowdown 9 -o later");
   Write("bad.csv", "no profile");
   Write("earlier/notes.txt", "mine");
   Write("earlier/plans/mine.json", "{}");

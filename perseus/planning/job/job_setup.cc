@@ -329,13 +329,12 @@ Result<void> RefuseWithGraph(const JobFlags& flags, const Job& job) {
 }
 
 // Refuses the flags of a search for a schedule where there is none.
-Result<void> RefuseSearchFlags(const JobFlags& flags, std::string_view remedy) {
+Result<void> RefuseSearchFlags(const JobFlags& flags) {
   if (flags.max_in_flight.empty() && flags.memory.IsEmpty() && !flags.fold) return {};
-  return Fail("{} is for a schedule that is searched for ({})",
+  return Fail("{} is for a schedule that is searched for (add --schedule auto)",
               flags.fold                    ? "--fold"
               : flags.max_in_flight.empty() ? "the memory of GPUs"
-                                            : "--max-in-flight",
-              remedy);
+                                            : "--max-in-flight");
 }
 
 }  // namespace
@@ -376,7 +375,7 @@ Result<LoadedJob> LoadJob(const JobFlags& flags, const schedule_search::SearchEf
     PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, flags));
     return LayOutAuto(std::move(unscheduled), search);
   }
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "add --schedule auto"));
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags));
   plan_file::PlannedJob planned = Planned(job);
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(flags, job));
@@ -435,7 +434,7 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
         "the schedule auto needs a profile, which this verb does not have yet (write a schedule "
         "with perseus schedule search PROFILE.csv -o DIR, and give it with --schedule-file)");
   }
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "add --schedule auto"));
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags));
   if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add --pp-ranks 8, for example)");
   }
@@ -447,13 +446,6 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobFlags& flags) {
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
                                  const JobFlags& flags) {
-  if (!flags.job_file.empty() || !flags.schedule.empty() || !flags.schedule_file.empty() ||
-      flags.pp_ranks || flags.microbatches || flags.chunks) {
-    return Fail(
-        "the plan contains its own schedule (remove --job, --schedule, --schedule-file, "
-        "--pp-ranks, --microbatches and --chunks)");
-  }
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchFlags(flags, "remove it: the plan contains its own"));
   // The file may be elsewhere now than when the plan was made.
   const bool is_graph = plan.job.IsGeneralGraph();
   std::error_code error;
@@ -464,7 +456,6 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
                   is_graph ? "--graph" : "--profile");
   }
   plan_file::PlannedJob planned = plan.job;
-  planned.pipelines = flags.pipelines.value_or(planned.pipelines);
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(flags.facts));
   if (flags.switch_latency_ms) facts.switch_latency.reset();
   if (flags.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();

@@ -10,7 +10,7 @@
 
 namespace perseus::plan_file {
 
-// The highest frequency that a plan or a list may name. A larger number is in another unit.
+// The highest frequency that a plan may name. A larger number is in another unit.
 inline constexpr double kHighestFrequencyMhz = 1e6;
 
 // Whether a plan chooses a clock for instructions of this kind. False for fixed instructions.
