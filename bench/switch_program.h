@@ -14,8 +14,8 @@
 //                z binary, y and start >= 0
 //
 // c are the combinations of frequency and other knobs at which an instruction of the pp_rank was
-// measured, ê is effective energy, and J and stall are the switch cost. A dwell time, quiet zones
-// and a switch latency depend on the order of events and are not part of the program.
+// measured, ê is effective energy, and J and stall are the switch cost. A switch latency depends
+// on the order of events and is not part of the program.
 #pragma once
 
 #include "bench/plan_program.h"

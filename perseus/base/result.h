@@ -75,7 +75,7 @@ inline constexpr bool kMayBeDropped = std::is_void_v<T> || std::is_copy_construc
   if (!result) return Fail(result);                         \
   declaration = *std::move(result)
 
-// PERSEUS_RETURN_IF_ERROR(CheckListable(graph));
+// PERSEUS_RETURN_IF_ERROR(CheckNoise(flags));
 // Only for a call whose value is not needed. A value that cannot be copied holds a resource (a
 // lock, a descriptor, a process), which would be released at once. So such a call does not compile:
 // keep the value with PERSEUS_ASSIGN_OR_RETURN.

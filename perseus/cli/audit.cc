@@ -1,4 +1,4 @@
-// `perseus audit` lists who changed what, and verifies that nobody changed this list.
+// `perseus audit` lists who changed what.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,14 +6,11 @@
 #include <optional>
 #include <utility>
 
-#include "perseus/base/excerpt.h"
-#include "perseus/base/number.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/cli/server_flags.h"
 #include "perseus/cli/standard_output.h"
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
-#include "perseus/cluster/store/audit.h"
 
 namespace perseus::cli {
 namespace {
@@ -22,15 +19,13 @@ using nlohmann::ordered_json;
 
 constexpr const char* kAuditAbout =
     "List who changed what: targets, profiles, stragglers, assignments, jobs and tokens\n"
-    "(docs/identity.md). With --verify, check that no record was edited, inserted or deleted.";
+    "(docs/identity.md).";
 constexpr const char* kAuditExamples =
     "Examples:\n"
     "  perseus audit --job gpt3-run7\n"
     "  perseus audit --who ann --action token\n"
-    "  perseus audit --all --json > audit.jsonl\n"
-    "  perseus audit --verify --expect 1042:5ab3…    # from the server's log";
+    "  perseus audit --all --json > audit.jsonl";
 constexpr int kPage = 1000;
-constexpr std::size_t kHashLength = 64;  // SHA-256 in hexadecimal digits.
 
 struct AuditFlags {
   ServerFlags server;
@@ -40,8 +35,6 @@ struct AuditFlags {
   int limit = 50;
   bool all = false;
   bool as_json = false;
-  bool verify = false;
-  std::string expect;
 };
 
 std::string PageTarget(const AuditFlags& flags, std::string_view order, int limit,
@@ -55,23 +48,19 @@ std::string PageTarget(const AuditFlags& flags, std::string_view order, int limi
   return target;
 }
 
-// Calls `take` for each record: the newest `limit` ones first, or all from the oldest on. Returns
-// the head of the trail.
+// Calls `take` for each record: the newest `limit` ones first, or all from the oldest on.
 template <typename Take>
-Result<ordered_json> ForEachRecord(const AuditFlags& flags, const Take& take) {
+Result<void> ForEachRecord(const AuditFlags& flags, const Take& take) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  const bool is_whole = flags.all || flags.verify;
   std::optional<std::int64_t> from;
   int left = flags.limit;
   while (true) {
-    const int page = is_whole ? kPage : std::min(left, kPage);
-    const std::string_view order = is_whole ? "oldest" : "newest";
+    const int page = flags.all ? kPage : std::min(left, kPage);
+    const std::string_view order = flags.all ? "oldest" : "newest";
     PERSEUS_ASSIGN_OR_RETURN(const auto answer, server.Get(PageTarget(flags, order, page, from)));
-    for (const ordered_json& record : answer.at("records")) {
-      PERSEUS_RETURN_IF_ERROR(take(record));
-    }
+    for (const ordered_json& record : answer.at("records")) take(record);
     left -= page;
-    if (!answer.contains("next") || (!is_whole && left <= 0)) return answer.at("head");
+    if (!answer.contains("next") || (!flags.all && left <= 0)) return {};
     from = answer["next"].get<std::int64_t>();
   }
 }
@@ -88,10 +77,10 @@ Result<void> List(const Streams& streams, const AuditFlags& flags) {
   Table table(
       {"number", "at", "who", "from", "action", "job", "subject", "before", "after", "reason"});
   std::string lines;
-  const auto listed = ForEachRecord(flags, [&](const ordered_json& record) -> Result<void> {
+  const auto listed = ForEachRecord(flags, [&](const ordered_json& record) {
     if (flags.as_json) {
       lines += record.dump() + "\n";
-      return {};
+      return;
     }
     const std::string name = record.at("name");
     const std::string id = record.at("who");
@@ -102,101 +91,9 @@ Result<void> List(const Streams& streams, const AuditFlags& flags) {
                   record.at("peer"), record.at("action"), record.at("key"), record.at("subject"),
                   BriefValue(record.at("before")), BriefValue(record.at("after")),
                   record.at("reason")});
-    return {};
   });
-  if (!listed) return Fail(listed);
+  PERSEUS_RETURN_IF_ERROR(listed);
   return streams.Print(flags.as_json ? lines : table.Format());
-}
-
-std::string TextOf(const ordered_json& value) { return value.is_null() ? "" : value.dump(); }
-
-store::AuditRecord RecordOf(const ordered_json& json) {
-  return {.number = json.at("number"),
-          .at = json.at("at_ms"),
-          .action = json.at("action"),
-          .job = json.at("job"),
-          .key = json.at("key"),
-          .subject = json.at("subject"),
-          .by = {.id = json.at("who"),
-                 .name = json.at("name"),
-                 .role = json.at("role"),
-                 .peer = json.at("peer"),
-                 .trace = json.at("trace"),
-                 .reason = json.at("reason")},
-          .before = TextOf(json.at("before")),
-          .after = TextOf(json.at("after")),
-          .hash = json.at("hash")};
-}
-
-// "1042:5ab3…": the number and the hash of a record, from the server's log.
-Result<std::optional<store::AuditHead>> ExpectedHead(const std::string& text) {
-  if (text.empty()) return std::optional<store::AuditHead>();
-  store::AuditHead head;
-  const std::size_t colon = std::min(text.find(':'), text.size());
-  const auto number = ParseNumber<std::int64_t>(std::string_view(text).substr(0, colon));
-  const std::string_view hash = std::string_view(text).substr(std::min(colon + 1, text.size()));
-  const bool is_hash = hash.size() == kHashLength &&
-                       hash.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-  if (!number || !is_hash) {
-    return Fail(
-        "--expect {} is not NUMBER:HASH with a hash of {} digits (take both from the server's log)",
-        Excerpt(text), kHashLength);
-  }
-  head.number = *number;
-  head.hash = hash;
-  return std::optional(std::move(head));
-}
-
-Result<void> Verify(const Streams& streams, const AuditFlags& flags) {
-  if (!flags.job.empty() || !flags.who.empty() || !flags.action.empty()) {
-    return Fail("--verify checks the whole trail (leave out --job, --who and --action)");
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const auto expected, ExpectedHead(flags.expect));
-  store::AuditHead last;
-  bool was_found = !expected;
-  const auto head = ForEachRecord(flags, [&](const ordered_json& json) -> Result<void> {
-    const store::AuditRecord record = RecordOf(json);
-    if (record.number != last.number + 1) {
-      return FailAs(ErrorKind::kUnreachable,
-                    "the audit trail has a gap: record {} follows record {} (restore the database "
-                    "from a backup, and find out who can write to it)",
-                    record.number, last.number);
-    }
-    if (store::HashOfRecord(record, last.hash) != record.hash) {
-      return FailAs(ErrorKind::kUnreachable,
-                    "audit record {} was edited, or the one before it was (compare with a backup, "
-                    "and find out who can write to the database)",
-                    record.number);
-    }
-    last = {.number = record.number, .hash = record.hash};
-    if (expected && expected->number == last.number) {
-      if (expected->hash != last.hash) {
-        return FailAs(ErrorKind::kUnreachable,
-                      "record {} has another hash than expected: the trail was written again "
-                      "(compare with a backup)",
-                      last.number);
-      }
-      was_found = true;
-    }
-    return {};
-  });
-  if (!head) return Fail(head);
-  // The head is older than the records, because others may append at any time.
-  const auto newest = head->at("number").get<std::int64_t>();
-  const bool is_head_wrong = newest == last.number && head->at("hash") != last.hash;
-  if (newest > last.number || is_head_wrong || !was_found) {
-    return FailAs(
-        ErrorKind::kUnreachable,
-        "the newest audit records are missing: the last one is {}, but there was a "
-        "record {} (restore the database from a backup, and find out who can write to it)",
-        last.number, std::max(newest, expected ? expected->number : 0));
-  }
-  if (flags.as_json) {
-    return streams.Print(ordered_json{{"number", last.number}, {"hash", last.hash}}.dump() + "\n");
-  }
-  return streams.Print(
-      fmt::format("{} records, without a gap and without an edit; the newest is {}:{}\n",
-                  last.number, last.number, last.hash));
 }
 
 }  // namespace
@@ -214,20 +111,10 @@ Verb AddAuditVerb(CLI::App& program) {
       verb->add_option("--limit", flags->limit, "How many records, newest first (default: 50)");
   limit->check(WholeNumberIn({1, 1'000'000}))->type_name("N");
   limit->excludes(verb->add_flag("--all", flags->all, "All records, oldest first"));
-  verb->add_flag(
-      "--json", flags->as_json,
-      "Print a JSON object per line (with --verify: the newest record's number and hash)");
-  auto* verify = verb->add_flag("--verify", flags->verify,
-                                "Check that no record was edited, inserted or deleted");
-  limit->excludes(verify);
-  verb->add_option("--expect", flags->expect,
-                   "With --verify: the number and hash of a record, from the server's log")
-      ->needs(verify)
-      ->type_name("NUMBER:HASH");
+  verb->add_flag("--json", flags->as_json, "Print a JSON object per line");
   AddServerFlags(*verb, flags->server, "operator");
   return {verb, [flags](const Streams& streams) {
-            return ReadingAnswers(
-                [&] { return flags->verify ? Verify(streams, *flags) : List(streams, *flags); });
+            return ReadingAnswers([&] { return List(streams, *flags); });
           }};
 }
 

@@ -15,7 +15,6 @@
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/plan/evaluation.h"
-#include "perseus/planning/plan_file/frequency_lists.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::cli {
@@ -24,18 +23,13 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kEvaluateAbout =
-    "Compute the time and energy of a plan from the measured options of a profile. PLAN is a plan\n"
-    "in JSON, which contains its job, or a freqs_pipeline_*.py list of other tools of the field\n"
-    "(read as data, never run). For a list, the flags have to describe the job. If the plan "
-    "states\n"
-    "another time or energy, and no flag changes the profile or the job, the exit status is 2.";
+    "Compute the time and energy of a plan from the measured options of a profile. If the plan\n"
+    "states another time or energy, and no flag changes the profile or the job, the exit status\n"
+    "is 2.";
 constexpr const char* kEvaluateExamples =
     "Examples:\n"
     "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv \\\n"
-    "      --switch-latency 10\n"
-    "  perseus evaluate freqs_pipeline_00042.py --profile profile.csv \\\n"
-    "      --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
-    "      --blocking-power 83.64 --gpus-per-stage 8";
+    "      --switch-latency 10";
 
 struct EvaluateFlags {
   std::string plan;
@@ -59,7 +53,7 @@ struct Claim {
 struct LoadedPlan {
   job::LoadedJob job;
   std::vector<int> options;
-  std::optional<Claim> claim;
+  Claim claim;
 };
 
 struct UnderNoise {
@@ -77,29 +71,13 @@ Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const No
                     execution.Compare(plan.options, schedule::BaselineOptions(plan.job.graph))};
 }
 
-Result<LoadedPlan> LoadJsonPlan(std::string_view text, const EvaluateFlags& flags) {
+Result<LoadedPlan> LoadPlan(const EvaluateFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
   PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(text, flags.plan));
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.plan, flags.job));
   PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
   return LoadedPlan{std::move(job), std::move(options),
                     Claim{file.target, file.job.profile, file.time, file.energy_j}};
-}
-
-Result<LoadedPlan> LoadFrequencyLists(std::string_view text, const EvaluateFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto lists, plan_file::ParseFrequencyLists(text, flags.plan));
-  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadJob(flags.job));
-  PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(lists, job.graph, flags.plan));
-  return LoadedPlan{std::move(job), std::move(options), std::nullopt};
-}
-
-// Decides by the content, because names are free: a JSON plan is an object, and a list begins with
-// a bracket or a comment. The name decides what another file should be.
-bool AreFrequencyLists(std::string_view text, std::string_view path) {
-  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  const std::size_t first = text.find_first_not_of(" \t\r\n");
-  const char begin = first == std::string_view::npos ? '\0' : text[first];
-  return begin == '[' || begin == '(' || begin == '#' || (begin != '{' && path.ends_with(".py"));
 }
 
 ordered_json Describe(const plan::Evaluation& evaluation) {
@@ -127,12 +105,10 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
         {"slowdown", noisy->difference.slowdown},  {"slowdown_ci", noisy->difference.slowdown_ci},
         {"saving", noisy->difference.saving},      {"saving_ci", noisy->difference.saving_ci}};
   }
-  if (plan.claim) {
-    result["claimed"] = {{"target", plan.claim->target},
-                         {"time_s", ToSeconds(plan.claim->time)},
-                         {"energy_j", plan.claim->energy_j},
-                         {"holds", plan.claim->Holds(evaluation)}};
-  }
+  result["claimed"] = {{"target", plan.claim.target},
+                       {"time_s", ToSeconds(plan.claim.time)},
+                       {"energy_j", plan.claim.energy_j},
+                       {"holds", plan.claim.Holds(evaluation)}};
   return result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -159,8 +135,8 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
                 FormatQuantity(baseline.energy_j), "", "",
                 FormatQuantity(baseline.average_power_w()), switches(baseline)});
-  table.AddRow({plan.claim ? plan.claim->target : "the lists",
-                FormatQuantity(ToSeconds(evaluation.time)), FormatQuantity(evaluation.energy_j),
+  table.AddRow({plan.claim.target, FormatQuantity(ToSeconds(evaluation.time)),
+                FormatQuantity(evaluation.energy_j),
                 FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
                 FormatQuantity(evaluation.average_power_w()), switches(evaluation)});
@@ -175,12 +151,11 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   }
   const std::string facts = job::Describe(plan.job.facts);
   if (!facts.empty()) text += "\n" + facts;
-  if (!plan.claim) return text;
-  if (plan.claim->Holds(evaluation)) {
+  if (plan.claim.Holds(evaluation)) {
     text += "\nThe plan file has the same time and energy as this evaluation.\n";
   } else {
-    const auto time = FormatApart(ToSeconds(plan.claim->time), ToSeconds(evaluation.time));
-    const auto energy = FormatApart(plan.claim->energy_j, evaluation.energy_j);
+    const auto time = FormatApart(ToSeconds(plan.claim.time), ToSeconds(evaluation.time));
+    const auto energy = FormatApart(plan.claim.energy_j, evaluation.energy_j);
     text += fmt::format(
         "\nThe plan file has {} s and {} J, but this evaluation gives {} s and {} J. The profile, "
         "the switch latency or the job differs from that of the plan, or the plan was edited.\n",
@@ -199,22 +174,16 @@ bool ChangesTheJob(const job::JobSettings& flags, const std::string& planned_pro
 
 Result<void> RunEvaluate(const Streams& streams, const EvaluateFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
-  const auto plan = AreFrequencyLists(text, flags.plan) ? LoadFrequencyLists(text, flags)
-                                                        : LoadJsonPlan(text, flags);
-  if (!plan) return Fail(plan);
-  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(streams, plan->job));
-  const plan::Evaluator evaluator(plan->job.graph, plan->job.model);
-  const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan->job.graph));
-  const plan::Evaluation evaluation = evaluator.Evaluate(plan->options);
-  PERSEUS_ASSIGN_OR_RETURN(const auto noisy, EvaluateNoise(*plan, flags.noise));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, LoadPlan(flags));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(streams, plan.job));
+  const plan::Evaluator evaluator(plan.job.graph, plan.job.model);
+  const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan.job.graph));
+  const plan::Evaluation evaluation = evaluator.Evaluate(plan.options);
+  PERSEUS_ASSIGN_OR_RETURN(const auto noisy, EvaluateNoise(plan, flags.noise));
   PERSEUS_RETURN_IF_ERROR(streams.Print(flags.as_json
-                                            ? FormatJson(*plan, baseline, evaluation, noisy)
-                                            : FormatTable(*plan, baseline, evaluation, noisy)));
-  if (!plan->claim || plan->claim->Holds(evaluation) ||
-      ChangesTheJob(flags.job, plan->claim->profile)) {
-    return {};
-  }
+                                            ? FormatJson(plan, baseline, evaluation, noisy)
+                                            : FormatTable(plan, baseline, evaluation, noisy)));
+  if (plan.claim.Holds(evaluation) || ChangesTheJob(flags.job, plan.claim.profile)) return {};
   return Fail("{}: its time and energy are not those of this evaluation (see above)", flags.plan);
 }
 
@@ -224,7 +193,7 @@ Verb AddEvaluateVerb(CLI::App& program) {
   auto flags = std::make_shared<EvaluateFlags>();
   CLI::App* verb = program.add_subcommand("evaluate", kEvaluateAbout);
   verb->footer(kEvaluateExamples);
-  verb->add_option("plan", flags->plan, "Plan (JSON), or frequency lists (freqs_pipeline_*.py)")
+  verb->add_option("plan", flags->plan, "Plan (JSON)")
       ->type_name("PLAN")
       ->check(InputFile())
       ->required();
@@ -232,7 +201,11 @@ Verb AddEvaluateVerb(CLI::App& program) {
                    "Measured options (default: the profile that the plan names)")
       ->type_name("FILE")
       ->check(InputFile());
-  AddJobFlags(*verb, flags->job);
+  verb->add_option("--graph", flags->job.graph,
+                   "The same for a general graph (default: the graph that the plan names)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  AddModelFlags(*verb, flags->job);
   AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags](const Streams& streams) { return RunEvaluate(streams, *flags); }};

@@ -85,11 +85,7 @@ void AddMemoryFlags(CLI::App& verb, job::MemorySettings& flags) {
 void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
   const bool has_profile = comes == JobComes::kWithProfile;
   const bool may_search = comes != JobComes::kWithoutProfile;
-  const auto number = [](const NumberRange& range) {
-    return NumberIn({range.least, range.most}, std::string(range.unit));
-  };
   const auto count = WholeNumberIn({job::kCountRange.least, job::kCountRange.most});
-  const auto seconds = number(job::kSecondsRange);
   auto add = [&](const char* name, auto& value, const char* type, const char* help) {
     return verb.add_option(name, value, help)->type_name(type)->group(kGroup);
   };
@@ -138,8 +134,19 @@ void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
   add("--pipelines", flags.pipelines, "N",
       has_profile ? "Data-parallel pipelines; for totals only" : "Data-parallel pipelines")
       ->check(count);
+  AddModelFlags(verb, flags);
+}
+
+void AddModelFlags(CLI::App& verb, job::JobSettings& flags) {
+  const auto number = [](const NumberRange& range) {
+    return NumberIn({range.least, range.most}, std::string(range.unit));
+  };
+  const auto seconds = number(job::kSecondsRange);
+  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
+    return verb.add_option(name, value, help)->type_name(type)->group("Job");
+  };
   add("--gpus-per-stage", flags.gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
-      ->check(count);
+      ->check(WholeNumberIn({job::kCountRange.least, job::kCountRange.most}));
   add("--facts", flags.facts, "FILE",
       "Hardware facts (TOML) of the GPUs: they give the blocking power and the switch latency, "
       "unless a flag or the job file does, and the greatest rate of clock changes of plans")

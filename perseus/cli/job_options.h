@@ -18,6 +18,10 @@ enum class JobComes { kWithProfile, kWithoutProfile, kMaybeWithProfile };
 // others.
 void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobComes::kWithProfile);
 
+// Adds those of these flags that also override the job of a plan: what its GPUs and the fixed
+// instructions need.
+void AddModelFlags(CLI::App& verb, job::JobSettings& flags);
+
 // LoadJob for a verb that plans. Refuses input that cannot be (job/plausibility.h), and prints a
 // warning on standard error for each likely mistake.
 Result<job::LoadedJob> LoadJobToPlan(const Streams& streams, const job::JobSettings& flags,

@@ -147,7 +147,7 @@ Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target
                         const plan::Plan& other, int most_switches,
                         const few_switches::SwitchLimits& limits, plan::Plan& plan) {
   const bool same_deadline = other.deadline == plan.deadline;
-  if (!same_deadline && CheckSwitchTarget(target)) return {};
+  if (!same_deadline && !plan::NeedsFrontier(target.kind)) return {};
   plan::Plan better = plan::BestPlan(target, plan, std::span(&other, 1));
   if (same_deadline) {
     better.lower_bound_j = plan.lower_bound_j;
@@ -166,8 +166,7 @@ Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target
 Result<void> KeepUnlimitedIfBetter(const plan::Planner& planner, const PlannedTarget& unlimited,
                                    int most_switches, const few_switches::SwitchLimits& limits,
                                    plan::Plan& plan) {
-  const bool keeps = few_switches::MostSwitches(unlimited.plan.evaluation) <= most_switches;
-  if (!limits.rules.IsNone() || !keeps) return {};
+  if (few_switches::MostSwitches(unlimited.plan.evaluation) > most_switches) return {};
   return KeepBetter(planner, unlimited.target, unlimited.plan, most_switches, limits, plan);
 }
 
@@ -197,8 +196,7 @@ Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarge
 // The error names the fastest plan of all targets, whose plans are `limited`.
 tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
                                       const few_switches::BudgetPlan& without_plan,
-                                      const LimitedPlans& limited,
-                                      const few_switches::ChangeRules& rules) {
+                                      const LimitedPlans& limited) {
   std::optional<Nanoseconds> fastest;
   for (const Result<few_switches::BudgetPlan>& one : limited) {
     if (!one || !one->plan) continue;
@@ -208,12 +206,11 @@ tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
   return FailAs(
       ErrorKind::kUnreachable,
       "{}: {}no plan with at most {} clock changes per GPU {}takes at most {:.6f} s{} (allow more "
-      "changes or more time{}{})",
+      "changes or more time{})",
       plan.target, is_certain ? "" : "found ", without_plan.most_changes, is_certain ? "" : "that ",
       ToSeconds(plan.deadline),
       fastest ? fmt::format(": the fastest found takes {} s", plan::RoundedUp(ToSeconds(*fastest)))
               : "",
-      rules.IsNone() ? "" : ", or relax the rules of changes",
       is_certain ? ", or measure all instructions of a GPU at the same clocks" : "");
 }
 
@@ -258,7 +255,7 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
       }
       if (!planned[i].is_asked) continue;
       if (!limited[i]) return Fail(limited[i]);
-      return FailWithoutPlan(planned[i].plan, *limited[i], limited, limits.rules);
+      return FailWithoutPlan(planned[i].plan, *limited[i], limited);
     }
     few_switches::BudgetPlan& found = *limited[i];
     if (const PlannedTarget* one = Find(below, planned[i].slug)) {

@@ -15,13 +15,12 @@ namespace perseus::cli {
 // What to do with a target that has no plan within the limit.
 enum class WithoutPlan { kFail, kKeepUnlimited };
 
-// Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration
-// that keep the rules. Each then has the bound of that limit. A plan of `tradeoff` for the same
-// deadline and limit is taken from there. A target without a time of its own (CheckSwitchTarget)
-// is planned as few_switches/change_rate.h says. No plan is better for the deadline of another one.
-// Drops a target without such a plan that the user does not ask for. With kFail, fails with
-// kUnreachable if another one has none.
-// `below` are plans within a smaller limit, or none: no plan is worse.
+// Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration.
+// Each then has the bound of that limit. A plan of `tradeoff` for the same deadline and limit is
+// taken from there. A target without a time of its own (plan::NeedsFrontier) is planned as
+// few_switches/change_rate.h says. No plan is better for the deadline of another one. Drops a
+// target without such a plan that the user does not ask for. With kFail, fails with kUnreachable if
+// another one has none. `below` are plans within a smaller limit, or none: no plan is worse.
 Result<std::vector<PlannedTarget>> LimitSwitches(
     const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
     const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,

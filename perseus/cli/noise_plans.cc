@@ -63,10 +63,9 @@ Result<NoiseOutcome> AddNoiseMargins(
       const double asked = ToSeconds(one.plan.deadline) / ToSeconds(planner.baseline().time) - 1;
       slowdowns.push_back(asked + limits.allowance);  // A margin aims at this.
     }
-    bound = noise::ComputeNoiseBound(planner, noise, slowdowns,
-                                     {.most_changes = MostSwitches(planned),
-                                      .quiet_zones = limits.rules.quiet_zones,
-                                      .finish = limits.finish});
+    bound =
+        noise::ComputeNoiseBound(planner, noise, slowdowns,
+                                 {.most_changes = MostSwitches(planned), .finish = limits.finish});
   };
   const auto add_margin = [&](std::size_t i) {
     noisy[i] = noise::AddNoiseMargin(planner, planned[i].plan, planned[i].target, noise, limits);

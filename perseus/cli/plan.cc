@@ -31,7 +31,6 @@
 #include "perseus/cli/terminal_plot.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/planning/discrete_bound/discrete_bound.h"
-#include "perseus/planning/plan_file/frequency_lists.h"
 #include "perseus/planning/report/report.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
@@ -65,7 +64,6 @@ struct PlanFlags {
   bool without_frontier = false;
   bool with_exact_frontier = false;
   FigureFlags figures;
-  bool with_frequency_lists = false;
   bool as_json = false;
   bool with_plot = false;
   SwitchFlags switches;
@@ -83,11 +81,6 @@ bool ReadsScheduleOfDirectory(const PlanFlags& flags) {
              (std::filesystem::path(flags.directory) / kScheduleCsv).lexically_normal();
 }
 
-OptionalFiles OptionalFilesOf(const PlanFlags& flags) {
-  return {.frequency_lists = flags.with_frequency_lists,
-          .schedule = ReadsScheduleOfDirectory(flags)};
-}
-
 Result<void> CheckWithoutFrontier(const std::vector<plan::Target>& asked) {
   for (const plan::Target& target : asked) {
     if (plan::NeedsFrontier(target.kind)) {
@@ -99,9 +92,6 @@ Result<void> CheckWithoutFrontier(const std::vector<plan::Target>& asked) {
 
 // Checks the flags alone.
 Result<void> CheckFlags(const PlanFlags& flags) {
-  if (flags.with_frequency_lists && flags.directory.empty()) {
-    return Fail("--frequency-lists needs a directory to write them to (add -o DIR)");
-  }
   if (flags.stops.value_or(0) > 0 && flags.directory.empty()) {
     return Fail("--stops needs a directory for the report (add -o DIR)");
   }
@@ -112,26 +102,12 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   return {};
 }
 
-// Checks the flags together with the job.
-Result<void> CheckJob(const PlanFlags& flags, const job::LoadedJob& job,
-                      const std::vector<plan::Target>& asked) {
-  if (flags.without_frontier) PERSEUS_RETURN_IF_ERROR(CheckWithoutFrontier(asked));
-  if (flags.with_frequency_lists) {
-    PERSEUS_RETURN_IF_ERROR(plan_file::CheckListable(job.graph));
-  }
-  PERSEUS_RETURN_IF_ERROR(CheckSwitches(flags.switches));
-  if (!flags.switches.rules().IsNone()) {
-    for (const plan::Target& target : asked) PERSEUS_RETURN_IF_ERROR(CheckSwitchTarget(target));
-  }
-  return {};
-}
-
 // A general graph need not be about GPUs, and the plan of a very large job takes long enough
 // without it.
 bool PicksLimitByDefault(const PlanFlags& flags, const job::LoadedJob& job) {
   constexpr std::size_t kMostInstructions = 20'000;
-  return flags.switches.AreOpen() && flags.switches.rules().IsNone() &&
-         !job.planned.IsGeneralGraph() && job.graph.instructions.size() <= kMostInstructions;
+  return flags.switches.AreOpen() && !job.planned.IsGeneralGraph() &&
+         job.graph.instructions.size() <= kMostInstructions;
 }
 
 struct FrontierAndPlans {
@@ -210,7 +186,7 @@ const PlannedTarget& TradedPlan(const PlanFlags& flags, const plan::Planner& pla
   };
   const auto no_slowdown = find({});
   const bool saves = Saves(planner, no_slowdown->plan);
-  const bool has_time = CheckSwitchTarget(asked.front()).has_value();
+  const bool has_time = !plan::NeedsFrontier(asked.front().kind);
   return (flags.switches.picks_limit && saves) || !has_time ? *no_slowdown : *find(asked.front());
 }
 
@@ -220,7 +196,6 @@ few_switches::SwitchLimits TradeoffLimits(const PlanFlags& flags, const plan::Pl
                     WorkWithinLimits(flags),
           .searches = SearchesOf(flags),
           .finish = computed.finish,
-          .rules = flags.switches.rules(),
           .threads = few_switches::SwitchLimits::Threads::kAllCores};
 }
 
@@ -236,7 +211,7 @@ Result<void> TradeOff(const PlanFlags& flags, const plan::Planner& planner,
       ComputeSwitchTradeoff(planner, unlimited, TradeoffLimits(flags, planner, computed),
                             std::move(bounds)));
   for (PlannedTarget& one : computed.planned) {
-    if (one.plan.deadline == unlimited.deadline && CheckSwitchTarget(one.target)) {
+    if (one.plan.deadline == unlimited.deadline && !plan::NeedsFrontier(one.target.kind)) {
       one.plan.options = computed.switch_tradeoff->unlimited.options;
       one.plan.evaluation = computed.switch_tradeoff->unlimited.evaluation;
     }
@@ -257,8 +232,7 @@ Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
           flags.switches.plan_effort(planner.graph().instructions.size()) * WorkWithinLimits(flags),
       .searches = SearchesOf(flags),
       .breadth = few_switches::SwitchLimits::Breadth::kNarrow,
-      .finish = computed.finish,
-      .rules = flags.switches.rules()};
+      .finish = computed.finish};
   if (const std::optional<int> most = computed.limit.most_switches) {
     rows.Begin("limit of clock changes");
     if (flags.switches.most_switches) {
@@ -367,8 +341,8 @@ Result<FrontierAndPlans> ComputePlans(const Streams& streams, const PlanFlags& f
   PERSEUS_RETURN_IF_ERROR(
       LimitPlans(flags, planner, most_changes_per_s, of_less_effort, rows, computed));
   if (noise) {
-    noise::MarginLimits margin{.rules = switches.rules(), .stop = {}, .finish = computed.finish};
-    if (computed.limit.most_switches || most_changes_per_s || !margin.rules.IsNone()) {
+    noise::MarginLimits margin{.stop = {}, .finish = computed.finish};
+    if (computed.limit.most_switches || most_changes_per_s) {
       margin.changes = noise::MarginLimits::Changes::kNoMore;
       of_less_effort.clear();  // These have more changes.
     }
@@ -480,7 +454,7 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
     job.facts.most_changes_per_s.reset();
   }
   const std::vector<plan::Target> asked = AskedOfJob(flags.targets, job);
-  PERSEUS_RETURN_IF_ERROR(CheckJob(flags, job, asked));
+  if (flags.without_frontier) PERSEUS_RETURN_IF_ERROR(CheckWithoutFrontier(asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   WarnOfLikelyUnits(streams, asked, &planner.baseline());
   PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
@@ -515,8 +489,8 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   }
   std::vector<ResultFile> files;
   if (!flags.directory.empty()) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        files, MakePlanFiles(outcome, first_asked, report_data, OptionalFilesOf(flags)));
+    PERSEUS_ASSIGN_OR_RETURN(files, MakePlanFiles(outcome, first_asked, report_data,
+                                                  {.schedule = ReadsScheduleOfDirectory(flags)}));
   }
   std::vector<std::string> names;
   for (const ResultFile& file : files) names.push_back(file.name);
@@ -554,8 +528,6 @@ Verb AddPlanVerb(CLI::App& program) {
   AddSwitchFlags(*verb, flags->switches);
   AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");
   AddFigureFlags(*verb, flags->figures);
-  verb->add_flag("--frequency-lists", flags->with_frequency_lists,
-                 "Also write freqs_pipeline_*.py, the lists that other tools of the field read");
   verb->add_flag(
       "--no-frontier", flags->without_frontier,
       "For very large jobs: plan only no slowdown and the targets that you ask for, without "

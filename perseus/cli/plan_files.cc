@@ -7,31 +7,12 @@
 
 #include "perseus/cli/schedule_report.h"
 #include "perseus/planning/plan/make_plan_file.h"
-#include "perseus/planning/plan_file/frequency_lists.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/trace.h"
 #include "perseus/planning/schedule/order_text.h"
 
 namespace perseus::cli {
 namespace {
-
-Result<void> AddFrequencyLists(const PlanOutcome& outcome, std::vector<ResultFile>& files) {
-  std::vector<const PlannedTarget*> slowest_first;
-  for (const PlannedTarget& planned : outcome.targets) slowest_first.push_back(&planned);
-  // Other tools number these files from the slow end, so the last file is the fastest plan.
-  std::stable_sort(slowest_first.begin(), slowest_first.end(), [](const auto* a, const auto* b) {
-    return a->plan.evaluation.time > b->plan.evaluation.time;
-  });
-  for (std::size_t i = 0; i < slowest_first.size(); ++i) {
-    const plan::Plan& plan = slowest_first[i]->plan;
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto lists, plan_file::FormatFrequencyLists(
-                        outcome.planner.graph(), {plan.options, plan.target, plan.evaluation.time,
-                                                  plan.evaluation.energy_j}));
-    files.push_back({fmt::format("freqs_pipeline_{:05}.py", i), std::move(lists)});
-  }
-  return {};
-}
 
 // The trace shows the baseline and the plan with the slug `first_asked`.
 std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_asked) {
@@ -97,9 +78,6 @@ Result<std::vector<ResultFile>> MakePlanFiles(const PlanOutcome& outcome,
     const schedule::Schedule& schedule = outcome.job.planned.schedule;
     files.push_back({kScheduleCsv, schedule::FormatSchedule(schedule)});
     files.push_back({"schedule.txt", schedule::DescribeOrder(schedule)});
-  }
-  if (optional.frequency_lists) {
-    PERSEUS_RETURN_IF_ERROR(AddFrequencyLists(outcome, files));
   }
   if (report::HasReportPage()) {
     PERSEUS_ASSIGN_OR_RETURN(auto page, report::FormatReportPage(report_data));

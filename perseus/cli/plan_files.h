@@ -16,7 +16,6 @@ namespace perseus::cli {
 constexpr const char* kScheduleCsv = "schedule.csv";
 
 struct OptionalFiles {
-  bool frequency_lists = false;
   bool schedule = false;  // A schedule that was searched for is always written.
 };
 

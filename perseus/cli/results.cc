@@ -26,12 +26,11 @@ constexpr const char* kLockName = ".perseus-lock";
 constexpr const char* kNewName = ".perseus-new";
 constexpr const char* kEarlierSummary = "earlier.json";  // In DIR/.perseus-new.
 
-// Not in every run: plans, frequency lists, and a schedule that was searched for.
+// Not in every run: plans, and a schedule that was searched for.
 bool IsOfSomePlanRuns(std::string_view name) {
   if (name == "schedule.csv" || name == "schedule.txt") return true;
-  const bool is_plan = name.starts_with("plans/") && name.ends_with(".json");
-  const bool is_list = name.starts_with("freqs_pipeline_") && name.ends_with(".py");
-  return (is_plan || is_list) && std::count(name.begin(), name.end(), '/') == (is_plan ? 1 : 0);
+  return name.starts_with("plans/") && name.ends_with(".json") &&
+         std::ranges::count(name, '/') == 1;
 }
 
 // The schedules of the rows "more-N" and "fits", each as CSV and in words.

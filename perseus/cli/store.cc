@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include <nlohmann/json.hpp>
@@ -13,7 +12,6 @@
 #include "perseus/cli/table.h"
 #include "perseus/cli/verbs.h"
 #include "perseus/cluster/store/dump.h"
-#include "perseus/cluster/store/schema.h"
 
 namespace perseus::cli {
 namespace {
@@ -21,22 +19,19 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kStoreAbout =
-    "Back up, restore, check and migrate the database of a server (docs/server.md). A backup is "
-    "one\n"
-    "text file, the same for SQLite and PostgreSQL, so it also moves a server from one to the\n"
-    "other. Servers go on while backup and check run.";
+    "Back up, restore and check the database of a server (docs/server.md). A backup is one text\n"
+    "file, the same for SQLite and PostgreSQL, so it also moves a server from one to the other.\n"
+    "Servers go on while backup and check run.";
 constexpr const char* kStoreExamples =
     "Examples:\n"
     "  perseus store backup perseus.backup --database sqlite:perseus.db\n"
     "  perseus store restore perseus.backup \\\n"
     "      --database postgresql://perseus@db/perseus\n"
-    "  perseus store check --database sqlite:perseus.db\n"
-    "  perseus store migrate --to 3 --database sqlite:perseus.db";
+    "  perseus store check --database sqlite:perseus.db";
 
 struct StoreFlags {
   std::string database = "sqlite:perseus.db";
   std::string file = "";
-  std::optional<std::int64_t> version;
   bool as_json = false;
 };
 
@@ -87,20 +82,6 @@ Result<void> Check(const Streams& streams, const StoreFlags& flags) {
       checked.problems.size());
 }
 
-Result<void> Migrate(const Streams& streams, const StoreFlags& flags) {
-  const std::int64_t version = flags.version.value_or(store::kSchemaVersion);
-  PERSEUS_ASSIGN_OR_RETURN(const std::int64_t before, store::MigrateStore(flags.database, version));
-  if (flags.as_json) {
-    return streams.Print(ordered_json{{"before", before}, {"schema", version}}.dump(2) + "\n");
-  }
-  if (before == version) return streams.Print(fmt::format("the tables have version {}\n", version));
-  return streams.Print(
-      fmt::format("the tables had version {} and have version {} now{}\n", before, version,
-                  version < before ? "; start the older program before this one does: a "
-                                     "server of this program upgrades them again"
-                                   : ""));
-}
-
 }  // namespace
 
 Verb AddStoreVerb(CLI::App& program) {
@@ -136,12 +117,7 @@ Verb AddStoreVerb(CLI::App& program) {
       ->type_name("FILE")
       ->check(InputFile())
       ->required();
-  add("check", "Look for damage and for changes of the audit trail; servers go on", Check);
-  add("migrate", "Upgrade the tables, or downgrade them by one version; stop all servers first",
-      Migrate)
-      ->add_option("--to", flags->version, "Version of the tables (default: the newest)")
-      ->check(WholeNumberIn({1, 1'000}))
-      ->type_name("VERSION");
+  add("check", "Look for damage and for missing audit records; servers go on", Check);
   return {verb, [flags, action](const Streams& streams) { return (*action)(streams, *flags); }};
 }
 

@@ -1,12 +1,7 @@
 #include "perseus/cli/switch_flags.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <charconv>
 
-#include "perseus/base/excerpt.h"
-#include "perseus/base/units.h"
 #include "perseus/cli/flag_checks.h"
 #include "perseus/planning/job/job.h"
 
@@ -20,13 +15,6 @@ constexpr double kFullEffortInstructions = 1'500;
 constexpr double kSmallTradeoffEffort = 0.11;
 constexpr double kSmallPlanEffort = 0.09;
 constexpr double kLargePlanEffort = 0.25;
-constexpr Range kRuleMilliseconds = {0, 3'600'000};
-
-double MillisecondsOf(std::string_view text) {
-  double number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
 
 CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit) {
   return verb
@@ -37,33 +25,7 @@ CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::O
       ->excludes(limit);
 }
 
-// Returns what is wrong with NAME=MS; empty if nothing is.
-std::string DescribeBadZone(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  const std::string name = text.substr(0, equals);
-  if (equals == std::string::npos || !few_switches::OperationNamed(name)) {
-    return fmt::format("{} is not NAME=MS with one of these names: {}", Excerpt(text),
-                       fmt::join(few_switches::OperationNames(), ", "));
-  }
-  std::string number = text.substr(equals + 1);
-  return NumberIn(kRuleMilliseconds, "milliseconds")(number);
-}
-
 }  // namespace
-
-few_switches::ChangeRules SwitchFlags::rules() const {
-  const auto time = [](double milliseconds) {
-    return ToNanoseconds(milliseconds / kMillisecondsPerSecond);
-  };
-  few_switches::ChangeRules rules;
-  rules.min_dwell = time(min_dwell_ms);
-  for (const std::string& zone : quiet_zones) {
-    const std::size_t equals = zone.find('=');
-    rules.quiet_zones.push_back({*few_switches::OperationNamed(zone.substr(0, equals)),
-                                 time(MillisecondsOf(zone.substr(equals + 1)))});
-  }
-  return rules;
-}
 
 void SwitchFlags::UseJob(const std::optional<int>& limit) {
   if (!most_switches && !picks_limit && !per_instruction) most_switches = limit;
@@ -126,28 +88,6 @@ void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
                 "Also print what limits of 0 to 16 clock changes (and up to 48 if these keep too "
                 "little) would save")
       ->group("Clock changes");
-  verb.add_option("--min-dwell", flags.min_dwell_ms,
-                  "At least this time from one clock change of a GPU to its next")
-      ->type_name("MS")
-      ->group("Clock changes")
-      ->check(NumberIn(kRuleMilliseconds, "milliseconds"));
-  verb.add_option("--quiet-zone", flags.quiet_zones,
-                  "No clock change within MS of such an operation of the GPU: p2p, all_reduce, "
-                  "load or optimizer; may be repeated")
-      ->type_name("NAME=MS")
-      ->group("Clock changes")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all()
-      ->check(CLI::Validator([](std::string& text) -> std::string { return DescribeBadZone(text); },
-                             ""));
-}
-
-Result<void> CheckSwitches(const SwitchFlags& flags) {
-  if (flags.rules().IsNone() || flags.are_given()) return {};
-  return Fail(
-      "--min-dwell and --quiet-zone apply to plans with a limit of clock changes (add "
-      "--max-switches auto or --max-switches N)");
 }
 
 }  // namespace perseus::cli

@@ -3,12 +3,8 @@
 
 #include <CLI/CLI.hpp>
 #include <optional>
-#include <string>
-#include <vector>
 
-#include "perseus/base/result.h"
 #include "perseus/planning/few_switches/change_rate.h"
-#include "perseus/planning/few_switches/change_rules.h"
 
 namespace perseus::cli {
 
@@ -32,13 +28,10 @@ struct SwitchFlags {
   bool by_default = false;   // No flag and no job file says what to do.
   bool per_instruction = false;
   bool with_tradeoff = false;
-  double min_dwell_ms = 0;
-  std::vector<std::string> quiet_zones;  // Each NAME=MS, checked.
 
   // Whether the user limits clock changes.
   bool are_given() const { return most_switches || (needs_tradeoff() && !by_default); }
   bool needs_tradeoff() const { return with_tradeoff || picks_limit; }
-  few_switches::ChangeRules rules() const;
   // Takes the limit of the job file, unless a flag says otherwise.
   void UseJob(const std::optional<int>& limit);
   // Whether neither a flag nor the job file says anything about clock changes.
@@ -52,8 +45,5 @@ struct SwitchFlags {
 };
 
 void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags);
-
-// Fails if rules are given without plans that they could apply to.
-Result<void> CheckSwitches(const SwitchFlags& flags);
 
 }  // namespace perseus::cli

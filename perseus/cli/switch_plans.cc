@@ -63,7 +63,7 @@ void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
   const std::vector<PlannedTarget> before = planned;
   for (PlannedTarget& one : planned) {
     // The bound of a target without a time comes from the plan, so it needs the same limit.
-    const bool has_time = CheckSwitchTarget(one.target).has_value();
+    const bool has_time = !plan::NeedsFrontier(one.target.kind);
     std::vector<plan::Plan> others;
     for (const PlannedTarget& other : before) {
       const int switches = few_switches::MostSwitches(other.plan.evaluation);
@@ -73,14 +73,6 @@ void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
     }
     one.plan = plan::BestPlan(one.target, one.plan, others);
   }
-}
-
-Result<void> CheckSwitchTarget(const plan::Target& target) {
-  if (!plan::NeedsFrontier(target.kind)) return {};
-  return Fail(
-      "{}: --min-dwell and --quiet-zone need a target with an iteration time (use --slowdown, "
-      "--deadline or --min-energy)",
-      Describe(target));
 }
 
 bool Saves(const plan::Planner& planner, const plan::Plan& plan) {
@@ -96,7 +88,7 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
     picked.allowed = few_switches::MostChanges(*most_changes_per_s, least);
   }
   const auto saving_j = [&](const plan::Plan& plan) { return SavingJ(planner, plan); };
-  double most_j = tradeoff.rules.IsNone() ? saving_j(tradeoff.unlimited) : 0;
+  double most_j = saving_j(tradeoff.unlimited);
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
     if (limited.plan) most_j = std::max(most_j, saving_j(*limited.plan));
   }
@@ -123,7 +115,7 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token&
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
     if (finish.stop_requested()) return;
-    if (!CheckSwitchTarget(planned[i].target) || (planned[i].is_stop && !has_cost)) return;
+    if (plan::NeedsFrontier(planned[i].target.kind) || (planned[i].is_stop && !has_cost)) return;
     const auto few =
         few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&kMost, 1),
                                       std::span(&plan, 1), {.effort = effort, .finish = finish});
@@ -145,7 +137,7 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
                                              const few_switches::SwitchLimits& limits,
                                              std::vector<few_switches::BudgetBound> bounds) {
-  SwitchTradeoff tradeoff{unlimited, limits.rules, {}};
+  SwitchTradeoff tradeoff{unlimited, {}};
   const auto add = [&](std::span<const int> budgets,
                        std::vector<few_switches::BudgetBound> of_budgets) -> Result<void> {
     std::vector<plan::Plan> known = {tradeoff.unlimited};
@@ -159,7 +151,6 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
       // The bound without a limit holds for each limit, too.
       plan.lower_bound_j = std::max(plan.lower_bound_j, unlimited.lower_bound_j);
       if (plan.plan) plan.plan->lower_bound_j = plan.lower_bound_j;
-      // With rules, the plan without a limit may break them, so it is another plan.
       if (plan.plan && plan.plan->evaluation.energy_j < tradeoff.unlimited.evaluation.energy_j) {
         tradeoff.unlimited.options = plan.plan->options;
         tradeoff.unlimited.evaluation = plan.plan->evaluation;
@@ -174,8 +165,7 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
   if (!picked.saves || picked.keeps_most || tradeoff.was_interrupted) return tradeoff;
   PERSEUS_ASSIGN_OR_RETURN(const double most_kept,
                            MostKeptFurther(planner, tradeoff.unlimited, limits));
-  // With rules, the plan without a limit may break them, so its saving is no measure.
-  if (tradeoff.rules.IsNone() && most_kept < kKeptShare) {
+  if (most_kept < kKeptShare) {
     tradeoff.most_kept_further = most_kept;
     return tradeoff;
   }
@@ -216,13 +206,6 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
 }
 
 std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff) {
-  if (picked.keeps_most && !tradeoff.rules.IsNone()) {
-    // The plan without a limit does not keep the rules.
-    return fmt::format(
-        "{} switches per GPU are the fewest found that keep 95 % of the best saving of this table, "
-        "whose plans all keep the rules of clock changes.\n",
-        *picked.most_switches);
-  }
   if (picked.keeps_most) {
     return fmt::format(
         "{} switches per GPU are the fewest found that keep 95 % of the saving (--per-instruction "

@@ -14,14 +14,9 @@
 
 namespace perseus::cli {
 
-// Fails if the target does not determine the time before the clocks are limited: an energy budget,
-// a power cap, the energy-delay product or a price.
-Result<void> CheckSwitchTarget(const plan::Target& target);
-
 // What each limit of clock changes costs, for one target.
 struct SwitchTradeoff {
   plan::Plan unlimited;
-  few_switches::ChangeRules rules;  // Of the limited plans.
   std::vector<few_switches::BudgetPlan> limited;
   // Where the limits above 16 were left out: no plan with them keeps more than this part of the
   // saving.
@@ -53,14 +48,13 @@ struct PickedLimit {
 };
 
 // The smallest limit that keeps 95 % of the largest saving of the trade-off, or else the greatest
-// limit that is allowed. With rules, the plan without a limit does not count, because it may break
-// them.
+// limit that is allowed.
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       const std::optional<double>& most_changes_per_s);
 
 // Each search is limited, so the plan of one target may be the better one for another. Each plan
 // becomes the best of all plans that meet its target and its limit of clock changes
-// (plan/best_plan.h). Requires that all plans keep the same rules.
+// (plan/best_plan.h).
 void ShareBetterPlans(std::vector<PlannedTarget>& planned);
 
 // With a switch latency or cost, few switches are often better than those that a plan for each

@@ -142,11 +142,6 @@ TEST_F(UseTest, AnInterleavedScheduleNeedsChunks) {
             std::string::npos);
 }
 
-TEST_F(UseTest, FrequencyListsNeedADirectory) {
-  MakeProfile();
-  ExpectComplaint(Run(std::string("plan profile.csv --frequency-lists") + kJob), 2, "-o DIR");
-}
-
 TEST_F(UseTest, AMissingFileIsBadInput) {
   ExpectComplaint(Run(std::string("plan nothing.csv -o out") + kJob), 2,
                   "nothing.csv: cannot read");

@@ -1,4 +1,4 @@
-// Tests `perseus evaluate`, which evaluates plans and frequency lists on measured options.
+// Tests `perseus evaluate`, which evaluates plans on measured options.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -9,15 +9,16 @@ namespace perseus {
 namespace {
 
 using nlohmann::json;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class EvaluateVerbTest : public CommandTest {
  protected:
   EvaluateVerbTest() {
     MakeProfile();
-    RunWell(std::string("plan profile.csv --no-frontier --per-instruction --slowdown 5 "
-                        "--frequency-lists -o out") +
+    RunWell(std::string("plan profile.csv --no-frontier --per-instruction --slowdown 5 -o out") +
             kJob);
   }
 
@@ -59,16 +60,23 @@ TEST_F(EvaluateVerbTest, AProfileThatIsElsewhereNowIsGivenByAFlag) {
   RunWell("evaluate out/plans/slowdown-5.json --profile moved/profile.csv");
 }
 
-TEST_F(EvaluateVerbTest, TheListsEqualThePlans) {
-  // The last list is the fastest plan: the one with no slowdown.
-  std::string last;
-  for (const std::string& file : Files("out")) {
-    if (file.ends_with(".py")) last = file;
-  }
-  json of_list = RunJson("evaluate out/" + last + " --profile profile.csv" + kJob);
-  json of_plan = RunJson("evaluate out/plans/no-slowdown.json --profile profile.csv");
+// examples/frequency_lists.py.
+TEST_F(EvaluateVerbTest, TheExampleWritesAndReadsFrequencyLists) {
+  const std::string example =
+      "--version; python3 '" PERSEUS_SOURCE_DIR "/examples/frequency_lists.py' ";
+  RunWell(example + "out/plans/slowdown-5.json >lists.py");
+  EXPECT_THAT(Read("lists.py"), StartsWith("[\n[('forward', "));
+  const std::string read = example + "out/plans/no-slowdown.json lists.py >read.json";
+  RunWell(read);
+  json of_lists = RunJson("evaluate read.json --switch-latency 0");
+  json of_plan = RunJson(plan_);
+  EXPECT_NE(of_lists["claimed"], of_plan["claimed"]);
+  of_lists.erase("claimed");
   of_plan.erase("claimed");
-  EXPECT_EQ(of_list, of_plan);
+  EXPECT_EQ(of_lists, of_plan);
+  Write("lists.py", "[__import__('os').system('touch ran')]");
+  EXPECT_NE(Run(read).status, 0);
+  EXPECT_THAT(Files("."), Not(Contains("ran")));
 }
 
 TEST_F(EvaluateVerbTest, SwitchingTakesTime) {
@@ -83,8 +91,6 @@ TEST_F(EvaluateVerbTest, AByteOrderMarkIsAccepted) {
   const std::string mark = "\xEF\xBB\xBF";
   Write("plan.json", mark + Read("out/plans/slowdown-5.json"));
   RunWell("evaluate plan.json");
-  Write("list.py", mark + Read("out/freqs_pipeline_00000.py"));
-  RunWell(std::string("evaluate list.py --profile profile.csv") + kJob);
 }
 
 TEST_F(EvaluateVerbTest, AFalseClaimIsReported) {
@@ -121,12 +127,9 @@ TEST_F(EvaluateVerbTest, AnErrorOfTheOrderNamesThePlan) {
   ExpectComplaint(Run("evaluate reversed.json"), 2, "reversed.json: schedule 1f1b deadlocks");
 }
 
-TEST_F(EvaluateVerbTest, AnEmptyFileIsAPlanOrAListByItsName) {
+TEST_F(EvaluateVerbTest, AnEmptyFileIsRefused) {
   Write("empty.json", "");
   ExpectComplaint(Run("evaluate empty.json"), 2, "empty.json:");
-  EXPECT_THAT(Run("evaluate empty.json").err, Not(HasSubstr("pp_rank's list")));
-  Write("empty.py", "\n");
-  ExpectComplaint(Run("evaluate empty.py --profile profile.csv"), 2, "first pp_rank's list");
 }
 
 TEST_F(EvaluateVerbTest, AnUnmeasuredClockIsReportedWithTheNearestOne) {
@@ -139,10 +142,8 @@ TEST_F(EvaluateVerbTest, AnUnmeasuredClockIsReportedWithTheNearestOne) {
 }
 
 TEST_F(EvaluateVerbTest, APlanHasItsOwnSchedule) {
-  ExpectComplaint(Run(plan_ + " --schedule gpipe"), 2, "its own schedule");
-  for (const char* flag : {"--fold", "--max-in-flight 3", "--memory 80"}) {
-    ExpectComplaint(Run(plan_ + " " + flag), 2,
-                    "searched for (remove it: the plan contains its own)");
+  for (const char* flag : {"--schedule", "--fold", "--max-in-flight", "--memory"}) {
+    ExpectComplaint(Run(plan_ + " " + flag), 2, "is unknown (see perseus evaluate --help");
   }
   Write("g.json", "{}");
   ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "remove --graph");
@@ -150,52 +151,60 @@ TEST_F(EvaluateVerbTest, APlanHasItsOwnSchedule) {
 
 TEST_F(EvaluateVerbTest, YearsOfWaitingCountAndMoreIsRefused) {
   RunWell("synth --stages 32 -o many.csv");
-  const auto lists_of = [](int microbatches) {
-    std::string list = "[\n";
+  const auto write_plan = [&](const std::string& name, int microbatches) {
+    json plan = json::parse(Read("out/plans/no-slowdown.json"));
+    plan["job"].update({{"schedule", "gpipe"}, {"pp_ranks", 32}, {"microbatches", microbatches}});
+    plan["pp_ranks"] = json::array();
     for (int rank = 0; rank < 32; ++rank) {
-      list += "[";
-      for (int i = 0; i < 2 * microbatches; ++i) list += "1410,";
-      list += "],\n";
+      json instructions = json::array();
+      for (const char* kind : {"forward", "backward"}) {
+        for (int i = 0; i < microbatches; ++i) {
+          instructions.push_back({{"kind", kind},
+                                  {"stage", rank},
+                                  {"chunk", 0},
+                                  {"microbatch", i},
+                                  {"frequency", 1410},
+                                  {"start_s", 0},
+                                  {"duration_s", 0},
+                                  {"energy_j", 0}});
+        }
+      }
+      plan["pp_ranks"].push_back(
+          {{"pp_rank", rank}, {"name", "a rank"}, {"instructions", instructions}});
     }
-    return list + "]\n";
+    Write(name, plan.dump());
   };
-  const std::string job = " --profile many.csv --schedule gpipe --blocking-power 83 --load 1e6";
+  const std::string job = " --profile many.csv --blocking-power 83 --load 1e6";
   // 31 ranks wait for 400 loads of a megasecond each.
-  Write("long.py", lists_of(400));
-  const Outcome outcome = Run("evaluate long.py --json --microbatches 400" + job);
+  write_plan("long.json", 400);
+  const Outcome outcome = Run("evaluate long.json --json" + job);
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err,
               HasSubstr("warning: the load of a microbatch takes 1e+06 s, longer than"));
   const json result = json::parse(outcome.out);
   EXPECT_NEAR(result["blocking_energy_j"], 31 * 400e6 * 83, 1e-3 * 31 * 400e6 * 83);
-  Write("longer.py", lists_of(1200));
-  ExpectComplaint(Run("evaluate longer.py --microbatches 1200" + job), 2, "36 years");
-}
-
-TEST_F(EvaluateVerbTest, ListsNeedTheFlagsOfTheJob) {
-  ExpectComplaint(Run("evaluate out/freqs_pipeline_00000.py --profile profile.csv"), 2,
-                  "--blocking-power");
-  ExpectComplaint(Run("evaluate out/freqs_pipeline_00000.py --profile profile.csv --schedule 1f1b "
-                      "--microbatches 9 --blocking-power 80"),
-                  2, "out/freqs_pipeline_00000.py:2: pp_rank 0 has 16 frequencies");
+  write_plan("longer.json", 1200);
+  ExpectComplaint(Run("evaluate longer.json" + job), 2, "36 years");
 }
 
 TEST_F(EvaluateVerbTest, AFileOfAnotherKindIsRefused) {
   Write("other.json", "{\"a\": 1}");
   ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of Perseus");
-  Write("os.py", "import os\n");
-  ExpectComplaint(Run("evaluate os.py --profile profile.csv"), 2, "os.py:1: \"import\"");
   ExpectComplaint(Run("evaluate profile.csv"), 2,
                   "profile.csv: is not a plan, but a CSV such as a profile (perseus plan makes");
 }
 
 TEST_F(EvaluateVerbTest, AProfileInAnotherUnitIsRefused) {
-  Write("ms.csv",
-        "stage,instruction,frequency,time,energy\n0,forward,1410,50,20\n0,backward,1410,100,40\n");
-  Write("ms.py", "[[1410, 1410],]");
-  ExpectComplaint(Run("evaluate ms.py --profile ms.csv --schedule 1f1b --microbatches 1 "
-                      "--blocking-power 80"),
-                  2, "the times are probably in milliseconds");
+  const std::string header = "stage,instruction,frequency,time,energy\n";
+  Write("s.csv", header +
+                     "0,forward,1410,0.05,20\n0,forward,1200,0.06,17\n"
+                     "0,backward,1410,0.1,40\n0,backward,1200,0.12,34\n");
+  RunWell("plan s.csv --schedule 1f1b --microbatches 1 --blocking-power 80 --no-frontier -o one");
+  Write("ms.csv", header +
+                      "0,forward,1410,50,20\n0,forward,1200,60,17\n"
+                      "0,backward,1410,100,40\n0,backward,1200,120,34\n");
+  ExpectComplaint(Run("evaluate one/plans/no-slowdown.json --profile ms.csv"), 2,
+                  "the times are probably in milliseconds");
 }
 
 }  // namespace

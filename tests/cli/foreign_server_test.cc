@@ -72,7 +72,6 @@ constexpr const char* kVerbs[] = {
     "token list",
     "token create --scope operator",
     "audit",
-    "audit --verify",
 };
 
 class ForeignServerTest : public CommandTest {

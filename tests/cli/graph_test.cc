@@ -32,14 +32,13 @@ class GraphTest : public CommandTest {
 };
 
 TEST_F(GraphTest, IsPlannedAndEvaluated) {
-  const json summary = RunJson("plan --graph work.json --slowdown 30 --frequency-lists -o out");
+  const json summary = RunJson("plan --graph work.json --slowdown 30 -o out");
   EXPECT_EQ(summary["job"]["instructions"], 3);
   EXPECT_DOUBLE_EQ(summary["baseline"]["time_s"], 0.031);
 
   const json of_plan = RunJson("evaluate out/plans/slowdown-30.json --graph work.json");
   EXPECT_EQ(of_plan["claimed"]["holds"], true);
   EXPECT_THAT(Read("out/plans/slowdown-30.json"), HasSubstr("\"kind\":\"generic\",\"name\":\"a\""));
-  RunWell("evaluate out/freqs_pipeline_00000.py --graph work.json");
 }
 
 TEST_F(GraphTest, TheJobFileMayNameTheGraphAndTheBlockingPower) {

@@ -301,11 +301,10 @@ TEST_F(JobProgramTest, EveryChangePrintsJson) {
   EXPECT_EQ(printed("straggler run7 0 --slowdown 1.5")["slowdown"], 1.5);
   EXPECT_EQ(printed("straggler run7 0 --over")["deleted"], true);
   EXPECT_EQ(printed("end run7")["ended"], true);
-  const auto verified = nlohmann::json::parse(Audit("--verify --json"));
-  EXPECT_GE(verified["number"], 5);
-  const std::string head =
-      std::to_string(verified["number"].get<int>()) + ":" + verified["hash"].get<std::string>();
-  EXPECT_THAT(Audit("--verify --expect " + head), HasSubstr("the newest is " + head));
+  EXPECT_THAT(Audit("--limit 1"), HasSubstr("job.end"));
+  const std::string all = Audit("--all --json");
+  EXPECT_EQ(nlohmann::json::parse(all.substr(0, all.find('\n')))["number"], 1);
+  EXPECT_GE(std::ranges::count(all, '\n'), 5);
 }
 
 }  // namespace

@@ -61,11 +61,11 @@ TEST_F(PlanVerbTest, RowsOfAVeryShortJobDiffer) {
 }
 
 TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
-  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  RunWell(plan_ + "--slowdown 7 -o out");
   const std::vector<std::string> files = Files("out");
-  EXPECT_THAT(files, IsSupersetOf({"freqs_pipeline_00000.py", "frontier.csv",
-                                   "plans/least-energy.json", "plans/no-slowdown.json",
-                                   "plans/slowdown-7.json", "summary.json", "trace.json"}));
+  EXPECT_THAT(files,
+              IsSupersetOf({"frontier.csv", "plans/least-energy.json", "plans/no-slowdown.json",
+                            "plans/slowdown-7.json", "summary.json", "trace.json"}));
   auto listed = json::parse(Read("out/summary.json"))["files"].get<std::vector<std::string>>();
   listed.emplace_back("summary.json");
   std::sort(listed.begin(), listed.end());
@@ -276,8 +276,7 @@ TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
   const std::string plan = plan_ + "--no-frontier --max-switches 4 ";
   const json cheap = PlanNamed(RunJson(plan), "no-slowdown");
   const json costly =
-      PlanNamed(RunJson(plan + "--switch-cost 0.001,0.5 --switch-latency 2 --min-dwell 20 -o out"),
-                "no-slowdown");
+      PlanNamed(RunJson(plan + "--switch-cost 0.001,0.5 --switch-latency 2 -o out"), "no-slowdown");
   EXPECT_LE(costly["time_s"], costly["deadline_s"]);
   EXPECT_GE(costly["energy_j"], cheap["energy_j"]);
   const json file = json::parse(Read("out/plans/no-slowdown.json"));
@@ -459,14 +458,8 @@ TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {
 
 TEST_F(PlanVerbTest, RefusesLimitsOfClockChangesThatCannotBe) {
   const std::string plan = plan_ + "--no-frontier -o out ";
-  ExpectComplaint(Run(plan + "--max-switches 2 --quiet-zone optimizer=5"), 2, "has no optimizer");
-  ExpectComplaint(Run(plan + "--max-switches 2 --quiet-zone lunch=5"), 2, "all_reduce");
-  ExpectComplaint(Run(plan + "--max-switches 2 --quiet-zone p2p=x"), 2, "milliseconds");
-  ExpectComplaint(Run(plan + "--min-dwell 100"), 2, "add --max-switches");
   ExpectComplaint(Run(plan + "--switch-cost 0.1,x"), 2, "joules");
   ExpectComplaint(Run(plan + "--max-switches -1"), 2, "--max-switches");
-  ExpectComplaint(Run(plan_ + "--max-switches 2 --min-dwell 5 --power-cap 900"), 2,
-                  "power cap 900 W: --min-dwell and --quiet-zone need a target");
   EXPECT_THAT(Files("out"), IsEmpty());
 }
 
@@ -542,10 +535,9 @@ TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsNotTouched) {
 }
 
 TEST_F(PlanVerbTest, FilesOfOtherOriginAreNotReplaced) {
-  for (const char* name : {"frontier.csv", "plans/no-slowdown.json", "freqs_pipeline_00000.py"}) {
+  for (const char* name : {"frontier.csv", "plans/no-slowdown.json"}) {
     Write(std::string("out/") + name, "mine");
-    ExpectComplaint(Run(plan_ + "--frequency-lists -o out"), 2,
-                    std::string("out/") + name + ": already exists");
+    ExpectComplaint(Run(plan_ + "-o out"), 2, std::string("out/") + name + ": already exists");
     EXPECT_EQ(Read(std::string("out/") + name), "mine");
     EXPECT_THAT(Files("out"), ElementsAre(name));
     RunWell("--version; rm -r out");
@@ -565,13 +557,6 @@ TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
 TEST_F(PlanVerbTest, ImpossibleRequestsAreRefusedBeforePlanning) {
   // The unreachable deadline would only be found by planning.
   ExpectComplaint(Run(plan_ + "--no-frontier --deadline 0.001 --edp"), 2, "--no-frontier");
-  Write("knobs.csv",
-        "stage,instruction,frequency,sm_count,time,energy\n"
-        "0,forward,1400,8,0.010,4\n0,forward,1200,8,0.012,3.2\n"
-        "0,backward,1400,8,0.020,8\n0,backward,1200,8,0.024,6.4\n");
-  ExpectComplaint(Run("plan knobs.csv --schedule 1f1b --microbatches 2 --blocking-power 80 "
-                      "--deadline 0.001 --frequency-lists -o out"),
-                  2, "sm_count");
 }
 
 }  // namespace

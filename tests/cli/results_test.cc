@@ -75,7 +75,7 @@ TEST_F(ResultsTest, WhatAnEarlierVersionLeftIsNotTouched) {
 }
 
 TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
-  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  RunWell(plan_ + "--slowdown 7 -o out");
   Write("out/notes.txt", "mine");
   Write("out/plans/mine.json", "{}");
   const Contents before = Of("out");
@@ -173,7 +173,7 @@ TEST_F(ResultsTest, AFailedFirstRunLeavesNothing) {
 }
 
 TEST_F(ResultsTest, ARunReplacesOnlyWhatAnEarlierRunWrote) {
-  RunWell(plan_ + "--slowdown 7 --frequency-lists -o out");
+  RunWell(plan_ + "--slowdown 7 -o out");
   Write("out/notes.txt", "mine");
   Write("out/plans/mine.json", "{}");
   RunWell(plan_ + "-o out");
@@ -226,7 +226,7 @@ TEST_F(ResultsTest, TwoRunsDoNotWriteIntoOneDirectory) {
 // Makes every state in which a run may be killed during the replacement, as results.h describes it.
 // Each time, the next run fails, so the results that it leaves are the complete new ones.
 TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
-  RunWell(plan_ + "--slowdown 7 --slowdown 8 -o earlier");
+  RunWell(plan_ + "--slowdown 7 -o earlier");
   RunWell(plan_ + "--slowdown 9 -o later");
   Write("bad.csv", "no profile");
   Write("earlier/notes.txt", "mine");

@@ -141,6 +141,9 @@ def check(program, directory):
         expected = json.loads((root / "expected.json").read_text())
         with server(program, root):
             found = {"job": shown(program, root)}
+            trail = run(program, "audit", "--all", "--json", cwd=root).splitlines()
+        if not trail or [json.loads(line)["number"] for line in trail] != list(range(1, len(trail) + 1)):
+            sys.exit(f"{directory.name}: the audit trail is {trail}")
         found.update(looked_at(program, root))
         for key, value in expected.items():
             if found[key] != value:

@@ -47,16 +47,6 @@ void Maintenance::Check(const std::vector<store::NodeClaim>& claims) {
     options_.failed(pruned.error());
   }
   parts_.watches.ForgetBefore(now - kWatchesKept);
-  LogAuditHead();
-}
-
-// A person who writes the whole trail again cannot change a log that is kept elsewhere.
-void Maintenance::LogAuditHead() {
-  const auto head = parts_.store.FindAuditHead();
-  if (!head) return options_.failed(head.error());
-  if (head->number == logged_audit_number_) return;
-  logged_audit_number_ = head->number;
-  parts_.log.info("audit={}:{}", head->number, head->hash);
 }
 
 bool Maintenance::IsDatabaseAvailable() {

@@ -10,7 +10,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -56,13 +55,11 @@ class Maintenance {
  private:
   void Check(const std::vector<store::NodeClaim>& claims);
   bool IsDatabaseAvailable();
-  void LogAuditHead();
   void RenewClaims(const std::vector<store::NodeClaim>& claims, store::Milliseconds now);
 
   const Parts parts_;
   const Options options_;
   boost::asio::steady_timer timer_;
-  std::int64_t logged_audit_number_ = 0;  // Only for Check(), of which one runs at a time.
 };
 
 }  // namespace perseus::server

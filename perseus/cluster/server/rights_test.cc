@@ -196,7 +196,7 @@ class SlowDatabase final : public store::Database {
     if (const auto wait = std::exchange(before_answer, nullptr)) wait();
     return rows;
   }
-  Result<void> Transact(const Work& work, store::Durability durability) override {
+  Result<void> Commit(const Work& work, store::Durability durability) override {
     return database_->Transact(work, durability);
   }
   Result<void> Listen(Receive receive) override { return database_->Listen(std::move(receive)); }

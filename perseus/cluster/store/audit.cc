@@ -13,15 +13,18 @@
 namespace perseus::store {
 namespace {
 
-// Written again, the JSON has the same text, so that a reader can compute the hash from values.
+constexpr std::string_view kAuditColumns =
+    "number, at, action, job, job_key, subject, who, name, role, peer, trace, old_value, "
+    "new_value, reason";
+
+// Returns JSON in its shortest form. A text that is no JSON becomes a JSON string.
 std::string Compact(const std::string& json) {
   if (json.empty()) return json;
   const auto value = nlohmann::ordered_json::parse(json, nullptr, false);
   return value.is_discarded() ? nlohmann::ordered_json(json).dump() : value.dump();
 }
 
-}  // namespace
-
+// Of kAuditColumns.
 AuditRecord AuditOf(Row& row) {
   AuditRecord record;
   record.number = row.Integer(0);
@@ -38,9 +41,10 @@ AuditRecord AuditOf(Row& row) {
   record.before = row.TakeText(11);
   record.after = row.TakeText(12);
   record.by.reason = row.TakeText(13);
-  record.hash = row.TakeText(14);
   return record;
 }
+
+}  // namespace
 
 std::string Sha256(std::string_view text) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
@@ -56,40 +60,24 @@ std::string BriefJson(std::string_view json) {
   return nlohmann::json{{"bytes", json.size()}, {"sha256", Sha256(json)}}.dump();
 }
 
-std::string HashOfRecord(const AuditRecord& record, std::string_view previous_hash) {
-  const nlohmann::json fields = {record.number,  record.at,       record.action,   record.job,
-                                 record.key,     record.subject,  record.by.id,    record.by.name,
-                                 record.by.role, record.by.peer,  record.by.trace, record.before,
-                                 record.after,   record.by.reason};
-  std::string text(previous_hash);
-  text += '\n';
-  text += fields.dump();
-  return Sha256(text);
-}
-
-Result<void> AppendAudit(const Database& database, Transaction& transaction, AuditRecord record) {
+Result<void> AppendAudit(Transaction& transaction, AuditRecord record) {
   record.before = Compact(record.before);
   record.after = Compact(record.after);
-  PERSEUS_ASSIGN_OR_RETURN(Rows head,
-                           transaction.Run(fmt::format("SELECT number, hash FROM audit_head {}",
-                                                       database.dialect().for_update),
-                                           {}));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const Rows head,
+      transaction.Run("UPDATE audit_head SET number = number + 1 RETURNING number", {}));
   if (head.empty()) {
     return FailAs(ErrorKind::kSystem,
                   "the audit trail has no head, so nothing can be changed (restore the table "
                   "audit_head from a backup)");
   }
-  record.number = head.front().Integer(0) + 1;
-  record.hash = HashOfRecord(record, head.front().TakeText(1));
-  return RunAll(
-      transaction,
-      {{fmt::format("INSERT INTO audit ({}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, "
-                    "$12, $13, $14, $15)",
-                    kAuditColumns),
-        {record.number, record.at, record.action, record.job, record.key, record.subject,
-         record.by.id, record.by.name, record.by.role, record.by.peer, record.by.trace,
-         record.before, record.after, record.by.reason, record.hash}},
-       {"UPDATE audit_head SET number = $1, hash = $2", {record.number, record.hash}}});
+  return transaction.Run(
+      fmt::format("INSERT INTO audit ({}, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
+                  "$11, $12, $13, $14, '')",
+                  kAuditColumns),
+      {head.front().Integer(0), record.at, record.action, record.job, record.key, record.subject,
+       record.by.id, record.by.name, record.by.role, record.by.peer, record.by.trace, record.before,
+       record.after, record.by.reason});
 }
 
 Result<std::vector<AuditRecord>> Store::ListAudit(const AuditFilter& filter) {
@@ -103,14 +91,6 @@ Result<std::vector<AuditRecord>> Store::ListAudit(const AuditFilter& filter) {
       {filter.after, filter.before, filter.job, filter.who, filter.action, filter.action + ".",
        filter.since, AsLimit(filter.limit)},
       AuditOf);
-}
-
-Result<AuditHead> Store::FindAuditHead() {
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto head, ReadOne(*database_, "SELECT number, hash FROM audit_head", {}, [](Row& row) {
-        return AuditHead{.number = row.Integer(0), .hash = row.TakeText(1)};
-      }));
-  return head.value_or(AuditHead());
 }
 
 }  // namespace perseus::store

@@ -120,7 +120,7 @@ TEST_P(AuditTest, FiltersRecords) {
 }
 
 // Many threads of several replicas append at once.
-TEST_P(AuditTest, TheChainHasNoGapAndShowsAnEdit) {
+TEST_P(AuditTest, NumbersHaveNoGap) {
   constexpr std::size_t kThreads = 8;
   constexpr int kEach = 10;
   std::unique_ptr<Store> replica;
@@ -129,25 +129,10 @@ TEST_P(AuditTest, TheChainHasNoGapAndShowsAnEdit) {
     Store& store = replica && i % 2 == 1 ? *replica : *store_;
     for (int k = 0; k < kEach; ++k) Succeed(store.SetTarget(job_, "{}", k, ann_));
   });
-  std::vector<AuditRecord> all = All();
+  const std::vector<AuditRecord> all = All();
   ASSERT_EQ(all.size(), 1 + kThreads * kEach);
-  std::string previous;
   for (std::size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(all[i].number, static_cast<std::int64_t>(i) + 1);
-    EXPECT_EQ(all[i].hash, HashOfRecord(all[i], previous)) << all[i].number;
-    previous = all[i].hash;
-  }
-  const AuditHead head = Get(store_->FindAuditHead());
-  EXPECT_EQ(head.number, all.back().number);
-  EXPECT_EQ(head.hash, previous);
-  const AuditRecord original = all[5];
-  for (const auto& edit : std::vector<std::function<void(AuditRecord&)>>{
-           [](AuditRecord& r) { r.by.name = "bob"; }, [](AuditRecord& r) { r.at += 1; },
-           [](AuditRecord& r) { r.after = "{\"kind\":1}"; }, [](AuditRecord& r) { r.number += 1; },
-           [](AuditRecord& r) { std::swap(r.before, r.after), r.before += " "; }}) {
-    AuditRecord edited = original;
-    edit(edited);
-    EXPECT_NE(HashOfRecord(edited, all[4].hash), original.hash);
   }
 }
 

@@ -10,6 +10,7 @@
 // Thread safe, except Transaction, which belongs to one function.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -124,12 +125,22 @@ class Database {
   // deadlock and wakes up the other one, which needs a moment to lock the row that it waits for. A
   // repeat within this moment locks the row first, and both are in a deadlock again.
   using Work = std::function<Result<void>(Transaction&)>;
-  virtual Result<void> Transact(const Work& work, Durability durability) = 0;
-  Result<void> Transact(const Work& work) { return Transact(work, Durability::kOnDisk); }
+  Result<void> Transact(const Work& work, Durability durability = Durability::kOnDisk) {
+    Result<void> done = Commit(work, durability);
+    if (!done && done.error().kind == ErrorKind::kSystem) ++failed_writes_;
+    return done;
+  }
+  // How many transactions failed because the database was unavailable or full.
+  std::int64_t failed_writes() const { return failed_writes_; }
 
   // As Store::Listen.
   using Receive = std::function<void(const Notice&)>;
   virtual Result<void> Listen(Receive receive) = 0;
+
+ private:
+  virtual Result<void> Commit(const Work& work, Durability durability) = 0;
+
+  std::atomic<std::int64_t> failed_writes_ = 0;
 };
 
 // One moment of a database, also while servers write to it. Not thread safe.

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/dump_file.h"
 #include "perseus/cluster/store/schema.h"
@@ -261,38 +260,15 @@ Result<DumpSummary> RestoreIn(Transaction& transaction, const Dialect& dialect,
 // ---- Checking ----
 
 Result<void> CheckAudit(Snapshot& snapshot, CheckedStore& checked) {
-  std::string hash;
-  std::int64_t number = 0;
   PERSEUS_ASSIGN_OR_RETURN(const auto columns, ColumnsOf(snapshot, "audit"));
   if (columns.empty()) return {};
-  const TableKey table{"audit", {"number"}};
-  // In the order of AuditOf.
-  std::vector<std::string> in_order;
-  for (std::string_view rest = kAuditColumns; !rest.empty();) {
-    const std::size_t end = std::min(rest.find(", "), rest.size());
-    in_order.emplace_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 2, rest.size()));
-  }
-  PERSEUS_RETURN_IF_ERROR(ReadTable(snapshot, table, in_order, [&](const Row& row) -> Result<void> {
-    Row copy = row;
-    const AuditRecord record = AuditOf(copy);
-    ++checked.audit_records;
-    if (record.number != number + 1) {
-      checked.problems.push_back(fmt::format("the audit trail: records {} to {} are missing",
-                                             number + 1, record.number - 1));
-    } else if (HashOfRecord(record, hash) != record.hash) {
-      checked.problems.push_back(
-          fmt::format("the audit trail: record {} was changed", record.number));
-    }
-    number = record.number;
-    hash = record.hash;
-    return {};
-  }));
-  PERSEUS_ASSIGN_OR_RETURN(Rows head, snapshot.Run("SELECT number, hash FROM audit_head", {}));
-  if (head.size() != 1 || head.front().Integer(0) != number || head.front().TakeText(1) != hash) {
-    checked.problems.emplace_back(
-        "the audit trail: its head does not fit, so records at its end "
-        "may be missing");
+  PERSEUS_ASSIGN_OR_RETURN(
+      const Rows rows,
+      snapshot.Run("SELECT COUNT(*), (SELECT MAX(number) FROM audit_head) FROM audit", {}));
+  checked.audit_records = rows.front().Integer(0);
+  if (const std::int64_t newest = rows.front().Integer(1); newest != checked.audit_records) {
+    checked.problems.push_back(fmt::format("the audit trail has {} records, but {} were written",
+                                           checked.audit_records, newest));
   }
   return {};
 }
@@ -400,30 +376,6 @@ Result<CheckedStore> CheckStore(const std::string& address) {
   PERSEUS_RETURN_IF_ERROR(CheckAudit(*snapshot, checked));
   PERSEUS_RETURN_IF_ERROR(CheckAssignments(*snapshot, checked));
   return checked;
-}
-
-Result<std::int64_t> MigrateStore(const std::string& address, std::int64_t version) {
-  if (version != kSchemaVersion && version != kSchemaVersion - 1) {
-    return Fail(
-        "this program can make tables of version {} or {} (for other versions, use the "
-        "program that has them)",
-        kSchemaVersion, kSchemaVersion - 1);
-  }
-  std::int64_t before = 0;
-  {
-    PERSEUS_ASSIGN_OR_RETURN(const auto snapshot, OpenSnapshot(address));
-    PERSEUS_ASSIGN_OR_RETURN(before, VersionOf(*snapshot));
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const auto database, OpenDatabase(address));
-  if (before == version) return before;
-  if (version == kSchemaVersion) {
-    PERSEUS_RETURN_IF_ERROR(CreateTables(*database));
-  } else if (before < version) {
-    PERSEUS_RETURN_IF_ERROR(CreateTables(*database, version));
-  } else {
-    PERSEUS_RETURN_IF_ERROR(DowngradeTables(*database));
-  }
-  return before;
 }
 
 }  // namespace perseus::store

@@ -1,5 +1,4 @@
-// Backups of a store, and what else an operator does with one: check it, move it, and change the
-// version of its tables (`perseus store`).
+// Backups of a store, and a check of it (`perseus store`).
 //
 // A backup is a text file, the same for SQLite and PostgreSQL, so it also moves a store from one to
 // the other. Each line is JSON:
@@ -49,18 +48,13 @@ Result<DumpSummary> Backup(const std::string& address, const std::string& path, 
 // newer program wrote it, or if the database is not empty.
 Result<DumpSummary> Restore(const std::string& path, const std::string& address);
 
-// Looks for damage, while servers go on writing: of the database itself (SQLite), of the audit
-// trail, and records that name others which do not exist.
+// Looks for damage, while servers go on writing: of the database itself (SQLite), missing audit
+// records, and records that name others which do not exist.
 struct CheckedStore {
   DumpSummary contents;
   std::int64_t audit_records = 0;
   std::vector<std::string> problems;
 };
 Result<CheckedStore> CheckStore(const std::string& address);
-
-// Changes the tables to `version`: an upgrade to this program's version, or a downgrade by one, so
-// that the program before this one can go on. What only the newer version has is lost: see
-// schema.h. No server may use the database. Returns the version before.
-Result<std::int64_t> MigrateStore(const std::string& address, std::int64_t version);
 
 }  // namespace perseus::store

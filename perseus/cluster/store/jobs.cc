@@ -92,13 +92,12 @@ Result<Store::Created> Store::CreateJob(const NewJob& job, Milliseconds now, con
       PERSEUS_ASSIGN_OR_RETURN(std::optional<Created> created, TryCreate(transaction, job, now));
       if (created && created->is_new) {
         PERSEUS_RETURN_IF_ERROR(CheckQuota(transaction, job));
-        PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
-                                            {.at = now,
-                                             .action = "job.register",
-                                             .job = created->job.id,
-                                             .key = created->job.key,
-                                             .by = by,
-                                             .after = BriefJson(job.body)}));
+        PERSEUS_RETURN_IF_ERROR(AppendAudit(transaction, {.at = now,
+                                                          .action = "job.register",
+                                                          .job = created->job.id,
+                                                          .key = created->job.key,
+                                                          .by = by,
+                                                          .after = BriefJson(job.body)}));
       }
       if (created) return std::move(*created);
     }
@@ -155,14 +154,13 @@ Result<void> Store::EndJob(std::string_view job, Milliseconds now, const Author&
       const Notice notice{.kind = Notice::Kind::kNode, .name = node.TakeText(0)};
       PERSEUS_RETURN_IF_ERROR(transaction.Notify(notice));
     }
-    return AppendAudit(*database_, transaction,
-                       {.at = now,
-                        .action = "job.end",
-                        .job = std::string(job),
-                        .key = locked->key,
-                        .by = by,
-                        .before = R"({"ended":false})",
-                        .after = R"({"ended":true})"});
+    return AppendAudit(transaction, {.at = now,
+                                     .action = "job.end",
+                                     .job = std::string(job),
+                                     .key = locked->key,
+                                     .by = by,
+                                     .before = R"({"ended":false})",
+                                     .after = R"({"ended":true})"});
   });
 }
 
@@ -176,14 +174,13 @@ Result<void> Store::SetTarget(std::string_view job, std::string_view target, Mil
         transaction.Run("UPDATE jobs SET target = $2 WHERE id = $1", {job, target}));
     PERSEUS_RETURN_IF_ERROR(transaction.Run("DELETE FROM plan_guards WHERE job = $1", {job}));
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
-    return AppendAudit(*database_, transaction,
-                       {.at = now,
-                        .action = "job.target",
-                        .job = std::string(job),
-                        .key = locked.key,
-                        .by = by,
-                        .before = old.empty() ? "" : old.front().TakeText(0),
-                        .after = std::string(target)});
+    return AppendAudit(transaction, {.at = now,
+                                     .action = "job.target",
+                                     .job = std::string(job),
+                                     .key = locked.key,
+                                     .by = by,
+                                     .before = old.empty() ? "" : old.front().TakeText(0),
+                                     .after = std::string(target)});
   });
 }
 
@@ -251,16 +248,15 @@ Result<std::int64_t> Store::PutProfile(std::string_view job, std::string_view cs
     if (!put) return Fail(put);
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
     const auto old = locked.profile_version;
-    PERSEUS_RETURN_IF_ERROR(
-        AppendAudit(*database_, transaction,
-                    {.at = now,
-                     .action = "job.profile",
-                     .job = std::string(job),
-                     .key = locked.key,
-                     .by = by,
-                     .before = old == 0 ? "" : fmt::format(R"({{"version":{}}})", old),
-                     .after = fmt::format(R"({{"bytes":{},"sha256":"{}","version":{}}})",
-                                          csv.size(), Sha256(csv), version)}));
+    PERSEUS_RETURN_IF_ERROR(AppendAudit(
+        transaction, {.at = now,
+                      .action = "job.profile",
+                      .job = std::string(job),
+                      .key = locked.key,
+                      .by = by,
+                      .before = old == 0 ? "" : fmt::format(R"({{"version":{}}})", old),
+                      .after = fmt::format(R"({{"bytes":{},"sha256":"{}","version":{}}})",
+                                           csv.size(), Sha256(csv), version)}));
     return version;
   });
 }

@@ -238,15 +238,15 @@ Result<std::vector<HeldRank>> Store::AttachOwnRanks(std::string_view job, std::s
     }
     PERSEUS_ASSIGN_OR_RETURN(const auto losers, attaching.Take(ids, owners, ranks, now));
     for (const std::string& loser : losers) {
-      PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
-                                          {.at = now,
-                                           .action = "node.take",
-                                           .job = std::string(job),
-                                           .key = locked.key,
-                                           .subject = fmt::format("node {}", node),
-                                           .by = by,
-                                           .before = fmt::format(R"({{"node":"{}"}})", loser),
-                                           .after = fmt::format(R"({{"node":"{}"}})", node)}));
+      PERSEUS_RETURN_IF_ERROR(
+          AppendAudit(transaction, {.at = now,
+                                    .action = "node.take",
+                                    .job = std::string(job),
+                                    .key = locked.key,
+                                    .subject = fmt::format("node {}", node),
+                                    .by = by,
+                                    .before = fmt::format(R"({{"node":"{}"}})", loser),
+                                    .after = fmt::format(R"({{"node":"{}"}})", node)}));
     }
     return held;
   });
@@ -378,7 +378,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
     if (!extended.empty()) {
       // The server extends what it has detected with each report, and no person does that.
       if (straggler.source == "detected") return {};
-      return AppendAudit(*database_, transaction, record);
+      return AppendAudit(transaction, record);
     }
     PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, straggler.job, straggler.dp_rank,
                                               straggler.source, "replaced", now));
@@ -392,7 +392,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown, straggler.starts,
          straggler.expires}));
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, due));
-    return AppendAudit(*database_, transaction, record);
+    return AppendAudit(transaction, record);
   });
 }
 
@@ -410,14 +410,13 @@ Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::stri
     if (gone.empty()) return false;
     PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, job, dp_rank, source, now));
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, due));
-    PERSEUS_RETURN_IF_ERROR(AppendAudit(*database_, transaction,
-                                        {.at = now,
-                                         .action = "straggler.delete",
-                                         .job = std::string(job),
-                                         .key = locked ? locked->key : "",
-                                         .subject = SubjectOf(dp_rank, source),
-                                         .by = by,
-                                         .before = StragglerText(gone.front())}));
+    PERSEUS_RETURN_IF_ERROR(AppendAudit(transaction, {.at = now,
+                                                      .action = "straggler.delete",
+                                                      .job = std::string(job),
+                                                      .key = locked ? locked->key : "",
+                                                      .subject = SubjectOf(dp_rank, source),
+                                                      .by = by,
+                                                      .before = StragglerText(gone.front())}));
     return true;
   });
 }

@@ -63,15 +63,14 @@ Result<bool> Store::PutGuard(const GuardRecord& guard, std::string_view before, 
     const std::string_view verb = guard.state == "trial"       ? "try"
                                   : guard.state == "withdrawn" ? "withdraw"
                                                                : "clear";
-    PERSEUS_RETURN_IF_ERROR(
-        AppendAudit(*database_, transaction,
-                    {.at = now,
-                     .action = fmt::format("plan.{}", verb),
-                     .job = guard.job,
-                     .key = locked.key,
-                     .by = {.reason = guard.why},
-                     .before = before.empty() ? "" : fmt::format(R"({{"state":"{}"}})", before),
-                     .after = GuardJson(guard)}));
+    PERSEUS_RETURN_IF_ERROR(AppendAudit(
+        transaction, {.at = now,
+                      .action = fmt::format("plan.{}", verb),
+                      .job = guard.job,
+                      .key = locked.key,
+                      .by = {.reason = guard.why},
+                      .before = before.empty() ? "" : fmt::format(R"({{"state":"{}"}})", before),
+                      .after = GuardJson(guard)}));
     return true;
   });
 }

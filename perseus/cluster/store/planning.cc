@@ -182,8 +182,8 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
         {claim.front().Integer(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
     PERSEUS_RETURN_IF_ERROR(Finish(transaction, task.job, due));
     if (outcome.assignment) {
-      PERSEUS_RETURN_IF_ERROR(AppendAudit(
-          *database_, transaction, AssignmentRecordFor(task.job, **job, *outcome.assignment, now)));
+      PERSEUS_RETURN_IF_ERROR(
+          AppendAudit(transaction, AssignmentRecordFor(task.job, **job, *outcome.assignment, now)));
     }
     return true;
   });
@@ -212,7 +212,7 @@ Result<void> Store::RaiseAssignmentVersion(std::string_view job, std::int64_t ve
     AuditRecord record = AssignmentRecordFor(std::string(job), *locked, body, now);
     record.subject = fmt::format("version {}", version + 1);
     record.by.reason = fmt::format("a node has version {}", version);
-    return AppendAudit(*database_, transaction, std::move(record));
+    return AppendAudit(transaction, std::move(record));
   });
 }
 

@@ -101,7 +101,7 @@ class PostgresDatabase final : public Database {
     }
   }
 
-  Result<void> Transact(const Work& work, Durability durability) override {
+  Result<void> Commit(const Work& work, Durability durability) override {
     Lease lease(*this);
     ConflictPauses pauses;
     for (int i = 1;; ++i) {

@@ -231,13 +231,7 @@ struct AuditRecord {
   Author by = {};
   std::string before = {};  // JSON. Empty: it did not exist.
   std::string after = {};   // JSON. Empty: it does not exist any more.
-  std::string hash = {};
   friend bool operator==(const AuditRecord&, const AuditRecord&) = default;
-};
-
-struct AuditHead {
-  std::int64_t number = 0;  // Of the newest record. 0: none.
-  std::string hash;
 };
 
 // Which records to list. Empty texts: all.

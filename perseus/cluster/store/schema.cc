@@ -136,7 +136,8 @@ constexpr std::string_view kVersion2[] = {
     "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
     // When ranks of the job on the node last ended a step, or were attached.
     "ALTER TABLE nodes ADD COLUMN ran BIGINT NOT NULL DEFAULT 0",
-    // Append-only (audit.h). No reference to jobs, because the trail outlives them.
+    // Append-only (audit.h). No reference to jobs, because the trail outlives them. Nothing reads
+    // `hash`, here and in audit_head: earlier versions chained records with it.
     R"(CREATE TABLE audit (
       number BIGINT PRIMARY KEY,
       at BIGINT NOT NULL,
@@ -229,8 +230,8 @@ Result<void> CreateTables(Transaction& transaction, const Dialect& dialect, std:
   if (version < 0 || version > kSchemaVersion) {
     return Fail(
         "the tables of the database have version {}, but this program needs version {} or older "
-        "(use the program that made them, or another database; perseus store migrate of that "
-        "program makes the tables one version older)",
+        "(use the program that made them, or restore a backup of an older one into a new "
+        "database)",
         version, kSchemaVersion);
   }
   for (std::int64_t next = version; next < wanted; ++next) {
@@ -285,26 +286,6 @@ Result<std::int64_t> VersionOfTables(Transaction& transaction, const Dialect& di
   PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
                            transaction.Run("SELECT version FROM schema_version", {}));
   return rows.empty() ? 0 : rows.front().Integer(0);
-}
-
-Result<void> DowngradeTables(Database& database) {
-  const Dialect& dialect = database.dialect();
-  return database.Transact([&](Transaction& transaction) -> Result<void> {
-    if (!dialect.lock_schema.empty()) {
-      PERSEUS_RETURN_IF_ERROR(transaction.Run(dialect.lock_schema, {}));
-    }
-    PERSEUS_ASSIGN_OR_RETURN(const std::int64_t version, VersionOfTables(transaction, dialect));
-    if (version != kSchemaVersion) {
-      return Fail(
-          "the tables have version {}, and only version {} can be downgraded (use the "
-          "program that made them)",
-          version, kSchemaVersion);
-    }
-    PERSEUS_RETURN_IF_ERROR(transaction.Run("DROP TABLE planning_traces", {}));
-    PERSEUS_RETURN_IF_ERROR(
-        transaction.Run("UPDATE schema_version SET version = $1", {kSchemaVersion - 1}));
-    return {};
-  });
 }
 
 }  // namespace perseus::store

@@ -31,11 +31,6 @@ struct TableKey {
 };
 const std::vector<TableKey>& TablesInOrder();
 
-// Undoes the newest version of the tables, so that the version before has the rest. The guards of
-// plans are lost: plans that were taken back are in force again. kInput if the tables do not have
-// version kSchemaVersion.
-Result<void> DowngradeTables(Database& database);
-
 // The version of the tables. 0: there are none.
 Result<std::int64_t> VersionOfTables(Transaction& transaction, const Dialect& dialect);
 

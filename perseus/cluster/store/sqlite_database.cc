@@ -77,7 +77,7 @@ class SqliteDatabase final : public Database {
     return (reader_ ? *reader_ : writer_).Run(sql, parameters);
   }
 
-  Result<void> Transact(const Work& work, Durability durability) override {
+  Result<void> Commit(const Work& work, Durability durability) override {
     return commits_.Transact(work, durability);
   }
 

@@ -4,7 +4,6 @@
 #include <system_error>
 #include <utility>
 
-#include "perseus/cluster/store/counting_database.h"
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/schema.h"
 #include "perseus/cluster/store/statements.h"
@@ -59,9 +58,7 @@ Result<std::unique_ptr<Store>> OpenStore(const std::string& address) {
   return std::make_unique<Store>(std::move(database));
 }
 
-Store::Store(std::unique_ptr<Database> database)
-    : database_(std::make_unique<CountingDatabase>(std::move(database))),
-      counting_(static_cast<const CountingDatabase&>(*database_)) {}
+Store::Store(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 
 Store::~Store() = default;
 
@@ -77,7 +74,7 @@ Result<void> Store::PingWrite(Milliseconds now) {
   });
 }
 
-std::int64_t Store::failed_writes() const { return counting_.failed_writes(); }
+std::int64_t Store::failed_writes() const { return database_->failed_writes(); }
 
 Result<std::optional<Milliseconds>> Store::Clock() {
   const std::string_view clock = database_->dialect().clock;

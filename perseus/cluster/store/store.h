@@ -47,7 +47,6 @@
 
 namespace perseus::store {
 
-class CountingDatabase;
 class Database;
 
 class Store final {
@@ -274,7 +273,6 @@ class Store final {
   // --- The audit trail (audit.h).
 
   Result<std::vector<AuditRecord>> ListAudit(const AuditFilter& filter);
-  Result<AuditHead> FindAuditHead();
 
   // --- Clients of Zeus' pipeline frequency optimizer.
 
@@ -310,7 +308,6 @@ class Store final {
 
  private:
   const std::unique_ptr<Database> database_;
-  const CountingDatabase& counting_;  // The same.
 };
 
 // Opens "sqlite:PATH" (created if it does not exist; one process at a time), "sqlite::memory:", or

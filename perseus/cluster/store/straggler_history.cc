@@ -54,18 +54,17 @@ Result<void> Store::MarkStraggler(const StragglerRecord& straggler, Milliseconds
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, now));
     const bool is_suspended = straggler.suspended != 0;
     return AppendAudit(
-        *database_, transaction,
-        {.at = now,
-         .action = is_suspended ? "straggler.suspend" : "straggler.reinstate",
-         .job = straggler.job,
-         .key = locked->key,
-         .subject = fmt::format("pipeline {} {}", straggler.dp_rank, straggler.source),
-         .by = {.reason = fmt::format("measurement {} the notice",
-                                      is_suspended ? "contradicts" : "agrees with")},
-         .before =
-             fmt::format(R"({{"slowdown":{},"suspended":{}}})", straggler.slowdown, !is_suspended),
-         .after = fmt::format(R"({{"slowdown":{},"suspended":{},"measured":{}}})",
-                              straggler.slowdown, is_suspended, straggler.measured)});
+        transaction, {.at = now,
+                      .action = is_suspended ? "straggler.suspend" : "straggler.reinstate",
+                      .job = straggler.job,
+                      .key = locked->key,
+                      .subject = fmt::format("pipeline {} {}", straggler.dp_rank, straggler.source),
+                      .by = {.reason = fmt::format("measurement {} the notice",
+                                                   is_suspended ? "contradicts" : "agrees with")},
+                      .before = fmt::format(R"({{"slowdown":{},"suspended":{}}})",
+                                            straggler.slowdown, !is_suspended),
+                      .after = fmt::format(R"({{"slowdown":{},"suspended":{},"measured":{}}})",
+                                           straggler.slowdown, is_suspended, straggler.measured)});
   });
 }
 

@@ -46,8 +46,7 @@ std::string TokenText(const TokenRecord& token) {
   return json.dump();
 }
 
-Result<void> Insert(const Database& database, Transaction& transaction, const TokenRecord& token,
-                    const Author& by) {
+Result<void> Insert(Transaction& transaction, const TokenRecord& token, const Author& by) {
   PERSEUS_ASSIGN_OR_RETURN(
       const Rows added,
       transaction.Run(
@@ -61,34 +60,32 @@ Result<void> Insert(const Database& database, Transaction& transaction, const To
     return Fail("token {} exists already (choose another id)", Excerpt(token.id));
   }
   PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
-  return AppendAudit(database, transaction,
-                     {.at = token.created,
-                      .action = "token.create",
-                      .job = "",
-                      .key = "",
-                      .subject = token.id,
-                      .by = by,
-                      .before = "",
-                      .after = TokenText(token)});
+  return AppendAudit(transaction, {.at = token.created,
+                                   .action = "token.create",
+                                   .job = "",
+                                   .key = "",
+                                   .subject = token.id,
+                                   .by = by,
+                                   .before = "",
+                                   .after = TokenText(token)});
 }
 
 // Returns whether the token existed.
-Result<bool> Delete(const Database& database, Transaction& transaction, std::string_view id,
-                    Milliseconds now, const Author& by) {
+Result<bool> Delete(Transaction& transaction, std::string_view id, Milliseconds now,
+                    const Author& by) {
   PERSEUS_ASSIGN_OR_RETURN(
       Rows gone,
       transaction.Run(fmt::format("DELETE FROM tokens WHERE id = $1 RETURNING {}", kTokenColumns),
                       {id}));
   if (gone.empty()) return false;
   PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
-  PERSEUS_RETURN_IF_ERROR(AppendAudit(database, transaction,
-                                      {.at = now,
-                                       .action = "token.revoke",
-                                       .job = "",
-                                       .key = "",
-                                       .subject = std::string(id),
-                                       .by = by,
-                                       .before = TokenText(TokenOf(gone.front()))}));
+  PERSEUS_RETURN_IF_ERROR(AppendAudit(transaction, {.at = now,
+                                                    .action = "token.revoke",
+                                                    .job = "",
+                                                    .key = "",
+                                                    .subject = std::string(id),
+                                                    .by = by,
+                                                    .before = TokenText(TokenOf(gone.front()))}));
   return true;
 }
 
@@ -101,9 +98,8 @@ std::string TokensOfNodeSql() {
 }  // namespace
 
 Result<void> Store::AddToken(const TokenRecord& token, const Author& by) {
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    return Insert(*database_, transaction, token, by);
-  });
+  return database_->Transact(
+      [&](Transaction& transaction) -> Result<void> { return Insert(transaction, token, by); });
 }
 
 Result<std::optional<TokenRecord>> Store::JoinNode(const TokenRecord& token,
@@ -126,14 +122,13 @@ Result<std::optional<TokenRecord>> Store::JoinNode(const TokenRecord& token,
             in_force.push_back(std::move(other));
             continue;
           }
-          PERSEUS_RETURN_IF_ERROR(Delete(*database_, transaction, other.id, token.created, by));
+          PERSEUS_RETURN_IF_ERROR(Delete(transaction, other.id, token.created, by));
         }
         if (is_only_for_new_names && !in_force.empty()) return in_force.front();
         for (std::size_t i = 0; i + kMostTokensOfNode <= in_force.size(); ++i) {
-          PERSEUS_RETURN_IF_ERROR(
-              Delete(*database_, transaction, in_force[i].id, token.created, by));
+          PERSEUS_RETURN_IF_ERROR(Delete(transaction, in_force[i].id, token.created, by));
         }
-        PERSEUS_RETURN_IF_ERROR(Insert(*database_, transaction, token, by));
+        PERSEUS_RETURN_IF_ERROR(Insert(transaction, token, by));
         return std::nullopt;
       });
 }
@@ -155,16 +150,15 @@ Result<bool> Store::RenewToken(const TokenRecord& renewed, std::string_view pres
                         "previous_until = $5 WHERE id = $1",
                         {renewed.id, renewed.hash, renewed.expires, presented, until}));
     PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
-    PERSEUS_RETURN_IF_ERROR(
-        AppendAudit(*database_, transaction,
-                    {.at = now,
-                     .action = "token.renew",
-                     .job = "",
-                     .key = "",
-                     .subject = old.id,
-                     .by = by,
-                     .before = fmt::format(R"({{"expires_ms":{}}})", old.expires),
-                     .after = fmt::format(R"({{"expires_ms":{}}})", renewed.expires)}));
+    PERSEUS_RETURN_IF_ERROR(AppendAudit(
+        transaction, {.at = now,
+                      .action = "token.renew",
+                      .job = "",
+                      .key = "",
+                      .subject = old.id,
+                      .by = by,
+                      .before = fmt::format(R"({{"expires_ms":{}}})", old.expires),
+                      .after = fmt::format(R"({{"expires_ms":{}}})", renewed.expires)}));
     return true;
   });
 }
@@ -188,7 +182,7 @@ Result<bool> Store::DeleteToken(std::string_view id, Milliseconds now, const Aut
           "tokens (first create another token of scope operator that never expires)",
           id);
     }
-    return Delete(*database_, transaction, id, now, by);
+    return Delete(transaction, id, now, by);
   });
 }
 

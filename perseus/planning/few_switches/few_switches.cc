@@ -53,9 +53,7 @@ constexpr double kLeastBoundEffort = 0.1;
 // Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
 constexpr double kStepsWithoutChanges = 3;
 
-Result<void> CheckRequest(const plan::Planner& planner, std::span<const int> budgets,
-                          const ChangeRules& rules) {
-  PERSEUS_RETURN_IF_ERROR(CheckRules(planner.graph(), rules));
+Result<void> CheckBudgets(std::span<const int> budgets) {
   int last = -1;
   for (const int budget : budgets) {
     if (budget < 0) return Fail("a limit of {} clock changes is out of range (from 0)", budget);
@@ -102,9 +100,8 @@ class FewSwitches {
         known_(known),
         limits_(limits),
         ranks_(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
-        checker_(planner.graph(), limits.rules, planner.model()),
         relaxed_{relaxed.flow, relaxed.price},
-        search_(planner, ranks_, checker_, deadline, ToWatts(relaxed.price)) {}
+        search_(planner, ranks_, deadline, ToWatts(relaxed.price)) {}
 
   // Climbs for each budget.
   std::vector<BudgetBound> Bound(std::span<const int> budgets) const;
@@ -132,7 +129,6 @@ class FewSwitches {
   std::span<const plan::Plan> known_;
   SwitchLimits limits_;
   std::vector<RankClocks> ranks_;
-  RuleChecker checker_;
   Prices relaxed_;
   SegmentSearch search_;
 };
@@ -215,7 +211,7 @@ void FewSwitches::ForEach(std::size_t count, const std::function<void(std::size_
 
 // Falling budgets, because the prices of one are a good start for the next smaller one.
 std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const {
-  SwitchBound bound(planner_, ranks_, deadline_, limits_.rules, checker_,
+  SwitchBound bound(planner_, ranks_, deadline_,
                     limits_.threads == SwitchLimits::Threads::kAllCores);
   PriceAscent ascent(bound, relaxed_);
   const auto instructions = static_cast<double>(planner_.graph().instructions.size());
@@ -343,7 +339,7 @@ Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
                                                   Nanoseconds deadline,
                                                   std::span<const int> budgets,
                                                   const SwitchLimits& limits) {
-  PERSEUS_RETURN_IF_ERROR(CheckRequest(planner, budgets, limits.rules));
+  PERSEUS_RETURN_IF_ERROR(CheckBudgets(budgets));
   PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution relaxed,
                            planner.Relax(deadline, planner.blocking_price(), limits.stop));
   std::vector<BudgetBound> bounds =

@@ -34,15 +34,15 @@
 //   Both count work, not seconds, and use no function whose value differs between machines. So the
 //   same input gives the same plans everywhere.
 //
-//   Stalls, the energy of changes, a switch latency and rules (change_rules.h) are part of the
-//   exact times and energies of the search, and of the dynamic program as far as it knows them
-//   (switch_bound.h). So they combine without a case for each combination.
+//   Stalls, the energy of changes and a switch latency are part of the exact times and energies of
+//   the search, and of the dynamic program as far as it knows them (switch_bound.h). So they
+//   combine without a case for each combination.
 //
 // LIMITS
 //   The bound relaxes that a pp_rank runs one sequence: it allows mixtures of sequences, if each of
 //   them is in time by itself (window_program.h). For more than four changes, only a larger effort
 //   looks at that. So where clocks are coarse, a part of the gap remains for the best plan too. The
-//   bound relaxes more with a switch latency, a dwell time or quiet zones.
+//   bound relaxes more with a switch latency.
 //
 // Thread safety: PlanFewSwitches may be called from several threads.
 #pragma once
@@ -53,7 +53,6 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/switch_bound.h"
 #include "perseus/planning/plan/planner.h"
 
@@ -89,7 +88,6 @@ struct SwitchLimits {
   std::stop_token stop = {};
   // Once requested, the search ends, and the best plans so far are the result.
   std::stop_token finish = {};
-  ChangeRules rules = {};
   // The plans do not depend on it.
   enum class Threads { kOne, kAllCores } threads = Threads::kOne;
 };
@@ -114,9 +112,8 @@ Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
 // used wherever they fit, such as the plan without a budget. `bounds` are those of the same
 // deadline, budgets and limits; if there are none, they are computed.
 //
-// Fails with kInput if a budget is negative, if the budgets do not rise, or if a quiet zone names
-// an operation that the job does not have; with kUnreachable below planner.least_time(); with
-// kSystem once a stop is requested.
+// Fails with kInput if a budget is negative or if the budgets do not rise; with kUnreachable below
+// planner.least_time(); with kSystem once a stop is requested.
 Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Nanoseconds deadline,
                                                 std::span<const int> budgets,
                                                 std::span<const plan::Plan> known = {},

@@ -24,8 +24,7 @@
 // NUMBERS
 //   Weights are doubles that hold whole numbers whose sums stay below 2^53. So all sums are exact.
 //   (There is no fast minimum of 64-bit integers on the oldest processors that we support.) A clock
-//   that was not measured for a position costs kForbidden, which is more than any sum. So does a
-//   change that is forbidden.
+//   that was not measured for a position costs kForbidden, which is more than any sum.
 //
 // Thread safety: one thread at a time.
 #pragma once

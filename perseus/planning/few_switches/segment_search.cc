@@ -47,10 +47,9 @@ std::vector<double> SamplesOfExponential() {
 }  // namespace
 
 SegmentSearch::SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                             const RuleChecker& checker, Nanoseconds deadline, double price_w)
+                             Nanoseconds deadline, double price_w)
     : planner_(planner),
       ranks_(ranks),
-      checker_(checker),
       switch_cost_(planner.model().switch_cost),
       deadline_(deadline),
       waiting_j_per_ns_(planner.model().blocking_power_w * planner.pp_ranks() /
@@ -98,9 +97,8 @@ bool SegmentSearch::IsMeasured(const std::vector<Ring>& rings) const {
   return true;
 }
 
-double SegmentSearch::Cost(double instruction_energy_j, Nanoseconds time,
-                           Nanoseconds breach) const {
-  const Nanoseconds late = std::max<Nanoseconds>(0, time - deadline_) + breach;
+double SegmentSearch::Cost(double instruction_energy_j, Nanoseconds time) const {
+  const Nanoseconds late = std::max<Nanoseconds>(0, time - deadline_);
   const Nanoseconds early = std::max<Nanoseconds>(0, deadline_ - time);
   return instruction_energy_j + waiting_j_per_ns_ * static_cast<double>(time) +
          late_j_per_ns_ * static_cast<double>(late) - early_j_per_ns_ * static_cast<double>(early);
@@ -123,31 +121,11 @@ std::optional<std::vector<Ring>> SegmentSearch::BestMix(const std::vector<Ring>&
 }
 
 double SegmentSearch::CurrentCost() const {
-  return Cost(energy_j_ + timeline_.late_energy_j(), timeline_.time(), breach_);
-}
-
-Nanoseconds SegmentSearch::BreachWithProposals() {
-  if (!checker_.has_rules()) return 0;
-  timeline_.Complete();
-  Nanoseconds breach = 0;
-  const Moments moments{timeline_.starts(), timeline_.ends(), timeline_.time()};
-  for (const int r : moves_.movable()) {
-    const Ring* ring = &rings_[At(r)];
-    for (const RingMoves::Proposal& proposal : proposals_) {
-      if (proposal.pp_rank == r) ring = &proposal.ring;
-    }
-    if (ring->size() < 2) continue;
-    changing_.clear();
-    for (const Segment& segment : *ring) {
-      changing_.push_back(ranks_[At(r)].instructions[At(segment.start)]);
-    }
-    breach += checker_.Breach(r, changing_, moments);
-  }
-  return breach;
+  return Cost(energy_j_ + timeline_.late_energy_j(), timeline_.time());
 }
 
 void SegmentSearch::Remember() {
-  if (timeline_.time() > deadline_ || breach_ > 0) return;
+  if (timeline_.time() > deadline_) return;
   const double energy_j = energy_j_ + timeline_.late_energy_j() +
                           waiting_j_per_ns_ * static_cast<double>(timeline_.time());
   if (!best_ || energy_j < best_->energy_j - kLeastGain) best_ = Found{rings_, energy_j};
@@ -180,7 +158,6 @@ void SegmentSearch::Start(std::vector<Ring> rings) {
   timeline_.Reset(std::move(durations), std::move(clock_of));
   late_paths_.Clear();
   proposals_ = {};
-  breach_ = BreachWithProposals();
   Remember();
 }
 
@@ -294,18 +271,13 @@ bool SegmentSearch::Decide(double threshold) {
     late_paths_.Add(path, timeline_.LengthOf(path));
     return false;
   }
-  const auto is_cheap = [&](Nanoseconds breach) {
-    const double energy_j = EnergyAfter() + timeline_.late_energy_j();
-    return Cost(energy_j, timeline_.time(), breach) <= threshold;
+  const auto is_cheap = [&] {
+    return Cost(EnergyAfter() + timeline_.late_energy_j(), timeline_.time()) <= threshold;
   };
-  bool is_accepted = is_cheap(0);
+  bool is_accepted = is_cheap();
   if (is_accepted && timeline_.has_latency()) {
     timeline_.Complete();
-    is_accepted = is_cheap(0);
-  }
-  if (is_accepted && checker_.has_rules()) {
-    breach_after_ = BreachWithProposals();
-    is_accepted = is_cheap(breach_after_);
+    is_accepted = is_cheap();
   }
   if (!is_accepted) {
     timeline_.Undo();
@@ -343,7 +315,6 @@ void SegmentSearch::Accept() {
   timeline_.Keep();
   late_paths_.Apply(stretches_);
   energy_j_ += energy_change_j_;
-  breach_ = checker_.has_rules() ? breach_after_ : 0;
   for (RingMoves::Proposal& proposal : proposals_) {
     std::swap(rings_[At(proposal.pp_rank)], proposal.ring);
   }

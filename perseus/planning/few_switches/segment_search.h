@@ -9,13 +9,12 @@
 // moves from one to another leads over worse ones. The move combines the rings of different plans,
 // as recombination in a genetic algorithm does.
 //
-// A plan that is late, or that breaks a rule (change_rules.h), costs a price for each second. This
-// price grows during the search, until such a plan never pays. (A constant price that is low never
-// ends within the deadline; one that is high gets stuck, where the deadline is the least possible
-// time.) A plan that is early gains a price for each second, at first half of the marginal price of
-// time, and at the end nothing. So a pp_rank can become faster in one move, and another one can use
-// that time in a later move. The result is the best plan that the search saw within the deadline
-// and the rules.
+// A plan that is late costs a price for each second. This price grows during the search, until such
+// a plan never pays. (A constant price that is low never ends within the deadline; one that is high
+// gets stuck, where the deadline is the least possible time.) A plan that is early gains a price
+// for each second, at first half of the marginal price of time, and at the end nothing. So a
+// pp_rank can become faster in one move, and another one can use that time in a later move. The
+// result is the best plan that the search saw within the deadline.
 //
 // Where time is short, each step that saves energy has to be paid with time elsewhere on the same
 // path. A move that makes a known path too long (late_paths.h) gets a second chance, together with
@@ -48,7 +47,6 @@
 #include <stop_token>
 #include <vector>
 
-#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/late_paths.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/ring.h"
@@ -60,10 +58,10 @@ namespace perseus::few_switches {
 
 class SegmentSearch {
  public:
-  // Keeps references to `planner`, `ranks` and `checker`. `price_w` is the price of time at the
-  // relaxed optimum, in watts.
+  // Keeps references to `planner` and `ranks`. `price_w` is the price of time at the relaxed
+  // optimum, in watts.
   SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                const RuleChecker& checker, Nanoseconds deadline, double price_w);
+                Nanoseconds deadline, double price_w);
 
   struct Effort {
     std::int64_t moves = 5'000;
@@ -87,7 +85,7 @@ class SegmentSearch {
   void Offer(const std::vector<Ring>& rings) { moves_.Offer(rings); }
   void ForgetOffers() { moves_.ForgetOffers(); }
 
-  // The best plan within the deadline and the rules since the last Forget.
+  // The best plan within the deadline since the last Forget.
   struct Found {
     std::vector<Ring> rings;
     double energy_j = 0;  // Of the iteration, waiting included.
@@ -128,18 +126,14 @@ class SegmentSearch {
   bool ImproveByTwoClocks(std::int64_t& tries_left);
   Nanoseconds LatestTime(double threshold) const;
   double EnergyAfter() const { return energy_j_ + energy_change_j_; }
-  // By how much the rings break the rules, at the times of the timeline.
-  Nanoseconds BreachWithProposals();
   void Accept();
-  // `breach` is the time by which the plan breaks rules.
-  double Cost(double instruction_energy_j, Nanoseconds time, Nanoseconds breach = 0) const;
+  double Cost(double instruction_energy_j, Nanoseconds time) const;
   double CurrentCost() const;
   void Remember();
   double Exponential();
 
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
-  const RuleChecker& checker_;
   schedule::SwitchCost switch_cost_;
   Nanoseconds deadline_;
   Nanoseconds latency_slack_ = 0;
@@ -154,7 +148,6 @@ class SegmentSearch {
   double fixed_energy_j_ = 0;  // Effective energy of instructions without a choice.
   std::vector<Ring> rings_;
   double energy_j_ = 0;  // Effective energy of all instructions, without what a latency adds.
-  Nanoseconds breach_ = 0;
   double cost_ = 0;
 
   std::span<RingMoves::Proposal> proposals_;  // Of moves_, or of stepped_.
@@ -162,10 +155,8 @@ class SegmentSearch {
   std::vector<Stretch> stretches_;
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;
-  Nanoseconds gain_ = 0;  // No path of the iteration gets shorter by more than this.
-  Nanoseconds breach_after_ = 0;
+  Nanoseconds gain_ = 0;               // No path of the iteration gets shorter by more than this.
   std::optional<Nanoseconds> excess_;  // Of the known path because of which Decide was false.
-  std::vector<int> changing_;          // The scratch memory of BreachWithProposals.
   std::optional<Found> best_;
 };
 

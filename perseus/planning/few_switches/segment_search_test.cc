@@ -18,13 +18,11 @@ struct SearchedJob {
             RandomJob({.shape = JobShape::kPipeline, .instructions = 32, .options = 6}, seed),
             {.blocking_power_w = RandomBlockingPower(seed)}, plan::Planner::FewOptions::kAccept)),
         ranks(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
-        checker(planner.graph(), {}, planner.model()),
         deadline(planner.baseline().time + planner.baseline().time / 20),
-        search(planner, ranks, checker, deadline, 2 * planner.model().blocking_power_w) {}
+        search(planner, ranks, deadline, 2 * planner.model().blocking_power_w) {}
 
   plan::Planner planner;
   std::vector<RankClocks> ranks;
-  RuleChecker checker;
   Nanoseconds deadline;
   SegmentSearch search;
 };

@@ -12,20 +12,13 @@
 namespace perseus::few_switches {
 namespace {
 
-// More than any weight or cost.
+// More than any weight.
 constexpr Femtojoules kNever = std::numeric_limits<Femtojoules>::max();
 constexpr Nanoseconds kNoWait = -1;
 // A program with so many cells (position, clock and number of changes) takes several times as long
 // as the start of a thread: about 0.2 ms. With windows, a cell takes more.
 constexpr double kLongProgram = 150'000;
 constexpr double kTimesWithWindows = 4;
-
-// The most changes of an iteration that a dwell time allows.
-int MostChanges(const ChangeRules& rules, Nanoseconds deadline) {
-  constexpr Nanoseconds kMany = std::numeric_limits<int>::max();
-  if (rules.min_dwell == 0) return static_cast<int>(kMany);
-  return static_cast<int>(std::min(kMany, deadline / rules.min_dwell));
-}
 
 // A change takes effect at most so many positions after its own: those that may begin before the
 // latency has passed.
@@ -87,15 +80,12 @@ Femtojoules Widen(Femtojoules excess) { return excess + excess / 4; }
 }  // namespace
 
 SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                         Nanoseconds deadline, const ChangeRules& rules, const RuleChecker& checker,
-                         bool on_all_cores)
+                         Nanoseconds deadline, bool on_all_cores)
     : planner_(planner),
       ranks_(ranks),
       deadline_(deadline),
-      checker_(checker),
       has_latency_(planner.model().switch_latency > 0),
-      on_all_cores_(on_all_cores),
-      most_changes_(MostChanges(rules, deadline)) {
+      on_all_cores_(on_all_cores) {
   for (const RankClocks& rank : ranks) {
     rank_programs_.push_back({.program = SegmentProgram(rank.positions(), rank.clocks)});
     if (has_latency_) {
@@ -126,10 +116,7 @@ Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& p
       prices.of_stalls.empty() ? prices.flow : prices.of_stalls;
   std::vector<Femtojoules> own(positions);
   for (std::size_t p = 0; p < positions; ++p) {
-    const int instruction = rank.instructions[p];
-    own[p] = checker_.IsForbidden(instruction)
-                 ? kNever
-                 : Femtojoules{of_stalls[At(instruction)]} * cost.stall + energy;
+    own[p] = Femtojoules{of_stalls[At(rank.instructions[p])]} * cost.stall + energy;
   }
   std::vector<Femtojoules>& change_costs = rank_programs_[pp_rank].change_costs;
   change_costs = own;
@@ -138,7 +125,7 @@ Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& p
     for (std::size_t back = 1; back <= At(rank_programs_[pp_rank].lateness); ++back) {
       change_costs[p] = std::min(change_costs[p], own[(p + positions - back) % positions]);
     }
-    if (change_costs[p] != kNever) sum += change_costs[p];
+    sum += change_costs[p];
   }
   return sum;
 }
@@ -242,7 +229,6 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes, Window
         profile::FlooredEffectiveEnergy(set.options.front(), planner_.model().blocking_power_w) +
         Femtojoules{prices.flow[At(i)]} * set.options.front().time;
   }
-  changes = std::min(changes, most_changes_);
   std::vector<Part> parts(ranks_.size());
   const auto solve = [&](std::size_t r) { parts[r] = SolveRank(r, prices, changes, windows); };
   if (on_all_cores_ && IsLong(changes, windows)) {

@@ -30,7 +30,7 @@
 //   With a switch latency there are no windows: the sequence that weighs no more than a mix of two
 //   clocks may take longer than the mix (below).
 //
-// COSTS AND RULES
+// COSTS
 //   A switch cost of a stall s and an energy J makes a change at instruction i cost x_i*s + J: the
 //   stall is duration of i, and it draws the blocking power, which effective energy leaves out.
 //
@@ -41,9 +41,6 @@
 //   plan, the bound would be wrong, so a change costs the least of its own cost and of those of the
 //   positions before it, as far back as a latency reaches. A clock that was not measured for an
 //   instruction then means the nearest one, as in plan/evaluation.h.
-//
-//   Changes that are at least D apart are at most T0 / D in an iteration, and a change that always
-//   breaks a quiet zone is forbidden (change_rules.h). All else that rules exclude is relaxed.
 //
 // EXACTNESS
 //   Weights are whole femtojoules (energies are rounded down). A program counts in units of 2^k fJ,
@@ -57,7 +54,6 @@
 #include <optional>
 #include <vector>
 
-#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/segment_program.h"
 #include "perseus/planning/few_switches/window_program.h"
@@ -75,11 +71,10 @@ struct Prices {
 
 class SwitchBound {
  public:
-  // Keeps references to `planner`, `ranks` and `checker`. `checker` has the rules. With
-  // `on_all_cores`, the pp_ranks of a large job are solved at the same time.
+  // Keeps references to `planner` and `ranks`. With `on_all_cores`, the pp_ranks of a large job are
+  // solved at the same time.
   SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-              Nanoseconds deadline, const ChangeRules& rules, const RuleChecker& checker,
-              bool on_all_cores = false);
+              Nanoseconds deadline, bool on_all_cores = false);
 
   struct Answer {
     bool exists = false;  // Whether any plan has so few changes, at any deadline.
@@ -135,10 +130,8 @@ class SwitchBound {
   const std::vector<RankClocks>& ranks_;
   Nanoseconds deadline_;
   std::vector<RankProgram> rank_programs_;
-  const RuleChecker& checker_;
   bool has_latency_;
   bool on_all_cores_;
-  int most_changes_;  // That rules allow.
 };
 
 }  // namespace perseus::few_switches

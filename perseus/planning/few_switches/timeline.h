@@ -53,10 +53,9 @@ class Timeline {
     const std::size_t last = At(computed_) - 1;
     return late_energies_j_[last] + (kept_late_energies_j_.back() - kept_late_energies_j_[last]);
   }
-  // Each instruction starts at starts()[i], and ends at ends()[i]. After Try, call Complete first.
-  // So every Reset, Keep and Undo leaves exact values.
+  // Each instruction starts at starts()[i]. After Try, call Complete first. So every Reset, Keep
+  // and Undo leaves exact values.
   const std::vector<Nanoseconds>& starts() const { return starts_; }
-  const std::vector<Nanoseconds>& ends() const { return ends_; }
 
   struct Change {
     int instruction = 0;

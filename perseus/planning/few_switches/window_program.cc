@@ -69,7 +69,7 @@ void WindowProgram::Begin(const SegmentProgram& program, int changes, int held, 
 
 void WindowProgram::CollectEntries(int position, int changes, double change_cost) {
   entering_.clear();
-  if (changes == 0 || change_cost >= SegmentProgram::kForbidden) return;
+  if (changes == 0) return;
   const Nanoseconds earliest = windows_[At(position)].earliest_start;
   const Nanoseconds latest = windows_[At(position)].latest_end - fastest_[At(position)];
   if (latest < earliest) return;

@@ -35,7 +35,7 @@ Ring RandomRing(std::uint64_t seed, Nanoseconds unit) {
   Nanoseconds end = 0;  // Of the position before, at its fastest clock.
   for (int p = 0; p < ring.program.positions(); ++p) {
     if (changes_cost) {
-      ring.program.change_cost(p) = below(8) == 0 ? SegmentProgram::kForbidden : below(4);
+      ring.program.change_cost(p) = below(4);
     }
     Nanoseconds fastest = 6 * unit;
     for (int c = 0; c < ring.program.clocks(); ++c) {

@@ -333,16 +333,13 @@ Result<void> RefuseWithGraph(const JobSettings& settings, const Job& job) {
   return {};
 }
 
-constexpr std::string_view kSearchSchedule = "add `schedule = \"auto\"`";
-
 // Refuses the settings of a search for a schedule where there is none.
-Result<void> RefuseSearchSettings(const JobSettings& settings, std::string_view remedy) {
+Result<void> RefuseSearchSettings(const JobSettings& settings) {
   if (settings.max_in_flight.empty() && settings.memory.IsEmpty() && !settings.fold) return {};
-  return Fail("{} is for a schedule that is searched for ({})",
+  return Fail("{} is for a schedule that is searched for (add `schedule = \"auto\"`)",
               settings.fold                    ? "`fold`"
               : settings.max_in_flight.empty() ? "the memory of GPUs"
-                                               : "`max_in_flight`",
-              remedy);
+                                               : "`max_in_flight`");
 }
 
 }  // namespace
@@ -384,7 +381,7 @@ Result<LoadedJob> LoadJob(const JobSettings& settings,
     PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, settings));
     return LayOutAuto(std::move(unscheduled), search);
   }
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings, kSearchSchedule));
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings));
   plan_file::PlannedJob planned = Planned(job);
   if (!job.graph_path.empty()) {
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(settings, job));
@@ -443,7 +440,7 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings) {
         "the schedule auto needs a profile, which this verb does not have yet (write a schedule "
         "with perseus schedule search PROFILE.csv -o DIR, and give it as `schedule_file`)");
   }
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings, kSearchSchedule));
+  PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings));
   if (job.schedule.pp_ranks == 0 && job.schedule_path.empty()) {
     return Fail("the number of pp_ranks is missing (add `pp_ranks = 8`, for example)");
   }
@@ -455,14 +452,6 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings) {
 
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
                                  const JobSettings& settings) {
-  PERSEUS_RETURN_IF_ERROR(RefuseGiven({{"job", !settings.job_file.empty()},
-                                       {"schedule", !settings.schedule.empty()},
-                                       {"schedule_file", !settings.schedule_file.empty()},
-                                       {"pp_ranks", settings.pp_ranks.has_value()},
-                                       {"microbatches", settings.microbatches.has_value()},
-                                       {"chunks", settings.chunks.has_value()}},
-                                      "a plan, which contains its own schedule"));
-  PERSEUS_RETURN_IF_ERROR(RefuseSearchSettings(settings, "remove it: the plan contains its own"));
   // The file may be elsewhere now than when the plan was made.
   const bool is_graph = plan.job.IsGeneralGraph();
   std::error_code error;
@@ -473,7 +462,6 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
                   is_graph ? "graph" : "profile");
   }
   plan_file::PlannedJob planned = plan.job;
-  planned.pipelines = settings.pipelines.value_or(planned.pipelines);
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(settings.facts));
   if (settings.switch_latency_ms) facts.switch_latency.reset();
   if (settings.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();

@@ -128,7 +128,7 @@ Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings);
 
 // The job that a plan was made for, with the profile (or graph) that `settings` name, or else with
 // the one that the plan names. Other settings override the values of the plan, and so do the
-// hardware facts that a setting names. Settings that describe the schedule are an error: the plan
+// hardware facts that a setting names. Settings that describe the schedule are ignored: the plan
 // contains its schedule. `plan_path` is the path of the plan, for errors about its schedule.
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
                                  const JobSettings& settings);

@@ -1,17 +1,11 @@
 #include "perseus/planning/noise/limited_cost.h"
 
-#include <utility>
-
 namespace perseus::noise {
 
-// A dwell time would allow more changes in a longer iteration, so it does not count.
-LimitedCost::LimitedCost(const plan::Planner& planner, int most_changes,
-                         std::vector<few_switches::QuietZone> quiet_zones)
+LimitedCost::LimitedCost(const plan::Planner& planner, int most_changes)
     : most_changes_(most_changes),
       ranks_(few_switches::CollectClocks(planner.graph(), planner.model().blocking_power_w)),
-      checker_(planner.graph(), {.min_dwell = 0, .quiet_zones = std::move(quiet_zones)},
-               planner.model()),
-      bound_(planner, ranks_, planner.baseline().time, {}, checker_) {
+      bound_(planner, ranks_, planner.baseline().time) {
   // Then the bound has no term of a deadline, and none of dependencies.
   prices_.price = planner.blocking_price();
   prices_.flow.assign(planner.network().arcs.size(), 0);

@@ -12,7 +12,6 @@
 
 #include "perseus/base/index.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/few_switches/rank_clocks.h"
 #include "perseus/planning/few_switches/switch_bound.h"
 #include "perseus/planning/plan/planner.h"
@@ -22,8 +21,7 @@ namespace perseus::noise {
 class LimitedCost {
  public:
   // Of each pp_rank, in an iteration that repeats. Keeps a reference to the planner.
-  LimitedCost(const plan::Planner& planner, int most_changes,
-              std::vector<few_switches::QuietZone> quiet_zones);
+  LimitedCost(const plan::Planner& planner, int most_changes);
 
   // The least sum, over all instructions, of the effective energy and the price of the time, and of
   // what changes cost, in J. No plan has so few changes and costs less. Nothing if no plan has so
@@ -49,7 +47,6 @@ class LimitedCost {
  private:
   int most_changes_;
   std::vector<few_switches::RankClocks> ranks_;
-  few_switches::RuleChecker checker_;
   few_switches::SwitchBound bound_;
   few_switches::Prices prices_;
   few_switches::SwitchBound::Answer best_;

@@ -14,15 +14,20 @@ constexpr std::uint64_t kSeed = 1;
 constexpr double kFirstBudget = 2e-3;
 constexpr double kLastBudget = 1e-6;
 
+// Makes the first moves, until `most_s` of mean time are used up.
+void Apply(const std::vector<Move>& moves, double most_s, std::vector<int>& options) {
+  for (const Move& move : moves) {
+    for (const auto& [instruction, option] : move.options) options[At(instruction)] = option;
+    most_s -= move.time_s;
+    if (most_s <= 0) break;
+  }
+}
+
 }  // namespace
 
 MarginDescent::MarginDescent(const plan::Planner& planner, const Noise& noise, const Limits& limits,
-                             const MarginMoves& moves, const few_switches::RuleChecker& rules,
-                             std::span<const int> options)
+                             const MarginMoves& moves, std::span<const int> options)
     : moves_(moves),
-      rules_(rules),
-      graph_(planner.graph()),
-      evaluator_(planner.graph(), planner.model()),
       limits_(limits),
       execution_(planner.graph(), planner.model(), noise, limits.samples, kSeed),
       quiet_(planner.graph(), planner.model(), {}, 1, kSeed),
@@ -36,24 +41,6 @@ bool MarginDescent::RepairWithoutNoise(double target_s) {
   const bool is_in_time = RepairFrom(quiet_, options_, quiet, target_s);
   mean_ = Run(execution_, options_);
   return is_in_time;
-}
-
-bool MarginDescent::Apply(const std::vector<Move>& moves, double most_s,
-                          std::vector<int>& options) const {
-  bool has_applied = false;
-  for (const Move& move : moves) {
-    if (rules_.has_rules() && BreaksRules(move, options)) continue;
-    for (const auto& [instruction, option] : move.options) options[At(instruction)] = option;
-    has_applied = true;
-    most_s -= move.time_s;
-    if (most_s <= 0) break;
-  }
-  return has_applied;
-}
-
-bool MarginDescent::BreaksRules(const Move& move, std::vector<int> options) const {
-  for (const auto& [instruction, option] : move.options) options[At(instruction)] = option;
-  return rules_.Breach(graph_, options, evaluator_.Evaluate(options)) > 0;
 }
 
 void MarginDescent::Polish(double target_s) {
@@ -77,7 +64,8 @@ bool MarginDescent::ImproveWithin(double budget_s, double target_s) {
   std::erase_if(slower, [&](const Move& move) { return move.time_s > 2 * budget_s; });
   std::ranges::stable_sort(slower, {}, &Move::price_w);
   std::vector<int> options = options_;
-  if (!Apply(slower, budget_s, options)) return false;
+  if (slower.empty()) return false;
+  Apply(slower, budget_s, options);
   NoisyMean mean = Run(execution_, options);
   if (!RepairFrom(execution_, options, mean, target_s)) return false;
   if (mean.energy_j >= mean_.energy_j) return false;
@@ -92,8 +80,9 @@ bool MarginDescent::RepairFrom(const NoisyExecution& execution, std::vector<int>
     if (limits_.stop.stop_requested()) return false;
     std::vector<Move> faster = moves_.Faster(options, mean);
     if (faster.empty()) faster = moves_.BeforeCritical(options, mean);
+    if (faster.empty()) return false;
     std::ranges::stable_sort(faster, {}, &Move::price_w);
-    if (!Apply(faster, mean.time_s - target_s, options)) return false;
+    Apply(faster, mean.time_s - target_s, options);
     mean = Run(execution, options);
   }
   return true;

@@ -7,7 +7,6 @@
 #include <stop_token>
 #include <vector>
 
-#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/noise/margin_moves.h"
 #include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/planner.h"
@@ -22,11 +21,9 @@ class MarginDescent {
     std::stop_token stop = {};    // Nothing is repaired any more.
     std::stop_token finish = {};  // Nothing is polished any more.
   };
-  // Starts from `options`, which keep the rules. Keeps references to the planner, `moves` and
-  // `rules`.
+  // Starts from `options`. Keeps references to the planner and `moves`.
   MarginDescent(const plan::Planner& planner, const Noise& noise, const Limits& limits,
-                const MarginMoves& moves, const few_switches::RuleChecker& rules,
-                std::span<const int> options);
+                const MarginMoves& moves, std::span<const int> options);
 
   const NoisyMean& mean() const { return mean_; }  // Of options().
   const std::vector<int>& options() const { return options_; }
@@ -43,10 +40,6 @@ class MarginDescent {
   void Polish(double target_s);
 
  private:
-  // Makes the first moves, until `most_s` of mean time are used up. Leaves out those that break a
-  // rule. Returns false if none is left.
-  bool Apply(const std::vector<Move>& moves, double most_s, std::vector<int>& options) const;
-  bool BreaksRules(const Move& move, std::vector<int> options) const;
   NoisyMean Run(const NoisyExecution& execution, std::span<const int> options);
   // Makes what gains most slower, for so much mean time, and then repairs. Whether this saves
   // energy. If not, nothing changes.
@@ -56,9 +49,6 @@ class MarginDescent {
                   double target_s);
 
   const MarginMoves& moves_;
-  const few_switches::RuleChecker& rules_;
-  const schedule::InstructionGraph& graph_;
-  plan::Evaluator evaluator_;
   Limits limits_;
   NoisyExecution execution_;
   NoisyExecution quiet_;

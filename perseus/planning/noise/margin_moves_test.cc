@@ -5,15 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <span>
 #include <vector>
 
 #include "perseus/base/index.h"
 #include "perseus/base/random.h"
 #include "perseus/planning/few_switches/change_rate.h"
-#include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/noise/noise_margin.h"
-#include "tests/support/change_rules_oracle.h"
 #include "tests/support/planning_jobs.h"
 
 namespace perseus::noise {
@@ -117,43 +114,6 @@ TEST(AddNoiseMargin, KeepsTheClockChangesOfALimitedPlan) {
     EXPECT_GT(noisy.after.saving, noisy.before.saving);  // These plans are far from good.
     EXPECT_LE(few_switches::MostSwitches(noisy.plan.evaluation),
               few_switches::MostSwitches(plan.evaluation));
-  }
-}
-
-// Changes move in time with the clocks before them. If a descent does not look at the rules, all
-// plans that it finds here break them, and only the baseline is left.
-TEST(AddNoiseMargin, KeepsTheRulesOfClockChanges) {
-  const plan::Planner planner =
-      plan::Planner::Create(MakeSyntheticJob({.stages = 8, .microbatches = 12}),
-                            {.blocking_power_w = kSyntheticBlockingPowerW})
-          .value();
-  struct Case {
-    double dwell_s = 0;
-    int most_changes = 0;
-    Nanoseconds around_transfers = 0;
-  };
-  for (const Case& one :
-       {Case{0.1, 8}, Case{0.3, 8}, Case{0.5, 4}, Case{0, 6, 20 * kMillisecond}}) {
-    SCOPED_TRACE(one.dwell_s);
-    const int most_changes = one.most_changes;
-    few_switches::ChangeRules rules{.min_dwell = ToNanoseconds(one.dwell_s), .quiet_zones = {}};
-    if (one.around_transfers > 0) {
-      rules.quiet_zones.push_back({few_switches::Operation::kP2p, one.around_transfers});
-    }
-    const plan::Plan plan =
-        *few_switches::PlanFewSwitches(planner, planner.baseline().time,
-                                       std::span(&most_changes, 1), {}, {.rules = rules})
-             ->front()
-             .plan;
-    const NoisyPlan noisy =
-        AddNoiseMargin(planner, plan, {.independent = 0.02}, 0,
-                       {.changes = MarginLimits::Changes::kNoMore, .rules = rules})
-            .value();
-    EXPECT_TRUE(few_switches::KeepsRules(planner.graph(), noisy.plan.options, noisy.plan.evaluation,
-                                         rules, 0));
-    EXPECT_LE(few_switches::MostSwitches(noisy.plan.evaluation), most_changes);
-    EXPECT_LE(noisy.after.slowdown, 5e-4 + noisy.after.slowdown_ci);
-    EXPECT_GT(noisy.after.saving, 0.7 * noisy.before.saving);
   }
 }
 

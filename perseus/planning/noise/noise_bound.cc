@@ -164,7 +164,7 @@ class FrankWolfe {
     quiet_path_.of_stalls = quiet_path_.of_instructions;
     executor_.AddPath(no_noise, 1, quiet_path_);
     paths_ = Sampled();
-    if (limits.most_changes) limited_.emplace(planner, *limits.most_changes, limits.quiet_zones);
+    if (limits.most_changes) limited_.emplace(planner, *limits.most_changes);
   }
 
   // Makes the paths good for a price.

@@ -46,8 +46,7 @@
 //   the mean of the plans that the program finds: each plan alone jumps from step to step.
 //
 //   A stall has no noise, so its price is L times the part of the outcomes whose path has its
-//   instruction. A dwell time does not count, and of quiet zones only those that forbid a change in
-//   every plan.
+//   instruction.
 //
 //   With a switch latency, an instruction runs partly at the clock of the one before, and how much
 //   depends on the outcome. Here, a plan has one time for each instruction. So with a latency the
@@ -76,7 +75,6 @@
 #include <stop_token>
 #include <vector>
 
-#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/planner.h"
 
@@ -86,10 +84,8 @@ struct BoundLimits {
   int steps = 400;  // For each price.
   int samples = 5;  // In each step.
   std::uint64_t seed = 2'000'003;
-  // Only plans with at most so many clock changes of a pp_rank count, none of which is in a quiet
-  // zone in every plan.
+  // Only plans with at most so many clock changes of a pp_rank count.
   std::optional<int> most_changes = {};
-  std::vector<few_switches::QuietZone> quiet_zones = {};
   std::stop_token finish = {};  // With the prices so far.
 };
 

@@ -41,7 +41,6 @@ class MarginSearch {
         noise_(noise),
         slowdown_(slowdown),
         limits_(limits),
-        checker_(planner.graph(), limits.rules, planner.model()),
         of_segments_(planner),
         baseline_(schedule::BaselineOptions(planner.graph())),
         check_(planner.graph(), planner.model(), noise, limits.check_samples, kCheckSeed),
@@ -95,8 +94,7 @@ class MarginSearch {
   }
   bool IsDone() const { return limits_.stop.stop_requested() || limits_.finish.stop_requested(); }
 
-  // `after` is what Check says of the options. Requires that they keep the mean time. The baseline
-  // may break the rules, and then so may what descends from it.
+  // `after` is what Check says of the options. Requires that they keep the mean time.
   void TakeIfBetter(const std::vector<int>& options, const NoisyDifference& after) {
     if (found_ && after.saving <= found_->after.saving) return;
     NoisyPlan other{plan_, before_, after, 0};
@@ -105,7 +103,6 @@ class MarginSearch {
       other.plan.options = options;
       other.plan.evaluation = evaluator.Evaluate(options);
     }
-    if (checker_.Breach(planner_.graph(), options, other.plan.evaluation) > 0) return;
     found_ = std::move(other);
   }
 
@@ -114,7 +111,7 @@ class MarginSearch {
   void DescendFrom(std::span<const int> start, const MarginMoves& moves) {
     MarginDescent descent(planner_, noise_,
                           {limits_.samples, limits_.runs, limits_.stop, limits_.finish}, moves,
-                          checker_, start);
+                          start);
     const double baseline_s = descent.MeanTimeOf(baseline_);
     double target_s = (1 + slowdown_ + limits_.allowance) * baseline_s;
     bool found = false;
@@ -150,9 +147,9 @@ class MarginSearch {
     return static_cast<Nanoseconds>(static_cast<double>(plan_.deadline) * (1 - earlier));
   }
 
-  // A plan for so much less time (a fraction), with at most so many clock changes, that keeps the
-  // rules. Where segments are long, it is a better start than the plan itself: the search for it
-  // moves the changes, too. Nothing if no plan is so fast.
+  // A plan for so much less time (a fraction), with at most so many clock changes. Where segments
+  // are long, it is a better start than the plan itself: the search for it moves the changes, too.
+  // Nothing if no plan is so fast.
   std::optional<plan::Plan> LimitedPlanBefore(double earlier, int most_changes) const {
     const Nanoseconds deadline = DeadlineBefore(earlier);
     if (deadline < planner_.least_time()) return std::nullopt;
@@ -161,8 +158,7 @@ class MarginSearch {
         {.effort = kEffortOfStart,
          .breadth = few_switches::SwitchLimits::Breadth::kNarrow,
          .stop = limits_.stop,
-         .finish = limits_.finish,
-         .rules = limits_.rules});
+         .finish = limits_.finish});
     if (!limited) return std::nullopt;
     return std::move(limited->front().plan);
   }
@@ -172,7 +168,6 @@ class MarginSearch {
   Noise noise_;
   double slowdown_;
   MarginLimits limits_;
-  few_switches::RuleChecker checker_;
   SegmentMoves of_segments_;
   std::vector<int> baseline_;
   NoisyExecution check_;

@@ -30,12 +30,6 @@
 // The noise also makes the baseline slower. So a plan that keeps the mean may be late without
 // noise. Then the cheapest instructions of its longest path get faster options, as in a repair.
 //
-// Rules of clock changes (change_rules.h) hold without noise. Other clocks move changes in time, so
-// a step leaves out a move after which the plan breaks a rule. (A descent without rules whose
-// result counts only if it keeps them was tried: where segments have to be long, none did. Plans
-// for earlier deadlines that keep the rules, as in (a), cannot exist where the deadline is the
-// least time. Elsewhere they saved 0 to 0.3 points more, in a quarter more time.)
-//
 // A plan that is best for 200 samples is a little too slow for others. So the time is checked with
 // 2,000 new samples, the target is corrected by the difference, and both steps run again, a few
 // times.
@@ -48,7 +42,6 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/few_switches/change_rules.h"
 #include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
@@ -66,8 +59,6 @@ struct MarginLimits {
   double tolerance = 1e-4;
   // kNoMore: no pp_rank has more clock changes than the one of the given plan that has most.
   enum class Changes { kAny, kNoMore } changes = Changes::kAny;
-  // The plan keeps them, and so does the one with a margin. Requires kNoMore.
-  few_switches::ChangeRules rules = {};
   std::stop_token stop = {};
   // Once requested, the search ends as soon as it has a plan that is short enough on average.
   std::stop_token finish = {};
