@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/runtime/protocol/clock_channel.h"
+#include "perseus/runtime/protocol/clock_channel/clock_channel.h"
 
 namespace perseus {
 namespace {

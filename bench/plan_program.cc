@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "perseus/base/index.h"
-#include "perseus/planning/plan/choices.h"
+#include "perseus/planning/plan/search/choices.h"
 
 namespace perseus {
 namespace {

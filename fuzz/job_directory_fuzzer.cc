@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "fuzz/require.h"
-#include "perseus/runtime/protocol/assignment.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "fuzz/require.h"
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "fuzz/require.h"
 #include "perseus/base/json_file.h"
-#include "perseus/runtime/protocol/node_messages.h"
+#include "perseus/cluster/node_messages/node_messages.h"
 
 namespace {
 

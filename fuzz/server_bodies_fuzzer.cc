@@ -8,11 +8,11 @@
 #include "fuzz/require.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
-#include "perseus/cluster/server/answer.h"
-#include "perseus/cluster/server/plan_cuts.h"
+#include "perseus/cluster/node_messages/node_messages.h"
+#include "perseus/cluster/server/events/plan_cuts.h"
+#include "perseus/cluster/server/identity/answer.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/runtime/protocol/node_messages.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "perseus/cli/run_program.h"
-#include "perseus/cli/standard_output.h"
+#include "perseus/cli/terminal/standard_output.h"
 
 int main(int argc, char** argv) {
   perseus::cli::HoldStandardDescriptors();

@@ -17,11 +17,11 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/system_cause.h"
-#include "perseus/cli/flag_checks.h"
-#include "perseus/cli/help.h"
-#include "perseus/cli/job_options.h"
-#include "perseus/cli/verbs.h"
-#include "perseus/cli/version.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/job_options.h"
+#include "perseus/cli/verbs/help.h"
+#include "perseus/cli/verbs/verbs.h"
+#include "perseus/cli/verbs/version.h"
 
 namespace perseus::cli {
 namespace {

@@ -1,7 +1,7 @@
 // The command line of `perseus`, as a function.
 #pragma once
 
-#include "perseus/cli/standard_output.h"
+#include "perseus/cli/terminal/standard_output.h"
 
 namespace perseus::cli {
 

@@ -11,7 +11,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/process.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 #include "tests/support/planned_pipeline.h"
 
 namespace perseus {

@@ -13,7 +13,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/client/client_test.h"
 
 namespace perseus {

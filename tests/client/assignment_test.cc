@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "perseus/runtime/protocol/assignment.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/client/client_test.h"
 
 namespace perseus {

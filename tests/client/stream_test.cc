@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/client/agent_node.h"
 #include "tests/fake_cuda/fake_cuda.h"
 

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <iostream>
 
-#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/closed_loop/closed_loop_job.h"
 
 namespace perseus {

@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "perseus/cluster/node/rank_logs.h"
-#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 
 namespace perseus {
 

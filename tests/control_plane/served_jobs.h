@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/control_plane/served.h"
 
 namespace perseus {

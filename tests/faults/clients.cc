@@ -19,7 +19,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/random.h"
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 #include "tests/faults/process.h"
 
 namespace perseus::faults {

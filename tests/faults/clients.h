@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "perseus/base/file_descriptor.h"
-#include "perseus/runtime/protocol/clock_channel.h"
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/clock_channel/clock_channel.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace perseus::faults {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "tests/fake_nvml/fake_nvml.h"
 #include "tests/faults/clients.h"

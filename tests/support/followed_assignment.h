@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 
 namespace perseus {
 

@@ -12,8 +12,8 @@
 
 #include "perseus/base/random.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/runtime/protocol/assignment.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/support/followed_assignment.h"
 #include "tests/support/temporary_directory.h"
 

@@ -19,7 +19,7 @@
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/profiler/sweep_plan.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "perseus/simulation/trainer/rank_work.h"
 #include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 #include "tests/support/followed_assignment.h"

@@ -28,8 +28,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/node/rank_follower.h"
-#include "perseus/runtime/protocol/assignment.h"
-#include "perseus/runtime/protocol/node_messages.h"
+#include "perseus/cluster/node_messages/node_messages.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 
 namespace perseus::node {
 

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "perseus/base/json_file.h"
-#include "perseus/runtime/protocol/job_files.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
 
 namespace perseus::node {
 namespace {

@@ -16,7 +16,7 @@
 #include "perseus/cluster/node/node.h"
 #include "perseus/cluster/node/rank_logs.h"
 #include "perseus/cluster/node/tiny_plan.h"
-#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::node {

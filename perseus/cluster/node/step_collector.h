@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/protocol/node_messages.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/cluster/node_messages/node_messages.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::node {
 

@@ -15,8 +15,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/http/server.h"
-#include "perseus/cluster/server/caller_limits.h"
-#include "perseus/cluster/server/identity_settings.h"
+#include "perseus/cluster/server/identity/caller_limits.h"
+#include "perseus/cluster/server/identity/identity_settings.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::server {

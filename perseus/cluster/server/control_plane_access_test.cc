@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "perseus/cluster/server/control_plane_fixture.h"
-#include "perseus/cluster/server/rights.h"
+#include "perseus/cluster/server/identity/rights.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_certificates.h"
 

@@ -16,8 +16,8 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/server/database_health.h"
-#include "perseus/cluster/server/event_hub.h"
-#include "perseus/cluster/server/rights.h"
+#include "perseus/cluster/server/events/event_hub.h"
+#include "perseus/cluster/server/identity/rights.h"
 #include "perseus/cluster/store/store.h"
 #include "perseus/cluster/telemetry/job_watch.h"
 

@@ -12,8 +12,8 @@
 
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/http/test_server.h"
+#include "perseus/cluster/server/api/openapi.h"
 #include "perseus/cluster/server/control_plane.h"
-#include "perseus/cluster/server/openapi.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/temporary_directory.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "perseus/cluster/server/fleet_status.h"
+#include "perseus/cluster/server/api/fleet_status.h"
 
 namespace perseus::server {
 

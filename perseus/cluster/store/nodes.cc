@@ -12,11 +12,11 @@
 #include <tuple>
 #include <vector>
 
+#include "perseus/cluster/node_messages/node_messages.h"
 #include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 #include "perseus/cluster/store/straggler_history.h"
-#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::store {
 namespace {

@@ -16,12 +16,12 @@
 #include "perseus/base/mutex.h"
 #include "perseus/base/result.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/node_messages/node_messages.h"
 #include "perseus/cluster/store/store.h"
 #include "perseus/cluster/telemetry/notice_check.h"
 #include "perseus/cluster/telemetry/plan_guard.h"
 #include "perseus/cluster/telemetry/plan_promise.h"
 #include "perseus/cluster/telemetry/straggler_detector.h"
-#include "perseus/runtime/protocol/node_messages.h"
 
 namespace perseus::telemetry {
 

@@ -1,6 +1,6 @@
 #include "perseus/cluster/telemetry/node_ranks.h"
 
-#include "perseus/runtime/protocol/node_messages.h"
+#include "perseus/cluster/node_messages/node_messages.h"
 
 namespace perseus::telemetry {
 

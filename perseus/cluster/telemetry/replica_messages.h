@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/node_messages.h"
+#include "perseus/cluster/node_messages/node_messages.h"
 
 namespace perseus::telemetry {
 

@@ -13,8 +13,8 @@
 #include <optional>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/plan/choice_search.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/plan/search/choice_search.h"
 
 namespace perseus::plan {
 

@@ -20,7 +20,7 @@
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
 #include "perseus/planning/plan/evaluation.h"
-#include "perseus/planning/plan/search_limits.h"
+#include "perseus/planning/plan/search/search_limits.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::plan {

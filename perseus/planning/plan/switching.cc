@@ -14,8 +14,8 @@
 
 #include "perseus/base/index.h"
 #include "perseus/base/stopped.h"
-#include "perseus/planning/plan/choices.h"
 #include "perseus/planning/plan/evaluation_update.h"
+#include "perseus/planning/plan/search/choices.h"
 #include "perseus/planning/plan/target.h"
 
 namespace perseus::plan {

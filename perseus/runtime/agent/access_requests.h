@@ -10,10 +10,10 @@
 #include <set>
 #include <utility>
 
-#include "perseus/runtime/agent/access_judgment.h"
-#include "perseus/runtime/agent/access_queue.h"
-#include "perseus/runtime/agent/answer.h"
-#include "perseus/runtime/agent/caller.h"
+#include "perseus/runtime/access/access_judgment.h"
+#include "perseus/runtime/access/access_queue.h"
+#include "perseus/runtime/access/answer.h"
+#include "perseus/runtime/access/caller.h"
 #include "perseus/runtime/agent/lease_table.h"
 
 namespace perseus::agent {

@@ -22,14 +22,14 @@
 #include <variant>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/agent/child_descriptors.h"
+#include "perseus/runtime/access/child_descriptors.h"
+#include "perseus/runtime/access/subordinate_users.h"
+#include "perseus/runtime/access/user_budget.h"
 #include "perseus/runtime/agent/metrics.h"
 #include "perseus/runtime/agent/metrics_server.h"
 #include "perseus/runtime/agent/socket_disposal.h"
-#include "perseus/runtime/agent/subordinate_users.h"
-#include "perseus/runtime/agent/user_budget.h"
-#include "perseus/runtime/protocol/messages.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/protocol/messages/messages.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 
 namespace perseus::agent {
 namespace {

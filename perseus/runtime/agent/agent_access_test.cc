@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "perseus/runtime/access/user_budget.h"
 #include "perseus/runtime/agent/agent_fixture.h"
 #include "perseus/runtime/agent/privileges.h"
-#include "perseus/runtime/agent/user_budget.h"
 #include "tests/support/device_cgroup.h"
 
 namespace perseus::agent {

@@ -21,9 +21,9 @@
 
 #include "perseus/base/file.h"
 #include "perseus/runtime/agent/agent.h"
-#include "perseus/runtime/protocol/clock_channel.h"
-#include "perseus/runtime/protocol/messages.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/protocol/clock_channel/clock_channel.h"
+#include "perseus/runtime/protocol/messages/messages.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/temporary_directory.h"
 

@@ -22,7 +22,7 @@
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
-#include "perseus/runtime/agent/owner.h"
+#include "perseus/runtime/access/owner.h"
 
 namespace perseus::agent {
 

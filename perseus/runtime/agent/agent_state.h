@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "perseus/base/result.h"
-#include "perseus/runtime/agent/answer.h"
+#include "perseus/runtime/access/answer.h"
 #include "perseus/runtime/agent/saved_state.h"
 #include "perseus/runtime/agent/saved_state_file.h"
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace perseus::agent {
 

@@ -11,11 +11,11 @@
 #include <variant>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/agent/access_check.h"
+#include "perseus/runtime/access/access_check.h"
 #include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
-#include "perseus/runtime/protocol/messages.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/protocol/messages/messages.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 
 namespace perseus::agent {
 namespace {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "perseus/runtime/agent/agent_report.h"
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace perseus::agent {
 

@@ -29,17 +29,17 @@
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
+#include "perseus/runtime/access/caller.h"
 #include "perseus/runtime/agent/access_requests.h"
 #include "perseus/runtime/agent/agent_report.h"
 #include "perseus/runtime/agent/agent_state.h"
-#include "perseus/runtime/agent/caller.h"
 #include "perseus/runtime/agent/gpu_list.h"
 #include "perseus/runtime/agent/gpu_worker.h"
 #include "perseus/runtime/agent/lease_table.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/runtime/device/device.h"
-#include "perseus/runtime/protocol/clock_channel.h"
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/clock_channel/clock_channel.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace perseus::agent {
 

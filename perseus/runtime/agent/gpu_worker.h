@@ -78,7 +78,7 @@
 #include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/device/device.h"
-#include "perseus/runtime/protocol/clock_channel.h"
+#include "perseus/runtime/protocol/clock_channel/clock_channel.h"
 
 namespace perseus::agent {
 

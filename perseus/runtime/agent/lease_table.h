@@ -39,8 +39,8 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/agent/answer.h"
-#include "perseus/runtime/agent/owner.h"
+#include "perseus/runtime/access/answer.h"
+#include "perseus/runtime/access/owner.h"
 
 namespace perseus::agent {
 

@@ -13,8 +13,8 @@
 #include "perseus/base/process_state.h"
 #include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
-#include "perseus/runtime/protocol/messages.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/protocol/messages/messages.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 
 namespace perseus::agent {
 namespace {

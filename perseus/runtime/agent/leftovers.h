@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "perseus/base/result.h"
+#include "perseus/runtime/access/owner.h"
 #include "perseus/runtime/agent/gpu_manager.h"
-#include "perseus/runtime/agent/owner.h"
 
 namespace perseus::agent {
 

@@ -28,10 +28,10 @@
 #include <string_view>
 #include <vector>
 
-#include "perseus/runtime/agent/answer.h"
-#include "perseus/runtime/agent/owner.h"
+#include "perseus/runtime/access/answer.h"
+#include "perseus/runtime/access/owner.h"
 #include "perseus/runtime/device/device.h"
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace perseus::agent {
 

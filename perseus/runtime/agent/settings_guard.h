@@ -4,7 +4,7 @@
 //
 // While it lives, no agent can start on the same state, and the calling thread holds back SIGINT,
 // SIGTERM, SIGHUP and SIGQUIT (threads that it starts inherit this). A measurement that takes long
-// polls for them (cli/signals.h).
+// polls for them (cli/terminal/signals.h).
 //
 // Not thread-safe.
 #pragma once

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <utility>
 
-#include "perseus/runtime/agent/child_descriptors.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/access/child_descriptors.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 
 namespace perseus::agent {
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 
 namespace perseus::client {
 namespace {

@@ -9,7 +9,7 @@
 #include "perseus/base/result.h"
 #include "perseus/runtime/client/clock_requester.h"
 #include "perseus/runtime/client/live_sessions.h"
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace perseus::client {
 

@@ -31,8 +31,8 @@
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/client/clock_table.h"
-#include "perseus/runtime/protocol/assignment.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::client {
 

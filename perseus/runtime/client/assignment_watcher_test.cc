@@ -6,7 +6,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::client {

@@ -13,7 +13,7 @@
 
 #include "perseus/base/units.h"
 #include "perseus/runtime/client/ring.h"
-#include "perseus/runtime/protocol/clock_channel.h"
+#include "perseus/runtime/protocol/clock_channel/clock_channel.h"
 
 namespace perseus::client {
 

@@ -13,7 +13,7 @@
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 
 namespace perseus::client {
 

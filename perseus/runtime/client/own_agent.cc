@@ -22,7 +22,7 @@
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/system_cause.h"
-#include "perseus/runtime/protocol/unix_socket.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 
 extern char** environ;
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::client {
 namespace {

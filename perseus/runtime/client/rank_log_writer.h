@@ -10,7 +10,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/runtime/client/live_sessions.h"
-#include "perseus/runtime/protocol/job_files.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
 
 namespace perseus::client {
 

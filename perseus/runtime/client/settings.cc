@@ -13,7 +13,7 @@
 #include "perseus/base/environment.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
-#include "perseus/runtime/protocol/messages.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace perseus::client {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "perseus/runtime/client/perseus.h"
 #include "perseus/runtime/client/warnings.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::client {
 

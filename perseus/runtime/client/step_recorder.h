@@ -12,7 +12,7 @@
 #include "perseus/runtime/client/clock_requester.h"
 #include "perseus/runtime/client/energy_meter.h"
 #include "perseus/runtime/client/hot_path.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::client {
 

@@ -50,7 +50,7 @@
 #include "perseus/base/units.h"
 #include "perseus/runtime/profiler/measured_option.h"
 #include "perseus/runtime/profiler/power_fit.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::profiler {
 

@@ -41,7 +41,7 @@
 #include <vector>
 
 #include "perseus/planning/profile/time_noise.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::profiler {
 

@@ -24,7 +24,7 @@
 #include "perseus/runtime/profiler/gpu_measurements.h"
 #include "perseus/runtime/profiler/instruction_noise.h"
 #include "perseus/runtime/profiler/sweep.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::profiler {
 

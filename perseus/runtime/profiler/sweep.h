@@ -47,7 +47,7 @@
 #include "perseus/base/result.h"
 #include "perseus/runtime/profiler/measured_option.h"
 #include "perseus/runtime/profiler/sweep_plan.h"
-#include "perseus/runtime/protocol/assignment.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 
 namespace perseus::profiler {
 

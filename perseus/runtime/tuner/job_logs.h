@@ -18,7 +18,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
 #include "perseus/runtime/profiler/energy_curve.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::tuner {
 

@@ -11,7 +11,7 @@
 #include "perseus/runtime/profiler/measured_option.h"
 #include "perseus/runtime/profiler/power_fit.h"
 #include "perseus/runtime/profiler/profiler_state.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::tuner {
 

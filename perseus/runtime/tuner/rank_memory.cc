@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "perseus/base/json_file.h"
-#include "perseus/runtime/protocol/job_files.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::tuner {
 namespace {

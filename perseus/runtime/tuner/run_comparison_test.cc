@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::tuner {

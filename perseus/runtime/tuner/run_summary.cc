@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::tuner {
 namespace {

@@ -8,7 +8,7 @@
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "perseus/runtime/tuner/job_logs.h"
 
 namespace perseus::tuner {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "perseus/runtime/protocol/rank_log.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::tuner {

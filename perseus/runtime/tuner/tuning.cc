@@ -13,8 +13,8 @@
 
 #include "perseus/base/wording.h"
 #include "perseus/runtime/profiler/profiler_state.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
-#include "perseus/runtime/protocol/job_files.h"
+#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/disturbance.h"
 #include "perseus/runtime/tuner/pooled_measurements.h"

@@ -25,7 +25,7 @@
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/profiler/instruction_noise.h"
 #include "perseus/runtime/profiler/sweep.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
 #include "perseus/runtime/tuner/expectation.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/step_costs.h"

@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-#include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
 #include "tests/support/simulated_job.h"
 
 namespace perseus::tuner {

@@ -9,7 +9,7 @@
 
 #include "perseus/base/random.h"
 #include "perseus/base/statistics.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
 #include "perseus/runtime/tuner/conductor.h"
 #include "perseus/runtime/tuner/step_costs.h"
 

@@ -24,7 +24,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
 #include "perseus/runtime/profiler/comparison.h"
-#include "perseus/runtime/protocol/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
 #include "perseus/runtime/tuner/job_logs.h"
 
 namespace perseus::tuner {

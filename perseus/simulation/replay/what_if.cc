@@ -12,8 +12,8 @@
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/network.h"
-#include "perseus/planning/plan/choices.h"
-#include "perseus/planning/plan/rounding.h"
+#include "perseus/planning/plan/search/choices.h"
+#include "perseus/planning/plan/search/rounding.h"
 #include "perseus/planning/profile/curve.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 

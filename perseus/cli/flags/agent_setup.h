@@ -1,0 +1,33 @@
+// What `perseus agent` and `perseus gpu restore` share: how they open GPUs, and their log.
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/runtime/agent/gpu_manager.h"
+
+namespace perseus::cli {
+
+inline constexpr const char* kAgentSocket = "/run/perseus/agent.sock";
+inline constexpr const char* kAgentState = "/var/lib/perseus/agent.json";
+
+// Opens the GPUs and logs them. `which` is as for OpenDevices. `resting` has default clocks such as
+// "GPU-1f…=210-1200", in MHz, or "GPU-1f…=default". Fails (kInput) if one of them is not in this
+// form.
+Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
+                                           const std::vector<std::string>& resting,
+                                           spdlog::logger& log);
+
+// Raises the soft limit on open files to the hard limit, because every connection needs a
+// descriptor. The usual soft limit of 1,024 is only for programs that use select(). If this fails,
+// the program accepts fewer connections.
+void RaiseLimitOnOpenFiles();
+
+// A log on `streams.err`. It has no times under systemd, because the journal adds them.
+spdlog::logger MakeLog(const Streams& streams, const std::string& level);
+
+}  // namespace perseus::cli

@@ -1,0 +1,129 @@
+#include "perseus/cli/flags/figure_flags.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/file.h"
+
+namespace perseus::cli {
+namespace {
+
+Result<void> AddFigure(const std::string& path, const std::string& data) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto drawn,
+                           report::DrawFigure(report::FigureOf(path).value(), data));
+  return WriteFileAtomically(path, drawn);
+}
+
+}  // namespace
+
+void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
+  verb.add_option(
+          "--figure", flags.figures,
+          "Write a figure: frontier, timeline or profile (plan without --max-switches N or "
+          "--per-instruction, or with --switch-tradeoff: also switches; of a searched schedule: "
+          "also memory, schedules and orders), as .svg, .png or .pdf; may be repeated")
+      ->type_name("FILE")
+      ->group("Figures")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  verb.add_option("--overlay", flags.overlays,
+                  "Also draw another frontier (CSV with time and energy, or a report); may be "
+                  "repeated")
+      ->type_name("[NAME=]FILE")
+      ->group("Figures")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+}
+
+Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {
+  for (const std::string& path : flags.figures) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto figure, report::FigureOf(path));
+    if (figure.kind == report::FigureKind::kEmulation) {
+      return Fail(
+          "{}: only perseus emulate draws this figure (use frontier, timeline or profile here)",
+          path);
+    }
+    if (figure.kind == report::FigureKind::kSwitches && !data.has_switches) {
+      return Fail(
+          "{}: this figure needs limits of clock changes that were compared (use perseus plan "
+          "without --max-switches N or --per-instruction, or add --switch-tradeoff)",
+          path);
+    }
+    const bool is_of_schedules = figure.kind == report::FigureKind::kMemory ||
+                                 figure.kind == report::FigureKind::kOrders ||
+                                 figure.kind == report::FigureKind::kSchedules;
+    if (is_of_schedules && !data.has_schedules) {
+      return Fail(
+          "{}: this figure needs schedules that were searched for (use perseus schedule search or "
+          "perseus plan --schedule auto, or frontier, timeline or profile here)",
+          path);
+    }
+    if (auto able = report::CheckDrawable(figure); !able) return able;
+  }
+  return {};
+}
+
+std::vector<OverlayFlag> OverlaysOf(const FigureFlags& flags) {
+  std::vector<OverlayFlag> overlays;
+  for (const std::string& flag : flags.overlays) {
+    // A path may contain "=".
+    std::error_code error;
+    const std::size_t equals = std::filesystem::exists(flag, error) ? flag.npos : flag.find('=');
+    if (equals == flag.npos) {
+      overlays.push_back({.path = flag, .name = ""});
+    } else {
+      overlays.push_back({.path = flag.substr(equals + 1), .name = flag.substr(0, equals)});
+    }
+  }
+  return overlays;
+}
+
+Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags) {
+  std::vector<report::FrontierCurve> overlays;
+  for (const OverlayFlag& overlay : OverlaysOf(flags)) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(overlay.path));
+    PERSEUS_ASSIGN_OR_RETURN(auto curve, report::ParseFrontier(text, overlay.path));
+    if (!overlay.name.empty()) curve.name = overlay.name;
+    overlays.push_back(std::move(curve));
+  }
+  return overlays;
+}
+
+Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data) {
+  std::vector<std::string> drawn;
+  for (const std::string& path : flags.figures) {
+    PERSEUS_ASSIGN_OR_RETURN(auto contents,
+                             report::DrawFigure(report::FigureOf(path).value(), data));
+    drawn.push_back(std::move(contents));
+  }
+  return drawn;
+}
+
+Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn) {
+  for (std::size_t i = 0; i < drawn.size(); ++i) {
+    if (auto written = WriteFileAtomically(flags.figures[i], drawn[i]); !written) return written;
+  }
+  return {};
+}
+
+Result<void> AddFigures(const FigureFlags& flags, const std::string& data,
+                        const std::string& directory) {
+  std::optional<Error> first;
+  for (const std::string& path : flags.figures) {
+    const auto added = AddFigure(path, data);
+    if (!added && !first) first = added.error();
+  }
+  if (!first) return {};
+  if (!directory.empty()) {
+    first->message += fmt::format("; all other results are in {}", directory);
+  }
+  return tl::unexpected<Error>(*std::move(first));
+}
+
+}  // namespace perseus::cli

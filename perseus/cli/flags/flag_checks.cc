@@ -1,0 +1,131 @@
+#include "perseus/cli/flags/flag_checks.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+#include "perseus/base/number.h"
+#include "perseus/base/system_cause.h"
+#include "perseus/base/wording.h"
+
+namespace perseus::cli {
+namespace {
+
+// Of how many times as long a straggler takes.
+constexpr double kLargestLikely = 3;
+
+std::optional<double> FiniteNumber(std::string_view text) {
+  const auto number = ParseNumber<double>(text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
+}
+
+}  // namespace
+
+CLI::Validator NumberIn(Range range, const std::string& unit) {
+  auto check = [range, unit](std::string& text) -> std::string {
+    const std::optional<double> number = FiniteNumber(text);
+    // CLI11 cannot convert it.
+    if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
+      return fmt::format("{} is too small: write 0", Excerpt(text));
+    }
+    if (number && *number >= range.least && *number <= range.most) return {};
+    return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
+                       unit.empty() ? "" : fmt::format(" ({})", unit));
+  };
+  return {std::move(check), ""};
+}
+
+void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long) {
+  if (times_as_long <= kLargestLikely) return;
+  std::fputs(
+      fmt::format("perseus: warning: {0} {1:g} means {1:g} times as long (for {1:g} % longer, "
+                  "give {0} {2:g})\n",
+                  flag, times_as_long, 1 + times_as_long / 100)
+          .c_str(),
+      streams.err);
+}
+
+CLI::Validator WholeNumberIn(Range range) {
+  auto check = [range](std::string& text) -> std::string {
+    const std::optional<double> number = FiniteNumber(text);
+    const bool is_plain = text.find_first_not_of("0123456789") == std::string::npos;
+    if (number && is_plain && *number >= range.least && *number <= range.most) return {};
+    return fmt::format("{} is not a whole number from {:.0f} to {:.0f}", Excerpt(text), range.least,
+                       range.most);
+  };
+  return {std::move(check), ""};
+}
+
+CLI::Validator OneOf(std::vector<std::string> names) {
+  std::string description = fmt::format("{{{}}}", fmt::join(names, ","));
+  auto check = [names = std::move(names)](std::string& text) -> std::string {
+    const std::string lower = CLI::detail::to_lower(text);
+    for (const std::string& name : names) {
+      if (CLI::detail::to_lower(name) != lower) continue;
+      text = name;
+      return {};
+    }
+    const std::vector<std::string_view> known(names.begin(), names.end());
+    return Excerpt(text) + " is unknown" + DidYouMean(lower, known);
+  };
+  return {std::move(check), std::move(description)};
+}
+
+CLI::Validator InputFile() {
+  auto check = [](std::string& path) -> std::string {
+    if (path.empty()) return {};  // Has a message of its own.
+    if (const auto checked = CheckInputFile(path); !checked)
+      throw WrongPath(checked.error().message);
+    return {};
+  };
+  return {std::move(check), ""};
+}
+
+CLI::Validator ExistingPath() {
+  auto check = [](std::string& path) -> std::string {
+    struct stat status {};
+    if (path.empty() || ::stat(path.c_str(), &status) == 0) return {};
+    throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
+  };
+  return {std::move(check), ""};
+}
+
+Result<void> CheckReplacesNoInput(const std::string& output,
+                                  const std::vector<std::string>& inputs) {
+  std::error_code none;  // Of a file that does not exist.
+  for (const std::string& input : inputs) {
+    if (output.empty() || input.empty()) continue;
+    if (!std::filesystem::equivalent(input, output, none)) continue;
+    return Fail("{}: is a file to read, and is not overwritten (write into another file)", output);
+  }
+  return {};
+}
+
+CLI::Validator JobDirectory() {
+  auto check = [](std::string& path) -> std::string {
+    struct stat status {};
+    if (path.empty()) return {};
+    constexpr const char* kRemedy = "name the one that the ranks have as PERSEUS_JOB_DIR";
+    if (::stat(path.c_str(), &status) != 0) {
+      throw WrongPath(fmt::format("{}: cannot read: {} ({})", path, std::strerror(errno), kRemedy));
+    }
+    if (!S_ISDIR(status.st_mode)) {
+      throw WrongPath(fmt::format("{} is not a directory ({})", path, kRemedy));
+    }
+    return {};
+  };
+  return {std::move(check), ""};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,68 @@
+#include "perseus/cli/flags/noise_flags.h"
+
+#include <fmt/format.h>
+
+#include "perseus/base/file.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/planning/profile/time_noise.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr Range kPercent = {0, 100 * noise::kMostNoise};
+// Less is hardly noise, and probably a fraction: 0.01 for 1 %.
+constexpr double kLeastPercent = 0.1;
+
+CLI::Validator CheckPercent() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        std::string problem = NumberIn(kPercent, "percent")(text);
+        if (!problem.empty()) return problem;
+        const double percent = std::stod(text);
+        if (percent == 0 || percent >= kLeastPercent) return {};
+        const std::string as_fraction =
+            100 * percent >= kLeastPercent
+                ? fmt::format("for {:g} % as a fraction, give {:g}; ", 100 * percent, 100 * percent)
+                : "";
+        return fmt::format(
+            "{} is in percent, and plans need no margin for less than {:g} % ({}give 0 for no "
+            "noise)",
+            text, kLeastPercent, as_fraction);
+      },
+      "");
+}
+
+}  // namespace
+
+Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
+                                            const plan_file::PlannedJob& job) {
+  std::optional<noise::Noise> noise;
+  if (flags.percent) {
+    noise = noise::Noise{*flags.percent / 100, flags.common_percent / 100};
+  } else if (!job.IsGeneralGraph()) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(job.profile));
+    PERSEUS_ASSIGN_OR_RETURN(noise, profile::ParseTimeNoise(text, job.profile));
+  }
+  if (noise == noise::Noise{}) noise.reset();
+  return noise;
+}
+
+void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose) {
+  verb.add_option("--noise", flags.percent,
+                  fmt::format("{}: the relative standard deviation of the time of each "
+                              "instruction, in percent (default: that of the profile; 0: none)",
+                              purpose))
+      ->type_name("PERCENT")
+      ->check(CheckPercent());
+  verb.add_option("--common-noise", flags.common_percent,
+                  "Further noise that all instructions of a pp_rank share in an iteration")
+      ->type_name("PERCENT")
+      ->check(CheckPercent());
+}
+
+Result<void> CheckNoise(const NoiseFlags& flags) {
+  if (flags.common_percent == 0 || flags.percent) return {};
+  return Fail("--common-noise needs the noise of single instructions (add --noise 0, or more)");
+}
+
+}  // namespace perseus::cli

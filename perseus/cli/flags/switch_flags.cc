@@ -1,0 +1,93 @@
+#include "perseus/cli/flags/switch_flags.h"
+
+#include <algorithm>
+
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/planning/job/job.h"
+
+namespace perseus::cli {
+namespace {
+
+// Of the searches that every run of `perseus plan` makes: from jobs of 200 instructions or fewer to
+// jobs of kFullEffortInstructions or more. The search of a small job has more moves
+// (few_switches.cc), and needs less effort to be quick.
+constexpr double kFullEffortInstructions = 1'500;
+constexpr double kSmallTradeoffEffort = 0.11;
+constexpr double kSmallPlanEffort = 0.09;
+constexpr double kLargePlanEffort = 0.25;
+
+CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit) {
+  return verb
+      .add_flag(
+          "--per-instruction", per_instruction,
+          "No limit of clock changes, even if the job file or --facts has one: a clock for each "
+          "instruction")
+      ->excludes(limit);
+}
+
+}  // namespace
+
+void SwitchFlags::UseJob(const std::optional<int>& limit) {
+  if (!most_switches && !picks_limit && !per_instruction) most_switches = limit;
+}
+
+double SwitchFlags::tradeoff_effort(std::size_t instructions) const {
+  if (!by_default) return 1;
+  return std::clamp(static_cast<double>(instructions) / kFullEffortInstructions,
+                    kSmallTradeoffEffort, 1.0);
+}
+
+double SwitchFlags::plan_effort(std::size_t instructions) const {
+  if (!by_default) return 1;
+  return std::clamp(kLargePlanEffort * static_cast<double>(instructions) / kFullEffortInstructions,
+                    kSmallPlanEffort, kLargePlanEffort);
+}
+
+void AddChangeLimitFlags(CLI::App& verb, ChangeLimitFlags& flags) {
+  CLI::Option* limit =
+      verb.add_option("--max-switches", flags.most_switches,
+                      "At most this many clock changes of each GPU per iteration, the change back "
+                      "at the end included (default: max_switches of the job file)")
+          ->type_name("N")
+          ->check(WholeNumberIn({0, job::kMostSwitches}));
+  AddPerInstructionFlag(verb, flags.per_instruction, limit);
+}
+
+few_switches::ChangeLimit ChangeLimitOf(const ChangeLimitFlags& flags,
+                                        const std::optional<int>& most_switches_of_job,
+                                        const std::optional<double>& most_changes_per_s) {
+  if (flags.per_instruction) return {};
+  few_switches::ChangeLimit limit;
+  limit.most_changes = flags.most_switches ? flags.most_switches : most_switches_of_job;
+  if (!limit.most_changes) limit.changes_per_s = most_changes_per_s;
+  return limit;
+}
+
+void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
+  const auto check = [](std::string& text) -> std::string {
+    if (text == "auto") return {};
+    const std::string problem = WholeNumberIn({0, job::kMostSwitches})(text);
+    return problem.empty() ? problem : problem + ", or auto";
+  };
+  const auto store = [&flags](const std::string& text) {
+    flags.picks_limit = text == "auto";
+    flags.most_switches.reset();
+    if (!flags.picks_limit) flags.most_switches = std::stoi(text);
+  };
+  CLI::Option* limit =
+      verb.add_option_function<std::string>(
+              "--max-switches", store,
+              "At most this many clock changes of each GPU per iteration, the change back at the "
+              "end included (1 is the same as 0); auto: the fewest found that keep 95 % of the "
+              "saving. Without this flag, the same with a shorter search")
+          ->type_name("N|auto")
+          ->group("Clock changes")
+          ->check(CLI::Validator(check, ""));
+  AddPerInstructionFlag(verb, flags.per_instruction, limit)->group("Clock changes");
+  verb.add_flag("--switch-tradeoff", flags.with_tradeoff,
+                "Also print what limits of 0 to 16 clock changes (and up to 48 if these keep too "
+                "little) would save")
+      ->group("Clock changes");
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,47 @@
+// The flags of targets, such as --slowdown and --deadline.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/target.h"
+
+namespace perseus::cli {
+
+struct TargetFlags {
+  std::vector<double> slowdowns_percent;
+  std::vector<double> deadlines_s;
+  std::vector<double> energy_budgets_j;
+  std::vector<double> power_caps_w;
+  std::vector<std::pair<double, double>> prices;  // ($/kWh, $/GPU-hour)
+  bool min_energy = false;
+  bool edp = false;
+};
+
+// How many targets the verb takes.
+enum class Targets { kOne, kMany };
+
+void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count);
+
+bool AsksForTarget(const TargetFlags& flags);
+
+// The requested targets, in the order of the members above. Without flags, it is "no slowdown".
+// `gpus` is the number of GPUs of one pipeline.
+std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
+
+// Warns on standard error of a value that is probably in another unit: a slowdown below 0.5 %, and
+// a price of a kWh above twice that of a GPU-hour. With the iteration at maximum frequency, also a
+// deadline of more than ten times its time, and a budget or cap above its energy or power.
+void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& asked,
+                       const plan::Evaluation* baseline = nullptr);
+
+// The same as AskedTargets, for a verb that takes one target. Fails (kInput) if the flags give
+// several.
+Result<plan::Target> AskedTarget(const TargetFlags& flags, int gpus);
+
+}  // namespace perseus::cli

@@ -1,0 +1,174 @@
+// `perseus agent`: the daemon of a node.
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/host.h"
+#include "perseus/cli/flags/agent_setup.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/verbs/verbs.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
+#include "perseus/runtime/agent/agent.h"
+#include "perseus/runtime/agent/privileges.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kAgentAbout =
+    "Run the agent of this node: the only process that sets GPU clocks. Training processes\n"
+    "lease their GPUs from it. When a lease ends, the agent restores the GPU. Needs permission\n"
+    "to set clocks (root, or CAP_SYS_ADMIN; see docs/agent.md). Ends with SIGTERM.";
+constexpr const char* kAgentExamples =
+    "Examples:\n"
+    "  perseus agent                            # as root: all GPUs of the driver\n"
+    "  perseus agent --devices virtual:node.toml --socket agent.sock \\\n"
+    "      --state agent.json\n"
+    "  perseus agent --rest GPU-1f…=210-1200    # if another program locked its\n"
+    "                                           # clocks: restore 210 to 1200 MHz";
+
+struct AgentFlags {
+  std::string devices = "auto";
+  std::string socket = kAgentSocket;
+  std::string state = kAgentState;
+  std::string metrics = "127.0.0.1:9836";
+  std::vector<std::string> resting;
+  double timeout_s = 30;
+  std::optional<double> exit_when_idle_s;
+  std::string when_overridden = "yield";
+  std::optional<double> most_changes_per_s;
+  std::string facts;
+  std::string log_level = "info";
+};
+
+constexpr Range kChangesPerSecond = {0.001, 1'000'000};
+
+// The limit on clock changes of the flags; 0: none. The flag is above the file.
+Result<double> MostChanges(const AgentFlags& flags) {
+  if (flags.facts.empty()) return flags.most_changes_per_s.value_or(0);
+  PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(flags.facts));
+  if (flags.most_changes_per_s) return *flags.most_changes_per_s;
+  if (!facts.max_changes_per_s) {
+    return Fail(
+        "{}: it has no max_changes_per_s, so it sets no limit (measure it with perseus qualify, or "
+        "give the limit with --max-changes)",
+        flags.facts);
+  }
+  const double most = facts.max_changes_per_s->value;
+  if (most < kChangesPerSecond.least) {
+    return Fail(
+        "{}: max_changes_per_s is {}, because no tried rate was shown to be harmless (measure "
+        "again with a longer perseus qualify --duration, or give a limit of at least {} with "
+        "--max-changes)",
+        flags.facts, most, kChangesPerSecond.least);
+  }
+  return most;
+}
+
+// ", metrics on 127.0.0.1:9836". If the flag has port 0, `port` is the one that the system chose.
+std::string MetricsPlace(const std::string& address, int port) {
+  if (port == 0) return "";
+  return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
+}
+
+Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const double most_changes_per_s, MostChanges(flags));
+  RaiseLimitOnOpenFiles();
+  // The agent must not end because nobody reads its log any more.
+  std::signal(SIGPIPE, SIG_IGN);
+  // This comes before threads start, because they inherit the capabilities.
+  if (auto kept = agent::KeepOnlyNeededCapabilities(); !kept) return kept;
+  spdlog::logger log = MakeLog(streams, flags.log_level);
+  PERSEUS_ASSIGN_OR_RETURN(auto gpus, SetUpGpus(flags.devices, flags.state, flags.resting, log));
+  agent::AgentOptions options;
+  options.gpus = std::move(gpus);
+  options.gpus.when_overridden = flags.when_overridden == "insist" ? agent::WhenOverridden::kInsist
+                                                                   : agent::WhenOverridden::kYield;
+  options.gpus.most_changes_per_s = most_changes_per_s;
+  options.socket = flags.socket;
+  std::error_code ignored;  // If this fails, listening on the socket fails with a clear message.
+  std::filesystem::create_directories(options.socket.parent_path(), ignored);
+  options.metrics_address = flags.metrics == "off" ? "" : flags.metrics;
+  options.version = PERSEUS_VERSION;
+  options.hostname = HostName();
+  options.timeout = std::chrono::milliseconds(static_cast<int>(flags.timeout_s * 1000));
+  if (flags.exit_when_idle_s) {
+    options.exit_when_idle =
+        std::chrono::milliseconds(static_cast<int>(*flags.exit_when_idle_s * 1000));
+  }
+
+  PERSEUS_ASSIGN_OR_RETURN(auto agent, agent::Agent::Start(std::move(options), log));
+  log.info("listening on {}{}", flags.socket, MetricsPlace(flags.metrics, agent->metrics_port()));
+  if (most_changes_per_s > 0) log.info("at most {} clock changes per second", most_changes_per_s);
+  auto run = agent->Run();
+  if (!run) {
+    log.critical("{}", run.error().message);
+    log.flush();
+    // If the driver does not respond, destructors would wait forever.
+    std::_Exit(1);
+  }
+  log.info("all GPUs are restored");
+  return run;
+}
+
+}  // namespace
+
+Verb AddAgentVerb(CLI::App& program) {
+  auto flags = std::make_shared<AgentFlags>();
+  CLI::App* verb = program.add_subcommand("agent", kAgentAbout);
+  verb->footer(kAgentExamples);
+  verb->add_option("--devices", flags->devices,
+                   "auto, nvml, rocm, or virtual:FILE (default: auto; nvml:FILE and rocm:FILE give "
+                   "the path of the library)")
+      ->type_name("WHICH");
+  verb->add_option("--socket", flags->socket,
+                   fmt::format("Where clients connect (default: {})", kAgentSocket))
+      ->type_name("FILE");
+  verb->add_option(
+          "--state", flags->state,
+          fmt::format("The file that records the original settings of each GPU (default: {})",
+                      kAgentState))
+      ->type_name("FILE");
+  verb->add_option("--metrics", flags->metrics,
+                   "The address of /metrics for Prometheus, or off (default: 127.0.0.1:9836)")
+      ->type_name("ADDRESS");
+  verb->add_option(
+          "--rest", flags->resting,
+          "The SM clocks to restore if the driver cannot report them; saved in --state, until "
+          "GPU=default removes them; repeatable")
+      ->type_name("GPU=MIN-MAX");
+  verb->add_option("--restore-timeout", flags->timeout_s,
+                   "How long to try to restore GPUs at shutdown (default: 30)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0, 3600}, "in seconds"));
+  verb->add_option(
+          "--exit-when-idle", flags->exit_when_idle_s,
+          "Stop after this time without a client, with every GPU restored (default: never)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0, 86'400}, "in seconds"));
+  verb->add_option("--when-overridden", flags->when_overridden,
+                   "If another program locks the clock of a leased GPU: yield (set no clock until "
+                   "it is unlocked) or insist (set it again) (default: yield)")
+      ->type_name("WHAT")
+      ->transform(OneOf({"yield", "insist"}));
+  verb->add_option("--max-changes", flags->most_changes_per_s,
+                   "The most clock changes per second, of all GPUs together (default: that of "
+                   "--facts, or no limit)")
+      ->type_name("N")
+      ->check(NumberIn(kChangesPerSecond, "per second"));
+  verb->add_option("--facts", flags->facts,
+                   "The hardware facts of this node, which have the limit on clock changes "
+                   "(perseus qualify writes them)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
+      ->type_name("LEVEL")
+      ->transform(OneOf({"debug", "info", "warn", "error"}));
+  return {verb, [flags](const Streams& streams) { return RunAgent(streams, *flags); }};
+}
+
+}  // namespace perseus::cli

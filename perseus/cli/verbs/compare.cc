@@ -1,0 +1,296 @@
+// `perseus compare` runs every policy on one job.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/cli/flags/figure_flags.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/job_options.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/switches.h"
+#include "perseus/cli/verbs/verbs.h"
+#include "perseus/planning/report/report.h"
+#include "perseus/simulation/baselines/policy.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kCompareAbout =
+    "Compare policies that choose the clocks of one job: AllMax, Zeus (one clock for all, or one\n"
+    "for each stage), EnvPipe, Perseus as published, and Perseus. Each shows its best result with\n"
+    "no slowdown, or with its least slowdown. With --straggler, one pipeline takes so many times\n"
+    "as long, and all others may take as long as it does. Savings then count the energy until the\n"
+    "straggler has finished. Clock changes have no limit here, so Perseus plans as\n"
+    "`perseus plan --per-instruction` does, and saves a little more than `perseus plan`.";
+constexpr const char* kCompareExamples =
+    "Examples:\n"
+    "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"
+    "      --blocking-power 83.64\n"
+    "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 \\\n"
+    "      --figure frontier.svg";
+
+// The policy to which --unit applies.
+constexpr std::string_view kRounds = "PerseusPublished";
+
+// The number of deadlines between the baseline and least energy for the curve of our own plans.
+constexpr int kPlansOfFrontier = 12;
+
+struct CompareFlags {
+  job::JobSettings job;
+  std::vector<double> stragglers;  // Their iteration times divided by that of the baseline.
+  double unit_ms = 1;
+  bool is_unit_given = false;
+  FigureFlags figures;
+  bool as_json = false;
+};
+
+struct Outcome {
+  std::string policy;
+  baselines::PolicyPoints offered;  // Without points if the policy failed; the note says why.
+
+  bool failed() const { return offered.points.empty(); }
+};
+
+// The time of the baseline (no straggler), and then the times of the stragglers.
+std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const plan::Planner& planner) {
+  std::vector<Nanoseconds> times{planner.baseline().time};
+  for (const double factor : flags.stragglers) {
+    times.push_back(ToNanoseconds(ToSeconds(planner.baseline().time) * factor));
+  }
+  return times;
+}
+
+// The times for which Perseus plans: each of `times`, and a few more for a figure. No time is
+// beyond the slow end of the frontier, because longer plans are the same.
+std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times,
+                                      const plan::Planner& planner, const plan::Frontier& frontier,
+                                      bool is_drawn) {
+  std::vector<Nanoseconds> planned = times;
+  const Nanoseconds baseline = planner.baseline().time;
+  const Nanoseconds longest = std::max(frontier.points[frontier.least_energy].time, baseline);
+  for (int i = 1; is_drawn && i <= kPlansOfFrontier; ++i) {
+    planned.push_back(baseline + (longest - baseline) * i / kPlansOfFrontier);
+  }
+  for (Nanoseconds& time : planned) {
+    time = std::min(time, std::max(frontier.points.back().time, baseline));
+  }
+  std::ranges::sort(planned);
+  planned.erase(std::unique(planned.begin(), planned.end()), planned.end());
+  return planned;
+}
+
+struct Cell {
+  const baselines::OperatingPoint* point;
+  Nanoseconds until;  // The time of the straggler, or that of the point if it is longer.
+  double energy_j;
+  double saving;    // Relative to maximum frequency, until the straggler has finished.
+  double slowdown;  // Relative to the time of the straggler.
+};
+
+Cell CellOf(const plan::Planner& planner, const baselines::PolicyPoints& offered,
+            Nanoseconds time) {
+  const baselines::OperatingPoint& point = baselines::ChooseFor(time, offered.points, planner);
+  const Nanoseconds until = std::max(time, point.evaluation.time);
+  const double energy_j = planner.EnergyUntil(until, point.evaluation);
+  return {&point, until, energy_j, 1 - energy_j / planner.EnergyUntil(time, planner.baseline()),
+          ToSeconds(until) / ToSeconds(time) - 1};
+}
+
+std::string FormatTables(const plan::Planner& planner, const std::vector<Nanoseconds>& times,
+                         const std::vector<double>& stragglers,
+                         const std::vector<Outcome>& outcomes) {
+  Table table(
+      {"policy", "setting", "time (s)", "energy (J)", "saving", "slowdown", "switches/GPU"});
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.failed()) {
+      table.AddRow({outcome.policy, "failed", "", "", "", "", ""});
+      continue;
+    }
+    const Cell cell = CellOf(planner, outcome.offered, times.front());
+    table.AddRow({outcome.policy, cell.point->setting,
+                  FormatQuantity(ToSeconds(cell.point->evaluation.time)),
+                  FormatQuantity(cell.energy_j), FormatPercent(cell.saving),
+                  FormatPercent(cell.slowdown),
+                  FormatSwitches(SwitchesPerGpu(cell.point->evaluation))});
+  }
+  std::string text = table.Format();
+  if (!stragglers.empty()) {
+    std::vector<std::string> header{"saving with a straggler of"};
+    for (const double factor : stragglers) header.push_back(fmt::format("{:g}", factor));
+    Table savings(std::move(header));
+    for (const Outcome& outcome : outcomes) {
+      std::vector<std::string> row{outcome.policy};
+      for (std::size_t i = 1; i < times.size(); ++i) {
+        row.push_back(outcome.failed()
+                          ? ""
+                          : FormatPercent(CellOf(planner, outcome.offered, times[i]).saving));
+      }
+      savings.AddRow(std::move(row));
+    }
+    text += "\n" + savings.Format();
+  }
+  for (const Outcome& outcome : outcomes) {
+    if (!outcome.offered.note.empty()) {
+      text += fmt::format("\n{}: {}.\n", outcome.policy, outcome.offered.note);
+    }
+  }
+  return text;
+}
+
+std::string FormatJson(const plan::Planner& planner, const job::UsedFacts& facts,
+                       const std::vector<Nanoseconds>& times, const std::vector<double>& stragglers,
+                       const std::vector<Outcome>& outcomes) {
+  ordered_json policies = ordered_json::array();
+  for (const Outcome& outcome : outcomes) {
+    ordered_json policy{{"policy", outcome.policy},
+                        {"note", outcome.offered.note},
+                        {"results", ordered_json::array()},
+                        {"points", ordered_json::array()}};
+    for (std::size_t i = 0; i < times.size() && !outcome.failed(); ++i) {
+      const Cell cell = CellOf(planner, outcome.offered, times[i]);
+      policy["results"].push_back({{"straggler", i == 0 ? 1.0 : stragglers[i - 1]},
+                                   {"setting", cell.point->setting},
+                                   {"time_s", ToSeconds(cell.point->evaluation.time)},
+                                   {"until_s", ToSeconds(cell.until)},
+                                   {"energy_j", cell.energy_j},
+                                   {"saving", cell.saving},
+                                   {"slowdown", cell.slowdown},
+                                   {"switches", cell.point->evaluation.switches}});
+    }
+    for (const baselines::OperatingPoint& point : outcome.offered.points) {
+      policy["points"].push_back({{"setting", point.setting},
+                                  {"time_s", ToSeconds(point.evaluation.time)},
+                                  {"energy_j", point.evaluation.energy_j}});
+    }
+    policies.push_back(std::move(policy));
+  }
+  const plan::Evaluation& baseline = planner.baseline();
+  ordered_json json{{"format", "perseus-comparison"}, {"version", 1}};
+  if (!facts.path.empty()) json["facts"] = facts.path;
+  json["baseline"] = {{"time_s", ToSeconds(baseline.time)}, {"energy_j", baseline.energy_j}};
+  json["policies"] = std::move(policies);
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+// The target of one of our plans: "Perseus, no slowdown" or "Perseus, straggler of 1.3".
+std::string TargetOf(const baselines::OperatingPoint& point, const baselines::PolicyPoints& ours,
+                     const plan::Planner& planner, const std::vector<Nanoseconds>& times,
+                     const std::vector<double>& factors) {
+  if (&baselines::ChooseFor(times.front(), ours.points, planner) == &point)
+    return "Perseus, no slowdown";
+  std::vector<double> beside;
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    if (&baselines::ChooseFor(times[i + 1], ours.points, planner) == &point)
+      beside.push_back(factors[i]);
+  }
+  if (beside.empty()) return point.setting;
+  return fmt::format("Perseus, straggler of {:g}", fmt::join(beside, ", "));
+}
+
+// The data of a report in which our results are plans, and the other policies are overlays.
+Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& job,
+                               const plan::Planner& planner, const plan::Frontier& frontier,
+                               const std::vector<Outcome>& outcomes,
+                               std::vector<report::FrontierCurve> overlays) {
+  const std::vector<Nanoseconds> times = TimesOf(flags, planner);
+  report::Report report{.planner = planner,
+                        .job = job.planned,
+                        .frontier = {"bound", frontier.points},
+                        .plans = {},
+                        .overlays = {}};
+  for (const Outcome& outcome : outcomes) {
+    if (&outcome == &outcomes.back()) {
+      for (const baselines::OperatingPoint& point : outcome.offered.points) {
+        report.plans.push_back(
+            {point.setting,
+             {.target = TargetOf(point, outcome.offered, planner, times, flags.stragglers),
+              .deadline = point.evaluation.time,
+              .options = point.options,
+              .evaluation = point.evaluation,
+              .lower_bound_j = frontier.BoundAt(point.evaluation.time)}});
+      }
+      continue;
+    }
+    if (outcome.failed()) continue;
+    report::FrontierCurve curve{outcome.policy, {}};
+    for (const baselines::OperatingPoint& point : outcome.offered.points) {
+      curve.points.push_back({point.evaluation.time, point.evaluation.energy_j, 0});
+    }
+    report.overlays.push_back(std::move(curve));
+  }
+  std::ranges::move(overlays, std::back_inserter(report.overlays));
+  return report::FormatReportData(report);
+}
+
+Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
+  if (auto able = CheckFigures(flags.figures); !able) return able;
+  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(streams, flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
+  PERSEUS_ASSIGN_OR_RETURN(const auto frontier, planner.ComputeFrontier());
+
+  for (const double factor : flags.stragglers) WarnIfLikelyPercent(streams, "--straggler", factor);
+  const std::vector<Nanoseconds> times = TimesOf(flags, planner);
+  const bool is_drawn = !flags.figures.figures.empty();
+  const std::vector<Nanoseconds> planned = PlannedTimes(times, planner, frontier, is_drawn);
+  std::vector<std::unique_ptr<baselines::Policy>> policies =
+      baselines::AllPolicies(ToNanoseconds(flags.unit_ms / 1e3));
+  std::vector<Outcome> outcomes;
+  for (const auto& policy : policies) {
+    auto offered = policy->Points(planner, planned);
+    if (!offered) {
+      // If the user gave the wrong unit, this is an error. Otherwise, the other policies are still
+      // useful.
+      const bool is_asked_for = flags.is_unit_given && policy->name() == kRounds;
+      if (is_asked_for || policy == policies.back()) return Fail(offered);
+      offered = baselines::PolicyPoints{{}, offered.error().message};
+    }
+    outcomes.push_back({std::string(policy->name()), *std::move(offered)});
+  }
+  if (is_drawn) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto data, ReportData(flags, job, planner, frontier, outcomes, std::move(overlays)));
+    PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
+    if (auto written = WriteFigures(flags.figures, figures); !written) return written;
+  }
+  return streams.Print(flags.as_json
+                           ? FormatJson(planner, job.facts, times, flags.stragglers, outcomes)
+                           : FormatTables(planner, times, flags.stragglers, outcomes) +
+                                 job::Describe(job.facts));
+}
+
+}  // namespace
+
+Verb AddCompareVerb(CLI::App& program) {
+  auto flags = std::make_shared<CompareFlags>();
+  CLI::App* verb = program.add_subcommand("compare", kCompareAbout);
+  verb->footer(kCompareExamples);
+  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
+      ->type_name("PROFILE.csv")
+      ->check(InputFile());
+  AddJobFlags(*verb, flags->job);
+  verb->add_option("--straggler", flags->stragglers,
+                   "Another pipeline takes this many times as long; repeatable")
+      ->type_name("TIMES")
+      ->check(NumberIn({1, 100}, kTimesAsLong))
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
+  CLI::Option* unit = verb->add_option("--unit", flags->unit_ms,
+                                       "Perseus as published rounds times to this (default: 1)");
+  unit->type_name("MS")->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  AddFigureFlags(*verb, flags->figures);
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
+  return {verb, [flags, unit](const Streams& streams) {
+            flags->is_unit_given = unit->count() > 0;
+            return RunCompare(streams, *flags);
+          }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,183 @@
+// `perseus completion` prints a completion script for a shell. The script asks the program itself
+// what may come next, so that it never differs from the flags.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/verbs/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kCompletionAbout =
+    "Print a shell completion script for the verbs, flags and choices of perseus.";
+constexpr const char* kCompletionExamples =
+    "Examples:\n"
+    "  source <(perseus completion bash)\n"
+    "  perseus completion zsh > ~/.zfunc/_perseus\n"
+    "  perseus completion fish > ~/.config/fish/completions/perseus.fish";
+
+// The scripts put an equals sign before the word that is being typed, because it may be empty.
+// Where the program knows no word, they offer files.
+constexpr std::string_view kBash =
+    R"sh(# bash completion of perseus; made by: perseus completion bash
+_perseus() {
+  local word=${COMP_WORDS[COMP_CWORD]}
+  mapfile -t COMPREPLY < <(compgen -W "$(
+    "${COMP_WORDS[0]}" completion bash -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" "=$word" 2>/dev/null)" -- "$word")
+}
+complete -o default -F _perseus perseus
+)sh";
+constexpr std::string_view kZsh = R"sh(#compdef perseus
+# zsh completion of perseus; made by: perseus completion zsh
+_perseus() {
+  local -a found=(
+    ${(f)"$($words[1] completion zsh -- "${(@)words[2,CURRENT-1]}" "=$words[CURRENT]" 2>/dev/null)"})
+  if (( $#found )); then
+    _describe perseus found
+  else
+    _files
+  fi
+}
+# As a file of fpath, zsh runs this at the first completion. Else it is sourced.
+if [[ $funcstack[1] == _perseus ]]; then
+  _perseus "$@"
+else
+  compdef _perseus perseus
+fi
+)sh";
+constexpr std::string_view kFish =
+    R"sh(# fish completion of perseus; made by: perseus completion fish
+function __perseus
+  set -l words (commandline -opc)
+  set -l found ($words[1] completion fish -- $words[2..] "="(commandline -ct) 2>/dev/null)
+  if test -n "$found"
+    printf '%s\n' $found
+  else
+    __fish_complete_path (commandline -ct)
+  end
+end
+complete -c perseus -f -a '(__perseus)'
+)sh";
+
+// A word that may come next.
+struct Candidate {
+  std::string word;
+  std::string about;
+};
+
+// The long and short names, such as "--pp-ranks" and "-o".
+std::vector<std::string> NamesOf(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  return names;
+}
+
+// CLI11 shows the choices of an option only in the name of its type: "NAME:{gpipe,1f1b}".
+std::vector<Candidate> ChoicesOf(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t open = type.find('{');
+  if (open == std::string::npos) return {};
+  std::vector<Candidate> choices;
+  std::istringstream words(type.substr(open + 1, type.find('}') - open - 1));
+  for (std::string word; std::getline(words, word, ',');) choices.push_back({word, {}});
+  return choices;
+}
+
+// The verbs of the program, or the parts of a verb. A verb is an argument of `help`.
+std::vector<const CLI::App*> PartsOf(const CLI::App& app) {
+  const bool is_help = app.get_parent() != nullptr && app.get_name() == "help";
+  return (is_help ? *app.get_parent() : app).get_subcommands({});
+}
+
+// What may come after the words of a command line, if the last one begins with `typed`.
+std::vector<Candidate> CandidatesAfter(const CLI::App& program,
+                                       const std::vector<std::string>& words,
+                                       const std::string& typed) {
+  const CLI::App* app = &program;
+  std::size_t known = 0;  // The words that are a verb and its part.
+  for (; known < words.size(); ++known) {
+    const auto parts = app->get_subcommands({});
+    const auto next = std::ranges::find(parts, words[known], &CLI::App::get_name);
+    if (next == parts.end()) break;
+    app = *next;
+  }
+  // Options without a group are not for users.
+  const auto options =
+      app->get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
+  for (const CLI::Option* option : options) {
+    const bool takes_value = option->get_items_expected_max() > 0;
+    if (takes_value && !words.empty() && std::ranges::count(NamesOf(*option), words.back()) > 0) {
+      return ChoicesOf(*option);
+    }
+  }
+  std::vector<Candidate> found;
+  for (const CLI::Option* option : options) {
+    if (typed.starts_with('-')) {
+      for (std::string& name : NamesOf(*option)) {
+        found.push_back({std::move(name), option->get_description()});
+      }
+    } else if (option->get_positional()) {
+      std::ranges::move(ChoicesOf(*option), std::back_inserter(found));
+    }
+  }
+  if (typed.starts_with('-') || known < words.size()) return found;
+  for (const CLI::App* part : PartsOf(*app)) {
+    found.push_back({part->get_name(), part->get_description()});
+  }
+  return found;
+}
+
+// A line for each candidate, as the script of this shell reads them.
+std::string Format(const std::vector<Candidate>& candidates, std::string_view shell) {
+  std::string text;
+  for (const auto& [word, about] : candidates) {
+    text += word;
+    std::string brief = about.substr(0, about.find('\n'));
+    brief = brief.substr(0, brief.find(". "));
+    if (shell != "bash" && !brief.empty()) text += (shell == "zsh" ? ":" : "\t") + brief;
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+Verb AddCompletionVerb(CLI::App& program) {
+  struct Flags {
+    std::string shell;
+    std::vector<std::string> words;
+  };
+  auto flags = std::make_shared<Flags>();
+  CLI::App* verb = program.add_subcommand("completion", kCompletionAbout);
+  verb->footer(kCompletionExamples);
+  verb->add_option("shell", flags->shell, "bash, zsh or fish")
+      ->required()
+      ->transform(OneOf({"bash", "zsh", "fish"}));
+  verb->add_option("words", flags->words,
+                   "For the script: after --, the words before the cursor, the last one after an "
+                   "equals sign. Prints what may come next")
+      ->type_name("WORD");
+  return {verb, [flags, &program](const Streams& streams) {
+            const auto& [shell, words] = *flags;
+            if (words.empty()) {
+              return streams.Print(std::string(shell == "bash"  ? kBash
+                                               : shell == "zsh" ? kZsh
+                                                                : kFish));
+            }
+            return streams.Print(Format(
+                CandidatesAfter(program, {words.begin(), words.end() - 1}, words.back().substr(1)),
+                shell));
+          }};
+}
+
+}  // namespace perseus::cli

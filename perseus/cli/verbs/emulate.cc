@@ -1,0 +1,414 @@
+// `perseus emulate` runs a whole job iteration by iteration, with events such as stragglers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "perseus/base/file.h"
+#include "perseus/base/wording.h"
+#include "perseus/cli/flags/emulation_input.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/job_options.h"
+#include "perseus/cli/flags/noise_flags.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/results.h"
+#include "perseus/cli/verbs/verbs.h"
+#include "perseus/planning/noise/noisy_execution.h"
+#include "perseus/planning/report/figure.h"
+#include "perseus/planning/report/trace.h"
+#include "perseus/simulation/emulator/emulation.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kEmulateAbout =
+    "Emulate a whole job without a GPU: all its pipelines, iteration by iteration, with\n"
+    "stragglers, power caps and plans that come and go (--events), noise, and switch latency.\n"
+    "Prints the time, energy and power of the job, and those of the same job at maximum\n"
+    "frequency. That job has the same stragglers, but ignores plans and power caps. An event at a\n"
+    "time (from_s) occurs at the same time in both jobs, and so possibly in different iterations.";
+constexpr const char* kEmulateExamples =
+    "Examples:\n"
+    "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 \\\n"
+    "      --blocking-power 83.64 --gpus-per-stage 8 --pipelines 16 \\\n"
+    "      --iterations 1000 --events events.toml --follow 1 -o out\n"
+    "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 1";
+
+struct EmulateFlags {
+  job::JobSettings job;
+  std::string plan;
+  std::string policy = "perseus";
+  double unit_ms = 1;
+  std::string events;
+  int iterations = 100;
+  std::optional<int> follow;
+  NoiseFlags noise;
+  double latency_spread = 0;
+  std::uint64_t seed = 1;
+  std::optional<int> traced;
+  std::string directory;
+  std::string figure;
+  bool as_json = false;
+};
+
+std::string FormatIterations(const emulator::Emulation& emulation) {
+  std::string text = "iteration,time,energy,average_power,peak_power,slowest_dp_rank,switches\n";
+  for (std::size_t i = 0; i < emulation.iterations.size(); ++i) {
+    const emulator::EmulatedIteration& iteration = emulation.iterations[i];
+    fmt::format_to(std::back_inserter(text), "{},{:.9f},{},{},{},{},{}\n", i,
+                   ToSeconds(iteration.time), iteration.energy_j, iteration.average_power_w(),
+                   iteration.peak_power_w, iteration.slowest_dp_rank, iteration.switches);
+  }
+  return text;
+}
+
+std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_stage) {
+  std::string text = "dp_rank,pp_rank,gpus,busy,computing_energy,waiting_energy,switches\n";
+  for (std::size_t pipeline = 0; pipeline < emulation.pp_ranks.size(); ++pipeline) {
+    for (std::size_t rank = 0; rank < emulation.pp_ranks[pipeline].size(); ++rank) {
+      const emulator::RankTotals& totals = emulation.pp_ranks[pipeline][rank];
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", pipeline, rank,
+                     gpus_per_stage, totals.busy_s, totals.instruction_energy_j,
+                     totals.blocking_energy_j, totals.switches);
+    }
+  }
+  return text;
+}
+
+// "dp_rank 3", "dp_ranks 0, 1, 2 and 13 more".
+std::string NameOf(const std::vector<int>& pipelines) {
+  constexpr std::size_t kNamed = 3;
+  std::string name = pipelines.size() == 1 ? "dp_rank " : "dp_ranks ";
+  for (std::size_t i = 0; i < std::min(kNamed, pipelines.size()); ++i) {
+    name += fmt::format("{}{}", i == 0 ? "" : ", ", pipelines[i]);
+  }
+  if (pipelines.size() > kNamed) name += fmt::format(" and {} more", pipelines.size() - kNamed);
+  return name;
+}
+
+Result<std::string> TraceOf(const plan::Planner& planner, const emulator::EmulationSpec& spec,
+                            const emulator::Emulation& emulation, int iteration) {
+  PERSEUS_ASSIGN_OR_RETURN(auto runs,
+                           emulator::RunsInIteration(planner, spec, emulation, iteration));
+  Nanoseconds slowest = 0;
+  for (const emulator::RunOfPipelines& run : runs)
+    slowest = std::max(slowest, run.run.evaluation.time);
+  std::vector<report::Timeline> timelines;
+  for (emulator::RunOfPipelines& run : runs) {
+    timelines.push_back({NameOf(run.pipelines), std::move(run.run.options),
+                         std::move(run.run.evaluation), slowest});
+  }
+  return report::FormatTrace(planner.graph(), planner.model().blocking_power_w, timelines);
+}
+
+struct Results {
+  job::UsedFacts facts;
+  std::string policy;
+  std::vector<std::string> remarks;
+  emulator::Emulation planned;
+  emulator::Emulation all_max;
+};
+
+noise::Executions ExecutionsOf(const emulator::Emulation& emulation) {
+  noise::Executions executions;
+  for (const emulator::EmulatedIteration& iteration : emulation.iterations) {
+    executions.times_s.push_back(ToSeconds(iteration.time));
+    executions.energies_j.push_back(iteration.energy_j);
+  }
+  return executions;
+}
+
+// Over the iterations, which have the same noise in both jobs. Empty without noise: nothing then
+// varies by chance.
+std::optional<noise::NoisyDifference> DifferenceOf(const emulator::EmulationSpec& spec,
+                                                   const Results& results) {
+  if (spec.noise == noise::Noise{} && spec.latency_spread == 0) return std::nullopt;
+  return noise::Compare(ExecutionsOf(results.planned), ExecutionsOf(results.all_max));
+}
+
+ordered_json Describe(const emulator::Emulation& emulation) {
+  return {{"time_s", ToSeconds(emulation.time)},
+          {"energy_j", emulation.energy_j},
+          {"average_power_w", emulation.energy_j / ToSeconds(emulation.time)},
+          {"peak_power_w", emulation.peak_power_w()},
+          {"executions", emulation.executions}};
+}
+
+// `files` are the other files of the run.
+std::string FormatJson(const emulator::EmulationSpec& spec, const Results& results,
+                       const std::vector<std::string>& files) {
+  ordered_json object{{"format", kEmulationResults.format},
+                      {"version", 1},
+                      {"pipelines", spec.pipelines},
+                      {"iterations", spec.iterations},
+                      {"policy", results.policy}};
+  if (!results.facts.path.empty()) object["facts"] = results.facts.path;
+  object.update(ordered_json{
+      {"emulated", Describe(results.planned)},
+      {"maximum_frequency", Describe(results.all_max)},
+      {"saving", 1 - results.planned.energy_j / results.all_max.energy_j},
+      {"slowdown", ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1},
+      {"remarks", results.remarks},
+      {"files", files}});
+  if (const auto difference = DifferenceOf(spec, results)) {
+    object["noise"] = {{"independent", spec.noise.independent},  {"common", spec.noise.common},
+                       {"latency_spread", spec.latency_spread},  {"slowdown", difference->slowdown},
+                       {"slowdown_ci", difference->slowdown_ci}, {"saving", difference->saving},
+                       {"saving_ci", difference->saving_ci}};
+  }
+  // Remarks contain names of files, which may have bytes that are not UTF-8.
+  return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string FormatTable(const emulator::EmulationSpec& spec, const Results& results,
+                        std::int64_t gpus) {
+  Table table({"", "time (s)", "energy (J)", "power (W)", "peak (W)"});
+  const auto add = [&](const std::string& name, const emulator::Emulation& emulation) {
+    table.AddRow({name, FormatQuantity(ToSeconds(emulation.time)),
+                  FormatQuantity(emulation.energy_j),
+                  FormatQuantity(emulation.energy_j / ToSeconds(emulation.time)),
+                  FormatQuantity(emulation.peak_power_w())});
+  };
+  add("maximum frequency", results.all_max);
+  add(results.policy == "Perseus" ? "emulated" : results.policy, results.planned);
+  std::string text = fmt::format(
+      "{}\n{} of {} ({}): {} less energy than at maximum frequency, {} "
+      "slower.\n",
+      table.Format(), Counted(spec.iterations, "iteration"), Counted(spec.pipelines, "pipeline"),
+      Counted(gpus, "GPU"), FormatPercent(1 - results.planned.energy_j / results.all_max.energy_j),
+      FormatPercent(ToSeconds(results.planned.time) / ToSeconds(results.all_max.time) - 1));
+  text += job::Describe(results.facts);
+  if (const auto difference = DifferenceOf(spec, results)) {
+    text += fmt::format(
+        "Under noise, the mean iteration saves {:.2f} ± {:.2f} % of the energy and takes {:+.3f} ± "
+        "{:.3f} % more time than at maximum frequency with the same noise (95 % confidence).\n",
+        100 * difference->saving, 100 * difference->saving_ci, 100 * difference->slowdown,
+        100 * difference->slowdown_ci);
+  }
+  for (const std::string& remark : results.remarks) text += fmt::format("\n{}.\n", remark);
+  return text;
+}
+
+ordered_json SeriesOf(const emulator::Emulation& emulation) {
+  ordered_json series{{"time_s", ordered_json::array()},
+                      {"average_power_w", ordered_json::array()},
+                      {"peak_power_w", ordered_json::array()}};
+  for (const emulator::EmulatedIteration& iteration : emulation.iterations) {
+    series["time_s"].push_back(ToSeconds(iteration.time));
+    series["average_power_w"].push_back(iteration.average_power_w());
+    series["peak_power_w"].push_back(iteration.peak_power_w);
+  }
+  return series;
+}
+
+// Checks that the name is that of a figure of an emulation, and that this build can draw it.
+Result<void> CheckFigure(const std::string& path) {
+  if (path.empty()) return {};
+  const auto figure = report::FigureOf(path);
+  if (!figure || figure->kind != report::FigureKind::kEmulation) {
+    return Fail(
+        "{}: perseus emulate draws only emulation.svg, .png or .pdf (perseus plan draws the other "
+        "figures)",
+        path);
+  }
+  return report::CheckDrawable(*figure);
+}
+
+// Returns an empty text if no figure is requested.
+Result<std::string> Draw(const std::string& path, const emulator::EmulationSpec& spec,
+                         const Results& results) {
+  if (path.empty()) return {};
+  const ordered_json data{{"format", "perseus-emulation"},
+                          {"version", 1},
+                          {"pipelines", spec.pipelines},
+                          {"emulated", SeriesOf(results.planned)},
+                          {"maximum_frequency", SeriesOf(results.all_max)}};
+  return report::DrawFigure(*report::FigureOf(path), data.dump());
+}
+
+// The last one is the summary.
+Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan::Planner& planner,
+                                          const emulator::EmulationSpec& spec,
+                                          const Results& results, int gpus_per_stage) {
+  PERSEUS_ASSIGN_OR_RETURN(auto trace,
+                           TraceOf(planner, spec, results.planned, flags.traced.value_or(0)));
+  std::vector<ResultFile> files{{"iterations.csv", FormatIterations(results.planned)},
+                                {"pp_ranks.csv", FormatRanks(results.planned, gpus_per_stage)},
+                                {"trace.json", std::move(trace)}};
+  std::vector<std::string> names;
+  for (const ResultFile& file : files) names.push_back(file.name);
+  files.push_back({std::string(kEmulationResults.summary), FormatJson(spec, results, names)});
+  return files;
+}
+
+// `chooser` must outlive the returned value.
+Result<emulator::EmulationSpec> SpecOf(const Streams& streams, const EmulateFlags& flags,
+                                       const plan::Planner& planner, const job::LoadedJob& job,
+                                       Chooser& chooser) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
+  emulator::EmulationSpec spec{
+      .pipelines = job.planned.pipelines,
+      .iterations = flags.iterations,
+      .options = {},
+      .changes = {},
+      .disturbances = {},
+      .reaction = flags.follow ? emulator::Reaction::kFollow : emulator::Reaction::kNone,
+      .delay = flags.follow.value_or(0),
+      .plan_beside = [&chooser](Nanoseconds time) { return chooser.Beside(time); },
+      .noise = noise.value_or(noise::Noise{}),
+      .latency_spread = flags.latency_spread,
+      .seed = flags.seed};
+  PERSEUS_ASSIGN_OR_RETURN(auto options, flags.plan.empty()
+                                             ? chooser.NoSlowdown()
+                                             : ReadOptions(flags.plan, planner.graph()));
+  spec.options = std::move(options);
+  if (flags.events.empty()) return spec;
+  return WithEvents(streams, std::move(spec), flags.events, planner.graph(), chooser);
+}
+
+// The same stragglers and noise, but everything at maximum frequency.
+emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec,
+                                  const schedule::InstructionGraph& graph) {
+  spec.options = schedule::BaselineOptions(graph);
+  spec.changes.clear();
+  spec.power_caps.clear();
+  spec.reaction = emulator::Reaction::kNone;
+  return spec;
+}
+
+Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
+  if (flags.traced && *flags.traced >= flags.iterations) {
+    return Fail("--trace {} is not one of the iterations (use 0 to {})", *flags.traced,
+                flags.iterations - 1);
+  }
+  if (flags.traced && flags.directory.empty()) {
+    return Fail("--trace needs a directory for trace.json (add -o DIR)");
+  }
+  PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
+  if (auto able = CheckFigure(flags.figure); !able) return able;
+  ResultDirectory directory(flags.directory, kEmulationResults);
+  if (!flags.directory.empty()) {
+    if (auto opened = directory.Open(); !opened) return opened;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, LoadJobToPlan(streams, flags.job));
+  if (flags.latency_spread > 0 && job.model.switch_latency == 0) {
+    return Fail(
+        "--latency-spread needs a switch latency, but the job has none (add --switch-latency MS)");
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
+
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto chooser, Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(streams, flags, planner, job, chooser));
+  PERSEUS_ASSIGN_OR_RETURN(auto planned, emulator::Emulate(planner, spec));
+  PERSEUS_ASSIGN_OR_RETURN(auto all_max,
+                           emulator::Emulate(planner, Unplanned(spec, planner.graph())));
+
+  std::vector<std::string> remarks = planned.remarks;
+  if (!chooser.note().empty()) {
+    remarks.push_back(fmt::format("{}: {}", chooser.name(), chooser.note()));
+  }
+  const Results results{job.facts, chooser.name(), std::move(remarks), std::move(planned),
+                        std::move(all_max)};
+  PERSEUS_ASSIGN_OR_RETURN(const auto figure, Draw(flags.figure, spec, results));
+  std::vector<std::string> names;
+  if (!flags.directory.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto files, MakeFiles(flags, planner, spec, results, job.planned.model.gpus_per_stage));
+    if (auto staged = directory.Stage(files); !staged) return staged;
+    for (const ResultFile& file : files) names.push_back(file.name);
+    names.pop_back();  // The summary does not list itself.
+  }
+  const std::int64_t gpus = static_cast<std::int64_t>(spec.pipelines) * job.gpus();
+  // If the answer cannot be printed, the results of an earlier run stay.
+  auto printed = streams.Print(flags.as_json ? FormatJson(spec, results, names)
+                                             : FormatTable(spec, results, gpus));
+  if (!printed) return printed;
+  if (auto published = directory.Publish(); !published) return published;
+  if (flags.figure.empty()) return {};
+  auto written = WriteFileAtomically(flags.figure, figure);
+  if (!written && !flags.directory.empty()) {
+    written.error().message += fmt::format("; all other results are in {}", flags.directory);
+  }
+  return written;
+}
+
+// The flags of the policy and of the events.
+void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
+  CLI::Option* plan = verb.add_option("--plan", flags.plan,
+                                      "The plan that pipelines follow (JSON; default: no slowdown, "
+                                      "without a limit of clock changes)")
+                          ->type_name("PLAN.json")
+                          ->check(InputFile());
+  verb.add_option("--policy", flags.policy,
+                  "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, "
+                  "envpipe, perseus-published or perseus (default: perseus)")
+      ->type_name("NAME")
+      ->transform(OneOf(PolicyNames()))
+      ->excludes(plan);
+  verb.add_option("--unit", flags.unit_ms,
+                  "Of --policy perseus-published: it rounds times to this (default: 1)")
+      ->type_name("MS")
+      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  verb.add_option("--events", flags.events, "Events: stragglers, plans and power caps (TOML)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb.add_option(
+          "--follow", flags.follow,
+          "Pipelines that wait for a straggler slow down, too, this many iterations after it "
+          "begins (0: at once, because a forecast announced it)")
+      ->type_name("ITERATIONS")
+      ->check(WholeNumberIn({0, 1'000'000}));
+  AddNoiseFlags(verb, flags.noise, "Vary the times");
+  verb.add_option("--latency-spread", flags.latency_spread,
+                  "Relative spread of the switch latency (0.01 means 1 %)")
+      ->type_name("X")
+      ->check(NumberIn({0, 3}, "a fraction"));
+  verb.add_option("--seed", flags.seed, "Seed of the noise (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1e15}));
+}
+
+void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {
+  verb.add_option("--trace", flags.traced,
+                  "The iteration that trace.json shows, without noise (default: 0)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 100'000'000}));
+  verb.add_option("-o,--output", flags.directory,
+                  "Directory for iterations.csv, pp_ranks.csv, trace.json and emulation.json")
+      ->type_name("DIR");
+  verb.add_option("--figure", flags.figure,
+                  "Draw time and power over the iterations: emulation.svg, .png or .pdf")
+      ->type_name("FILE");
+}
+
+}  // namespace
+
+Verb AddEmulateVerb(CLI::App& program) {
+  auto flags = std::make_shared<EmulateFlags>();
+  CLI::App* verb = program.add_subcommand("emulate", kEmulateAbout);
+  verb->footer(kEmulateExamples);
+  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
+      ->type_name("PROFILE.csv")
+      ->check(InputFile());
+  AddJobFlags(*verb, flags->job);
+  verb->get_option("--pipelines")
+      ->description("Data-parallel pipelines, which wait for the slowest");
+  verb->add_option("--iterations", flags->iterations, "Number of iterations (default: 100)")
+      ->type_name("N")
+      ->check(WholeNumberIn({1, 100'000'000}));
+  AddEventFlags(*verb, *flags);
+  AddOutputFlags(*verb, *flags);
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
+  return {verb, [flags](const Streams& streams) { return RunEmulate(streams, *flags); }};
+}
+
+}  // namespace perseus::cli

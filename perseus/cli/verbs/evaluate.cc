@@ -1,0 +1,214 @@
+// `perseus evaluate` computes the time and energy of a plan.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/job_options.h"
+#include "perseus/cli/flags/noise_flags.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/switches.h"
+#include "perseus/cli/verbs/verbs.h"
+#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan_file/plan_file.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kEvaluateAbout =
+    "Compute the time and energy of a plan from the measured options of a profile. If the plan\n"
+    "states another time or energy, and no flag changes the profile or the job, the exit status\n"
+    "is 2.";
+constexpr const char* kEvaluateExamples =
+    "Examples:\n"
+    "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv \\\n"
+    "      --switch-latency 10";
+
+struct EvaluateFlags {
+  std::string plan;
+  job::JobSettings job;
+  NoiseFlags noise;
+  bool as_json = false;
+};
+
+// The time and energy in the plan file.
+struct Claim {
+  std::string target;
+  std::string profile;
+  Nanoseconds time = 0;
+  double energy_j = 0;
+
+  bool Holds(const plan::Evaluation& evaluation) const {
+    return time == evaluation.time && energy_j == evaluation.energy_j;
+  }
+};
+
+struct LoadedPlan {
+  job::LoadedJob job;
+  std::vector<int> options;
+  Claim claim;
+};
+
+struct UnderNoise {
+  noise::Noise noise;
+  noise::NoisyDifference difference;  // From maximum frequency with the same noise.
+};
+
+Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const NoiseFlags& flags) {
+  constexpr int kSamples = 2000;
+  constexpr std::uint64_t kSeed = 3;
+  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags, plan.job.planned));
+  if (!noise) return std::nullopt;
+  const noise::NoisyExecution execution(plan.job.graph, plan.job.model, *noise, kSamples, kSeed);
+  return UnderNoise{*noise,
+                    execution.Compare(plan.options, schedule::BaselineOptions(plan.job.graph))};
+}
+
+Result<LoadedPlan> LoadPlan(const EvaluateFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(text, flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.plan, flags.job));
+  PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
+  return LoadedPlan{std::move(job), std::move(options),
+                    Claim{file.target, file.job.profile, file.time, file.energy_j}};
+}
+
+ordered_json Describe(const plan::Evaluation& evaluation) {
+  return {{"time_s", ToSeconds(evaluation.time)},
+          {"energy_j", evaluation.energy_j},
+          {"instruction_energy_j", evaluation.instruction_energy_j},
+          {"blocking_energy_j", evaluation.blocking_energy_j},
+          {"average_power_w", evaluation.average_power_w()},
+          {"switches", evaluation.switches},
+          {"switches_per_gpu", SwitchesPerGpu(evaluation)},
+          {"switches_per_gpu_s", SwitchesPerGpuAndSecond(evaluation)}};
+}
+
+std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
+                       const plan::Evaluation& evaluation, const std::optional<UnderNoise>& noisy) {
+  ordered_json result = Describe(evaluation);
+  result["saving"] = 1 - evaluation.energy_j / baseline.energy_j;
+  result["slowdown"] = ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1;
+  result["switch_latency_s"] = ToSeconds(plan.job.model.switch_latency);
+  if (!plan.job.facts.path.empty()) result["facts"] = plan.job.facts.path;
+  result["baseline"] = Describe(baseline);
+  if (noisy) {
+    result["noise"] = {
+        {"independent", noisy->noise.independent}, {"common", noisy->noise.common},
+        {"slowdown", noisy->difference.slowdown},  {"slowdown_ci", noisy->difference.slowdown_ci},
+        {"saving", noisy->difference.saving},      {"saving_ci", noisy->difference.saving_ci}};
+  }
+  result["claimed"] = {{"target", plan.claim.target},
+                       {"time_s", ToSeconds(plan.claim.time)},
+                       {"energy_j", plan.claim.energy_j},
+                       {"holds", plan.claim.Holds(evaluation)}};
+  return result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+// With as many digits as show a difference, but not with fewer than the table.
+std::pair<std::string, std::string> FormatApart(double one, double other) {
+  constexpr int kFewest = 6;
+  constexpr int kMost = 17;
+  for (int digits = kFewest; digits < kMost && one != other; ++digits) {
+    auto texts =
+        std::pair(fmt::format("{:.{}g}", one, digits), fmt::format("{:.{}g}", other, digits));
+    if (texts.first != texts.second) return texts;
+  }
+  return {FormatQuantity(one), FormatQuantity(other)};
+}
+
+std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
+                        const plan::Evaluation& evaluation,
+                        const std::optional<UnderNoise>& noisy) {
+  const auto switches = [&](const plan::Evaluation& evaluated) {
+    return FormatSwitches(SwitchesPerGpu(evaluated));
+  };
+  Table table(
+      {"plan", "time (s)", "energy (J)", "saving", "slowdown", "power (W)", "switches/GPU"});
+  table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
+                FormatQuantity(baseline.energy_j), "", "",
+                FormatQuantity(baseline.average_power_w()), switches(baseline)});
+  table.AddRow({plan.claim.target, FormatQuantity(ToSeconds(evaluation.time)),
+                FormatQuantity(evaluation.energy_j),
+                FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
+                FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
+                FormatQuantity(evaluation.average_power_w()), switches(evaluation)});
+  std::string text = table.Format();
+  if (noisy) {
+    text += fmt::format(
+        "\nUnder noise, the mean iteration takes {:+.3f} ± {:.3f} % more time than at maximum "
+        "frequency with the same noise, and saves {:.2f} ± {:.2f} % of the energy (95 % "
+        "confidence).\n",
+        100 * noisy->difference.slowdown, 100 * noisy->difference.slowdown_ci,
+        100 * noisy->difference.saving, 100 * noisy->difference.saving_ci);
+  }
+  const std::string facts = job::Describe(plan.job.facts);
+  if (!facts.empty()) text += "\n" + facts;
+  if (plan.claim.Holds(evaluation)) {
+    text += "\nThe plan file has the same time and energy as this evaluation.\n";
+  } else {
+    const auto time = FormatApart(ToSeconds(plan.claim.time), ToSeconds(evaluation.time));
+    const auto energy = FormatApart(plan.claim.energy_j, evaluation.energy_j);
+    text += fmt::format(
+        "\nThe plan file has {} s and {} J, but this evaluation gives {} s and {} J. The profile, "
+        "the switch latency or the job differs from that of the plan, or the plan was edited.\n",
+        time.first, energy.first, time.second, energy.second);
+  }
+  return text;
+}
+
+// Whether the user asks for other conditions than those that the plan was made for.
+bool ChangesTheJob(const job::JobSettings& flags, const std::string& planned_profile) {
+  if (!flags.profile.empty() && flags.profile != planned_profile) return true;
+  return !flags.facts.empty() || flags.gpus_per_stage || flags.blocking_power_w ||
+         flags.switch_latency_ms || flags.switch_cost || flags.p2p_s || flags.load_s ||
+         flags.all_reduce_s || flags.optimizer_s;
+}
+
+Result<void> RunEvaluate(const Streams& streams, const EvaluateFlags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, LoadPlan(flags));
+  PERSEUS_RETURN_IF_ERROR(WarnIfImplausible(streams, plan.job));
+  const plan::Evaluator evaluator(plan.job.graph, plan.job.model);
+  const plan::Evaluation baseline = evaluator.Evaluate(schedule::BaselineOptions(plan.job.graph));
+  const plan::Evaluation evaluation = evaluator.Evaluate(plan.options);
+  PERSEUS_ASSIGN_OR_RETURN(const auto noisy, EvaluateNoise(plan, flags.noise));
+  PERSEUS_RETURN_IF_ERROR(streams.Print(flags.as_json
+                                            ? FormatJson(plan, baseline, evaluation, noisy)
+                                            : FormatTable(plan, baseline, evaluation, noisy)));
+  if (plan.claim.Holds(evaluation) || ChangesTheJob(flags.job, plan.claim.profile)) return {};
+  return Fail("{}: its time and energy are not those of this evaluation (see above)", flags.plan);
+}
+
+}  // namespace
+
+Verb AddEvaluateVerb(CLI::App& program) {
+  auto flags = std::make_shared<EvaluateFlags>();
+  CLI::App* verb = program.add_subcommand("evaluate", kEvaluateAbout);
+  verb->footer(kEvaluateExamples);
+  verb->add_option("plan", flags->plan, "Plan (JSON)")
+      ->type_name("PLAN")
+      ->check(InputFile())
+      ->required();
+  verb->add_option("--profile", flags->job.profile,
+                   "Measured options (default: the profile that the plan names)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb->add_option("--graph", flags->job.graph,
+                   "The same for a general graph (default: the graph that the plan names)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  AddModelFlags(*verb, flags->job);
+  AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
+  return {verb, [flags](const Streams& streams) { return RunEvaluate(streams, *flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,36 @@
+// The help texts of `perseus`: the list of all verbs, and the layout of the help of one verb.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "perseus/cli/verbs/verbs.h"
+
+namespace perseus::cli {
+
+// A line of `perseus help --all`.
+struct ListedVerb {
+  std::string_view group;
+  std::string_view name;
+  std::string_view brief;  // At most 64 characters, so that a line has at most 80.
+  Verb (*add)(CLI::App& program);
+};
+
+// Every verb, group by group.
+std::span<const ListedVerb> ListedVerbs();
+
+// `perseus --help`: what the program is for, and the verbs that most users need or all of them.
+enum class HelpVerbs { kCommon, kAll };
+std::string FormatProgramHelp(HelpVerbs verbs);
+
+// The layout of `perseus VERB --help`: lines of at most 80 characters.
+std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
+
+// ", did you mean --slowdown?" for an unknown word, if it is similar to a flag or a verb below
+// `verb`. Otherwise empty.
+std::string Suggestion(const CLI::App& verb, const std::string& word);
+
+}  // namespace perseus::cli

@@ -1,0 +1,445 @@
+// `perseus job` registers, shows, changes and ends a job of a server, and reports its stragglers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/file.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/job_options.h"
+#include "perseus/cli/flags/server_flags.h"
+#include "perseus/cli/flags/target_flags.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/verbs/job_schedules.h"
+#include "perseus/cli/verbs/job_text.h"
+#include "perseus/cli/verbs/jobs_table.h"
+#include "perseus/cli/verbs/verbs.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planning.h"
+#include "perseus/planning/job/job.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/profile/profile.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr const char* kJobAbout = "Manage one job of a perseus server (docs/server.md).";
+constexpr const char* kJobExamples =
+    "Examples:\n"
+    "  perseus job register gpt3-run7 --job job.toml --profile profile.csv\n"
+    "  perseus job show gpt3-run7\n"
+    "  perseus job target gpt3-run7 --slowdown 5\n"
+    "  perseus job straggler gpt3-run7 1 --slowdown 1.25 --starts-in 30 \\\n"
+    "      --expires-in 600\n"
+    "  perseus job straggler gpt3-run7 1 --over\n"
+    "  perseus job stragglers gpt3-run7\n"
+    "  perseus job diff gpt3-run7 3 4\n"
+    "  perseus job end gpt3-run7";
+
+struct Flags {
+  ServerFlags server;
+  std::string job;
+  bool as_json = false;
+  job::JobSettings registered;
+  std::string profile;
+  std::string schedule_output;
+  std::string gpu;
+  bool has_no_detection = false;
+  std::optional<double> most_harm_percent;
+  std::optional<int> most_switches;
+  std::string owner;
+  TargetFlags targets;
+  std::string plan = "current";
+  int dp_rank = 0;
+  std::optional<double> slowdown;
+  std::optional<double> starts_in_s;
+  std::optional<double> expires_in_s;
+  bool is_over = false;
+  std::int64_t from_version = 0;
+  std::int64_t to_version = 0;
+};
+
+std::string PathOf(const Flags& flags, std::string_view rest = "") {
+  return fmt::format("/v1/jobs/{}{}", http::PercentEncoded(flags.job), rest);
+}
+
+// The target that the flags give. No slowdown if they give none.
+Result<ordered_json> TargetOf(const Streams& streams, const TargetFlags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto target, AskedTarget(flags, 1));
+  WarnOfLikelyUnits(streams, {target});
+  return job_planning::TargetJson(target);
+}
+
+// The name and sizes of a generated schedule, which people can read. Otherwise the whole schedule.
+ordered_json ScheduleJson(const schedule::Schedule& schedule) {
+  const auto names = schedule::ScheduleNames();
+  if (std::ranges::find(names, schedule.name) != names.end()) {
+    const schedule::ScheduleSpec spec{
+        .name = schedule.name,
+        .pp_ranks = static_cast<int>(schedule.pp_ranks.size()),
+        .microbatches = schedule.microbatches,
+        .chunks = schedule.stages() / static_cast<int>(schedule.pp_ranks.size())};
+    const auto generated = schedule::GenerateSchedule(spec);
+    if (generated && generated->pp_ranks == schedule.pp_ranks) {
+      return {{"kind", spec.name},
+              {"pp_ranks", spec.pp_ranks},
+              {"microbatches", spec.microbatches},
+              {"chunks", spec.chunks}};
+    }
+  }
+  return {{"csv", schedule::FormatSchedule(schedule)}};
+}
+
+ordered_json FixedJson(const schedule::FixedInstructions& fixed) {
+  ordered_json json{{"p2p_s", ToSeconds(fixed.p2p)},
+                    {"load_s", ToSeconds(fixed.load.time)},
+                    {"all_reduce_s", ToSeconds(fixed.all_reduce.time)},
+                    {"optimizer_s", ToSeconds(fixed.optimizer.time)}};
+  const std::pair<const char*, double> energies[] = {{"load_j", fixed.load.energy_j},
+                                                     {"all_reduce_j", fixed.all_reduce.energy_j},
+                                                     {"optimizer_j", fixed.optimizer.energy_j}};
+  for (const auto& [key, energy_j] : energies) {
+    if (energy_j >= 0) json[key] = energy_j;
+  }
+  return json;
+}
+
+// The registration of the job that `perseus plan` would plan.
+Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
+                                    const job::UnprofiledJob& job) {
+  PERSEUS_ASSIGN_OR_RETURN(auto target, TargetOf(streams, flags.targets));
+  const plan_file::PlannedJob& planned = job.planned;
+  const schedule::PipelineModel& model = planned.model;
+  ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
+                   {"switch_latency_ms", ToSeconds(planned.switch_latency) * 1e3}};
+  if (!planned.switch_cost.IsNone()) {
+    gpu["switch_stall_s"] = ToSeconds(planned.switch_cost.stall);
+    gpu["switch_energy_j"] = planned.switch_cost.energy_j;
+  }
+  const std::string& gpu_name = flags.gpu.empty() ? job.facts.gpu_name : flags.gpu;
+  if (!gpu_name.empty()) gpu["name"] = gpu_name;
+  if (job.facts.most_changes_per_s) gpu["most_changes_per_s"] = *job.facts.most_changes_per_s;
+  ordered_json registration{{"key", flags.job},
+                            {"pipelines", planned.pipelines},
+                            {"tensor_parallel", model.gpus_per_stage},
+                            {"schedule", ScheduleJson(planned.schedule)},
+                            {"gpu", std::move(gpu)},
+                            {"fixed", FixedJson(model.fixed)},
+                            {"target", std::move(target)}};
+  const std::optional<int>& most_switches =
+      flags.most_switches ? flags.most_switches : job.most_switches;
+  if (most_switches) registration["max_switches"] = *most_switches;
+  if (!flags.owner.empty()) registration["owner"] = flags.owner;
+  if (flags.has_no_detection) registration["detect_stragglers"] = false;
+  if (flags.most_harm_percent) registration["most_harm_percent"] = *flags.most_harm_percent;
+  return registration;
+}
+
+// The text of the profile. Empty if no path is given. Checks the profile before the server does.
+Result<std::string> ReadProfile(const std::string& path) {
+  if (path.empty()) return "";
+  auto csv = ReadFile(path);
+  if (!csv) return csv;
+  PERSEUS_RETURN_IF_ERROR(profile::ParseProfile(*csv, path));
+  return csv;
+}
+
+// Plans with the profile as far as the server does before it takes it. So a profile that it would
+// refuse leaves no job behind.
+Result<void> CheckFits(const Flags& flags, const std::string& csv,
+                       const std::string& registration) {
+  if (flags.profile.empty()) return {};
+  store::JobRecord job;
+  job.key = flags.job;
+  job.body = registration;
+  // What is wrong with the registration, the server says best.
+  if (!job_planning::StoredJobSpec(registration)) return {};
+  const auto prepared = job_planning::PrepareJob(job, {.version = 1, .csv = csv});
+  if (prepared) return {};
+  return FailAs(prepared.error().kind, "{} does not fit the job, so nothing is registered: {}",
+                flags.profile, prepared.error().message);
+}
+
+// If the server refuses the profile, ends the job again if this command created it. Otherwise a
+// corrected command would find a job that was registered differently.
+Result<void> Upload(const Streams& streams, ServerClient& server, const Flags& flags,
+                    const std::string& csv, const ServerClient::Registered& registered) {
+  const auto put = server.Send("PUT", PathOf(flags, "/profile"), csv, "text/csv");
+  if (put) {
+    for (const auto& warning : put->value("warnings", ordered_json::array())) {
+      std::fputs(fmt::format("perseus: warning: {}\n", warning.get<std::string>()).c_str(),
+                 streams.err);
+    }
+    return {};
+  }
+  const Error& error = put.error();
+  const bool is_refused = error.kind != ErrorKind::kSystem;
+  if (registered.is_new && is_refused && server.Send("POST", PathOf(flags, "/end"), "{}")) {
+    return FailAs(error.kind, "the job is not registered: {}: {}", flags.profile, error.message);
+  }
+  return FailAs(error.kind, "job {} is registered, without this profile: {}: {}", flags.job,
+                flags.profile, error.message);
+}
+
+std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned,
+                        const ordered_json& job) {
+  if (!flags.profile.empty()) return "; planning has started";
+  if (job.at("profile_version") != 0) return "";
+  if (planned.profile.empty()) return "; no profile yet: --profile FILE";
+  return fmt::format(
+      "; no profile yet: --profile {} ({} names this file, but only the flag sends it)",
+      planned.profile, flags.registered.job_file);
+}
+
+Result<void> Register(const Streams& streams, const Flags& flags) {
+  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(
+      flags.schedule_output, {flags.profile, flags.registered.job_file, flags.registered.facts}));
+  // A search for a schedule needs the profile.
+  job::JobSettings described = flags.registered;
+  described.profile = flags.profile;
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadUnprofiledJob(described));
+  const plan_file::PlannedJob& planned = job.planned;
+  PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(streams, flags, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
+  PERSEUS_RETURN_IF_ERROR(CheckFits(flags, csv, registration.dump()));
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(registration.dump()));
+  if (!flags.profile.empty()) {
+    if (auto put = Upload(streams, server, flags, csv, registered); !put) return put;
+  }
+  if (planned.model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
+    std::fputs(
+        "perseus: warning: no blocking power is given: plans use 0 W for waiting GPUs "
+        "(--blocking-power W, blocking_power_w in the job file, or --facts FILE)\n",
+        streams.err);
+  }
+  if (!flags.gpu.empty() && !job.facts.gpu_name.empty() && flags.gpu != job.facts.gpu_name) {
+    std::fputs(fmt::format("perseus: warning: the hardware facts are of the GPU {}, but the job "
+                           "has the GPU {} (give the facts of its nodes)\n",
+                           job.facts.gpu_name, flags.gpu)
+                   .c_str(),
+               streams.err);
+  }
+  std::string answer =
+      fmt::format("job {} is {}{}\n", flags.job, registered.job.at("id").get<std::string>(),
+                  ProfileText(flags, planned, registered.job));
+  if (job.auto_schedule) answer += job::Describe(*job.auto_schedule);
+  if (!flags.schedule_output.empty()) {
+    PERSEUS_RETURN_IF_ERROR(
+        WriteFileAtomically(flags.schedule_output, schedule::FormatSchedule(planned.schedule)));
+    answer += fmt::format("its schedule is in {}\n", flags.schedule_output);
+  }
+  return streams.Print(flags.as_json ? registered.job.dump(2) + "\n" : answer);
+}
+
+Result<void> Show(const Streams& streams, const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, server.Get(PathOf(flags)));
+  return streams.Print(flags.as_json ? job.dump(2) + "\n" : FormatJob(job));
+}
+
+Result<void> SetTarget(const Streams& streams, const Flags& flags) {
+  if (!AsksForTarget(flags.targets)) {
+    return Fail(
+        "the target is missing (give --slowdown, --deadline, --energy-budget, --power-cap, "
+        "--price, --min-energy or --edp; perseus job show {} shows the current one)",
+        flags.job);
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(streams, flags.targets));
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto set,
+                           server.Send("PUT", PathOf(flags, "/target"), target.dump()));
+  if (flags.as_json) return streams.Print(set.dump(2) + "\n");
+  return streams.Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
+}
+
+Result<void> ReportStraggler(const Streams& streams, const Flags& flags) {
+  if (flags.is_over == flags.slowdown.has_value()) {
+    return Fail("give either --slowdown (such as 1.25) or --over");
+  }
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.dp_rank));
+  if (flags.is_over) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
+    if (flags.as_json) return streams.Print(deleted.dump(2) + "\n");
+    return streams.Print(fmt::format(
+        "dp_rank {} {}\n", flags.dp_rank,
+        deleted.at("deleted").get<bool>() ? "is no longer a straggler" : "was not a straggler"));
+  }
+  WarnIfLikelyPercent(streams, "--slowdown", *flags.slowdown);
+  ordered_json body{{"slowdown", *flags.slowdown}};
+  if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
+  if (flags.expires_in_s) body["expires_in"] = *flags.expires_in_s;
+  PERSEUS_ASSIGN_OR_RETURN(const auto put, server.Send("PUT", path, body.dump()));
+  if (flags.as_json) return streams.Print(put.dump(2) + "\n");
+  return streams.Print(FormatStragglers(ordered_json::array({put})));
+}
+
+Result<void> ListStragglers(const Streams& streams, const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/stragglers")));
+  if (flags.as_json) return streams.Print(list.dump(2) + "\n");
+  std::string text = FormatStragglers(list.at("stragglers"));
+  if (text.empty()) text = "no straggler\n";
+  return streams.Print(text + "\n" + FormatPastStragglers(list.at("past")));
+}
+
+Result<const ordered_json*> FindAssignment(const ordered_json& assignments, std::int64_t version) {
+  for (const ordered_json& assignment : assignments) {
+    if (assignment.at("version") == version) return &assignment;
+  }
+  if (assignments.empty()) {
+    return Fail("the job has no assignment yet (upload a profile: perseus job register --profile)");
+  }
+  return Fail("the server has no assignment {} of the job (it keeps {} to {})", version,
+              assignments.back().at("version").get<std::int64_t>(),
+              assignments.front().at("version").get<std::int64_t>());
+}
+
+Result<void> Diff(const Streams& streams, const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/assignments?limit=50")));
+  const ordered_json& assignments = list.at("assignments");
+  PERSEUS_ASSIGN_OR_RETURN(const auto* from, FindAssignment(assignments, flags.from_version));
+  PERSEUS_ASSIGN_OR_RETURN(const auto* to, FindAssignment(assignments, flags.to_version));
+  if (flags.as_json)
+    return streams.Print(ordered_json{{"from", *from}, {"to", *to}}.dump(2) + "\n");
+  return streams.Print(FormatDifference(*from, *to));
+}
+
+Result<void> PrintPlan(const Streams& streams, const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto plan, server.GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan))));
+  const auto json = nlohmann::json::parse(plan, nullptr, false);
+  if (!json.is_object() || json.value("format", nlohmann::json()) != "perseus-plan") {
+    return FailAs(
+        ErrorKind::kSystem,
+        "the server's answer is not a plan (is it a perseus server, and of this version?)");
+  }
+  return streams.Print(plan);
+}
+
+// What other schedules would save. The job keeps its own: schedules do not change in flight.
+Result<void> ShowSchedules(const Streams& streams, const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto answer, server.Get(PathOf(flags, "/schedules")));
+  return streams.Print(flags.as_json ? answer.dump(2) + "\n" : FormatSchedules(answer));
+}
+
+Result<void> End(const Streams& streams, const Flags& flags) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+  PERSEUS_ASSIGN_OR_RETURN(const auto ended, server.Send("POST", PathOf(flags, "/end"), "{}"));
+  if (flags.as_json) return streams.Print(ended.dump(2) + "\n");
+  return streams.Print(
+      fmt::format("job {} has ended; its nodes remove their assignment\n", flags.job));
+}
+
+void AddRegisterFlags(CLI::App& verb, Flags& flags) {
+  AddJobFlags(verb, flags.registered, JobComes::kMaybeWithProfile);
+  verb.add_option("--profile", flags.profile, "Profile of the job (CSV), if it is measured")
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb.add_option("--write-schedule", flags.schedule_output,
+                  "Write the schedule (CSV) for the training, such as that of --schedule auto")
+      ->type_name("FILE");
+  verb.add_option("--gpu", flags.gpu, "Name of the GPUs (default: that of --facts)")
+      ->type_name("NAME");
+  verb.add_option("--max-switches", flags.most_switches,
+                  "At most this many clock changes of each GPU per iteration")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, job::kMostSwitches}));
+  verb.add_option("--owner", flags.owner,
+                  "The team or person that the job belongs to (default: as the token says)")
+      ->type_name("OWNER");
+  verb.add_flag("--no-detection", flags.has_no_detection,
+                "Do not detect stragglers; use only reported ones");
+  verb.add_option("--max-harm", flags.most_harm_percent,
+                  "Take a plan back that makes steps longer than the default clocks by more than "
+                  "this (default: 1)")
+      ->type_name("PERCENT")
+      ->check(NumberIn({0.1, 100}, "percent"));
+  AddTargetFlags(verb, flags.targets, Targets::kOne);
+}
+
+void AddStragglerFlags(CLI::App& verb, Flags& flags) {
+  verb.add_option("dp_rank", flags.dp_rank, "Number of the pipeline, from 0")
+      ->required()
+      ->check(WholeNumberIn({0, 999'999}))
+      ->type_name("DP_RANK");
+  verb.add_option("--slowdown", flags.slowdown,
+                  "T'/T: how many times as long its iteration takes, such as 1.25")
+      ->check(NumberIn({1, 100}, kTimesAsLong))
+      ->type_name("FACTOR");
+  verb.add_option("--starts-in", flags.starts_in_s, "When the slowdown begins (default: 0)")
+      ->check(NumberIn({0, 1e8}, "in seconds"))
+      ->type_name("SECONDS");
+  verb.add_option("--expires-in", flags.expires_in_s,
+                  "When the slowdown ends (default: an hour after it begins)")
+      ->check(NumberIn({0, 1e8}, "in seconds"))
+      ->type_name("SECONDS");
+  verb.add_flag("--over", flags.is_over, "The pipeline is no longer slow");
+}
+
+}  // namespace
+
+Verb AddJobVerb(CLI::App& program) {
+  auto flags = std::make_shared<Flags>();
+  CLI::App* verb = program.add_subcommand("job", kJobAbout);
+  verb->footer(kJobExamples);
+  verb->require_subcommand(1);
+  using Run = Result<void> (*)(const Streams&, const Flags&);
+  auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
+  const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
+    CLI::App* sub = verb->add_subcommand(name, about);
+    sub->add_option("job", flags->job, "Key or id of the job")->required()->type_name("JOB");
+    AddServerFlags(*sub, flags->server, scope);
+    if (scope == std::string_view("job")) AddReasonFlag(*sub, flags->server);
+    // A plan file is JSON anyway.
+    if (run != PrintPlan) sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
+    actions->emplace_back(sub, run);
+    return sub;
+  };
+  AddRegisterFlags(
+      *add("register", "Register a job, or find the job with this key", "job", Register), *flags);
+  add("show", "Show the state of the job, its assignment and its nodes", "read", Show);
+  AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
+                 flags->targets, Targets::kOne);
+  add("schedules", "Show what another schedule would save, from the job's newest profile", "job",
+      ShowSchedules);
+  add("plan", "Print a plan file", "read", PrintPlan)
+      ->add_option("plan", flags->plan,
+                   "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: "
+                   "current)")
+      ->type_name("PLAN");
+  AddStragglerFlags(
+      *add("straggler", "Report that a pipeline is slow, will be slow, or is no longer slow", "job",
+           ReportStraggler),
+      *flags);
+  add("stragglers", "List the stragglers of the job, and those that are over", "read",
+      ListStragglers);
+  CLI::App* diff = add("diff", "Compare two assignments of the job", "read", Diff);
+  diff->add_option("from", flags->from_version, "Version of an assignment")
+      ->required()
+      ->check(WholeNumberIn({1, 1e12}))
+      ->type_name("V1");
+  diff->add_option("to", flags->to_version, "Version of another one")
+      ->required()
+      ->check(WholeNumberIn({1, 1e12}))
+      ->type_name("V2");
+  add("end", "End the job", "job", End);
+  return {verb, [flags, actions](const Streams& streams) {
+            for (const auto& [sub, run] : *actions) {
+              if (sub->parsed())
+                return ReadingAnswers([&, &run = run] { return run(streams, *flags); });
+            }
+            return Result<void>();
+          }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,220 @@
+#include "perseus/cli/verbs/job_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "perseus/base/wording.h"
+#include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/jobs_table.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string FormatNodes(const ordered_json& nodes) {
+  Table table(
+      {"node", "ranks", "state", "received", "follows", "since step", "last report (s ago)"});
+  for (const ordered_json& node : nodes) {
+    table.AddRow({node.at("node"), std::to_string(node.at("ranks").size()), node.at("state"),
+                  fmt::format("{}", node.at("acknowledged").get<std::int64_t>()),
+                  fmt::format("{}", node.at("following").get<std::int64_t>()),
+                  fmt::format("{}", node.at("since_step").get<std::int64_t>()),
+                  fmt::format("{:.1f}", node.at("seen_s_ago").get<double>())});
+  }
+  return table.Format();
+}
+
+// "0", "0-14": pipelines of one row.
+std::string RangeText(std::size_t first, std::size_t last) {
+  return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+}
+
+// Neighbors with the same plan share a row, because most pipelines of a large job are equal.
+std::string FormatAssignment(const ordered_json& assignment) {
+  const auto& baseline = assignment.at("baseline");
+  std::string text = fmt::format(
+      "assignment {}, from step {}: {} ({})\n", assignment.at("version").get<std::int64_t>(),
+      assignment.at("from_step").get<std::int64_t>(), assignment.at("target").get<std::string>(),
+      assignment.at("reason").get<std::string>());
+  Table table({"dp_rank", "plan", "time (s)", "energy (J)", "saving"});
+  const double baseline_j = baseline.at("energy_j");
+  const ordered_json& shares = assignment.at("pipelines");
+  for (std::size_t first = 0; first < shares.size();) {
+    std::size_t last = first;
+    while (last + 1 < shares.size() && shares[last + 1] == shares[first]) ++last;
+    const ordered_json& share = shares[first];
+    const double energy_j = share.at("energy_j");
+    table.AddRow({RangeText(first, last), share.at("plan"),
+                  FormatQuantity(share.at("time_s").get<double>()), FormatQuantity(energy_j),
+                  FormatPercent(1 - energy_j / baseline_j)});
+    first = last + 1;
+  }
+  if (shares.empty()) return text + "no plan is in force: all ranks run at the default clocks\n";
+  return text + table.Format();
+}
+
+// Whether measurement speaks against the plan, and what to do.
+std::string FormatGuard(const ordered_json& job) {
+  const auto guard = job.find("guard");
+  if (guard == job.end()) return "";
+  const std::string state = guard->at("state");
+  const auto percent = [&guard](const char* name) {
+    return fmt::format("{:.1f} %", 100 * (guard->at(name).get<double>() - 1));
+  };
+  const std::string why =
+      guard->contains("why") ? " (" + guard->at("why").get<std::string>() + ")" : std::string();
+  const std::string seen = fmt::format("since {}: steps took {} longer than planned",
+                                       guard->at("since").get<std::string>(), percent("with_plan"));
+  if (state == "trial") {
+    return fmt::format("trial of the default clocks {}{}\n", seen, why);
+  }
+  const std::string compared =
+      fmt::format("{}, and {} longer at the default clocks{}", seen, percent("without_plan"), why);
+  if (state == "cleared") return fmt::format("plan tried and kept {}\n", compared);
+  return fmt::format(
+      "plan taken back {}\n"
+      "to use a plan again: send a new profile (perseus tune), or set the target again (perseus "
+      "job target)\n",
+      compared);
+}
+
+// What the plan in force promised and what nodes measure. Empty before the first steps.
+std::string FormatPromise(const ordered_json& job) {
+  const auto measured = job.find("measured");
+  if (measured == job.end() || !measured->contains("promise")) return "";
+  const ordered_json& promise = (*measured)["promise"];
+  const auto compared = [&promise](const char* what, const char* unit) {
+    const std::string promised = std::string("promised_") + unit;
+    const std::string seen = std::string("measured_") + unit;
+    if (!promise.contains(promised) || !promise.contains(seen)) return std::string();
+    const double planned = promise[promised];
+    const double real = promise[seen];
+    return fmt::format("{} of a step: promised {} {}, measured {} {} ({:+.1f} %)\n", what,
+                       FormatQuantity(planned), unit == std::string_view("s") ? "s" : "J",
+                       FormatQuantity(real), unit == std::string_view("s") ? "s" : "J",
+                       100 * (real / planned - 1));
+  };
+  std::string text = compared("time", "s") + compared("energy", "j");
+  if (promise.contains("problem")) text += "note: " + promise["problem"].get<std::string>() + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string FormatStragglers(const ordered_json& stragglers) {
+  std::string text;
+  for (const ordered_json& straggler : stragglers) {
+    text += fmt::format("straggler: dp_rank {} takes {:.4g} times as long, {} ({})",
+                        straggler.at("dp_rank").get<int>(), straggler.at("slowdown").get<double>(),
+                        straggler.at("state").get<std::string>(),
+                        straggler.at("source").get<std::string>());
+    if (straggler.contains("expires")) text += ", until " + straggler["expires"].get<std::string>();
+    if (straggler.contains("measured")) {
+      text += fmt::format(", measured {:.4g}", straggler["measured"].get<double>());
+    }
+    if (straggler.contains("reinstated")) {
+      text += "; it counts again " + straggler["reinstated"].get<std::string>();
+    }
+    if (straggler.contains("warning")) text += "; " + straggler["warning"].get<std::string>();
+    text += "\n";
+  }
+  return text;
+}
+
+std::string FormatPastStragglers(const ordered_json& past) {
+  if (past.empty()) return "no straggler is over yet\n";
+  Table table({"dp_rank", "source", "slowdown", "from", "until", "measured", "why"});
+  for (const ordered_json& straggler : past) {
+    table.AddRow({std::to_string(straggler.at("dp_rank").get<int>()), straggler.at("source"),
+                  fmt::format("{:.4g}", straggler.at("slowdown").get<double>()),
+                  straggler.at("starts"), straggler.at("ended"),
+                  straggler.contains("measured")
+                      ? fmt::format("{:.4g}", straggler["measured"].get<double>())
+                      : "",
+                  straggler.at("why")});
+  }
+  return table.Format();
+}
+
+std::string FormatJob(const ordered_json& job) {
+  std::string text = fmt::format(
+      "{} ({}): {}\n{} x {} x {}, {}, {}\n", job.at("key").get<std::string>(),
+      job.at("id").get<std::string>(), job.at("status").get<std::string>(),
+      Counted(job.at("pipelines").get<int>(), "pipeline"),
+      Counted(job.at("pp_ranks").get<int>(), "pp_rank"),
+      Counted(job.at("tensor_parallel").get<int>(), "GPU"), job.at("schedule").get<std::string>(),
+      Counted(job.at("microbatches").get<int>(), "microbatch"));
+  text += fmt::format("target: {}\n", TargetText(job.at("target")));
+  if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
+  if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";
+  if (job.at("profile_version") == 0) {
+    text += "no profile yet (perseus tune, or --profile)\n";
+  } else if (job.at("status") != "ended") {
+    text += fmt::format("what another schedule would save: perseus job schedules {}\n",
+                        job.at("key").get<std::string>());
+  }
+  if (job.contains("assignment")) {
+    text += "\n" + FormatAssignment(job["assignment"]);
+  } else if (job.at("status") == "waiting" && job.at("profile_version") != 0) {
+    text += "the server computes the plan\n";
+  }
+  text += FormatPromise(job) + FormatGuard(job);
+  if (const auto stragglers = FormatStragglers(job.at("stragglers")); !stragglers.empty()) {
+    text += "\n" + stragglers;
+  }
+  const ordered_json& nodes = job.at("nodes");
+  if (!nodes.empty()) return text + "\n" + FormatNodes(nodes);
+  return text + (job.at("status") == "ended"
+                     ? "\nno nodes\n"
+                     : "\nno nodes yet (they attach when ranks run, see perseus node --help)\n");
+}
+
+// One row for neighbors that change in the same way.
+std::string FormatDifference(const ordered_json& from, const ordered_json& to) {
+  std::string text;
+  for (const auto& [key, what] : {std::pair("target", "target"), std::pair("reason", "reason")}) {
+    if (from.at(key) == to.at(key)) continue;
+    text += fmt::format("{}: {} -> {}\n", what, from.at(key).get<std::string>(),
+                        to.at(key).get<std::string>());
+  }
+  const double time_s = from.at("time_s");
+  const double new_time_s = to.at("time_s");
+  text += fmt::format("iteration time: {} s -> {} s\n", FormatQuantity(time_s),
+                      FormatQuantity(new_time_s));
+  const ordered_json& olds = from.at("pipelines");
+  const ordered_json& news = to.at("pipelines");
+  const std::size_t count = std::max(olds.size(), news.size());
+  const auto share = [](const ordered_json& list, std::size_t i) {
+    return i < list.size() ? list[i] : ordered_json();
+  };
+  const auto cell = [](const ordered_json& one, const char* key) {
+    if (!one.is_object()) return std::string("none");
+    return one[key].is_string() ? one[key].get<std::string>()
+                                : FormatQuantity(one[key].get<double>());
+  };
+  Table table({"dp_rank", "plan", "new plan", "time (s)", "new time", "energy (J)", "new energy"});
+  int changed = 0;
+  for (std::size_t first = 0; first < count;) {
+    const ordered_json before = share(olds, first);
+    const ordered_json after = share(news, first);
+    std::size_t last = first;
+    while (last + 1 < count && share(olds, last + 1) == before && share(news, last + 1) == after) {
+      ++last;
+    }
+    if (before != after) {
+      table.AddRow({RangeText(first, last), cell(before, "plan"), cell(after, "plan"),
+                    cell(before, "time_s"), cell(after, "time_s"), cell(before, "energy_j"),
+                    cell(after, "energy_j")});
+      ++changed;
+    }
+    first = last + 1;
+  }
+  return text + (changed == 0 ? "all pipelines keep their plans\n" : table.Format());
+}
+
+}  // namespace perseus::cli

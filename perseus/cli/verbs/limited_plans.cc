@@ -1,0 +1,347 @@
+#include "perseus/cli/verbs/limited_plans.h"
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "perseus/base/parallel.h"
+#include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/plan/best_plan.h"
+
+namespace perseus::cli {
+namespace {
+
+// A stop lies between two targets that are planned already, so it needs less effort.
+constexpr double kEffortOfStops = 0.5;
+
+using LimitedPlans = std::vector<Result<few_switches::BudgetPlan>>;
+
+// The limits at which the search for a limit climbs: each up to 16, and then four in each range
+// from a power of 2 to the next one.
+std::vector<int> StepsTo(int most_switches) {
+  std::vector<int> steps = {0};
+  const auto distance = [](int step) {
+    return step < 16 ? 1 : static_cast<int>(std::bit_floor(static_cast<unsigned>(step))) / 4;
+  };
+  for (int step = 2; step <= most_switches; step += distance(step)) steps.push_back(step);
+  return steps;
+}
+
+// Of each step, relative to a search for one limit. With few changes, the best plans of neighboring
+// limits differ much. With more, a search from the plan of the step before needs less.
+double EffortOfStep(int most_switches) {
+  if (most_switches == 0) return 0.25;
+  return most_switches <= 4 ? 1 : 0.6;
+}
+
+// Of the last step after a request to finish: a short search, because nothing else may keep the
+// limit but plans without any change.
+constexpr double kEffortAfterFinish = 0.1;
+
+// More changes are not possible: each instruction with a clock begins with one.
+int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
+  std::ptrdiff_t most = 0;
+  for (const std::vector<int>& order : graph.pp_rank_orders) {
+    most = std::max(most, std::ranges::count_if(order, [&](int instruction) {
+                      return graph.options_of(instruction).HasClock();
+                    }));
+  }
+  return static_cast<int>(most);
+}
+
+// The plan of the target with this slug.
+const PlannedTarget* Find(const std::vector<PlannedTarget>& planned, const std::string& slug) {
+  const auto found = std::ranges::find(planned, slug, &PlannedTarget::slug);
+  return found == planned.end() ? nullptr : &*found;
+}
+
+// What several threads plan: the targets of the table, and the stops between them. A stop starts
+// from its neighbors in the table, so it waits for them.
+class SharedPlans {
+ public:
+  explicit SharedPlans(const std::vector<PlannedTarget>& planned)
+      : planned_(planned), plans_(planned.size(), Fail("not planned")), is_known_(planned.size()) {}
+
+  // The targets of the table first, because a stop may only wait for what has begun.
+  std::vector<std::size_t> Order() const {
+    std::vector<std::size_t> order(planned_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_partition(order.begin(), order.end(),
+                          [&](std::size_t i) { return !planned_[i].is_stop; });
+    return order;
+  }
+
+  void Set(std::size_t target, Result<few_switches::BudgetPlan> plan) {
+    plans_[target] = std::move(plan);
+    is_known_[target] = true;
+    is_known_[target].notify_all();
+  }
+
+  // The plans of the nearest targets of the table before and after this one that have a plan.
+  std::vector<plan::Plan> NeighborsOf(std::size_t target) const {
+    std::vector<plan::Plan> neighbors;
+    std::size_t before = target;
+    while (before > 0 && !HasPlan(before)) --before;
+    if (HasPlan(before)) neighbors.push_back(*plans_[before]->plan);
+    std::size_t after = target;
+    while (after < plans_.size() && !HasPlan(after)) ++after;
+    if (after < plans_.size()) neighbors.push_back(*plans_[after]->plan);
+    return neighbors;
+  }
+
+  // Of all targets, once all are set.
+  LimitedPlans Take() { return std::move(plans_); }
+
+ private:
+  bool HasPlan(std::size_t target) const {
+    if (planned_[target].is_stop) return false;
+    is_known_[target].wait(false);
+    return plans_[target] && plans_[target]->plan;
+  }
+
+  const std::vector<PlannedTarget>& planned_;
+  LimitedPlans plans_;
+  std::vector<std::atomic<bool>> is_known_;
+};
+
+// The plan with the limit for the target of `planned`. `starts` are plans for other deadlines.
+Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
+                                          const PlannedTarget& planned, int most_switches,
+                                          const few_switches::SwitchLimits& limits,
+                                          const std::optional<SwitchTradeoff>& tradeoff,
+                                          std::vector<plan::Plan> starts) {
+  const plan::Plan& plan = planned.plan;
+  // Another plan for the same deadline need not keep an energy budget or a power cap.
+  if (plan::NeedsFrontier(planned.target.kind)) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto kept, few_switches::KeepChangeLimit(planner, plan, planned.target,
+                                                 {.most_changes = most_switches}, limits));
+    return few_switches::BudgetPlan{most_switches, kept.plan.lower_bound_j, kept.plan,
+                                    kept.plan.evaluation.pp_rank_switches};
+  }
+  starts.push_back(plan);
+  // The plan of the trade-off is a good start for other deadlines, too.
+  if (tradeoff) {
+    for (const few_switches::BudgetPlan& known : tradeoff->limited) {
+      if (known.most_changes != most_switches) continue;
+      // Where the trade-off found none, the plan of a smaller limit may be among the starts.
+      if (!known.plan) continue;
+      if (tradeoff->unlimited.deadline == plan.deadline) return known;
+      starts.push_back(*known.plan);
+    }
+  }
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto found, few_switches::PlanFewSwitches(planner, plan.deadline,
+                                                std::span(&most_switches, 1), starts, limits));
+  return std::move(found.front());
+}
+
+// The plan becomes the other one, which also keeps its limit, if that is better. Its bound is one
+// for this limit.
+Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target,
+                        const plan::Plan& other, int most_switches,
+                        const few_switches::SwitchLimits& limits, plan::Plan& plan) {
+  const bool same_deadline = other.deadline == plan.deadline;
+  if (!same_deadline && !plan::NeedsFrontier(target.kind)) return {};
+  plan::Plan better = plan::BestPlan(target, plan, std::span(&other, 1));
+  if (same_deadline) {
+    better.lower_bound_j = plan.lower_bound_j;
+  } else if (better.options != plan.options) {
+    // The target has no time, so this plan may have another one.
+    PERSEUS_ASSIGN_OR_RETURN(const auto bounds,
+                             few_switches::BoundFewSwitches(planner, better.deadline,
+                                                            std::span(&most_switches, 1), limits));
+    better.lower_bound_j = ToJoules(bounds.front().best.bound);
+  }
+  plan = std::move(better);
+  return {};
+}
+
+// The same with the plan without a limit, if it keeps this one.
+Result<void> KeepUnlimitedIfBetter(const plan::Planner& planner, const PlannedTarget& unlimited,
+                                   int most_switches, const few_switches::SwitchLimits& limits,
+                                   plan::Plan& plan) {
+  if (few_switches::MostSwitches(unlimited.plan.evaluation) > most_switches) return {};
+  return KeepBetter(planner, unlimited.target, unlimited.plan, most_switches, limits, plan);
+}
+
+// The plans of a smaller limit become plans of this one, with the bounds of this one.
+Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarget>& unlimited,
+                    int most_switches, const few_switches::SwitchLimits& limits,
+                    std::vector<PlannedTarget>& limited) {
+  std::vector<Result<void>> loosened(limited.size());
+  ForEachOnAllCores(limited.size(), [&](std::size_t i) {
+    loosened[i] = [&]() -> Result<void> {
+      plan::Plan& plan = limited[i].plan;
+      PERSEUS_ASSIGN_OR_RETURN(
+          const auto bounds, few_switches::BoundFewSwitches(planner, plan.deadline,
+                                                            std::span(&most_switches, 1), limits));
+      plan.lower_bound_j = ToJoules(bounds.front().best.bound);
+      const PlannedTarget& one = *Find(unlimited, limited[i].slug);
+      PERSEUS_RETURN_IF_ERROR(KeepUnlimitedIfBetter(planner, one, most_switches, limits, plan));
+      plan.target = few_switches::NameWithLimit(one.plan.target, most_switches);
+      limited[i].most_switches = most_switches;
+      return {};
+    }();
+  });
+  for (const Result<void>& one : loosened) PERSEUS_RETURN_IF_ERROR(one);
+  return {};
+}
+
+// The error names the fastest plan of all targets, whose plans are `limited`.
+tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
+                                      const few_switches::BudgetPlan& without_plan,
+                                      const LimitedPlans& limited) {
+  std::optional<Nanoseconds> fastest;
+  for (const Result<few_switches::BudgetPlan>& one : limited) {
+    if (!one || !one->plan) continue;
+    fastest = std::min(fastest.value_or(one->plan->evaluation.time), one->plan->evaluation.time);
+  }
+  const bool is_certain = std::isinf(without_plan.lower_bound_j);
+  return FailAs(
+      ErrorKind::kUnreachable,
+      "{}: {}no plan with at most {} clock changes per GPU {}takes at most {:.6f} s{} (allow more "
+      "changes or more time{})",
+      plan.target, is_certain ? "" : "found ", without_plan.most_changes, is_certain ? "" : "that ",
+      ToSeconds(plan.deadline),
+      fastest ? fmt::format(": the fastest found takes {} s", plan::RoundedUp(ToSeconds(*fastest)))
+              : "",
+      is_certain ? ", or measure all instructions of a GPU at the same clocks" : "");
+}
+
+}  // namespace
+
+Result<std::vector<PlannedTarget>> LimitSwitches(
+    const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
+    const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,
+    WithoutPlan without_plan, const std::vector<PlannedTarget>& below) {
+  const auto with_below = [&](std::size_t i, std::vector<plan::Plan> starts) {
+    if (const PlannedTarget* one = Find(below, planned[i].slug)) starts.push_back(one->plan);
+    return starts;
+  };
+  few_switches::SwitchLimits limits_of_stops = limits;
+  limits_of_stops.effort *= kEffortOfStops;
+  SharedPlans shared(planned);
+  const std::vector<std::size_t> order = shared.Order();
+  ForEachOnAllCores(order.size(), [&](std::size_t task) {
+    const std::size_t i = order[task];
+    try {
+      const bool is_stop = planned[i].is_stop;
+      const auto neighbors = is_stop ? shared.NeighborsOf(i) : std::vector<plan::Plan>();
+      shared.Set(i, LimitOne(planner, planned[i], most_switches, is_stop ? limits_of_stops : limits,
+                             tradeoff, with_below(i, neighbors)));
+    } catch (...) {  // Out of memory. Stops must not wait forever.
+      shared.Set(i, Fail("not planned"));
+      throw;
+    }
+  });
+  LimitedPlans limited = shared.Take();
+  std::vector<PlannedTarget> result;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    const bool has_plan = limited[i] && limited[i]->plan;
+    if (!limited[i] && limited[i].error().kind != ErrorKind::kUnreachable) {
+      return Fail(limited[i]);
+    }
+    if (!has_plan) {
+      if (planned[i].is_stop) continue;
+      if (without_plan == WithoutPlan::kKeepUnlimited) {
+        result.push_back(std::move(planned[i]));
+        continue;
+      }
+      if (!planned[i].is_asked) continue;
+      if (!limited[i]) return Fail(limited[i]);
+      return FailWithoutPlan(planned[i].plan, *limited[i], limited);
+    }
+    few_switches::BudgetPlan& found = *limited[i];
+    if (const PlannedTarget* one = Find(below, planned[i].slug)) {
+      PERSEUS_RETURN_IF_ERROR(
+          KeepBetter(planner, planned[i].target, one->plan, most_switches, limits, *found.plan));
+    }
+    PERSEUS_RETURN_IF_ERROR(
+        KeepUnlimitedIfBetter(planner, planned[i], most_switches, limits, *found.plan));
+    found.plan->target = few_switches::NameWithLimit(planned[i].plan.target, most_switches);
+    planned[i].plan = *std::move(found.plan);
+    planned[i].most_switches = most_switches;
+    result.push_back(std::move(planned[i]));
+  }
+  ShareBetterPlans(result);
+  return result;
+}
+
+namespace {
+
+Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
+                                             const std::vector<PlannedTarget>& planned,
+                                             int most_switches,
+                                             const few_switches::SwitchLimits& limits,
+                                             const std::optional<SwitchTradeoff>& tradeoff) {
+  const std::vector<int> steps =
+      StepsTo(std::min(most_switches, MostPossibleSwitches(planner.graph())));
+  Result<std::vector<PlannedTarget>> limited;
+  std::vector<PlannedTarget> below;
+  for (const int step : steps) {
+    few_switches::SwitchLimits of_step = limits;
+    of_step.effort *= EffortOfStep(step);
+    if (limits.finish.stop_requested()) {
+      if (step != steps.back()) continue;
+      of_step.effort *= kEffortAfterFinish;
+      of_step.finish = {};
+    }
+    limited = LimitSwitches(planner, planned, step, of_step, tradeoff, WithoutPlan::kFail, below);
+    if (limited) below = *limited;
+    // A target may have no plan within a smaller limit. Then a run with that limit fails, too.
+    if (!limited && limited.error().kind != ErrorKind::kUnreachable) return limited;
+  }
+  if (limited && steps.back() < most_switches) {
+    PERSEUS_RETURN_IF_ERROR(Loosen(planner, planned, most_switches, limits, *limited));
+  }
+  return limited;
+}
+
+// Each of `plans` becomes the one of `others` for the same target, if that is better. A stop of
+// `others` that `plans` lacks is added.
+Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<PlannedTarget>& others,
+                          int most_switches, const few_switches::SwitchLimits& limits,
+                          std::vector<PlannedTarget>& plans) {
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const auto own = std::ranges::find(plans, others[i].slug, &PlannedTarget::slug);
+    if (own == plans.end()) {
+      const auto place = std::min(i, plans.size());
+      plans.insert(plans.begin() + static_cast<std::ptrdiff_t>(place), others[i]);
+      continue;
+    }
+    PERSEUS_RETURN_IF_ERROR(
+        KeepBetter(planner, own->target, others[i].plan, most_switches, limits, own->plan));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
+                                                const PlansOfEfforts& of_efforts, int most_switches,
+                                                const few_switches::SwitchLimits& limits,
+                                                const std::optional<SwitchTradeoff>& tradeoff) {
+  Result<std::vector<PlannedTarget>> best = Fail("not planned");
+  for (std::size_t effort = 0; effort < of_efforts.size(); ++effort) {
+    if (best && limits.finish.stop_requested()) break;
+    few_switches::SwitchLimits own = limits;
+    own.searches = 1;
+    own.first_search = static_cast<int>(effort);
+    auto climbed = ClimbOnce(planner, of_efforts[effort], most_switches, own, tradeoff);
+    if (!climbed && climbed.error().kind != ErrorKind::kUnreachable) return climbed;
+    if (!climbed && best) continue;
+    if (best) {
+      PERSEUS_RETURN_IF_ERROR(KeepBetterOf(planner, *best, most_switches, limits, *climbed));
+    }
+    best = std::move(climbed);
+  }
+  return best;
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,47 @@
+// Plans within a limit of clock changes: `perseus plan --max-switches`.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/verbs/plan_targets.h"
+#include "perseus/cli/verbs/switch_plans.h"
+#include "perseus/planning/few_switches/few_switches.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::cli {
+
+// What to do with a target that has no plan within the limit.
+enum class WithoutPlan { kFail, kKeepUnlimited };
+
+// Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration.
+// Each then has the bound of that limit. A plan of `tradeoff` for the same deadline and limit is
+// taken from there. A target without a time of its own (plan::NeedsFrontier) is planned as
+// few_switches/change_rate.h says. No plan is better for the deadline of another one. Drops a
+// target without such a plan that the user does not ask for. With kFail, fails with kUnreachable if
+// another one has none. `below` are plans within a smaller limit, or none: no plan is worse.
+Result<std::vector<PlannedTarget>> LimitSwitches(
+    const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
+    const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,
+    WithoutPlan without_plan, const std::vector<PlannedTarget>& below = {});
+
+// [effort] the plans for all targets. At least one.
+using PlansOfEfforts = std::vector<std::vector<PlannedTarget>>;
+
+// Calls LimitSwitches for the limits 0, 2, 3 and so on up to `most_switches`, each with the plans
+// of the one before and kFail. So in two runs with different limits and all else equal, the run
+// with more changes allowed never needs more energy. (A search for one limit alone depends on
+// chance: of 132 plans with limits of 0 to 10, 5 needed up to 0.2 % more energy than with one
+// change less.) Above 16, only some limits are searched; the others have the plans of the next
+// smaller one.
+//
+// Climbs once from each of `of_efforts`, the plans of rising effort, with one search
+// (`limits.searches` does not count), and takes the best plan for each target. A run with more
+// effort makes the climbs of less effort too, so it is never worse.
+Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
+                                                const PlansOfEfforts& of_efforts, int most_switches,
+                                                const few_switches::SwitchLimits& limits,
+                                                const std::optional<SwitchTradeoff>& tradeoff);
+
+}  // namespace perseus::cli

@@ -1,0 +1,140 @@
+// Plans for limits of clock changes: what the limit of one run says about that of another.
+#include "perseus/cli/verbs/limited_plans.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "perseus/base/file.h"
+#include "perseus/planning/few_switches/change_rate.h"
+#include "perseus/planning/plan/target.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/planning/schedule/schedule.h"
+#include "tests/support/planning_jobs.h"
+#include "tests/support/seeds.h"
+
+namespace perseus::cli {
+namespace {
+
+using Kind = plan::Target::Kind;
+
+// Targets with a time, one whose plan lies between two of these (a stop), and two without a time.
+std::vector<PlannedTarget> PlanSomeTargets(const plan::Planner& planner) {
+  const plan::Target targets[] = {
+      {}, {Kind::kSlowdown, 4}, {Kind::kSlowdown, 9}, {Kind::kEdp, 0}, {Kind::kSlowdown, 6}};
+  const plan::Frontier frontier = *planner.ComputeFrontier();
+  std::vector<PlannedTarget> planned;
+  for (const plan::Target& target : targets) {
+    PlannedTarget& one = planned.emplace_back();
+    one.target = target;
+    one.slug = plan::Slug(target);
+    one.plan = *plan::PlanForTarget(planner, &frontier, target, {.effort = plan::kFirstLook});
+    one.is_stop = target.kind == Kind::kSlowdown && target.value == 6;
+  }
+  return planned;
+}
+
+// Runs the limits one by one, as separate commands do. Each plan keeps its limit and is no worse
+// than that of the next smaller one.
+void ExpectThatMoreChangesNeverCostEnergy(const plan::Planner& planner, double effort,
+                                          const std::vector<int>& limits,
+                                          const std::optional<SwitchTradeoff>& tradeoff = {}) {
+  const std::vector<PlannedTarget> planned = PlanSomeTargets(planner);
+  std::map<std::string, double> last;
+  for (const int limit : limits) {
+    SCOPED_TRACE(limit);
+    const auto limited = ClimbToLimit(planner, {planned}, limit, {.effort = effort}, tradeoff);
+    // Instructions that share no clock, or a target that needs more changes.
+    if (!limited && last.empty()) continue;
+    ASSERT_TRUE(limited) << limited.error().message;
+    std::map<std::string, double> costs;
+    for (const PlannedTarget& one : *limited) {
+      SCOPED_TRACE(one.slug);
+      const plan::Evaluation& evaluation = one.plan.evaluation;
+      EXPECT_EQ(one.most_switches, limit);
+      EXPECT_LE(few_switches::MostSwitches(evaluation), limit);
+      EXPECT_LE(one.plan.lower_bound_j, evaluation.energy_j * (1 + 1e-9));
+      if (one.target.kind == Kind::kSlowdown) {
+        EXPECT_LE(evaluation.time, one.plan.deadline);
+      }
+      costs[one.slug] = plan::CostOf(one.target, evaluation);
+    }
+    for (const auto& [slug, cost] : last) {
+      ASSERT_TRUE(costs.contains(slug)) << slug;
+      EXPECT_LE(costs[slug], cost) << slug;
+    }
+    last = std::move(costs);
+  }
+  EXPECT_GE(last.size(), 4U);
+}
+
+struct Measured {
+  const char* file;
+  double blocking_power_w;
+};
+constexpr Measured kMeasured[] = {{"gpt3-175b_a100-sxm_pp8_tp8.csv", 83.64},
+                                  {"bloom-176b_a40_pp8_tp8.csv", 70.38}};
+
+std::filesystem::path PathOf(const Measured& measured) {
+  const char* shared = std::getenv("PERSEUS_SHARED_DIR");
+  const std::filesystem::path directory =
+      shared != nullptr ? shared : std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
+  return directory / "profiles" / measured.file;
+}
+
+constexpr int kUpTo10[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+
+TEST(LimitedPlans, MoreChangesNeverCostEnergyInRandomPipelines) {
+  for (std::uint64_t seed = 0; seed < Seeds(4); ++seed) {
+    SCOPED_TRACE(seed);
+    const plan::Planner planner = *plan::Planner::Create(
+        RandomJob({.shape = JobShape::kPipeline, .instructions = 40, .options = 6}, seed),
+        {.blocking_power_w = RandomBlockingPower(seed)}, plan::Planner::FewOptions::kAccept);
+    ExpectThatMoreChangesNeverCostEnergy(planner, 0.02, {std::begin(kUpTo10), std::end(kUpTo10)});
+  }
+}
+
+// Above 16, not every limit is searched. A pp_rank has no more than 24 changes.
+TEST(LimitedPlans, MoreChangesNeverCostEnergyInLargeLimits) {
+  const plan::Planner planner = *plan::Planner::Create(
+      MakeSyntheticJob({.stages = 3, .microbatches = 12}), {kSyntheticBlockingPowerW, 0});
+  ExpectThatMoreChangesNeverCostEnergy(planner, 0.01, {16, 19, 20, 23, 24, 1000});
+}
+
+TEST(LimitedPlans, MoreChangesNeverCostEnergyBesideATradeoff) {
+  const plan::Planner planner = *plan::Planner::Create(
+      MakeSyntheticJob({.stages = 3, .microbatches = 6}), {kSyntheticBlockingPowerW, 0});
+  const plan::Plan unlimited = *planner.PlanFor(planner.baseline().time);
+  const auto tradeoff = ComputeSwitchTradeoff(planner, unlimited, {.effort = 0.02});
+  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  ExpectThatMoreChangesNeverCostEnergy(planner, 0.02, {std::begin(kUpTo10), std::end(kUpTo10)},
+                                       *tradeoff);
+}
+
+TEST(LimitedPlans, MoreChangesNeverCostEnergyOfMeasuredJobs) {
+  for (const Measured& measured : kMeasured) {
+    SCOPED_TRACE(measured.file);
+    const std::string path = PathOf(measured);
+    if (!std::filesystem::exists(path)) {
+      GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
+    }
+    const profile::Profile profile = *profile::ParseProfile(*ReadFile(path), path);
+    schedule::PipelineModel model;
+    model.blocking_power_w = measured.blocking_power_w;
+    const plan::Planner planner = *plan::Planner::Create(
+        *schedule::BuildInstructionGraph(
+            *schedule::GenerateSchedule(
+                {.name = "1f1b", .pp_ranks = profile.stages(), .microbatches = 6}),
+            profile, model),
+        {measured.blocking_power_w, 0});
+    ExpectThatMoreChangesNeverCostEnergy(planner, 0.01, {std::begin(kUpTo10), std::end(kUpTo10)});
+  }
+}
+
+}  // namespace
+}  // namespace perseus::cli

@@ -1,0 +1,149 @@
+// `perseus node` is the part of the control plane on a node.
+#include "perseus/base/host.h"
+#include "perseus/cluster/node/run_node.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/clock.h"
+#include "perseus/base/excerpt.h"
+#include "perseus/cli/flags/agent_setup.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/server_flags.h"
+#include "perseus/cli/terminal/signals.h"
+#include "perseus/cli/verbs/verbs.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kNodeAbout =
+    "Connect the training jobs of this node with a perseus server: report the time and energy of\n"
+    "steps, and pass the server's assignments to the ranks. Needs permission to write to the job\n"
+    "directories, and no other. If the server is away or this program ends, ranks keep their\n"
+    "assignment. Ends with SIGTERM.";
+constexpr const char* kNodeExamples =
+    "Examples:\n"
+    "  perseus node --server https://perseus:7410 --token-file /etc/perseus/token\n"
+    "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run\n"
+    "      # for a job that was started with PERSEUS_JOB_DIR=run";
+
+constexpr const char* kJobsDirectory = "/run/perseus/jobs";
+
+struct NodeFlags {
+  ServerFlags server;
+  std::string name;
+  std::string jobs_directory;
+  std::vector<std::string> jobs;
+  std::string join_token_file;
+  std::string munge_server;
+  std::string munge_socket;
+  std::string log_level = "info";
+};
+
+Result<std::map<std::filesystem::path, std::string>> JobsGiven(
+    const std::vector<std::string>& given) {
+  std::map<std::filesystem::path, std::string> jobs;
+  for (const std::string& job : given) {
+    // A key may contain "=". A directory rarely does.
+    const std::size_t equals = job.rfind('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == job.size()) {
+      return Fail("--job {} is not KEY=DIR (expected one such as gpt3-run7=/scratch/run7)",
+                  Excerpt(job));
+    }
+    jobs.emplace(job.substr(equals + 1), job.substr(0, equals));
+  }
+  return jobs;
+}
+
+Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
+  // The daemon must not end because a server closes a connection or nobody reads its log any more.
+  std::signal(SIGPIPE, SIG_IGN);
+  PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
+  spdlog::logger log = MakeLog(streams, flags.log_level);
+  node::NodeOptions options;
+  const bool joins = !flags.join_token_file.empty() || !flags.munge_server.empty();
+  if (joins) {
+    // The node itself reads and writes the token file, which may not exist yet.
+    const std::string own = TokenFileOf(flags.server);
+    if (own.empty()) {
+      return Fail(
+          "--join-token-file and --join-munge need --token-file (the file where the node keeps its "
+          "own token, such as /var/lib/perseus/node.token)");
+    }
+    options.join_token_file = flags.join_token_file;
+    options.own_token_file = own;
+    options.munge_server = flags.munge_server;
+    options.munge_socket = flags.munge_socket;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto server,
+      ClientOptionsOf(flags.server, joins ? TokenComes::kLater : TokenComes::kFromFile));
+  PERSEUS_ASSIGN_OR_RETURN(const auto jobs, JobsGiven(flags.jobs));
+  options.name = flags.name.empty() ? HostName() : flags.name;
+  options.jobs = jobs;
+  options.jobs_directory = flags.jobs_directory;
+  // With --job, only these jobs count.
+  if (options.jobs_directory.empty() && jobs.empty()) options.jobs_directory = kJobsDirectory;
+  RealClock clock;
+  log.info("node {} of {}", options.name, server.server);
+  std::error_code none;  // Of a directory that does not exist.
+  if (!options.jobs_directory.empty() &&
+      !std::filesystem::is_directory(options.jobs_directory, none)) {
+    log.warn("{} is no directory yet: no job of this node is found before it exists (--jobs)",
+             options.jobs_directory.string());
+  }
+  const auto ran = node::RunNode(
+      std::move(options), server, [&] { return signals.HaveCome(); }, clock, log);
+  if (ran) log.info("ended; ranks keep their assignment");
+  return ran;
+}
+
+}  // namespace
+
+Verb AddNodeVerb(CLI::App& program) {
+  auto flags = std::make_shared<NodeFlags>();
+  CLI::App* verb = program.add_subcommand("node", kNodeAbout);
+  verb->footer(kNodeExamples);
+  verb->add_option("--name", flags->name,
+                   "The name of this node for the server (default: its host name)")
+      ->type_name("NAME");
+  verb->add_option(
+          "--jobs", flags->jobs_directory,
+          fmt::format("The directory of job directories; those with a server.json belong to the "
+                      "server (default: {}, unless --job is given)",
+                      kJobsDirectory))
+      ->type_name("DIR");
+  verb->add_option("--job", flags->jobs, "One job directory; repeatable")->type_name("KEY=DIR");
+  AddServerFlags(*verb, flags->server, "agent");
+  CLI::Option* token =
+      verb->add_option("--join-token-file", flags->join_token_file,
+                       "A token of scope join: get the node's own token with it, keep it in "
+                       "--token-file, and renew it")
+          ->type_name("FILE")
+          ->group("Server");
+  CLI::Option* munge =
+      verb->add_option("--join-munge", flags->munge_server,
+                       "The same with a credential of munge; NAME is the audience that the server "
+                       "accepts")
+          ->type_name("NAME")
+          ->group("Server")
+          ->excludes(token);
+  verb->add_option("--munge-socket", flags->munge_socket,
+                   "Socket of munged (default: that of the system)")
+      ->type_name("FILE")
+      ->group("Server")
+      ->needs(munge);
+  verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
+      ->type_name("LEVEL")
+      ->transform(OneOf({"debug", "info", "warn", "error"}));
+  return {verb, [flags](const Streams& streams) { return RunNodeVerb(streams, *flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,39 @@
+// Plans that keep their time under noise: `perseus plan --noise`.
+#pragma once
+
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/verbs/plan_targets.h"
+#include "perseus/planning/noise/noise_margin.h"
+#include "perseus/planning/plan/planner.h"
+
+namespace perseus::cli {
+
+// The plans under noise, in the order of the plans.
+struct NoiseOutcome {
+  noise::Noise noise;
+  std::vector<noise::NoisyDifference> without_margin;
+  std::vector<noise::NoisyDifference> with_margin;  // The same for a target without a time.
+  // What no plan saves that is as fast on average (noise_bound.h).
+  std::vector<double> most_savings;
+};
+
+// Replaces each plan whose target is a slowdown or a deadline by one whose mean time keeps it under
+// noise. Drops a stop that cannot be met. Fails with kUnreachable if another target cannot be met.
+// More slowdown never saves less on average.
+//
+// A better plan without noise may lead to a worse one with a margin. So the plans of less effort
+// are starts, too, and more effort is never worse. Once `limits.finish` is requested, only
+// `planned` are.
+Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
+                                     const noise::MarginLimits& limits,
+                                     std::vector<PlannedTarget>& planned,
+                                     const std::vector<std::vector<PlannedTarget>>& of_less_effort);
+
+// A table with a row for each plan that is not a stop.
+std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned);
+
+}  // namespace perseus::cli

@@ -1,0 +1,175 @@
+#include "perseus/cli/verbs/plan_report.h"
+#include "perseus/base/wording.h"
+#include "perseus/cli/verbs/auto_schedule_file.h"
+
+#include <fmt/format.h>
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/switches.h"
+
+namespace perseus::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr double kJoulesPerKilojoule = 1e3;
+
+double SavingOf(const plan::Planner& planner, double energy_j) {
+  return 1 - energy_j / planner.baseline().energy_j;
+}
+
+std::string FormatJoules(double energy_j) {
+  return energy_j >= kJoulesPerKilojoule ? fmt::format("{:.1f} kJ", energy_j / kJoulesPerKilojoule)
+                                         : fmt::format("{:.1f} J", energy_j);
+}
+
+ordered_json DescribePlan(const plan::Planner& planner, const PlannedTarget& planned) {
+  const plan::Evaluation& evaluation = planned.plan.evaluation;
+  ordered_json plan{{"target", planned.plan.target},
+                    {"name", planned.slug},
+                    {"deadline_s", ToSeconds(planned.plan.deadline)},
+                    {"time_s", ToSeconds(evaluation.time)},
+                    {"energy_j", evaluation.energy_j},
+                    {"saving", SavingOf(planner, evaluation.energy_j)},
+                    {"average_power_w", evaluation.average_power_w()},
+                    {"switches", evaluation.switches},
+                    {"switches_per_gpu", SwitchesPerGpu(evaluation)},
+                    {"switches_per_gpu_s", SwitchesPerGpuAndSecond(evaluation)},
+                    {"lower_bound_j", planned.plan.lower_bound_j},
+                    {"gap", planned.plan.gap()}};
+  if (planned.most_switches) plan["max_switches"] = *planned.most_switches;
+  return plan;
+}
+
+// A value for each limit of clock changes; null where no plan was found.
+ordered_json DescribeTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {
+  ordered_json rows = ordered_json::array();
+  for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
+    ordered_json row{{"max_switches", limited.most_changes},
+                     {"lower_bound_j", limited.lower_bound_j},
+                     {"energy_j", nullptr}};
+    if (limited.plan) {
+      row["energy_j"] = limited.plan->evaluation.energy_j;
+      row["time_s"] = ToSeconds(limited.plan->evaluation.time);
+      row["saving"] = SavingOf(planner, limited.plan->evaluation.energy_j);
+      row["gap"] = limited.plan->gap();
+      row["switches_of_pp_ranks"] = limited.changes;
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+ordered_json DescribeNoise(const NoiseOutcome& noise, const std::vector<PlannedTarget>& planned) {
+  const auto describe = [](const noise::NoisyDifference& difference) {
+    return ordered_json{{"slowdown", difference.slowdown},
+                        {"slowdown_ci", difference.slowdown_ci},
+                        {"saving", difference.saving},
+                        {"saving_ci", difference.saving_ci}};
+  };
+  ordered_json plans = ordered_json::array();
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    ordered_json plan{{"name", planned[i].slug}};
+    plan.update(describe(noise.with_margin[i]));
+    plan["most_saving"] = noise.most_savings[i];
+    plan["without_margin"] = describe(noise.without_margin[i]);
+    plans.push_back(std::move(plan));
+  }
+  return {{"independent", noise.noise.independent},
+          {"common", noise.noise.common},
+          {"plans", std::move(plans)}};
+}
+
+}  // namespace
+
+std::string FormatPlanTable(const PlanOutcome& outcome) {
+  Table table(
+      {"plan", "time (s)", "energy (J)", "saving", "power (W)", "switches/GPU", "per s", "gap"});
+  const plan::Evaluation& baseline = outcome.planner.baseline();
+  table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
+                FormatQuantity(baseline.energy_j), "", FormatQuantity(baseline.average_power_w()),
+                FormatSwitches(SwitchesPerGpu(baseline)),
+                FormatSwitches(SwitchesPerGpuAndSecond(baseline)), ""});
+  for (const PlannedTarget& planned : outcome.targets) {
+    if (planned.is_stop) continue;
+    const plan::Evaluation& evaluation = planned.plan.evaluation;
+    table.AddRow({planned.plan.target, FormatQuantity(ToSeconds(evaluation.time)),
+                  FormatQuantity(evaluation.energy_j),
+                  FormatPercent(SavingOf(outcome.planner, evaluation.energy_j)),
+                  FormatQuantity(evaluation.average_power_w()),
+                  FormatSwitches(SwitchesPerGpu(evaluation)),
+                  FormatSwitches(SwitchesPerGpuAndSecond(evaluation)),
+                  fmt::format("{:.3f} %", planned.plan.gap() * 100)});
+  }
+  return table.Format();
+}
+
+std::string FormatFinding(const PlanOutcome& outcome) {
+  const PlannedTarget& first = outcome.targets.front();
+  const plan::Plan& plan = first.plan;
+  const std::optional<int>& most_switches = first.most_switches;
+  const double saved_j = outcome.planner.baseline().energy_j - plan.evaluation.energy_j;
+  const int pipelines = outcome.job.planned.pipelines;
+  const std::string all =
+      pipelines == 1
+          ? ""
+          : fmt::format(" ({} over {} pipelines)", FormatJoules(saved_j * pipelines), pipelines);
+  return fmt::format(
+      "The plan with {} saves {} per iteration{}: {} of the energy at maximum frequency.\n"
+      "No plan for this profile that is as fast{} can save more than {}{}.\n",
+      plan::Describe(first.target), FormatJoules(saved_j), all,
+      FormatPercent(SavingOf(outcome.planner, plan.evaluation.energy_j)),
+      most_switches ? fmt::format(" and has at most {} per GPU", Counted(*most_switches, "switch"))
+                    : "",
+      FormatPercent(
+          SavingOf(outcome.planner, std::min(plan.lower_bound_j, plan.evaluation.energy_j))),
+      outcome.noise ? " without noise" : "");
+}
+
+std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files) {
+  const job::LoadedJob& job = outcome.job;
+  const plan::Evaluation& baseline = outcome.planner.baseline();
+  ordered_json summary{{"format", "perseus-summary"}, {"version", 1}};
+  summary["job"] = {{job.planned.IsGeneralGraph() ? "graph" : "profile", job.planned.profile},
+                    {"schedule", job.graph.name},
+                    {"instructions", job.graph.instructions.size()},
+                    {"pipelines", job.planned.pipelines},
+                    {"gpus_per_pipeline", job.gpus()}};
+  if (!job.facts.path.empty()) summary["job"]["facts"] = job.facts.path;
+  summary["baseline"] = {{"time_s", ToSeconds(baseline.time)},
+                         {"energy_j", baseline.energy_j},
+                         {"average_power_w", baseline.average_power_w()}};
+  if (outcome.frontier) {
+    const plan::FrontierPoint& least = outcome.frontier->points[outcome.frontier->least_energy];
+    summary["frontier"] = {{"breakpoints", outcome.frontier->points.size()},
+                           {"error", outcome.frontier->error},
+                           {"least_time_s", ToSeconds(outcome.frontier->least_time())},
+                           {"least_energy_time_s", ToSeconds(least.time)},
+                           {"least_energy_bound_j", least.bound_j}};
+  }
+  summary["plans"] = ordered_json::array();
+  for (const PlannedTarget& planned : outcome.targets) {
+    summary["plans"].push_back(DescribePlan(outcome.planner, planned));
+  }
+  if (outcome.limit.most_switches) summary["max_switches"] = *outcome.limit.most_switches;
+  if (outcome.was_interrupted) summary["stopped_early"] = true;
+  if (outcome.switch_tradeoff) {
+    const plan::Plan& unlimited = outcome.switch_tradeoff->unlimited;
+    summary["switch_tradeoff"] = DescribeTradeoff(outcome.planner, *outcome.switch_tradeoff);
+    summary["unlimited_plan"] = {
+        {"target", unlimited.target},
+        {"energy_j", unlimited.evaluation.energy_j},
+        {"saving", SavingOf(outcome.planner, unlimited.evaluation.energy_j)}};
+  }
+  if (outcome.schedules) {
+    summary["schedule_search"] = DescribeSearch(*job.auto_schedule, *outcome.schedules);
+  }
+  if (outcome.noise) summary["noise"] = DescribeNoise(*outcome.noise, outcome.targets);
+  summary["files"] = files;
+  return summary.dump(2, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,39 @@
+// Formats the results of `perseus plan` as text and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "perseus/cli/flags/job_options.h"
+#include "perseus/cli/verbs/noise_plans.h"
+#include "perseus/cli/verbs/plan_targets.h"
+#include "perseus/cli/verbs/switch_plans.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/schedule_search/tradeoff.h"
+
+namespace perseus::cli {
+
+struct PlanOutcome {
+  const job::LoadedJob& job;
+  const plan::Planner& planner;
+  const std::optional<plan::Frontier>& frontier;
+  const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
+  const PickedLimit& limit;                   // Of --max-switches, for all targets.
+  const std::optional<SwitchTradeoff>& switch_tradeoff;
+  const std::optional<NoiseOutcome>& noise;
+  // Of a schedule that was searched for.
+  const std::optional<schedule_search::Tradeoff>& schedules;
+  bool was_interrupted = false;
+};
+
+// A table with one line for the baseline and one for each target that is not a stop.
+std::string FormatPlanTable(const PlanOutcome& outcome);
+
+// The main result in two sentences.
+std::string FormatFinding(const PlanOutcome& outcome);
+
+// The JSON of --json and of summary.json. `files` are the names of the files of the run.
+std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files);
+
+}  // namespace perseus::cli

@@ -1,0 +1,187 @@
+#include "perseus/cli/verbs/plan_targets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <utility>
+
+#include "perseus/base/parallel.h"
+#include "perseus/base/wording.h"
+#include "perseus/cli/flags/target_flags.h"
+#include "perseus/planning/plan/best_plan.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
+constexpr const char* kNotPlanned = "not planned";
+constexpr int kMostStops = 10;
+// A stop lies between targets of the table, so it needs less work than they do.
+constexpr double kWorkOfStops = 0.5;
+// The most instructions of all stops together: about ten seconds of planning on one core.
+constexpr std::size_t kMostStopInstructions = 40'000;
+
+bool IsSlowdown(const plan::Target& target) { return target.kind == plan::Target::Kind::kSlowdown; }
+
+// The least of 1, 2 and 5 times a power of ten that makes at most `most` steps of `range`.
+double NiceStep(double range, int most) {
+  const double least = range / most;
+  const double power = std::pow(10, std::floor(std::log10(least)));
+  for (double step : {power, 2 * power, 5 * power}) {
+    if (step >= least) return step;
+  }
+  return 10 * power;
+}
+
+// Slowdowns (in percent) at even distances, below `longest`.
+std::vector<double> StopsUpTo(double longest, int stops) {
+  std::vector<double> percents;
+  if (stops == 0 || !(longest > 0)) return percents;
+  const double step = NiceStep(longest, stops);
+  for (int i = 1; i * step < longest; ++i) {
+    // Rounds to the value as a user would write it: 0.3, not 0.30000000000000004.
+    percents.push_back(std::stod(fmt::format("{:.6g}", i * step)));
+  }
+  return percents;
+}
+
+// Whether an earlier target has the same plan. This is frequent for profiles with few options.
+bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) {
+  return std::ranges::any_of(
+      planned, [&](const PlannedTarget& other) { return other.plan.options == plan.options; });
+}
+
+}  // namespace
+
+std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
+                                        const plan::Planner& planner,
+                                        std::optional<Nanoseconds> longest, int stops) {
+  std::vector<std::pair<double, bool>> slowdowns = {{0, false}};  // In percent, whether a stop.
+  for (const plan::Target& target : asked) {
+    if (IsSlowdown(target)) slowdowns.emplace_back(target.value, false);
+  }
+  std::vector<plan::Target> others;
+  if (longest) {
+    const double longest_s = ToSeconds(*longest);
+    const double baseline_s = ToSeconds(planner.baseline().time);
+    for (double percent : kTableSlowdownsPercent) {
+      if (baseline_s * (1 + percent / 100) < longest_s) slowdowns.emplace_back(percent, false);
+    }
+    for (double percent : StopsUpTo((longest_s / baseline_s - 1) * 100, stops)) {
+      slowdowns.emplace_back(percent, true);
+    }
+    others.push_back({.kind = plan::Target::Kind::kMinEnergy});
+  }
+  // Of equal slowdowns, the one that is not a stop comes first.
+  std::ranges::sort(slowdowns);
+
+  std::vector<WantedTarget> targets;
+  std::vector<std::string> slugs;  // A target that is requested twice gives one plan.
+  auto add = [&](const plan::Target& target, bool is_stop) {
+    const std::string slug = plan::Slug(target);
+    if (std::ranges::find(slugs, slug) != slugs.end()) return;
+    slugs.push_back(slug);
+    const bool is_asked = std::ranges::find(asked, slug, plan::Slug) != asked.end();
+    targets.push_back({target, is_stop, is_asked});
+  };
+  for (const auto& [percent, is_stop] : slowdowns) {
+    add({.kind = plan::Target::Kind::kSlowdown, .value = percent}, is_stop);
+  }
+  for (const plan::Target& target : others) add(target, false);
+  for (const plan::Target& target : asked) add(target, false);
+  return targets;
+}
+
+int DefaultStops(const schedule::InstructionGraph& graph) {
+  const std::size_t instructions = std::max<std::size_t>(graph.instructions.size(), 1);
+  return static_cast<int>(std::min<std::size_t>(kMostStops, kMostStopInstructions / instructions));
+}
+
+Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
+                                  const plan::SearchLimits& limits) {
+  std::atomic<std::size_t> done = 0;
+  std::atomic<bool> has_failed = false;
+  ForEachOnAllCores(entries.size(), [&](std::size_t i) {
+    // After a failure, no further plan is needed, because only the first error is reported.
+    if (has_failed) return;
+    Entry& entry = *entries[i];
+    plan::SearchLimits own = limits;
+    if (entry.wanted.is_stop) own.work *= kWorkOfStops;
+    entry.plan = entry.search.PlanWith(own);
+    if (entry.plan && !entry.wanted.is_stop) rows_.Show(*entry.plan);
+    if (!entry.plan && !entry.wanted.is_stop) has_failed = true;
+    rows_.Update(static_cast<double>(++done) / static_cast<double>(entries.size()));
+  });
+  for (const Entry* entry : entries) {
+    const bool may_fail = entry->wanted.is_stop;
+    if (entry->plan || (may_fail && entry->plan.error().kind == ErrorKind::kUnreachable)) continue;
+    if (has_failed && entry->plan.error().message == kNotPlanned) continue;
+    return Fail(entry->plan);
+  }
+  return {};
+}
+
+Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
+                                    const std::vector<WantedTarget>& wanted) {
+  std::vector<std::unique_ptr<Entry>> earlier = std::move(entries_);
+  entries_.clear();
+  std::vector<Entry*> added;
+  for (const WantedTarget& target : wanted) {
+    std::string slug = plan::Slug(target.target);
+    const auto known = std::ranges::find_if(
+        earlier, [&](const auto& entry) { return entry != nullptr && entry->slug == slug; });
+    if (known != earlier.end()) {
+      entries_.push_back(std::move(*known));
+      entries_.back()->wanted = target;
+      continue;
+    }
+    entries_.push_back(std::make_unique<Entry>(
+        Entry{target, std::move(slug), plan::TargetSearch(planner_, frontier, target.target),
+              Fail(kNotPlanned)}));
+    added.push_back(entries_.back().get());
+  }
+  rows_.Begin(Counted(std::ssize(wanted), "plan"));
+  return Advance(added, {.effort = plan::kFirstLook});
+}
+
+Result<void> TargetPlans::Improve(const plan::SearchLimits& limits, std::string_view only) {
+  std::vector<Entry*> planned;
+  for (const auto& entry : entries_) {
+    if (entry->plan && (only.empty() || entry->slug == only)) planned.push_back(entry.get());
+  }
+  for (int effort = plan::kFirstLook + 1; effort <= limits.effort; ++effort) {
+    if (limits.finish.stop_requested()) break;
+    rows_.Begin(fmt::format("effort {} of {}", effort, limits.effort));
+    PERSEUS_RETURN_IF_ERROR(
+        Advance(planned, {.effort = effort, .stop = limits.stop, .finish = limits.finish}));
+  }
+  return {};
+}
+
+std::vector<PlannedTarget> TargetPlans::Best() const {
+  std::vector<plan::Plan> all;
+  for (const auto& entry : entries_) {
+    if (entry->plan) all.push_back(*entry->plan);
+  }
+  plan::Plan baseline = all.front();  // Everything at maximum frequency is a plan, too.
+  baseline.options = schedule::BaselineOptions(planner_.graph());
+  baseline.evaluation = planner_.baseline();
+  all.push_back(std::move(baseline));
+  std::vector<PlannedTarget> planned;
+  for (const auto& entry : entries_) {
+    if (!entry->plan) continue;
+    const WantedTarget& wanted = entry->wanted;
+    plan::Plan best = plan::BestPlan(wanted.target, *entry->plan, all);
+    if (wanted.is_stop && IsAmong(planned, best)) continue;
+    planned.push_back({.target = wanted.target,
+                       .slug = entry->slug,
+                       .plan = std::move(best),
+                       .is_stop = wanted.is_stop,
+                       .is_asked = wanted.is_asked});
+  }
+  return planned;
+}
+
+}  // namespace perseus::cli

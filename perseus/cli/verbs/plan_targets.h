@@ -1,0 +1,83 @@
+// Chooses the targets of `perseus plan`, and plans them: several plans at a time, one on each core.
+//
+// First every target gets a plan of a short search, so that the user soon sees all rows. Then the
+// searches go on, cycle by cycle, until the effort is done or the user asks to finish. Each plan
+// depends on its target and the effort only, not on the number of cores.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/verbs/plan_rows.h"
+#include "perseus/planning/plan/planner.h"
+#include "perseus/planning/plan/target.h"
+#include "perseus/planning/plan/target_search.h"
+
+namespace perseus::cli {
+
+struct WantedTarget {
+  plan::Target target;
+  bool is_stop = false;  // A further plan for the slider of the report, which no table shows.
+  // The user asks for it. Without a plan, another target is left out, and this one is an error.
+  bool is_asked = true;
+};
+
+struct PlannedTarget {
+  plan::Target target;
+  std::string slug;  // The name of its file without the extension.
+  plan::Plan plan;
+  bool is_stop = false;
+  std::optional<int> most_switches = {};  // The plan was made for at most so many switches per GPU.
+  bool is_asked = true;                   // As in WantedTarget.
+};
+
+// Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
+// the other requested targets. `longest` is the time of least energy. Without it, returns only no
+// slowdown and the requested targets, because a plan of such a large job takes long. Adds at most
+// `stops` stops: slowdowns at even distances, below the slowdown of least energy.
+std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
+                                        const plan::Planner& planner,
+                                        std::optional<Nanoseconds> longest, int stops);
+
+// The default number of stops: at most 10, and fewer for large jobs, so that planning does not take
+// much longer. 0 for jobs with tens of thousands of instructions.
+int DefaultStops(const schedule::InstructionGraph& graph);
+
+// Plans several targets, with more and more effort.
+class TargetPlans {
+ public:
+  // Keeps references to both. Every new and every better plan goes to `rows`, except stops.
+  TargetPlans(const plan::Planner& planner, PlanRows& rows) : planner_(planner), rows_(rows) {}
+
+  // Makes a first plan for each of these targets that has none yet. Keeps a reference to the
+  // frontier. Fails with the error of the first target that cannot be met, except a stop (under a
+  // switch latency).
+  Result<void> LookFirst(const plan::Frontier* frontier, const std::vector<WantedTarget>& wanted);
+
+  // Improves all plans, up to this effort; or only the plan with this slug.
+  Result<void> Improve(const plan::SearchLimits& limits, std::string_view only = {});
+
+  // The plans, in the order of `wanted` of the last LookFirst. No plan is better for the target of
+  // another one: a plan for a tighter deadline may be the plan for a looser one. Leaves out a stop
+  // whose plan is the same as an earlier one.
+  std::vector<PlannedTarget> Best() const;
+
+ private:
+  struct Entry {
+    WantedTarget wanted;
+    std::string slug;
+    plan::TargetSearch search;
+    Result<plan::Plan> plan;
+  };
+  Result<void> Advance(const std::vector<Entry*>& entries, const plan::SearchLimits& limits);
+
+  const plan::Planner& planner_;
+  PlanRows& rows_;
+  std::vector<std::unique_ptr<Entry>> entries_;
+};
+
+}  // namespace perseus::cli

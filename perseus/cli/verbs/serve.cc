@@ -1,0 +1,181 @@
+// `perseus serve` runs the server of the control plane.
+
+#include <csignal>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "perseus/cli/flags/agent_setup.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/terminal/json_log.h"
+#include "perseus/cli/terminal/signals.h"
+#include "perseus/cli/verbs/verbs.h"
+#include "perseus/cluster/server/control_plane.h"
+#include "perseus/cluster/server/identity/identity_settings.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kServeAbout =
+    "Run the server that plans for all jobs, detects stragglers, and sends assignments to nodes\n"
+    "(docs/server.md). Without flags it serves only this machine and uses one SQLite file in the\n"
+    "current directory. Several replicas share one PostgreSQL database. SIGHUP reloads the\n"
+    "certificates and the file of --identities. SIGTERM ends the server.";
+constexpr const char* kServeExamples =
+    "Examples:\n"
+    "  perseus serve\n"
+    "  perseus serve --listen 0.0.0.0:7410 --tls-certificate server.pem \\\n"
+    "      --tls-key server.key --database postgresql://perseus@db/perseus";
+
+struct ServeFlags {
+  server::ControlPlaneOptions options;
+  http::TlsFiles tls;
+  double address_rate = 0;
+  double mebibytes_per_second = 16;
+  int body_mib = 64;
+  std::string identities;
+  std::string log_level = "info";
+  std::string log_format = "text";
+};
+
+Result<void> CheckTls(const http::TlsFiles& tls) {
+  if (tls.certificate.empty() == tls.key.empty() &&
+      (!tls.certificate.empty() || tls.client_authority.empty())) {
+    return {};
+  }
+  return Fail("TLS needs both --tls-certificate and --tls-key (--client-ca needs them, too)");
+}
+
+Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
+  RaiseLimitOnOpenFiles();
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // A limit on the size of files is an error, as a full disk is.
+  if (auto fits = CheckTls(flags.tls); !fits) return fits;
+  server::ControlPlaneOptions options = flags.options;
+  if (!flags.tls.certificate.empty()) options.tls = flags.tls;
+  options.limits.body_bytes = static_cast<std::size_t>(flags.body_mib) << 20U;
+  options.limits.requests_per_second = flags.address_rate;
+  options.caller_limits.bytes_per_second = flags.mebibytes_per_second * (1 << 20);
+  if (!flags.identities.empty()) {
+    options.read_identities = [file = flags.identities] { return server::ReadIdentityFile(file); };
+    PERSEUS_ASSIGN_OR_RETURN(options.identities, options.read_identities());
+  }
+  spdlog::logger log = MakeLog(streams, flags.log_level);
+  if (flags.log_format == "json") log.set_formatter(JsonLogFormatter());
+  // Before threads start, because they inherit the blocked signals.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  PERSEUS_ASSIGN_OR_RETURN(auto server, server::ControlPlane::Start(std::move(options), log));
+  log.info("listening on {}:{}", flags.options.address.substr(0, flags.options.address.rfind(':')),
+           server->port());
+  log.flush();
+  std::thread waits([&] {
+    for (int signal = 0; sigwait(&signals, &signal) == 0;) {
+      if (signal != SIGHUP) break;
+      server->Reload();
+    }
+    server->Stop();
+  });
+  server->Run();
+  waits.join();
+  server.reset();  // Releases running plannings for other replicas.
+  log.info("ended");
+  log.flush();
+  return {};
+}
+
+// 0 is no limit.
+void AddLimitFlags(CLI::App& verb, ServeFlags& flags) {
+  server::CallerLimitOptions& limits = flags.options.caller_limits;
+  limits = {.requests_per_second = 100,
+            .bytes_per_second = 0,
+            .jobs = 10'000,
+            .jobs_of_owner = 1'000,
+            .streams_of_token = 10'000};
+  const auto add = [&verb](const char* name, auto& value, const char* type, const char* help) {
+    constexpr bool kIsWhole = std::is_integral_v<std::remove_cvref_t<decltype(value)>>;
+    verb.add_option(name, value, help)
+        ->check(kIsWhole ? WholeNumberIn({0, 1e6}) : NumberIn({0, 1e6}, ""))
+        ->type_name(type);
+  };
+  add("--rate", limits.requests_per_second, "N",
+      "Largest number of requests per second of one token, of each node, and of changes of one "
+      "job, with bursts of ten times as many; 0: no limit (default: 100)");
+  add("--byte-rate", flags.mebibytes_per_second, "MIB",
+      "Largest rate of the bodies of one token or node, in MiB per second; 0: no limit (default: "
+      "16)");
+  add("--address-rate", flags.address_rate, "N",
+      "Largest number of requests per second from one address, before they are read; a proxy or "
+      "a network may have all nodes behind one address (default: no limit)");
+  add("--max-jobs", limits.jobs, "N", "Most jobs that may run; 0: no limit (default: 10000)");
+  add("--max-jobs-of-owner", limits.jobs_of_owner, "N",
+      "Most jobs of one owner that may run; 0: no limit (default: 1000)");
+  add("--max-streams-of-token", limits.streams_of_token, "N",
+      "Most event streams of one token; 0: no limit (default: 10000)");
+}
+
+}  // namespace
+
+Verb AddServeVerb(CLI::App& program) {
+  auto flags = std::make_shared<ServeFlags>();
+  CLI::App* verb = program.add_subcommand("serve", kServeAbout);
+  verb->footer(kServeExamples);
+  server::ControlPlaneOptions& options = flags->options;
+  verb->add_option("--listen", options.address, "Address to listen on (default: 127.0.0.1:7410)")
+      ->type_name("HOST:PORT");
+  verb->add_option("--database", options.database,
+                   "sqlite:FILE, or postgresql://USER@HOST/NAME (default: PERSEUS_DATABASE, or "
+                   "sqlite:perseus.db)")
+      ->envname("PERSEUS_DATABASE")
+      ->type_name("URL");
+  verb->add_option("--tls-certificate", flags->tls.certificate, "Certificate with its chain (PEM)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb->add_option("--tls-key", flags->tls.key, "Private key (PEM)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb->add_option("--client-ca", flags->tls.client_authority,
+                   "Require client certificates that this authority (PEM) signed")
+      ->type_name("FILE")
+      ->check(InputFile());
+  // --issuers is the name of version 0.1.
+  verb->add_option("--identities,--issuers", flags->identities,
+                   "Accept the people of a proxy, and munge credentials, as this file (TOML) says "
+                   "(docs/identity.md)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb->add_flag("--insecure", options.is_insecure,
+                 "Allow other machines to connect without TLS and tokens");
+  verb->add_option("--planners", options.planning_threads,
+                   "Number of planning threads (default: 2)")
+      ->check(WholeNumberIn({1, 256}))
+      ->type_name("N");
+  verb->add_option("--assignment-delay", options.lead_s,
+                   "Seconds until an assignment has reached every rank (default: 0.5)")
+      ->check(NumberIn({0, 60}, "seconds"))
+      ->type_name("S");
+  verb->add_option("--keep-ended", options.keep_ended_days,
+                   "Days after which ended jobs are deleted; 0: at once (default: 30)")
+      ->check(NumberIn({0, 36500}, "days"))
+      ->type_name("DAYS");
+  AddLimitFlags(*verb, *flags);
+  verb->add_option("--largest-body", flags->body_mib,
+                   "Largest body of a request in MiB; most routes accept less (default: 64)")
+      ->check(WholeNumberIn({1, 64}))
+      ->type_name("MIB");
+  verb->add_option("--replica", options.replica,
+                   "Unique name of this replica (default: host name and process id)")
+      ->type_name("NAME");
+  verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
+      ->transform(OneOf({"debug", "info", "warn", "error"}))
+      ->type_name("LEVEL");
+  verb->add_option("--log-format", flags->log_format, "text or json (default: text)")
+      ->transform(OneOf({"text", "json"}))
+      ->type_name("FORMAT");
+  return {verb, [flags](const Streams& streams) { return RunServe(streams, *flags); }};
+}
+
+}  // namespace perseus::cli

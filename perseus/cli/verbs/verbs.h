@@ -1,0 +1,58 @@
+// What `perseus` can do: a file for each verb (help.cc lists them). Each adds its flags to the
+// program; the action runs once they are parsed, prints its result on `streams.out`, and returns
+// what went wrong.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "perseus/base/result.h"
+#include "perseus/cli/terminal/standard_output.h"
+
+namespace perseus::cli {
+
+struct Verb {
+  const CLI::App* flags = nullptr;  // Owned by the program.
+  std::function<Result<void>(const Streams& streams)> run;
+  // Only of `perseus run`: receives what follows "--" on the command line, before `run`.
+  std::function<void(std::vector<std::string>)> take_command = {};
+  // The exit status after `run` succeeded. For `perseus run`, that of the training.
+  std::function<int()> status = [] { return 0; };
+};
+
+Verb AddPlanVerb(CLI::App& program);
+Verb AddAgentVerb(CLI::App& program);
+Verb AddCompareVerb(CLI::App& program);
+Verb AddDoctorVerb(CLI::App& program);
+Verb AddEmulateVerb(CLI::App& program);
+Verb AddEvaluateVerb(CLI::App& program);
+Verb AddGpuVerb(CLI::App& program);
+Verb AddJobVerb(CLI::App& program);
+Verb AddJobsVerb(CLI::App& program);
+Verb AddNodeVerb(CLI::App& program);
+Verb AddPartitionVerb(CLI::App& program);
+Verb AddQualifyVerb(CLI::App& program);
+Verb AddReportVerb(CLI::App& program);
+Verb AddRunVerb(CLI::App& program);
+Verb AddScheduleVerb(CLI::App& program);
+Verb AddServeVerb(CLI::App& program);
+Verb AddReplayVerb(CLI::App& program);
+Verb AddShowVerb(CLI::App& program);
+Verb AddSynthVerb(CLI::App& program);
+Verb AddStoreVerb(CLI::App& program);
+Verb AddSupportVerb(CLI::App& program);
+Verb AddTokenVerb(CLI::App& program);
+Verb AddAuditVerb(CLI::App& program);
+Verb AddTopVerb(CLI::App& program);
+Verb AddTraceVerb(CLI::App& program);
+Verb AddTrainerVerb(CLI::App& program);
+Verb AddTuneVerb(CLI::App& program);
+Verb AddVerifyVerb(CLI::App& program);
+Verb AddVersionVerb(CLI::App& program);
+// These keep a reference to `program`, whose verbs and flags they show.
+Verb AddCompletionVerb(CLI::App& program);
+Verb AddHelpVerb(CLI::App& program);
+
+}  // namespace perseus::cli

@@ -1,0 +1,329 @@
+// `perseus verify` measures what a plan saves in a running job.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/base/clock.h"
+#include "perseus/base/file.h"
+#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/terminal/progress_bar.h"
+#include "perseus/cli/terminal/signals.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/verbs/verbs.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/runtime/tuner/run_comparison.h"
+#include "perseus/runtime/tuner/verification.h"
+#include "perseus/simulation/virtual_gpu/shared_clock.h"
+
+namespace perseus::cli {
+namespace {
+
+constexpr const char* kVerifyAbout =
+    "Measure what a plan saves in a running job: blocks of steps at the default clocks and blocks\n"
+    "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with\n"
+    "confidence intervals, or that they cannot be determined, and how many steps would do. Takes\n"
+    "--steps steps, and then puts the previous assignment back into force. If it ends earlier,\n"
+    "the blocks so far decide, if they are enough.\n"
+    "With --against, compares two runs of a job from their records, for example with two "
+    "schedules,\n"
+    "and takes no step.";
+constexpr const char* kVerifyExamples =
+    "Examples:\n"
+    "  perseus verify run --plan out/plans/no-slowdown.json --steps 200\n"
+    "  perseus verify run-more-1 --against run-1f1b --steps 200";
+
+struct VerifyFlags {
+  std::string directory;
+  std::string plan;
+  std::string against;
+  int steps = 100;
+  std::optional<int> pipelines;
+  double level_percent = 95;
+  double tolerance_percent = 0.2;
+  double counter_period_ms = 100;
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;
+  int seed = 1;
+  double timeout_s = 60;
+  bool as_json = false;
+};
+
+nlohmann::ordered_json ToJson(const profiler::Interval& interval) {
+  return {{"estimate", interval.estimate}, {"lower", interval.lower}, {"upper", interval.upper}};
+}
+
+std::string_view NameOf(profiler::Verdict verdict) {
+  switch (verdict) {
+    case profiler::Verdict::kCannotTell:
+      return "cannot-tell";
+    case profiler::Verdict::kLess:
+      return "less";
+    case profiler::Verdict::kSame:
+      return "same";
+    case profiler::Verdict::kGreater:
+      return "greater";
+  }
+  return "";
+}
+
+std::string_view NameOf(profiler::Comparison::Outlier::Quantity quantity) {
+  return quantity == profiler::Comparison::Outlier::Quantity::kTime ? "time" : "energy";
+}
+
+// 0 if the run decides.
+std::int64_t StepsNeeded(const tuner::Verification& verification) {
+  return std::int64_t{2} * verification.comparison.pairs_needed * verification.layout.length;
+}
+
+// "steps 33 to 35 (planned) are an outlier: …"
+std::string Describe(const tuner::OutlyingBlock& outlier) {
+  return fmt::format(
+      "steps {} to {} ({}) are an outlier: they need {:+.1f} % {} compared with the other {} "
+      "blocks (their longest step is {}, {:.3f} s). The pair is {:.0f} spreads away from the "
+      "others, and counts as {:.0f}\n",
+      outlier.steps.first, outlier.steps.last, outlier.is_planned ? "planned" : "baseline",
+      100 * outlier.change, NameOf(outlier.quantity), outlier.is_planned ? "planned" : "baseline",
+      outlier.longest_step, outlier.longest_step_s, outlier.spreads,
+      profiler::SignedRankInterval::kLimit);
+}
+
+// The saving and slowdown in the plan file. They ignore that pipelines wait for each other.
+struct Promise {
+  double saving = 0;
+  double slowdown = 0;
+};
+Promise PromiseOf(const plan_file::PlanFile& plan) {
+  return {1 - plan.energy_j / plan.baseline_energy_j,
+          ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1};
+}
+
+std::string FormatJson(const tuner::Verification& verification, const plan_file::PlanFile& plan) {
+  const profiler::Comparison& comparison = verification.comparison;
+  const Promise promise = PromiseOf(plan);
+  nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
+  for (const profiler::BlockPair& pair : verification.pairs) {
+    const tuner::Verification::PairSteps& steps = verification.steps[pairs.size()];
+    pairs.push_back({{"baseline_time_s", pair.baseline_time_s},
+                     {"baseline_energy_j", pair.baseline_energy_j},
+                     {"planned_time_s", pair.planned_time_s},
+                     {"planned_energy_j", pair.planned_energy_j},
+                     {"baseline_steps", {steps.baseline.first, steps.baseline.last}},
+                     {"planned_steps", {steps.planned.first, steps.planned.last}}});
+  }
+  nlohmann::ordered_json outliers = nlohmann::ordered_json::array();
+  for (const tuner::OutlyingBlock& outlier : verification.outliers) {
+    outliers.push_back({{"pair", outlier.pair},
+                        {"block", outlier.is_planned ? "planned" : "baseline"},
+                        {"steps", {outlier.steps.first, outlier.steps.last}},
+                        {"quantity", NameOf(outlier.quantity)},
+                        {"change", outlier.change},
+                        {"spreads", outlier.spreads},
+                        {"longest_step", outlier.longest_step},
+                        {"longest_step_s", outlier.longest_step_s}});
+  }
+  const bool is_decidable = comparison.pairs_needed < profiler::kMostPairs;
+  const auto or_null = [&](std::int64_t count) {
+    return is_decidable ? nlohmann::ordered_json(count) : nlohmann::ordered_json();
+  };
+  const nlohmann::ordered_json json{{"level", comparison.level},
+                                    {"saving", ToJson(comparison.saving)},
+                                    {"slowdown", ToJson(comparison.slowdown)},
+                                    {"saves", NameOf(comparison.saves)},
+                                    {"slows", NameOf(comparison.slows)},
+                                    {"pairs_needed", or_null(comparison.pairs_needed)},
+                                    {"steps_needed", or_null(StepsNeeded(verification))},
+                                    {"promised_saving", promise.saving},
+                                    {"promised_slowdown", promise.slowdown},
+                                    {"steps_of_a_block", verification.layout.length},
+                                    {"pairs_left_out", verification.left_out},
+                                    {"ended_early", verification.ended_early},
+                                    {"outliers", std::move(outliers)},
+                                    {"pairs", std::move(pairs)}};
+  return json.dump(2) + "\n";
+}
+
+std::string FormatText(const tuner::Verification& verification, const plan_file::PlanFile& plan,
+                       const profiler::ComparisonOptions& options) {
+  const Promise promise = PromiseOf(plan);
+  std::string text = Describe(verification.comparison, options);
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  if (const std::int64_t steps = StepsNeeded(verification);
+      steps > 0 && verification.comparison.pairs_needed < profiler::kMostPairs) {
+    text += fmt::format("that takes about {} steps (--steps {})\n", steps, steps);
+  }
+  for (const tuner::OutlyingBlock& outlier : verification.outliers) text += Describe(outlier);
+  text += fmt::format(
+      "the plan promises {:.2f} % of the energy at {:.2f} % more time ({} pairs of blocks of {} "
+      "steps)\n",
+      promise.saving * 100, promise.slowdown * 100, verification.pairs.size(),
+      verification.layout.length);
+  if (verification.left_out > 0) {
+    text += fmt::format("{} pairs were left out: {}\n", verification.left_out,
+                        verification.left_out_reason);
+  }
+  if (!verification.ended_early.empty()) {
+    text += fmt::format("the run ended after {} of {} pairs: {}\n", verification.pairs.size(),
+                        verification.layout.pairs, verification.ended_early);
+  }
+  return text;
+}
+
+// The plan of --plan, or else the one in force.
+Result<std::string> PlanPath(const VerifyFlags& flags) {
+  if (!flags.plan.empty()) return flags.plan;
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));
+  if (!assignment || assignment->plan.empty() || !assignment->plans.empty()) {
+    return Fail("{}: no plan is in force for the whole job (name the plan with --plan)",
+                flags.directory);
+  }
+  return (std::filesystem::path(flags.directory) / assignment->plan).string();
+}
+
+profiler::ComparisonOptions ComparisonOf(const VerifyFlags& flags) {
+  return {.level = flags.level_percent / 100, .slowdown_tolerance = flags.tolerance_percent / 100};
+}
+
+std::string FormatJson(const tuner::RunComparison& compared) {
+  const profiler::Comparison& comparison = compared.comparison;
+  nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
+  for (const profiler::BlockPair& pair : compared.pairs) {
+    pairs.push_back({{"baseline_time_s", pair.baseline_time_s},
+                     {"baseline_energy_j", pair.baseline_energy_j},
+                     {"time_s", pair.planned_time_s},
+                     {"energy_j", pair.planned_energy_j}});
+  }
+  const nlohmann::ordered_json json{{"level", comparison.level},
+                                    {"saving", ToJson(comparison.saving)},
+                                    {"slowdown", ToJson(comparison.slowdown)},
+                                    {"saves", NameOf(comparison.saves)},
+                                    {"slows", NameOf(comparison.slows)},
+                                    {"steps_of_a_block", compared.block_length},
+                                    {"first_step", compared.first_step},
+                                    {"first_step_of_baseline", compared.first_step_against},
+                                    {"pairs", std::move(pairs)}};
+  return json.dump(2) + "\n";
+}
+
+// Compares the records of two runs.
+Result<void> RunAgainst(const Streams& streams, const VerifyFlags& flags) {
+  if (!flags.plan.empty()) {
+    return Fail("--against compares what two jobs ran, without a plan file (remove --plan)");
+  }
+  const tuner::RunsToCompare runs{.directory = flags.directory,
+                                  .against = flags.against,
+                                  .steps = flags.steps,
+                                  .counter_period_s = flags.counter_period_ms / 1e3,
+                                  .comparison = ComparisonOf(flags)};
+  PERSEUS_ASSIGN_OR_RETURN(const auto compared, tuner::CompareRuns(runs));
+  if (flags.as_json) return streams.Print(FormatJson(compared));
+  std::string text = Describe(compared.comparison, runs.comparison);
+  if (!text.empty() && text.back() != '\n') text += '\n';
+  return streams.Print(fmt::format(
+      "{}{} compared with {}: {} pairs of blocks of {} steps. The interval covers noise within the "
+      "runs, not what differs between them, such as temperature and nodes.\n",
+      text, flags.directory, flags.against, compared.pairs.size(), compared.block_length));
+}
+
+Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
+  if (!flags.against.empty()) return RunAgainst(streams, flags);
+  PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
+  PERSEUS_ASSIGN_OR_RETURN(const auto path, PlanPath(flags));
+  PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, path));
+  if (plan.job.IsGeneralGraph()) {
+    return Fail(
+        "{}: is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
+        "with perseus plan --schedule)",
+        path);
+  }
+  tuner::VerificationOptions options;
+  options.job_directory = flags.directory;
+  options.plan = std::move(text);
+  options.ranks =
+      tuner::RanksOf(flags.pipelines.value_or(plan.job.pipelines),
+                     static_cast<int>(plan.pp_ranks.size()), plan.job.model.gpus_per_stage);
+  options.steps = flags.steps;
+  options.counter_period_s = flags.counter_period_ms / 1e3;
+  options.assignment_delay_s = flags.assignment_delay_s;
+  options.comparison = ComparisonOf(flags);
+  options.seed = static_cast<std::uint64_t>(flags.seed);
+  options.timeout = ToNanoseconds(flags.timeout_s);
+  options.should_end = [&] { return signals.HaveCome(); };
+  PERSEUS_ASSIGN_OR_RETURN(const auto clock, virtual_gpu::OpenClockOfJob(flags.directory));
+  const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
+  std::optional<tuner::Verification> verification;
+  {
+    ProgressBar bar(streams.err);
+    bar.Begin("verify", 1);
+    options.progress = [&](double part) { bar.Update(part); };
+    // Overwrites the bar, which is drawn again below.
+    const char* const line_begin = isatty(::fileno(streams.err)) == 1 ? "\r\x1b[K" : "";
+    options.say = [line_begin, &streams](std::string_view line) {
+      std::fputs(fmt::format("{}perseus: {}\n", line_begin, line).c_str(), streams.err);
+    };
+    PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
+    verification = std::move(verified);
+  }
+  return streams.Print(flags.as_json ? FormatJson(*verification, plan)
+                                     : FormatText(*verification, plan, options.comparison));
+}
+
+}  // namespace
+
+Verb AddVerifyVerb(CLI::App& program) {
+  auto flags = std::make_shared<VerifyFlags>();
+  CLI::App* verb = program.add_subcommand("verify", kVerifyAbout);
+  verb->footer(kVerifyExamples);
+  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
+      ->type_name("JOBDIR")
+      ->check(JobDirectory())
+      ->required();
+  verb->add_option("--plan", flags->plan, "The plan to verify (default: the one in force)")
+      ->type_name("FILE")
+      ->check(InputFile());
+  verb->add_option("--against", flags->against,
+                   "The directory of another run: compare the last steps of both")
+      ->type_name("JOBDIR")
+      ->check(JobDirectory());
+  verb->add_option("--steps", flags->steps,
+                   "Steps to take, baseline and planned together; with --against, of each run "
+                   "(default: 100)")
+      ->type_name("N")
+      ->check(WholeNumberIn({1, 10'000'000}));
+  verb->add_option("--pipelines", flags->pipelines,
+                   "Data-parallel pipelines of the job (default: those of the plan)")
+      ->type_name("N")
+      ->check(WholeNumberIn({1, 1'000'000}));
+  verb->add_option("--confidence", flags->level_percent,
+                   "Level of the confidence intervals (default: 95)")
+      ->type_name("PCT")
+      ->check(NumberIn({51, 99.9}, "percent"));
+  verb->add_option("--tolerance", flags->tolerance_percent,
+                   "Slowdown that still counts as none (default: 0.2)")
+      ->type_name("PCT")
+      ->check(NumberIn({0, 100}, "percent"));
+  verb->add_option("--counter-period", flags->counter_period_ms,
+                   "Time between two updates of the energy counters of GPUs (default: 100)")
+      ->type_name("MS")
+      ->check(NumberIn({1, 10'000}, "milliseconds"));
+  verb->add_option("--assignment-delay", flags->assignment_delay_s,
+                   "Time until every rank has read an assignment (default: 1)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 600}, "in seconds"));
+  verb->add_option("--seed", flags->seed, "Seed of the random order (default: 1)")
+      ->type_name("N")
+      ->check(WholeNumberIn({0, 1'000'000'000}));
+  verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({0.1, 86'400}, "in seconds"));
+  verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
+  return {verb, [flags](const Streams& streams) { return RunVerify(streams, *flags); }};
+}
+
+}  // namespace perseus::cli

@@ -1,0 +1,116 @@
+// The audit trail (perseus/cluster/store/audit.h): of everything, for operators, and of one job.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
+#include "perseus/cluster/server/api/endpoints.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kDefaultRecords = 100;
+constexpr int kMaxRecords = 1000;
+
+ordered_json ValueOf(const std::string& text) {
+  if (text.empty()) return nullptr;
+  return ordered_json::parse(text, nullptr, false);
+}
+
+ordered_json RecordJson(const store::AuditRecord& record) {
+  return {{"number", record.number},
+          {"at", TimeText(record.at)},
+          {"at_ms", record.at},
+          {"action", record.action},
+          {"job", record.job},
+          {"key", record.key},
+          {"subject", record.subject},
+          {"who", record.by.id},
+          {"name", record.by.name},
+          {"role", record.by.role},
+          {"peer", record.by.peer},
+          {"trace", record.by.trace},
+          {"before", ValueOf(record.before)},
+          {"after", ValueOf(record.after)},
+          {"reason", record.by.reason}};
+}
+
+std::string QueryOr(const http::Request& request, std::string_view name) {
+  const auto found = request.query.find(std::string(name));
+  return found == request.query.end() ? std::string() : found->second;
+}
+
+Answer<std::int64_t> ReadNumber(const http::Request& request, const std::string& name,
+                                std::int64_t otherwise) {
+  const std::string text = QueryOr(request, name);
+  if (text.empty()) return otherwise;
+  const auto number = ParseNumber<std::int64_t>(text);
+  if (number && *number >= 0) return *number;
+  return Refuse(400, "The request is wrong",
+                fmt::format("{} is {} (expected a whole number from 0)", name, Excerpt(text)),
+                "see GET /openapi.yaml", "?" + name);
+}
+
+Answer<store::AuditFilter> ReadFilter(const Context& context) {
+  const http::Request& request = context.request;
+  store::AuditFilter filter{.job = QueryOr(request, "job"),
+                            .who = QueryOr(request, "who"),
+                            .action = QueryOr(request, "action")};
+  const auto limit = ReadLimit(request, kDefaultRecords, kMaxRecords);
+  if (!limit) return tl::unexpected(limit.error());
+  filter.limit = *limit;
+  for (const auto& [name, value] : {std::pair{"after", &filter.after},
+                                    {"before", &filter.before},
+                                    {"since_ms", &filter.since}}) {
+    const auto number = ReadNumber(request, name, *value);
+    if (!number) return tl::unexpected(number.error());
+    *value = *number;
+  }
+  const std::string order = QueryOr(request, "order");
+  if (!order.empty() && order != "newest" && order != "oldest") {
+    return Refuse(400, "The request is wrong",
+                  fmt::format("order is {} (expected newest or oldest)", Excerpt(order)),
+                  "the default is newest", "?order");
+  }
+  filter.newest_first = order != "oldest";
+  return filter;
+}
+
+Answer<http::Response> Respond(const Context& context, const store::AuditFilter& filter) {
+  const auto records = context.services.store.ListAudit(filter);
+  if (!records) return Refuse(records);
+  auto list = ordered_json::array();
+  for (const store::AuditRecord& record : *records) list.push_back(RecordJson(record));
+  ordered_json answer{{"records", std::move(list)}};
+  if (static_cast<int>(records->size()) == filter.limit) answer["next"] = records->back().number;
+  return JsonResponse(answer);
+}
+
+Answer<http::Response> List(const Context& context) {
+  const auto filter = ReadFilter(context);
+  if (!filter) return tl::unexpected(filter.error());
+  return Respond(context, *filter);
+}
+
+Answer<http::Response> ListOfJob(const Context& context) {
+  auto filter = ReadFilter(context);
+  if (!filter) return tl::unexpected(filter.error());
+  filter->job = context.job->id;
+  return Respond(context, *filter);
+}
+
+}  // namespace
+
+void AddAuditEndpoints(Endpoints& endpoints) {
+  const std::vector<std::string> query{"after",  "before", "since_ms", "who",
+                                       "action", "order",  "limit"};
+  auto with_job = query;
+  with_job.emplace_back("job");
+  endpoints.Add("GET", "/v1/audit", Access::kOperator, List, {.query = with_job});
+  endpoints.Add("GET", "/v1/jobs/{job}/audit", Access::kRead, ListOfJob, {.query = query});
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,261 @@
+#include "perseus/cluster/server/api/endpoints.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
+#include "perseus/base/units.h"
+#include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/http/target.h"
+#include "perseus/cluster/server/identity/foreign_identities.h"
+
+namespace perseus::server {
+namespace {
+
+constexpr store::Milliseconds kMillisecondsOfSecond = 1000;
+
+std::string_view PathOr(const std::map<std::string, std::string, std::less<>>& path,
+                        std::string_view name) {
+  const auto found = path.find(name);
+  return found == path.end() ? std::string_view() : found->second;
+}
+
+// The reason of a change: the field Perseus-Reason, percent-encoded UTF-8.
+Answer<std::string> ReasonOf(const http::Request& request) {
+  constexpr std::size_t kMostBytes = 1000;
+  const std::string_view field = request.Field("perseus-reason");
+  if (field.empty()) return std::string();
+  auto reason = http::PercentDecoded(field);
+  if (reason && reason->size() <= kMostBytes && IsPrintable(*reason)) return *std::move(reason);
+  return Refuse(400, "The request is wrong", "the field Perseus-Reason is not a reason",
+                fmt::format("one line of at most {} bytes of UTF-8, percent-encoded", kMostBytes));
+}
+
+// Who sends the request. Checks how many requests fail here.
+boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
+                                                      const http::Request& request,
+                                                      std::string_view node, Access access,
+                                                      store::Milliseconds now) {
+  constexpr std::string_view kMungePrefix = "Munge ";
+  const std::string_view field = request.Field("authorization");
+  std::optional<Answer<Identity>> person;
+  if (services.foreign != nullptr) person = services.foreign->FromProxy(request, now);
+  const bool is_munge = !person && services.foreign != nullptr && access == Access::kEnroll &&
+                        field.starts_with(kMungePrefix);
+  if (is_munge) {
+    // A check takes longer than anything else that a caller without rights can ask for.
+    if (auto may = services.limits.SpendUnknown(request); !may) {
+      co_return tl::unexpected(may.error());
+    }
+    std::string credential(field.substr(kMungePrefix.size()));
+    Answer<Identity> checked =
+        co_await services.foreign->CheckMunge(std::move(credential), std::string(node), now);
+    co_return checked;
+  }
+  Answer<Identity> identity = person ? *std::move(person) : services.rights.Identify(request, now);
+  if (!identity) {
+    if (auto may = services.limits.SpendUnknown(request); !may) {
+      co_return tl::unexpected(may.error());
+    }
+  }
+  co_return identity;
+}
+
+// Identifies the caller, and checks how much it sent. Does not block.
+boost::asio::awaitable<Answer<Context>> Identify(
+    const Services& services, http::Request& request,
+    const std::map<std::string, std::string, std::less<>>& path, Access access) {
+  const store::Milliseconds now = services.now();
+  Context context{services, request, path, Identity(), "", std::nullopt, now};
+  if (access == Access::kPublic) co_return context;
+  Answer<Identity> identity =
+      co_await FindIdentity(services, request, PathOr(path, "node"), access, now);
+  if (!identity) co_return tl::unexpected(identity.error());
+  request.identity = identity->Text();
+  context.identity = *std::move(identity);
+  const std::string_view node = access == Access::kNode ? PathOr(path, "node") : "";
+  if (auto may = services.limits.Spend(context.identity, node, request); !may) {
+    co_return tl::unexpected(may.error());
+  }
+  auto reason = ReasonOf(request);
+  if (!reason) co_return tl::unexpected(reason.error());
+  context.reason = *std::move(reason);
+  co_return context;
+}
+
+// Checks the rights, and finds the job if the path has one. The only check of rights, except for
+// endpoints that find out only from the body which job is meant.
+Answer<Context> Admit(Context context, Access access) {
+  if (access == Access::kPublic) return context;
+  const Services& services = context.services;
+  const auto& path = context.path;
+  Resource resource{.node = PathOr(path, "node")};
+  const auto id = path.find("job");
+  if (id == path.end()) {
+    // The path names no job. The endpoint finds the job and checks the bounds.
+    const bool is_of_a_job = access == Access::kRead || access == Access::kJob;
+    if (is_of_a_job && context.identity.IsBoundToJobs()) return context;
+    if (auto may = Allow(context.identity, access, resource); !may) {
+      return tl::unexpected(may.error());
+    }
+    return context;
+  }
+  auto job = services.store.FindJob(id->second);
+  if (!job) return Refuse(job);
+  // A missing job has no owner. So the holder of a bound token gets the same answer for it as for
+  // the job of another one, and cannot find out which jobs exist.
+  resource.job = *job ? (*job)->key : id->second;
+  if (*job) resource.owner = (*job)->owner;
+  if (auto may = Allow(context.identity, access, resource); !may) {
+    return tl::unexpected(may.error());
+  }
+  if (!*job) {
+    return Refuse(404, "There is no such job",
+                  fmt::format("no job has the id or key {}", Excerpt(id->second)),
+                  "perseus jobs --all lists the jobs, perseus job register registers one");
+  }
+  const std::string& method = context.request.method;
+  if (access == Access::kJob && method != "GET" && method != "HEAD") {
+    if (auto may = services.limits.SpendOfJob((*job)->id); !may) {
+      return tl::unexpected(may.error());
+    }
+  }
+  context.job = **std::move(job);
+  return context;
+}
+
+// Waits until a request with a body of this size may run.
+class HeldBody {
+ public:
+  HeldBody(LargeBodies& bodies, std::size_t bytes)
+      : bodies_(bytes > kLargeBodyBytes ? &bodies : nullptr) {
+    if (bodies_ != nullptr) bodies_->acquire();
+  }
+  ~HeldBody() {
+    if (bodies_ != nullptr) bodies_->release();
+  }
+  HeldBody(const HeldBody&) = delete;
+  HeldBody& operator=(const HeldBody&) = delete;
+
+ private:
+  LargeBodies* bodies_;
+};
+
+}  // namespace
+
+http::Response Endpoints::Answered(Answer<Context> context, Access access,
+                                   const Endpoint& endpoint) {
+  if (!context) return http::ProblemResponse(context.error());
+  auto admitted = Admit(*std::move(context), access);
+  if (!admitted) return http::ProblemResponse(admitted.error());
+  const HeldBody held(admitted->services.large_bodies, admitted->request.body.size());
+  auto response = endpoint(*admitted);
+  if (!response) return http::ProblemResponse(response.error());
+  return *std::move(response);
+}
+
+void Endpoints::AddAtOnce(std::string method, std::string pattern, Access access,
+                          Endpoint endpoint) {
+  router_.Add(std::move(method), std::move(pattern),
+              [this, access, endpoint = std::move(endpoint)](
+                  http::Call& call) -> boost::asio::awaitable<http::Response> {
+                Answer<Context> context =
+                    co_await Identify(services_, call.request, call.path, access);
+                http::Response response = Answered(std::move(context), access, endpoint);
+                co_return response;
+              });
+}
+
+void Endpoints::Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
+                    http::Takes takes) {
+  router_.Add(
+      std::move(method), std::move(pattern),
+      [this, access,
+       endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
+        if (auto ready = services_.is_ready(); !ready) {
+          co_return http::ProblemResponse(ready.error());
+        }
+        Answer<Context> context = co_await Identify(services_, call.request, call.path, access);
+        if (!context) co_return http::ProblemResponse(context.error());
+        if (auto enters = services_.waiting.Enter(access); !enters) {
+          co_return http::ProblemResponse(enters.error());
+        }
+        const auto entered = WaitingRequests::Clock::now();
+        const auto answer = [&] {
+          services_.waiting.Begin(entered);
+          return Answered(std::move(context), access, endpoint);
+        };
+        http::Response response = co_await http::Offload(pool_, answer);
+        co_return response;
+      },
+      std::move(takes));
+}
+
+void Endpoints::AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
+                           http::Takes takes) {
+  router_.Add(
+      std::move(method), std::move(pattern),
+      [this, access,
+       endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
+        if (auto ready = services_.is_ready(); !ready) {
+          co_return http::ProblemResponse(ready.error());
+        }
+        Answer<Context> identified = co_await Identify(services_, call.request, call.path, access);
+        if (!identified) co_return http::ProblemResponse(identified.error());
+        const auto admit = [&] { return Admit(*std::move(identified), access); };
+        Answer<Context> context = co_await http::Offload(pool_, admit);
+        if (!context) co_return http::ProblemResponse(context.error());
+        http::Response response = co_await endpoint(call, *context);
+        co_return response;
+      },
+      std::move(takes));
+}
+
+http::Problem TokenIsGone() {
+  return {.status = 401,
+          .title = "A valid token is required",
+          .detail = "the token was revoked or has expired",
+          .pointer = "",
+          .remedy = "use another token"};
+}
+
+store::Author Context::By() const {
+  static constexpr std::string_view kRoles[] = {"operator", "member", "agent",
+                                                "job",      "read",   "join"};
+  return {.id = identity.token,
+          .name = identity.token.empty() && identity.name.empty() ? "anonymous" : identity.name,
+          .role = std::string(kRoles[static_cast<std::size_t>(identity.role)]),
+          .peer = request.peer,
+          .trace = request.trace,
+          .reason = reason};
+}
+
+Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
+  const auto found = request.query.find("limit");
+  if (found == request.query.end()) return otherwise;
+  const std::string& text = found->second;
+  const auto limit = ParseNumber<int>(text);
+  if (!limit || *limit < 1 || *limit > most) {
+    return Refuse(400, "The request is wrong", fmt::format("{} is not a limit", Excerpt(text)),
+                  fmt::format("a whole number from 1 to {}", most), "?limit");
+  }
+  return *limit;
+}
+
+std::string TimeText(store::Milliseconds time) {
+  const std::chrono::sys_seconds seconds{std::chrono::seconds(time / kMillisecondsOfSecond)};
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                     time % kMillisecondsOfSecond);
+}
+
+double SecondsSince(store::Milliseconds time, store::Milliseconds now) {
+  return static_cast<double>(std::max<store::Milliseconds>(0, now - time)) / kMillisecondsPerSecond;
+}
+
+}  // namespace perseus::server

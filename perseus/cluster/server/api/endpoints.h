@@ -1,0 +1,122 @@
+// The endpoints of the API: for each, who may call it and the function that answers it.
+//
+// These functions block on the store, run on a thread of the pool, and know nothing of connections.
+//
+// Only for .cc files that link nlohmann_json.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/thread_pool.hpp>
+#include <functional>
+#include <map>
+#include <optional>
+#include <semaphore>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/cluster/http/server.h"
+#include "perseus/cluster/server/events/plan_cuts.h"
+#include "perseus/cluster/server/identity/answer.h"
+#include "perseus/cluster/server/identity/caller_limits.h"
+#include "perseus/cluster/server/identity/rights.h"
+#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/telemetry/job_watch.h"
+#include "perseus/cluster/telemetry/node_reports.h"
+
+namespace perseus::server {
+
+class EventHub;
+class ForeignIdentities;
+
+// How many requests with large bodies run at once, because a body in memory is far larger than its
+// text.
+using LargeBodies = std::counting_semaphore<>;
+inline constexpr std::size_t kLargeBodyBytes = 64 << 10;
+
+// What endpoints use. Each is thread safe.
+struct Services {
+  store::Store& store;
+  Rights& rights;
+  telemetry::JobWatches& watches;
+  telemetry::NodeReports& reports;
+  PlanCuts& cuts;
+  CallerLimits& limits;
+  WaitingRequests& waiting;
+  LargeBodies& large_bodies;
+  std::function<store::Milliseconds()> now;
+  std::function<std::string()> metrics;     // In the text format of Prometheus.
+  std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
+  std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
+  std::string openapi;                      // The OpenAPI document.
+  std::atomic<int>& plans_on_request;       // Plans that are being made now.
+  std::stop_token ends;  // Requested when the server ends. Stops the making of plans.
+  ForeignIdentities* foreign = nullptr;  // Only for the loop. Null: without --identities.
+};
+
+struct Context {
+  const Services& services;
+  const http::Request& request;
+  const std::map<std::string, std::string, std::less<>>& path;
+  Identity identity;
+  std::string reason;                   // That the caller gives for a change. May be empty.
+  std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
+  store::Milliseconds now = 0;
+
+  const std::string& Path(std::string_view name) const { return path.find(name)->second; }
+  // Who makes a change, for the audit trail.
+  store::Author By() const;
+};
+using Endpoint = std::function<Answer<http::Response>(const Context&)>;
+
+class Endpoints {
+ public:
+  Endpoints(const Services& services, boost::asio::thread_pool& pool)
+      : services_(services), pool_(pool) {}
+
+  // Adds an endpoint that answers on the loop, also if the database is unavailable. `endpoint` must
+  // not block, and the pattern must not have a {job}.
+  void AddAtOnce(std::string method, std::string pattern, Access access, Endpoint endpoint);
+  // Adds an endpoint that runs on the pool. While the database is unavailable, it answers 503 at
+  // once, so that requests do not pile up. If the pattern has a {job}, the job is read by id or key
+  // before `endpoint` runs; 404 if it does not exist.
+  void Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
+           http::Takes takes = {});
+  // The same, for an endpoint that opens an event stream or awaits something. Runs on the loop.
+  using Waiting = std::function<boost::asio::awaitable<http::Response>(http::Call&, Context)>;
+  void AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
+                  http::Takes takes = {});
+
+  http::Router TakeRouter() { return std::move(router_); }
+
+ private:
+  static http::Response Answered(Answer<Context> context, Access access, const Endpoint& endpoint);
+
+  const Services& services_;
+  boost::asio::thread_pool& pool_;
+  http::Router router_;
+};
+
+// Each function adds a group of endpoints. docs/server.md lists them.
+void AddJobEndpoints(Endpoints& endpoints);
+void AddProfileEndpoints(Endpoints& endpoints);
+void AddPlanEndpoints(Endpoints& endpoints);
+void AddStragglerEndpoints(Endpoints& endpoints);
+void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool);
+void AddTokenEndpoints(Endpoints& endpoints);
+void AddAuditEndpoints(Endpoints& endpoints);
+void AddStatusEndpoints(Endpoints& endpoints);
+
+// 400 if this cannot be the name of a node.
+Answer<void> CheckNodeName(std::string_view name);
+// 401, for a token that was revoked or has expired while a request was waiting.
+http::Problem TokenIsGone();
+// "?limit=50", from 1 to `most`.
+Answer<int> ReadLimit(const http::Request& request, int otherwise, int most);
+// RFC 3339, UTC, to the millisecond.
+std::string TimeText(store::Milliseconds time);
+// 0 if `time` is later: the server may have started again after its machine's clock was set back.
+double SecondsSince(store::Milliseconds time, store::Milliseconds now);
+
+}  // namespace perseus::server

@@ -1,0 +1,97 @@
+#include "perseus/cluster/server/api/fleet_status.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/cluster/server/api/endpoints.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
+
+namespace perseus::server {
+namespace {
+
+std::optional<double> NumberOf(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// The part of the summary that telemetry compared with the plan in force.
+void AddPromise(const store::JobRecord& job, JobStatus& status) {
+  const auto summary = nlohmann::json::parse(job.summary, nullptr, false);
+  if (!summary.is_object()) return;
+  status.measured_s = NumberOf(summary, "step_s");
+  const auto promise = summary.find("promise");
+  if (promise == summary.end() || promise->value("version", 0) != job.assignment_version) return;
+  status.measured_s = NumberOf(*promise, "measured_s");
+  status.measured_j = NumberOf(*promise, "measured_j");
+  status.limited_ranks = promise->value("limited_ranks", 0);
+  status.has_problem = promise->contains("problem");
+}
+
+Result<std::int64_t> AddAssignment(store::Store& store, const store::JobRecord& job,
+                                   store::Milliseconds now, JobStatus& status) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto record, store.FindNewestAssignment(job.id));
+  if (!record) return 0;
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment,
+                           job_planning::ParsePlannedAssignment(record->body));
+  status.plan_age_s = SecondsSince(record->created, now);
+  if (assignment.pipelines.empty()) return assignment.from_step;
+  status.promised_s = assignment.time_s;
+  status.promised_j = 0;
+  for (const auto& share : assignment.pipelines) *status.promised_j += share.energy_j;
+  status.baseline_j =
+      assignment.baseline_energy_j * static_cast<double>(assignment.pipelines.size());
+  return assignment.from_step;
+}
+
+Result<void> AddJob(store::Store& store, const store::JobRecord& job, store::Milliseconds now,
+                    FleetStatus& fleet) {
+  JobStatus status{.key = job.key};
+  PERSEUS_ASSIGN_OR_RETURN(const auto from_step, AddAssignment(store, job, now, status));
+  AddPromise(job, status);
+  PERSEUS_ASSIGN_OR_RETURN(const auto guard, store.FindGuard(job));
+  status.is_taken_back = guard && guard->state == "withdrawn";
+  // At the default clocks, no plan is measured, but its promise is broken all the same.
+  status.has_problem = status.has_problem || (guard && guard->state != "cleared");
+  fleet.jobs.push_back(std::move(status));
+  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, store.ListNodesOfJob(job.id));
+  for (const store::NodeRecord& node : nodes) {
+    ++fleet.nodes[std::string(NodeState(node, job, from_step, now))];
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store.ListStragglers(job.id));
+  for (const store::StragglerRecord& straggler : stragglers) {
+    ++fleet.stragglers[{straggler.source, std::string(StragglerState(straggler, now))}];
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string_view NodeState(const store::NodeRecord& node, const store::JobRecord& job,
+                           std::int64_t from_step, store::Milliseconds now) {
+  if (now - node.seen > telemetry::kNodeIsSilentAfter) return "lost";
+  if (node.following == job.assignment_version) return "following";
+  if (node.following > job.assignment_version) return "ahead";
+  return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
+}
+
+std::string_view StragglerState(const store::StragglerRecord& straggler, store::Milliseconds now) {
+  if (straggler.expires != 0 && straggler.expires <= now) return "over";
+  if (straggler.starts > now) return "announced";
+  return straggler.suspended != 0 ? "suspended" : "in force";
+}
+
+Result<FleetStatus> ReadFleetStatus(store::Store& store, store::Milliseconds now) {
+  FleetStatus fleet;
+  PERSEUS_ASSIGN_OR_RETURN(const auto jobs,
+                           store.ListJobs(store::Store::Which::kRunning, "", kMaxFleetJobs));
+  for (const store::JobRecord& job : jobs) {
+    PERSEUS_RETURN_IF_ERROR(AddJob(store, job, now, fleet));
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto backlog, store.ReadPlanningBacklog(now));
+  fleet.planning_backlog = static_cast<int>(backlog.jobs);
+  if (backlog.jobs > 0) fleet.planning_wait_s = SecondsSince(backlog.oldest_due, now);
+  return fleet;
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,183 @@
+#include "perseus/cluster/server/api/job_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/server/api/endpoints.h"
+#include "perseus/cluster/server/api/fleet_status.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
+#include "perseus/cluster/telemetry/notice_check.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr store::Milliseconds kOldStraggler = 3'600'000;
+
+bool IsLost(const store::NodeRecord& node, store::Milliseconds now) {
+  return now - node.seen > telemetry::kNodeIsSilentAfter;
+}
+
+Result<std::optional<job_planning::PlannedAssignment>> AssignmentOf(const Services& services,
+                                                                    const store::JobRecord& job) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto record, services.store.FindNewestAssignment(job.id));
+  if (!record) return std::optional<job_planning::PlannedAssignment>();
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, job_planning::ParsePlannedAssignment(record->body));
+  return std::optional<job_planning::PlannedAssignment>(std::move(assignment));
+}
+
+ordered_json AssignmentJson(const store::JobRecord& job,
+                            const job_planning::PlannedAssignment& assignment) {
+  auto pipelines = ordered_json::array();
+  for (const job_planning::PlannedAssignment::Share& share : assignment.pipelines) {
+    pipelines.push_back(
+        {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
+  }
+  return {{"version", job.assignment_version},
+          {"from_step", assignment.from_step},
+          {"target", assignment.target},
+          {"reason", assignment.reason},
+          {"time_s", assignment.time_s},
+          {"baseline",
+           {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
+          {"pipelines", std::move(pipelines)}};
+}
+
+ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& spec,
+                     const std::optional<job_planning::PlannedAssignment>& assignment,
+                     std::int64_t lost_nodes) {
+  ordered_json json{{"id", job.id},
+                    {"key", job.key},
+                    {"status", job.ended != 0 ? "ended" : job.status},
+                    {"created", TimeText(job.created)}};
+  if (job.ended != 0) json["ended"] = TimeText(job.ended);
+  if (!job.owner.empty()) json["owner"] = job.owner;
+  if (!job.problem.empty()) json["problem"] = job.problem;
+  json["pipelines"] = spec.planned.pipelines;
+  json["pp_ranks"] = spec.planned.schedule.pp_ranks.size();
+  json["tensor_parallel"] = spec.planned.model.gpus_per_stage;
+  json["schedule"] = spec.planned.schedule.name;
+  json["microbatches"] = spec.planned.schedule.microbatches;
+  if (!spec.gpu_name.empty()) json["gpu"] = spec.gpu_name;
+  json["target"] =
+      job.target.empty() ? job_planning::TargetJson(spec.target) : ordered_json::parse(job.target);
+  json["detect_stragglers"] = spec.detects_stragglers;
+  json["profile_version"] = job.profile_version;
+  json["planning"] = job.planned_generation < job.generation ? "due" : "done";
+  json["last_step"] = job.last_step;
+  if (lost_nodes > 0) json["lost_nodes"] = lost_nodes;
+  if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
+  if (assignment && !assignment->pipelines.empty()) {
+    double energy_j = 0;
+    for (const job_planning::PlannedAssignment::Share& share : assignment->pipelines)
+      energy_j += share.energy_j;
+    const double baseline_j =
+        assignment->baseline_energy_j * static_cast<double>(assignment->pipelines.size());
+    json["assignment_version"] = job.assignment_version;
+    json["saving_percent"] = 100 * (1 - energy_j / baseline_j);
+    json["slowdown_percent"] = 100 * (assignment->time_s / assignment->baseline_time_s - 1);
+  }
+  return json;
+}
+
+ordered_json GuardJson(const store::GuardRecord& guard) {
+  ordered_json json{
+      {"state", guard.state}, {"since", TimeText(guard.since)}, {"with_plan", guard.with_plan}};
+  if (guard.without_plan > 0) json["without_plan"] = guard.without_plan;
+  if (!guard.why.empty()) json["why"] = guard.why;
+  return json;
+}
+
+}  // namespace
+
+Result<ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
+                                  store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto lost, services.store.CountNodesSilentSince(
+                                                job.id, now - telemetry::kNodeIsSilentAfter));
+  return Summary(job, spec, assignment, lost);
+}
+
+Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
+                             store::Milliseconds now) {
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, services.store.ListStragglers(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto nodes, services.store.ListNodesOfJob(job.id));
+  const auto lost = std::ranges::count_if(
+      nodes, [now](const store::NodeRecord& node) { return IsLost(node, now); });
+  ordered_json json = Summary(job, spec, assignment, lost);
+  if (assignment) json["assignment"] = AssignmentJson(job, *assignment);
+  json["most_harm_percent"] = spec.most_harm_percent;
+  PERSEUS_ASSIGN_OR_RETURN(const auto guard, services.store.FindGuard(job));
+  if (guard && job.ended == 0) json["guard"] = GuardJson(*guard);
+  auto straggler_list = ordered_json::array();
+  for (const store::StragglerRecord& straggler : stragglers) {
+    straggler_list.push_back(StragglerJson(straggler, now));
+  }
+  json["stragglers"] = std::move(straggler_list);
+  auto node_list = ordered_json::array();
+  for (const store::NodeRecord& node : nodes) {
+    const std::int64_t from_step = assignment ? assignment->from_step : 0;
+    const auto seen = std::max(node.seen, services.reports.LastReport(job.id, node.node));
+    node_list.push_back({{"node", node.node},
+                         {"state", NodeState(node, job, from_step, now)},
+                         {"acknowledged", node.acknowledged},
+                         {"following", node.following},
+                         {"since_step", node.since_step},
+                         {"seen_s_ago", SecondsSince(seen, now)},
+                         {"ranks", ordered_json::parse(node.ranks)}});
+  }
+  json["nodes"] = std::move(node_list);
+  return json;
+}
+
+ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now) {
+  const std::string_view state = StragglerState(straggler, now);
+  ordered_json json{{"dp_rank", straggler.dp_rank},
+                    {"source", straggler.source},
+                    {"slowdown", straggler.slowdown},
+                    {"state", state},
+                    {"starts", TimeText(straggler.starts)}};
+  if (straggler.expires != 0) json["expires"] = TimeText(straggler.expires);
+  if (straggler.measured > 0) json["measured"] = straggler.measured;
+  if (state == "suspended") {
+    json["reinstated"] = fmt::format(
+        "when dp_rank {} takes at least {:.4g} times its planned time for {} steps in a "
+        "row, or when another slowdown is reported",
+        straggler.dp_rank, telemetry::LeastMeasured(straggler.slowdown),
+        telemetry::NoticeCheck::kToReinstate);
+  }
+  const bool has_begun = straggler.starts <= now;
+  if (straggler.expires == 0 && has_begun && now - straggler.starts > kOldStraggler) {
+    json["warning"] = fmt::format(
+        "reported {:.0f} hours ago, and never expires (when the pipeline is fast again: perseus "
+        "job straggler JOB {} --over)",
+        SecondsSince(straggler.starts, now) / 3600, straggler.dp_rank);
+  }
+  return json;
+}
+
+ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler) {
+  ordered_json json{{"dp_rank", straggler.dp_rank},       {"source", straggler.source},
+                    {"slowdown", straggler.slowdown},     {"starts", TimeText(straggler.starts)},
+                    {"ended", TimeText(straggler.ended)}, {"why", straggler.why}};
+  if (straggler.measured > 0) json["measured"] = straggler.measured;
+  return json;
+}
+
+Answer<void> RequireRunning(const store::JobRecord& job) {
+  if (job.ended == 0) return {};
+  return Refuse(409, "The job has ended",
+                fmt::format("job {} ended at {}", job.key, TimeText(job.ended)),
+                "register it again: perseus job register");
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,28 @@
+// The JSON of a job in answers.
+//
+// Only for .cc files that link nlohmann_json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "perseus/cluster/server/api/endpoints.h"
+
+namespace perseus::server {
+
+// A job in a list: its registration, status, step and saving.
+Result<nlohmann::ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
+                                            store::Milliseconds now);
+// A whole job: also its stragglers, its assignment, and each node with the assignment that it
+// follows.
+Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
+                                       store::Milliseconds now);
+
+nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler,
+                                     store::Milliseconds now);
+
+nlohmann::ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler);
+
+// 409 for a job that has ended.
+Answer<void> RequireRunning(const store::JobRecord& job);
+
+}  // namespace perseus::server

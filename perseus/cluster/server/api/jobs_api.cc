@@ -1,0 +1,224 @@
+// Jobs: register, list, show, set the target, end.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/server/api/differences.h"
+#include "perseus/cluster/server/api/endpoints.h"
+#include "perseus/cluster/server/api/job_view.h"
+#include "perseus/cluster/server/api/plan_on_request.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kDefaultJobs = 100;
+constexpr int kMaxJobs = 1000;
+// A schedule file takes about 30 bytes for each instruction.
+constexpr std::size_t kMaxRegistrationBytes = 8 << 20;
+
+// Bodies that differ only in the order of keys and in white space give the same text.
+std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
+
+// The owner of a new job: the one that it names, or else the only one of the caller.
+Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::string>& own) {
+  if (own.empty()) return named;
+  if (named.empty() && own.size() == 1) return own.front();
+  if (named.empty()) {
+    return Refuse(422, "The owner is missing",
+                  fmt::format("the token is valid for the jobs of {}", fmt::join(own, ", ")),
+                  "name one of these owners (perseus job register --owner)", "/owner");
+  }
+  if (std::ranges::find(own, named) != own.end()) return named;
+  return Refuse(403, "The token has no right to this",
+                fmt::format("the token is valid for jobs of {} only",
+                            Excerpt(fmt::format("{}", fmt::join(own, ", ")))),
+                "leave out the owner, or use a token of that owner", "/owner");
+}
+
+Answer<http::Response> Register(const Context& context) {
+  // Checks the rights first, because a registration generates or searches for the schedule, which
+  // takes time and memory.
+  const auto key = ReadBody(context.request.body, job_planning::kDeepestJobSpec,
+                            job_planning::ReadRegisteredKey);
+  if (!key) return tl::unexpected(key.error());
+  // A caller of an owner registers jobs of this owner. Others may name any owner.
+  const std::vector<std::string>& own = context.identity.owners;
+  const std::string_view first = own.empty() ? std::string_view() : own.front();
+  const Resource mine{.job = *key, .owner = first};
+  if (auto may = Allow(context.identity, Access::kJob, mine); !may) {
+    return tl::unexpected(may.error());
+  }
+  const auto registration = WithSchedule(context, context.request.body);
+  if (!registration) return tl::unexpected(registration.error());
+  const std::string& body = *registration;
+  auto spec = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec);
+  if (!spec) return tl::unexpected(spec.error());
+  auto chosen = OwnerOf(spec->owner, own);
+  if (!chosen) return tl::unexpected(chosen.error());
+  const std::string& owner = *chosen;
+  const std::string canonical = Canonical(body);
+  auto created = context.services.store.CreateJob(
+      {.key = spec->key,
+       .body = canonical,
+       .target = job_planning::TargetJson(spec->target).dump(),
+       .owner = owner,
+       .most_jobs = context.services.limits.options().jobs,
+       .most_jobs_of_owner = context.services.limits.options().jobs_of_owner},
+      context.now, context.By());
+  if (!created) return Refuse(created);
+  // A job with this key may belong to somebody else.
+  if (auto may = Allow(context.identity, Access::kJob, {.job = *key, .owner = created->job.owner});
+      !may) {
+    return tl::unexpected(may.error());
+  }
+  if (!created->is_new && created->job.body != canonical) {
+    return Refuse(
+        409, "Another job has this key",
+        fmt::format(
+            "job {} runs with key \"{}\" and has another registration: {}", created->job.id,
+            spec->key,
+            Differences(nlohmann::json::parse(created->job.body), nlohmann::json::parse(body))),
+        fmt::format("end it first: perseus job end {}, or choose another key", spec->key), "/key");
+  }
+  auto view = ViewJob(context.services, created->job, context.now);
+  if (!view) return Refuse(view);
+  // What the job has to run, if the server searched for it.
+  if (body != context.request.body) {
+    (*view)["schedule_csv"] = nlohmann::json::parse(body)["schedule"]["csv"];
+  }
+  return JsonResponse(*view, created->is_new ? 201 : 200);
+}
+
+Answer<store::Store::Which> ReadWhich(const http::Request& request) {
+  const auto all = request.query.find("all");
+  if (all == request.query.end() || all->second == "0") return store::Store::Which::kRunning;
+  if (all->second == "1") return store::Store::Which::kAll;
+  return Refuse(400, "The request is wrong",
+                fmt::format("all is {} (expected 0 or 1)", Excerpt(all->second)),
+                "1 includes ended jobs", "?all");
+}
+
+Answer<http::Response> ListJobs(const Context& context) {
+  const auto limit = ReadLimit(context.request, kDefaultJobs, kMaxJobs);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto which = ReadWhich(context.request);
+  if (!which) return tl::unexpected(which.error());
+  const auto& query = context.request.query;
+  const auto after = query.find("after");
+  const auto jobs =
+      context.services.store.ListJobs(*which, after == query.end() ? "" : after->second, *limit);
+  if (!jobs) return Refuse(jobs, "?after");
+  auto list = ordered_json::array();
+  for (const store::JobRecord& job : *jobs) {
+    const Resource resource{.job = job.key, .owner = job.owner};
+    if (!Allow(context.identity, Access::kRead, resource)) continue;
+    auto view = SummarizeJob(context.services, job, context.now);
+    if (!view) return Refuse(view);
+    list.push_back(*std::move(view));
+  }
+  ordered_json answer{{"jobs", std::move(list)}};
+  if (static_cast<int>(jobs->size()) == *limit) answer["next"] = jobs->back().id;
+  return JsonResponse(answer);
+}
+
+Answer<http::Response> Show(const Context& context) {
+  auto view = ViewJob(context.services, *context.job, context.now);
+  if (!view) return Refuse(view);
+  return JsonResponse(*view);
+}
+
+Answer<http::Response> End(const Context& context) {
+  const std::string& id = context.job->id;
+  if (auto ended = context.services.store.EndJob(id, context.now, context.By()); !ended)
+    return Refuse(ended);
+  context.services.watches.Forget(id);
+  return JsonResponse({{"id", id}, {"ended", true}});
+}
+
+// The frontier is a bound: a plan of whole clocks may need slightly more. So a target at most this
+// much above the frontier is only accepted with a plan for it.
+constexpr double kCloseToFrontier = 0.05;
+
+// Refuses a target below the frontier. The frontier goes from the least time to the least energy,
+// where the mean power is lowest.
+Answer<void> CheckAgainstFrontier(const Context& context, const std::string& frontier,
+                                  const plan::Target& target) {
+  const auto json = nlohmann::json::parse(frontier);
+  const auto& fastest = json.at("points").front();
+  const auto& least_energy = json.at("points").at(json.at("least_energy").get<std::size_t>());
+  const double energy_j = least_energy.at("energy_j");
+  const double time_s = least_energy.at("time_s");
+  double least = 0;
+  std::string_view unit;
+  using Kind = plan::Target::Kind;
+  switch (target.kind) {
+    case Kind::kDeadline:
+      least = fastest.at("time_s");
+      unit = "s";
+      break;
+    case Kind::kEnergyBudget:
+      least = energy_j;
+      unit = "J";
+      break;
+    case Kind::kPowerCap:
+      least = energy_j / time_s;
+      unit = "W";
+      break;
+    default:
+      return {};
+  }
+  if (target.value > least * (1 + kCloseToFrontier)) return {};
+  if (target.value >= least) {
+    auto plan = PlanOnRequest(context, target);
+    if (plan) return {};
+    http::Problem problem = std::move(plan.error());
+    if (problem.status == 422) problem.pointer = "/value";
+    return tl::unexpected(std::move(problem));
+  }
+  return Refuse(422, "The request is not possible",
+                fmt::format("{} of an iteration is not possible: the least is {} {}",
+                            Describe(target), plan::RoundedUp(least), unit),
+                "request at least this value; the target has not changed", "/value");
+}
+
+Answer<http::Response> SetTarget(const Context& context) {
+  const store::JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  auto spec = job_planning::StoredJobSpec(job.body);
+  if (!spec) return Refuse(spec);
+  const auto target = ReadBody(context.request.body, job_planning::kDeepestJobSpec,
+                               [&](const json_file::Node& node) {
+                                 return job_planning::ReadTarget(node, spec->target.gpus);
+                               });
+  if (!target) return tl::unexpected(target.error());
+  const auto frontier = context.services.store.FindFrontier(job.id);
+  if (!frontier) return Refuse(frontier);
+  if (*frontier) {
+    if (auto possible = CheckAgainstFrontier(context, **frontier, *target); !possible)
+      return tl::unexpected(possible.error());
+  }
+  const ordered_json json = job_planning::TargetJson(*target);
+  if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now, context.By());
+      !set) {
+    return Refuse(set);
+  }
+  return JsonResponse({{"target", json}, {"name", Describe(*target)}});
+}
+
+}  // namespace
+
+void AddJobEndpoints(Endpoints& endpoints) {
+  endpoints.Add("POST", "/v1/jobs", Access::kJob, Register, {.body_bytes = kMaxRegistrationBytes});
+  endpoints.Add("GET", "/v1/jobs", Access::kReadAll, ListJobs,
+                {.query = {"all", "after", "limit"}});
+  endpoints.Add("GET", "/v1/jobs/{job}", Access::kRead, Show);
+  endpoints.Add("POST", "/v1/jobs/{job}/end", Access::kJob, End);
+  endpoints.Add("PUT", "/v1/jobs/{job}/target", Access::kJob, SetTarget);
+}
+
+}  // namespace perseus::server

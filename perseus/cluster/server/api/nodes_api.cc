@@ -1,0 +1,233 @@
+// Nodes: attach, report, and the stream of assignments.
+#include <fmt/format.h>
+
+#include <limits>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/node_messages/node_messages.h"
+#include "perseus/cluster/server/api/endpoints.h"
+#include "perseus/cluster/server/api/job_view.h"
+#include "perseus/cluster/server/events/event_hub.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
+
+namespace perseus::server {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
+// 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
+constexpr std::size_t kMaxReportBytes = 4 << 20;
+constexpr std::size_t kMaxNodeNameBytes = 253;  // As a host name.
+constexpr store::Milliseconds kSecond = 1000;
+// A pause of a job, such as a checkpoint or an evaluation, takes less.
+constexpr store::Milliseconds kRanksAreIdleAfter = 600 * kSecond;
+
+Answer<std::string> NodeName(const Context& context) {
+  const std::string& name = context.Path("node");
+  if (auto fits = CheckNodeName(name); !fits) return tl::unexpected(fits.error());
+  return name;
+}
+
+constexpr std::size_t kMaxInstanceBytes = 64;
+constexpr std::string_view kAboutInstances = "up to 64 letters, digits, '-' and '_'";
+bool IsInstance(std::string_view text) {
+  return text.size() <= kMaxInstanceBytes &&
+         text.find_first_not_of(
+             "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+             "0123456789_-") == std::string_view::npos;
+}
+
+// A node without an instance counts as one process.
+Answer<std::string> ReadInstance(const Context& context) {
+  const auto found = context.request.query.find("instance");
+  if (found == context.request.query.end()) return std::string();
+  if (IsInstance(found->second)) return found->second;
+  return Refuse(400, "The request is wrong",
+                fmt::format("{} is not the instance of a process", Excerpt(found->second)),
+                std::string(kAboutInstances), "?instance");
+}
+
+// Checks that the process has the name of the node. `pointer`: the place of the instance in the
+// body.
+Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, const char* pointer) {
+  const auto refused = context.services.store.ClaimNodes(
+      {claim}, context.now, context.now - telemetry::kNodeIsSilentAfter);
+  if (!refused) return Refuse(refused);
+  if (refused->empty()) return {};
+  return Refuse(409, "Another process is this node",
+                fmt::format("another process of perseus node has the name {}: it is connected, or "
+                            "was connected less than {} s ago",
+                            claim.node, telemetry::kNodeIsSilentAfter / 1000),
+                "start one of them with another `name`", pointer);
+}
+
+http::Problem TooManyStreams() {
+  return {.status = 429,
+          .title = "Too many event streams",
+          .detail = "the token has as many event streams as it may have",
+          .pointer = "",
+          .remedy =
+              "give nodes tokens of their own (perseus node --join-token-file), or ask an "
+              "operator for a higher `max_streams_of_token`",
+          .retry_after_s = 5};
+}
+
+protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpec& spec) {
+  const protocol::HighestRanks highest{
+      .dp_rank = spec.planned.pipelines - 1,
+      .pp_rank = static_cast<int>(spec.planned.schedule.pp_ranks.size()) - 1,
+      .tp_rank = spec.planned.model.gpus_per_stage - 1};
+  protocol::Attachment attachment = protocol::ReadAttachment(body, highest);
+  if (!IsInstance(attachment.instance)) {
+    ThrowAt(body.Member("instance").path, "is not an instance ({})", kAboutInstances);
+  }
+  return attachment;
+}
+
+// A caller that may be any node takes ranks from other nodes, because a restarted job may run on
+// other nodes. A caller that is bound to nodes takes only ranks that nobody uses.
+Answer<void> AttachRanks(const Context& context, const std::string& name,
+                         const std::string& ranks) {
+  store::Store::InUse in_use{.silent_since = std::numeric_limits<store::Milliseconds>::max()};
+  if (!context.identity.IsOfWholeFleet()) {
+    in_use = {.silent_since = context.now - telemetry::kNodeIsSilentAfter,
+              .idle_since = context.now - kRanksAreIdleAfter};
+  }
+  const auto held = context.services.store.AttachOwnRanks(context.job->id, name, ranks, context.now,
+                                                          in_use, context.By());
+  if (!held) return Refuse(held);
+  if (held->empty()) return {};
+  const store::HeldRank& rank = held->front();
+  return Refuse(
+      409, "Another node has this rank",
+      fmt::format("node {} runs rank dp_rank {}, pp_rank {}, tp_rank {} of job {}{}", rank.node,
+                  rank.dp_rank, rank.pp_rank, rank.tp_rank, context.job->key,
+                  held->size() == 1 ? "" : fmt::format(", and {} more", held->size() - 1)),
+      fmt::format("the rank is free when that node detaches it, is silent for {} s, or "
+                  "runs no step for {} s; an operator can detach the node",
+                  telemetry::kNodeIsSilentAfter / kSecond, kRanksAreIdleAfter / kSecond),
+      "/ranks");
+}
+
+Answer<http::Response> Attach(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const store::JobRecord& job = *context.job;
+  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
+  const auto spec = job_planning::StoredJobSpec(job.body);
+  if (!spec) return Refuse(spec);
+  const auto attachment = ReadBody(context.request.body, protocol::kDeepestAttachment,
+                                   [&](const Node& node) { return ReadAttachment(node, *spec); });
+  if (!attachment) return tl::unexpected(attachment.error());
+  const store::NodeClaim claim{.node = *name, .instance = attachment->instance};
+  if (auto claimed = ClaimName(context, claim, "/instance"); !claimed) {
+    return tl::unexpected(claimed.error());
+  }
+  store::Store& store = context.services.store;
+  if (auto attached = AttachRanks(context, *name, protocol::FormatRanks(attachment->ranks));
+      !attached) {
+    return tl::unexpected(attached.error());
+  }
+  if (attachment->restarted) {
+    // A new assignment must not begin at a step of the previous run.
+    const auto recorded = store.RecordSteps({{.job = job.id,
+                                              .counts = store::StepRecord::Counts::kRestart,
+                                              .step = -1,
+                                              .summary = job.summary,
+                                              .at = context.now}});
+    if (!recorded) return Refuse(recorded);
+    if (auto restarted = context.services.reports.Restart(job.id); !restarted) {
+      return Refuse(restarted);
+    }
+  }
+  return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
+}
+
+Answer<http::Response> Detach(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  if (auto detached = context.services.store.DetachNode(context.job->id, *name); !detached) {
+    return Refuse(detached);
+  }
+  return JsonResponse({{"job", context.job->id}, {"node", *name}});
+}
+
+Answer<http::Response> Report(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const auto reports =
+      ReadBody(context.request.body, protocol::kDeepestReports, protocol::ReadReports);
+  if (!reports) return tl::unexpected(reports.error());
+  const auto not_attached = context.services.reports.Take(*name, *reports, context.now);
+  if (!not_attached) return Refuse(not_attached);
+  return JsonResponse({{"not_attached", *not_attached}});
+}
+
+Answer<http::Response> JobsOfNode(const Context& context) {
+  const auto name = NodeName(context);
+  if (!name) return tl::unexpected(name.error());
+  const auto jobs = context.services.store.ListJobsOfNode(*name);
+  if (!jobs) return Refuse(jobs);
+  auto list = ordered_json::array();
+  for (const store::NodeRecord& job : *jobs) {
+    list.push_back({{"job", job.job},
+                    {"acknowledged", job.acknowledged},
+                    {"following", job.following},
+                    {"ranks", ordered_json::parse(job.ranks)}});
+  }
+  return JsonResponse({{"node", *name}, {"jobs", std::move(list)}});
+}
+
+}  // namespace
+
+Answer<void> CheckNodeName(std::string_view name) {
+  const bool fits =
+      name.size() <= kMaxNodeNameBytes && name.find_first_not_of(
+                                              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                              "0123456789._-") == std::string_view::npos;
+  if (fits) return {};
+  return Refuse(400, "The request is wrong",
+                fmt::format("{} is not the name of a node", Excerpt(name)),
+                "use letters, digits, '.', '_' and '-', such as a host name");
+}
+
+void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
+  endpoints.Add("PUT", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Attach,
+                {.body_bytes = kMaxAttachmentBytes});
+  endpoints.Add("DELETE", "/v1/nodes/{node}/jobs/{job}", Access::kNode, Detach);
+  endpoints.Add("GET", "/v1/nodes/{node}/jobs", Access::kReadFleet, JobsOfNode);
+  endpoints.Add("POST", "/v1/nodes/{node}/reports", Access::kNode, Report,
+                {.body_bytes = kMaxReportBytes});
+  endpoints.AddWaiting(
+      "GET", "/v1/nodes/{node}/events", Access::kNode,
+      [&hub, &pool](http::Call& call, Context context) -> boost::asio::awaitable<http::Response> {
+        const auto name = NodeName(context);
+        if (!name) co_return http::ProblemResponse(name.error());
+        const auto instance = ReadInstance(context);
+        if (!instance) co_return http::ProblemResponse(instance.error());
+        const store::NodeClaim claim{.node = *name, .instance = *instance};
+        const auto claim_name = [&] { return ClaimName(context, claim, ""); };
+        const Answer<void> claimed = co_await http::Offload(pool, claim_name);
+        if (!claimed) co_return http::ProblemResponse(claimed.error());
+        // From here on, the hub closes the stream if the token is revoked. Nothing runs in between.
+        if (!context.services.rights.IsValid(context.identity, context.services.now())) {
+          co_return http::ProblemResponse(TokenIsGone());
+        }
+        auto ticket = context.services.limits.OpenStream(context.identity.token);
+        if (!ticket) co_return http::ProblemResponse(TooManyStreams());
+        auto stream = call.open_stream();
+        if (!stream) co_return http::ProblemResponse(ProblemOf(stream.error()));
+        hub.Open(claim, call.request.Field("last-event-id"), context.identity, *std::move(stream),
+                 std::move(ticket));
+        co_return http::Response();
+      },
+      {.query = {"instance"}});
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,191 @@
+// Frontier, plans and assignments of a job.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <set>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
+#include "perseus/cluster/job_planning/job_spec.h"
+#include "perseus/cluster/job_planning/planning.h"
+#include "perseus/cluster/server/api/endpoints.h"
+#include "perseus/cluster/server/api/plan_on_request.h"
+
+namespace perseus::server {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr int kDefaultListed = 20;
+constexpr int kMaxListed = 200;
+http::Response PlanResponse(const store::PlanRecord& plan) {
+  http::Response response;
+  response.body = plan.body;
+  response.fields.emplace_back("ETag", fmt::format("\"{}\"", plan.id));
+  return response;
+}
+
+Answer<http::Response> GetFrontier(const Context& context) {
+  auto frontier = context.services.store.FindFrontier(context.job->id);
+  if (!frontier) return Refuse(frontier);
+  if (!*frontier) {
+    return Refuse(
+        404, "There is no frontier yet",
+        context.job->profile_version == 0
+            ? "the job has no profile to plan with"
+            : "planning has not finished, or the job has too many instructions for a server",
+        "see the status of the job; perseus plan can compute any frontier");
+  }
+  http::Response response;
+  response.body = **std::move(frontier);
+  return response;
+}
+
+Answer<http::Response> ListPlans(const Context& context) {
+  const auto limit = ReadLimit(context.request, kDefaultListed, kMaxListed);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto plans = context.services.store.ListPlans(context.job->id, *limit);
+  if (!plans) return Refuse(plans);
+  auto list = ordered_json::array();
+  for (const store::PlanRecord& plan : *plans) {
+    list.push_back({{"id", plan.id},
+                    {"target", plan.slug},
+                    {"profile_version", plan.profile_version},
+                    {"created", TimeText(plan.created)}});
+  }
+  return JsonResponse({{"plans", std::move(list)}});
+}
+
+// The plan that dp_rank 0 follows.
+Answer<store::PlanRecord> CurrentPlan(const Context& context) {
+  const auto assignment = context.services.store.FindNewestAssignment(context.job->id);
+  if (!assignment) return Refuse(assignment);
+  if (!*assignment) {
+    return Refuse(404, "There is no plan in force", "planning has not made a plan yet",
+                  "see the status of the job");
+  }
+  const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
+  if (!parsed) return Refuse(parsed);
+  if (parsed->pipelines.empty()) {
+    return Refuse(404, "There is no plan in force", "the plan was taken back: " + parsed->reason,
+                  "send a new profile, or set the target again");
+  }
+  auto plan = context.services.store.FindPlanById(parsed->pipelines.front().plan);
+  if (!plan) return Refuse(plan);
+  if (!*plan)
+    return Refuse(404, "There is no such plan", "it was too old and was deleted",
+                  "request the plan of its target");
+  return **std::move(plan);
+}
+
+Answer<http::Response> GetSchedules(const Context& context) {
+  auto compared = SchedulesOnRequest(context);
+  if (!compared) return tl::unexpected(compared.error());
+  http::Response response;
+  response.body = *std::move(compared);
+  return response;
+}
+
+Answer<http::Response> GetPlan(const Context& context) {
+  const std::string& name = context.Path("target");
+  store::Store& store = context.services.store;
+  if (name == "current") {
+    const auto plan = CurrentPlan(context);
+    if (!plan) return tl::unexpected(plan.error());
+    return PlanResponse(*plan);
+  }
+  const auto kept =
+      name.starts_with("p-") ? store.FindPlanById(name) : store.FindPlan(context.job->id, name);
+  if (!kept) return Refuse(kept);
+  if (*kept && (*kept)->job == context.job->id) return PlanResponse(**kept);
+  const auto target = job_planning::TargetOfSlug(name);
+  if (!target) {
+    return Refuse(404, "There is no such plan",
+                  fmt::format("{} is not the name of a plan", Excerpt(name)),
+                  "such as no-slowdown, slowdown-5, deadline-2.9s, energy-budget-5000j, "
+                  "power-cap-1200w, least-energy, least-energy-delay, current, or a plan's id");
+  }
+  const auto plan = PlanOnRequest(context, *target);
+  if (!plan) return tl::unexpected(plan.error());
+  return PlanResponse(*plan);
+}
+
+Answer<http::Response> ListAssignments(const Context& context) {
+  const auto limit = ReadLimit(context.request, kDefaultListed, kMaxListed);
+  if (!limit) return tl::unexpected(limit.error());
+  const auto assignments = context.services.store.ListAssignments(context.job->id, *limit);
+  if (!assignments) return Refuse(assignments);
+  auto list = ordered_json::array();
+  for (const store::AssignmentRecord& record : *assignments) {
+    ordered_json json{{"version", record.version}, {"created", TimeText(record.created)}};
+    json.update(ordered_json::parse(record.body));
+    list.push_back(std::move(json));
+  }
+  return JsonResponse({{"assignments", std::move(list)}});
+}
+
+// Reads "3,4".
+Answer<std::set<int>> ReadRanks(std::string_view text) {
+  std::set<int> ranks;
+  for (std::size_t comma = 0; comma != std::string_view::npos;) {
+    comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    const auto rank = ParseNumber<int>(word);
+    if (!rank || *rank < 0) {
+      return Refuse(400, "The request is wrong", fmt::format("{} is not a pp_rank", Excerpt(word)),
+                    "comma-separated whole numbers, such as 3,4", "?pp_ranks");
+    }
+    ranks.insert(*rank);
+  }
+  return ranks;
+}
+
+tl::unexpected<http::Problem> NoSuchPlan(const std::string& id) {
+  return Refuse(404, "There is no such plan", fmt::format("no plan has the id {}", Excerpt(id)),
+                "see GET /v1/jobs/J/plans");
+}
+
+// A plan by id, whole or cut, for nodes.
+Answer<http::Response> GetPlanById(const Context& context) {
+  const std::string& id = context.Path("plan");
+  auto record = context.services.store.FindPlanById(id);
+  if (!record) return Refuse(record);
+  std::optional<store::JobRecord> job;
+  if (*record) {
+    auto found = context.services.store.FindJob((*record)->job);
+    if (!found) return Refuse(found);
+    job = *std::move(found);
+  }
+  Resource resource;
+  if (job) resource = {.job = job->key, .owner = job->owner};
+  if (auto may = Allow(context.identity, Access::kRead, resource); !may) {
+    return tl::unexpected(may.error());
+  }
+  if (!*record) return NoSuchPlan(id);
+  const auto requested = context.request.query.find("pp_ranks");
+  if (requested == context.request.query.end()) return PlanResponse(**record);
+  const auto ranks = ReadRanks(requested->second);
+  if (!ranks) return tl::unexpected(ranks.error());
+  const auto cut = context.services.cuts.Get(id, *ranks);
+  if (!cut) return Refuse(cut, "?pp_ranks");
+  if (!*cut) return NoSuchPlan(id);  // It was deleted in the meantime.
+  http::Response response;
+  response.body = **cut;
+  return response;
+}
+
+}  // namespace
+
+void AddPlanEndpoints(Endpoints& endpoints) {
+  endpoints.Add("GET", "/v1/jobs/{job}/frontier", Access::kRead, GetFrontier);
+  endpoints.Add("GET", "/v1/jobs/{job}/schedules", Access::kJob, GetSchedules);
+  endpoints.Add("GET", "/v1/jobs/{job}/plans", Access::kRead, ListPlans, {.query = {"limit"}});
+  endpoints.Add("GET", "/v1/jobs/{job}/plans/{target}", Access::kRead, GetPlan);
+  endpoints.Add("GET", "/v1/jobs/{job}/assignments", Access::kRead, ListAssignments,
+                {.query = {"limit"}});
+  endpoints.Add("GET", "/v1/plans/{plan}", Access::kRead, GetPlanById, {.query = {"pp_ranks"}});
+}
+
+}  // namespace perseus::server

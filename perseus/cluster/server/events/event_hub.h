@@ -1,0 +1,135 @@
+// The event streams of the nodes that are connected to this replica. Sends each node the newest
+// assignments of its jobs.
+//
+//   notice "assignment j-1"  ──► read the assignment of j-1 once ──► all streams of nodes with j-1
+//   a node opens a stream    ──► read its jobs ──► the same for each job, for this node
+//
+// At most one read runs for each job and for each node. A request during a read causes another read
+// after it. So thousands of nodes that connect at once share few reads. No node
+// receives an assignment that is older than its last one, and none misses an assignment that was
+// made while its jobs were read.
+//
+// A stream is a view of the store: the hub remembers which version of each job it has sent to each
+// stream, and sends newer ones. The id of an event contains these versions ("j-1:7 j-2:4"). So a
+// node that connects again, to this or another replica, continues where it was, also if notices
+// were lost.
+//
+// Reads run on the pool, everything else on the thread of the loop. Notices may come on any thread.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/cluster/http/admission.h"
+#include "perseus/cluster/http/server.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/server/events/plan_cuts.h"
+#include "perseus/cluster/server/identity/identity.h"
+#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
+
+namespace perseus::server {
+
+class EventHub : public std::enable_shared_from_this<EventHub> {
+ public:
+  using Failed = std::function<void(const Error&)>;
+  EventHub(boost::asio::io_context& loop, boost::asio::thread_pool& pool, store::Store& store,
+           PlanCuts& cuts, Failed failed)
+      : loop_(loop), pool_(pool), store_(store), cuts_(cuts), failed_(std::move(failed)) {}
+
+  // Opens the stream of a node whose name the process has claimed (Store::ClaimNodes). Closes an
+  // older stream of this node. At the end of the stream, the name is released. `last_event_id`: as
+  // the client sent it; ignored if it is malformed. Holds `ticket` while
+  // the stream is open. Call it on the loop.
+  void Open(const store::NodeClaim& claim, std::string_view last_event_id, Identity identity,
+            std::shared_ptr<http::Stream> stream, http::ConnectionCounter::Ticket ticket = nullptr);
+  // Closes the streams whose callers are not valid any more, and returns their nodes. Call it on
+  // the loop.
+  std::vector<std::string> CloseInvalid(const std::function<bool(const Identity&)>& is_valid);
+  // The claims of the open streams, which have to be renewed. Call it on the loop.
+  std::vector<store::NodeClaim> Claims() const;
+  // Takes the result of Store::ClaimNodes. Closes the streams of `refused`, whose names other
+  // processes have, and releases the names of streams that have closed in the meantime. Call it on
+  // any thread.
+  void UpdateClaims(std::vector<store::NodeClaim> claims, std::vector<std::string> refused);
+  // Call it on the loop, or after the loop has ended.
+  void CloseAll();
+  // Call it on any thread.
+  void Receive(const store::Notice& notice);
+
+  std::int64_t events() const { return events_; }  // Sent so far. Call it on the loop.
+
+ private:
+  struct NodeJob {
+    telemetry::NodeRanks ranks;
+    std::int64_t sent = 0;  // The version that was sent. -1: the end of the job.
+  };
+  struct Node {
+    std::shared_ptr<http::Stream> stream;
+    std::string instance;
+    http::ConnectionCounter::Ticket ticket;  // Held while the stream is open.
+    Identity identity;                       // Of the caller that opened the stream.
+    std::map<std::string, NodeJob> jobs;     // By id.
+    // The versions in the last event id, for jobs that have not been read yet.
+    std::map<std::string, std::int64_t> positions;
+  };
+  // The state of a job, as nodes receive it.
+  struct JobState {
+    std::string job;
+    std::string key;
+    bool has_ended = false;
+    std::int64_t version = 0;
+    job_planning::PlannedAssignment assignment;
+    // The texts of plans, cut for ranks. Null if a text is too large for an event.
+    std::map<std::pair<std::string, std::set<int>>, std::shared_ptr<const std::string>> files;
+  };
+  using Shapes = std::set<telemetry::NodeRanks>;
+  struct NodeState {
+    std::map<std::string, telemetry::NodeRanks> jobs;    // The jobs of the node.
+    std::vector<std::shared_ptr<const JobState>> ended;  // Jobs that it had before.
+  };
+  // The read of a job.
+  struct Reading {
+    bool is_under_way = false;
+    std::set<std::string> next;  // Nodes for the next read.
+  };
+
+  void StreamClosed(const std::string& node, const http::Stream* stream);
+  void Leave(const std::string& node, const std::string& job);
+  void Release(const store::NodeClaim& claim);
+  void RequestNodeRead(const std::string& node);
+  void StartNodeRead(const std::string& node);
+  Result<NodeState> ReadNode(const std::string& node, const std::set<std::string>& known);
+  void Take(const std::string& node, const NodeState& state);
+  void SendJob(const std::string& job, const std::set<std::string>& nodes);
+  void StartReading(const std::string& job);
+  void SendJobState(const std::string& job, const std::set<std::string>& nodes,
+                    const JobState* state);
+  Result<std::shared_ptr<const JobState>> ReadJobState(const std::string& job,
+                                                       const Shapes& shapes);
+  void Send(const std::string& name, const JobState& state);
+  void SendAssignment(Node& node, const NodeJob& job, const JobState& state);
+  static std::string Positions(const Node& node);
+
+  boost::asio::io_context& loop_;
+  boost::asio::thread_pool& pool_;
+  store::Store& store_;
+  PlanCuts& cuts_;
+  Failed failed_;
+  std::map<std::string, Node> nodes_;
+  std::map<std::string, std::set<std::string>> nodes_of_job_;
+  std::map<std::string, Reading> readings_;  // By job: running reads.
+  enum class Afterwards { kNothing, kReadAgain };
+  std::map<std::string, Afterwards> node_reads_;  // By node: running reads.
+  std::int64_t events_ = 0;
+};
+
+}  // namespace perseus::server

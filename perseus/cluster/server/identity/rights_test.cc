@@ -1,0 +1,284 @@
+#include "perseus/cluster/server/identity/rights.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <future>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "perseus/cluster/store/database.h"
+#include "perseus/cluster/store/schema.h"
+
+namespace perseus::server {
+namespace {
+
+using Role = Identity::Role;
+
+struct Row {
+  const char* name;
+  Access access;
+  Resource resource;
+  // Operator, agent of node n0, the token of job "mine", read, member of team a, join of node n0.
+  std::array<bool, 6> allowed;
+};
+
+const Resource kMine{.job = "mine", .owner = "a"};
+const Resource kOther{.job = "other", .owner = "b"};
+const Resource kMineOnN0{.job = "mine", .owner = "a", .node = "n0"};
+const Resource kMineOnN1{.job = "mine", .owner = "a", .node = "n1"};
+
+class RightsTable : public testing::TestWithParam<Row> {};
+INSTANTIATE_TEST_SUITE_P(
+    Rows, RightsTable,
+    testing::Values(
+        Row{"Public", Access::kPublic, {}, {true, true, true, true, true, true}},
+        Row{"ReadOwn", Access::kRead, kMine, {true, true, true, true, true, false}},
+        Row{"ReadOther", Access::kRead, kOther, {true, true, false, true, false, false}},
+        Row{"ReadMissing", Access::kRead, {}, {true, true, false, true, false, false}},
+        Row{"ReadAll", Access::kReadAll, {}, {true, true, false, true, true, false}},
+        Row{"ReadFleet", Access::kReadFleet, {}, {true, true, false, true, false, false}},
+        Row{"ChangeOwn", Access::kJob, kMine, {true, false, true, false, true, false}},
+        Row{"ChangeOther", Access::kJob, kOther, {true, false, false, false, false, false}},
+        Row{"Node", Access::kNode, kMineOnN0, {true, true, false, false, false, false}},
+        Row{"OtherNode", Access::kNode, kMineOnN1, {true, false, false, false, false, false}},
+        Row{"Enroll", Access::kEnroll, {.node = "n0"}, {false, true, false, false, false, true}},
+        Row{"EnrollOther",
+            Access::kEnroll,
+            {.node = "n1"},
+            {false, false, false, false, false, false}},
+        Row{"Operator", Access::kOperator, {}, {true, false, false, false, false, false}}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST_P(RightsTable, AllowsTheseRoles) {
+  const std::array<Identity, 6> identities{Identity{.role = Role::kOperator},
+                                           Identity{.role = Role::kAgent, .nodes = {"n0"}},
+                                           Identity{.role = Role::kJob, .jobs = {"mine"}},
+                                           Identity{.role = Role::kRead},
+                                           Identity{.role = Role::kMember, .owners = {"a"}},
+                                           Identity{.role = Role::kJoin, .nodes = {"n0"}}};
+  for (std::size_t i = 0; i < identities.size(); ++i) {
+    const auto may = Allow(identities[i], GetParam().access, GetParam().resource);
+    EXPECT_EQ(may.has_value(), GetParam().allowed[i]) << "identity " << i;
+    if (!may) {
+      EXPECT_EQ(may.error().status, 403);
+      EXPECT_FALSE(may.error().remedy.empty());
+    }
+  }
+}
+
+TEST(Identities, AgentsOfSomeJobsAttachOnlyTheseJobs) {
+  const Identity agent{.role = Role::kAgent, .nodes = {"*"}, .jobs = {"team-a-*"}};
+  EXPECT_TRUE(Allow(agent, Access::kNode, {.job = "team-a-7", .node = "n1"}));
+  EXPECT_FALSE(Allow(agent, Access::kNode, {.job = "team-b-7", .node = "n1"}));
+  EXPECT_FALSE(Allow(agent, Access::kRead, {.job = "team-b-7"}));
+  EXPECT_FALSE(Allow(agent, Access::kReadFleet, {}));
+}
+
+TEST(Identities, AnAgentWithoutNodesIsNoNode) {
+  const Identity agent{.role = Role::kAgent};
+  EXPECT_FALSE(Allow(agent, Access::kNode, {.node = "n0"}));
+  EXPECT_FALSE(agent.IsOfWholeFleet());
+}
+
+TEST(Patterns, MatchWholeTexts) {
+  struct Case {
+    const char* pattern;
+    const char* text;
+    bool matches;
+  };
+  for (const Case& c :
+       {Case{"n0", "n0", true}, Case{"n0", "n00", false}, Case{"n*", "n", true},
+        Case{"n*", "m", false}, Case{"*", "", true}, Case{"", "", true}, Case{"", "n", false},
+        Case{"gpu-*-a", "gpu-17-a", true}, Case{"gpu-*-a", "gpu-17-b", false},
+        Case{"*a*b", "xaxxab", true}, Case{"*a*b", "xaxxac", false}, Case{"n.", "nx", false}}) {
+    EXPECT_EQ(Matches(c.pattern, c.text), c.matches) << c.pattern << " " << c.text;
+  }
+}
+
+class RightsTest : public testing::Test {
+ protected:
+  std::string Add(std::string scope, std::string job, store::Milliseconds expires) {
+    const std::string secret = NewSecret();
+    const auto added = store_->AddToken({.id = "t-" + scope,
+                                         .hash = HashOfSecret(secret),
+                                         .scope = std::move(scope),
+                                         .job = std::move(job),
+                                         .name = "",
+                                         .created = 0,
+                                         .expires = expires});
+    EXPECT_TRUE(added) << added.error().message;
+    EXPECT_TRUE(rights_.Load(*store_));
+    return secret;
+  }
+  static http::Request With(const std::string& authorization) {
+    http::Request request;
+    if (!authorization.empty()) request.fields["authorization"] = authorization;
+    return request;
+  }
+
+  std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
+  Rights rights_{Rights::WithoutTokens::kOpen};
+};
+
+TEST_F(RightsTest, WithoutTokensEveryCallerIsAnOperator) {
+  ASSERT_TRUE(rights_.Load(*store_));
+  const auto identity = rights_.Identify(With(""), 0);
+  ASSERT_TRUE(identity);
+  EXPECT_EQ(identity->role, Role::kOperator);
+  const Rights closed(Rights::WithoutTokens::kClosed);
+  EXPECT_FALSE(closed.Identify(With(""), 0));
+}
+
+TEST_F(RightsTest, RefusesWebPagesWithoutTokens) {
+  const Rights here(Rights::WithoutTokens::kOpenHere);
+  for (const char* host :
+       {"127.0.0.1:7410", "localhost:7410", "localhost", "[::1]:7410", "[::1]"}) {
+    http::Request request;
+    request.peer = "127.0.0.1";
+    request.fields["host"] = host;
+    EXPECT_TRUE(here.Identify(request, 0)) << host;
+    request.fields["origin"] = "https://example.org";
+    EXPECT_FALSE(here.Identify(request, 0)) << host;
+  }
+  http::Request remote;
+  remote.peer = "192.0.2.7";
+  remote.fields["host"] = "127.0.0.1";
+  EXPECT_FALSE(here.Identify(remote, 0));
+  http::Request rebound;
+  rebound.peer = "127.0.0.1";
+  rebound.fields["host"] = "evil.example:7410";
+  ASSERT_FALSE(here.Identify(rebound, 0));
+  EXPECT_EQ(here.Identify(rebound, 0).error().status, 403);
+}
+
+TEST_F(RightsTest, ATokenHasItsScopeUntilItExpires) {
+  const std::string secret = Add("job", "mine", 1000);
+  const auto identity = rights_.Identify(With("Bearer " + secret), 999);
+  ASSERT_TRUE(identity) << identity.error().detail;
+  EXPECT_EQ(identity->role, Role::kJob);
+  EXPECT_EQ(identity->jobs, std::vector<std::string>{"mine"});
+  const auto late = rights_.Identify(With("Bearer " + secret), 1000);
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().status, 401);
+}
+
+TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
+  const std::string secret = Add("operator", "", 0);
+  for (const std::string& wrong :
+       {std::string(), std::string("Bearer "), "Bearer " + secret + "0", "Basic " + secret,
+        std::string("Bearer ") + HashOfSecret(secret)}) {
+    EXPECT_FALSE(rights_.Identify(With(wrong), 0)) << wrong;
+  }
+  store::TokenRecord other;  // So that the server still has a token.
+  other.id = "t-other";
+  other.scope = "operator";
+  ASSERT_TRUE(store_->AddToken(other));
+  ASSERT_TRUE(*store_->DeleteToken("t-operator"));
+  ASSERT_TRUE(rights_.Load(*store_));
+  EXPECT_FALSE(rights_.Identify(With("Bearer " + secret), 0));
+}
+
+// A database whose next read returns its rows only after `before_answer` has returned.
+class SlowDatabase final : public store::Database {
+ public:
+  explicit SlowDatabase(std::unique_ptr<store::Database> database)
+      : database_(std::move(database)) {}
+
+  const store::Dialect& dialect() const override { return database_->dialect(); }
+  Result<store::Rows> Read(std::string_view sql, store::Parameters parameters) override {
+    auto rows = database_->Read(sql, parameters);
+    if (const auto wait = std::exchange(before_answer, nullptr)) wait();
+    return rows;
+  }
+  Result<void> Commit(const Work& work, store::Durability durability) override {
+    return database_->Transact(work, durability);
+  }
+  Result<void> Listen(Receive receive) override { return database_->Listen(std::move(receive)); }
+
+  std::function<void()> before_answer;
+
+ private:
+  const std::unique_ptr<store::Database> database_;
+};
+
+// The server reads the tokens again after another replica's change, and after its own ones.
+TEST_F(RightsTest, ASlowReadDoesNotBringBackWhatWasRevokedMeanwhile) {
+  auto owned = std::make_unique<SlowDatabase>(*store::OpenDatabase("sqlite::memory:"));
+  ASSERT_TRUE(store::CreateTables(*owned));
+  SlowDatabase& database = *owned;
+  store_ = std::make_unique<store::Store>(std::move(owned));
+  Add("operator", "", 0);
+  const std::string secret = Add("read", "", 0);
+  std::future<void> revoking;
+  database.before_answer = [&] {
+    revoking = std::async(std::launch::async, [&] {
+      EXPECT_TRUE(*store_->DeleteToken("t-read"));
+      EXPECT_TRUE(rights_.Load(*store_));
+    });
+    // It waits for the slow read, which is here. A server that does not wait revokes within this
+    // time.
+    revoking.wait_for(std::chrono::milliseconds(200));
+  };
+  ASSERT_TRUE(rights_.Load(*store_));
+  revoking.get();
+  EXPECT_FALSE(rights_.Identify(With("Bearer " + secret), 0));
+}
+
+TEST_F(RightsTest, AStreamLastsAsLongAsItsToken) {
+  ASSERT_TRUE(rights_.Load(*store_));
+  const auto anonymous = rights_.Identify(With(""), 0);
+  EXPECT_TRUE(rights_.TakeChange(0));
+  EXPECT_FALSE(rights_.TakeChange(0));
+  EXPECT_TRUE(rights_.IsValid(*anonymous, 0));
+  const std::string secret = Add("read", "", 1000);
+  EXPECT_FALSE(rights_.IsValid(*anonymous, 0)) << "tokens exist now";
+  const auto reader = rights_.Identify(With("Bearer " + secret), 0);
+  ASSERT_TRUE(reader);
+  EXPECT_TRUE(rights_.TakeChange(0));
+  EXPECT_FALSE(rights_.TakeChange(999));
+  EXPECT_TRUE(rights_.IsValid(*reader, 999));
+  EXPECT_TRUE(rights_.TakeChange(1000)) << "it has expired";
+  EXPECT_FALSE(rights_.IsValid(*reader, 1000));
+  ASSERT_TRUE(*store_->DeleteToken("t-read"));
+  ASSERT_TRUE(rights_.Load(*store_));
+  EXPECT_TRUE(rights_.TakeChange(0));
+  EXPECT_FALSE(rights_.IsValid(*reader, 0)) << "it was revoked";
+}
+
+TEST_F(RightsTest, ACertificateIsTheIdentityOfTheMostSpecificToken) {
+  for (const auto& [id, certificate, nodes] :
+       {std::tuple{"t-any", "*", "other"}, {"t-gpu", "gpu-*", ""}, {"t-ann", "ann", ""}}) {
+    store::TokenRecord token{
+        .id = id, .hash = "", .scope = "agent", .job = "", .name = "", .nodes = nodes};
+    token.certificate = certificate;
+    ASSERT_TRUE(store_->AddToken(token));
+  }
+  ASSERT_TRUE(rights_.Load(*store_));
+  http::Request request;
+  EXPECT_FALSE(rights_.Identify(request, 0));
+  request.certificate = "gpu-7";
+  const auto node = rights_.Identify(request, 0);
+  ASSERT_TRUE(node);
+  EXPECT_EQ(node->token, "t-gpu");
+  EXPECT_EQ(node->nodes, std::vector<std::string>{"gpu-7"}) << "the node that it names";
+  request.certificate = "web";
+  EXPECT_EQ(rights_.Identify(request, 0)->nodes, std::vector<std::string>{"other"});
+  request.fields["authorization"] = "Bearer wrong";
+  EXPECT_FALSE(rights_.Identify(request, 0)) << "a wrong token is not replaced";
+}
+
+TEST(Secrets, AreUniqueAndHashedWithSha256) {
+  EXPECT_NE(NewSecret(), NewSecret());
+  // FIPS 180-2, appendix B.1.
+  EXPECT_EQ(HashOfSecret("abc"),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
+}  // namespace
+}  // namespace perseus::server

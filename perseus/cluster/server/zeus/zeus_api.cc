@@ -1,0 +1,374 @@
+// The four endpoints of Zeus' pipeline frequency optimizer. So training code with its client can
+// use plans of Perseus without a change (docs/how-to/zeus-clients.md).
+//
+// Answers have the format of that server: JSON without white space and without a final newline, 200
+// for an accepted body, 422 for a wrong one. Unknown keys are ignored, as in that server, because
+// its clients have forks. Its `job_id` is the id of a Perseus job.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/this_coro.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/number.h"
+#include "perseus/base/units.h"
+#include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/server/api/job_view.h"
+#include "perseus/cluster/server/zeus/zeus_api.h"
+#include "perseus/cluster/server/zeus/zeus_jobs.h"
+
+namespace perseus::server {
+namespace {
+
+using json_file::Node;
+using json_file::ThrowAt;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr int kDeepestZeusBody = 6;
+constexpr int kMaxDegree = 1'000'000;
+constexpr std::size_t kMaxResultBytes = 1 << 20;
+constexpr int kClientLeft = 499;  // Nobody reads this answer, and it is no failure of the server.
+constexpr std::size_t kMaxFrequencies = 4096;
+constexpr std::size_t kMaxInstructionNameBytes = 64;
+constexpr int kJobsOfPage = 100;
+constexpr std::chrono::milliseconds kPollInterval{250};
+
+struct JobInfo {
+  ZeusDegrees degrees;
+  std::string metadata;
+};
+
+http::Response Compact(const ordered_json& value) {
+  http::Response response;
+  response.body = value.dump();
+  return response;
+}
+
+// The format of a validation error of that server: 422.
+template <typename T>
+Answer<T> Unprocessable(Answer<T> answer) {
+  if (!answer && answer.error().status == 400) answer.error().status = 422;
+  return answer;
+}
+
+void RequireObject(const Node& node) {
+  if (!node.value.is_object()) ThrowAt(node.path, "is not an object (write {{...}})");
+}
+
+JobInfo ReadJobInfo(const Node& node) {
+  RequireObject(node);
+  if (node.Has("job_id") && !node.Member("job_id").Text().empty()) {
+    ThrowAt("job_id", "is not empty (leave it empty: the server chooses it)");
+  }
+  const auto degree = [&](std::string_view key) {
+    return node.Member(key).Count(1, kMaxDegree, "a degree, such as 8");
+  };
+  JobInfo info;
+  info.degrees = {degree("pp_degree"), degree("dp_degree"), degree("tp_degree")};
+  const auto world = static_cast<std::int64_t>(degree("world_size"));
+  if (world != std::int64_t{info.degrees.pp} * info.degrees.dp * info.degrees.tp) {
+    ThrowAt("world_size", "is not pp_degree * dp_degree * tp_degree (correct one of them)");
+  }
+  if (node.Has("job_metadata") && !node.Member("job_metadata").value.is_null()) {
+    info.metadata = node.Member("job_metadata").Text();
+  }
+  return info;
+}
+
+constexpr const char* kRegisterFirst =
+    "register the job first (perseus job register) and give its key as job_metadata";
+
+// The only running job with these degrees.
+Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& degrees) {
+  std::optional<store::JobRecord> found;
+  std::string after;
+  while (true) {
+    auto jobs = store.ListJobs(store::Store::Which::kRunning, after, kJobsOfPage);
+    if (!jobs) return Refuse(jobs);
+    if (jobs->empty()) break;
+    after = jobs->back().id;
+    for (store::JobRecord& job : *jobs) {
+      const auto degrees_of_job = DegreesOf(job);
+      if (!degrees_of_job || *degrees_of_job != degrees) continue;
+      if (found) {
+        return Refuse(422, "Several jobs match",
+                      fmt::format("{} and {} both have these degrees", found->key, job.key),
+                      kRegisterFirst, "/job_metadata");
+      }
+      found = std::move(job);
+    }
+  }
+  if (found) return *std::move(found);
+  return Refuse(422, "There is no such job", "no running job has these degrees", kRegisterFirst,
+                "/job_metadata");
+}
+
+// The job that the metadata names. Without metadata, the only job with these degrees. For a bound
+// token, only a job within its bounds, so that it learns nothing about others.
+Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
+  store::Store& store = context.services.store;
+  const Identity& identity = context.identity;
+  if (identity.role == Identity::Role::kJob && info.metadata.empty()) {
+    info.metadata = identity.jobs.front();
+  }
+  if (info.metadata.empty() && !identity.IsBoundToJobs()) {
+    return JobOfDegrees(store, info.degrees);
+  }
+  auto job = store.FindJob(info.metadata);
+  if (!job) return Refuse(job);
+  Resource resource{.job = info.metadata};
+  if (*job) resource = {.job = (*job)->key, .owner = (*job)->owner};
+  if (auto may = Allow(identity, Access::kJob, resource); !may) return tl::unexpected(may.error());
+  if (!*job || (*job)->ended != 0) {
+    return Refuse(
+        422, "There is no such job",
+        fmt::format("job_metadata {} is not the key of a running job", Excerpt(info.metadata)),
+        kRegisterFirst, "/job_metadata");
+  }
+  const auto degrees_of_job = DegreesOf(**job);
+  if (!degrees_of_job) return Refuse(degrees_of_job);
+  if (*degrees_of_job != info.degrees) {
+    return Refuse(422, "The job has other degrees",
+                  fmt::format("job {} has pp {}, dp {}, tp {}", (*job)->key, degrees_of_job->pp,
+                              degrees_of_job->dp, degrees_of_job->tp),
+                  "correct the degrees, or job_metadata", "/pp_degree");
+  }
+  return **std::move(job);
+}
+
+// The first rank of a run calls this before any rank registers. So existing ranks belong to an
+// earlier run, or register again.
+Answer<http::Response> RegisterJob(const Context& context) {
+  const auto info = Unprocessable(ReadBody(context.request.body, kDeepestZeusBody, ReadJobInfo));
+  if (!info) return tl::unexpected(info.error());
+  const auto job = JobOf(context, *info);
+  if (!job) return tl::unexpected(job.error());
+  if (const auto cleared = context.services.store.ClearZeusRanks(job->id); !cleared) {
+    return Refuse(cleared);
+  }
+  return Compact(job->id);
+}
+
+struct RankInfo {
+  int rank = 0;
+  int dp_rank = 0;
+  int pp_rank = 0;
+  int tp_rank = 0;
+  std::vector<int> frequencies_mhz;
+};
+
+RankInfo ReadRankInfo(const Node& node) {
+  RequireObject(node);
+  const auto rank = [&](std::string_view key) {
+    return node.Member(key).Count(0, kMaxDegree, "a rank, from 0");
+  };
+  RankInfo info{rank("rank"), rank("dp_rank"), rank("pp_rank"), rank("tp_rank"), {}};
+  const Node frequencies = node.Member("available_frequencies");
+  if (frequencies.ListSize() == 0) {
+    ThrowAt(frequencies.path, "is empty (list the clocks of the GPU in MHz, such as [1410, 1395])");
+  }
+  if (frequencies.ListSize() > kMaxFrequencies) {
+    ThrowAt(frequencies.path, "has more than {} entries (list each once)", kMaxFrequencies);
+  }
+  for (std::size_t i = 0; i < frequencies.ListSize(); ++i) {
+    info.frequencies_mhz.push_back(
+        frequencies[i].Count(1, kHighestFrequencyMhz, "MHz, such as 1410"));
+  }
+  std::ranges::sort(info.frequencies_mhz);
+  return info;
+}
+
+// Without the other members that a client sent.
+std::string FormatRankInfo(const RankInfo& info) {
+  return json{{"rank", info.rank},
+              {"dp_rank", info.dp_rank},
+              {"pp_rank", info.pp_rank},
+              {"tp_rank", info.tp_rank},
+              {"available_frequencies", info.frequencies_mhz}}
+      .dump();
+}
+
+RankInfo ReadRankOf(const Node& node, const ZeusDegrees& degrees) {
+  RankInfo info = ReadRankInfo(node);
+  const auto require = [](std::string_view key, int rank, int end) {
+    if (rank >= end) ThrowAt(key, "is not below {} (ranks count from 0)", end);
+  };
+  require("rank", info.rank, degrees.world_size());
+  require("dp_rank", info.dp_rank, degrees.dp);
+  require("pp_rank", info.pp_rank, degrees.pp);
+  require("tp_rank", info.tp_rank, degrees.tp);
+  return info;
+}
+
+Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
+  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
+  const auto degrees = jobs.Degrees(*context.job);
+  if (!degrees) return Refuse(degrees);
+  const auto info =
+      Unprocessable(ReadBody(context.request.body, kDeepestZeusBody,
+                             [&](const Node& node) { return ReadRankOf(node, *degrees); }));
+  if (!info) return tl::unexpected(info.error());
+  const int place = (info->dp_rank * degrees->pp + info->pp_rank) * degrees->tp + info->tp_rank;
+  const auto put =
+      context.services.store.PutZeusRank(context.job->id, info->rank, place, FormatRankInfo(*info));
+  if (!put) return Refuse(put);
+  if (!*put) {
+    return Refuse(422, "The request is wrong",
+                  fmt::format("a rank other than {} is dp_rank {}, pp_rank {}, tp_rank {}",
+                              info->rank, info->dp_rank, info->pp_rank, info->tp_rank),
+                  "correct one of them; a new run begins with /register_job", "/rank");
+  }
+  return Compact(nullptr);
+}
+
+Answer<int> ReadRank(const http::Request& request) {
+  const auto found = request.query.find("rank");
+  if (found == request.query.end()) {
+    return Refuse(422, "The request is wrong", "the query has no rank", "such as ?rank=3", "?rank");
+  }
+  const std::string& text = found->second;
+  const auto rank = ParseNumber<int>(text);
+  if (rank && *rank >= 0) return *rank;
+  return Refuse(422, "The request is wrong", fmt::format("{} is not a rank", Excerpt(text)),
+                "give a whole number from 0, such as ?rank=3", "?rank");
+}
+
+http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan) {
+  auto frequencies = ordered_json::array();
+  for (const plan_file::PlannedInstruction& instruction :
+       plan.pp_ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
+    if (!IsComputation(instruction.kind)) continue;
+    // The nearest clock of the GPU that is not lower.
+    const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);
+    const int mhz = at != info.frequencies_mhz.end() ? *at : info.frequencies_mhz.back();
+    frequencies.push_back(ordered_json::array({Name(instruction.kind), mhz}));
+  }
+  return Compact({{"rank", info.rank}, {"frequencies", std::move(frequencies)}});
+}
+
+// Nothing if a rank or the plan is missing.
+Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJobs& jobs,
+                                                 const std::string& id, int rank) {
+  const auto job = services.store.FindJob(id);
+  if (!job) return Refuse(job);
+  if (!*job || (*job)->ended != 0) {
+    return Refuse(404, "There is no such job", "it has ended in the meantime", "register it again");
+  }
+  const auto degrees = jobs.Degrees(**job);
+  if (!degrees) return Refuse(degrees);
+  if (rank >= degrees->world_size()) {
+    return Refuse(422, "The request is wrong",
+                  fmt::format("rank {} is not below {}", rank, degrees->world_size()),
+                  "correct one of them", "?rank");
+  }
+  const auto registered = services.store.FindZeusRank(id, rank);
+  if (!registered) return Refuse(registered);
+  if (registered->ranks < degrees->world_size()) return std::optional<http::Response>();
+  const auto assignment = services.store.FindNewestAssignment(id);
+  if (!assignment) return Refuse(assignment);
+  if (!*assignment) return std::optional<http::Response>();
+  const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
+  if (!parsed) return Refuse(parsed);
+  // While the plan is taken back, the ranks wait, as they do before the first plan.
+  if (parsed->pipelines.empty()) return std::optional<http::Response>();
+  const auto info = json_file::Read(registered->body, "rank", kDeepestZeusBody, ReadRankInfo);
+  if (!info) return Refuse(info);
+  const auto plan =
+      jobs.Plan(services.store, parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan);
+  if (!plan) return Refuse(plan);
+  if (*plan == nullptr) return std::optional<http::Response>();
+  return ScheduleFor(*info, **plan);
+}
+
+// Answers when all ranks have registered and a plan exists. The client waits without a limit.
+boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, ZeusJobs& jobs,
+                                                     http::Call& call, Context context) {
+  const auto rank = ReadRank(context.request);
+  if (!rank) co_return http::ProblemResponse(rank.error());
+  const std::string job = context.job->id;
+  boost::asio::steady_timer timer(co_await boost::asio::this_coro::executor);
+  while (call.is_client_there()) {
+    if (!jobs.IsWaiting(job, std::chrono::steady_clock::now())) {
+      const auto find = [&] { return ScheduleOf(context.services, jobs, job, *rank); };
+      Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, find);
+      if (!answer && answer.error().status != 503) co_return http::ProblemResponse(answer.error());
+      // The wait may be long, and the token may have been revoked in the meantime.
+      if (!context.services.rights.IsValid(context.identity, context.services.now())) {
+        co_return http::ProblemResponse(TokenIsGone());
+      }
+      if (answer && *answer) co_return **std::move(answer);
+      jobs.SetWaiting(job, std::chrono::steady_clock::now() + kPollInterval);
+    }
+    timer.expires_after(kPollInterval);
+    co_await timer.async_wait(boost::asio::use_awaitable);
+  }
+  co_return http::Response{.status = kClientLeft};
+}
+
+void CheckNumbers(const Node& list) {
+  for (std::size_t i = 0; i < list.ListSize(); ++i) list[i].Number(0, 1e12, "a number");
+}
+
+// By instruction, iteration, and run of the instruction.
+void CheckBreakdown(const Node& node) {
+  RequireObject(node);
+  for (const auto& [instruction, iterations] : node.value.items()) {
+    if (instruction.size() > kMaxInstructionNameBytes) {
+      ThrowAt(node.path, "has a name of more than {} letters (shorten it)",
+              kMaxInstructionNameBytes);
+    }
+    const Node list{iterations, fmt::format("{}.{}", node.path, instruction)};
+    for (std::size_t i = 0; i < list.ListSize(); ++i) CheckNumbers(list[i]);
+  }
+}
+
+void CheckResult(const Node& node, const ZeusDegrees& degrees) {
+  RequireObject(node);
+  node.Member("rank").Count(0, degrees.world_size() - 1, "a rank of the job");
+  for (const std::string_view key : {"iter_time", "iter_energy"}) CheckNumbers(node.Member(key));
+  for (const std::string_view key : {"time_breakdown", "energy_breakdown"}) {
+    if (node.Has(key)) CheckBreakdown(node.Member(key));
+  }
+}
+
+// Checks the result and does not store it: plans need profiles, and the result of one schedule has
+// no other use.
+Answer<http::Response> TakeResult(ZeusJobs& jobs, const Context& context) {
+  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
+  const auto degrees = jobs.Degrees(*context.job);
+  if (!degrees) return Refuse(degrees);
+  const auto checked =
+      Unprocessable(ReadBody(context.request.body, kDeepestZeusBody, [&](const Node& node) {
+        CheckResult(node, *degrees);
+        return true;
+      }));
+  if (!checked) return tl::unexpected(checked.error());
+  return Compact(nullptr);
+}
+
+}  // namespace
+
+void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
+  const auto jobs = std::make_shared<ZeusJobs>();
+  endpoints.Add("POST", "/register_job", Access::kJob, RegisterJob);
+  endpoints.Add("POST", "/register_rank/{job}", Access::kJob,
+                [jobs](const Context& context) { return RegisterRank(*jobs, context); });
+  endpoints.AddWaiting("GET", "/schedule/{job}", Access::kRead,
+                       [&pool, jobs](http::Call& call, Context context) {
+                         return AwaitSchedule(pool, *jobs, call, std::move(context));
+                       },
+                       {.query = {"rank"}});
+  endpoints.Add("POST", "/result/{job}", Access::kJob,
+                [jobs](const Context& context) { return TakeResult(*jobs, context); },
+                {.body_bytes = kMaxResultBytes});
+}
+
+}  // namespace perseus::server

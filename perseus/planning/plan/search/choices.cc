@@ -1,0 +1,86 @@
+#include "perseus/planning/plan/search/choices.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "perseus/base/index.h"
+
+namespace perseus::plan {
+
+ChoiceGraph::ChoiceGraph(const schedule::InstructionGraph& graph, double blocking_power_w)
+    : graph_(graph),
+      predecessors_(CollectNeighbors(graph, Direction::kPredecessors)),
+      successors_(CollectNeighbors(graph, Direction::kSuccessors)) {
+  for (const schedule::OptionSet& set : graph.option_sets) {
+    std::vector<Candidate>& candidates = candidates_.emplace_back();
+    for (const int index : profile::ParetoFront(set.options, blocking_power_w)) {
+      const profile::Option& option = set.options[At(index)];
+      candidates.push_back(
+          {option.time, perseus::profile::EffectiveEnergy(option, blocking_power_w), index});
+    }
+  }
+}
+
+ChoiceGraph::Neighbors ChoiceGraph::CollectNeighbors(const schedule::InstructionGraph& graph,
+                                                     Direction direction) {
+  const bool before = direction == Direction::kPredecessors;
+  Neighbors neighbors;
+  neighbors.first.assign(graph.instructions.size() + 1, 0);
+  neighbors.all.resize(graph.dependencies.size());
+  for (const schedule::Dependency& dependency : graph.dependencies) {
+    ++neighbors.first[At(before ? dependency.to : dependency.from) + 1];
+  }
+  std::partial_sum(neighbors.first.begin(), neighbors.first.end(), neighbors.first.begin());
+  std::vector<int> slot(neighbors.first.begin(), neighbors.first.end() - 1);
+  for (std::size_t i = 0; i < graph.dependencies.size(); ++i) {
+    const schedule::Dependency& dependency = graph.dependencies[i];
+    const int self = before ? dependency.to : dependency.from;
+    const int other = before ? dependency.from : dependency.to;
+    neighbors.all[At(slot[At(self)]++)] = {other, dependency.delay, static_cast<int>(i)};
+  }
+  return neighbors;
+}
+
+double ChoiceGraph::EffectiveEnergy(const Choices& choices) const {
+  double sum = 0;
+  for (int i = 0; i < instructions(); ++i) {
+    sum += candidates(i)[At(choices[At(i)])].effective_energy_j;
+  }
+  return sum;
+}
+
+std::vector<int> ChoiceGraph::Options(const Choices& choices) const {
+  std::vector<int> options;
+  options.reserve(choices.size());
+  for (int i = 0; i < instructions(); ++i) {
+    options.push_back(candidates(i)[At(choices[At(i)])].option);
+  }
+  return options;
+}
+
+std::vector<Nanoseconds> EarliestStarts(const ChoiceGraph& graph, const Choices& choices) {
+  std::vector<Nanoseconds> starts(choices.size(), 0);
+  for (int i = 0; i < graph.instructions(); ++i) {
+    for (const auto& before : graph.predecessors(i)) {
+      const int p = before.instruction;
+      const Nanoseconds end = starts[At(p)] + graph.candidates(p)[At(choices[At(p)])].time;
+      starts[At(i)] = std::max(starts[At(i)], end + before.delay);
+    }
+  }
+  return starts;
+}
+
+std::vector<Nanoseconds> LatestStarts(const ChoiceGraph& graph, const Choices& choices,
+                                      Nanoseconds length) {
+  std::vector<Nanoseconds> starts(choices.size(), 0);
+  for (int i = graph.instructions() - 1; i >= 0; --i) {
+    Nanoseconds end = length;
+    for (const auto& after : graph.successors(i)) {
+      end = std::min(end, starts[At(after.instruction)] - after.delay);
+    }
+    starts[At(i)] = end - graph.candidates(i)[At(choices[At(i)])].time;
+  }
+  return starts;
+}
+
+}  // namespace perseus::plan

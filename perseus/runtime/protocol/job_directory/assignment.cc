@@ -1,0 +1,195 @@
+#include "perseus/runtime/protocol/job_directory/assignment.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/json_file.h"
+#include "perseus/base/units.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
+#include "perseus/runtime/protocol/job_directory/rank_id.h"
+
+namespace perseus::protocol {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+
+// file -> clocks -> clock -> value; plans and server are not as deep.
+constexpr int kDeepestAssignment = 4;
+constexpr int kHighestNumber = 1'000'000;
+
+KindClock ReadClock(const Node& node) {
+  node.RequireObject({"pp_rank", "chunk", "kind", "frequency_mhz"});
+  KindClock clock;
+  clock.pp_rank = node.Member("pp_rank").Count(0, kHighestNumber, "a pp_rank, from 0");
+  clock.chunk = node.Member("chunk").Count(0, kHighestNumber, "a chunk's number, from 0");
+  const Node kind_node = node.Member("kind");
+  const std::string name = kind_node.Text();
+  const std::optional<InstructionKind> kind = ParseInstructionKind(name);
+  if (!kind || !IsComputation(*kind)) {
+    Throw(
+        "{} {} is not a computation (expected \"forward\", \"backward\", \"backward_input\", "
+        "\"backward_weight\" or \"recompute\")",
+        kind_node.path, Excerpt(name));
+  }
+  clock.kind = *kind;
+  clock.frequency_mhz =
+      node.Member("frequency_mhz").Count(1, kHighestFrequencyMhz, "MHz, such as 1410");
+  return clock;
+}
+
+// Refuses a path that leads out of the directory.
+std::string ReadPlanPath(const Node& node) {
+  std::string text = node.Text();
+  const std::filesystem::path path(text);
+  bool leads_out = text.empty() || path.is_absolute();
+  for (const auto& part : path) leads_out = leads_out || part == "..";
+  if (leads_out) {
+    Throw("{} {} is not a path within the job directory (expected a path such as plans/7.json)",
+          node.path, Excerpt(text));
+  }
+  return text;
+}
+
+std::map<int, std::string> ReadPlans(const Node& node) {
+  if (!node.value.is_object()) {
+    Throw("{} is not an object (expected {{\"0\": \"plans/7.json\"}})", node.path);
+  }
+  std::map<int, std::string> plans;
+  for (const auto& item : node.value.items()) {
+    plans.emplace(ReadDpRankKey(node, item.key()), ReadPlanPath(node.Member(item.key())));
+  }
+  return plans;
+}
+
+ServerOrigin ReadOrigin(const Node& node) {
+  node.RequireObject({"job", "version"});
+  const Node id = node.Member("job");
+  std::string job = id.Text();
+  // A node sends the id in a header to the server, and writes it into its log.
+  constexpr std::size_t kMostIdBytes = 200;
+  if (job.empty() || job.size() > kMostIdBytes ||
+      job.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                            "0123456789._-") != std::string::npos) {
+    Throw("{} {} is not the id of a job (expected an id such as \"j-0123456789abcdef\")", id.path,
+          Excerpt(job));
+  }
+  return {std::move(job),
+          node.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows")};
+}
+
+// Plans, clocks and own exclude each other.
+void ReadWhatToDo(const Node& file, Assignment& assignment) {
+  const bool has_plans = file.Has("plan") || file.Has("plans");
+  if (has_plans && file.Has("clocks")) {
+    Throw("there are both plan and clocks (remove one of them)");
+  }
+  if (file.Has("own")) assignment.own = file.Member("own").Flag();
+  if (assignment.own && (has_plans || file.Has("clocks"))) {
+    Throw("there is a plan or clocks although own is true (remove one of them)");
+  }
+  if (file.Has("plan")) assignment.plan = ReadPlanPath(file.Member("plan"));
+  if (file.Has("plans")) assignment.plans = ReadPlans(file.Member("plans"));
+  if (!file.Has("clocks")) return;
+  const Node clocks = file.Member("clocks");
+  const std::size_t count = clocks.ListSize();
+  assignment.clocks.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) assignment.clocks.push_back(ReadClock(clocks[i]));
+}
+
+Assignment ReadAssignmentFrom(const Node& file) {
+  file.RequireObject({"perseus_assignment", "version", "from_step", "until_step", "record", "plan",
+                      "plans", "clocks", "own", "server"});
+  if (file.Member("perseus_assignment").value != 1) {
+    Throw(
+        "perseus_assignment is not 1, which is what this perseus reads (install the same version "
+        "everywhere)");
+  }
+  Assignment assignment;
+  assignment.version =
+      file.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows");
+  assignment.from_step =
+      file.Member("from_step").Whole(0, json_file::kLargestWhole, "a step's number");
+  assignment.record = file.Member("record").Flag();
+  if (file.Has("until_step")) {
+    assignment.until_step =
+        file.Member("until_step").Whole(1, json_file::kLargestWhole, "a step's number");
+    if (*assignment.until_step <= assignment.from_step) {
+      Throw("until_step {} is not after from_step {} (remove it for a lasting assignment)",
+            *assignment.until_step, assignment.from_step);
+    }
+  }
+  ReadWhatToDo(file, assignment);
+  if (file.Has("server")) assignment.server = ReadOrigin(file.Member("server"));
+  return assignment;
+}
+
+std::filesystem::path AssignmentPath(const std::filesystem::path& job_directory) {
+  return job_directory / "assignment.json";
+}
+
+Result<std::optional<Assignment>> ReadIfThere(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return std::optional<Assignment>();
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadJobFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(Assignment assignment, ParseAssignment(text, path.string()));
+  return std::optional<Assignment>(std::move(assignment));
+}
+
+}  // namespace
+
+std::filesystem::path AssignmentBeforePath(const std::filesystem::path& job_directory) {
+  return job_directory / "assignment-before.json";
+}
+
+std::string FormatAssignment(const Assignment& assignment) {
+  nlohmann::ordered_json file{{"perseus_assignment", 1},
+                              {"version", assignment.version},
+                              {"from_step", assignment.from_step},
+                              {"record", assignment.record}};
+  if (assignment.until_step) file["until_step"] = *assignment.until_step;
+  if (assignment.own) file["own"] = true;
+  if (!assignment.plan.empty()) file["plan"] = assignment.plan;
+  if (!assignment.plans.empty()) {
+    auto& plans = file["plans"] = nlohmann::ordered_json::object();
+    for (const auto& [pipeline, plan] : assignment.plans) plans[fmt::to_string(pipeline)] = plan;
+  }
+  if (!assignment.clocks.empty()) {
+    auto clocks = nlohmann::ordered_json::array();
+    for (const KindClock& clock : assignment.clocks) {
+      clocks.push_back({{"pp_rank", clock.pp_rank},
+                        {"chunk", clock.chunk},
+                        {"kind", Name(clock.kind)},
+                        {"frequency_mhz", clock.frequency_mhz}});
+    }
+    file["clocks"] = std::move(clocks);
+  }
+  if (assignment.server) {
+    file["server"] = {{"job", assignment.server->job}, {"version", assignment.server->version}};
+  }
+  return file.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+Result<Assignment> ParseAssignment(std::string_view text, std::string_view name) {
+  return json_file::Read(text, name, kDeepestAssignment, ReadAssignmentFrom);
+}
+
+Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& job_directory) {
+  return ReadIfThere(AssignmentPath(job_directory));
+}
+
+Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::path& job_directory) {
+  return ReadIfThere(AssignmentBeforePath(job_directory));
+}
+
+Result<void> WriteAssignment(const std::filesystem::path& job_directory,
+                             const Assignment& assignment) {
+  return WriteJobFile(job_directory, "assignment.json", FormatAssignment(assignment));
+}
+
+}  // namespace perseus::protocol

@@ -1,0 +1,154 @@
+#include "perseus/runtime/protocol/job_directory/assignment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::protocol {
+namespace {
+
+using ::testing::HasSubstr;
+
+Assignment Profiling() {
+  Assignment assignment;
+  assignment.version = 8;
+  assignment.from_step = 9'007'199'254'740'992;  // 2^53.
+  assignment.record = false;
+  assignment.clocks = {{0, 0, InstructionKind::kForward, 1410},
+                       {3, 1, InstructionKind::kBackwardWeight, 210}};
+  return assignment;
+}
+
+TEST(Assignment, SurviveTheirFile) {
+  Assignment following;
+  following.plan = "plans/7.json";
+  Assignment apart;
+  apart.plan = "plans/p-12.json";
+  apart.plans = {{1, "plans/p-9a.json"}, {12, "plans/p-7.json"}};
+  apart.server = {"j-0123456789abcdef", 3};
+  Assignment own;
+  own.own = true;
+  own.from_step = 7;
+  own.until_step = 9;
+  for (const Assignment& assignment : {Assignment(), Profiling(), following, apart, own}) {
+    const auto parsed = ParseAssignment(FormatAssignment(assignment), "assignment.json");
+    ASSERT_TRUE(parsed) << parsed.error().message;
+    EXPECT_EQ(*parsed, assignment);
+  }
+}
+
+TEST(Assignment, APipelineThatIsNotListedFollowsThePlanOfAll) {
+  Assignment assignment;
+  EXPECT_EQ(assignment.PlanOf(0), "");
+  assignment.plans = {{1, "plans/b.json"}};
+  EXPECT_EQ(assignment.PlanOf(0), "");
+  EXPECT_EQ(assignment.PlanOf(1), "plans/b.json");
+  assignment.plan = "plans/a.json";
+  EXPECT_EQ(assignment.PlanOf(0), "plans/a.json");
+  EXPECT_EQ(assignment.PlanOf(1), "plans/b.json");
+}
+
+struct BadAssignment {
+  const char* name;
+  const char* text;
+  const char* message;
+};
+void PrintTo(const BadAssignment& bad, std::ostream* out) { *out << bad.name; }
+
+class BadAssignmentTest : public testing::TestWithParam<BadAssignment> {};
+TEST_P(BadAssignmentTest, AreAnErrorThatNamesThePlace) {
+  const auto parsed = ParseAssignment(GetParam().text, "assignment.json");
+  ASSERT_FALSE(parsed);
+  EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
+}
+INSTANTIATE_TEST_SUITE_P(
+    All, BadAssignmentTest,
+    testing::Values(
+        BadAssignment{"Empty", "", "assignment.json:1: not JSON"},
+        BadAssignment{"OtherFile", R"({"format":"perseus-plan"})", "has no key \"format\""},
+        BadAssignment{"Newer",
+                      R"({"perseus_assignment":2,"version":1,"from_step":0,"record":true})",
+                      "perseus_assignment is not 1"},
+        BadAssignment{"NoVersion", R"({"perseus_assignment":1,"from_step":0,"record":true})",
+                      "version is missing"},
+        BadAssignment{"VersionZero",
+                      R"({"perseus_assignment":1,"version":0,"from_step":0,"record":true})",
+                      "version is not a whole number from 1"},
+        BadAssignment{
+            "HugeStep",
+            R"({"perseus_assignment":1,"version":1,"from_step":18446744073709551615,"record":true})",
+            "from_step is not a whole number"},
+        BadAssignment{
+            "EndsBeforeItBegins",
+            R"({"perseus_assignment":1,"version":1,"from_step":5,"until_step":5,"record":true})",
+            "until_step 5 is not after from_step 5"},
+        BadAssignment{
+            "OwnAndPlan",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"own":true,"plan":"a"})",
+            "own is true"},
+        BadAssignment{"RecordIsText",
+                      R"({"perseus_assignment":1,"version":1,"from_step":0,"record":"yes"})",
+                      "record is neither true nor false"},
+        BadAssignment{
+            "Both",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plan":"p","clocks":[]})",
+            "both plan and clocks"},
+        BadAssignment{
+            "PlanElsewhere",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plan":"../p.json"})",
+            "not a path within the job directory"},
+        BadAssignment{
+            "PlansAndClocks",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{},"clocks":[]})",
+            "both plan and clocks"},
+        BadAssignment{
+            "PlansAreAList",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":["p"]})",
+            "plans is not an object"},
+        BadAssignment{
+            "NoPipeline",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{"01":"p"}})",
+            "plans has \"01\", which is not a dp_rank"},
+        BadAssignment{
+            "PlanOfAPipelineElsewhere",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"plans":{"1":"/etc/p"}})",
+            "plans.1 \"/etc/p\" is not a path within the job directory"},
+        BadAssignment{
+            "ServerWithoutVersion",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"server":{"job":"j"}})",
+            "server.version is missing"},
+        BadAssignment{
+            "NoSuchKind",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"clocks":[{"pp_rank":0,"chunk":0,"kind":"load","frequency_mhz":1}]})",
+            "clocks[0].kind \"load\" is not a computation"},
+        BadAssignment{
+            "NoClock",
+            R"({"perseus_assignment":1,"version":1,"from_step":0,"record":true,"clocks":[{"pp_rank":0,"chunk":0,"kind":"forward","frequency_mhz":0}]})",
+            "clocks[0].frequency_mhz is not"}),
+    [](const auto& row) { return std::string(row.param.name); });
+
+TEST(AssignmentFile, IsNothingBeforeItWasWrittenAndWholeAfterwards) {
+  const TemporaryDirectory temporary;
+  const std::filesystem::path& directory = temporary.path();
+  auto read = ReadAssignment(directory);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_FALSE(read->has_value());
+
+  ASSERT_TRUE(WriteAssignment(directory, Profiling()));
+  read = ReadAssignment(directory);
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(*read, Profiling());
+
+  std::ofstream(directory / "assignment.json") << "{";
+  read = ReadAssignment(directory);
+  ASSERT_FALSE(read);
+  EXPECT_THAT(read.error().message, HasSubstr("assignment.json:1: not JSON"));
+}
+
+}  // namespace
+}  // namespace perseus::protocol

@@ -1,0 +1,242 @@
+#include "perseus/runtime/protocol/job_directory/job_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "perseus/base/random_id.h"
+#include "perseus/base/system_cause.h"
+
+namespace perseus::protocol {
+namespace {
+
+namespace fs = std::filesystem;
+
+tl::unexpected<Error> CannotWrite(const fs::path& path, int error) {
+  return FailAs(ErrorKind::kSystem, "{}: cannot write: {}", path.string(), CauseAndRemedy(error));
+}
+
+bool IsLink(const fs::path& path) {
+  std::error_code error;
+  return fs::is_symlink(fs::symlink_status(path, error));
+}
+
+tl::unexpected<Error> IsALink(ErrorKind kind, const fs::path& path, std::string_view expected) {
+  return FailAs(kind, "{}: is a symbolic link (put a {} in its place)", path.string(), expected);
+}
+
+tl::unexpected<Error> IsNotRegular(ErrorKind kind, const fs::path& path) {
+  return FailAs(kind, "{}: is not a regular file (put a file in its place)", path.string());
+}
+
+Result<FileDescriptor> OpenDirectory(int parent, const std::string& name, const fs::path& path) {
+  FileDescriptor opened(
+      ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (opened) return opened;
+  const int error = errno;
+  if (IsLink(path)) return IsALink(ErrorKind::kSystem, path, "directory");
+  return FailAs(ErrorKind::kSystem, "{}: cannot open: {}", path.string(), CauseAndRemedy(error));
+}
+
+// The directory may be a link.
+Result<FileDescriptor> OpenJobDirectory(const fs::path& job_directory) {
+  FileDescriptor opened(::open(job_directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (opened) return opened;
+  return FailAs(ErrorKind::kSystem, "{}: cannot open: {}", job_directory.string(),
+                CauseAndRemedy(errno));
+}
+
+// Some file systems cannot flush a directory (EINVAL). The file is complete in any case.
+bool Flush(int fd) { return ::fsync(fd) == 0 || errno == EINVAL; }
+
+// Opens or creates a regular file that has no second name. Changes nothing of one that exists.
+Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::string& name,
+                                   const fs::path& path) {
+  // O_NONBLOCK: opening a pipe does not wait for its reader.
+  FileDescriptor file(::openat(
+      folder.get(), name.c_str(),
+      O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0666));
+  const int error = errno;
+  if (!file && error == ELOOP) return IsALink(ErrorKind::kSystem, path, "file");
+  if (!file && error != ENXIO) return CannotWrite(path, error);  // A pipe or a socket.
+  struct stat opened {};
+  struct stat named {};
+  if (!file || ::fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode)) {
+    return IsNotRegular(ErrorKind::kSystem, path);
+  }
+  // By the name: another user who made a second name may have removed it since the file was opened.
+  if (::fstatat(folder.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+      named.st_dev == opened.st_dev && named.st_ino == opened.st_ino && named.st_nlink <= 1) {
+    return file;
+  }
+  return FailAs(ErrorKind::kSystem,
+                "{}: is a hard link of another file, or was just replaced (remove it)",
+                path.string());
+}
+
+bool WriteEverything(int fd, std::string_view contents) {
+  while (!contents.empty()) {
+    const ssize_t written = ::write(fd, contents.data(), contents.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    contents.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return ::fchmod(fd, 0644) == 0 && Flush(fd);
+}
+
+}  // namespace
+
+Result<FileDescriptor> OpenJobFile(const fs::path& path) {
+  // O_NONBLOCK: opening a pipe does not wait for its writer.
+  FileDescriptor file(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  const int error = errno;
+  if (!file && error == ENOENT) return file;
+  if (!file && error == ELOOP && IsLink(path)) return IsALink(ErrorKind::kFile, path, "file");
+  if (!file && error != ENXIO) {  // A socket.
+    return FailAs(error == EACCES ? ErrorKind::kFile : ErrorKind::kSystem, "{}: cannot read: {}",
+                  path.string(), CauseAndRemedy(error));
+  }
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    return IsNotRegular(ErrorKind::kFile, path);
+  }
+  return file;
+}
+
+Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) {
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor file, OpenJobFile(path));
+  if (!file) {
+    return FailAs(ErrorKind::kFile, "{}: cannot read: {}", path.string(), CauseAndRemedy(ENOENT));
+  }
+  return ReadToEnd(file, most_bytes, path);
+}
+
+Result<void> WriteJobFile(const fs::path& job_directory, const fs::path& file,
+                          std::string_view contents) {
+  const fs::path path = job_directory / file;
+  std::error_code code;
+  if (!fs::create_directories(job_directory, code) && code) return CannotWrite(path, code.value());
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor folder, OpenJobDirectory(job_directory));
+  fs::path at = job_directory;
+  for (const fs::path& part : file.parent_path()) {
+    at /= part;
+    if (::mkdirat(folder.get(), part.c_str(), 0777) == 0) {
+      static_cast<void>(Flush(folder.get()));
+    } else if (errno != EEXIST) {
+      return CannotWrite(at, errno);
+    }
+    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor next, OpenDirectory(folder.get(), part, at));
+    folder = std::move(next);
+  }
+  const std::string name = file.filename();
+  const std::string temporary = name + "." + RandomHex(3);
+  const FileDescriptor opened(::openat(folder.get(), temporary.c_str(),
+                                       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!opened) return CannotWrite(path, errno);
+  if (!WriteEverything(opened.get(), contents) ||
+      ::renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) != 0) {
+    const int error = errno;
+    ::unlinkat(folder.get(), temporary.c_str(), 0);
+    return CannotWrite(path, error);
+  }
+  if (!Flush(folder.get())) return CannotWrite(path, errno);
+  return {};
+}
+
+Result<FileDescriptor> OpenJobFolder(const fs::path& job_directory, std::string_view folder) {
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor opened, OpenJobDirectory(job_directory));
+  return OpenDirectory(opened.get(), std::string(folder), job_directory / folder);
+}
+
+Result<FileDescriptor> OpenJobLock(const fs::path& job_directory, const std::string& name) {
+  // It may be locked before the first rank creates the directory.
+  std::error_code code;
+  fs::create_directories(job_directory, code);
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor folder, OpenJobDirectory(job_directory));
+  FileDescriptor created(::openat(folder.get(), name.c_str(),
+                                  O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!created) return OpenToWrite(folder, name, job_directory / name);
+  // Regardless of the umask, because the node daemon and the jobs run as different users. Only for
+  // a new file: another user may have moved one of this user here.
+  static_cast<void>(::fchmod(created.get(), 0666));
+  return created;
+}
+
+// ---- OwnFolder ----
+
+namespace {
+
+Result<void> CheckOwner(const struct stat& status, const fs::path& path) {
+  if (status.st_uid == ::geteuid() || status.st_uid == 0) return {};
+  return FailAs(
+      ErrorKind::kSystem,
+      "{}: belongs to user {}, but this process runs as user {} (make it as the user that "
+      "trains, or give it to this user with chown)",
+      path.string(), status.st_uid, ::geteuid());
+}
+
+Result<void> CheckOwner(const FileDescriptor& directory, const fs::path& path) {
+  struct stat status {};
+  if (::fstat(directory.get(), &status) != 0) return CannotWrite(path, errno);
+  return CheckOwner(status, path);
+}
+
+}  // namespace
+
+Result<OwnFolder> OwnFolder::Open(const fs::path& job_directory, const std::string& folder) {
+  std::error_code code;
+  if (!fs::create_directories(job_directory, code) && code) {
+    return CannotWrite(job_directory, code.value());
+  }
+  struct stat link {};
+  if (::lstat(job_directory.c_str(), &link) != 0) return CannotWrite(job_directory, errno);
+  PERSEUS_RETURN_IF_ERROR(CheckOwner(link, job_directory));
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor opened, OpenJobDirectory(job_directory));
+  PERSEUS_RETURN_IF_ERROR(CheckOwner(opened, job_directory));
+  if (folder.empty()) return OwnFolder(std::move(opened), job_directory);
+  const fs::path path = job_directory / folder;
+  if (::mkdirat(opened.get(), folder.c_str(), 0777) != 0 && errno != EEXIST) {
+    return CannotWrite(path, errno);
+  }
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor inner, OpenDirectory(opened.get(), folder, path));
+  PERSEUS_RETURN_IF_ERROR(CheckOwner(inner, path));
+  return OwnFolder(std::move(inner), path);
+}
+
+Result<FileDescriptor> OwnFolder::OpenFile(const std::string& name) const {
+  const fs::path path = path_ / name;
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file, OpenToWrite(folder_, name, path));
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) return CannotWrite(path, errno);
+  if (status.st_uid == ::geteuid()) return file;
+  return FailAs(ErrorKind::kSystem,
+                "{}: belongs to user {}, but this process runs as user {} (remove it)",
+                path.string(), status.st_uid, ::geteuid());
+}
+
+Result<FileDescriptor> OwnFolder::CreateFile(const std::string& name) const {
+  PERSEUS_RETURN_IF_ERROR(Remove(name));
+  FileDescriptor file(::openat(folder_.get(), name.c_str(),
+                               O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW,
+                               0666));
+  if (!file) return CannotWrite(path_ / name, errno);
+  return file;
+}
+
+Result<void> OwnFolder::Rename(const std::string& from, const std::string& to) const {
+  if (::renameat(folder_.get(), from.c_str(), folder_.get(), to.c_str()) == 0) return {};
+  return CannotWrite(path_ / to, errno);
+}
+
+Result<void> OwnFolder::Remove(const std::string& name) const {
+  if (::unlinkat(folder_.get(), name.c_str(), 0) == 0 || errno == ENOENT) return {};
+  return CannotWrite(path_ / name, errno);
+}
+
+}  // namespace perseus::protocol

@@ -1,0 +1,242 @@
+#include "perseus/runtime/protocol/job_directory/job_files.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tests/support/sparse_file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace perseus::protocol {
+namespace {
+
+using ::testing::HasSubstr;
+
+class JobFilesTest : public testing::Test {
+ protected:
+  std::filesystem::path Outside() const { return directory_ / "outside"; }
+  std::filesystem::path Job() const { return directory_ / "job"; }
+  void SetUp() override {
+    std::filesystem::create_directories(Outside());
+    std::filesystem::create_directories(Job());
+    std::ofstream(Outside() / "victim") << "secret";
+  }
+  std::string Victim() const { return *ReadFile(Outside() / "victim"); }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(JobFilesTest, WritesAndReplacesAFile) {
+  ASSERT_TRUE(WriteJobFile(Job() / "new", "plans/a.json", "1"));
+  ASSERT_TRUE(WriteJobFile(Job() / "new", "plans/a.json", "22"));
+  EXPECT_EQ(*ReadJobFile(Job() / "new/plans/a.json"), "22");
+  const std::filesystem::directory_iterator files(Job() / "new/plans");
+  EXPECT_EQ(std::distance(files, {}), 1) << "no temporary file remains";
+  struct stat status {};
+  ASSERT_EQ(::stat((Job() / "new/plans/a.json").c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777U, 0644U);
+}
+
+TEST_F(JobFilesTest, ReplacesALinkAndNotItsTarget) {
+  std::filesystem::create_symlink(Outside() / "victim", Job() / "assignment.json");
+  ASSERT_TRUE(WriteJobFile(Job(), "assignment.json", "mine"));
+  EXPECT_EQ(Victim(), "secret");
+  EXPECT_EQ(*ReadJobFile(Job() / "assignment.json"), "mine");
+}
+
+TEST_F(JobFilesTest, FollowsNoLinkToAFolder) {
+  std::filesystem::create_symlink(Outside(), Job() / "plans");
+  const auto written = WriteJobFile(Job(), "plans/victim", "mine");
+  ASSERT_FALSE(written);
+  EXPECT_THAT(written.error().message, HasSubstr("plans: is a symbolic link"));
+  EXPECT_EQ(Victim(), "secret");
+  EXPECT_FALSE(OpenJobFolder(Job(), "plans"));
+}
+
+TEST_F(JobFilesTest, TheJobDirectoryItselfMayBeALink) {
+  std::filesystem::create_symlink(Job(), directory_ / "link");
+  ASSERT_TRUE(WriteJobFile(directory_ / "link", "plans/a.json", "1"));
+  EXPECT_EQ(*ReadJobFile(Job() / "plans/a.json"), "1");
+  EXPECT_TRUE(OpenJobFolder(directory_ / "link", "plans"));
+}
+
+TEST_F(JobFilesTest, ReadsOnlyARegularFile) {
+  std::filesystem::create_symlink(Outside() / "victim", Job() / "link");
+  ASSERT_EQ(::mkfifo((Job() / "pipe").c_str(), 0600), 0);
+  const auto link = ReadJobFile(Job() / "link");
+  ASSERT_FALSE(link);
+  EXPECT_THAT(link.error().message, HasSubstr("is a symbolic link"));
+  EXPECT_FALSE(ReadJobFile(Job() / "pipe"));
+  EXPECT_FALSE(ReadJobFile(Job()));
+  EXPECT_FALSE(ReadJobFile(Job() / "none"));
+  EXPECT_FALSE(ReadJobFile(Outside() / "victim", 5));
+  EXPECT_EQ(*ReadJobFile(Outside() / "victim", 6), "secret");
+}
+
+TEST_F(JobFilesTest, AFileOfAnySizeTakesLittleMemory) {
+  std::ofstream(Job() / "sparse") << "x";
+  LengthenWithHole(Job() / "sparse");
+  const auto sparse = ReadJobFile(Job() / "sparse", 1000);
+  ASSERT_FALSE(sparse);
+  EXPECT_THAT(sparse.error().message, HasSubstr("is larger than 1000 bytes"));
+}
+
+TEST_F(JobFilesTest, ALockIsAFileOfItsOwn) {
+  ASSERT_TRUE(OpenJobLock(Job() / "new", "a.lock"));
+  ASSERT_TRUE(OpenJobLock(Job() / "new", "a.lock"));
+  std::filesystem::permissions(Outside() / "victim", std::filesystem::perms::owner_read);
+  std::filesystem::create_hard_link(Outside() / "victim", Job() / "hard.lock");
+  std::filesystem::create_symlink(Outside() / "victim", Job() / "soft.lock");
+  ASSERT_EQ(::mkfifo((Job() / "pipe.lock").c_str(), 0600), 0);
+  for (const char* name : {"hard.lock", "soft.lock", "pipe.lock"}) {
+    EXPECT_FALSE(OpenJobLock(Job(), name)) << name;
+  }
+  EXPECT_EQ(std::filesystem::status(Outside() / "victim").permissions(),
+            std::filesystem::perms::owner_read);
+}
+
+// ---- OwnFolder ----
+
+class OwnFolderTest : public JobFilesTest {
+ protected:
+  OwnFolder Ranks() const { return *OwnFolder::Open(Job(), "ranks"); }
+  // Expects that the file is refused, and that the victim is as before.
+  void ExpectRefused(const std::string& name, const std::string& why) const {
+    const auto opened = Ranks().OpenFile(name);
+    ASSERT_FALSE(opened) << name;
+    EXPECT_EQ(opened.error().kind, ErrorKind::kSystem);
+    EXPECT_THAT(opened.error().message, HasSubstr("ranks/" + name + ": " + why));
+    EXPECT_EQ(Victim(), "secret");
+  }
+  static void Append(const Result<FileDescriptor>& file, std::string_view text) {
+    ASSERT_TRUE(file) << file.error().message;
+    ASSERT_EQ(::write(file->get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+};
+
+TEST_F(OwnFolderTest, OpensAndKeepsCreatesAndReplaces) {
+  const auto folder = OwnFolder::Open(directory_ / "a/b", "ranks");
+  ASSERT_TRUE(folder) << folder.error().message;
+  Append(folder->OpenFile("log"), "1");
+  Append(folder->OpenFile("log"), "2");
+  EXPECT_EQ(*ReadFile(directory_ / "a/b/ranks/log"), "12");
+  Append(folder->CreateFile("log"), "3");
+  EXPECT_EQ(*ReadFile(directory_ / "a/b/ranks/log"), "3");
+  ASSERT_TRUE(folder->Rename("log", "older"));
+  EXPECT_EQ(*ReadFile(directory_ / "a/b/ranks/older"), "3");
+  EXPECT_FALSE(folder->Rename("log", "older"));
+  ASSERT_TRUE(folder->Remove("older"));
+  ASSERT_TRUE(folder->Remove("older"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "a/b/ranks/older"));
+  Append(OwnFolder::Open(directory_ / "a")->OpenFile("lock"), "4");
+  EXPECT_EQ(*ReadFile(directory_ / "a/lock"), "4");
+}
+
+TEST_F(OwnFolderTest, WritesThroughNoLink) {
+  std::filesystem::create_directory(Job() / "ranks");
+  const auto make = [&](const std::string& name) { return Job() / "ranks" / name; };
+  std::filesystem::create_symlink(Outside() / "victim", make("soft"));
+  std::filesystem::create_symlink(Outside() / "new", make("dangling"));
+  std::filesystem::create_hard_link(Outside() / "victim", make("hard"));
+  ExpectRefused("soft", "is a symbolic link (put a file in its place)");
+  ExpectRefused("dangling", "is a symbolic link (put a file in its place)");
+  ExpectRefused("hard", "is a hard link of another file");
+  EXPECT_FALSE(std::filesystem::exists(Outside() / "new"));
+  for (const char* name : {"soft", "dangling", "hard"}) Append(Ranks().CreateFile(name), "mine");
+  EXPECT_EQ(Victim(), "secret");
+  EXPECT_FALSE(std::filesystem::exists(Outside() / "new"));
+}
+
+TEST_F(OwnFolderTest, OpensOnlyARegularFileAndNeverWaits) {
+  std::filesystem::create_directories(Job() / "ranks/folder");
+  ASSERT_EQ(::mkfifo((Job() / "ranks/pipe").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((Job() / "ranks/read").c_str(), 0600), 0);
+  const FileDescriptor reader(::open((Job() / "ranks/read").c_str(), O_RDONLY | O_NONBLOCK));
+  const FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{AF_UNIX, {}};
+  (Job() / "ranks/socket").string().copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ExpectRefused("pipe", "is not a regular file");
+  ExpectRefused("read", "is not a regular file");
+  ExpectRefused("socket", "is not a regular file");
+  ExpectRefused("folder", "cannot write: Is a directory");
+}
+
+TEST_F(OwnFolderTest, TheFolderIsNoLinkButTheJobDirectoryMayBeOne) {
+  std::filesystem::create_symlink(Outside(), Job() / "ranks");
+  const auto linked = OwnFolder::Open(Job(), "ranks");
+  ASSERT_FALSE(linked);
+  EXPECT_THAT(linked.error().message, HasSubstr("ranks: is a symbolic link"));
+  std::filesystem::create_symlink(Outside(), directory_ / "link");
+  Append(OwnFolder::Open(directory_ / "link", "ranks")->OpenFile("log"), "mine");
+  EXPECT_EQ(*ReadFile(Outside() / "ranks/log"), "mine");
+}
+
+TEST_F(OwnFolderTest, ItStaysTheSameFolderIfALinkReplacesIt) {
+  const OwnFolder ranks = Ranks();
+  Append(ranks.OpenFile("log"), "mine");
+  std::filesystem::rename(Job() / "ranks", Job() / "moved");
+  std::filesystem::create_symlink(Outside(), Job() / "ranks");
+  Append(ranks.CreateFile("victim"), "new");
+  ASSERT_TRUE(ranks.Rename("victim", "log"));
+  ASSERT_TRUE(ranks.Remove("victim"));
+  EXPECT_EQ(Victim(), "secret");
+  EXPECT_EQ(*ReadFile(Job() / "moved/log"), "new");
+}
+
+TEST_F(OwnFolderTest, ADirectoryOrAFileOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may give files to another user";
+  constexpr uid_t kOther = 65534;
+  const auto give = [](const std::filesystem::path& path, uid_t user) {
+    ASSERT_EQ(::chown(path.c_str(), user, static_cast<gid_t>(-1)), 0);
+  };
+  Append(Ranks().OpenFile("log"), "theirs");
+  give(Job() / "ranks/log", kOther);
+  ExpectRefused("log", "belongs to user 65534, but this process runs as user 0 (");
+  EXPECT_EQ(*ReadFile(Job() / "ranks/log"), "theirs");
+  for (const std::filesystem::path& path : {Job(), Job() / "ranks"}) {
+    give(path, kOther);
+    const auto opened = OwnFolder::Open(Job(), "ranks");
+    ASSERT_FALSE(opened) << path;
+    EXPECT_THAT(opened.error().message,
+                HasSubstr(path.string() + ": belongs to user 65534, but this process runs as user "
+                                          "0 (make it as the user that trains, or"));
+    give(path, 0);
+  }
+  std::filesystem::create_directory_symlink(Job(), directory_ / "link");
+  ASSERT_EQ(::lchown((directory_ / "link").c_str(), kOther, static_cast<gid_t>(-1)), 0);
+  EXPECT_FALSE(OwnFolder::Open(directory_ / "link", "ranks")) << "its owner may change it";
+  // A directory of root, as a volume of Kubernetes, is good for all users.
+  std::filesystem::permissions(directory_, std::filesystem::perms::all);
+  std::filesystem::permissions(Job(), std::filesystem::perms::all);
+  std::filesystem::permissions(Job() / "ranks", std::filesystem::perms::all);
+  ASSERT_EQ(::seteuid(kOther), 0);
+  const auto folder = OwnFolder::Open(Job(), "ranks");
+  const bool is_open = folder && folder->OpenFile("own");
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_TRUE(is_open);
+}
+
+// Another user may move a file of this one to the name of a lock.
+TEST_F(OwnFolderTest, OnlyANewLockIsOpenToEverybody) {
+  namespace fs = std::filesystem;
+  const fs::perms everybody = fs::perms::others_write;
+  ASSERT_TRUE(OpenJobLock(Job(), "new.lock"));
+  EXPECT_EQ(fs::status(Job() / "new.lock").permissions() & everybody, everybody);
+  std::ofstream(Job() / "moved.lock") << "secret";
+  fs::permissions(Job() / "moved.lock", fs::perms::owner_read | fs::perms::owner_write);
+  ASSERT_TRUE(OpenJobLock(Job(), "moved.lock"));
+  EXPECT_EQ(fs::status(Job() / "moved.lock").permissions() & everybody, fs::perms::none);
+  EXPECT_EQ(*ReadFile(Job() / "moved.lock"), "secret");
+}
+
+}  // namespace
+}  // namespace perseus::protocol

@@ -1,0 +1,300 @@
+// FormatRecord and ParseRecord. RankLogReader has a file of its own, rank_log_reader.cc.
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "perseus/base/excerpt.h"
+#include "perseus/base/json_file.h"
+#include "perseus/base/number.h"
+#include "perseus/base/units.h"
+
+namespace perseus::protocol {
+namespace {
+
+using json_file::Node;
+using json_file::Throw;
+
+// record -> instructions -> instruction -> value.
+constexpr int kMaxRecordDepth = 4;
+constexpr int kMostInRecord = 1'000'000;
+constexpr int kMostProcess = std::numeric_limits<int>::max();
+constexpr Nanoseconds kLongest = std::numeric_limits<Nanoseconds>::max() / 4;
+constexpr double kMostJoules = 1e15;
+constexpr double kMostWatts = 1e6;
+constexpr int kHottest = 1000;
+constexpr int kMostOutcome = 127;
+
+// ---- Writing ----
+
+// A text from outside (the name of a GPU or a host) as JSON. Invalid UTF-8 is replaced.
+std::string Quoted(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+class Formatter {
+ public:
+  std::string operator()(const RankHeader& header) {
+    std::string pipeline;
+    if (!header.stages.empty()) {
+      pipeline += fmt::format(",\"stages\":[{}]", fmt::join(header.stages, ","));
+    }
+    if (header.pp_ranks > 0) pipeline += fmt::format(",\"pp_ranks\":{}", header.pp_ranks);
+    return fmt::format(
+        "{{\"perseus_rank_log\":1,\"dp_rank\":{},\"pp_rank\":{},\"tp_rank\":{},\"gpu\":{},"
+        "\"gpu_name\":{},\"host\":{},\"pid\":{},\"sm_clocks_mhz\":[{}],\"may_set_clocks\":{},"
+        "\"epoch_ns\":{}{}}}\n",
+        header.name.dp_rank, header.name.pp_rank, header.name.tp_rank, Quoted(header.gpu),
+        Quoted(header.gpu_name), Quoted(header.host), header.pid,
+        fmt::join(header.sm_clocks_mhz, ","), header.may_set_clocks, header.epoch, pipeline);
+  }
+
+  std::string operator()(const RanStep& step) {
+    Append(
+        "{{\"step\":{},\"assignment_version\":{},\"has_plan\":{},\"on_plan\":{},"
+        "\"begin_ns\":{},\"end_ns\":{}",
+        step.step, step.assignment_version, step.has_plan, step.on_plan, step.begin, step.end);
+    List("instructions", step.instructions, [&](const RanInstruction& ran) {
+      Append("[{},{},{},{},{},{}]", static_cast<int>(ran.kind), ran.microbatch, ran.chunk,
+             ran.begin, ran.duration, ran.frequency_mhz);
+    });
+    List("energy", step.energy, [&](const EnergySample& sample) {
+      Append("[{},{},{}]", sample.after, sample.until, sample.energy_j);
+    });
+    List("clocks", step.clocks, [&](const ClockChange& change) {
+      Append("[{},{},{},{}]", change.requested, change.applied, change.frequency_mhz,
+             change.outcome);
+    });
+    Append(",\"temperature_c\":{},\"power_w\":{},\"limited\":{}", step.temperature_c, step.power_w,
+           step.is_limited);
+    if (!step.limited_by.empty()) {
+      List("limited_by", step.limited_by,
+           [&](const std::string& name) { Append("{}", Quoted(name)); });
+    }
+    if (!step.reached.empty()) {
+      List("reached", step.reached,
+           [&](const ReachedClock& clock) { Append("[{},{}]", clock.at, clock.frequency_mhz); });
+    }
+    text_ += "}\n";
+    return std::move(text_);
+  }
+
+  std::string operator()(const Remark& remark) {
+    return fmt::format("{{\"remark\":{}}}\n", Quoted(remark.text));
+  }
+
+ private:
+  template <typename... Args>
+  void Append(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+  }
+
+  template <typename Rows, typename Write>
+  void List(std::string_view key, const Rows& rows, Write write) {
+    Append(",\"{}\":[", key);
+    bool is_first = true;
+    for (const auto& row : rows) {
+      if (!std::exchange(is_first, false)) text_ += ',';
+      write(row);
+    }
+    text_ += ']';
+  }
+
+  std::string text_;
+};
+
+// ---- Reading ----
+
+Nanoseconds Time(const Node& node, Nanoseconds least) {
+  return node.Whole(least, kLongest, "nanoseconds");
+}
+
+// A list of `size` numbers. Rows have no keys, because keys would make the log much longer.
+Node Row(const Node& node, std::size_t size) {
+  if (node.ListSize() != size) Throw("{} is not a list of {} numbers", node.path, size);
+  return node;
+}
+
+template <typename Value, typename ReadRow>
+std::vector<Value> ReadRows(const Node& step, std::string_view key, std::size_t size,
+                            ReadRow read) {
+  const Node rows = step.Member(key);
+  const std::size_t count = rows.ListSize();
+  std::vector<Value> values;
+  values.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) values.push_back(read(Row(rows[i], size)));
+  return values;
+}
+
+RanInstruction ReadInstruction(const Node& row) {
+  constexpr int kLastKind = static_cast<int>(InstructionKind::kRecompute);
+  RanInstruction ran;
+  ran.kind = static_cast<InstructionKind>(row[0].Count(0, kLastKind, "a kind's number"));
+  ran.microbatch = row[1].Count(-1, kMostInRecord, "a microbatch's number");
+  ran.chunk = row[2].Count(0, kMostInRecord, "a chunk's number");
+  ran.begin = Time(row[3], 0);
+  ran.duration = Time(row[4], 0);
+  ran.frequency_mhz = row[5].Count(0, kHighestFrequencyMhz, "MHz");
+  return ran;
+}
+
+EnergySample ReadSample(const Node& row) {
+  EnergySample sample{Time(row[0], -kLongest), Time(row[1], -kLongest),
+                      row[2].Number(-kMostJoules, kMostJoules, "joules")};
+  if (sample.until < sample.after) Throw("{} ends before it begins", row.path);
+  return sample;
+}
+
+ClockChange ReadChange(const Node& row) {
+  return {Time(row[0], -kLongest), Time(row[1], -kLongest),
+          row[2].Count(0, kHighestFrequencyMhz, "MHz"),
+          row[3].Count(0, kMostOutcome, "an outcome's number")};
+}
+
+ReachedClock ReadReached(const Node& row) {
+  return {Time(row[0], 0), row[1].Count(1, kHighestFrequencyMhz, "MHz")};
+}
+
+RanStep ReadStep(const Node& node) {
+  node.RequireObject({"step", "assignment_version", "has_plan", "on_plan", "begin_ns", "end_ns",
+                      "energy", "instructions", "clocks", "temperature_c", "power_w", "limited",
+                      "limited_by", "reached"});
+  RanStep step;
+  step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step's number");
+  step.assignment_version = node.Member("assignment_version")
+                                .Whole(0, json_file::kLargestWhole, "a version of the assignment");
+  step.has_plan = node.Member("has_plan").Flag();
+  step.on_plan = node.Member("on_plan").Flag();
+  step.begin = Time(node.Member("begin_ns"), 0);
+  step.end = Time(node.Member("end_ns"), step.begin);
+  step.instructions = ReadRows<RanInstruction>(node, "instructions", 6, ReadInstruction);
+  step.energy = ReadRows<EnergySample>(node, "energy", 3, ReadSample);
+  step.clocks = ReadRows<ClockChange>(node, "clocks", 4, ReadChange);
+  step.temperature_c = node.Member("temperature_c").Count(-kHottest, kHottest, "degrees Celsius");
+  step.power_w = node.Member("power_w").Number(0, kMostWatts, "watts");
+  step.is_limited = node.Member("limited").Flag();
+  if (node.Has("limited_by")) {
+    const Node names = node.Member("limited_by");
+    const std::size_t count = names.ListSize();
+    for (std::size_t i = 0; i < count; ++i) step.limited_by.push_back(names[i].Text());
+  }
+  if (node.Has("reached")) step.reached = ReadRows<ReachedClock>(node, "reached", 2, ReadReached);
+  return step;
+}
+
+// Schedules number the chunks of a rank by ascending stage. So a record does, too.
+bool IsAscending(const std::vector<int>& stages) {
+  return std::adjacent_find(stages.begin(), stages.end(), std::greater_equal()) == stages.end();
+}
+
+// The keys that a rank may leave out.
+void ReadPipeline(const Node& node, RankHeader& header) {
+  if (node.Has("stages")) {
+    const Node stages = node.Member("stages");
+    const std::size_t count = stages.ListSize();
+    for (std::size_t i = 0; i < count; ++i) {
+      header.stages.push_back(stages[i].Count(0, kMostInRecord, "a stage's number"));
+    }
+    if (!IsAscending(header.stages)) Throw("{} is not in ascending order", stages.path);
+  }
+  if (node.Has("pp_ranks")) {
+    header.pp_ranks = node.Member("pp_ranks").Count(1, HighestRanks().pp_rank + 1, "ranks");
+  }
+}
+
+RankHeader ReadHeader(const Node& node) {
+  node.RequireObject({"perseus_rank_log", "dp_rank", "pp_rank", "tp_rank", "gpu", "gpu_name",
+                      "host", "pid", "sm_clocks_mhz", "may_set_clocks", "epoch_ns", "stages",
+                      "pp_ranks"});
+  if (node.Member("perseus_rank_log").value != 1) {
+    Throw(
+        "perseus_rank_log is not 1, the version that this perseus reads (install the same version "
+        "everywhere)");
+  }
+  RankHeader header;
+  header.name = ReadRankId(node);
+  header.gpu = node.Member("gpu").Text();
+  header.gpu_name = node.Member("gpu_name").Text();
+  header.host = node.Member("host").Text();
+  header.pid = node.Member("pid").Count(0, kMostProcess, "a process's number");
+  const Node clocks = node.Member("sm_clocks_mhz");
+  const std::size_t count = clocks.ListSize();
+  for (std::size_t i = 0; i < count; ++i) {
+    header.sm_clocks_mhz.push_back(clocks[i].Count(1, kHighestFrequencyMhz, "MHz"));
+  }
+  header.may_set_clocks = node.Member("may_set_clocks").Flag();
+  header.epoch = node.Member("epoch_ns")
+                     .Whole(-std::numeric_limits<Nanoseconds>::max(),
+                            std::numeric_limits<Nanoseconds>::max(), "nanoseconds");
+  ReadPipeline(node, header);
+  return header;
+}
+
+RankRecord ReadRecord(const Node& node) {
+  if (node.value.is_object() && node.Has("step")) return ReadStep(node);
+  if (node.value.is_object() && node.Has("remark")) {
+    node.RequireObject({"remark"});
+    return Remark{node.Member("remark").Text()};
+  }
+  return ReadHeader(node);
+}
+
+}  // namespace
+
+Result<std::vector<int>> ParseStages(std::string_view text) {
+  std::vector<int> stages;
+  for (std::string_view rest = text; !text.empty();) {
+    const std::size_t comma = rest.find(',');
+    const auto stage = ParseNumber<int>(rest.substr(0, comma));
+    if (!stage || *stage < 0 || *stage > kMostInRecord) {
+      return Fail(
+          "stages is {}, but it is a list of the stages of the rank's chunks, such as \"0,7\"",
+          Excerpt(text));
+    }
+    stages.push_back(*stage);
+    if (comma == std::string_view::npos) break;
+    rest.remove_prefix(comma + 1);
+  }
+  if (!IsAscending(stages)) {
+    return Fail("stages is {}, but chunks are numbered by ascending stage, such as \"0,7\"",
+                Excerpt(text));
+  }
+  return stages;
+}
+
+bool IsOfSameProcess(const RankHeader& a, const RankHeader& b) {
+  return a.pid == b.pid && a.epoch == b.epoch && a.host == b.host;
+}
+
+bool RanStep::LacksClocks() const {
+  const auto has_clock = [](const RanInstruction& ran) { return ran.frequency_mhz > 0; };
+  return has_plan && on_plan && !instructions.empty() &&
+         std::none_of(instructions.begin(), instructions.end(), has_clock);
+}
+
+bool RanStep::IsDisturbed() const {
+  return is_limited && limited_by != std::vector<std::string>{"power"};
+}
+
+std::string FormatRecord(const RankRecord& record) { return std::visit(Formatter(), record); }
+
+Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {
+  return json_file::Read(line, where, kMaxRecordDepth, ReadRecord);
+}
+
+std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name) {
+  return job_directory / "ranks" / (Name(name) + ".jsonl");
+}
+
+std::filesystem::path OlderRankLogPath(const std::filesystem::path& log) {
+  return log.string() + ".1";
+}
+
+}  // namespace perseus::protocol
