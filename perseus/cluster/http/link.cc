@@ -34,7 +34,7 @@ std::string_view Remedy(long verified, unsigned long code) {
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
       return " (name a client certificate: `cert` and `key`)";
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-      return " (name a certificate of an authority that the server trusts: `cert` and `key`)";
+      return " (with `cert` and `key`, name a certificate of an authority that the server trusts)";
     case SSL_R_WRONG_VERSION_NUMBER:
       return " (if the server uses plain HTTP, write http://)";
     default:
