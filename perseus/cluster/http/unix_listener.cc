@@ -31,7 +31,7 @@ tl::unexpected<Error> ListenFailure(std::string_view what, const fs::path& path)
 Result<std::optional<gid_t>> FindGroup(const std::string& group) {
   if (group.empty()) return std::nullopt;
   if (const auto id = ParseNumber<gid_t>(group)) return *id;
-  std::array<char, 64 << 10> space;
+  std::array<char, 16 << 10> space{};
   ::group entry{};
   ::group* found = nullptr;
   if (::getgrnam_r(group.c_str(), &entry, space.data(), space.size(), &found) == 0 && found) {
@@ -40,12 +40,20 @@ Result<std::optional<gid_t>> FindGroup(const std::string& group) {
   return Fail("group {} does not exist (see getent group)", group);
 }
 
+// Changes nothing that is right already: a server may have no right to call chown at all.
+bool GiveTo(std::optional<gid_t> group, const fs::path& path, mode_t mode) {
+  struct stat status {};
+  if (::lstat(path.c_str(), &status) != 0) return false;
+  const bool is_right = !group || status.st_gid == *group;
+  return (is_right || ::chown(path.c_str(), static_cast<uid_t>(-1), *group) == 0) &&
+         ::chmod(path.c_str(), mode) == 0;
+}
+
 Result<void> PrepareDirectory(const fs::path& directory, std::optional<gid_t> group) {
   if (::mkdir(directory.c_str(), kSocketDirectoryMode) == 0) {
-    const bool is_done =
-        (!group || ::chown(directory.c_str(), static_cast<uid_t>(-1), *group) == 0) &&
-        ::chmod(directory.c_str(), kSocketDirectoryMode) == 0;
-    if (!is_done) return ListenFailure("give the group its rights to", directory);
+    if (!GiveTo(group, directory, kSocketDirectoryMode)) {
+      return ListenFailure("give the group its rights to", directory);
+    }
   } else if (errno != EEXIST) {
     return ListenFailure("make the directory", directory);
   }
@@ -108,13 +116,10 @@ Result<FileDescriptor> ListenUnix(const UnixAddress& at) {
       ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return ListenFailure("make the socket", path);
   }
-  if (group && ::chown(path.c_str(), static_cast<uid_t>(-1), *group) != 0) {
-    return ListenFailure("give the group " + at.group + " the socket", path);
+  if (!GiveTo(group, path, group ? kGroupMayConnect : kOwnerMayConnect)) {
+    return ListenFailure("give the group its rights to", path);
   }
-  if (::chmod(path.c_str(), group ? kGroupMayConnect : kOwnerMayConnect) != 0 ||
-      ::listen(listener.get(), SOMAXCONN) != 0) {
-    return ListenFailure("listen on", path);
-  }
+  if (::listen(listener.get(), SOMAXCONN) != 0) return ListenFailure("listen on", path);
   return listener;
 }
 

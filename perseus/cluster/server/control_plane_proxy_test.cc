@@ -155,6 +155,7 @@ TEST_F(ProxyTest, WhatCannotBeAUserIsRefused) {
       {"a pattern", {"X-Forwarded-User: *\r\n" + admins, "is not a user"}},
       {"Latin-1", {"X-Forwarded-User: J\xf6rg\r\n" + admins, "is not a user"}},
       {"UTF-8", {"X-Forwarded-User: J\xc3\xb6rg\r\n" + admins, "is not a user"}},
+      {"quotes", {"X-Forwarded-User: a\" b=\"c\r\n" + admins, "is not a user"}},
       {"a tab", {"X-Forwarded-User: a\tb\r\n" + admins, "is not a user"}},
       {"201 letters",
        {"X-Forwarded-User: " + std::string(201, 'a') + "\r\n" + admins, "is not a user"}},
@@ -218,6 +219,21 @@ TEST_F(ProxyTest, PagesOfOtherSitesChangeNothing) {
   EXPECT_EQ(Over("POST", "/v1/tokens", origin + "Sec-Fetch-Site: same-origin\r\n", body).status,
             201);
   EXPECT_EQ(Who(origin).status, 200);
+}
+
+// Otherwise the proxy would pass on requests that it has not read.
+TEST_F(ProxyTest, NothingIsUpgraded) {
+  ASSERT_NO_FATAL_FAILURE(Start({.identities = OverSocket()}));
+  const std::string bearer =
+      "Authorization: Bearer " + MakeToken(R"({"scope": "operator"})") + "\r\n";
+  for (const std::string& who : {As("ann", "admins"), bearer}) {
+    http::RawClient client(SocketPath());
+    client.Send(
+        "GET /v1/nodes/n0/events HTTP/1.1\r\nHost: perseus\r\nConnection: Upgrade\r\n"
+        "Upgrade: perseus-node\r\n" +
+        who + "\r\n");
+    EXPECT_THAT(client.ReadUntil("\r\n\r\n"), testing::StartsWith("HTTP/1.1 200")) << who;
+  }
 }
 
 TEST_F(ProxyTest, TheAuditNamesThePerson) {

@@ -38,9 +38,8 @@ Answer<std::string> ReasonOf(const http::Request& request) {
 
 // Who sends the request. Checks how many requests fail here.
 boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
-                                                      const http::Request& request,
-                                                      std::string_view node, Access access,
-                                                      store::Milliseconds now) {
+                                                      http::Request& request, std::string_view node,
+                                                      Access access, store::Milliseconds now) {
   constexpr std::string_view kMungePrefix = "Munge ";
   const std::string_view field = request.Field("authorization");
   std::optional<Answer<Identity>> person;

@@ -79,11 +79,12 @@ void ForeignIdentities::UpdateTrust() {
   trust_changed_(std::move(trust));
 }
 
-std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request& request,
+std::optional<Answer<Identity>> ForeignIdentities::FromProxy(http::Request& request,
                                                              store::Milliseconds now) const {
   if (!settings_.proxy) return std::nullopt;
   const ProxySettings& proxy = *settings_.proxy;
   const bool is_proxy = IsFromProxy(proxy, request);
+  if (is_proxy) request.fields.erase("upgrade");
   const std::string_view authorization = request.Field("authorization");
   const bool has_user = request.fields.contains(proxy.user_header);
   if (!has_user && !request.fields.contains(proxy.groups_header)) {
@@ -110,7 +111,7 @@ std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request
   if (!IsUser(user)) {
     return RefuseUser(
         fmt::format("{} in {} is not a user", Excerpt(user), proxy.user_header),
-        "let the proxy send 1 to 200 printable ASCII characters, without ',' and '*'");
+        "let the proxy send 1 to 200 printable ASCII characters, without , * \" and \\");
   }
   if (MayBeOfAnotherSite(request)) {
     return Refuse(403, "This request may come from a web page",

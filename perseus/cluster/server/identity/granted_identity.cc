@@ -120,7 +120,10 @@ std::string UserName(uid_t uid) {
 }  // namespace
 
 bool IsUser(std::string_view text) {
-  const auto is_letter = [](char c) { return c >= ' ' && c <= '~' && c != ',' && c != '*'; };
+  constexpr std::string_view kWrong = ",*\"\\";
+  const auto is_letter = [&](char c) {
+    return c >= ' ' && c <= '~' && kWrong.find(c) == std::string_view::npos;
+  };
   return !text.empty() && text.size() <= kMostNameBytes && std::ranges::all_of(text, is_letter);
 }
 

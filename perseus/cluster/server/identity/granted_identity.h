@@ -11,8 +11,8 @@
 
 namespace perseus::server {
 
-// Whether the text may be a name of a user: 1 to 200 printable ASCII characters, without "," (of
-// two fields that somebody joined) and "*".
+// Whether the text may be a name of a user: 1 to 200 printable ASCII characters. Without "," (of
+// two fields that somebody joined), "*" (of patterns), and quotes and backslashes (of logs).
 bool IsUser(std::string_view text);
 
 // The person `user` (IsUser). The strongest scope that a grant gives counts: operator, member,
