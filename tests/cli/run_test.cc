@@ -215,7 +215,7 @@ TEST_F(RunVerbTest, PassesSignalsOnToTheTraining) {
   for (const std::string name : {"TERM", "INT", "USR1"}) {
     const Outcome outcome =
         Run("run --job-directory run -- sh -c 'trap \"echo got " + name + "; exit 5\" " + name +
-            "; kill -" + name + " $PPID; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1; done' ");
+            "; kill -" + name + " $PPID; for i in $(seq 100); do sleep 0.1; done' ");
     EXPECT_EQ(outcome.status, 5) << outcome.err;
     EXPECT_EQ(outcome.out, "got " + name + "\n");
   }
