@@ -71,13 +71,14 @@ Result<void> AppendAudit(Transaction& transaction, AuditRecord record) {
                   "the audit trail has no head, so nothing can be changed (restore the table "
                   "audit_head from a backup)");
   }
-  return transaction.Run(
+  PERSEUS_RETURN_IF_ERROR(transaction.Run(
       fmt::format("INSERT INTO audit ({}, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
                   "$11, $12, $13, $14, '')",
                   kAuditColumns),
       {head.front().Integer(0), record.at, record.action, record.job, record.key, record.subject,
        record.by.id, record.by.name, record.by.role, record.by.peer, record.by.trace, record.before,
-       record.after, record.by.reason});
+       record.after, record.by.reason}));
+  return {};
 }
 
 Result<std::vector<AuditRecord>> Store::ListAudit(const AuditFilter& filter) {

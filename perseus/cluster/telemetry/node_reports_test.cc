@@ -185,7 +185,7 @@ class NodesReadDatabase final : public store::Database {
     }
     return database_->Read(sql, parameters);
   }
-  Result<void> Transact(const Work& work, store::Durability durability) override {
+  Result<void> Commit(const Work& work, store::Durability durability) override {
     return database_->Transact(work, durability);
   }
   Result<void> Listen(Receive receive) override { return database_->Listen(std::move(receive)); }
