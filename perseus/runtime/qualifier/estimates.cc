@@ -40,12 +40,12 @@ struct CounterChange {
 };
 
 // The power is integrated in straight lines.
-std::vector<CounterChange> ChangesOf(const std::vector<CounterReading>& readings) {
+std::vector<CounterChange> ChangesOf(const std::vector<device::Telemetry>& readings) {
   std::vector<CounterChange> changes;
   double power_j = 0;
   for (std::size_t i = 1; i < readings.size(); ++i) {
-    const CounterReading& before = readings[i - 1];
-    const CounterReading& after = readings[i];
+    const device::Telemetry& before = readings[i - 1];
+    const device::Telemetry& after = readings[i];
     const double step_j = (before.power_w + after.power_w) / 2 * ToSeconds(after.at - before.at);
     if (after.energy_j != before.energy_j) {
       changes.push_back(
@@ -56,13 +56,13 @@ std::vector<CounterChange> ChangesOf(const std::vector<CounterReading>& readings
   return changes;
 }
 
-Nanoseconds DistanceOf(const std::vector<CounterReading>& readings) {
+Nanoseconds DistanceOf(const std::vector<device::Telemetry>& readings) {
   return (readings.back().at - readings.front().at) / static_cast<Nanoseconds>(readings.size() - 1);
 }
 
 // The first and the last change are each known to half the distance of two readings. All blocks
 // may share this error, so it is not in their variance.
-double TimeError(const std::vector<CounterReading>& readings,
+double TimeError(const std::vector<device::Telemetry>& readings,
                  const std::vector<CounterChange>& changes) {
   return ToSeconds(DistanceOf(readings)) / ToSeconds(changes.back().at - changes.front().at);
 }
@@ -107,7 +107,8 @@ std::optional<Estimate> MeanOf(const std::vector<double>& samples) {
   return Estimate{.value = mean, .low = mean - half, .high = mean + half, .samples = n};
 }
 
-std::optional<CounterFindings> ExamineCounter(const std::vector<CounterReading>& readings) {
+std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
+    const std::vector<device::Telemetry>& readings) {
   const std::vector<CounterChange> changes = ChangesOf(readings);
   if (changes.size() < kLeastChanges) return std::nullopt;
   std::vector<double> periods_ms;
@@ -127,9 +128,10 @@ std::optional<CounterFindings> ExamineCounter(const std::vector<CounterReading>&
   const auto bias = MeanOf(biases);
   if (!bias) return std::nullopt;
   // The change is seen at the next reading. So a period is known to half a reading.
-  CounterFindings findings{.period_ms = *MedianOf(periods_ms),
-                           .resolution_j = static_cast<double>(divisor_uj) / kMicrojoules,
-                           .bias = *bias};
+  hardware_facts::EnergyCounterFacts findings{
+      .period_ms = *MedianOf(periods_ms),
+      .resolution_j = static_cast<double>(divisor_uj) / kMicrojoules,
+      .bias = *bias};
   const double distance_ms = static_cast<double>(DistanceOf(readings)) / kMillisecond;
   findings.period_ms.low -= distance_ms / 2;
   findings.period_ms.high += distance_ms / 2;
@@ -139,7 +141,7 @@ std::optional<CounterFindings> ExamineCounter(const std::vector<CounterReading>&
   return findings;
 }
 
-std::optional<Estimate> PowerByCounter(const std::vector<CounterReading>& readings, int blocks) {
+std::optional<Estimate> PowerByCounter(const std::vector<device::Telemetry>& readings, int blocks) {
   const std::vector<CounterChange> changes = ChangesOf(readings);
   const std::size_t count = changes.empty() ? 0 : changes.size() - 1;
   if (count < static_cast<std::size_t>(blocks)) return std::nullopt;
@@ -154,14 +156,6 @@ std::optional<Estimate> PowerByCounter(const std::vector<CounterReading>& readin
   power->low -= unsure_w;
   power->high += unsure_w;
   return power;
-}
-
-std::optional<Estimate> SlowdownOf(const std::vector<BlockPair>& pairs) {
-  std::vector<double> ratios;
-  for (const BlockPair& pair : pairs) {
-    if (pair.quiet_ns > 0) ratios.push_back(pair.disturbed_ns / pair.quiet_ns - 1);
-  }
-  return MeanOf(ratios);
 }
 
 Estimate HarmlessRate(std::vector<RateSlowdown> rates) {

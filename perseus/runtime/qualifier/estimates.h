@@ -11,8 +11,8 @@
 #include <optional>
 #include <vector>
 
-#include "perseus/base/units.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
+#include "perseus/runtime/device/device.h"
 
 namespace perseus::qualifier {
 
@@ -33,50 +33,24 @@ std::optional<Estimate> MeanOf(const std::vector<double>& samples);
 
 // ---- The energy counter: how often it changes, by how much, and whether it agrees with power ----
 
-// A reading of the counter. Two neighbors enclose the moment of a change.
-struct CounterReading {
-  Nanoseconds at = 0;
-  double energy_j = 0;
-  double power_w = 0;  // The driver's power reading of that moment.
-};
-
-struct CounterFindings {
-  Estimate period_ms;       // Between two changes: the median.
-  double resolution_j = 0;  // What every increase is a multiple of.
-  // Counted energy divided by integrated power, minus 1. Positive: the counter counts more.
-  Estimate bias;
-};
-
+// The energy and the power of the readings count. Two neighbors enclose the moment of a change.
 // Needs at least seven changes; empty otherwise. Readings should be at least ten times as frequent
 // as the changes, and the load constant.
 //
 // The bias compares with power readings, which have an error of their own (NVIDIA states about 5 %
 // for most boards). So it says whether the two agree, not which of them is right.
-std::optional<CounterFindings> ExamineCounter(const std::vector<CounterReading>& readings);
+std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
+    const std::vector<device::Telemetry>& readings);
 
 // The mean power by the counter, between its first and last change, with the interval of at least
 // `blocks` blocks. Empty if the counter changed too rarely for so many.
-std::optional<Estimate> PowerByCounter(const std::vector<CounterReading>& readings, int blocks);
+std::optional<Estimate> PowerByCounter(const std::vector<device::Telemetry>& readings, int blocks);
 
 // ---- Interference: what clock changes and readings cost the work that runs beside them ----
-//
-// Blocks without and with the disturbance alternate, so that a slow drift (heat) affects both. Each
-// pair gives one ratio of the mean time of an operation, and the ratios give an interval. The mean
-// and not the median counts: a driver that holds up one launch in a thousand for 10 ms leaves the
-// median as it is, and a collective waits for the one.
-
-// The mean times of an operation, without and with the disturbance, one after the other.
-struct BlockPair {
-  double quiet_ns = 0;
-  double disturbed_ns = 0;
-};
-
-// By which fraction an operation takes longer: 0 for no effect. Empty without pairs.
-std::optional<Estimate> SlowdownOf(const std::vector<BlockPair>& pairs);
 
 struct RateSlowdown {
   double changes_per_s = 0;
-  Estimate slowdown;
+  Estimate slowdown;  // By which fraction an operation takes longer: 0 for no effect.
 };
 
 // An operation that takes 1 % longer is harmed.

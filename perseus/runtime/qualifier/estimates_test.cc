@@ -76,15 +76,18 @@ struct Counter {
   double period_ms = 100, resolution_j = 0.5, bias = 0.03, power_noise = 0;
 };
 
-std::vector<CounterReading> ReadingsOf(const Counter& counter, double power_w) {
+std::vector<device::Telemetry> ReadingsOf(const Counter& counter, double power_w) {
   SplitMix64 random{11};
-  std::vector<CounterReading> readings;
+  std::vector<device::Telemetry> readings;
   for (Nanoseconds at = 0; at < 10 * kSecond; at += 2 * kMillisecond) {
     const double tick_s =
         std::floor(static_cast<double>(at) / 1e6 / counter.period_ms) * counter.period_ms / 1000;
     const double exact_j = power_w * (1 + counter.bias) * tick_s;
     const double shown_j = std::floor(exact_j / counter.resolution_j) * counter.resolution_j;
-    readings.push_back({at, shown_j, power_w * (1 + counter.power_noise * Normal(random))});
+    device::Telemetry& reading = readings.emplace_back();
+    reading.at = at;
+    reading.power_w = power_w * (1 + counter.power_noise * Normal(random));
+    reading.energy_j = shown_j;
   }
   return readings;
 }
@@ -123,14 +126,6 @@ TEST(EnergyCounter, PowerByCounter) {
   EXPECT_GE(power->samples, 9);
   EXPECT_FALSE(PowerByCounter(readings, 200));  // It changed 99 times.
   EXPECT_FALSE(PowerByCounter({}, 1));
-}
-
-TEST(Interference, TheMeanOfTheRatiosIsTheSlowdown) {
-  const auto slowdown = SlowdownOf({{100, 110}, {200, 220}, {50, 55}});
-  ASSERT_TRUE(slowdown);
-  EXPECT_NEAR(slowdown->value, 0.1, 1e-12);
-  EXPECT_NEAR(slowdown->high - slowdown->low, 0, 1e-12);
-  EXPECT_FALSE(SlowdownOf({}));
 }
 
 RateSlowdown Rate(double changes_per_s, double low, double high) {

@@ -22,13 +22,17 @@ constexpr double kUsualPairs = 6;
 constexpr double kUsualDuration = 300;
 constexpr double kReachedPart = 0.9;  // Of a rate of changes, so that it counts as tried.
 
-// Several disturbances of one operation, each compared with the quiet operation.
+// One disturbance of an operation, which is compared with the quiet operation.
+//
+// Blocks without and with the disturbance alternate, so that a slow drift (heat) affects both. Each
+// pair gives one ratio of the mean time of an operation, and the ratios give an interval. The mean
+// and not the median counts: a driver that holds up one launch in a thousand for 10 ms leaves the
+// median as it is, and a collective waits for the one.
 struct DisturbedCase {
-  Operation operation;
   Disturbance disturbance;
   bool is_reached = true;   // False: the driver did not manage so many changes.
   double disturbed_ns = 0;  // In the current round.
-  std::vector<BlockPair> pairs = {};
+  std::vector<double> slowdowns = {};
 };
 
 class InterferenceMeasurement {
@@ -45,10 +49,6 @@ class InterferenceMeasurement {
       if (!why.empty()) {
         run_.Limit(
             fmt::format("The operation \"{}\" was not measured: {}.", NameOf(operation), why));
-        continue;
-      }
-      if (operation == Operation::kHostFunction) {
-        PERSEUS_RETURN_IF_ERROR(MeasureHostFunction());
         continue;
       }
       PERSEUS_ASSIGN_OR_RETURN(const auto rates, MeasureOperation(operation));
@@ -94,10 +94,10 @@ class InterferenceMeasurement {
             .reads_per_s = 0};
   }
 
-  // Fills in the pairs of the cases. A round is one block of each case, between two quiet blocks of
-  // `quiet_operation`, which are shared with the rounds before and after. So a slow drift (heat)
-  // affects both sides of a pair.
-  Result<void> RunRounds(Operation quiet_operation, std::vector<DisturbedCase>& cases) {
+  // Fills in the slowdowns of the cases. A round is one block of each case, between two quiet
+  // blocks of `quiet_operation`, which are shared with the rounds before and after.
+  Result<void> RunRounds(Operation operation, Operation quiet_operation,
+                         std::vector<DisturbedCase>& cases) {
     if (cases.empty()) return {};
     const Disturbance quiet = Quiet();
     PERSEUS_ASSIGN_OR_RETURN(auto before, run_.node.Time(quiet_operation, quiet, kQuietBlock));
@@ -112,7 +112,7 @@ class InterferenceMeasurement {
         const Nanoseconds block =
             period == 0 ? kQuietBlock : period * std::max<Nanoseconds>(2, kQuietBlock / period);
         PERSEUS_ASSIGN_OR_RETURN(const auto timed,
-                                 run_.node.Time(one.operation, one.disturbance, block));
+                                 run_.node.Time(operation, one.disturbance, block));
         one.disturbed_ns = timed.mean_ns;
         if (timed.changes_per_s < kReachedPart * ChangesPerSecond(period)) {
           most_changes_per_s_ = std::max(most_changes_per_s_, timed.changes_per_s);
@@ -122,10 +122,9 @@ class InterferenceMeasurement {
       PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
       PERSEUS_ASSIGN_OR_RETURN(const auto after,
                                run_.node.Time(quiet_operation, quiet, kQuietBlock));
+      const double quiet_ns = (before.mean_ns + after.mean_ns) / 2;
       for (DisturbedCase& one : cases) {
-        if (!one.is_reached) continue;
-        one.pairs.push_back(
-            {.quiet_ns = (before.mean_ns + after.mean_ns) / 2, .disturbed_ns = one.disturbed_ns});
+        if (one.is_reached) one.slowdowns.push_back(one.disturbed_ns / quiet_ns - 1);
       }
       before = after;
     }
@@ -137,47 +136,36 @@ class InterferenceMeasurement {
     return period == 0 ? 0 : run_.node.gpu_count() / ToSeconds(period);
   }
 
-  // Adds the result of a case to the facts, and returns it. Empty if the rate was not reached.
-  std::optional<Estimate> AddInterference(const DisturbedCase& one) {
-    if (!one.is_reached) return std::nullopt;
-    auto slowdown = SlowdownOf(one.pairs);
-    if (!slowdown) return std::nullopt;
-    slowdown->low = std::max(-1.0, slowdown->low);
-    const double changes_per_s = ChangesPerSecond(one.disturbance.change_period);
-    run_.result.facts.interference.push_back({.kind = std::string(NameOf(one.operation)),
-                                              .changes_per_s = changes_per_s,
-                                              .reads_per_s = one.disturbance.reads_per_s,
-                                              .slowdown = *slowdown});
-    return slowdown;
-  }
-
+  // Adds the slowdowns to the facts, and returns those with changes.
   Result<std::vector<RateSlowdown>> MeasureOperation(Operation operation) {
     std::vector<DisturbedCase> cases;
     Disturbance disturbed = Quiet();
+    // What a launch behind a host function costs more than a launch.
+    const bool is_host_function = operation == Operation::kHostFunction;
+    if (is_host_function) cases.push_back({disturbed});
     disturbed.reads_per_s = run_.options.reads_per_s;
-    if (run_.can_read) cases.push_back({operation, disturbed});
+    if (run_.can_read && !is_host_function) cases.push_back({disturbed});
     disturbed.reads_per_s = 0;
     for (const Nanoseconds period : kChangePeriods) {
-      if (!run_.can_set) break;
+      if (!run_.can_set || is_host_function) break;
       disturbed.change_period = period;
-      cases.push_back({operation, disturbed});
+      cases.push_back({disturbed});
     }
-    PERSEUS_RETURN_IF_ERROR(RunRounds(operation, cases));
+    PERSEUS_RETURN_IF_ERROR(
+        RunRounds(operation, is_host_function ? Operation::kLaunch : operation, cases));
     std::vector<RateSlowdown> rates;
     for (const DisturbedCase& one : cases) {
-      const auto slowdown = AddInterference(one);
-      if (!slowdown || one.disturbance.change_period == 0) continue;
-      rates.push_back({ChangesPerSecond(one.disturbance.change_period), *slowdown});
+      auto slowdown = one.is_reached ? MeanOf(one.slowdowns) : std::nullopt;
+      if (!slowdown) continue;
+      slowdown->low = std::max(-1.0, slowdown->low);
+      const double changes_per_s = ChangesPerSecond(one.disturbance.change_period);
+      run_.result.facts.interference.push_back({.kind = std::string(NameOf(operation)),
+                                                .changes_per_s = changes_per_s,
+                                                .reads_per_s = one.disturbance.reads_per_s,
+                                                .slowdown = *slowdown});
+      if (changes_per_s > 0) rates.push_back({changes_per_s, *slowdown});
     }
     return rates;
-  }
-
-  // What a launch behind a host function costs more than a launch.
-  Result<void> MeasureHostFunction() {
-    std::vector<DisturbedCase> cases = {{Operation::kHostFunction, Quiet()}};
-    PERSEUS_RETURN_IF_ERROR(RunRounds(Operation::kLaunch, cases));
-    AddInterference(cases.front());
-    return {};
   }
 
   QualifyRun& run_;

@@ -49,13 +49,6 @@ Result<GpuReadings> ReadFor(QualifyRun& run, Nanoseconds window) {
   return all;
 }
 
-std::vector<CounterReading> CountersOf(const std::vector<device::Telemetry>& readings) {
-  std::vector<CounterReading> counters;
-  counters.reserve(readings.size());
-  for (const auto& one : readings) counters.push_back({one.at, one.energy_j, one.power_w});
-  return counters;
-}
-
 // The clock of each GPU in its last reading, ascending.
 std::vector<int> LastClocks(const GpuReadings& readings) {
   std::vector<int> clocks_mhz;
@@ -71,7 +64,7 @@ std::optional<Estimate> MeanPower(const std::vector<device::Telemetry>& readings
   if (readings.empty()) return std::nullopt;
   std::optional<Estimate> power;
   if (!readings.front().is_energy_integrated) {
-    power = PowerByCounter(CountersOf(readings), kPowerBlocks);
+    power = PowerByCounter(readings, kPowerBlocks);
   }
   if (!power) {  // Power readings, in as many blocks.
     std::vector<double> blocks;
@@ -87,19 +80,16 @@ std::optional<Estimate> MeanPower(const std::vector<device::Telemetry>& readings
   return power;
 }
 
-// What the GPUs did under one load: the power of each, and their readings.
-struct PowerWindow {
+std::vector<std::optional<Estimate>> PowersOf(const GpuReadings& readings) {
   std::vector<std::optional<Estimate>> powers_w;
-  GpuReadings readings;
-};
+  for (const auto& of_gpu : readings) powers_w.push_back(MeanPower(of_gpu));
+  return powers_w;
+}
 
-Result<PowerWindow> MeasureWindow(QualifyRun& run, Nanoseconds window) {
+// Reads all GPUs for that long, when their power has settled.
+Result<GpuReadings> MeasureWindow(QualifyRun& run, Nanoseconds window) {
   Sleep(run.node.clock(), kPowerSettles);
-  PERSEUS_ASSIGN_OR_RETURN(auto readings, ReadFor(run, window));
-  PowerWindow measured;
-  for (const auto& of_gpu : readings) measured.powers_w.push_back(MeanPower(of_gpu));
-  measured.readings = std::move(readings);
-  return measured;
+  return ReadFor(run, window);
 }
 
 void NoteLimits(QualifyRun& run, const std::string& at, const GpuReadings& readings) {
@@ -137,10 +127,10 @@ Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
   for (const auto& [load, what, field] : kPowerCases) {
     if (!run.node.WhyNot(load).empty()) continue;
     PERSEUS_RETURN_IF_ERROR(run.RunOnAll(load));
-    PERSEUS_ASSIGN_OR_RETURN(const auto measured, MeasureWindow(run, window));
-    power.*field = run.siblings.Combine(what + at, Siblings::Unit::kWatts, measured.powers_w);
-    if (load == Load::kCompute) NoteLimits(run, at, measured.readings);
-    seen_mhz = LastClocks(measured.readings);
+    PERSEUS_ASSIGN_OR_RETURN(const auto readings, MeasureWindow(run, window));
+    power.*field = run.siblings.Combine(what + at, Siblings::Unit::kWatts, PowersOf(readings));
+    if (load == Load::kCompute) NoteLimits(run, at, readings);
+    seen_mhz = LastClocks(readings);
   }
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
   if (clock_mhz == 0 && !seen_mhz.empty()) {
@@ -167,8 +157,8 @@ Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
   std::vector<double> exact_w, range_w;
   bool saves = true;
   for (std::size_t i = 0; i < run.all_gpus.size(); ++i) {
-    const auto& with_exact = exact.powers_w[i];
-    const auto& with_range = range.powers_w[i];
+    const auto with_exact = MeanPower(exact[i]);
+    const auto with_range = MeanPower(range[i]);
     if (!with_exact || !with_range) return {};
     saves = saves && with_range->high < with_exact->low;
     exact_w.push_back(with_exact->value);
@@ -189,10 +179,9 @@ Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
 Result<void> MeasureCounter(QualifyRun& run, PartOfRun part) {
   run.options.progress("energy counter", part.from);
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(run.BusyLoad()));
-  Sleep(run.node.clock(), kPowerSettles);
   PERSEUS_ASSIGN_OR_RETURN(
       const auto readings,
-      ReadFor(run, std::clamp(run.DurationOf(part.length), 2 * kSecond, kLongestWindow)));
+      MeasureWindow(run, std::clamp(run.DurationOf(part.length), 2 * kSecond, kLongestWindow)));
   PERSEUS_RETURN_IF_ERROR(run.RunOnAll(Load::kIdle));
   std::vector<std::optional<Estimate>> periods_ms, biases;
   std::vector<double> resolutions_j;
@@ -201,7 +190,7 @@ Result<void> MeasureCounter(QualifyRun& run, PartOfRun part) {
       run.Limit("A GPU has no energy counter. Energy is integrated from power readings.");
       return {};
     }
-    const auto findings = ExamineCounter(CountersOf(of_gpu));
+    const auto findings = ExamineCounter(of_gpu);
     if (!findings) {
       run.Limit("The energy counter changed too rarely to be examined.");
       return {};
