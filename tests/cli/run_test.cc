@@ -136,7 +136,7 @@ TEST_F(RunVerbTest, SaysThatNothingWasTuned) {
 TEST_F(RunVerbTest, SaysWhyTuneFailed) {
   Write("training", R"(
 echo >run/tuned
-echo >run/ranks/x.jsonl
+echo >run/ranks/dp0-pp0-tp0.jsonl
 i=0
 until grep -q perseus run/tune.log || [ $i -ge 600 ]; do sleep 0.1; i=$((i+1)); done
 for child in $(grep -lsx "PPid:.$PPID" /proc/[0-9]*/status); do
@@ -223,7 +223,7 @@ TEST_F(RunVerbTest, PassesSignalsOnToTheTraining) {
 
 // Other users may be able to write into the job directory.
 TEST_F(RunVerbTest, WritesThroughNoLinkInTheJobDirectory) {
-  Write("run/ranks/x.jsonl", "");
+  Write("run/ranks/dp0-pp0-tp0.jsonl", "");
   for (const std::string name : {"run.lock", "tune.log", "tune.json"}) {
     Write("victim-" + name, "secret");
     std::filesystem::create_symlink("../victim-" + name, Directory() / "run" / name);
@@ -234,7 +234,7 @@ TEST_F(RunVerbTest, WritesThroughNoLinkInTheJobDirectory) {
                                     "this run is not tuned and not summed up\n"));
   std::filesystem::remove(Directory() / "run/run.lock");
   Write("training",
-        "touch run/ranks/x.jsonl; i=0; until [ ! -h run/tune.log ] || [ $i -ge 600 ]; do sleep "
+        "touch run/ranks/dp0-pp0-tp0.jsonl; i=0; until [ ! -h run/tune.log ] || [ $i -ge 600 ]; do sleep "
         "0.1; i=$((i+1)); done");
   EXPECT_EQ(Run("run --tune --job-directory run -- sh ./training").status, 0);
   EXPECT_FALSE(std::filesystem::is_symlink(Directory() / "run/tune.json"));
