@@ -234,7 +234,8 @@ TEST_F(RunVerbTest, WritesThroughNoLinkInTheJobDirectory) {
                                     "this run is not tuned and not summed up\n"));
   std::filesystem::remove(Directory() / "run/run.lock");
   Write("training",
-        "touch run/ranks/dp0-pp0-tp0.jsonl; i=0; until [ ! -h run/tune.log ] || [ $i -ge 600 ]; do sleep "
+        "touch run/ranks/dp0-pp0-tp0.jsonl; i=0; until [ ! -h run/tune.log ] || [ $i -ge 600 ]; do "
+        "sleep "
         "0.1; i=$((i+1)); done");
   EXPECT_EQ(Run("run --tune --job-directory run -- sh ./training").status, 0);
   EXPECT_FALSE(std::filesystem::is_symlink(Directory() / "run/tune.json"));

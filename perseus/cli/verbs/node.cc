@@ -75,7 +75,7 @@ Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
     if (own.empty()) {
       return Fail(
           "--join-token-file and --join-munge need --token-file (the file where the node keeps its "
-          "own token, such as /var/lib/perseus/node.token)");
+          "own token, such as /var/lib/perseus-node/node.token)");
     }
     options.join_token_file = flags.join_token_file;
     options.own_token_file = own;

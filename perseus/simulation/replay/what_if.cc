@@ -192,7 +192,7 @@ int GpusOf(const StepGraph& graph) {
   return (last.dp_rank + 1) * (last.pp_rank + 1);
 }
 
-// Chooses the clocks that plan/rounding.h gives: none makes the step longer than the relaxed
+// Chooses the clocks that plan/search/rounding.h gives: none makes the step longer than the relaxed
 // optimum.
 StepClocks RoundToClocks(const StepGraph& graph, const JobPowerModel& model,
                          const Relaxation& relaxation, const frontier::Solution& solution) {

@@ -1,6 +1,7 @@
 // Who sends a request, what it may do, and which nodes and jobs it is bound to (docs/identity.md).
 //
-// There is one check for all routes. A route says what it requires (Access). The path of a request
+// There is one check for all routes, and handlers call it again where a body names another job. A
+// route says what it requires (Access). The path of a request
 // says what it is about (Resource). An identity has a role and bounds. Allow() compares the three.
 #pragma once
 

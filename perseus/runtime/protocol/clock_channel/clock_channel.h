@@ -48,9 +48,8 @@
 //  - A futex. Its word would be in memory that the client may overwrite. Also, the agent's thread
 //    has to wait for commands of the agent at the same time, and poll() waits for both.
 //  - The limit in the channel, so that the client skips the changes of its plan that save least.
-//  That
-//    saves more than waiting does, but needs much code in every training process. A plan that was
-//    made for the limit loses less than both.
+//    That saves more than waiting does, but needs much code in every training process. A plan that
+//    was made for the limit loses less than both.
 #pragma once
 
 #include <atomic>

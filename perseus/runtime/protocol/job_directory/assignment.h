@@ -45,7 +45,7 @@ struct KindClock {
   int pp_rank = 0;
   int chunk = 0;  // Which of the stages of this pp_rank.
   InstructionKind kind = InstructionKind::kForward;
-  int frequency_mhz = 0;  // 1 to 1,000,000.
+  int frequency_mhz = 0;  // 1 to kHighestFrequencyMhz.
   friend bool operator==(const KindClock&, const KindClock&) = default;
 };
 
