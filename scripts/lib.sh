@@ -108,55 +108,31 @@ install_python() {
   install_frameworks
 }
 
-# install_frameworks makes build/venv, a virtual environment with the training frameworks of
-# scripts/frameworks.txt. It is separate from the system's packages, because the versions must be exact.
-# It must have Debian's Python, which the extension modules are built for.
+# install_venv VENV PINS makes a virtual environment with the versions in the file PINS, of Debian's Python,
+# which the extension modules are built for. It is separate from the system's packages, because the versions
+# must be exact.
+install_venv() {
+  local venv=$1 pins=$2
+  ! cmp -s "$pins" "$venv/installed.txt" || return 0
+  say "installing $pins into $venv"
+  mkdir -p build
+  if ! { /usr/bin/python3 -m venv --clear "$venv" &&
+    "$venv/bin/pip" install --progress-bar off -r <(grep -v "# no-deps" "$pins") &&
+    { ! grep -q "# no-deps" "$pins" ||
+      "$venv/bin/pip" install --progress-bar off --no-deps -r <(grep "# no-deps" "$pins"); }; } >"$venv.log" 2>&1; then
+    say "pip cannot install $pins (is there a network? all of its output is in $venv.log)"
+    return 1
+  fi
+  cp "$pins" "$venv/installed.txt"
+}
+
+# install_frameworks makes build/venv, with the training frameworks.
 install_frameworks() {
-  local pins=scripts/frameworks.txt venv=build/venv log=build/venv.log
-  ! cmp -s "$pins" "$venv/installed.txt" || return 0
-  say "installing training frameworks into $venv ($pins)"
-  mkdir -p build
-  if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
-    grep -v "# no-deps" "$pins" >build/pins.txt &&
-    "$venv/bin/pip" install --progress-bar off -r build/pins.txt >>"$log" 2>&1 &&
-    grep "# no-deps" "$pins" >build/pins.txt &&
-    "$venv/bin/pip" install --progress-bar off --no-deps -r build/pins.txt >>"$log" 2>&1; then
-    cp "$pins" "$venv/installed.txt"
-    return 0
-  fi
-  leave_out "pip cannot install the training frameworks (is there a network? all of its output is in" \
-    "$log): their adapters are not tested"
+  install_venv build/venv scripts/frameworks.txt || leave_out "the adapters of the frameworks are not tested"
 }
 
-# install_docs makes build/docs-venv, a virtual environment with what makes the documentation site.
-install_docs() {
-  local pins=scripts/site/requirements.txt venv=build/docs-venv log=build/docs-venv.log
-  ! cmp -s "$pins" "$venv/installed.txt" || return 0
-  say "installing MkDocs into $venv ($pins)"
-  mkdir -p build
-  if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
-    "$venv/bin/pip" install --progress-bar off -r "$pins" >>"$log" 2>&1; then
-    cp "$pins" "$venv/installed.txt"
-    return 0
-  fi
-  say "pip cannot install MkDocs (is there a network? all of its output is in $log)"
-  return 1
-}
-
-# install_zig makes build/zig-venv, a virtual environment with the C++ compiler of Zig.
-install_zig() {
-  local venv=build/zig-venv log=build/zig-venv.log version=0.17.1
-  [[ ! -e $venv/$version ]] || return 0
-  say "installing the compiler of Zig $version into $venv"
-  mkdir -p build
-  if /usr/bin/python3 -m venv --clear "$venv" >"$log" 2>&1 &&
-    "$venv/bin/pip" install --progress-bar off "ziglang==$version" >>"$log" 2>&1; then
-    touch "$venv/$version"
-    return 0
-  fi
-  say "pip cannot install ziglang (is there a network? all of its output is in $log)"
-  return 1
-}
+# install_docs makes build/docs-venv, with what makes the documentation site.
+install_docs() { install_venv build/docs-venv scripts/site/requirements.txt; }
 
 # configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.
 configure() {

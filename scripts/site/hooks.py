@@ -7,8 +7,7 @@
   reference/changelog.md, reference/contributing.md   from the files in the root of the repository
   source/*               every file outside of docs/ that a page links to, so that no link needs a network
 
-Environment: PERSEUS_SITE_PROGRAM, PERSEUS_SITE_CPP (Doxygen's HTML) and PERSEUS_SITE_VERSION, which
-scripts/docs sets.
+Environment: PERSEUS_SITE_PROGRAM and PERSEUS_SITE_CPP (Doxygen's HTML), which scripts/docs sets.
 """
 import os
 import pathlib
@@ -37,7 +36,7 @@ LINK = re.compile(r"((?:\[[\w./-]+\.md)?\]\()([^)\s#]*)((?:#[^)\s]*)?\))")
 
 
 def on_config(config):
-    version = os.environ["PERSEUS_SITE_VERSION"]
+    version = re.search(r"^project\(perseus VERSION (\d+\.\d+)", (ROOT / "CMakeLists.txt").read_text(), re.M)[1]
     config.site_name = f"Perseus {version}"
     return config
 

@@ -119,7 +119,6 @@ void FakeNvml::SetPowerLimit(int gpu, int milliwatts) {
 void FakeNvml::AddEnergy(int gpu, std::uint64_t millijoules) { At(gpu).energy_mj += millijoules; }
 void FakeNvml::SetPower(int gpu, int milliwatts) { At(gpu).power_mw = Unsigned(milliwatts); }
 void FakeNvml::SetIdle(int gpu, bool is_idle) { At(gpu).is_idle = is_idle ? 1 : 0; }
-void FakeNvml::SetTemperature(int gpu, int celsius) { At(gpu).temperature_c = Unsigned(celsius); }
 void FakeNvml::SetPrograms(int gpu, const std::vector<int>& pids) {
   if (pids.size() > kMostPrograms) throw std::runtime_error("too many programs for a fake GPU");
   for (std::size_t i = 0; i < pids.size(); ++i) At(gpu).program_pids[i] = Unsigned(pids[i]);

@@ -18,7 +18,7 @@
 // Like the real library, the fake counts references of Init, invalidates handles at Shutdown and at
 // a driver reload, drops locks and limits at a reload, lists clocks from high to low, returns the
 // length of a list to a caller without a buffer, and shows the clocks of an idle or capped GPU.
-// Unlike it, the fake has no physics: tests set power and temperature.
+// Unlike it, the fake has no physics: tests set power.
 //
 // Thread-safe, also across processes.
 #pragma once
@@ -101,7 +101,6 @@ class FakeNvml {
   void AddEnergy(int gpu, std::uint64_t millijoules);
   void SetPower(int gpu, int milliwatts);
   void SetIdle(int gpu, bool is_idle);
-  void SetTemperature(int gpu, int celsius);
   void SetPrograms(int gpu, const std::vector<int>& pids);
   // NVML's drivers 535.43 to 535.86 list programs in entries of 32 bytes instead of 24.
   void UseLongPrograms(int gpu, bool uses);

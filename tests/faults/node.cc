@@ -69,7 +69,6 @@ Node::Node(int gpus, std::uint64_t seed, AgentEnvironment environment)
     switch ((static_cast<std::uint64_t>(gpu) + seed) % 4) {
       case 0:
         hardware.sm_lock = ClockRange{1200, 1305};
-        locked_gpu_ = gpu;
         break;
       case 1:
         hardware.power_limit_mw = 300'000;

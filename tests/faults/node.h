@@ -75,9 +75,6 @@ class Node {
   std::vector<std::string> uuids() const;
   // With has_device_files: the file that decides who may use the GPU.
   std::filesystem::path device_file(int gpu) const;
-  // The index of the GPU whose SM clock the administrator has locked. The agent restores this lock,
-  // because it is declared with --rest.
-  int locked_gpu() const { return locked_gpu_; }
   Hardware Now(int gpu) const;
   Hardware& Expected(int gpu) { return expected_[static_cast<std::size_t>(gpu)]; }
   // Applies the administrator's settings to all GPUs, as after a driver reload.
@@ -114,7 +111,6 @@ class Node {
   fake_nvml::FakeNvml fake_;
   std::optional<virtual_gpu::VirtualNode> virtual_;
   AgentEnvironment environment_;
-  int locked_gpu_ = 0;
   std::vector<Hardware> administrators_;
   std::vector<Hardware> expected_;
   Process agent_;

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "bench/published_frontier.h"
+#include "tests/oracle/published_frontier.h"
 #include "tests/oracle/skip_without.h"
 #include "tests/oracle/solver_agreement.h"
 
@@ -41,7 +41,7 @@ TEST(MeasuredJob, ThePublishedFrontierLiesOnOrAboveOurs) {
       const std::vector<PublishedPoint> points =
           ReadPublishedFrontier(PublishedFrontierPath(job, microbatches));
       ASSERT_GT(points.size(), 100U);
-      const Bounds bounds = BoundsAt(points, *graph, job, Times::kRoundedDown);
+      const Bounds bounds = BoundsAt(points, *graph, job);
       for (std::size_t i = 0; i < points.size(); ++i) {
         EXPECT_LE(bounds.energies_j[i], points[i].energy_j) << "at " << points[i].time_s << " s";
       }

@@ -29,7 +29,7 @@ std::optional<plan::Planner> MakePlanner(const Case& given) {
 }
 
 // The goal is 0.15 %. For Bloom with 12 microbatches and no slowdown, a mixed-integer program
-// (bench/plan_milp) finds no better plan than ours in five minutes, so our plan's gap is the limit.
+// finds no better plan than ours in five minutes (docs/benchmarks.md), so our gap is the limit.
 double LargestGap(const Case& given, int slowdown_percent) {
   const bool is_hard = given.job.name == "bloom-176b_a40" && given.microbatches == 12;
   return is_hard && slowdown_percent == 0 ? 0.00176 : 0.0015;

@@ -5,7 +5,7 @@
 
 #include <map>
 
-#include "bench/published_frontier.h"
+#include "tests/oracle/published_frontier.h"
 #include "tests/oracle/skip_without.h"
 
 namespace perseus {

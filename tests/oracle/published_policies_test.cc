@@ -1,8 +1,8 @@
 // Compares policies on measured jobs with the published results.
 #include <gtest/gtest.h>
 
-#include "bench/published_policies.h"
 #include "perseus/simulation/baselines/policy.h"
+#include "tests/oracle/published_policies.h"
 #include "tests/oracle/skip_without.h"
 
 namespace perseus {

@@ -1,5 +1,5 @@
 // Compares plans with few clock changes, and their bounds, with a mixed-integer program.
-#include "bench/switch_program.h"
+#include "tests/oracle/switch_program.h"
 
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ void CompareWithProgram(const schedule::InstructionGraph& graph,
     for (const few_switches::BudgetPlan& found : *plans) {
       SCOPED_TRACE(found.most_changes);
       const ProgramOptimum optimum =
-          SolveSwitchProgram(*planner, deadline, found.most_changes, {.seconds = 120, .start = {}});
+          SolveSwitchProgram(*planner, deadline, found.most_changes, 120);
       ASSERT_TRUE(optimum.proved);
       ASSERT_EQ(found.plan.has_value(), !optimum.options.empty());
       const plan::Evaluation best =

@@ -36,7 +36,7 @@
 // Sources. Clocks, SMs, peaks, bandwidths and limits come from NVIDIA's data sheets and white
 // papers, which gpu_roofline.cc names at each GPU. Efficiency, stalls, static power, dynamic power
 // and voltage of the A100 and the A40 are the least-squares fit to two measured profiles: GPT-3
-// 175B on A100-SXM and Bloom 176B on A40 (bench/roofline_calibration prints both). The large, fused
+// 175B on A100-SXM and Bloom 176B on A40 (docs/reproduction.md). The large, fused
 // layers of these profiles are nearly all matrix products, and the fit treats them as such. No
 // value was fitted to the savings of a workload. The H100 is not calibrated: it uses the scaled
 // curve of the A100.

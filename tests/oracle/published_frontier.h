@@ -17,17 +17,15 @@ struct PublishedPoint {
 // The points from slow to fast. Empty if the file does not have the expected contents.
 std::vector<PublishedPoint> ReadPublishedFrontier(const std::filesystem::path& path);
 
-// How options count. The published planner rounds times down to whole units. An instruction of
-// 50.16 ms then takes 50 ms, and others seem to wait longer.
-enum class Times { kMeasured, kRoundedDown };
-
-// Our lower bounds, with waiting included, of an iteration that lasts as long as each point. The
-// bound is infinite below the least possible time. Requires the points from slow to fast.
+// Our lower bounds, with waiting included, of an iteration that lasts as long as each point. Times
+// are rounded down to whole units, as the published planner does: an instruction of 50.16 ms takes
+// 50 ms. The bound is infinite below the least possible time. Requires the points from slow to
+// fast.
 struct Bounds {
   std::vector<double> energies_j;
   double least_time_s = 0;
 };
 Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::InstructionGraph graph,
-                const MeasuredJob& job, Times times);
+                const MeasuredJob& job);
 
 }  // namespace perseus

@@ -1,4 +1,4 @@
-#include "bench/published_frontier.h"
+#include "tests/oracle/published_frontier.h"
 
 #include <charconv>
 #include <limits>
@@ -27,10 +27,10 @@ std::vector<PublishedPoint> ReadPublishedFrontier(const std::filesystem::path& p
 }
 
 Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::InstructionGraph graph,
-                const MeasuredJob& job, Times times) {
+                const MeasuredJob& job) {
   for (schedule::OptionSet& set : graph.option_sets) {
     for (profile::Option& option : set.options) {
-      if (times == Times::kRoundedDown) option.time -= option.time % job.planner_unit;
+      option.time -= option.time % job.planner_unit;
       option.energy_j = profile::EffectiveEnergy(option, job.blocking_power_w);
     }
   }

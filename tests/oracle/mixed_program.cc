@@ -1,4 +1,4 @@
-#include "bench/mixed_program.h"
+#include "tests/oracle/mixed_program.h"
 
 #include <Cbc_C_Interface.h>
 #include <fmt/format.h>
@@ -27,8 +27,7 @@ void MixedProgram::AddEntry(int row, int column, double value) {
   entries_[At(column)].emplace_back(row, value);
 }
 
-MixedProgram::Answer MixedProgram::Solve(const ProgramLimits& limits,
-                                         const std::optional<Start>& start) const {
+MixedProgram::Answer MixedProgram::Solve(double most_seconds) const {
   const std::unique_ptr<Cbc_Model, void (*)(Cbc_Model*)> model(Cbc_newModel(), Cbc_deleteModel);
   std::vector<CoinBigIndex> first = {0};
   std::vector<int> rows;
@@ -47,16 +46,12 @@ MixedProgram::Answer MixedProgram::Solve(const ProgramLimits& limits,
   for (int column = 0; column < columns(); ++column) {
     if (is_integer_[At(column)]) Cbc_setInteger(model.get(), column);
   }
-  Cbc_setLogLevel(model.get(), limits.report == ProgramLimits::Report::kProgress ? 1 : 0);
-  const std::string seconds = fmt::format("{}", limits.seconds);
+  Cbc_setLogLevel(model.get(), 0);
+  const std::string seconds = fmt::format("{}", most_seconds);
   Cbc_setParameter(model.get(), "seconds", seconds.c_str());
   Cbc_setParameter(model.get(), "timeMode", "elapsed");
   Cbc_setParameter(model.get(), "ratioGap", "0");
   Cbc_setParameter(model.get(), "allowableGap", "1e-9");
-  if (start) {
-    Cbc_setMIPStartI(model.get(), static_cast<int>(start->columns.size()), start->columns.data(),
-                     start->values.data());
-  }
   Cbc_solve(model.get());
 
   Answer answer;

@@ -18,12 +18,23 @@
 // on the order of events and is not part of the program.
 #pragma once
 
-#include "bench/plan_program.h"
+#include <vector>
+
+#include "perseus/base/units.h"
+#include "perseus/planning/plan/planner.h"
 
 namespace perseus {
 
+// The answers of CBC are doubles. They are right up to its tolerances, about 1e-6 ms.
+struct ProgramOptimum {
+  bool proved = false;       // Whether CBC has proved that no better plan exists.
+  std::vector<int> options;  // [instruction] an index into its option set; empty if none is found.
+  double energy_j = 0;       // The energy of `options` according to CBC.
+  double lower_bound_j = 0;  // No plan needs less energy.
+};
+
 // Requires a planner without switch latency.
 ProgramOptimum SolveSwitchProgram(const plan::Planner& planner, Nanoseconds deadline,
-                                  int most_changes, const ProgramLimits& limits);
+                                  int most_changes, double most_seconds);
 
 }  // namespace perseus

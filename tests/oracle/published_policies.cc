@@ -1,4 +1,4 @@
-#include "bench/published_policies.h"
+#include "tests/oracle/published_policies.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +29,6 @@ std::vector<PublishedPolicies> ReadPublishedPolicies() {
     }
     if (row.job == nullptr) std::abort();
     row.microbatches = static_cast<int>(number(2));
-    row.pipelines = static_cast<int>(number(3));
     row.perseus_saving = number(4) / 100;
     row.envpipe_time_s = number(5) / 10;
     row.envpipe_energy_j = number(6) / 80;

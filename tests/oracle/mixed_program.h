@@ -2,20 +2,12 @@
 #pragma once
 
 #include <limits>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/units.h"
 
 namespace perseus {
-
-struct ProgramLimits {
-  double seconds = 300;
-  enum class Report { kSilent, kProgress } report = Report::kSilent;  // On standard output.
-  // The options of a plan to start from. Empty: without a start.
-  std::vector<int> start = {};
-};
 
 // Times in a program are milliseconds: CBC's tolerances are about 1e-6 of a unit.
 inline constexpr double kNanosecondsPerUnit = 1e6;
@@ -34,17 +26,13 @@ class MixedProgram {
   int AddRow(double least, double most);
   void AddEntry(int row, int column, double value);
 
-  struct Start {
-    std::vector<int> columns;
-    std::vector<double> values;
-  };
   struct Answer {
     bool proved = false;         // Whether CBC has proved that no better values exist.
     std::vector<double> values;  // [column]; empty if none are found.
     double cost = 0;             // Of the values.
     double least_cost = 0;       // No values cost less.
   };
-  Answer Solve(const ProgramLimits& limits, const std::optional<Start>& start = {}) const;
+  Answer Solve(double most_seconds) const;
 
  private:
   std::vector<bool> is_integer_;                              // [column]

@@ -1,9 +1,10 @@
-#include "bench/switch_program.h"
+#include "tests/oracle/switch_program.h"
 
 #include <algorithm>
 
 #include "perseus/base/index.h"
 #include "perseus/planning/profile/curve.h"
+#include "tests/oracle/mixed_program.h"
 
 namespace perseus {
 namespace {
@@ -29,8 +30,8 @@ class SwitchProgram {
     AddTimes(planner.pp_ranks());
   }
 
-  ProgramOptimum Solve(const ProgramLimits& limits) const {
-    const MixedProgram::Answer answer = program_.Solve(limits);
+  ProgramOptimum Solve(double most_seconds) const {
+    const MixedProgram::Answer answer = program_.Solve(most_seconds);
     ProgramOptimum optimum{
         .proved = answer.proved, .options = {}, .energy_j = 0, .lower_bound_j = answer.least_cost};
     if (answer.values.empty()) return optimum;
@@ -123,8 +124,8 @@ class SwitchProgram {
 }  // namespace
 
 ProgramOptimum SolveSwitchProgram(const plan::Planner& planner, Nanoseconds deadline,
-                                  int most_changes, const ProgramLimits& limits) {
-  return SwitchProgram(planner, deadline, most_changes).Solve(limits);
+                                  int most_changes, double most_seconds) {
+  return SwitchProgram(planner, deadline, most_changes).Solve(most_seconds);
 }
 
 }  // namespace perseus

@@ -13,7 +13,6 @@ namespace perseus {
 struct PublishedPolicies {
   const MeasuredJob* job = nullptr;
   int microbatches = 0;
-  int pipelines = 0;          // Of the full-scale job, each with 64 GPUs.
   double perseus_saving = 0;  // Without a straggler, as a fraction.
   double envpipe_time_s = 0;
   double envpipe_energy_j = 0;
