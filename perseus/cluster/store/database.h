@@ -33,8 +33,6 @@ class Parameters {
  public:
   Parameters(std::initializer_list<Parameter> values)
       : begin_(std::data(values)), size_(values.size()) {}
-  explicit Parameters(const std::vector<Parameter>& values)
-      : begin_(values.data()), size_(values.size()) {}
   const Parameter* begin() const { return begin_; }
   const Parameter* end() const { return begin_ + size_; }
   std::size_t size() const { return size_; }
