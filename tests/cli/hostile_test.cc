@@ -93,7 +93,6 @@ TEST_F(HostileTest, WordsThatContradictEachOtherAreRefusedAtOnce) {
       {"tune job --slowdown 3 --deadline 4", "a job has only one target (give one target flag)"},
       {"run --budget-steps 3 -- true", "--budget-steps requires --tune"},
       {"token create --scope agent", "a token of scope agent is for nodes (add --node"},
-      {"jobs --interval 3", "--interval requires --watch"},
       {"audit --limit 3 --all", "--limit excludes --all"},
       {"qualify --merge profile.csv --duration 20", "--duration excludes --merge"},
       {"job register r --schedule 1f1b --pp-ranks 2 --microbatches 4 --fold",

@@ -59,7 +59,6 @@ constexpr const char* kReaders[] = {
     "serve --tls-key {}",
     "serve --client-ca {}",
     "serve --identities {}",
-    "store restore {}",
     "node --ca {}",
     "node --cert {} --key profile.csv",
     "node --cert profile.csv --key {}",
@@ -69,10 +68,8 @@ constexpr const char* kReaders[] = {
     "job register job-1 --job {}",
     "job register job-1 --schedule-file {}",
     "job show job-1 --token-file {}",
-    "top --ca {}",
     "token list --token-file {}",
     "audit --ca {}",
-    "support --ca {}",
 };
 
 class InputFileTest : public CommandTest {

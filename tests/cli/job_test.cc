@@ -13,7 +13,6 @@
 namespace perseus {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -62,7 +61,6 @@ class JobProgramTest : public CommandTest {
   std::string Audit(const std::string& arguments) const {
     return RunWell("audit " + arguments + server_flag_);
   }
-  std::string Top() const { return RunWell("top --rounds 1" + server_flag_); }
 
   std::string server_flag_;
 
@@ -94,9 +92,6 @@ TEST_F(JobProgramTest, AJobKeepsTheScheduleThatWasFoundForIt) {
   }
   EXPECT_THAT(JobWell("plan run7"), HasSubstr("no slowdown"));
   EXPECT_EQ(Read("found.csv").find("0F0,0F1,0F2,0F3,0F4,0B0"), 0U) << Read("found.csv");
-  EXPECT_THAT(JobWell("schedules run7"),
-              AllOf(HasSubstr("of the job    5 4 3 1"), HasSubstr("A next run with +2"),
-                    HasSubstr("This run keeps its schedule")));
   ExpectComplaint(Job("register run8 --schedule auto --microbatches 8 --blocking-power 80"), 2,
                   "the schedule auto needs a profile");
 }
@@ -128,13 +123,6 @@ TEST_F(JobProgramTest, ARefusedProfileDoesNotChangeTheJob) {
   EXPECT_NE(refused.status, 0);
   EXPECT_THAT(refused.err, StartsWith("perseus: small.csv does not fit the job, so nothing is "));
   EXPECT_THAT(Jobs(), HasSubstr("run7"));
-}
-
-TEST_F(JobProgramTest, TopShowsTheJobs) {
-  EXPECT_EQ(Top(), "0 jobs, 0 with a plan\n\nno jobs\n");
-  JobWell(std::string("register run7") + kJob);
-  EXPECT_THAT(Top(), StartsWith("1 job, 0 with a plan\n\n"));
-  EXPECT_THAT(Top(), HasSubstr("run7  waiting"));
 }
 
 TEST_F(JobProgramTest, RegisterReportsWhatIsMissing) {
@@ -222,7 +210,7 @@ TEST_F(JobUsageTest, APortAloneIsNotAnAddress) {
   ExpectComplaint(Run("serve --listen 7433"), 2, "7433 is not an address (expected HOST:PORT");
 }
 
-TEST_F(JobProgramTest, ShowsFoldsAndComparesAssignments) {
+TEST_F(JobProgramTest, ShowFoldsAssignments) {
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
   JobWell("register run --pipelines 16 --profile profile.csv" + std::string(kShape) +
           "--blocking-power 80");
@@ -234,16 +222,10 @@ TEST_F(JobProgramTest, ShowsFoldsAndComparesAssignments) {
     return is_planned;
   }));
   EXPECT_THAT(show(), ContainsRegex("0-15 +p-"));
-  EXPECT_THAT(show(), HasSubstr("what another schedule would save: perseus job schedules run\n"));
   JobWell("straggler run 3 --slowdown 1.3");
   ASSERT_TRUE(Comes([&] { return show().find("assignment 2") != std::string::npos; }));
   EXPECT_THAT(show(), ContainsRegex("0-2 +p-"));
   EXPECT_THAT(show(), ContainsRegex("4-15 +p-"));
-  const std::string diff = JobWell("diff run 1 2");
-  EXPECT_THAT(diff, HasSubstr("straggler 3: 1.3"));
-  EXPECT_THAT(diff, ContainsRegex("4-15 +p-"));
-  EXPECT_THAT(diff, Not(ContainsRegex("\n3 +p-"))) << "the straggler keeps its plan";
-  EXPECT_THAT(Job("diff run 1 99").err, HasSubstr("it keeps 1 to 2"));
   JobWell("straggler run 3 --over");
   EXPECT_THAT(JobWell("stragglers run"), ContainsRegex("3 +report +1.3 .* withdrawn"));
 }
@@ -265,27 +247,6 @@ TEST_F(JobProgramTest, ShowSaysWhyThereIsNoNode) {
   EXPECT_THAT(JobWell("show run"), HasSubstr("\nno nodes yet (they attach when ranks run"));
   JobWell("end run");
   EXPECT_THAT(JobWell("show run"), HasSubstr("\nno nodes\n"));
-}
-
-TEST_F(JobProgramTest, JobsAreFilteredSortedAndPaged) {
-  for (const char* key : {"b-run", "a-run", "c-test"}) {
-    JobWell("register " + std::string(key) + kShape + "--blocking-power 80");
-  }
-  const auto keys = [&](const std::string& flags) {
-    const std::string table = Jobs(flags + " --columns job");
-    const std::size_t rule = table.find('\n', table.find('\n') + 1);
-    std::string rows = table.substr(rule + 1);
-    std::erase(rows, ' ');
-    std::ranges::replace(rows, '\n', ' ');
-    return rows;
-  };
-  EXPECT_EQ(keys(""), "b-run a-run c-test ");
-  EXPECT_EQ(keys(" --sort job"), "a-run b-run c-test ");
-  EXPECT_EQ(keys(" --sort -job"), "c-test b-run a-run ");
-  EXPECT_EQ(keys(" --filter run --sort job"), "a-run b-run ");
-  EXPECT_EQ(keys(" --sort job --limit 1 --page 2"), "b-run ");
-  EXPECT_THAT(Jobs(" --status planned"), HasSubstr("no jobs"));
-  EXPECT_THAT(Jobs(" --filter test --json"), HasSubstr("\"key\": \"c-test\""));
 }
 
 // The schemas are those of the server's answers (docs/server.md, "JSON"), which server.contract

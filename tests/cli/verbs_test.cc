@@ -190,15 +190,6 @@ TEST_F(VerbsTest, CompletionIsAScript) {
   RunWell("completion bash >/dev/null; PERSEUS='" PERSEUS_PROGRAM "' bash complete");
 }
 
-TEST_F(VerbsTest, TheDatabaseOfAFlagIsUsedAndNotThatOfTheEnvironment) {
-  ::setenv("PERSEUS_DATABASE", "sqlite:of-the-environment.db", 1);
-  const Outcome of_flag = Run("store check --database sqlite:of-the-flag.db");
-  const Outcome of_environment = Run("store check");
-  ::unsetenv("PERSEUS_DATABASE");
-  EXPECT_THAT(of_flag.err, HasSubstr("of-the-flag.db"));
-  EXPECT_THAT(of_environment.err, HasSubstr("of-the-environment.db"));
-}
-
 TEST_F(VerbsTest, SynthFoldsTheStagesOfAVShapedSchedule) {
   const std::string loop = RunWell("synth --stages 2 --chunks 2 --noise 0");
   EXPECT_NE(RunWell("synth --stages 2 --chunks 2 --noise 0 --fold"), loop);

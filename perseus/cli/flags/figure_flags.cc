@@ -44,11 +44,6 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
 Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {
   for (const std::string& path : flags.figures) {
     PERSEUS_ASSIGN_OR_RETURN(const auto figure, report::FigureOf(path));
-    if (figure.kind == report::FigureKind::kEmulation) {
-      return Fail(
-          "{}: only perseus emulate draws this figure (use frontier, timeline or profile here)",
-          path);
-    }
     if (figure.kind == report::FigureKind::kSwitches && !data.has_switches) {
       return Fail(
           "{}: this figure needs limits of clock changes that were compared (use perseus plan "

@@ -1,4 +1,4 @@
-// The abilities of a terminal, and a grid of characters in its columns. Most characters are one
+// The abilities of a terminal, and a grid of characters in its columns. Each character is one
 // column wide. The lines of a grid never wrap.
 #pragma once
 
@@ -44,14 +44,6 @@ enum class Color : std::uint8_t {
   kGreen = 32,
 };
 
-// Makes a text fit `columns` columns. `text` may have any bytes and any length. A longer text is
-// cut and ends with an ellipsis. Bytes that are not UTF-8, and characters that take no column
-// (controls, combining marks, directions), become '?'. Without Unicode, all characters that are not
-// ASCII become '?'. kSecondColumn follows a character of two columns, so the length of the result
-// is the number of columns.
-std::u32string FitColumns(std::string_view text, int columns, const Terminal& terminal);
-inline constexpr char32_t kSecondColumn = 0;
-
 class CharacterGrid {
  public:
   // Creates a blank grid.
@@ -63,6 +55,8 @@ class CharacterGrid {
   // Characters outside the grid are ignored.
   void Put(int row, int column, char32_t character, Color color = Color::kDefault);
   void Put(int row, int column, std::u32string_view text, Color color = Color::kDefault);
+  // The text is in ASCII.
+  void Put(int row, int column, std::string_view text, Color color = Color::kDefault);
   // Whether all of these cells are in the grid and blank.
   bool IsBlank(int row, int column, int columns) const;
 

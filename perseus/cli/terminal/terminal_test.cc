@@ -1,19 +1,12 @@
 #include "perseus/cli/terminal/terminal.h"
 
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <map>
-#include <random>
-
-#include "perseus/base/excerpt.h"
 
 namespace perseus::cli {
 namespace {
 
-using ::testing::Each;
-using ::testing::Ne;
-
-constexpr Terminal kTerminalUtf8{.width = 80, .color = false, .unicode = true};
 constexpr Terminal kAscii{.width = 80, .color = false, .unicode = false};
 
 Terminal Describe(const OutputDevice& output, const std::map<std::string, std::string>& variables) {
@@ -21,14 +14,6 @@ Terminal Describe(const OutputDevice& output, const std::map<std::string, std::s
     const auto found = variables.find(name);
     return found == variables.end() ? nullptr : found->second.c_str();
   });
-}
-
-std::string Fit(std::string_view text, int columns, const Terminal& terminal = kTerminalUtf8) {
-  CharacterGrid grid(1, columns);
-  grid.Put(0, 0, FitColumns(text, columns, terminal));
-  std::string line = grid.Format(terminal);
-  line.pop_back();
-  return line;
 }
 
 TEST(TerminalTest, TheWidthIsThatOfTheDeviceOrElseOfColumns) {
@@ -59,41 +44,6 @@ TEST(TerminalTest, HasUnicodeIfTheLocaleNamesUtf8) {
   EXPECT_FALSE(Describe({}, {{"LC_ALL", "C"}, {"LANG", "de_DE.UTF-8"}}).unicode);
   EXPECT_TRUE(Describe({}, {{"LC_ALL", ""}, {"LANG", "de_DE.UTF-8"}}).unicode);
   EXPECT_FALSE(Describe({}, {{"LANG", "de_DE.ISO-8859-1"}}).unicode);
-}
-
-TEST(FitColumnsTest, CutsLongText) {
-  EXPECT_EQ(Fit("rank 0", 6), "rank 0");
-  EXPECT_EQ(Fit("rank 10", 6), "rank …");
-  EXPECT_EQ(Fit("rank 10", 6, kAscii), "rank..");
-  EXPECT_EQ(Fit("rank 10", 1), "…");
-  EXPECT_EQ(Fit("rank 10", 1, kAscii), ".");
-}
-
-TEST(FitColumnsTest, CountsTheColumnsOfWideCharacters) {
-  EXPECT_EQ(Fit("数据", 4), "数据");
-  EXPECT_EQ(Fit("数据库", 5), "数据…");
-  EXPECT_EQ(Fit("数据库", 4), "数…");
-  EXPECT_EQ(Fit("Größe", 5), "Größe");
-}
-
-TEST(FitColumnsTest, ShowsNoControlSequences) {
-  EXPECT_EQ(Fit("a\x1b[2Jb\r\n\tc\x7f", 20), "a?[2Jb???c?");
-  EXPECT_EQ(Fit("a\xff\xc3", 20), "a??");  // A byte that is not UTF-8, and half a character.
-  EXPECT_EQ(Fit("e\u0301 \u202e\u200b\u0085", 20).substr(0, 5), "e? ??");
-  EXPECT_EQ(Fit("Größe", 20, kAscii), "Gr??e");
-}
-
-TEST(FitColumnsTest, AnyBytesBecomePrintableTextOfThatLength) {
-  std::mt19937 random(1);
-  for (int round = 0; round < 5000; ++round) {
-    std::string bytes(random() % 12, ' ');
-    for (char& byte : bytes) byte = static_cast<char>(random());
-    const int columns = static_cast<int>(random() % 10);
-    EXPECT_LE(FitColumns(bytes, columns, kTerminalUtf8).size(), columns);
-    EXPECT_TRUE(IsPrintable(Fit(bytes, columns)));
-    EXPECT_LE(Fit(bytes, columns, kAscii).size(), columns);
-    EXPECT_THAT(Fit(bytes, columns, kAscii), Each(testing::AllOf(testing::Ge(' '), Ne('\x7f'))));
-  }
 }
 
 TEST(CharacterGridTest, HasColorsOnlyOnRequestAndResetsThem) {

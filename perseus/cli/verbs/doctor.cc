@@ -29,13 +29,12 @@ constexpr const char* kDoctorAbout =
     "Changes nothing, except that --measure-latency switches clocks and then restores them.";
 constexpr const char* kDoctorExamples =
     "Examples:\n"
-    "  perseus doctor --read-only\n"
+    "  perseus doctor\n"
     "  sudo perseus doctor --measure-latency -o latency.toml\n"
     "  perseus plan profile.csv --job latency.toml ...    # with this latency";
 
 struct DoctorFlags {
   DirectFlags direct;
-  bool is_read_only = false;
   bool measures_latency = false;
   std::string output;
   bool as_json = false;
@@ -163,9 +162,6 @@ std::string FormatJson(const std::vector<agent::Finding>& findings) {
 }
 
 Result<void> RunDoctor(const Streams& streams, const DoctorFlags& flags) {
-  if (flags.is_read_only && flags.measures_latency) {
-    return Fail("--measure-latency sets clocks, which --read-only forbids (remove one of them)");
-  }
   if (!flags.output.empty() && !flags.measures_latency) {
     return Fail("-o writes the result of --measure-latency (add --measure-latency)");
   }
@@ -200,7 +196,6 @@ Verb AddDoctorVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("doctor", kDoctorAbout);
   verb->footer(kDoctorExamples);
   AddDirectFlags(*verb, flags->direct);
-  verb->add_flag("--read-only", flags->is_read_only, "Change nothing");
   verb->add_flag(
       "--measure-latency", flags->measures_latency,
       "Measure how long a clock switch takes, then restore the clocks (stop the agent first). "

@@ -1,13 +1,11 @@
 // `perseus gpu` shows the GPUs that the agent of this node manages, and restores them by hand.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 #include <variant>
 
@@ -41,7 +39,6 @@ struct GpuFlags {
   std::string socket = kAgentSocket;
   std::vector<std::string> gpus;
   bool as_json = false;
-  double interval_s = 1;
   std::optional<std::uint32_t> uid;
   std::optional<std::string> cgroup;
   std::string devices = "auto";
@@ -128,23 +125,6 @@ Result<void> RunList(const Streams& streams, const GpuFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   PERSEUS_ASSIGN_OR_RETURN(const auto listing, AskForList(socket.get()));
   return streams.Print(flags.as_json ? FormatJson(listing) : FormatTable(listing));
-}
-
-Result<void> RunWatch(const Streams& streams, const GpuFlags& flags) {
-  const bool is_terminal = isatty(::fileno(streams.out)) != 0;
-  for (bool is_first = true;; is_first = false) {
-    // Each round uses a new connection, because the agent closes silent ones and may restart.
-    const auto socket = protocol::Connect(flags.socket);
-    const auto listing =
-        socket ? AskForList(socket->get()) : Result<protocol::Listing>(Fail(socket));
-    if (!listing && is_first) return Fail(listing);
-    // The escapes move the cursor to the top and clear the screen.
-    const std::string page = listing ? FormatTable(*listing) : listing.error().message + "\n";
-    if (auto printed = streams.Print(is_terminal ? "\x1b[H\x1b[J" + page : page + "\n"); !printed) {
-      return printed;
-    }
-    std::this_thread::sleep_for(std::chrono::duration<double>(flags.interval_s));
-  }
 }
 
 // The UUIDs of GPUs, each named by its UUID or by its number in the list.
@@ -249,10 +229,6 @@ Verb AddGpuVerb(CLI::App& program) {
 
   CLI::App* list = AddPart(*verb, *flags, "list", "Show who holds which GPU, and its setting");
   list->add_flag("--json", flags->as_json, "Print JSON instead of a table");
-  CLI::App* watch = AddPart(*verb, *flags, "watch", "Show this list repeatedly");
-  watch->add_option("--interval", flags->interval_s, "Time between two lists (default: 1)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 3600}, "in seconds"));
   CLI::App* release = AddPart(*verb, *flags, "release", "End the lease of GPUs and restore them");
   AddGpus(*release, *flags);
   CLI::App* grant = AddPart(*verb, *flags, "grant", "Let a user or a cgroup lease GPUs (root)");
@@ -270,7 +246,6 @@ Verb AddGpuVerb(CLI::App& program) {
 
   return {verb, [=](const Streams& streams) -> Result<void> {
             if (list->parsed()) return RunList(streams, *flags);
-            if (watch->parsed()) return RunWatch(streams, *flags);
             if (release->parsed()) return RunRelease(*flags);
             if (grant->parsed()) return RunGrant(*flags, GrantChange::kGrant);
             if (revoke->parsed()) return RunGrant(*flags, GrantChange::kRevoke);

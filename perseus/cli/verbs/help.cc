@@ -55,7 +55,6 @@ constexpr ListedVerb kListedVerbs[] = {
     {kInACluster, "node", "Connect the jobs of this node with a server", AddNodeVerb},
     {kInACluster, "jobs", "List the jobs of a server", AddJobsVerb},
     {kInACluster, "job", "Register, show and change a job of a server", AddJobVerb},
-    {kInACluster, "top", "Show the jobs of a server until Ctrl-C", AddTopVerb},
     {kInACluster, "token", "Manage the tokens of a server", AddTokenVerb},
 
     {kMore, "compare", "Compare policies that choose clocks", AddCompareVerb},
@@ -63,9 +62,7 @@ constexpr ListedVerb kListedVerbs[] = {
     {kMore, "trace", "Write a timeline of what the job ran", AddTraceVerb},
     {kMore, "schedule", "Write the schedule that the job ran, or search for one", AddScheduleVerb},
     {kMore, "trainer", "Run a training job on virtual GPUs", AddTrainerVerb},
-    {kMore, "store", "Back up, restore and check the database of a server", AddStoreVerb},
     {kMore, "audit", "List who changed what", AddAuditVerb},
-    {kMore, "support", "Describe this node and a server in a file for others", AddSupportVerb},
     {kMore, "help", "Print the help of a verb", AddHelpVerb},
     {kMore, "version", "Print the version", AddVersionVerb},
     {kMore, "completion", "Print completion for bash, zsh or fish", AddCompletionVerb},

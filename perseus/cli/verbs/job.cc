@@ -13,9 +13,7 @@
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/flags/target_flags.h"
 #include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/verbs/job_schedules.h"
 #include "perseus/cli/verbs/job_text.h"
-#include "perseus/cli/verbs/jobs_table.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planning.h"
@@ -38,7 +36,6 @@ constexpr const char* kJobExamples =
     "      --expires-in 600\n"
     "  perseus job straggler gpt3-run7 1 --over\n"
     "  perseus job stragglers gpt3-run7\n"
-    "  perseus job diff gpt3-run7 3 4\n"
     "  perseus job end gpt3-run7";
 
 struct Flags {
@@ -60,8 +57,6 @@ struct Flags {
   std::optional<double> starts_in_s;
   std::optional<double> expires_in_s;
   bool is_over = false;
-  std::int64_t from_version = 0;
-  std::int64_t to_version = 0;
 };
 
 std::string PathOf(const Flags& flags, std::string_view rest = "") {
@@ -289,29 +284,6 @@ Result<void> ListStragglers(const Streams& streams, const Flags& flags) {
   return streams.Print(text + "\n" + FormatPastStragglers(list.at("past")));
 }
 
-Result<const ordered_json*> FindAssignment(const ordered_json& assignments, std::int64_t version) {
-  for (const ordered_json& assignment : assignments) {
-    if (assignment.at("version") == version) return &assignment;
-  }
-  if (assignments.empty()) {
-    return Fail("the job has no assignment yet (upload a profile: perseus job register --profile)");
-  }
-  return Fail("the server has no assignment {} of the job (it keeps {} to {})", version,
-              assignments.back().at("version").get<std::int64_t>(),
-              assignments.front().at("version").get<std::int64_t>());
-}
-
-Result<void> Diff(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/assignments?limit=50")));
-  const ordered_json& assignments = list.at("assignments");
-  PERSEUS_ASSIGN_OR_RETURN(const auto* from, FindAssignment(assignments, flags.from_version));
-  PERSEUS_ASSIGN_OR_RETURN(const auto* to, FindAssignment(assignments, flags.to_version));
-  if (flags.as_json)
-    return streams.Print(ordered_json{{"from", *from}, {"to", *to}}.dump(2) + "\n");
-  return streams.Print(FormatDifference(*from, *to));
-}
-
 Result<void> PrintPlan(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(
@@ -323,13 +295,6 @@ Result<void> PrintPlan(const Streams& streams, const Flags& flags) {
         "the server's answer is not a plan (is it a perseus server, and of this version?)");
   }
   return streams.Print(plan);
-}
-
-// What other schedules would save. The job keeps its own: schedules do not change in flight.
-Result<void> ShowSchedules(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  PERSEUS_ASSIGN_OR_RETURN(const auto answer, server.Get(PathOf(flags, "/schedules")));
-  return streams.Print(flags.as_json ? answer.dump(2) + "\n" : FormatSchedules(answer));
 }
 
 Result<void> End(const Streams& streams, const Flags& flags) {
@@ -410,8 +375,6 @@ Verb AddJobVerb(CLI::App& program) {
   add("show", "Show the state of the job, its assignment and its nodes", "read", Show);
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets, Targets::kOne);
-  add("schedules", "Show what another schedule would save, from the job's newest profile", "job",
-      ShowSchedules);
   add("plan", "Print a plan file", "read", PrintPlan)
       ->add_option("plan", flags->plan,
                    "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: "
@@ -423,15 +386,6 @@ Verb AddJobVerb(CLI::App& program) {
       *flags);
   add("stragglers", "List the stragglers of the job, and those that are over", "read",
       ListStragglers);
-  CLI::App* diff = add("diff", "Compare two assignments of the job", "read", Diff);
-  diff->add_option("from", flags->from_version, "Version of an assignment")
-      ->required()
-      ->check(WholeNumberIn({1, 1e12}))
-      ->type_name("V1");
-  diff->add_option("to", flags->to_version, "Version of another one")
-      ->required()
-      ->check(WholeNumberIn({1, 1e12}))
-      ->type_name("V2");
   add("end", "End the job", "job", End);
   return {verb, [flags, actions](const Streams& streams) {
             for (const auto& [sub, run] : *actions) {

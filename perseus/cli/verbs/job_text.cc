@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <utility>
 
 #include "perseus/base/wording.h"
 #include "perseus/cli/terminal/table.h"
-#include "perseus/cli/verbs/jobs_table.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 
 namespace perseus::cli {
 namespace {
@@ -106,6 +105,12 @@ std::string FormatPromise(const ordered_json& job) {
 
 }  // namespace
 
+std::string TargetText(const ordered_json& target) {
+  const auto known = job_planning::ParseTarget(target.dump(), 1);
+  // A newer server may have other targets.
+  return known ? Describe(*known) : target.at("kind").get<std::string>();
+}
+
 std::string FormatStragglers(const ordered_json& stragglers) {
   std::string text;
   for (const ordered_json& straggler : stragglers) {
@@ -152,12 +157,7 @@ std::string FormatJob(const ordered_json& job) {
   text += fmt::format("target: {}\n", TargetText(job.at("target")));
   if (job.contains("problem")) text += "problem: " + job["problem"].get<std::string>() + "\n";
   if (job.at("detect_stragglers") == false) text += "stragglers are not detected, only reported\n";
-  if (job.at("profile_version") == 0) {
-    text += "no profile yet (perseus tune, or --profile)\n";
-  } else if (job.at("status") != "ended") {
-    text += fmt::format("what another schedule would save: perseus job schedules {}\n",
-                        job.at("key").get<std::string>());
-  }
+  if (job.at("profile_version") == 0) text += "no profile yet (perseus tune, or --profile)\n";
   if (job.contains("assignment")) {
     text += "\n" + FormatAssignment(job["assignment"]);
   } else if (job.at("status") == "waiting" && job.at("profile_version") != 0) {
@@ -172,49 +172,6 @@ std::string FormatJob(const ordered_json& job) {
   return text + (job.at("status") == "ended"
                      ? "\nno nodes\n"
                      : "\nno nodes yet (they attach when ranks run, see perseus node --help)\n");
-}
-
-// One row for neighbors that change in the same way.
-std::string FormatDifference(const ordered_json& from, const ordered_json& to) {
-  std::string text;
-  for (const auto& [key, what] : {std::pair("target", "target"), std::pair("reason", "reason")}) {
-    if (from.at(key) == to.at(key)) continue;
-    text += fmt::format("{}: {} -> {}\n", what, from.at(key).get<std::string>(),
-                        to.at(key).get<std::string>());
-  }
-  const double time_s = from.at("time_s");
-  const double new_time_s = to.at("time_s");
-  text += fmt::format("iteration time: {} s -> {} s\n", FormatQuantity(time_s),
-                      FormatQuantity(new_time_s));
-  const ordered_json& olds = from.at("pipelines");
-  const ordered_json& news = to.at("pipelines");
-  const std::size_t count = std::max(olds.size(), news.size());
-  const auto share = [](const ordered_json& list, std::size_t i) {
-    return i < list.size() ? list[i] : ordered_json();
-  };
-  const auto cell = [](const ordered_json& one, const char* key) {
-    if (!one.is_object()) return std::string("none");
-    return one[key].is_string() ? one[key].get<std::string>()
-                                : FormatQuantity(one[key].get<double>());
-  };
-  Table table({"dp_rank", "plan", "new plan", "time (s)", "new time", "energy (J)", "new energy"});
-  int changed = 0;
-  for (std::size_t first = 0; first < count;) {
-    const ordered_json before = share(olds, first);
-    const ordered_json after = share(news, first);
-    std::size_t last = first;
-    while (last + 1 < count && share(olds, last + 1) == before && share(news, last + 1) == after) {
-      ++last;
-    }
-    if (before != after) {
-      table.AddRow({RangeText(first, last), cell(before, "plan"), cell(after, "plan"),
-                    cell(before, "time_s"), cell(after, "time_s"), cell(before, "energy_j"),
-                    cell(after, "energy_j")});
-      ++changed;
-    }
-    first = last + 1;
-  }
-  return text + (changed == 0 ? "all pipelines keep their plans\n" : table.Format());
 }
 
 }  // namespace perseus::cli

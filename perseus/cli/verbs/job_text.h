@@ -1,4 +1,4 @@
-// The state of a job in words, for `perseus job`.
+// The state of a job in words, for `perseus job` and `perseus jobs`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,12 +6,12 @@
 
 namespace perseus::cli {
 
+// The target as `perseus plan` shows it, such as "deadline 2.9 s".
+std::string TargetText(const nlohmann::ordered_json& target);
 // An answer of GET /v1/jobs/J.
 std::string FormatJob(const nlohmann::ordered_json& job);
 // Empty without stragglers.
 std::string FormatStragglers(const nlohmann::ordered_json& stragglers);
 std::string FormatPastStragglers(const nlohmann::ordered_json& past);
-// What changes from one assignment to another one.
-std::string FormatDifference(const nlohmann::ordered_json& from, const nlohmann::ordered_json& to);
 
 }  // namespace perseus::cli

@@ -1,101 +1,105 @@
-// `perseus jobs` and `perseus top` show the jobs of a server.
+// `perseus jobs` lists the jobs of a server.
 #include <fmt/format.h>
 
-#include <chrono>
 #include <memory>
-#include <thread>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
-#include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/terminal/terminal.h"
-#include "perseus/cli/verbs/jobs_table.h"
+#include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/job_text.h"
 #include "perseus/cli/verbs/verbs.h"
 
 namespace perseus::cli {
 namespace {
 
-constexpr const char* kAboutJobs = "List the jobs of a perseus server.";
-constexpr const char* kAboutTop =
-    "Show the jobs of a perseus server until Ctrl-C. `step` and `energy` are measured means of\n"
-    "the last steps. `planned saving` is the saving of the plans in force.";
-// How often to check for a signal.
-constexpr std::chrono::milliseconds kSignalPollInterval{100};
+using nlohmann::ordered_json;
+
+constexpr const char* kAboutJobs =
+    "List the jobs of a perseus server. `step (s)` and `energy (J)` are measured means of the last "
+    "steps. `planned saving` is the saving of the plans in force.";
+constexpr const char* kJobsExamples =
+    "Examples:\n"
+    "  perseus jobs\n"
+    "  watch perseus jobs                       # until Ctrl-C\n"
+    "  perseus jobs --json | jq '.[] | select(.status == \"failed\").key'";
 
 struct JobsFlags {
   ServerFlags server;
-  JobsView view;
   bool all = false;
   bool as_json = false;
-  bool watches = false;
-  double interval_s = 2;
-  int rounds = 0;  // 0: until a signal.
 };
 
-std::string Summary(const nlohmann::ordered_json& jobs) {
-  double saved = 0;
-  int planned = 0;
-  for (const auto& job : jobs) {
-    if (!job.contains("saving_percent")) continue;
-    saved += job["saving_percent"].get<double>();
-    ++planned;
-  }
-  std::string text = fmt::format("{}, {} with a plan", Counted(std::ssize(jobs), "job"), planned);
-  if (planned > 0) text += fmt::format(", planned saving {:.2f} % on average", saved / planned);
-  return text + "\n\n";
+// Reads all pages of GET /v1/jobs.
+Result<ordered_json> FetchJobs(ServerClient& server, bool ended_too) {
+  auto jobs = ordered_json::array();
+  std::string after;
+  do {
+    auto page = server.Get(fmt::format("/v1/jobs?limit=500{}{}", ended_too ? "&all=1" : "",
+                                       after.empty() ? "" : "&after=" + after));
+    if (!page) return page;
+    for (auto& job : page->at("jobs")) jobs.push_back(std::move(job));
+    std::string next = page->value("next", "");
+    // No server of ours does this; the loop would not end.
+    if (next == after && !next.empty()) {
+      return FailAs(ErrorKind::kSystem,
+                    "the server's list of jobs does not end: it sends the page after {} again "
+                    "(upgrade the server)",
+                    Excerpt(next));
+    }
+    after = std::move(next);
+  } while (!after.empty());
+  return jobs;
 }
 
-// The summary counts all jobs, and the table has those of the view.
-std::string Screen(const nlohmann::ordered_json& jobs, const JobsFlags& flags) {
-  const auto selected = SelectJobs(jobs, flags.view);
-  if (flags.as_json) return selected.dump(2) + "\n";
-  return (flags.watches ? Summary(jobs) : "") + FormatJobs(selected, flags.view);
+std::string Number(const ordered_json& json, const char* key, const char* format) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number()) return "";
+  return fmt::format(fmt::runtime(format), found->get<double>());
+}
+
+std::string StatusText(const ordered_json& job) {
+  const std::string status = job.at("status");
+  const int lost = job.value("lost_nodes", 0);
+  if (lost == 0) return status;
+  return fmt::format("{}, {} lost", status, Counted(lost, "node"));
+}
+
+// The energy of a step of all pipelines. Empty if the energy of any pipeline is unknown.
+std::string MeasuredEnergy(const ordered_json& job) {
+  const auto measured = job.find("measured");
+  if (measured == job.end()) return "";
+  double energy_j = 0;
+  for (const auto& [pipeline, of_pipeline] : measured->at("pipelines").items()) {
+    if (!of_pipeline.contains("energy_j")) return "";
+    energy_j += of_pipeline["energy_j"].get<double>();
+  }
+  return energy_j == 0 ? "" : FormatQuantity(energy_j);
+}
+
+std::string FormatJobs(const ordered_json& jobs) {
+  if (jobs.empty()) return "no jobs\n";
+  Table table({"job", "status", "dp x pp x tp", "target", "step", "step (s)", "energy (J)",
+               "planned saving"});
+  for (const ordered_json& job : jobs) {
+    table.AddRow(
+        {job.at("key"), StatusText(job),
+         fmt::format("{} x {} x {}", job.at("pipelines").get<int>(), job.at("pp_ranks").get<int>(),
+                     job.at("tensor_parallel").get<int>()),
+         TargetText(job.at("target")),
+         job.at("last_step").get<std::int64_t>() < 0 ? "" : Number(job, "last_step", "{:.0f}"),
+         Number(job.value("measured", ordered_json::object()), "step_s", "{:.4g}"),
+         MeasuredEnergy(job), Number(job, "saving_percent", "{:.2f} %")});
+  }
+  return table.Format();
 }
 
 Result<void> RunJobs(const Streams& streams, const JobsFlags& flags) {
-  PERSEUS_RETURN_IF_ERROR(CheckJobsView(flags.view));
   PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto jobs, FetchJobs(server, flags.all));
-  return streams.Print(Screen(jobs, flags));
-}
-
-Result<void> Watch(const Streams& streams, const JobsFlags& flags) {
-  PERSEUS_RETURN_IF_ERROR(CheckJobsView(flags.view));
-  PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
-  // Move the cursor home and clear to the end, so that nothing flickers.
-  const std::string_view home =
-      DetectTerminal(streams).color && !flags.as_json ? "\x1b[H\x1b[J" : "";
-  for (int round = 0; flags.rounds == 0 || round < flags.rounds; ++round) {
-    const auto jobs = FetchJobs(server, flags.all);
-    // After the first round, a server that does not respond is not an error: it may restart.
-    const std::string text =
-        jobs ? Screen(*jobs, flags) : fmt::format("perseus: {}\n", jobs.error().message);
-    if (!jobs && round == 0) return Fail(jobs);
-    if (auto printed = streams.Print(std::string(home) + text); !printed) return printed;
-    const auto until = std::chrono::steady_clock::now() +
-                       std::chrono::milliseconds(static_cast<int>(flags.interval_s * 1000));
-    if (round + 1 == flags.rounds) break;
-    while (std::chrono::steady_clock::now() < until) {
-      if (signals.HaveCome()) return {};
-      std::this_thread::sleep_for(kSignalPollInterval);
-    }
-  }
-  return {};
-}
-
-// Returns --interval.
-CLI::Option* AddCommonFlags(CLI::App& verb, JobsFlags& flags) {
-  AddJobsViewFlags(verb, flags.view);
-  verb.add_flag("--json", flags.as_json, "Print JSON, for scripts (docs/server.md, \"JSON\")");
-  CLI::Option* interval =
-      verb.add_option("--interval", flags.interval_s, "Time between two updates (default: 2)");
-  interval->check(NumberIn({0.1, 3600}, "in seconds"))->type_name("SECONDS");
-  AddServerFlags(verb, flags.server, "read");
-  return interval;
+  return streams.Print(flags.as_json ? jobs.dump(2) + "\n" : FormatJobs(jobs));
 }
 
 }  // namespace
@@ -103,26 +107,12 @@ CLI::Option* AddCommonFlags(CLI::App& verb, JobsFlags& flags) {
 Verb AddJobsVerb(CLI::App& program) {
   auto flags = std::make_shared<JobsFlags>();
   CLI::App* verb = program.add_subcommand("jobs", kAboutJobs);
+  verb->footer(kJobsExamples);
   verb->add_flag("--all", flags->all, "Include jobs that have ended");
-  CLI::Option* watch =
-      verb->add_flag("--watch", flags->watches, "Print again and again until Ctrl-C");
-  AddCommonFlags(*verb, *flags)->needs(watch);
+  verb->add_flag("--json", flags->as_json, "Print JSON, for scripts (docs/server.md, \"JSON\")");
+  AddServerFlags(*verb, flags->server, "read");
   return {verb, [flags](const Streams& streams) {
-            return ReadingAnswers(
-                [&] { return flags->watches ? Watch(streams, *flags) : RunJobs(streams, *flags); });
-          }};
-}
-
-Verb AddTopVerb(CLI::App& program) {
-  auto flags = std::make_shared<JobsFlags>();
-  flags->watches = true;
-  CLI::App* verb = program.add_subcommand("top", kAboutTop);
-  verb->add_option("--rounds", flags->rounds, "Number of updates (default: until Ctrl-C)")
-      ->check(WholeNumberIn({1, 1'000'000}))
-      ->type_name("N");
-  AddCommonFlags(*verb, *flags);
-  return {verb, [flags](const Streams& streams) {
-            return ReadingAnswers([&] { return Watch(streams, *flags); });
+            return ReadingAnswers([&] { return RunJobs(streams, *flags); });
           }};
 }
 

@@ -148,7 +148,7 @@ class FrontierDrawing {
     for (const Axis::Tick& tick : energy_.ticks) {
       const int row = RowOf(tick.value);
       const auto width = static_cast<int>(tick.label.size());
-      grid_.Put(row, gutter_ - 2 - width, FitColumns(tick.label, width, terminal_));
+      grid_.Put(row, gutter_ - 2 - width, tick.label);
       grid_.Put(row, gutter_ - 1, symbols_.axis_mark);
     }
     constexpr int kAxisRow = kPlotRows + 1;
@@ -158,8 +158,7 @@ class FrontierDrawing {
       const int at = gutter_ + time_.PartOf(tick.value, columns_);
       const auto width = static_cast<int>(tick.label.size());
       grid_.Put(kAxisRow, at, symbols_.time_mark);
-      grid_.Put(kAxisRow + 1, std::clamp(at - width / 2, 0, terminal_.width - width),
-                FitColumns(tick.label, width, terminal_));
+      grid_.Put(kAxisRow + 1, std::clamp(at - width / 2, 0, terminal_.width - width), tick.label);
     }
     constexpr std::u32string_view kTitle = U"iteration time (s)";
     grid_.Put(kAxisRow + 2, terminal_.width - static_cast<int>(kTitle.size()), kTitle);
@@ -229,15 +228,14 @@ class FrontierDrawing {
   // Writes the name at the first free place: to the right or above, where a falling frontier leaves
   // room, or else to the left or below.
   void DrawName(const PlotPoint& point, Color color) {
-    const std::u32string name = FitColumns(point.name, columns_, terminal_);
-    const auto width = static_cast<int>(name.size());
+    const auto width = static_cast<int>(point.name.size());
     const Place at = PlaceOf(point);
     const Place starts[] = {{at.row, at.column + 2},         {at.row - 1, at.column + 1},
                             {at.row, at.column - 1 - width}, {at.row + 1, at.column - width},
                             {at.row - 1, at.column - width}, {at.row - 2, at.column - width}};
     for (const Place& start : starts) {
       if (!HasRoom(start, width) || IsBesideAnother(start, width, at)) continue;
-      grid_.Put(start.row, start.column, name, color);
+      grid_.Put(start.row, start.column, point.name, color);
       return;
     }
   }
@@ -273,8 +271,7 @@ class FrontierDrawing {
         column = 0;
       }
       grid.Put(row, column, symbol, color);
-      const int start = column + static_cast<int>(symbol.size()) + 1;
-      grid.Put(row, start, FitColumns(text, terminal_.width - start, terminal_));
+      grid.Put(row, column + static_cast<int>(symbol.size()) + 1, text);
       column += width + 3;
     };
     const Place baseline = PlaceOf(plot_.baseline);

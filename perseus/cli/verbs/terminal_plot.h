@@ -2,7 +2,7 @@
 //
 // Every function is pure: the same data on the same kind of terminal gives the same text. The text
 // has whole lines, and none is wider than the terminal. Without Unicode, the text is ASCII. Without
-// color, it has no escapes. FitColumns (terminal.h) cleans all names from users' files.
+// color, it has no escapes.
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@ struct PlanOutcome;
 struct PlotPoint {
   double time_s = 0;
   double energy_j = 0;
-  std::string name;
+  std::string name;  // In ASCII.
 };
 
 struct FrontierPlot {

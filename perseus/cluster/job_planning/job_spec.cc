@@ -52,16 +52,16 @@ Kind ReadKind(const Node& node) {
   ThrowAt(node.path, "{} is not a target (expected {})", Excerpt(text), names);
 }
 
-// A search needs a profile (searched_schedule.h).
+// The command line searches, and registers what it found.
 void RefuseSearch(const Node& node) {
   const nlohmann::json& value = node.value;
   const bool asks = value == job::kAutoSchedule || (value.is_object() && value.contains("kind") &&
                                                     value["kind"] == job::kAutoSchedule);
   if (!asks) return;
-  ThrowAt(node.path,
-          "is auto without what a search needs (write {{\"kind\": \"auto\", \"microbatches\": 24, "
-          "\"profile\": \"the text of a profile\"}}, or use perseus job register --schedule auto "
-          "--profile PROFILE.csv)");
+  ThrowAt(
+      node.path,
+      "is auto, but a server does not search for schedules (use perseus job register --schedule "
+      "auto --profile PROFILE.csv)");
 }
 
 schedule::Schedule ReadSchedule(const Node& node) {

@@ -22,8 +22,6 @@ TEST_F(ControlPlaneTest, RefusesBodiesAboveTheLimitOfTheirRoute) {
       {"POST", "/v1/jobs", 8 * kMib},
       {"PUT", "/v1/jobs/run/target", 256 * kKib},
       {"PUT", "/v1/jobs/run/profile", 64 * kMib},
-      {"POST", "/v1/jobs/run/measurements", 4 * kMib},
-      {"POST", "/v1/jobs/run/next-clocks", kMib},
       {"PUT", "/v1/nodes/n0/jobs/run", kMib},
       {"POST", "/v1/nodes/n0/reports", 4 * kMib},
       {"POST", "/result/run", kMib},

@@ -2,7 +2,6 @@
 #include "perseus/cluster/server/control_plane.h"
 
 #include "perseus/cluster/server/control_plane_fixture.h"
-#include "perseus/planning/schedule/in_flight.h"
 
 namespace perseus::server {
 namespace {
@@ -43,58 +42,6 @@ TEST_F(ControlPlaneTest, PlansAJobWithAProfile) {
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 10})").status, 200);
   EXPECT_TRUE(
       Comes([&] { return Get("/v1/jobs/run")["assignment"]["target"] == "10 % slowdown"; }));
-}
-
-json AutoJob(const json& max_in_flight, int microbatches = 8) {
-  auto body = json::parse(JobBody("run"));
-  body["schedule"] = {{"kind", "auto"},
-                      {"microbatches", microbatches},
-                      {"profile", Csv()},
-                      {"max_in_flight", max_in_flight}};
-  return body;
-}
-
-TEST_F(ControlPlaneTest, SearchesForTheScheduleOfAJobThatAsksForOne) {
-  const json most{5, 4, 3, 2};
-  const auto first = Send("POST", "/v1/jobs", AutoJob(most).dump());
-  ASSERT_EQ(first.status, 201) << first.body;
-  const auto job = json::parse(first.body);
-  const std::string csv = job.at("schedule_csv");
-  const auto found = schedule::ParseSchedule(csv, "csv");
-  ASSERT_TRUE(found);
-  const std::vector<std::int64_t> in_flight = schedule::PeakInFlight(*found);
-  for (std::size_t rank = 0; rank < in_flight.size(); ++rank) {
-    EXPECT_LE(in_flight[rank], most.at(rank));
-  }
-  const auto again = Send("POST", "/v1/jobs", AutoJob(most).dump());
-  EXPECT_EQ(again.status, 200) << again.body;
-  EXPECT_EQ(json::parse(again.body).at("id"), job.at("id"));
-  EXPECT_EQ(json::parse(again.body).at("schedule_csv"), csv);
-
-  // It saves more than the best schedule in the memory of 1F1B.
-  ASSERT_EQ(Send("PUT", "/v1/jobs/run/profile", Csv()).status, 202);
-  const auto compared = Get("/v1/jobs/run/schedules");
-  EXPECT_GT(compared.at("running").at("saving").get<double>(),
-            compared.at("others").at(0).at("saving").get<double>() + 0.005);
-}
-
-TEST_F(ControlPlaneTest, RefusesASearchThatIsNotPossible) {
-  auto lacking = AutoJob(4);
-  lacking["schedule"].erase("profile");
-  auto broken = AutoJob(4);
-  broken["schedule"]["profile"] = "stage,instruction\n0,forward\n";
-  const std::pair<json, std::string> bad[] = {
-      {lacking, "profile is missing"},
-      {broken, "schedule.profile is not possible: the profile"},
-      {AutoJob({5, 4, 3}), "3 numbers"},
-      {AutoJob(0), "from 1"},
-      {AutoJob(4, 1000), "too many instructions"}};
-  for (const auto& [body, says] : bad) {
-    const auto response = Send("POST", "/v1/jobs", body.dump());
-    EXPECT_THAT(response.status, testing::AnyOf(400, 422)) << response.body;
-    EXPECT_THAT(response.body, testing::HasSubstr(says));
-  }
-  EXPECT_TRUE(Get("/v1/jobs").at("jobs").empty());
 }
 
 TEST_F(ControlPlaneTest, RefusesAnImpossibleTarget) {
@@ -185,9 +132,6 @@ TEST_F(ControlPlaneTest, BadRequestsGiveProblemsAndWriteNothing) {
         Bad{"POST", "/v1/nodes/n/reports", R"({"jobs": [{"job": 7}]})", 400, "/jobs/0/job"},
         Bad{"GET", "/v1/jobs?limit=0", "", 400, "?limit"},
         Bad{"GET", "/v1/jobs/nobody", "", 404, nullptr},
-        Bad{"POST", "/v1/jobs/run/measurements", R"({"rows": [{"pp_rank": 0}]})", 400,
-            "/rows/0/instruction"},
-        Bad{"POST", "/v1/jobs/run/next-clocks", R"({"clocks_mhz": []})", 400, "/clocks_mhz"},
         Bad{"POST", "/register_job", R"({"pp_degree": 4})", 422, nullptr},
         Bad{"POST", "/v1/tokens", R"({"scope": "god"})", 400, "/scope"}}) {
     const auto response = Send(bad.method, bad.target, bad.body);
@@ -244,70 +188,6 @@ TEST_F(ControlPlaneTest, AnswersClientsOfZeus) {
                                "time_breakdown": {"forward": [[0.1]]}, "energy_breakdown": {}})");
   EXPECT_EQ(result.status, 200) << result.body;
   EXPECT_EQ(result.body, "null");
-}
-
-TEST_F(ControlPlaneTest, MeasurementsBecomeAProfile) {
-  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
-  const json clocks(4, json{1410, 1200, 1005, 795, 600});
-  const auto next = Send("POST", "/v1/jobs/run/next-clocks", json{{"clocks_mhz", clocks}}.dump());
-  ASSERT_EQ(next.status, 200) << next.body;
-  const json asked = json::parse(next.body)["clocks"];
-  ASSERT_EQ(asked.size(), 8U);
-  for (const json& clock : asked)
-    EXPECT_EQ(clock["frequency_mhz"], 1410) << "the highest comes first";
-  json rows = json::array();
-  for (int pp_rank = 0; pp_rank < 4; ++pp_rank) {
-    for (const char* kind : {"forward", "backward"}) {
-      for (const int mhz : {1410, 1200, 1005, 795}) {
-        const double work_s = kind[0] == 'f' ? 0.05 : 0.1;
-        rows.push_back({{"pp_rank", pp_rank},
-                        {"instruction", kind},
-                        {"frequency", mhz},
-                        {"time", work_s * (0.3 + 0.7 * 1410 / mhz)},
-                        {"energy", work_s * (100 + 200.0 * mhz * mhz / 1410 / 1410)}});
-      }
-    }
-  }
-  const auto half = Send("POST", "/v1/jobs/run/measurements", json{{"rows", rows}}.dump());
-  EXPECT_EQ(half.status, 200) << half.body;
-  EXPECT_EQ(Get("/v1/jobs/run")["profile_version"], 0);
-  const auto ready = Send("POST", "/v1/jobs/run/measurements", R"({"rows": [], "ready": true})");
-  EXPECT_EQ(ready.status, 202) << ready.body;
-  EXPECT_TRUE(Comes([&] { return Get("/v1/jobs/run").contains("assignment"); }));
-}
-
-TEST_F(ControlPlaneTest, RefusesUnusableMeasurements) {
-  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
-  const auto row = [](int pp_rank, int mhz) {
-    return json{{"pp_rank", pp_rank},
-                {"instruction", "forward"},
-                {"frequency", mhz},
-                {"time", 100.0 / mhz},
-                {"energy", 20.0 * mhz / 1410}};
-  };
-  const auto add = [&](const json& body) {
-    return Send("POST", "/v1/jobs/run/measurements", body.dump());
-  };
-  const auto beyond = add({{"rows", {row(0, 1410), row(4, 1410)}}});
-  EXPECT_EQ(beyond.status, 400) << beyond.body;
-  EXPECT_EQ(json::parse(beyond.body)["pointer"], "/rows/1/pp_rank");
-  // Some pp_ranks are missing. The whole request is refused, so that the client can correct and
-  // repeat it.
-  const auto half = add({{"rows", {row(0, 1410)}}, {"ready", true}});
-  EXPECT_EQ(half.status, 400) << half.body;
-  json rows = json::array();
-  for (int pp_rank = 0; pp_rank < 4; ++pp_rank) {
-    for (const char* kind : {"forward", "backward"}) {
-      for (const int mhz : {1410, 1005}) {
-        rows.push_back(row(pp_rank, mhz));
-        rows.back()["instruction"] = kind;
-      }
-    }
-  }
-  const auto whole = add({{"rows", rows}, {"ready", true}});
-  EXPECT_EQ(whole.status, 202) << whole.body;
-  const std::string csv = Send("GET", "/v1/jobs/run/profile").body;
-  EXPECT_EQ(std::ranges::count(csv, '\n'), 17) << "each row once\n" << csv;
 }
 
 TEST_F(ControlPlaneTest, AnEndedJobAcceptsNoRanksAndResults) {

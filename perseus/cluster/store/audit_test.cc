@@ -55,7 +55,7 @@ TEST_P(AuditTest, RecordsWhoExtendsAStraggler) {
 
 TEST_P(AuditTest, RecordsEachChangeWithItsAuthor) {
   Succeed(store_->SetTarget(job_, R"({"kind": "edp"})", 2000, ann_));
-  Get(store_->PutProfile(job_, "csv", 2000, Store::kAllMeasurements, ann_));
+  Get(store_->PutProfile(job_, "csv", 2000, ann_));
   StragglerRecord straggler{.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5};
   Succeed(store_->PutStraggler(straggler, 2000, ann_));
   straggler.slowdown = 2;

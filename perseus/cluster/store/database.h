@@ -33,8 +33,6 @@ class Parameters {
  public:
   Parameters(std::initializer_list<Parameter> values)
       : begin_(std::data(values)), size_(values.size()) {}
-  explicit Parameters(const std::vector<Parameter>& values)
-      : begin_(values.data()), size_(values.size()) {}
   const Parameter* begin() const { return begin_; }
   const Parameter* end() const { return begin_ + size_; }
   std::size_t size() const { return size_; }
@@ -50,7 +48,6 @@ class Row {
  public:
   explicit Row(std::vector<Value> values) : values_(std::move(values)) {}
 
-  std::size_t size() const { return values_.size(); }
   const Value& At(std::size_t column) const { return values_.at(column); }
   std::int64_t Integer(std::size_t column) const {
     const auto* value = std::get_if<std::int64_t>(&values_.at(column));
@@ -81,10 +78,6 @@ struct Dialect {
   std::string_view shrink;       // A statement that frees the space of deleted rows. Or empty.
   std::string_view clock;        // Reads the database's clock in milliseconds since 1970. Or empty.
   bool has_replicas;             // Other processes may use the same database.
-  std::string_view columns;      // Lists the names of the columns of table $1.
-  // Sets the counter of the table's serial key "number" to its greatest value. Or empty: the
-  // database does it. The name of the table takes the place of {table}.
-  std::string_view reset_serial;
 };
 const Dialect& SqliteDialect();
 const Dialect& PostgresDialect();
@@ -143,22 +136,8 @@ class Database {
   std::atomic<std::int64_t> failed_writes_ = 0;
 };
 
-// One moment of a database, also while servers write to it. Not thread safe.
-class Snapshot {
- public:
-  virtual ~Snapshot() = default;
-  virtual const Dialect& dialect() const = 0;
-  virtual Result<Rows> Run(std::string_view sql, Parameters parameters) = 0;
-};
-// kInput if the file does not exist.
-Result<std::unique_ptr<Snapshot>> OpenSqliteSnapshot(const std::string& path);
-Result<std::unique_ptr<Snapshot>> OpenPostgresSnapshot(const std::string& url);
-
 // As OpenStore reads an address.
 Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address);
-Result<std::unique_ptr<Snapshot>> OpenSnapshot(const std::string& address);
-// Whether the path names a file of this database: that of SQLite, its log or its lock.
-bool IsFileOf(const std::string& address, const std::string& path);
 
 // `path`: a file, or ":memory:".
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path);

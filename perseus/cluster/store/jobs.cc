@@ -1,4 +1,4 @@
-// Jobs, their profiles and measurements.
+// Jobs and their profiles.
 #include <fmt/format.h>
 
 #include <limits>
@@ -225,16 +225,9 @@ Result<int> Store::Prune(Milliseconds before, int limit) {
 }
 
 Result<std::int64_t> Store::PutProfile(std::string_view job, std::string_view csv, Milliseconds now,
-                                       std::int64_t measured_to, const Author& by) {
+                                       const Author& by) {
   return Write<std::int64_t>(*database_, [&](Transaction& transaction) -> Result<std::int64_t> {
     PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked, LockRunningJob(*database_, transaction, job));
-    const auto used =
-        RunAll(transaction,
-               {{"DELETE FROM measurements WHERE job = $1 AND number <= $2", {job, measured_to}},
-                {"UPDATE jobs SET measurement_bytes = (SELECT COALESCE(SUM(LENGTH(body)), 0) "
-                 "FROM measurements WHERE job = $1) WHERE id = $1",
-                 {job}}});
-    if (!used) return Fail(used);
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows same,
         transaction.Run("SELECT 1 FROM profiles WHERE job = $1 AND csv = $2", {job, csv}));
@@ -268,36 +261,6 @@ Result<std::optional<ProfileRecord>> Store::FindProfile(std::string_view job) {
       "WHERE jobs.id = $1",
       {job},
       [](Row& row) { return ProfileRecord{.version = row.Integer(0), .csv = row.TakeText(1)}; });
-}
-
-Result<bool> Store::AddMeasurements(std::string_view job, std::string_view rows, Milliseconds now) {
-  return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
-    // The job is locked first, so a row with a higher number was added later.
-    PERSEUS_RETURN_IF_ERROR(LockRunningJob(*database_, transaction, job));
-    const auto size = static_cast<std::int64_t>(rows.size());
-    PERSEUS_ASSIGN_OR_RETURN(
-        const Rows fits,
-        transaction.Run("UPDATE jobs SET measurement_bytes = measurement_bytes + $2 WHERE id = "
-                        "$1 AND measurement_bytes <= $3 RETURNING id",
-                        {job, size, kMaxMeasurementBytes - size}));
-    if (fits.empty()) return false;
-    PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "INSERT INTO measurements (job, body, created) VALUES ($1, $2, $3)", {job, rows, now}));
-    return true;
-  });
-}
-
-Result<MeasurementRecords> Store::ListMeasurements(std::string_view job) {
-  MeasurementRecords measured;
-  const auto rows =
-      ReadAll(*database_, "SELECT number, body FROM measurements WHERE job = $1 ORDER BY number",
-              {job}, [&](Row& row) {
-                measured.last = row.Integer(0);
-                measured.rows.push_back(row.TakeText(1));
-                return measured.last;
-              });
-  if (!rows) return Fail(rows);
-  return measured;
 }
 
 }  // namespace perseus::store

@@ -181,19 +181,6 @@ class PostgresDatabase final : public Database {
   std::optional<PostgresListener> listener_ PERSEUS_GUARDED_BY(listen_mutex_);
 };
 
-class PostgresSnapshot final : public Snapshot {
- public:
-  explicit PostgresSnapshot(PostgresConnection connection) : connection_(std::move(connection)) {}
-
-  const Dialect& dialect() const override { return PostgresDialect(); }
-  Result<Rows> Run(std::string_view sql, Parameters parameters) override {
-    return connection_.Run(sql, parameters);
-  }
-
- private:
-  PostgresConnection connection_;
-};
-
 }  // namespace
 
 const Dialect& PostgresDialect() {
@@ -206,22 +193,8 @@ const Dialect& PostgresDialect() {
       .shrink = "",                                    // Autovacuum does this.
       .clock = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
       .has_replicas = true,
-      .columns =
-          "SELECT column_name FROM information_schema.columns WHERE table_schema = "
-          "current_schema() AND table_name = $1 ORDER BY ordinal_position",
-      .reset_serial =
-          "SELECT setval(pg_get_serial_sequence('{table}', 'number'), "
-          "GREATEST((SELECT MAX(number) FROM {table}), 1))",
   };
   return kPostgres;
-}
-
-Result<std::unique_ptr<Snapshot>> OpenPostgresSnapshot(const std::string& url) {
-  PERSEUS_ASSIGN_OR_RETURN(const PostgresAddress address, ParsePostgresAddress(url));
-  PERSEUS_ASSIGN_OR_RETURN(PostgresConnection connection, PostgresConnection::Open(address));
-  const auto begun = connection.Run("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", {});
-  if (!begun) return Fail(begun);
-  return std::make_unique<PostgresSnapshot>(std::move(connection));
 }
 
 Result<std::unique_ptr<Database>> OpenPostgres(const std::string& url) {

@@ -53,12 +53,6 @@ struct ProfileRecord {
   std::string csv;
 };
 
-// Measurements that are not part of a profile yet.
-struct MeasurementRecords {
-  std::vector<std::string> rows;  // JSON, in the order in which they arrived.
-  std::int64_t last = 0;          // The number of the newest one.
-};
-
 struct PlanRecord {
   std::string id;  // "p-" and 16 hexadecimal digits.
   std::string job;

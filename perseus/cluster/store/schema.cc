@@ -218,8 +218,6 @@ std::string InDialect(std::string_view statement, const Dialect& dialect) {
   return text;
 }
 
-}  // namespace
-
 Result<void> CreateTables(Transaction& transaction, const Dialect& dialect, std::int64_t wanted) {
   PERSEUS_RETURN_IF_ERROR(
       transaction.Run("CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL)", {}));
@@ -244,6 +242,8 @@ Result<void> CreateTables(Transaction& transaction, const Dialect& dialect, std:
   return {};
 }
 
+}  // namespace
+
 Result<void> CreateTables(Database& database, std::int64_t wanted) {
   const Dialect& dialect = database.dialect();
   return database.Transact([&](Transaction& transaction) -> Result<void> {
@@ -252,40 +252,6 @@ Result<void> CreateTables(Database& database, std::int64_t wanted) {
     }
     return CreateTables(transaction, dialect, wanted);
   });
-}
-
-const std::vector<TableKey>& TablesInOrder() {
-  static const std::vector<TableKey> kTables = {
-      {"jobs", {"number"}, true},
-      {"profiles", {"job"}},
-      {"measurements", {"number"}, true},
-      {"planning", {"job"}},
-      {"planning_traces", {"job"}},
-      {"frontiers", {"job"}},
-      {"plans", {"number"}, true},
-      {"assignments", {"job", "version"}},
-      {"nodes", {"job", "node"}},
-      {"node_ranks", {"job", "dp_rank", "pp_rank", "tp_rank"}},
-      {"node_claims", {"node"}},
-      {"stragglers", {"job", "dp_rank", "source"}},
-      {"straggler_history", {"number"}, true},
-      {"plan_guards", {"job"}},
-      {"zeus_ranks", {"job", "rank"}},
-      {"tokens", {"id"}},
-      {"audit", {"number"}},
-      {"audit_head", {"number"}},
-      {"heartbeat", {"at"}},
-  };
-  return kTables;
-}
-
-Result<std::int64_t> VersionOfTables(Transaction& transaction, const Dialect& dialect) {
-  PERSEUS_ASSIGN_OR_RETURN(const Rows columns,
-                           transaction.Run(dialect.columns, {"schema_version"}));
-  if (columns.empty()) return 0;
-  PERSEUS_ASSIGN_OR_RETURN(const Rows rows,
-                           transaction.Run("SELECT version FROM schema_version", {}));
-  return rows.empty() ? 0 : rows.front().Integer(0);
 }
 
 }  // namespace perseus::store

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
-#include <vector>
 
 #include "perseus/cluster/store/database.h"
 
@@ -18,20 +16,5 @@ inline constexpr std::int64_t kSchemaVersion = 5;
 // An upgrade only adds tables and columns with defaults: older servers that still run can go on.
 // kInput if the database has tables of a newer version. `version` is for tests of upgrades.
 Result<void> CreateTables(Database& database, std::int64_t version = kSchemaVersion);
-
-// The same within a transaction. The caller has locked the schema.
-Result<void> CreateTables(Transaction& transaction, const Dialect& dialect, std::int64_t version);
-
-// The tables, each after those that its rows refer to, with the columns of their keys. A serial key
-// is "number".
-struct TableKey {
-  std::string_view name;
-  std::vector<std::string_view> key;
-  bool has_serial_key = false;
-};
-const std::vector<TableKey>& TablesInOrder();
-
-// The version of the tables. 0: there are none.
-Result<std::int64_t> VersionOfTables(Transaction& transaction, const Dialect& dialect);
 
 }  // namespace perseus::store

@@ -86,23 +86,6 @@ Result<SqliteConnection> SqliteConnection::Open(const std::string& path) {
   return connection;
 }
 
-Result<SqliteConnection> SqliteConnection::OpenForReading(const std::string& path) {
-  sqlite3* database = nullptr;
-  const int opened = ::sqlite3_open_v2(path.c_str(), &database,
-                                       SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr);
-  SqliteConnection connection(database, path);
-  if (database == nullptr) {
-    return FailAs(ErrorKind::kSystem, "the database {}: out of memory (free some memory)", path);
-  }
-  if (opened == SQLITE_CANTOPEN) {
-    return Fail("cannot read the database {} (does it exist, and may this user read it?)", path);
-  }
-  if (opened != SQLITE_OK) return connection.Failure();
-  ::sqlite3_busy_timeout(database, kBusyTimeoutMs);
-  ::sqlite3_extended_result_codes(database, 1);
-  return connection;
-}
-
 Result<void> SqliteConnection::SetUp() {
   ::sqlite3_busy_timeout(database_.get(), kBusyTimeoutMs);
   ::sqlite3_extended_result_codes(database_.get(), 1);

@@ -19,9 +19,6 @@ class SqliteConnection {
   // `path`: a file, which is created if it does not exist, or ":memory:".
   static Result<SqliteConnection> Open(const std::string& path);
 
-  // kInput if the file does not exist.
-  static Result<SqliteConnection> OpenForReading(const std::string& path);
-
   Result<Rows> Run(std::string_view sql, Parameters parameters);
   // SQLite may end a transaction by itself, for example when the disk is full.
   bool IsInTransaction() const { return ::sqlite3_get_autocommit(database_.get()) == 0; }

@@ -105,19 +105,6 @@ class SqliteDatabase final : public Database {
   GroupCommit commits_;  // Last: its thread uses all above.
 };
 
-class SqliteSnapshot final : public Snapshot {
- public:
-  explicit SqliteSnapshot(SqliteConnection connection) : connection_(std::move(connection)) {}
-
-  const Dialect& dialect() const override { return SqliteDialect(); }
-  Result<Rows> Run(std::string_view sql, Parameters parameters) override {
-    return connection_.Run(sql, parameters);
-  }
-
- private:
-  SqliteConnection connection_;
-};
-
 }  // namespace
 
 const Dialect& SqliteDialect() {
@@ -129,19 +116,8 @@ const Dialect& SqliteDialect() {
       .shrink = "PRAGMA incremental_vacuum",
       .clock = "",
       .has_replicas = false,
-      .columns = "SELECT name FROM pragma_table_info($1) ORDER BY cid",
-      .reset_serial = "",
   };
   return kSqlite;
-}
-
-Result<std::unique_ptr<Snapshot>> OpenSqliteSnapshot(const std::string& path) {
-  PERSEUS_ASSIGN_OR_RETURN(SqliteConnection connection, SqliteConnection::OpenForReading(path));
-  // The moment is that of the first statement after BEGIN.
-  for (const char* begin : {"BEGIN", "SELECT COUNT(*) FROM sqlite_schema"}) {
-    if (const auto begun = connection.Run(begin, {}); !begun) return Fail(begun);
-  }
-  return std::make_unique<SqliteSnapshot>(std::move(connection));
 }
 
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path) {

@@ -1,7 +1,5 @@
 #include "perseus/cluster/store/store.h"
 
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "perseus/cluster/store/database.h"
@@ -14,42 +12,17 @@ namespace {
 constexpr std::string_view kSqlitePrefix = "sqlite:";
 constexpr std::string_view kPostgresPrefixes[] = {"postgresql://", "postgres://"};
 
-template <typename Opened>
-Result<std::unique_ptr<Opened>> OpenWith(
-    const std::string& address, Result<std::unique_ptr<Opened>> (*open_sqlite)(const std::string&),
-    Result<std::unique_ptr<Opened>> (*open_postgres)(const std::string&)) {
-  if (address.starts_with(kSqlitePrefix) && address.size() > kSqlitePrefix.size()) {
-    return open_sqlite(address.substr(kSqlitePrefix.size()));
-  }
-  for (const std::string_view prefix : kPostgresPrefixes) {
-    if (address.starts_with(prefix)) return open_postgres(address);
-  }
-  // The message does not show the address, which may contain a password.
-  return Fail("this is not a database address (expected sqlite:PATH or postgresql://HOST/NAME)");
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address) {
-  return OpenWith<Database>(address, OpenSqlite, OpenPostgres);
-}
-
-Result<std::unique_ptr<Snapshot>> OpenSnapshot(const std::string& address) {
-  return OpenWith<Snapshot>(address, OpenSqliteSnapshot, OpenPostgresSnapshot);
-}
-
-bool IsFileOf(const std::string& address, const std::string& path) {
-  namespace fs = std::filesystem;
-  if (!address.starts_with(kSqlitePrefix)) return false;
-  const std::string file = address.substr(kSqlitePrefix.size());
-  std::error_code none;  // Of a file that does not exist now.
-  for (const char* end : {"", "-wal", "-shm", "-journal", ".lock"}) {
-    if (fs::equivalent(file + end, path, none) ||
-        fs::weakly_canonical(file + end, none) == fs::weakly_canonical(path, none)) {
-      return true;
-    }
+  if (address.starts_with(kSqlitePrefix) && address.size() > kSqlitePrefix.size()) {
+    return OpenSqlite(address.substr(kSqlitePrefix.size()));
   }
-  return false;
+  for (const std::string_view prefix : kPostgresPrefixes) {
+    if (address.starts_with(prefix)) return OpenPostgres(address);
+  }
+  // The message does not show the address, which may contain a password.
+  return Fail("this is not a database address (expected sqlite:PATH or postgresql://HOST/NAME)");
 }
 
 Result<std::unique_ptr<Store>> OpenStore(const std::string& address) {

@@ -27,15 +27,14 @@
 // fails with kInput if the job does not exist or has ended, unless its comment says otherwise.
 //
 // Limits: of profiles, the newest is kept; of assignments, the newest 50 of each job; of plans, the
-// newest 200 of each job and those that a kept assignment names (the body contains their ids); of
-// measurements, kMaxMeasurementBytes of each job. Prune deletes ended jobs and old claims of nodes.
+// newest 200 of each job and those that a kept assignment names (the body contains their ids).
+// Prune deletes ended jobs and old claims of nodes.
 //
 // Thread safe. Calls block.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -91,24 +90,15 @@ class Store final {
   // Returns the number of deleted jobs.
   Result<int> Prune(Milliseconds before, int limit);
 
-  // --- Profiles and measurements.
+  // --- Profiles.
 
   // Stores a profile, increments the generation and makes planning due; changes nothing if the
-  // newest profile has the same text. Returns the version of the profile. Deletes the measurements
-  // up to number `measured_to` (MeasurementRecords::last), which the profile contains now.
-  static constexpr std::int64_t kAllMeasurements = std::numeric_limits<std::int64_t>::max();
+  // newest profile has the same text. Returns the version of the profile.
   Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv, Milliseconds now,
-                                  std::int64_t measured_to = kAllMeasurements,
                                   const Author& by = {});
 
   // Finds the newest profile.
   Result<std::optional<ProfileRecord>> FindProfile(std::string_view job);
-
-  // Adds measurements. Returns false and stores nothing if the job would have more than
-  // kMaxMeasurementBytes of them.
-  static constexpr std::int64_t kMaxMeasurementBytes = 32'000'000;  // More than 100,000 rows.
-  Result<bool> AddMeasurements(std::string_view job, std::string_view rows, Milliseconds now);
-  Result<MeasurementRecords> ListMeasurements(std::string_view job);
 
   // --- Planning.
 

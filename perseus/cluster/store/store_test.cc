@@ -91,7 +91,6 @@ TEST_P(StoreTest, ChangesOnlyRunningJobs) {
   for (const std::string& job : {job_, std::string("j-0000000000000000")}) {
     EXPECT_EQ(store_->SetTarget(job, "u", 1).error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->PutProfile(job, "csv", 1).error().kind, ErrorKind::kInput);
-    EXPECT_EQ(store_->AddMeasurements(job, "[]", 1).error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->AttachNode(job, "n", "[]", 1).error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->PutStraggler({.job = job, .source = "report"}, 1).error().kind,
               ErrorKind::kInput);
@@ -132,12 +131,7 @@ TEST_P(StoreTest, ARestartedJobCountsFrom0WithAnyClock) {
 
 TEST_P(StoreTest, OnlyADifferentProfileIsANewVersion) {
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
-  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
-  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[2]", 1)));
-  EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, ElementsAre("[1]", "[2]"));
-
   EXPECT_EQ(Get(store_->PutProfile(job_, "a", 1500)), 1);
-  EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, IsEmpty());
   EXPECT_EQ(Job().generation, 1);
   EXPECT_EQ(Get(store_->NextPlanningTime()), 1500);
 
@@ -149,30 +143,6 @@ TEST_P(StoreTest, OnlyADifferentProfileIsANewVersion) {
   EXPECT_EQ(profile->version, 3);
   EXPECT_EQ(profile->csv, "a");
   EXPECT_EQ(Job().profile_version, 3);
-}
-
-TEST_P(StoreTest, AProfileDeletesOnlyItsOwnMeasurements) {
-  const std::string other = Register("run8");
-  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
-  const MeasurementRecords read = Get(store_->ListMeasurements(job_));
-  EXPECT_TRUE(Get(store_->AddMeasurements(other, "[2]", 1)));
-  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[3]", 1)));
-  Get(store_->PutProfile(job_, "of 1", 2, read.last));
-  EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, ElementsAre("[3]"));
-  EXPECT_THAT(Get(store_->ListMeasurements(other)).rows, ElementsAre("[2]"));
-}
-
-TEST_P(StoreTest, MeasurementsHaveALimit) {
-  const std::string half = LongText(Store::kMaxMeasurementBytes / 2);
-  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
-  const std::int64_t first = Get(store_->ListMeasurements(job_)).last;
-  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 1)));
-  EXPECT_FALSE(Get(store_->AddMeasurements(job_, "1", 1)));
-  EXPECT_EQ(Get(store_->ListMeasurements(job_)).rows.size(), 2u);
-  Get(store_->PutProfile(job_, "of the first", 2, first));
-  EXPECT_FALSE(Get(store_->AddMeasurements(job_, half + "1", 2)))
-      << "the second one is still there";
-  EXPECT_TRUE(Get(store_->AddMeasurements(job_, half, 2)));
 }
 
 TEST_P(StoreTest, StoresVeryLongTexts) {
@@ -460,7 +430,6 @@ TEST_P(StoreTest, ZeusRanksHaveDifferentPositions) {
 
 TEST_P(StoreTest, PruneDeletesEndedJobsWithTheirRecords) {
   Get(store_->PutProfile(job_, "a", 1));
-  EXPECT_TRUE(Get(store_->AddMeasurements(job_, "[1]", 1)));
   const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
   Succeed(store_->AttachNode(job_, "n1", "[]", 1));
   Succeed(store_->PutStraggler({.job = job_, .source = "report"}, 1));
@@ -480,7 +449,6 @@ TEST_P(StoreTest, PruneDeletesEndedJobsWithTheirRecords) {
   EXPECT_EQ(Get(store_->FindJob(job_)), std::nullopt) << "the one that ended first";
   EXPECT_EQ(Get(store_->FindPlanById(plan.id)), std::nullopt);
   EXPECT_FALSE(Get(store_->FindProfile(job_)).has_value());
-  EXPECT_THAT(Get(store_->ListMeasurements(job_)).rows, IsEmpty());
   EXPECT_EQ(Get(store_->FindZeusRank(job_, 0)).ranks, 0);
   EXPECT_EQ(Get(store_->Prune(9000, 10)), 1);
   EXPECT_EQ(Job(running).ended, 0);

@@ -19,10 +19,10 @@ struct KindName {
 };
 constexpr const char* kConverter = "rsvg-convert";
 constexpr KindName kKinds[] = {
-    {"frontier", FigureKind::kFrontier},   {"timeline", FigureKind::kTimeline},
-    {"profile", FigureKind::kProfile},     {"switches", FigureKind::kSwitches},
-    {"memory", FigureKind::kMemory},       {"orders", FigureKind::kOrders},
-    {"schedules", FigureKind::kSchedules}, {"emulation", FigureKind::kEmulation}};
+    {"frontier", FigureKind::kFrontier},  {"timeline", FigureKind::kTimeline},
+    {"profile", FigureKind::kProfile},    {"switches", FigureKind::kSwitches},
+    {"memory", FigureKind::kMemory},      {"orders", FigureKind::kOrders},
+    {"schedules", FigureKind::kSchedules}};
 struct FormatName {
   std::string_view name;
   FigureFormat format;

@@ -26,7 +26,6 @@ enum class FigureKind {
   kMemory,     // What schedules save against the memory that they need, and the bound.
   kOrders,     // An iteration at maximum frequency, with the usual and with the chosen schedule.
   kSchedules,  // The same two iterations with their plans.
-  kEmulation,  // The time and power of an emulated job over its iterations.
 };
 
 enum class FigureFormat { kSvg, kPng, kPdf };
@@ -44,10 +43,9 @@ Result<Figure> FigureOf(std::string_view file_name);
 // format needs rsvg-convert and it is not installed.
 Result<void> CheckDrawable(const Figure& figure);
 
-// Returns the contents of the file. `data` comes from FormatReportData. For kEmulation, it is
-// {"format": "perseus-emulation", "version": 1, ...} (web/src/charts/emulation.tsx). rsvg-convert,
-// a program of librsvg, converts SVG to PNG (two pixels for each unit) or PDF. Fails (kSystem) as
-// CheckDrawable does, or if the script or rsvg-convert fails.
+// Returns the contents of the file. `data` comes from FormatReportData. rsvg-convert, a program of
+// librsvg, converts SVG to PNG (two pixels for each unit) or PDF. Fails (kSystem) as CheckDrawable
+// does, or if the script or rsvg-convert fails.
 Result<std::string> DrawFigure(const Figure& figure, const std::string& data);
 
 }  // namespace perseus::report

@@ -9,7 +9,6 @@
 #include "perseus/cluster/server/api/differences.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/api/job_view.h"
-#include "perseus/cluster/server/api/plan_on_request.h"
 
 namespace perseus::server {
 namespace {
@@ -41,8 +40,8 @@ Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::str
 }
 
 Answer<http::Response> Register(const Context& context) {
-  // Checks the rights first, because a registration generates or searches for the schedule, which
-  // takes time and memory.
+  // Checks the rights first, because a registration generates the schedule, which takes time and
+  // memory.
   const auto key = ReadBody(context.request.body, job_planning::kDeepestJobSpec,
                             job_planning::ReadRegisteredKey);
   if (!key) return tl::unexpected(key.error());
@@ -53,9 +52,7 @@ Answer<http::Response> Register(const Context& context) {
   if (auto may = Allow(context.identity, Access::kJob, mine); !may) {
     return tl::unexpected(may.error());
   }
-  const auto registration = WithSchedule(context, context.request.body);
-  if (!registration) return tl::unexpected(registration.error());
-  const std::string& body = *registration;
+  const std::string& body = context.request.body;
   auto spec = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec);
   if (!spec) return tl::unexpected(spec.error());
   auto chosen = OwnerOf(spec->owner, own);
@@ -87,10 +84,6 @@ Answer<http::Response> Register(const Context& context) {
   }
   auto view = ViewJob(context.services, created->job, context.now);
   if (!view) return Refuse(view);
-  // What the job has to run, if the server searched for it.
-  if (body != context.request.body) {
-    (*view)["schedule_csv"] = nlohmann::json::parse(body)["schedule"]["csv"];
-  }
   return JsonResponse(*view, created->is_new ? 201 : 200);
 }
 

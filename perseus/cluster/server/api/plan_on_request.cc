@@ -4,17 +4,13 @@
 #include <utility>
 
 #include "perseus/cluster/job_planning/job_spec.h"
-#include "perseus/cluster/job_planning/other_schedules.h"
 #include "perseus/cluster/job_planning/planning.h"
-#include "perseus/cluster/job_planning/searched_schedule.h"
 
 namespace perseus::server {
 namespace {
 
 // A request does not compute the frontier of a job with more instructions.
 constexpr std::size_t kMaxFrontierOnRequest = 10'000;
-// A request does not search for schedules of a job with more instructions.
-constexpr std::size_t kMaxSearchedOnRequest = 2'000;
 // A request for a job with more instructions gets a first look. The usual effort takes about a
 // second for a job of this size.
 constexpr std::size_t kMaxUsualEffortOnRequest = 8'000;
@@ -40,18 +36,6 @@ class PlanningPlace {
   std::atomic<int>* taken_;
 };
 
-Answer<void> CheckSearchable(std::size_t instructions) {
-  if (instructions <= kMaxSearchedOnRequest) return {};
-  return Refuse(422, "The request is not possible",
-                "the job has too many instructions to search for schedules on a server",
-                "use perseus schedule search");
-}
-
-tl::unexpected<http::Problem> TooManyPlans() {
-  return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
-                "try again in a few seconds");
-}
-
 }  // namespace
 
 Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Target& target) {
@@ -65,7 +49,10 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
     return tl::unexpected(may.error());
   }
   const auto place = PlanningPlace::Take(context.services.plans_on_request);
-  if (!place) return TooManyPlans();
+  if (!place) {
+    return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
+                  "try again in a few seconds");
+  }
   const auto profile = store.FindProfile(context.job->id);
   if (!profile) return Refuse(profile);
   if (!*profile)
@@ -92,42 +79,6 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
                              context.now);
   if (!added) return Refuse(added);
   return *std::move(added);
-}
-
-Answer<std::string> SchedulesOnRequest(const Context& context) {
-  const auto place = PlanningPlace::Take(context.services.plans_on_request);
-  if (!place) return TooManyPlans();
-  const auto profile = context.services.store.FindProfile(context.job->id);
-  if (!profile) return Refuse(profile);
-  if (!*profile) {
-    return Refuse(404, "There is no profile yet", "the job has no profile to search with",
-                  "send one: perseus job register --profile FILE");
-  }
-  const auto spec = job_planning::StoredJobSpec(context.job->body);
-  if (!spec) return Refuse(spec);
-  std::size_t instructions = 0;
-  for (const auto& order : spec->planned.schedule.pp_ranks) instructions += order.size();
-  if (auto may = CheckSearchable(instructions); !may) return tl::unexpected(may.error());
-  auto compared = job_planning::CompareSchedules(*context.job, **profile, context.services.ends);
-  if (!compared) return Refuse(compared);
-  return *std::move(compared);
-}
-
-Answer<std::string> WithSchedule(const Context& context, const std::string& registration) {
-  nlohmann::json body = nlohmann::json::parse(registration);
-  if (!job_planning::AsksForSchedule(body)) return registration;
-  const auto place = PlanningPlace::Take(context.services.plans_on_request);
-  if (!place) return TooManyPlans();
-  const auto question =
-      ReadBody(registration, job_planning::kDeepestJobSpec, job_planning::ReadScheduleQuestion);
-  if (!question) return tl::unexpected(question.error());
-  if (auto may = CheckSearchable(question->instructions()); !may) {
-    return tl::unexpected(may.error());
-  }
-  const auto found = job_planning::FindSchedule(*question, context.services.ends);
-  if (!found) return Refuse(found, "/schedule");
-  body["schedule"] = {{"csv", schedule::FormatSchedule(*found)}};
-  return body.dump();
 }
 
 }  // namespace perseus::server

@@ -79,14 +79,6 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
   return **std::move(plan);
 }
 
-Answer<http::Response> GetSchedules(const Context& context) {
-  auto compared = SchedulesOnRequest(context);
-  if (!compared) return tl::unexpected(compared.error());
-  http::Response response;
-  response.body = *std::move(compared);
-  return response;
-}
-
 Answer<http::Response> GetPlan(const Context& context) {
   const std::string& name = context.Path("target");
   store::Store& store = context.services.store;
@@ -180,7 +172,6 @@ Answer<http::Response> GetPlanById(const Context& context) {
 
 void AddPlanEndpoints(Endpoints& endpoints) {
   endpoints.Add("GET", "/v1/jobs/{job}/frontier", Access::kRead, GetFrontier);
-  endpoints.Add("GET", "/v1/jobs/{job}/schedules", Access::kJob, GetSchedules);
   endpoints.Add("GET", "/v1/jobs/{job}/plans", Access::kRead, ListPlans, {.query = {"limit"}});
   endpoints.Add("GET", "/v1/jobs/{job}/plans/{target}", Access::kRead, GetPlan);
   endpoints.Add("GET", "/v1/jobs/{job}/assignments", Access::kRead, ListAssignments,
