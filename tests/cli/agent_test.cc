@@ -259,7 +259,6 @@ TEST_F(AgentProgramTest, DoctorDescribesTheNodeAndFailsOnlyOnProblems) {
   EXPECT_EQ(none.status, 1);
   EXPECT_THAT(none.out, HasSubstr("PROBLEM  driver"));
   EXPECT_THAT(none.err, HasSubstr("1 problem (see above)"));
-  ExpectComplaint(Run("doctor --read-only --measure-latency"), 2, "which --read-only forbids");
 }
 
 }  // namespace
