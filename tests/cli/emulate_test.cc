@@ -209,8 +209,6 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
   Write("events.toml", "[[plan]]\nfile = \"nowhere.json\"\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2, "events.toml:1: nowhere.json");
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
-  ExpectComplaint(Run(command + "--figure frontier.svg"), 2, "draws only emulation.svg");
-  ExpectComplaint(Run(command + "--figure emulation.jpg"), 2, "draws only emulation.svg");
   ExpectComplaint(Run(command + "--trace 3"), 2, "add -o DIR");
   ExpectComplaint(Run(command + "--latency-spread 0.5"), 2, "add --switch-latency MS");
   RunWell(command + "--latency-spread 0.5 --switch-latency 1 --iterations 2");
@@ -252,15 +250,6 @@ TEST_F(EmulateTest, ReportsEventsWithoutEffect) {
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 100\nslowdown = 1.2\n");
   EXPECT_THAT(RunWell("emulate " + job_ + "--iterations 4 --events events.toml"),
               HasSubstr("events.toml:1: this straggler had no effect"));
-}
-
-TEST_F(EmulateTest, DrawsTimeAndPower) {
-  const Outcome drawn = Run("emulate " + job_ + "--iterations 5 --figure emulation.svg");
-  if (drawn.status == 1 && drawn.err.find("no figures") != std::string::npos) {
-    GTEST_SKIP() << drawn.err;
-  }
-  ASSERT_EQ(drawn.status, 0) << drawn.err;
-  EXPECT_THAT(Read("emulation.svg"), HasSubstr("power of the job"));
 }
 
 TEST_F(EmulateTest, ComparesEveryPolicyAndPerseusIsBest) {

@@ -133,24 +133,20 @@ TEST_F(ResultsTest, ASearchThatFailsKeepsTheEarlierOne) {
 TEST_F(ResultsTest, AFigureThatCannotBeWrittenKeepsTheResults) {
   const std::pair<std::string, std::string> runs[] = {
       {plan_, "summary.json"},
-      {"schedule search profile.csv --microbatches 4 --blocking-power 84 --more 0 ", "search.json"},
-      {std::string("emulate profile.csv") + kJob + "--iterations 3 ", "emulation.json"}};
+      {"schedule search profile.csv --microbatches 4 --blocking-power 84 --more 0 ",
+       "search.json"}};
   for (const auto& [run, summary] : runs) {
     SCOPED_TRACE(run);
-    const bool emulates = summary == "emulation.json";
-    const std::string figure = emulates ? "emulation.svg" : "timeline.svg";
-    const Outcome outcome = Run(run + "-o out-" + summary + " --figure /proc/" + figure +
-                                (emulates ? "" : " --figure " + figure));
+    const Outcome outcome =
+        Run(run + "-o out-" + summary + " --figure /proc/timeline.svg --figure timeline.svg");
     if (outcome.err.find("no figures") != std::string::npos) GTEST_SKIP() << "no npm";
     EXPECT_EQ(outcome.status, 1);
-    EXPECT_THAT(outcome.err, HasSubstr("/proc/" + figure));
+    EXPECT_THAT(outcome.err, HasSubstr("/proc/timeline.svg"));
     EXPECT_THAT(outcome.err, HasSubstr("; all other results are in out-" + summary + "\n"));
     EXPECT_TRUE(fs::exists(Directory() / ("out-" + summary) / summary));
-    if (!emulates) {
-      EXPECT_TRUE(fs::exists(Directory() / figure));
-      EXPECT_THAT(outcome.out, HasSubstr(" in out-" + summary));
-      fs::remove(Directory() / figure);
-    }
+    EXPECT_TRUE(fs::exists(Directory() / "timeline.svg"));
+    EXPECT_THAT(outcome.out, HasSubstr(" in out-" + summary));
+    fs::remove(Directory() / "timeline.svg");
   }
 }
 

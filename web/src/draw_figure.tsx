@@ -2,7 +2,6 @@ import type { ComponentChildren } from "preact";
 import { light } from "./color";
 import type { Report } from "./data";
 import { joules, percent, seconds } from "./format";
-import { EmulationChart, type EmulationData } from "./charts/emulation";
 import { FrontierChart, hasLine, hasMarks } from "./charts/frontier";
 import { fontFamily } from "./charts/frame";
 import { laneHeightFor, layOutTimeline, type TitledIteration } from "./charts/lanes";
@@ -185,33 +184,6 @@ function SwitchesFigure({ report }: { report: Report }) {
       </g>
     </Sheet>
   );
-}
-
-function EmulationFigure({ data }: { data: EmulationData }) {
-  const height = 300;
-  return (
-    <Sheet height={2 * height + 24} title="An emulated job">
-      <EmulationChart data={data} width={width} height={height} palette={light} />
-      <g font-family={fontFamily} font-size="12" fill={light.muted}
-        transform={`translate(62,${2 * height + 8})`}>
-        <path d="M0,0h24" stroke={light.bound} stroke-width="1.5" />
-        <text x="30" y="4">emulated (mean power)</text>
-        <path d="M180,0h24" stroke={light.chosen} stroke-width="1.5" stroke-dasharray="6 3" />
-        <text x="210" y="4">peak power</text>
-        <path d="M316,0h24" stroke={light.baseline} stroke-width="1.5" stroke-dasharray="2 3" />
-        <text x="346" y="4">everything at maximum frequency (mean power)</text>
-      </g>
-    </Sheet>
-  );
-}
-
-/** Draws the figure of `perseus emulate`, whose data is not a report. */
-export function drawEmulation(text: string) {
-  const data = JSON.parse(text) as EmulationData;
-  if (data.format !== "perseus-emulation" || data.version !== 1) {
-    throw new Error("the data is not an emulation, or has another version");
-  }
-  return <EmulationFigure data={data} />;
 }
 
 export function drawFigure(name: string, report: Report) {

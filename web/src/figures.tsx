@@ -1,5 +1,5 @@
 // Draws figures for papers: the charts of the page as SVG text, in an engine without a browser. The
-// program calls figure(name, data) with the data of a report or of an emulation, and receives the SVG.
+// program calls figure(name, data) with the data of a report, and receives the SVG.
 import "core-js/es/map";
 import "core-js/es/set";
 import "core-js/es/symbol";
@@ -15,10 +15,8 @@ import "core-js/es/math/hypot";
 import "core-js/es/math/log10";
 import "core-js/es/number/is-finite";
 import { renderToString } from "preact-render-to-string";
-import { drawEmulation, drawFigure } from "./draw_figure";
+import { drawFigure } from "./draw_figure";
 import { parseReport } from "./data";
 
 (globalThis as unknown as { figure: unknown }).figure = (name: string, data: string): string =>
-  renderToString(
-    name === "emulation" ? drawEmulation(data) : drawFigure(name, parseReport(data)),
-  );
+  renderToString(drawFigure(name, parseReport(data)));

@@ -1,5 +1,5 @@
-// What `perseus doctor` and `perseus qualify` share: they open the GPUs of a node directly, that is,
-// without an agent.
+// What `perseus doctor` and `perseus qualify` share: they open the GPUs of a node directly, that
+// is, without an agent.
 #pragma once
 
 #include <CLI/CLI.hpp>

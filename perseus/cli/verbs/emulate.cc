@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/base/file.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/emulation_input.h"
 #include "perseus/cli/flags/flag_checks.h"
@@ -20,7 +19,6 @@
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/noise/noisy_execution.h"
-#include "perseus/planning/report/figure.h"
 #include "perseus/planning/report/trace.h"
 #include "perseus/simulation/emulator/emulation.h"
 
@@ -55,7 +53,6 @@ struct EmulateFlags {
   std::uint64_t seed = 1;
   std::optional<int> traced;
   std::string directory;
-  std::string figure;
   bool as_json = false;
 };
 
@@ -197,43 +194,6 @@ std::string FormatTable(const emulator::EmulationSpec& spec, const Results& resu
   return text;
 }
 
-ordered_json SeriesOf(const emulator::Emulation& emulation) {
-  ordered_json series{{"time_s", ordered_json::array()},
-                      {"average_power_w", ordered_json::array()},
-                      {"peak_power_w", ordered_json::array()}};
-  for (const emulator::EmulatedIteration& iteration : emulation.iterations) {
-    series["time_s"].push_back(ToSeconds(iteration.time));
-    series["average_power_w"].push_back(iteration.average_power_w());
-    series["peak_power_w"].push_back(iteration.peak_power_w);
-  }
-  return series;
-}
-
-// Checks that the name is that of a figure of an emulation, and that this build can draw it.
-Result<void> CheckFigure(const std::string& path) {
-  if (path.empty()) return {};
-  const auto figure = report::FigureOf(path);
-  if (!figure || figure->kind != report::FigureKind::kEmulation) {
-    return Fail(
-        "{}: perseus emulate draws only emulation.svg, .png or .pdf (perseus plan draws the other "
-        "figures)",
-        path);
-  }
-  return report::CheckDrawable(*figure);
-}
-
-// Returns an empty text if no figure is requested.
-Result<std::string> Draw(const std::string& path, const emulator::EmulationSpec& spec,
-                         const Results& results) {
-  if (path.empty()) return {};
-  const ordered_json data{{"format", "perseus-emulation"},
-                          {"version", 1},
-                          {"pipelines", spec.pipelines},
-                          {"emulated", SeriesOf(results.planned)},
-                          {"maximum_frequency", SeriesOf(results.all_max)}};
-  return report::DrawFigure(*report::FigureOf(path), data.dump());
-}
-
 // The last one is the summary.
 Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan::Planner& planner,
                                           const emulator::EmulationSpec& spec,
@@ -293,7 +253,6 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
     return Fail("--trace needs a directory for trace.json (add -o DIR)");
   }
   PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  if (auto able = CheckFigure(flags.figure); !able) return able;
   ResultDirectory directory(flags.directory, kEmulationResults);
   if (!flags.directory.empty()) {
     if (auto opened = directory.Open(); !opened) return opened;
@@ -318,7 +277,6 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
   }
   const Results results{job.facts, chooser.name(), std::move(remarks), std::move(planned),
                         std::move(all_max)};
-  PERSEUS_ASSIGN_OR_RETURN(const auto figure, Draw(flags.figure, spec, results));
   std::vector<std::string> names;
   if (!flags.directory.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(
@@ -332,13 +290,7 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
   auto printed = streams.Print(flags.as_json ? FormatJson(spec, results, names)
                                              : FormatTable(spec, results, gpus));
   if (!printed) return printed;
-  if (auto published = directory.Publish(); !published) return published;
-  if (flags.figure.empty()) return {};
-  auto written = WriteFileAtomically(flags.figure, figure);
-  if (!written && !flags.directory.empty()) {
-    written.error().message += fmt::format("; all other results are in {}", flags.directory);
-  }
-  return written;
+  return directory.Publish();
 }
 
 // The flags of the policy and of the events.
@@ -385,9 +337,6 @@ void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {
   verb.add_option("-o,--output", flags.directory,
                   "Directory for iterations.csv, pp_ranks.csv, trace.json and emulation.json")
       ->type_name("DIR");
-  verb.add_option("--figure", flags.figure,
-                  "Draw time and power over the iterations: emulation.svg, .png or .pdf")
-      ->type_name("FILE");
 }
 
 }  // namespace

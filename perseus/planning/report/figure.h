@@ -26,28 +26,17 @@ enum class FigureKind {
   kMemory,     // What schedules save against the memory that they need, and the bound.
   kOrders,     // An iteration at maximum frequency, with the usual and with the chosen schedule.
   kSchedules,  // The same two iterations with their plans.
-  kEmulation,  // The time and power of an emulated job over its iterations.
 };
 
-enum class FigureFormat { kSvg, kPng, kPdf };
-
-struct Figure {
-  FigureKind kind = FigureKind::kFrontier;
-  FigureFormat format = FigureFormat::kSvg;
-};
-
-// Returns the figure that a file name means: "out/frontier.svg" or "bloom-timeline.pdf". Fails
+// Returns the figure that a file name means: "out/frontier.svg" or "bloom-timeline.svg". Fails
 // (kInput) for other names; the message has the possible names.
-Result<Figure> FigureOf(std::string_view file_name);
+Result<FigureKind> FigureOf(std::string_view file_name);
 
-// Whether DrawFigure can draw this figure. Fails (kSystem) if this build has no figures, or if the
-// format needs rsvg-convert and it is not installed.
-Result<void> CheckDrawable(const Figure& figure);
+// Fails (kSystem) if this build has no figures.
+Result<void> CheckDrawable();
 
-// Returns the contents of the file. `data` comes from FormatReportData. For kEmulation, it is
-// {"format": "perseus-emulation", "version": 1, ...} (web/src/charts/emulation.tsx). rsvg-convert,
-// a program of librsvg, converts SVG to PNG (two pixels for each unit) or PDF. Fails (kSystem) as
-// CheckDrawable does, or if the script or rsvg-convert fails.
-Result<std::string> DrawFigure(const Figure& figure, const std::string& data);
+// Returns the contents of the file. `data` comes from FormatReportData. Fails (kSystem) as
+// CheckDrawable does, or if the script fails.
+Result<std::string> DrawFigure(FigureKind kind, const std::string& data);
 
 }  // namespace perseus::report

@@ -59,8 +59,8 @@ TEST(Siblings, AGpuDiffersIfItsIntervalIsTooFarFromTheMedian) {
 TEST(Siblings, AnUncertainValueAndASmallFractionDoNotDiffer) {
   Siblings siblings({"a", "b", "c"});
   const Estimate wide{200, 85, 300, 2};
-  EXPECT_TRUE(siblings.Combine("power", Siblings::Unit::kWatts,
-                               {KnownTo1W(80), KnownTo1W(81), wide}));
+  EXPECT_TRUE(
+      siblings.Combine("power", Siblings::Unit::kWatts, {KnownTo1W(80), KnownTo1W(81), wide}));
   const Estimate first{0.001, 0.001, 0.001, 5}, second{0.002, 0.002, 0.002, 5},
       third{0.009, 0.009, 0.009, 5};
   EXPECT_TRUE(siblings.Combine("bias", Siblings::Unit::kFraction, {first, second, third}));
