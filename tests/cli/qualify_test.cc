@@ -27,7 +27,7 @@ class QualifyVerbTest : public CommandTest {
   QualifyVerbTest() {
     Write("node.toml",
           "name = \"box\"\ngpus = 2\n[gpu]\nmodel = \"a100-sxm\"\n[switch_latency]\n"
-          "median_ms = 10\n[driver]\nholds_collective_ms = 4\n");
+          "median_ms = 10\n");
   }
   // The GPUs of the fake NVML, and files of an agent that does not run.
   static std::string OnFakeGpus() {

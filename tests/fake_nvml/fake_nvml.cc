@@ -42,7 +42,6 @@ void Fill(Gpu& gpu, const GpuSpec& spec, std::size_t index, std::size_t count) {
   gpu.power_mw = Unsigned(spec.power_mw);
   gpu.temperature_c = Unsigned(spec.temperature_c);
   gpu.is_persistent = spec.is_persistent ? 1 : 0;
-  gpu.is_idle = spec.is_idle ? 1 : 0;
 }
 
 std::optional<ClockRange> Unpack(std::uint64_t range) {
@@ -119,17 +118,12 @@ void FakeNvml::SetPowerLimit(int gpu, int milliwatts) {
 void FakeNvml::AddEnergy(int gpu, std::uint64_t millijoules) { At(gpu).energy_mj += millijoules; }
 void FakeNvml::SetPower(int gpu, int milliwatts) { At(gpu).power_mw = Unsigned(milliwatts); }
 void FakeNvml::SetIdle(int gpu, bool is_idle) { At(gpu).is_idle = is_idle ? 1 : 0; }
-void FakeNvml::SetTemperature(int gpu, int celsius) { At(gpu).temperature_c = Unsigned(celsius); }
 void FakeNvml::SetPrograms(int gpu, const std::vector<int>& pids) {
   if (pids.size() > kMostPrograms) throw std::runtime_error("too many programs for a fake GPU");
   for (std::size_t i = 0; i < pids.size(); ++i) At(gpu).program_pids[i] = Unsigned(pids[i]);
   At(gpu).program_count = static_cast<std::uint32_t>(pids.size());
 }
 void FakeNvml::UseLongPrograms(int gpu, bool uses) { At(gpu).has_long_programs = uses ? 1 : 0; }
-void FakeNvml::SetApplicationClock(int gpu, int mhz, int default_mhz) {
-  At(gpu).application_clock_mhz = Unsigned(mhz);
-  At(gpu).default_application_clock_mhz = Unsigned(default_mhz);
-}
 
 std::vector<LoggedCall> FakeNvml::Log(std::uint64_t from) const {
   std::vector<LoggedCall> calls;

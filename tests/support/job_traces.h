@@ -45,6 +45,5 @@ struct TimelineSpec {
   std::vector<double> slowness = {1.5};
 };
 std::vector<TracedEvent> TwoPipelines(const TimelineSpec& spec = {});
-inline constexpr double kTwoPipelinesMs = 131;
 
 }  // namespace perseus
