@@ -32,8 +32,7 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
       ->allow_extra_args(false)
       ->take_all();
   verb.add_option("--overlay", flags.overlays,
-                  "Also draw another frontier (CSV with time and energy, or a report); may be "
-                  "repeated")
+                  "Also draw another frontier (CSV with time and energy); may be repeated")
       ->type_name("[NAME=]FILE")
       ->group("Figures")
       ->expected(1)
