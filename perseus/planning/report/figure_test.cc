@@ -20,9 +20,9 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(FigureOf, KnowsNames) {
-  EXPECT_EQ(FigureOf("frontier.svg"), FigureKind::kFrontier);
-  EXPECT_EQ(FigureOf("gpt3_switches.svg"), FigureKind::kSwitches);
-  EXPECT_EQ(FigureOf("out.d/bloom-timeline.svg"), FigureKind::kTimeline);
+  EXPECT_EQ(FigureOf("frontier.svg").value(), FigureKind::kFrontier);
+  EXPECT_EQ(FigureOf("gpt3_switches.svg").value(), FigureKind::kSwitches);
+  EXPECT_EQ(FigureOf("out.d/bloom-timeline.svg").value(), FigureKind::kTimeline);
   for (const char* name : {"", "frontier", "frontier.gif", "frontier.pdf", "figure.svg",
                            "myfrontier.svg", "frontier.svg/figure.png", ".svg"}) {
     const auto figure = FigureOf(name);

@@ -43,7 +43,6 @@ enum Code : int {
 };
 
 // nvmlClockType_t, nvmlTemperatureSensors_t, nvmlEnableState_t.
-inline constexpr unsigned kClockGraphics = 0;
 inline constexpr unsigned kClockSm = 1;
 inline constexpr unsigned kClockMemory = 2;
 inline constexpr unsigned kTemperatureGpu = 0;
