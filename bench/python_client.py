@@ -14,7 +14,6 @@ do not depend on the hook.
     perseus     with perseus.instruction(...): no agent, nothing recorded
     recorded    the same, writing a job directory
     begin/end   perseus.instruction_begin(), perseus.instruction_end()
-    decorator   a decorated function (the call of the function itself is in it)
     queue       queue.Queue.put() to a thread that takes them
     http        a POST to a server on this machine, one connection kept open
 """
@@ -71,20 +70,6 @@ def begin_end(session):
                 session.instruction_begin("forward", microbatch)
                 session.instruction_end()
             session.step_end()
-
-    return run
-
-
-def decorator(session):
-    @session.instruction("forward", microbatch="microbatch")
-    def forward(microbatch):
-        pass
-
-    def run(count):
-        for _ in range(count // INSTRUCTIONS):
-            with session.step():
-                for microbatch in range(INSTRUCTIONS):
-                    forward(microbatch)
 
     return run
 
@@ -171,7 +156,6 @@ def main():
             "perseus": (with_perseus(plain), 9600),
             "recorded": (with_perseus(recorded), 960),
             "begin/end": (begin_end(plain), 9600),
-            "decorator": (decorator(plain), 9600),
             "queue": (with_queue(), 9600),
             "http": (with_http(), 192),
         }

@@ -1,16 +1,12 @@
 // Checks that no TOML makes hardware_facts::Parse crash, that what it accepts survives a round
-// trip, and that facts that parse can be merged and used.
-#include <fmt/format.h>
-
+// trip, and that facts that parse can be used.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "perseus/planning/hardware_facts/hardware_facts.h"
-#include "perseus/planning/hardware_facts/merge.h"
 
 namespace {
 
@@ -46,13 +42,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     RequireGood(*watts);
     Require(watts->low >= 0);
   }
-  // Of three nodes, because one measurement does not count twice.
-  std::vector nodes(3, *read);
-  for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i].host = fmt::format("node-{}", i);
-  const auto merged = facts::Merge(nodes);
-  Require(merged.has_value() == (read->nodes == 1));
-  if (!merged) return 0;
-  Require(merged->differences.empty());
-  Require(facts::Parse(facts::Format(merged->facts), "merged").has_value());
   return 0;
 }

@@ -1,8 +1,6 @@
 import os
 from types import TracebackType
-from typing import Any, Callable, NamedTuple, Optional, Protocol, Type, TypeVar, Union
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from typing import Callable, NamedTuple, Optional, Protocol, Type, Union
 
 class _CudaStream(Protocol):
     @property
@@ -46,7 +44,6 @@ class Instruction:
         error: Optional[BaseException],
         traceback: Optional[TracebackType],
     ) -> None: ...
-    def __call__(self, function: _Function) -> _Function: ...
 
 class Session:
     def __init__(
@@ -73,8 +70,8 @@ class Session:
     def instruction(
         self,
         kind: str,
-        microbatch: Union[None, int, str] = ...,
-        chunk: Union[int, str] = ...,
+        microbatch: Optional[int] = ...,
+        chunk: int = ...,
         stream: _Stream = ...,
     ) -> Instruction: ...
     def step_begin(self) -> None: ...
@@ -97,8 +94,8 @@ class Session:
 def step() -> Step: ...
 def instruction(
     kind: str,
-    microbatch: Union[None, int, str] = ...,
-    chunk: Union[int, str] = ...,
+    microbatch: Optional[int] = ...,
+    chunk: int = ...,
     stream: _Stream = ...,
 ) -> Instruction: ...
 def step_begin() -> None: ...
@@ -109,7 +106,5 @@ def instruction_begin(
 ) -> None: ...
 def instruction_end() -> None: ...
 def set_default(session: Session) -> None: ...
-def set_helpers(
-    log: Callable[[str], None], decorate: Callable[[Any, Callable[..., Any]], Callable[..., Any]]
-) -> None: ...
+def set_log(log: Callable[[str], None]) -> None: ...
 def close_all() -> None: ...

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import atexit
-import functools
-import inspect
 import operator
 import os
-from typing import Any, Callable, Optional, Sequence, Tuple, Union
+from typing import Any, Optional, Sequence, Union
 
 from perseus import _client
 from perseus._log import log as _log
@@ -132,40 +130,5 @@ def _path(name: str, path: Optional[PathLike]) -> Optional[str]:
     return _text(name, text)
 
 
-def _decorate(instruction: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `function` with each call marked as `instruction`."""
-    microbatch, chunk = (_argument(function, name) for name in instruction._names)
-    fresh = instruction._with
-
-    @functools.wraps(function)
-    def instructed(*args: Any, **kwargs: Any) -> Any:
-        with fresh(microbatch(args, kwargs), chunk(args, kwargs)):
-            return function(*args, **kwargs)
-
-    return instructed
-
-
-def _argument(
-    function: Callable[..., Any], name: Optional[str]
-) -> Callable[[Tuple[Any, ...], Any], Any]:
-    """Returns a function that returns the argument of that name from the arguments of a call."""
-    if name is None:
-        return lambda args, kwargs: None
-    parameters = inspect.signature(function).parameters
-    if name not in parameters:
-        _log.warning(
-            "instruction: %s has no argument %r (Perseus counts the microbatches, and takes chunk 0)",
-            getattr(function, "__qualname__", function),
-            name,
-        )
-        return lambda args, kwargs: None
-    default = parameters[name].default
-    fallback = None if default is inspect.Parameter.empty else default
-    place = list(parameters).index(name)
-    if parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
-        return lambda args, kwargs: kwargs.get(name, fallback)
-    return lambda args, kwargs: args[place] if place < len(args) else kwargs.get(name, fallback)
-
-
-_client.set_helpers(_log.warning, _decorate)
+_client.set_log(_log.warning)
 atexit.register(_client.close_all)

@@ -17,14 +17,14 @@ struct StepObject {
   SessionObject* entered;  // Owned.
 };
 
-// The object of `with instruction(...):`, and the decorator.
+// The object of `with instruction(...):`.
 struct InstructionObject {
   // clang-format off
   PyObject_HEAD
   SessionObject* session;  // As above.
   // clang-format on
   SessionObject* entered;
-  Instruction instruction;  // This object owns its names.
+  Instruction instruction;
 };
 
 template <typename Object>
@@ -78,16 +78,6 @@ PyObject* ExitInstruction(PyObject* self, PyObject* const*, Py_ssize_t) {
   Py_RETURN_NONE;
 }
 
-PyObject* CallInstruction(PyObject* self, PyObject* arguments, PyObject* keywords) {
-  PyObject* function = nullptr;
-  static const char* const kNames[] = {"function", nullptr};
-  if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O:instruction", const_cast<char**>(kNames),
-                                  &function) == 0) {
-    return nullptr;
-  }
-  return PyObject_CallFunctionObjArgs(Decorator(), self, function, nullptr);
-}
-
 void DeallocateStep(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
   Py_XDECREF(As<StepObject>(self)->session);
@@ -101,42 +91,8 @@ void DeallocateInstruction(PyObject* self) {
   auto* const object = As<InstructionObject>(self);
   Py_XDECREF(object->session);
   Py_XDECREF(object->entered);
-  Py_XDECREF(object->instruction.microbatch_name);
-  Py_XDECREF(object->instruction.chunk_name);
   type->tp_free(self);
   Py_DECREF(type);
-}
-
-// For the decorator: returns the names of the function's arguments for microbatch and chunk (or
-// None).
-PyObject* GetNames(PyObject* self, void*) {
-  const Instruction& instruction = As<InstructionObject>(self)->instruction;
-  auto or_none = [](PyObject* name) { return name != nullptr ? name : Py_None; };
-  return Py_BuildValue("(OO)", or_none(instruction.microbatch_name),
-                       or_none(instruction.chunk_name));
-}
-
-// For the decorator: returns the same instruction with this microbatch and chunk.
-PyObject* With(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  auto* const object = As<InstructionObject>(self);
-  PyObject* const copy = instruction_type->tp_alloc(instruction_type, 0);
-  if (copy == nullptr) return nullptr;
-  As<InstructionObject>(copy)->session = As<SessionObject>(NewReference(object->session));
-  Instruction& instruction = As<InstructionObject>(copy)->instruction;
-  instruction = object->instruction;
-  instruction.microbatch_name = instruction.chunk_name = nullptr;
-  if (instruction.kind < 0 || count != 2) return copy;
-  static PyObject* const kind = PyUnicode_InternFromString("forward");
-  PyObject* const given[] = {kind, arguments[0], arguments[1]};
-  const auto numbers = ReadInstruction(given, 3, nullptr);
-  if (!numbers) {
-    Py_DECREF(copy);
-    return nullptr;
-  }
-  if (numbers->kind < 0) instruction.kind = -1;
-  if (object->instruction.microbatch_name != nullptr) instruction.microbatch = numbers->microbatch;
-  if (object->instruction.chunk_name != nullptr) instruction.chunk = numbers->chunk;
-  return copy;
 }
 
 PyMethodDef step_methods[] = {{"__enter__", AsMethod(EnterStep), METH_NOARGS, nullptr},
@@ -151,14 +107,9 @@ PyType_Spec step_spec = {"perseus.Step", sizeof(StepObject), 0,
 PyMethodDef instruction_methods[] = {
     {"__enter__", AsMethod(EnterInstruction), METH_NOARGS, nullptr},
     {"__exit__", AsMethod(ExitInstruction), METH_FASTCALL, nullptr},
-    {"_with", AsMethod(With), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
-PyGetSetDef instruction_properties[] = {{"_names", GetNames, nullptr, nullptr, nullptr},
-                                        {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyType_Slot instruction_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(DeallocateInstruction)},
-                                   {Py_tp_call, reinterpret_cast<void*>(CallInstruction)},
                                    {Py_tp_methods, instruction_methods},
-                                   {Py_tp_getset, instruction_properties},
                                    {0, nullptr}};
 PyType_Spec instruction_spec = {"perseus.Instruction", sizeof(InstructionObject), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -217,8 +168,7 @@ PyMethodDef functions[] = {
     {"instruction", AsMethod(InstructionFunction), kWithKeywords,
      "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
      "Use `with perseus.instruction(\"forward\", microbatch=3):` around the computation of one "
-     "instruction. It is also a decorator. Then microbatch and chunk may be names of arguments of "
-     "the function.\n\n"
+     "instruction.\n\n"
      "Args:\n"
      "    kind: \"forward\", \"backward\" (the full backward), \"backward_input\", "
      "\"backward_weight\" or \"recompute\".\n"
@@ -256,12 +206,6 @@ std::int32_t CountMicrobatch(SessionObject* session, const Instruction& instruct
 bool Begin(SessionObject* session, const Instruction& instruction) {
   session->is_running = false;
   if (instruction.kind < 0) return true;
-  if (instruction.microbatch_name != nullptr || instruction.chunk_name != nullptr) {
-    return WarnOnce(
-        "name",
-        "instruction: only a decorator takes a name as microbatch or chunk (give the number); "
-        "Perseus ignores such instructions");
-  }
   const std::int32_t microbatch =
       instruction.microbatch >= 0 ? instruction.microbatch : CountMicrobatch(session, instruction);
   session->is_running = true;
@@ -310,8 +254,6 @@ PyObject* MakeInstruction(SessionObject* session, PyObject* const* arguments, Py
   if (object == nullptr) return nullptr;
   As<InstructionObject>(object)->session = As<SessionObject>(NewReference(session));
   As<InstructionObject>(object)->instruction = *instruction;
-  Py_XINCREF(instruction->microbatch_name);
-  Py_XINCREF(instruction->chunk_name);
   return object;
 }
 

@@ -52,9 +52,6 @@ struct Instruction {
   std::int32_t chunk = 0;
   bool on_stream = false;
   void* stream = nullptr;
-  // Names of arguments of a decorated function, instead of numbers; borrowed.
-  PyObject* microbatch_name = nullptr;
-  PyObject* chunk_name = nullptr;
 };
 
 // Reads the positional and keyword arguments of a METH_FASTCALL | METH_KEYWORDS function. Returns
@@ -90,11 +87,6 @@ bool PrepareReading();  // For ReadInstruction.
 PyObject* MakeStep(SessionObject* session);
 PyObject* MakeInstruction(SessionObject* session, PyObject* const* arguments, Py_ssize_t count,
                           PyObject* keyword_names);
-
-// The helpers of the package in Python (borrowed, null until they are set): log(message) and
-// decorate(instruction, function).
-PyObject* Logger();
-PyObject* Decorator();
 
 // Python stores every kind of function in one pointer type.
 template <typename Function>

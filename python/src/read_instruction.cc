@@ -60,13 +60,9 @@ bool ReadStream(PyObject* value, Instruction& instruction) {
   return instruction.on_stream;
 }
 
-// Reads a number, or a name for the decorator.
-bool ReadCountOrName(PyObject* value, std::int32_t& count, PyObject*& name) {
+// Leaves `count` as it is without a number (None).
+bool ReadOptionalCount(PyObject* value, std::int32_t& count) {
   if (value == Py_None) return true;
-  if (PyUnicode_Check(value)) {
-    name = value;
-    return true;
-  }
   const auto number = ReadCount(value);
   if (number) count = *number;
   return number.has_value();
@@ -82,11 +78,11 @@ const char* Read(Argument argument, PyObject* value, Instruction& instruction) {
       }
       return nullptr;
     case kMicrobatch:
-      if (ReadCountOrName(value, instruction.microbatch, instruction.microbatch_name)) break;
+      if (ReadOptionalCount(value, instruction.microbatch)) break;
       return "instruction: the microbatch is not a whole number from 0; Perseus ignores such "
              "instructions";
     case kChunk:
-      if (ReadCountOrName(value, instruction.chunk, instruction.chunk_name)) break;
+      if (ReadOptionalCount(value, instruction.chunk)) break;
       return "instruction: the chunk is not a whole number from 0; Perseus ignores such "
              "instructions";
     case kStream:

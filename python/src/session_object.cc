@@ -17,7 +17,6 @@ PyTypeObject* counters_type = nullptr;
 PyTypeObject* session_type = nullptr;
 SessionObject* default_session = nullptr;  // Owned.
 PyObject* log_function = nullptr;
-PyObject* decorate_function = nullptr;
 // The open sessions, borrowed. atexit closes them.
 std::vector<SessionObject*>& OpenSessions() {
   static std::vector<SessionObject*> sessions;
@@ -219,7 +218,7 @@ PyMethodDef session_methods[] = {
     {"instruction", AsMethod(InstructionMethod), kMethodWithKeywords,
      "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
      "Use `with session.instruction(\"forward\", microbatch=3):` around the computation of one "
-     "instruction, or use it as a decorator (see perseus.instruction)."},
+     "instruction (see perseus.instruction)."},
     {"step_begin", AsMethod(StepBeginMethod), METH_NOARGS,
      "step_begin()\n--\n\nBegins a step, for code with separate hooks before and after (see "
      "step)."},
@@ -278,26 +277,19 @@ PyObject* CloseAll(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* SetHelpers(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  if (count != 2) {
-    PyErr_SetString(PyExc_TypeError, "takes log and decorate");
-    return nullptr;
-  }
-  Py_XSETREF(log_function, Py_NewRef(arguments[0]));
-  Py_XSETREF(decorate_function, Py_NewRef(arguments[1]));
+PyObject* SetLog(PyObject*, PyObject* log) {
+  Py_XSETREF(log_function, Py_NewRef(log));
   Py_RETURN_NONE;
 }
 
 PyMethodDef module_functions[] = {{"set_default", AsMethod(SetDefault), METH_O, nullptr},
                                   {"close_all", AsMethod(CloseAll), METH_NOARGS, nullptr},
-                                  {"set_helpers", AsMethod(SetHelpers), METH_FASTCALL, nullptr},
+                                  {"set_log", AsMethod(SetLog), METH_O, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
 SessionObject* DefaultSession() { return default_session; }
-PyObject* Logger() { return log_function; }
-PyObject* Decorator() { return decorate_function; }
 
 bool WarnOnce(const char* cause, const char* message) {
   // The causes are literals of this library, so the list cannot grow without limit.

@@ -80,36 +80,6 @@ class HooksTest(SessionTest):
         one = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (1, 0, 0)]
         self.assertEqual(self.recorded(session), [one, one])
 
-    def test_decorators(self):
-        self.record()
-
-        @perseus.instruction("forward", microbatch="batch")
-        def forward(x, batch=7):
-            """The docstring."""
-            return x + batch
-
-        class Stage:
-            @perseus.instruction("backward", microbatch="batch", chunk="part")
-            def backward(self, batch, *, part):
-                return batch * part
-
-            @perseus.instruction("backward")
-            def counted(self):
-                raise ArithmeticError("from the function")
-
-        session = self.open()
-        with perseus.step():
-            self.assertEqual(forward(1, 2), 3)
-            self.assertEqual(forward(1, batch=4), 5)
-            self.assertEqual(forward(1), 8)
-            self.assertEqual(Stage().backward(2, part=3), 6)
-            with self.assertRaisesRegex(ArithmeticError, "from the function"):
-                Stage().counted()
-        self.assertEqual(forward.__doc__, "The docstring.")
-        self.assertEqual(
-            self.recorded(session), [[(0, 2, 0), (0, 4, 0), (0, 7, 0), (1, 2, 3), (1, 0, 0)]]
-        )
-
     def test_a_step_that_an_exception_leaves_is_abandoned(self):
         self.record()
         session = self.open()

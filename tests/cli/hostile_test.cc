@@ -94,7 +94,6 @@ TEST_F(HostileTest, WordsThatContradictEachOtherAreRefusedAtOnce) {
       {"run --budget-steps 3 -- true", "--budget-steps requires --tune"},
       {"token create --scope agent", "a token of scope agent is for nodes (add --node"},
       {"audit --limit 3 --all", "--limit excludes --all"},
-      {"qualify --merge profile.csv --duration 20", "--duration excludes --merge"},
       {"job register r --schedule 1f1b --pp-ranks 2 --microbatches 4 --fold",
        "--fold is for a schedule that is searched for (add --schedule auto)"},
       {"synth --fold", "--fold is for two chunks on each pp_rank (add --chunks 2)"}};

@@ -53,7 +53,6 @@ constexpr const char* kReaders[] = {
     "trainer --node {}",
     "trainer --profile {}",
     "trainer --plan {}",
-    "qualify --merge {}",
     "agent --facts {}",
     "serve --tls-certificate {}",
     "serve --tls-key {}",

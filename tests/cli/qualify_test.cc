@@ -24,12 +24,10 @@ constexpr const char* kVirtual = "qualify --devices virtual:node.toml --duration
 
 class QualifyVerbTest : public CommandTest {
  protected:
-  QualifyVerbTest() { WriteNode(1); }
-  void WriteNode(int latency_factor) const {
-    Write("node.toml", "name = \"box\"\ngpus = 2\n[gpu]\nmodel = \"a100-sxm\"\n" +
-                           std::string("[switch_latency]\nmedian_ms = ") +
-                           std::to_string(10 * latency_factor) +
-                           "\n[driver]\nholds_collective_ms = 4\n");
+  QualifyVerbTest() {
+    Write("node.toml",
+          "name = \"box\"\ngpus = 2\n[gpu]\nmodel = \"a100-sxm\"\n[switch_latency]\n"
+          "median_ms = 10\n");
   }
   // The GPUs of the fake NVML, and files of an agent that does not run.
   static std::string OnFakeGpus() {
@@ -66,33 +64,6 @@ TEST_F(QualifyVerbTest, WritesFactsThatAPlanReads) {
                                         HasSubstr("max_changes_per_s = ")));
   RunWell(std::string(kVirtual) + "--no-clocks -o less.toml");
   EXPECT_THAT(Read("less.toml"), AllOf(Not(HasSubstr("[[switch]]")), HasSubstr("[[power]]")));
-}
-
-TEST_F(QualifyVerbTest, MergeNamesTheNodesThatDiffer) {
-  std::string files;
-  for (int i = 0; i < 4; ++i) {
-    WriteNode(i == 3 ? 10 : 1);
-    const std::string file = "node-" + std::to_string(i) + ".toml";
-    RunWell(std::string(kVirtual) + "-o " + file);
-    std::string facts = Read(file);
-    facts.replace(facts.find("\"box\""), 5, "\"node-" + std::to_string(i) + "\"");
-    Write(file, facts);
-    files += " " + file;
-  }
-  EXPECT_THAT(RunWell("qualify -o merged.toml --merge" + files), HasSubstr("node-3"));
-  EXPECT_THAT(Read("merged.toml"), HasSubstr("nodes = 4"));
-}
-
-TEST_F(QualifyVerbTest, MergeCountsNoNodeTwiceAndOverwritesNoInput) {
-  RunWell(kVirtual);
-  const std::string facts = Read("facts.toml");
-  Write("copy.toml", facts);
-  ExpectComplaint(Run("qualify --merge facts.toml copy.toml -o both.toml"), 2,
-                  "so this node would count twice");
-  ExpectComplaint(Run("qualify --merge ./facts.toml"), 2,
-                  "facts.toml: is a file to read, and is not overwritten");
-  EXPECT_EQ(Read("facts.toml"), facts);
-  EXPECT_FALSE(std::filesystem::exists(Directory() / "both.toml"));
 }
 
 TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
@@ -154,53 +125,6 @@ TEST_F(QualifyVerbTest, BusyGpusAreRefused) {
     End(process, SIGTERM);
     EXPECT_TRUE(node.IsAsShipped(0)) << which;
   }
-}
-
-class DoctorLatencyTest : public ProgramTest {
- protected:
-  DoctorLatencyTest() {
-    ::setenv("PERSEUS_CUDA_LIBRARY", FAKE_KERNELS_LIBRARY, 1);
-    node_.UseInThisProcess();
-  }
-  ~DoctorLatencyTest() override { ::unsetenv("PERSEUS_CUDA_LIBRARY"); }
-
-  // Other findings of the machine may be problems, so the status is not checked.
-  std::string Measure() {
-    const Outcome outcome =
-        Run(std::string("doctor --measure-latency --devices nvml:") + FAKE_NVML_LIBRARY +
-            " --socket none.sock --state state/agent.json -o latency.toml");
-    EXPECT_TRUE(node_.IsAsShipped(0));
-    EXPECT_TRUE(node_.IsAsShipped(1));
-    return outcome.out + outcome.err;
-  }
-
-  FakeNvml node_ =
-      FakeNvml::Create(Directory() / "nvml", {.gpus = {{.is_idle = true}, {.is_idle = true}}});
-};
-
-TEST_F(DoctorLatencyTest, IdleGpusGetALoad) {
-  const std::string text = Measure();
-  for (const int gpu : {0, 1}) {
-    EXPECT_THAT(text, ::testing::ContainsRegex(node_.Uuid(gpu) + " switching: [0-9.]+ ms"));
-  }
-  EXPECT_THAT(Read("latency.toml"), HasSubstr("switch_latency_ms = "));
-}
-
-TEST_F(DoctorLatencyTest, WithoutCudaTheReasonIsNamed) {
-  ::setenv("PERSEUS_CUDA_LIBRARY", "/nowhere/libcuda.so.1", 1);
-  EXPECT_THAT(Measure(), AllOf(HasSubstr("no load was started: no CUDA driver"),
-                               HasSubstr("run a program on the GPU and repeat")));
-  EXPECT_THAT(Files("."), Not(::testing::Contains("latency.toml")));
-}
-
-TEST_F(DoctorLatencyTest, ABusyGpuGetsNoLoad) {
-  node_.SetIdle(0, false);
-  node_.SetPrograms(0, {4242});
-  node_.SetPrograms(1, {4243});
-  const std::string text = Measure();
-  // The program on the first GPU is a load, and the one on the second GPU waits.
-  EXPECT_THAT(text, ::testing::ContainsRegex(node_.Uuid(0) + " switching: [0-9.]+ ms"));
-  EXPECT_THAT(text, HasSubstr("no load was started: process 4243 runs on " + node_.Uuid(1)));
 }
 
 TEST_F(QualifyVerbTest, RefusalsHaveCauseAndRemedy) {

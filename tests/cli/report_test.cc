@@ -87,9 +87,9 @@ TEST_F(ReportVerbTest, DrawsOverlays) {
   Write("published.csv", "time,energy\n1.9,2000\n2.0,1900\n");
   RunWell(plan_ +
           "--figure frontier.svg --overlay as\\ published=published.csv "
-          "--overlay out/report.html");
+          "--overlay out/frontier.csv");
   EXPECT_THAT(Read("frontier.svg"), HasSubstr("as published"));
-  EXPECT_THAT(Read("frontier.svg"), HasSubstr("out/report.html"));
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("out/frontier.csv"));
   RunWell("report out -o with.html --overlay published.csv --overlay other=out/frontier.csv");
   const json overlays = DataOf("with.html")["overlays"];
   ASSERT_EQ(overlays.size(), 2U);

@@ -6,9 +6,6 @@
 // addresses that were not allocated, and for peers that are connected twice. A small kernel does
 // not run while every multiprocessor has a block of a load kernel.
 //
-// If FAKE_NVML_FILE is set, the GPUs are those of the fake NVML node (fake_nvml.h), unless Reset()
-// named others. A GPU of that node is not idle while a load kernel runs on it.
-//
 // A library of its own: fake_cuda.h fakes streams whose time a test advances.
 #pragma once
 

@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "tests/fake_cuda/fake_kernels.h"
-#include "tests/fake_nvml/node_file.h"
 
 namespace fake_kernels {
 namespace {
@@ -121,25 +120,9 @@ std::atomic_ref<std::uint64_t> Word(FakeAllocation& mailbox, std::size_t offset)
   return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(mailbox.memory.data() + offset));
 }
 
-// The GPU in the fake NVML node; null without one.
-perseus::fake_nvml::Gpu* NvmlGpu(int gpu) {
-  static const std::shared_ptr<perseus::fake_nvml::Node> node = [] {
-    const char* const path = std::getenv("FAKE_NVML_FILE");
-    return path == nullptr ? nullptr : perseus::fake_nvml::MapNode(path);
-  }();
-  if (!node) return nullptr;
-  const std::string& uuid = TheDriver().uuids.at(static_cast<std::size_t>(gpu));
-  for (std::uint32_t i = 0; i < node->gpu_count; ++i) {
-    if (uuid == node->gpus[i].uuid) return &node->gpus[i];
-  }
-  return nullptr;
-}
-
 void RunLoad(FakeStream& stream, FakeAllocation& mailbox, int blocks) {
   using std::chrono::steady_clock;
   std::atomic<int>& busy = TheDriver().blocks.at(static_cast<std::size_t>(stream.gpu));
-  perseus::fake_nvml::Gpu* const shown = NvmlGpu(stream.gpu);
-  const std::uint32_t was_idle = shown == nullptr ? 0 : shown->is_idle.exchange(0);
   double work = 0;
   std::uint64_t sequence = 0;
   auto last = steady_clock::now();
@@ -154,7 +137,6 @@ void RunLoad(FakeStream& stream, FakeAllocation& mailbox, int blocks) {
     Word(mailbox, 8) = ++sequence;
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  if (shown != nullptr) shown->is_idle = was_idle;
   busy -= blocks;
   stream.is_running = false;
 }
@@ -201,13 +183,6 @@ extern "C" {
 
 int cuInit(unsigned /*flags*/) {
   FAKE_ENTER("cuInit");
-  FakeDriver& driver = TheDriver();
-  const std::lock_guard lock(driver.mutex);
-  const char* const path = std::getenv("FAKE_NVML_FILE");
-  if (!driver.uuids.empty() || path == nullptr) return 0;
-  const auto node = perseus::fake_nvml::MapNode(path);
-  if (!node) return kInvalid;
-  for (std::uint32_t i = 0; i < node->gpu_count; ++i) driver.uuids.emplace_back(node->gpus[i].uuid);
   return 0;
 }
 int cuGetErrorName(int code, const char** name) {

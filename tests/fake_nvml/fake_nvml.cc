@@ -42,7 +42,6 @@ void Fill(Gpu& gpu, const GpuSpec& spec, std::size_t index, std::size_t count) {
   gpu.power_mw = Unsigned(spec.power_mw);
   gpu.temperature_c = Unsigned(spec.temperature_c);
   gpu.is_persistent = spec.is_persistent ? 1 : 0;
-  gpu.is_idle = spec.is_idle ? 1 : 0;
 }
 
 std::optional<ClockRange> Unpack(std::uint64_t range) {
@@ -125,10 +124,6 @@ void FakeNvml::SetPrograms(int gpu, const std::vector<int>& pids) {
   At(gpu).program_count = static_cast<std::uint32_t>(pids.size());
 }
 void FakeNvml::UseLongPrograms(int gpu, bool uses) { At(gpu).has_long_programs = uses ? 1 : 0; }
-void FakeNvml::SetApplicationClock(int gpu, int mhz, int default_mhz) {
-  At(gpu).application_clock_mhz = Unsigned(mhz);
-  At(gpu).default_application_clock_mhz = Unsigned(default_mhz);
-}
 
 std::vector<LoggedCall> FakeNvml::Log(std::uint64_t from) const {
   std::vector<LoggedCall> calls;

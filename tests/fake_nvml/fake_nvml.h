@@ -47,7 +47,6 @@ struct GpuSpec {
   int power_mw = 100'000;
   int temperature_c = 40;
   bool is_persistent = true;
-  bool is_idle = false;
 };
 struct NodeSpec {
   std::vector<GpuSpec> gpus;
@@ -104,7 +103,6 @@ class FakeNvml {
   void SetPrograms(int gpu, const std::vector<int>& pids);
   // NVML's drivers 535.43 to 535.86 list programs in entries of 32 bytes instead of 24.
   void UseLongPrograms(int gpu, bool uses);
-  void SetApplicationClock(int gpu, int mhz, int default_mhz);  // 0: the GPU has none.
 
   // ---- The log: the last kLogCapacity calls, in the order in which they began ----
   std::uint64_t LogEnd() const { return node_->log_end.load(); }

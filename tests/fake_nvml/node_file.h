@@ -42,9 +42,8 @@ enum class Function : std::uint32_t {
   kResetMemoryClock,
   kGetDriverVersion,
   kGetPrograms,
-  kGetApplicationsClock,
 };
-inline constexpr std::size_t kFunctions = 19;
+inline constexpr std::size_t kFunctions = 18;
 inline constexpr std::uint32_t kNoGpu = ~0U;
 
 struct Gpu {
@@ -85,9 +84,7 @@ struct Gpu {
   std::atomic<std::uint32_t> is_lost;
   std::atomic<std::uint32_t> program_count;  // Programs that use the GPU.
   std::atomic<std::uint32_t> program_pids[kMostPrograms];
-  std::atomic<std::uint32_t> has_long_programs;      // An entry of their list has 32 bytes, not 24.
-  std::atomic<std::uint32_t> application_clock_mhz;  // 0: the GPU has no application clocks.
-  std::atomic<std::uint32_t> default_application_clock_mhz;
+  std::atomic<std::uint32_t> has_long_programs;  // An entry of their list has 32 bytes, not 24.
   // By function: code << 16 | number of times (0xffff: until Heal()).
   std::atomic<std::uint32_t> faults[kFunctions];
   std::atomic<std::uint32_t> slow_ms[kFunctions];

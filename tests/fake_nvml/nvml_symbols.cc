@@ -345,23 +345,6 @@ int nvmlDeviceGetMinorNumber(NvmlHandle handle, unsigned* number) {
   });
 }
 
-// The types are 0 for graphics, 1 for SM and 2 for memory.
-int nvmlDeviceGetApplicationsClock(NvmlHandle handle, unsigned type, unsigned* mhz) {
-  return OnGpu(Function::kGetApplicationsClock, handle, type, 0, [&](Gpu& gpu) {
-    if (type > 2) return kInvalidArgument;
-    *mhz = gpu.application_clock_mhz;
-    return *mhz == 0 || type != 0 ? kNotSupported : kSuccess;
-  });
-}
-
-int nvmlDeviceGetDefaultApplicationsClock(NvmlHandle handle, unsigned type, unsigned* mhz) {
-  return OnGpu(Function::kGetApplicationsClock, handle, type, 0, [&](Gpu& gpu) {
-    if (type > 2) return kInvalidArgument;
-    *mhz = gpu.default_application_clock_mhz;
-    return *mhz == 0 || type != 0 ? kNotSupported : kSuccess;
-  });
-}
-
 int nvmlDeviceGetPersistenceMode(NvmlHandle handle, unsigned* mode) {
   return OnGpu(Function::kGetInfo, handle, [&](Gpu& gpu) {
     *mode = gpu.is_persistent;

@@ -25,15 +25,14 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
           "--figure", flags.figures,
           "Write a figure: frontier, timeline or profile (plan without --max-switches N or "
           "--per-instruction, or with --switch-tradeoff: also switches; of a searched schedule: "
-          "also memory, schedules and orders), as .svg, .png or .pdf; may be repeated")
+          "also memory, schedules and orders), as .svg; may be repeated")
       ->type_name("FILE")
       ->group("Figures")
       ->expected(1)
       ->allow_extra_args(false)
       ->take_all();
   verb.add_option("--overlay", flags.overlays,
-                  "Also draw another frontier (CSV with time and energy, or a report); may be "
-                  "repeated")
+                  "Also draw another frontier (CSV with time and energy); may be repeated")
       ->type_name("[NAME=]FILE")
       ->group("Figures")
       ->expected(1)
@@ -43,23 +42,23 @@ void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
 
 Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {
   for (const std::string& path : flags.figures) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto figure, report::FigureOf(path));
-    if (figure.kind == report::FigureKind::kSwitches && !data.has_switches) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto kind, report::FigureOf(path));
+    if (kind == report::FigureKind::kSwitches && !data.has_switches) {
       return Fail(
           "{}: this figure needs limits of clock changes that were compared (use perseus plan "
           "without --max-switches N or --per-instruction, or add --switch-tradeoff)",
           path);
     }
-    const bool is_of_schedules = figure.kind == report::FigureKind::kMemory ||
-                                 figure.kind == report::FigureKind::kOrders ||
-                                 figure.kind == report::FigureKind::kSchedules;
+    const bool is_of_schedules = kind == report::FigureKind::kMemory ||
+                                 kind == report::FigureKind::kOrders ||
+                                 kind == report::FigureKind::kSchedules;
     if (is_of_schedules && !data.has_schedules) {
       return Fail(
           "{}: this figure needs schedules that were searched for (use perseus schedule search or "
           "perseus plan --schedule auto, or frontier, timeline or profile here)",
           path);
     }
-    if (auto able = report::CheckDrawable(figure); !able) return able;
+    if (auto able = report::CheckDrawable(); !able) return able;
   }
   return {};
 }

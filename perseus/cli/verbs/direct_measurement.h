@@ -1,4 +1,4 @@
-// What `perseus doctor` and `perseus qualify` share: they measure the GPUs of a node directly, that
+// What `perseus doctor` and `perseus qualify` share: they open the GPUs of a node directly, that
 // is, without an agent.
 #pragma once
 

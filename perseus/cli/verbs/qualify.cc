@@ -21,7 +21,6 @@
 #include "perseus/cli/verbs/direct_measurement.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
-#include "perseus/planning/hardware_facts/merge.h"
 #include "perseus/runtime/agent/settings_guard.h"
 #include "perseus/runtime/device/open_devices.h"
 #include "perseus/runtime/qualifier/cuda_node.h"
@@ -43,8 +42,7 @@ constexpr const char* kQualifyAbout =
 constexpr const char* kQualifyExamples =
     "Examples:\n"
     "  sudo perseus qualify                     # no agent, no job; writes facts.toml\n"
-    "  perseus qualify --no-clocks              # what needs no right to set clocks\n"
-    "  perseus qualify --merge a.toml b.toml    # which nodes differ";
+    "  perseus qualify --no-clocks              # what needs no right to set clocks";
 
 constexpr std::string_view kVirtual = "virtual:";
 // A load kernel ends by itself after ten minutes (qualifier/cuda_node.h), and the longest window,
@@ -54,7 +52,6 @@ constexpr double kLongestDuration = 3'600;
 struct QualifyFlags {
   DirectFlags direct;
   std::vector<std::string> gpus;
-  std::vector<std::string> merged;
   std::string output = "facts.toml";
   double duration_s = 300;
   bool sets_no_clocks = false;
@@ -134,21 +131,6 @@ std::string FormatFacts(const HardwareFacts& facts) {
   }
   for (const std::string& limit : facts.limits) text += "limit: " + limit + "\n";
   return text;
-}
-
-Result<void> MergeFacts(const Streams& streams, const QualifyFlags& flags) {
-  std::vector<HardwareFacts> nodes;
-  for (const std::string& path : flags.merged) {
-    PERSEUS_ASSIGN_OR_RETURN(auto facts, hardware_facts::Read(path));
-    nodes.push_back(std::move(facts));
-  }
-  PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(flags.output, flags.merged));
-  PERSEUS_ASSIGN_OR_RETURN(const auto merged, hardware_facts::Merge(nodes));
-  PERSEUS_RETURN_IF_ERROR(hardware_facts::Write(flags.output, merged.facts));
-  std::string text;
-  for (const std::string& difference : merged.differences) text += difference + "\n";
-  if (merged.differences.empty()) text = fmt::format("the {} nodes agree\n", nodes.size());
-  return streams.Print(text + fmt::format("wrote {}\n", flags.output));
 }
 
 // The chosen ones of `uuids`: all without a choice.
@@ -282,7 +264,6 @@ Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
 }
 
 Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
-  if (!flags.merged.empty()) return MergeFacts(streams, flags);
   if (flags.direct.devices.starts_with(kVirtual)) return QualifyVirtual(streams, flags);
   return QualifyReal(streams, flags);
 }
@@ -294,28 +275,19 @@ Verb AddQualifyVerb(CLI::App& program) {
   CLI::App* verb = program.add_subcommand("qualify", kQualifyAbout);
   verb->footer(kQualifyExamples);
   AddDirectFlags(*verb, flags->direct);
-  CLI::Option* gpu =
-      verb->add_option("--gpu", flags->gpus, "Only this GPU; may be repeated (default: all)");
-  gpu->type_name("UUID")->expected(1)->allow_extra_args(false)->take_all();
+  verb->add_option("--gpu", flags->gpus, "Only this GPU; may be repeated (default: all)")
+      ->type_name("UUID")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->take_all();
   verb->add_option("-o,--output,--out", flags->output, "The facts (default: facts.toml)")
       ->type_name("FILE.toml");
-  CLI::Option* duration =
-      verb->add_option("--duration", flags->duration_s, "How long to measure (default: 300)");
-  duration->type_name("SECONDS")->check(NumberIn({10, kLongestDuration}, "in seconds"));
-  CLI::Option* no_clocks = verb->add_flag("--no-clocks", flags->sets_no_clocks,
-                                          "Measure only what needs no right to set clocks");
-  CLI::Option* force =
-      verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");
-  verb->add_option("--merge", flags->merged,
-                   "Measure nothing: merge the facts of several nodes of one kind, and show which "
-                   "nodes differ")
-      ->type_name("FILE.toml ...")
-      ->check(InputFile())
-      ->excludes(gpu)
-      ->excludes(duration)
-      ->excludes(no_clocks)
-      ->excludes(force)
-      ->expected(1, 100'000);
+  verb->add_option("--duration", flags->duration_s, "How long to measure (default: 300)")
+      ->type_name("SECONDS")
+      ->check(NumberIn({10, kLongestDuration}, "in seconds"));
+  verb->add_flag("--no-clocks", flags->sets_no_clocks,
+                 "Measure only what needs no right to set clocks");
+  verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");
   return {verb, [flags](const Streams& streams) { return RunQualify(streams, *flags); }};
 }
 

@@ -40,7 +40,7 @@ constexpr const char* kReportAbout =
 constexpr const char* kReportExamples =
     "Examples:\n"
     "  perseus report out -o report.html --overlay published=reference.csv\n"
-    "  perseus report out --figure frontier.pdf --figure timeline.svg\n"
+    "  perseus report out --figure frontier.svg --figure timeline.svg\n"
     "  perseus report out/plans/slowdown-5.json --profile profile.csv \\\n"
     "      --figure timeline.svg";
 

@@ -1,9 +1,10 @@
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/planning/hardware_facts/merge.h"
+#include "perseus/base/statistics.h"
 
 namespace perseus::hardware_facts {
 namespace {
@@ -33,6 +34,30 @@ Result<void> Write(const std::filesystem::path& path, const HardwareFacts& facts
   const std::string text = Format(facts);
   PERSEUS_RETURN_IF_ERROR(Parse(text, path.string()));
   return WriteFileAtomically(path, text);
+}
+
+Estimate Combine(const std::vector<Estimate>& estimates) {
+  std::vector<double> values;
+  Estimate all = LeastOf(estimates);
+  for (const Estimate& estimate : estimates) {
+    values.push_back(estimate.value);
+    all.high = std::max(all.high, estimate.high);
+  }
+  all.value = Median(std::move(values));
+  return all;
+}
+
+Estimate LeastOf(const std::vector<Estimate>& estimates) {
+  Estimate least = estimates.front();
+  long long samples = 0;
+  for (const Estimate& estimate : estimates) {
+    least.value = std::min(least.value, estimate.value);
+    least.low = std::min(least.low, estimate.low);
+    least.high = std::min(least.high, estimate.high);
+    samples += estimate.samples;
+  }
+  least.samples = static_cast<int>(std::min<long long>(samples, kMostSamples));
+  return least;
 }
 
 const SwitchFacts* SlowestSwitch(const HardwareFacts& facts) {

@@ -5,8 +5,6 @@
 //
 // A value is measured or absent: no reader fills in a default. Each measured value has the interval
 // that its samples support (Estimate), so a reader sees how far to trust it.
-//
-// Merge() in merge.h makes one set of facts of many nodes of the same kind.
 #pragma once
 
 #include <filesystem>
@@ -23,8 +21,7 @@ namespace perseus::hardware_facts {
 
 inline constexpr int kMostSamples = 1'000'000'000;
 
-// A measured value with its 95 % interval: low <= value <= high. After a merge, the interval covers
-// the intervals of the nodes.
+// A measured value with its 95 % interval: low <= value <= high.
 struct Estimate {
   double value = 0;
   double low = 0;
@@ -76,13 +73,13 @@ struct InterferenceFacts {
 };
 
 struct HardwareFacts {
-  std::string host;  // Of merged facts: the first host, and the number of the others.
+  std::string host;
   std::string gpu_name;
   std::string driver_version;
   std::string measured_at;  // RFC 3339, UTC, in seconds: "2026-02-22T17:05:00Z".
   std::string perseus_version;
   int gpu_count = 1;  // Of one node.
-  int nodes = 1;      // Above 1: merged facts.
+  int nodes = 1;      // Above 1: an earlier version merged the facts of so many nodes.
   std::vector<SwitchFacts> switches;
   // Of the whole node, without harm to the work: the value is shown to be harmless, and the upper
   // end is the least rate that is shown to harm, or the greatest one that was tried.
@@ -114,6 +111,14 @@ Result<HardwareFacts> Read(const std::filesystem::path& path);
 // Fails (kInput) if Parse would refuse the facts, so that a file that exists can be read. Replaces
 // the whole file or changes nothing.
 Result<void> Write(const std::filesystem::path& path, const HardwareFacts& facts);
+
+// ---- Values of many ----
+
+// The median of the values. Its interval covers all of theirs. Requires an estimate.
+Estimate Combine(const std::vector<Estimate>& estimates);
+
+// The least of the values, with the least of the lower and of the upper ends. Requires an estimate.
+Estimate LeastOf(const std::vector<Estimate>& estimates);
 
 // ---- Values for planning ----
 

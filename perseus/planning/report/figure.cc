@@ -3,11 +3,8 @@
 #include <duktape.h>
 
 #include <memory>
-#include <optional>
-#include <vector>
 
 #include "perseus/base/excerpt.h"
-#include "perseus/base/process.h"
 #include "perseus/planning/report/assets.h"
 
 namespace perseus::report {
@@ -17,19 +14,11 @@ struct KindName {
   std::string_view name;
   FigureKind kind;
 };
-constexpr const char* kConverter = "rsvg-convert";
 constexpr KindName kKinds[] = {
     {"frontier", FigureKind::kFrontier},  {"timeline", FigureKind::kTimeline},
     {"profile", FigureKind::kProfile},    {"switches", FigureKind::kSwitches},
     {"memory", FigureKind::kMemory},      {"orders", FigureKind::kOrders},
     {"schedules", FigureKind::kSchedules}};
-struct FormatName {
-  std::string_view name;
-  FigureFormat format;
-};
-constexpr FormatName kFormats[] = {
-    {"svg", FigureFormat::kSvg}, {"png", FigureFormat::kPng}, {"pdf", FigureFormat::kPdf}};
-
 std::string_view NameOf(FigureKind kind) {
   for (const auto& [name, of] : kKinds) {
     if (of == kind) return name;
@@ -104,57 +93,33 @@ Result<std::string> RunScript(std::string_view name, const std::string& data) {
   return AsXml({svg, size});
 }
 
-Result<std::string> Convert(const std::string& svg, std::string_view format) {
-  std::vector<std::string> command = {kConverter, "--format", std::string(format)};
-  if (format == "png") command.insert(command.end(), {"--zoom", "2"});
-  return RunProgram(command, svg);
-}
-
 }  // namespace
 
-Result<Figure> FigureOf(std::string_view file_name) {
+Result<FigureKind> FigureOf(std::string_view file_name) {
+  constexpr std::string_view kEnding = ".svg";
   const std::string_view base = file_name.substr(file_name.rfind('/') + 1);
-  const std::size_t dot = base.rfind('.');
-  std::optional<FigureKind> kind;
-  std::optional<FigureFormat> format;
-  if (dot != base.npos) {
+  if (base.ends_with(kEnding)) {
     for (const KindName& known : kKinds) {
-      if (IsNamed(base.substr(0, dot), known.name)) kind = known.kind;
-    }
-    for (const FormatName& known : kFormats) {
-      if (base.substr(dot + 1) == known.name) format = known.format;
+      if (IsNamed(base.substr(0, base.size() - kEnding.size()), known.name)) return known.kind;
     }
   }
-  if (!kind || !format) {
-    return Fail(
-        "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg, where "
-        "limits of clock changes were compared also switches.svg, and for schedules that were "
-        "searched for memory.svg, schedules.svg or orders.svg, with an optional prefix as in "
-        "bloom-frontier.svg, or the same with .png or .pdf)",
-        Excerpt(file_name));
-  }
-  return Figure{*kind, *format};
+  return Fail(
+      "{} is not the name of a figure (use frontier.svg, timeline.svg or profile.svg, where "
+      "limits of clock changes were compared also switches.svg, and for schedules that were "
+      "searched for memory.svg, schedules.svg or orders.svg, with an optional prefix as in "
+      "bloom-frontier.svg)",
+      Excerpt(file_name));
 }
 
-Result<void> CheckDrawable(const Figure& figure) {
-  if (assets::kFigures.empty()) {
-    return FailAs(ErrorKind::kSystem,
-                  "this build has no figures (install nodejs and npm, and build again)");
-  }
-  if (figure.format == FigureFormat::kSvg) return {};
-  if (const auto version = RunProgram({kConverter, "--version"}, ""); !version) {
-    return FailAs(ErrorKind::kSystem,
-                  "figures in PNG and PDF need {} (apt-get install librsvg2-bin, or use .svg)",
-                  kConverter);
-  }
-  return {};
+Result<void> CheckDrawable() {
+  if (!assets::kFigures.empty()) return {};
+  return FailAs(ErrorKind::kSystem,
+                "this build has no figures (install nodejs and npm, and build again)");
 }
 
-Result<std::string> DrawFigure(const Figure& figure, const std::string& data) {
-  PERSEUS_RETURN_IF_ERROR(CheckDrawable(figure));
-  auto svg = RunScript(NameOf(figure.kind), data);
-  if (!svg || figure.format == FigureFormat::kSvg) return svg;
-  return Convert(*svg, figure.format == FigureFormat::kPng ? "png" : "pdf");
+Result<std::string> DrawFigure(FigureKind kind, const std::string& data) {
+  PERSEUS_RETURN_IF_ERROR(CheckDrawable());
+  return RunScript(NameOf(kind), data);
 }
 
 }  // namespace perseus::report

@@ -28,24 +28,15 @@ enum class FigureKind {
   kSchedules,  // The same two iterations with their plans.
 };
 
-enum class FigureFormat { kSvg, kPng, kPdf };
-
-struct Figure {
-  FigureKind kind = FigureKind::kFrontier;
-  FigureFormat format = FigureFormat::kSvg;
-};
-
-// Returns the figure that a file name means: "out/frontier.svg" or "bloom-timeline.pdf". Fails
+// Returns the figure that a file name means: "out/frontier.svg" or "bloom-timeline.svg". Fails
 // (kInput) for other names; the message has the possible names.
-Result<Figure> FigureOf(std::string_view file_name);
+Result<FigureKind> FigureOf(std::string_view file_name);
 
-// Whether DrawFigure can draw this figure. Fails (kSystem) if this build has no figures, or if the
-// format needs rsvg-convert and it is not installed.
-Result<void> CheckDrawable(const Figure& figure);
+// Fails (kSystem) if this build has no figures.
+Result<void> CheckDrawable();
 
-// Returns the contents of the file. `data` comes from FormatReportData. rsvg-convert, a program of
-// librsvg, converts SVG to PNG (two pixels for each unit) or PDF. Fails (kSystem) as CheckDrawable
-// does, or if the script or rsvg-convert fails.
-Result<std::string> DrawFigure(const Figure& figure, const std::string& data);
+// Returns the contents of the file. `data` comes from FormatReportData. Fails (kSystem) as
+// CheckDrawable does, or if the script fails.
+Result<std::string> DrawFigure(FigureKind kind, const std::string& data);
 
 }  // namespace perseus::report

@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
 #include "perseus/planning/profile/csv_reader.h"
-#include "perseus/planning/report/page_marks.h"
 
 namespace perseus::report {
 namespace {
@@ -101,51 +100,10 @@ Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::st
   return points;
 }
 
-std::vector<plan::FrontierPoint> FromReport(const nlohmann::json& frontier) {
-  const std::vector<double> times = frontier.at("time_s");
-  const std::vector<double> energies = frontier.at("energy_j");
-  const std::vector<double> prices = frontier.at("marginal_w");
-  // An exact frontier has none.
-  const std::vector<double> errors = frontier.value("error_j", std::vector<double>());
-  std::vector<plan::FrontierPoint> points;
-  for (std::size_t i = 0; i < times.size(); ++i) {
-    if (!(times[i] > 0 && times[i] <= kLongestSeconds)) continue;
-    points.push_back({.time = ToNanoseconds(times[i]),
-                      .bound_j = energies.at(i),
-                      .price_w = prices.at(i),
-                      .error_j = errors.empty() ? 0 : errors.at(i)});
-  }
-  return points;
-}
-
-// Reads the frontier from the data in the page of a report.
-Result<std::vector<plan::FrontierPoint>> ParseReport(std::string_view text, std::string_view name) {
-  const std::size_t begin = text.find(kDataBegin) + kDataBegin.size();
-  const std::size_t end = text.find(kDataEnd, begin);
-  const std::string_view data = text.substr(begin, end == text.npos ? 0 : end - begin);
-  const auto report = nlohmann::json::parse(data, nullptr, false);
-  if (!report.is_object()) {
-    return Fail("{}: is a report with damaged data (make it again with perseus report)", name);
-  }
-  if (report.value("frontier", nlohmann::json()).is_null()) {
-    return Fail("{}: is a report without a frontier (plan again, with the frontier)", name);
-  }
-  try {
-    return FromReport(report["frontier"]);
-  } catch (const nlohmann::json::exception&) {
-    return Fail("{}: is a report with a damaged frontier (make it again with perseus report)",
-                name);
-  } catch (const std::out_of_range&) {
-    return Fail("{}: is a report with a damaged frontier (make it again with perseus report)",
-                name);
-  }
-}
-
 }  // namespace
 
 Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name) {
-  const bool is_report = text.find(kDataBegin) != text.npos;
-  PERSEUS_ASSIGN_OR_RETURN(auto points, is_report ? ParseReport(text, name) : ParseCsv(text, name));
+  PERSEUS_ASSIGN_OR_RETURN(auto points, ParseCsv(text, name));
   if (points.empty()) return Fail("{}: has no points (check that the file is complete)", name);
   std::ranges::stable_sort(points, {}, &plan::FrontierPoint::time);
   double error = 0;

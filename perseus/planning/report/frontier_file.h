@@ -1,11 +1,10 @@
-// Reads frontiers from our own frontier.csv, from CSV files of other tools, and from reports.
-// Writes frontier.csv.
+// Reads frontiers from our own frontier.csv and from CSV files of other tools. Writes frontier.csv.
 //
 //   time,energy_bound,marginal_watts,energy_error    the header of frontier.csv (docs/formats.md)
 //   time,energy                                      that of the published planner's results
 //
 // Times are in s. Energies are in J, of one iteration of one pipeline. Rows may be in any order,
-// and further columns are ignored. The reader recognizes a report (HTML) by its content.
+// and further columns are ignored.
 #pragma once
 
 #include <string>

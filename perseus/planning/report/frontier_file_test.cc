@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "perseus/planning/report/page_marks.h"
-
 namespace perseus::report {
 namespace {
 
@@ -35,31 +33,6 @@ TEST(ParseFrontier, SortsAndIgnoresOtherColumns) {
   EXPECT_EQ(curve->points[0].bound_j, 20);
 }
 
-TEST(ParseFrontier, ReadsTheFrontierOfAReport) {
-  const std::string page =
-      "<html>" + std::string(kDataBegin) +
-      R"({"frontier":{"name":"bound","time_s":[2,3],"energy_j":[20,10],"marginal_w":[5,1]}})" +
-      std::string(kDataEnd) + "</html>";
-  const auto curve = ParseFrontier(page, "report.html");
-  ASSERT_TRUE(curve) << curve.error().message;
-  ASSERT_EQ(curve->points.size(), 2U);
-  EXPECT_EQ(curve->points[1].time, 3'000'000'000);
-  EXPECT_EQ(curve->points[1].price_w, 1);
-  EXPECT_EQ(curve->error, 0);
-}
-
-TEST(ParseFrontier, ReadsTheErrorOfAReport) {
-  const std::string page =
-      "<html>" + std::string(kDataBegin) +
-      R"({"frontier":{"name":"bound","error":0.1,"time_s":[2,3],"energy_j":[20,10],)"
-      R"("marginal_w":[5,1],"error_j":[2,0]}})" +
-      std::string(kDataEnd) + "</html>";
-  const auto curve = ParseFrontier(page, "report.html");
-  ASSERT_TRUE(curve) << curve.error().message;
-  EXPECT_EQ(curve->points[0].error_j, 2);
-  EXPECT_DOUBLE_EQ(curve->error, 0.1);
-}
-
 struct Bad {
   std::string name;
   std::string text;
@@ -75,10 +48,6 @@ TEST_P(BadFrontier, TheErrorHasPlaceAndRemedy) {
   EXPECT_THAT(curve.error().message, HasSubstr(GetParam().message));
 }
 
-std::string Page(const std::string& data) {
-  return std::string(kDataBegin) + data + std::string(kDataEnd);
-}
-
 INSTANTIATE_TEST_SUITE_P(
     , BadFrontier,
     testing::Values(
@@ -88,14 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"NotANumber", "time,energy\n1,2\n1.5,2J\n", "f.csv:3: energy \"2J\" is not a number"},
         Bad{"Infinite", "time,energy\n1,inf\n", "f.csv:2: energy \"inf\" is not a number"},
         Bad{"Negative", "time,energy\n-1,2\n", "f.csv:2: time \"-1\" is out of range"},
-        Bad{"CutOff", "time,energy\n1,2\n1\n", "f.csv:3: 1 fields, but the header has 2"},
-        Bad{"ReportCutOff", std::string(kDataBegin) + "{\"frontier\":{\"time_s\":[1,",
-            "f.csv: is a report with damaged data"},
-        Bad{"ReportWithoutFrontier", Page(R"({"frontier":null})"), "without a frontier"},
-        Bad{"ReportOfOtherLengths",
-            Page(R"({"frontier":{"time_s":[1,2],"energy_j":[1],"marginal_w":[1,1]}})"),
-            "damaged frontier"},
-        Bad{"ReportOfOtherTypes", Page(R"({"frontier":{"time_s":"1"}})"), "damaged frontier"}),
+        Bad{"CutOff", "time,energy\n1,2\n1\n", "f.csv:3: 1 fields, but the header has 2"}),
     [](const auto& tested) { return tested.param.name; });
 
 }  // namespace

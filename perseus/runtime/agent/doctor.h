@@ -1,5 +1,4 @@
 // Finds out what works on this node, what does not, and how to fix it. It changes nothing.
-// latency_check.h sets clocks.
 #pragma once
 
 #include <filesystem>

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "perseus/base/file.h"
-#include "perseus/runtime/agent/latency_check.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/temporary_directory.h"
@@ -132,54 +131,6 @@ TEST_F(DoctorTest, NoDriverAndMigPartsAreProblems) {
   const auto findings = ExamineDevices(std::move(list));
   EXPECT_EQ(findings.at(0).level, Level::kProblem);
   EXPECT_THAT(findings.at(0).detail, HasSubstr("nvidia-smi -mig 0"));
-}
-
-// ---- Measuring ----
-
-TEST_F(DoctorTest, MeasuringRestoresTheFormerSetting) {
-  FakeGpu gpu("GPU-a");
-  gpu.Set(device::Control::kSmClock, device::Setting{900, 1300});
-  const auto device = gpu.Open();
-  const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});
-  ASSERT_TRUE(measured) << measured.error().message;
-  EXPECT_GT(measured->samples.size(), 8U);
-  EXPECT_EQ(gpu.setting(device::Control::kSmClock), (device::Setting{900, 1300}));
-  EXPECT_TRUE(ParseSavedState(*ReadFile(scene_.state), "state")->gpus.empty());
-}
-
-TEST_F(DoctorTest, MeasuringChangesNothingThatItCannotRestore) {
-  FakeGpu gpu("GPU-a");
-  gpu.Set(device::Control::kSmClock, device::Setting{1000, 1000});
-  gpu.HideSmClock("the SM clock stands at 1000 of 1410 MHz");
-  const auto device = gpu.Open();
-  const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});
-  ASSERT_FALSE(measured);
-  EXPECT_THAT(measured.error().message, HasSubstr("unlock the GPU first"));
-  EXPECT_TRUE(gpu.history().empty());
-}
-
-TEST_F(DoctorTest, MeasuringFailsWhileAnAgentRuns) {
-  const auto agents = LockSavedState(scene_.state);
-  ASSERT_TRUE(agents);
-  FakeGpu gpu("GPU-a");
-  const auto device = gpu.Open();
-  const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});
-  ASSERT_FALSE(measured);
-  EXPECT_THAT(measured.error().message, HasSubstr("another agent that is running"));
-  EXPECT_TRUE(gpu.history().empty());
-}
-
-TEST_F(DoctorTest, AMeasurementThatFailsMidwayRestoresTheSetting) {
-  FakeGpu gpu("GPU-a");
-  // The switch to 1410 succeeds. The next switch fails, and so do two attempts to restore the
-  // clock.
-  const auto device = gpu.Open();
-  gpu.FailNext(device::Control::kSmClock, 3, device::DeviceErrorKind::kFailed, "not now");
-  const auto measured = MeasureSafely(*device, {.state = scene_.state, .boot_id = "boot"});
-  ASSERT_FALSE(measured);
-  EXPECT_THAT(measured.error().message, HasSubstr("not now"));
-  EXPECT_EQ(gpu.setting(device::Control::kSmClock), std::nullopt);
-  EXPECT_TRUE(ParseSavedState(*ReadFile(scene_.state), "state")->gpus.empty());
 }
 
 }  // namespace

@@ -26,8 +26,6 @@ void LookUpOptional(LibrarySymbols& symbols, Functions& f) {
   if (f.GetComputeRunningProcesses == nullptr) {  // Drivers before 510 have the older name.
     symbols.Optional(f.GetComputeRunningProcesses, "nvmlDeviceGetComputeRunningProcesses_v2");
   }
-  symbols.Optional(f.GetApplicationsClock, "nvmlDeviceGetApplicationsClock");
-  symbols.Optional(f.GetDefaultApplicationsClock, "nvmlDeviceGetDefaultApplicationsClock");
   symbols.Optional(f.GetPciInfo, "nvmlDeviceGetPciInfo_v3");
   symbols.Optional(f.GetMinorNumber, "nvmlDeviceGetMinorNumber");
   symbols.Optional(f.GetPersistenceMode, "nvmlDeviceGetPersistenceMode");

@@ -43,7 +43,6 @@ enum Code : int {
 };
 
 // nvmlClockType_t, nvmlTemperatureSensors_t, nvmlEnableState_t.
-inline constexpr unsigned kClockGraphics = 0;
 inline constexpr unsigned kClockSm = 1;
 inline constexpr unsigned kClockMemory = 2;
 inline constexpr unsigned kTemperatureGpu = 0;
@@ -102,8 +101,6 @@ struct Functions {
   int (*SystemGetDriverVersion)(char* text, unsigned size) = nullptr;
   // `count` is the size of `processes` before the call, and the number of processes after it.
   int (*GetComputeRunningProcesses)(Handle, unsigned* count, ProcessInfo* processes) = nullptr;
-  int (*GetApplicationsClock)(Handle, unsigned clock_type, unsigned* mhz) = nullptr;
-  int (*GetDefaultApplicationsClock)(Handle, unsigned clock_type, unsigned* mhz) = nullptr;
   int (*GetPciInfo)(Handle, PciInfo*) = nullptr;  // _v3
   int (*GetMinorNumber)(Handle, unsigned*) = nullptr;
   int (*GetPersistenceMode)(Handle, unsigned*) = nullptr;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
 #include "perseus/runtime/qualifier/qualify_run.h"
 
@@ -25,6 +26,23 @@ constexpr PartOfRun kInterference{.from = 0.60, .length = 0.40};
 // A near switch is large enough to see in the rate of a kernel, whose noise is about half a percent
 // per sample.
 constexpr double kNearPart = 0.97;
+
+// When a GPU differs (Siblings).
+constexpr double kMostMads = 5;
+constexpr double kLeastPart = 0.1;
+constexpr double kLeastFractionBound = 0.01;  // Fractions may be near 0.
+
+std::string Text(double value, Siblings::Unit unit) {
+  switch (unit) {
+    case Siblings::Unit::kMilliseconds:
+      return fmt::format("{:.4g} ms", value);
+    case Siblings::Unit::kWatts:
+      return fmt::format("{:.4g} W", value);
+    case Siblings::Unit::kFraction:
+      return fmt::format("{:.3g} %", value * 100);
+  }
+  return {};
+}
 
 std::vector<int> AllGpus(const MeasuredNode& node) {
   std::vector<int> gpus(static_cast<std::size_t>(node.gpu_count()));
@@ -170,25 +188,45 @@ int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz) {
 
 std::optional<Estimate> Siblings::Combine(const std::string& what, Unit unit,
                                           const std::vector<std::optional<Estimate>>& estimates) {
-  std::vector<hardware_facts::MemberValue> values;
-  for (std::size_t i = 0; i < estimates.size(); ++i) {
-    if (!estimates[i]) return std::nullopt;
-    values.push_back({names_[i], *estimates[i]});
+  std::vector<double> values;
+  for (const auto& estimate : estimates) {
+    if (!estimate) return std::nullopt;
+    values.push_back(estimate->value);
   }
   if (values.empty()) return std::nullopt;
-  auto agreement = hardware_facts::Agree({what, unit, "GPUs"}, values);
-  for (auto& [who, how] : agreement.differences) {
-    std::string difference = values.size() == 2
-                                 ? fmt::format("{} differ: the ", who)
-                                 : fmt::format("{} differs from its siblings: its ", who);
-    const auto known = std::ranges::find(differences_, who, &Difference::who);
-    if (known == differences_.end()) {
-      differences_.push_back({std::move(who), difference + how, 1});
+  const double median = Median(values);
+  const bool are_two = values.size() == 2;
+  // Two GPUs are compared with each other, so they have no deviation.
+  const double bound =
+      std::max({are_two ? 0 : kMostMads * MedianDeviation(values, median),
+                kLeastPart * std::abs(median), unit == Unit::kFraction ? kLeastFractionBound : 0});
+  std::vector<Estimate> usual;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Estimate& estimate = *estimates[i];
+    if (are_two || std::max(estimate.low - median, median - estimate.high) <= bound) {
+      usual.push_back(estimate);
     } else {
-      ++known->count;
+      Add(names_[i], fmt::format("{} differs from its siblings: its {} is {}, and the median of "
+                                 "{} GPUs is {}",
+                                 names_[i], what, Text(estimate.value, unit), values.size(),
+                                 Text(median, unit)));
     }
   }
-  return agreement.estimate;
+  if (are_two && std::max(usual[0].low - usual[1].high, usual[1].low - usual[0].high) > bound) {
+    const std::string both = fmt::format("{} and {}", names_[0], names_[1]);
+    Add(both, fmt::format("{} differ: the {} is {} on the one and {} on the other", both, what,
+                          Text(usual[0].value, unit), Text(usual[1].value, unit)));
+  }
+  return hardware_facts::Combine(usual);
+}
+
+void Siblings::Add(std::string who, std::string what) {
+  const auto known = std::ranges::find(differences_, who, &Difference::who);
+  if (known == differences_.end()) {
+    differences_.push_back({std::move(who), std::move(what), 1});
+  } else {
+    ++known->count;
+  }
 }
 
 std::vector<std::string> Siblings::Differences() const {

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/planning/hardware_facts/merge.h"
 #include "perseus/runtime/qualifier/estimates.h"
 #include "perseus/runtime/qualifier/measured_node.h"
 #include "perseus/runtime/qualifier/qualification.h"
@@ -36,11 +35,20 @@ inline constexpr double kFarPart = 0.4;
 // The clock of the list that is nearest to the wanted one. Requires clocks.
 int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);
 
-// One value of all GPUs of a node, and the GPUs whose values differ from those of their siblings,
-// by the rule of hardware_facts/merge.h.
+// One value of all GPUs of a node, and the GPUs whose values differ from those of their siblings.
+//
+// A GPU differs if its whole 95 % interval is farther from the median m of all GPUs than
+// max(5 * MAD, 10 % of m), where MAD is the median of |value - m|. For fractions, the bound is at
+// least 0.01.
+//
+// - Median and MAD are robust: less than half of the GPUs differ, however far off they are. For
+//   normal noise, 5 MAD are 3.4 standard deviations. The 10 % keep GPUs that are nearly equal
+//   (MAD near 0) from being reported for differences that matter to no plan.
+// - Two GPUs have no majority. If they differ from each other, one difference names both, and both
+//   count.
 class Siblings {
  public:
-  using Unit = hardware_facts::Unit;
+  enum class Unit { kMilliseconds, kWatts, kFraction };
 
   // The names of the GPUs, in the order of the estimates.
   explicit Siblings(std::vector<std::string> names) : names_(std::move(names)) {}
@@ -59,6 +67,8 @@ class Siblings {
     std::string what;  // The first one.
     int count = 0;
   };
+  void Add(std::string who, std::string what);
+
   std::vector<std::string> names_;
   std::vector<Difference> differences_;
 };

@@ -33,6 +33,40 @@ TEST(Siblings, AGpuThatDiffersIsNamedOnceAndLeftOut) {
                           "GPUs is 81 W (and 1 other value)."));
 }
 
+// How many of GPUs with these powers, each known to 1 W, differ.
+std::size_t Different(const std::vector<double>& powers_w) {
+  std::vector<std::optional<Estimate>> estimates;
+  for (const double power_w : powers_w) estimates.push_back(KnownTo1W(power_w));
+  Siblings siblings({"a", "b", "c", "d", "e"});
+  EXPECT_TRUE(siblings.Combine("power", Siblings::Unit::kWatts, estimates));
+  return siblings.Differences().size();
+}
+
+TEST(Siblings, AGpuDiffersIfItsIntervalIsTooFarFromTheMedian) {
+  // Median 81, MAD 1: the bound is 10 % of 81, because 5 MAD are less. The interval of 91 begins at
+  // 90, which is 9 from the median, and 9 > 8.1. That of 90 begins 8 from the median.
+  EXPECT_EQ(Different({80, 81, 82, 80, 90}), 0);
+  EXPECT_EQ(Different({80, 81, 82, 80, 91}), 1);
+  // Median 80, MAD 10: the bound is 50.
+  EXPECT_EQ(Different({70, 80, 90, 60, 120}), 0);
+  EXPECT_EQ(Different({70, 80, 90, 60, 132}), 1);
+  // Less than half of the GPUs differ.
+  EXPECT_EQ(Different({80, 80, 80, 160, 20}), 2);
+  EXPECT_EQ(Different({80, 80, 160, 160}), 0);
+  EXPECT_EQ(Different({80, 89}), 0);
+}
+
+TEST(Siblings, AnUncertainValueAndASmallFractionDoNotDiffer) {
+  Siblings siblings({"a", "b", "c"});
+  const Estimate wide{200, 85, 300, 2};
+  EXPECT_TRUE(
+      siblings.Combine("power", Siblings::Unit::kWatts, {KnownTo1W(80), KnownTo1W(81), wide}));
+  const Estimate first{0.001, 0.001, 0.001, 5}, second{0.002, 0.002, 0.002, 5},
+      third{0.009, 0.009, 0.009, 5};
+  EXPECT_TRUE(siblings.Combine("bias", Siblings::Unit::kFraction, {first, second, third}));
+  EXPECT_THAT(siblings.Differences(), IsEmpty());
+}
+
 TEST(Siblings, TwoGpusDifferFromEachOther) {
   Siblings siblings({"a", "b"});
   EXPECT_EQ(

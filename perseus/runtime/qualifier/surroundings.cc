@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cstdlib>
-#include <filesystem>
 
 #include "perseus/runtime/device/nvml_api.h"
 
@@ -40,30 +38,6 @@ void LookAtPrograms(const nvml::Functions& f, nvml::Handle handle, const std::st
   }
 }
 
-void LookAtApplicationClocks(const nvml::Functions& f, nvml::Handle handle, const std::string& uuid,
-                             Surroundings& found) {
-  if (f.GetApplicationsClock == nullptr || f.GetDefaultApplicationsClock == nullptr) return;
-  unsigned now_mhz = 0, default_mhz = 0;
-  if (f.GetApplicationsClock(handle, nvml::kClockGraphics, &now_mhz) != nvml::kSuccess) return;
-  if (f.GetDefaultApplicationsClock(handle, nvml::kClockGraphics, &default_mhz) != nvml::kSuccess) {
-    return;
-  }
-  if (now_mhz == default_mhz) return;
-  found.limits.push_back(fmt::format(
-      "The application clock of {} is {} MHz, and {} MHz by default.", uuid, now_mhz, default_mhz));
-}
-
-void LookForMps(Surroundings& found) {
-  const char* const named = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
-  const std::filesystem::path pipes =
-      named != nullptr && *named != '\0' ? named : "/tmp/nvidia-mps";
-  std::error_code ignored;
-  if (!std::filesystem::exists(pipes / "control", ignored)) return;
-  found.limits.push_back(
-      fmt::format("An MPS server may run ({} exists), so programs may share a GPU.",
-                  (pipes / "control").string()));
-}
-
 }  // namespace
 
 Result<Surroundings> LookAround(std::string_view nvml_file, const std::vector<std::string>& uuids) {
@@ -84,9 +58,7 @@ Result<Surroundings> LookAround(std::string_view nvml_file, const std::vector<st
     nvml::Handle handle = nullptr;
     if (f.GetHandleByUUID(uuid.c_str(), &handle) != nvml::kSuccess) continue;
     LookAtPrograms(f, handle, uuid, found);
-    LookAtApplicationClocks(f, handle, uuid, found);
   }
-  LookForMps(found);
   f.Shutdown();
   return found;
 }

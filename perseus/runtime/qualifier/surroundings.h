@@ -1,5 +1,5 @@
 // What is on a node beside us that the Device interface does not show: the version of the driver,
-// programs on the GPUs, application clocks, and MPS.
+// and programs on the GPUs.
 #pragma once
 
 #include <string>

@@ -3,10 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
-
 #include "tests/fake_nvml/fake_nvml.h"
 #include "tests/support/temporary_directory.h"
 
@@ -22,11 +18,7 @@ using ::testing::IsEmpty;
 
 class SurroundingsTest : public ::testing::Test {
  protected:
-  SurroundingsTest() {
-    node_.UseInThisProcess();
-    ::setenv("CUDA_MPS_PIPE_DIRECTORY", (directory_.path() / "mps").c_str(), 1);
-  }
-  ~SurroundingsTest() override { ::unsetenv("CUDA_MPS_PIPE_DIRECTORY"); }
+  SurroundingsTest() { node_.UseInThisProcess(); }
 
   Surroundings Look(const char* library = FAKE_NVML_LIBRARY) const {
     const auto found = LookAround(library, {node_.Uuid(0), node_.Uuid(1)});
@@ -79,25 +71,9 @@ TEST_F(SurroundingsTest, AListThatFailsIsALimit) {
                   AllOf(HasSubstr(node_.Uuid(1) + " is unknown"), HasSubstr("NVML error 3"))));
 }
 
-TEST_F(SurroundingsTest, AnApplicationClockIsALimitUnlessItIsTheDefault) {
-  node_.SetApplicationClock(0, 1200, 1410);
-  node_.SetApplicationClock(1, 1410, 1410);
-  EXPECT_THAT(Look().limits, ElementsAre("The application clock of " + node_.Uuid(0) +
-                                         " is 1200 MHz, and 1410 MHz by default."));
-  node_.Fail(0, Function::kGetApplicationsClock, fake_nvml::kNotSupported);
-  EXPECT_THAT(Look().limits, IsEmpty());
-}
-
 TEST_F(SurroundingsTest, ADriverWithoutAVersionIsUnknown) {
   node_.Fail(FakeNvml::kEveryGpu, Function::kGetDriverVersion, fake_nvml::kUnknown);
   EXPECT_EQ(Look().driver_version, "unknown");
-}
-
-TEST_F(SurroundingsTest, AnMpsServerIsALimit) {
-  std::filesystem::create_directory(directory_.path() / "mps");
-  EXPECT_THAT(Look().limits, IsEmpty());
-  std::ofstream(directory_.path() / "mps" / "control") << "";
-  EXPECT_THAT(Look().limits, ElementsAre(HasSubstr("An MPS server may run")));
 }
 
 TEST_F(SurroundingsTest, GpusThatAreGoneAreLeftOut) {

@@ -102,7 +102,6 @@ class NodeReader {
     ReadTable("gpu", &NodeReader::ReadGpu);
     ReadTable("switch_latency", &NodeReader::ReadSwitchLatency);
     ReadTable("thermal", &NodeReader::ReadThermal);
-    ReadTable("driver", &NodeReader::ReadDriver);
     if (error_) return tl::unexpected<Error>(*error_);
     return spec_;
   }
@@ -128,9 +127,9 @@ class NodeReader {
   }
 
   void ReadNode() {
-    static constexpr std::string_view kKeys[] = {
-        "name",        "gpus", "state",          "clock",   "rate",  "seed",
-        "device_file", "gpu",  "switch_latency", "thermal", "driver"};
+    static constexpr std::string_view kKeys[] = {"name",           "gpus",   "state",       "clock",
+                                                 "rate",           "seed",   "device_file", "gpu",
+                                                 "switch_latency", "thermal"};
     TableReader reader(root_, file_, "the virtual node", kKeys);
     spec_.description = path_;
     spec_.name = reader.Has("name") ? reader.Text("name") : path_.stem().string();
@@ -387,33 +386,6 @@ class NodeReader {
                                                thermal.throttle_at_c - 5));
     }
     thermal.throttle_mhz = reader.CountFrom("throttle_mhz", 1, kHighestFrequencyMhz, 0);
-    Keep(reader);
-  }
-
-  void ReadDriver(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {
-        "call_ms",         "call_per_other_ms",    "holds_launch_ms",
-        "holds_kernel_ms", "holds_copy_ms",        "holds_collective_ms",
-        "counter_bias",    "read_holds_launch_ms", "counter_resolution_j",
-        "waiting_mhz",     "busy_power_w",         "blocked_power_lowest_w"};
-    constexpr double kMostMs = 60'000;
-    TableReader reader(table, file_, "[driver]", kKeys);
-    DriverBehavior& driver = spec_.driver;
-    const auto read = [&](std::string_view key, double most, double& value) {
-      value = reader.Number(key, most, value);
-    };
-    read("call_ms", kMostMs, driver.call_ms);
-    read("call_per_other_ms", kMostMs, driver.call_per_other_ms);
-    read("holds_launch_ms", kMostMs, driver.holds_launch_ms);
-    read("holds_kernel_ms", kMostMs, driver.holds_kernel_ms);
-    read("holds_copy_ms", kMostMs, driver.holds_copy_ms);
-    read("holds_collective_ms", kMostMs, driver.holds_collective_ms);
-    read("read_holds_launch_ms", kMostMs, driver.read_holds_launch_ms);
-    read("counter_resolution_j", 1e6, driver.counter_resolution_j);
-    read("counter_bias", 1, driver.counter_bias);
-    read("busy_power_w", kMostWatts, driver.busy_power_w);
-    read("blocked_power_lowest_w", kMostWatts, driver.blocked_power_lowest_w);
-    driver.waiting_mhz = reader.CountFrom("waiting_mhz", 1, kHighestFrequencyMhz, 0);
     Keep(reader);
   }
 

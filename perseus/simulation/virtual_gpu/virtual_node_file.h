@@ -37,8 +37,6 @@
 //   throttle_at_c = 90.0
 //   resume_at_c = 85.0         # at least half a degree below throttle_at_c
 //   throttle_mhz = 810         # default: the lowest clock
-//   [driver]                   # for `perseus qualify` only (virtual_qualifier/simulated_node.h)
-//   call_ms = 1.0              # see DriverBehavior for all keys
 //
 // All times are virtual. Relative paths are relative to the file.
 #pragma once
@@ -55,27 +53,6 @@ namespace perseus::virtual_gpu {
 
 inline constexpr int kMostVirtualGpus = 64;
 
-// How the driver and the GPUs of the node disturb work and measure themselves. `perseus qualify`
-// finds it. The shared node (virtual_node.h) ignores it: its calls take no time and hold up
-// nothing.
-struct DriverBehavior {
-  double call_ms = 1;            // One call that sets a clock.
-  double call_per_other_ms = 0;  // More for each other GPU that is set at the same time.
-  // What one change of a clock holds up.
-  double holds_launch_ms = 0;
-  double holds_kernel_ms = 0;
-  double holds_copy_ms = 0;
-  double holds_collective_ms = 0;
-  double read_holds_launch_ms = 0;  // What one reading of one GPU holds up.
-  double counter_resolution_j = 0.001;
-  double counter_bias = 0;  // The counter counts this fraction more.
-  double busy_power_w = 0;  // At the highest clock. 0: the power limit, or four times the blocking
-                            // power without one.
-  double blocked_power_lowest_w = 0;  // At the lowest clock. 0: blocking_power_w at every clock.
-  int waiting_mhz = 0;                // With a lock from min to max, a waiting GPU runs at this
-                                      // clock. 0: at the upper end.
-};
-
 struct VirtualNodeSpec {
   std::string name;
   int gpus = 0;
@@ -88,7 +65,6 @@ struct VirtualNodeSpec {
   std::string device_file;
   std::string gpu_name;  // "Virtual a100-sxm"
   VirtualGpuModel gpu;
-  DriverBehavior driver;
 };
 
 // Parses the text of the file `path`. Messages name this file, and other files are looked up

@@ -110,22 +110,6 @@ TEST(VirtualNodeFile, FactsGiveDefaults) {
               testing::StartsWith("dir/box.toml:4: "));
 }
 
-TEST(VirtualNodeFile, TheDriverHasBehavior) {
-  const auto spec = ParseVirtualNode(
-      "gpus = 2\n[gpu]\nmodel = \"a40\"\n[driver]\ncall_ms = 3\ncall_per_other_ms = 1.5\n"
-      "holds_collective_ms = 4\nwaiting_mhz = 600\n",
-      "dir/box.toml");
-  ASSERT_TRUE(spec) << spec.error().message;
-  EXPECT_EQ(spec->driver.call_ms, 3);
-  EXPECT_EQ(spec->driver.call_per_other_ms, 1.5);
-  EXPECT_EQ(spec->driver.holds_collective_ms, 4);
-  EXPECT_EQ(spec->driver.waiting_mhz, 600);
-  EXPECT_EQ(spec->driver.counter_resolution_j, 0.001);
-  EXPECT_EQ(ErrorOf("gpus = 2\n[gpu]\nmodel = \"a40\"\n[driver]\ncall_ms = -1"),
-            "dir/box.toml:5: call_ms is not a number from 0 to 60000 (for example, write call_ms = "
-            "0.1)");
-}
-
 TEST(VirtualNodeFile, EveryMistakeHasItsPlace) {
   const std::string model = "\n[gpu]\nmodel = \"a100\"\n";
   EXPECT_THAT(ErrorOf("gpus = "), testing::StartsWith("dir/box.toml:1: not TOML: "));
