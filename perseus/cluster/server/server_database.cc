@@ -1,0 +1,54 @@
+#include "perseus/cluster/server/server_database.h"
+
+#include "perseus/cluster/server/api/fleet_status.h"
+#include "perseus/cluster/server/server_clock.h"
+
+namespace perseus::server {
+
+void ServerDatabase::StartProbe() {
+  probe_.emplace(*store_, options_.now, [this] { AfterProbe(); });
+}
+
+void ServerDatabase::End() {
+  probe_.reset();
+  pool_.join();
+  store_.reset();
+}
+
+Answer<void> ServerDatabase::IsReady() const {
+  if (health_.is_available()) return {};
+  return Refuse(503, "The server cannot do this now", "the database does not answer",
+                "nodes keep running their last plans; try again later");
+}
+
+Answer<void> ServerDatabase::Readiness() const {
+  if (auto ready = IsReady(); !ready) return ready;
+  const std::string problem = probe_ ? probe_->Problem() : std::string();
+  if (problem.empty()) return {};
+  return Refuse(503, "The server cannot do this now", problem,
+                "nodes keep running their last plans; check the database and its disk");
+}
+
+void ServerDatabase::Failed(const Error& error) {
+  metrics_.CountStoreFailure();
+  log_.error("{}", error.message);
+}
+
+// On the thread of the probe.
+void ServerDatabase::AfterProbe() {
+  metrics_.SetRefusedWrites(store_->failed_writes());
+  if (options_.clock) {
+    if (const auto database = store_->Clock(); database && *database) {
+      if (const auto step = options_.clock->Compare(**database); step != 0) {
+        log_.warn(
+            "the clock of the database was set by {} ms; notices end as much later or "
+            "sooner",
+            step);
+      }
+    }
+  }
+  const auto fleet = ReadFleetStatus(*store_, options_.now());
+  if (fleet) metrics_.SetFleet(*fleet);
+}
+
+}  // namespace perseus::server

@@ -1,0 +1,61 @@
+// The database as the server uses it: the store, the threads that use it, and whether it answers.
+//
+// Threads: requests and the work of the other parts use the store on `pool`. The probe has a thread
+// of its own (database_probe.h), and so has the store, for notices.
+//
+// Invariant: End ends the probe and the pool, and then closes the store with its thread. So nothing
+// uses a closed store, and afterwards no task of the pool and no notice comes any more.
+//
+// Thread safe, except Start and End.
+#pragma once
+
+#include <spdlog/logger.h>
+
+#include <boost/asio/thread_pool.hpp>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "perseus/base/result.h"
+#include "perseus/cluster/server/control_plane.h"
+#include "perseus/cluster/server/database_health.h"
+#include "perseus/cluster/server/database_probe.h"
+#include "perseus/cluster/server/identity/answer.h"
+#include "perseus/cluster/server/server_metrics.h"
+#include "perseus/cluster/store/store.h"
+
+namespace perseus::server {
+
+class ServerDatabase {
+ public:
+  // Most of them wait for a commit, which contains the transactions of all that wait.
+  static constexpr int kThreads = 32;
+
+  ServerDatabase(const ControlPlaneOptions& options, std::unique_ptr<store::Store> store,
+                 ServerMetrics& metrics, spdlog::logger& log)
+      : options_(options), store_(std::move(store)), metrics_(metrics), log_(log) {}
+
+  void StartProbe();
+  void End();
+
+  store::Store& store() const { return *store_; }
+  boost::asio::thread_pool& pool() { return pool_; }
+  DatabaseHealth& health() { return health_; }
+
+  Answer<void> IsReady() const;     // 503 unless nodes and requests can use the database.
+  Answer<void> Readiness() const;   // The same at once, also for changes: for load balancers.
+  void Failed(const Error& error);  // Counts and logs an error of the store.
+
+ private:
+  void AfterProbe();
+
+  const ControlPlaneOptions& options_;
+  std::unique_ptr<store::Store> store_;
+  ServerMetrics& metrics_;
+  spdlog::logger& log_;
+  boost::asio::thread_pool pool_{kThreads};
+  DatabaseHealth health_;
+  std::optional<DatabaseProbe> probe_;
+};
+
+}  // namespace perseus::server
