@@ -9,6 +9,7 @@
 #include "perseus/cluster/server/api/differences.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/api/job_view.h"
+#include "perseus/cluster/server/api/plan_on_request.h"
 
 namespace perseus::server {
 namespace {
