@@ -92,7 +92,7 @@ TEST_F(VerbsTest, OnlyAVerbForSeveralTargetsSaysThatFlagsMayBeRepeated) {
 }
 
 TEST_F(VerbsTest, AVerbThatHasOnlyPartsPrintsItsHelp) {
-  for (const std::string verb : {"job", "gpu", "token", "store"}) {
+  for (const std::string verb : {"job", "gpu", "token"}) {
     EXPECT_EQ(RunWell(verb), RunWell(verb + " --help"));
   }
 }
