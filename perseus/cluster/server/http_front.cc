@@ -59,8 +59,7 @@ std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::T
 bool IsWorthLogging(std::string_view method, std::string_view pattern, int status) {
   if (status >= 300 || method == "GET" || method == "HEAD") return false;
   if (pattern.starts_with("/v1/tokens")) return true;
-  return pattern.starts_with("/v1/jobs") && !pattern.ends_with("/measurements") &&
-         !pattern.ends_with("/next-clocks") && !pattern.ends_with("/forecasts");
+  return pattern.starts_with("/v1/jobs") && !pattern.ends_with("/forecasts");
 }
 
 std::optional<http::UnixAddress> SocketOf(const IdentitySettings& identities) {
