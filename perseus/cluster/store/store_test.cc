@@ -388,6 +388,22 @@ TEST_P(StoreTest, ListsTokensUntilTheyAreDeleted) {
   EXPECT_THAT(Get(store_->ListTokens()), IsEmpty());
 }
 
+TEST_P(StoreTest, KeepsTheNewestTokensOfANodeThatJoins) {
+  for (int i = 0; i < 6; ++i) {
+    const TokenRecord token{.id = fmt::format("t{}", i),
+                            .hash = fmt::format("{:02x}", i),
+                            .scope = "agent",
+                            .created = i,
+                            .expires = 1000,
+                            .nodes = "n0",
+                            .issued_by = "join"};
+    EXPECT_FALSE(Get(store_->JoinNode(token, false)));
+  }
+  const auto kept = Get(store_->ListTokensOfNode("n0"));
+  ASSERT_EQ(kept.size(), Store::kMostTokensOfNode);
+  EXPECT_EQ(kept.front().id, "t2");
+}
+
 TEST_P(StoreTest, KeepsTheLastOperatorTokenThatNeverExpires) {
   TokenRecord token{.id = "a", .hash = "00", .scope = "operator", .job = "", .name = ""};
   Succeed(store_->AddToken(token));

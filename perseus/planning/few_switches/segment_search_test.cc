@@ -13,10 +13,11 @@ namespace {
 
 // Everything that a search of a random pipeline keeps references to.
 struct SearchedJob {
-  explicit SearchedJob(std::uint64_t seed)
+  explicit SearchedJob(std::uint64_t seed, const schedule::SwitchCost& cost = {})
       : planner(*plan::Planner::Create(
             RandomJob({.shape = JobShape::kPipeline, .instructions = 32, .options = 6}, seed),
-            {.blocking_power_w = RandomBlockingPower(seed)}, plan::Planner::FewOptions::kAccept)),
+            {.blocking_power_w = RandomBlockingPower(seed), .switch_cost = cost},
+            plan::Planner::FewOptions::kAccept)),
         ranks(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         deadline(planner.baseline().time + planner.baseline().time / 20),
         search(planner, ranks, deadline, 2 * planner.model().blocking_power_w) {}
@@ -76,6 +77,22 @@ TEST(Polish, EndsAfterItsTries) {
   const double before_j = job.search.best()->energy_j;
   job.search.Polish(0);
   EXPECT_EQ(job.search.best()->energy_j, before_j);
+}
+
+TEST(Polish, CountsTheCostOfEveryChangeOfItsStart) {
+  int with_changes = 0;
+  for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
+    SCOPED_TRACE(seed);
+    SearchedJob job(seed, {.stall = kMillisecond, .energy_j = 0.5});
+    if (!SearchShortly(job, 4, seed)) continue;
+    job.search.Polish(0);
+    const SegmentSearch::Found& found = *job.search.best();
+    const plan::Evaluator evaluator(job.planner.graph(), job.planner.model());
+    const plan::Evaluation evaluated = evaluator.Evaluate(job.search.OptionsOf(found.rings));
+    EXPECT_NEAR(evaluated.energy_j, found.energy_j, 1e-6);
+    with_changes += evaluated.switches > 0 ? 1 : 0;
+  }
+  EXPECT_GT(with_changes, 0);
 }
 
 // Time costs twice the blocking power of one GPU (SearchedJob), and waiting is in the energy.

@@ -251,6 +251,28 @@ TEST_F(RightsTest, AStreamLastsAsLongAsItsToken) {
   EXPECT_FALSE(rights_.IsValid(*reader, 0)) << "it was revoked";
 }
 
+TEST_F(RightsTest, OnlyTheNewestTwoSecretsOfATokenCount) {
+  store::TokenRecord token{.id = "t-n0", .scope = "agent"};
+  for (const std::string secret : {"first", "second", "third"}) {
+    token.previous_hash = token.hash;
+    token.previous_until = 1000;
+    token.hash = HashOfSecret(secret);
+    rights_.Put(token);
+  }
+  EXPECT_TRUE(rights_.Identify(With("Bearer third"), 999));
+  EXPECT_TRUE(rights_.Identify(With("Bearer second"), 999));
+  EXPECT_FALSE(rights_.Identify(With("Bearer first"), 999));
+}
+
+TEST_F(RightsTest, APersonOfAProxyIsValidWhileTheServerTrustsIt) {
+  const Identity person{.expires = 1000, .is_foreign = true, .trust = "proxy 0"};
+  rights_.SetTrust({"proxy 0"});
+  EXPECT_TRUE(rights_.IsValid(person, 999));
+  EXPECT_FALSE(rights_.IsValid(person, 1000));
+  rights_.SetTrust({"proxy 1"});
+  EXPECT_FALSE(rights_.IsValid(person, 999));
+}
+
 TEST_F(RightsTest, ACertificateIsTheIdentityOfTheMostSpecificToken) {
   for (const auto& [id, certificate, nodes] :
        {std::tuple{"t-any", "*", "other"}, {"t-gpu", "gpu-*", ""}, {"t-ann", "ann", ""}}) {
