@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <initializer_list>
 
 #include "perseus/cluster/http/test_server.h"
 #include "tests/support/temporary_directory.h"
@@ -74,7 +75,7 @@ TEST_F(UnixListener, ReplacesOnlyASocketWithoutAListener) {
 }
 
 TEST_F(UnixListener, RefusesADirectoryThatOthersMayWriteTo) {
-  for (const mode_t mode : {0775, 0757, 01777}) {
+  for (const mode_t mode : std::initializer_list<mode_t>{0775, 0757, 01777}) {
     ::chmod(directory_.path().c_str(), mode);
     EXPECT_THAT(WhyNot({.path = Path()}), HasSubstr("other users may write to this directory"));
   }
