@@ -76,7 +76,8 @@ std::string Converse(std::string_view text) {
   int ends[2];
   Require(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
   const perseus::FileDescriptor client(ends[0]);
-  http::Connection::Peer peer{"192.0.2.1", state->connections.Enter("192.0.2.1")};
+  http::Connection::Peer peer{.address = "192.0.2.1",
+                              .ticket = state->connections.Enter("192.0.2.1")};
   asio::co_spawn(loop,
                  http::Serve(std::make_shared<http::Connection>(
                      state, perseus::FileDescriptor(ends[1]), nullptr, std::move(peer))),

@@ -172,7 +172,7 @@ std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
 
 std::string FormatMemory(const std::optional<tuner::RankMemory>& memory) {
   if (!memory) return "";
-  constexpr double kBytesPerGib = 1 << 30;
+  constexpr double kGibibyte = 1 << 30;
   std::int64_t activations = 0;
   std::int64_t model = 0;
   for (const profile::StageMemory::Part& part : memory->stages.parts) {
@@ -182,8 +182,8 @@ std::string FormatMemory(const std::optional<tuner::RankMemory>& memory) {
   return fmt::format(
       "memory as torch measured it: activations of a microbatch take up to {:.3g} GiB on a GPU, "
       "the model up to {:.3g} GiB, and all together at most {:.3g} GiB\n",
-      static_cast<double>(activations) / kBytesPerGib, static_cast<double>(model) / kBytesPerGib,
-      static_cast<double>(memory->peak_bytes) / kBytesPerGib);
+      static_cast<double>(activations) / kGibibyte, static_cast<double>(model) / kGibibyte,
+      static_cast<double>(memory->peak_bytes) / kGibibyte);
 }
 
 std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps& seen) {
