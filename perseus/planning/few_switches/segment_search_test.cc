@@ -81,7 +81,7 @@ TEST(Polish, EndsAfterItsTries) {
 
 TEST(Polish, CountsTheCostOfEveryChangeOfItsStart) {
   int with_changes = 0;
-  for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
     SCOPED_TRACE(seed);
     SearchedJob job(seed, {.stall = kMillisecond, .energy_j = 0.5});
     if (!SearchShortly(job, 4, seed)) continue;
