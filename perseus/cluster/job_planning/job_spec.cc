@@ -60,8 +60,8 @@ void RefuseSearch(const Node& node) {
   if (!asks) return;
   ThrowAt(
       node.path,
-      "is auto, but a server does not search for schedules (use perseus job register --schedule "
-      "auto --profile PROFILE.csv)");
+      "is auto, but a server does not search for schedules (perseus job register searches before "
+      "it registers)");
 }
 
 schedule::Schedule ReadSchedule(const Node& node) {

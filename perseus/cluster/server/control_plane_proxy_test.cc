@@ -294,7 +294,7 @@ TEST_F(ProxyTest, ACertificateThatIsNamedCounts) {
 TEST_F(ProxyTest, CertificatesNeedAnAuthority) {
   const auto refused = TryStart({.identities = Read("certificates = [\"envoy\"]\n")});
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message, HasSubstr("give --client-ca"));
+  EXPECT_THAT(refused.error().message, HasSubstr("give `client_ca`"));
 }
 
 // Opens the stream of node n0 as ann, and reads until the server closes it.

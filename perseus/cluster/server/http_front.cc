@@ -183,7 +183,7 @@ Result<void> HttpFront::CheckProxy(const IdentitySettings& identities) const {
   if (!identities.proxy) return {};
   const bool has_authority = options_.tls && !options_.tls->client_authority.empty();
   if (!identities.proxy->certificates.empty() && !has_authority) {
-    return Fail("certificates in [proxy] needs client certificates (give --client-ca)");
+    return Fail("certificates in [proxy] needs client certificates (give `client_ca`)");
   }
   const auto socket = SocketOf(identities);
   if (!socket || socket == SocketOf(options_.identities)) return {};
@@ -203,7 +203,7 @@ Result<void> HttpFront::CheckExposure() const {
   if (!tokens.empty() || options_.identities.proxy) return {};
   return Fail(
       "other machines can reach {}, and without a token everybody is an operator: first create a "
-      "token (perseus token create --scope operator), or give `insecure`",
+      "token of an operator (perseus token create), or give `insecure`",
       options_.address);
 }
 

@@ -24,7 +24,7 @@ std::string Compact(const std::string& json) {
   return value.is_discarded() ? nlohmann::ordered_json(json).dump() : value.dump();
 }
 
-// Of kAuditColumns.
+// Reads a row with kAuditColumns.
 AuditRecord AuditOf(Row& row) {
   AuditRecord record;
   record.number = row.Integer(0);

@@ -84,7 +84,7 @@ struct BoundLimits {
   int steps = 400;  // For each price.
   int samples = 5;  // In each step.
   std::uint64_t seed = 2'000'003;
-  // Only plans with at most so many clock changes of a pp_rank count.
+  // The most clock changes of a pp_rank that a plan may have.
   std::optional<int> most_changes = {};
   std::stop_token finish = {};  // With the prices so far.
 };

@@ -147,9 +147,9 @@ class MarginSearch {
     return static_cast<Nanoseconds>(static_cast<double>(plan_.deadline) * (1 - earlier));
   }
 
-  // A plan for so much less time (a fraction), with at most so many clock changes. Where segments
-  // are long, it is a better start than the plan itself: the search for it moves the changes, too.
-  // Nothing if no plan is so fast.
+  // A plan that is faster by the fraction `earlier` and has at most `most_changes` changes. Where
+  // segments are long, it is a better start than the plan itself: the search for it moves the
+  // changes, too. Nothing if no plan is that fast.
   std::optional<plan::Plan> LimitedPlanBefore(double earlier, int most_changes) const {
     const Nanoseconds deadline = DeadlineBefore(earlier);
     if (deadline < planner_.least_time()) return std::nullopt;

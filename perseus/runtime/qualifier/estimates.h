@@ -24,8 +24,8 @@ using hardware_facts::Estimate;
 std::optional<Estimate> QuantileOf(std::vector<double> samples, double part);
 std::optional<Estimate> MedianOf(std::vector<double> samples);
 
-// Whether so many samples enclose this quantile on both sides with 95 %: 6 for the median, 72 for
-// the 95th percentile.
+// Whether a number of samples encloses this quantile on both sides with 95 %. The median needs 6
+// samples, the 95th percentile 72.
 bool IsEnclosed(int samples, double part);
 
 // The mean. One sample has the interval of that sample. Empty without samples.

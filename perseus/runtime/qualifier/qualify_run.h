@@ -30,7 +30,8 @@ struct PartOfRun {
 struct SwitchClocks {
   int top_mhz = 0, near_mhz = 0, far_mhz = 0;
 };
-// Of the top clock. A far switch stays above the clocks at which GPUs change the memory clock, too.
+// The clock of a far switch as a part of the top clock: above the clocks at which GPUs change the
+// memory clock, too.
 inline constexpr double kFarPart = 0.4;
 // The clock of the list that is nearest to the wanted one. Requires clocks.
 int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);

@@ -31,7 +31,7 @@ Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::str
   if (named.empty()) {
     return Refuse(422, "The owner is missing",
                   fmt::format("the token is valid for the jobs of {}", fmt::join(own, ", ")),
-                  "name one of these owners (perseus job register --owner)", "/owner");
+                  "name one of these owners (perseus job register)", "/owner");
   }
   if (std::ranges::find(own, named) != own.end()) return named;
   return Refuse(403, "The token has no right to this",

@@ -57,7 +57,7 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
   if (!profile) return Refuse(profile);
   if (!*profile)
     return Refuse(404, "There is no plan yet", "the job has no profile to plan with",
-                  "send one: perseus job register --profile FILE");
+                  "send one with perseus job register");
   const auto job = job_planning::PrepareJob(*context.job, **profile);
   if (!job) return Refuse(job);
   if (plan::NeedsFrontier(target.kind) &&

@@ -32,7 +32,7 @@ Answer<http::Response> GetProfile(const Context& context) {
   if (!profile) return Refuse(profile);
   if (!*profile) {
     return Refuse(404, "There is no profile yet", "the job has no profile",
-                  "send one: perseus job register --profile FILE");
+                  "send one with perseus job register");
   }
   http::Response response;
   response.content_type = "text/csv; charset=utf-8";

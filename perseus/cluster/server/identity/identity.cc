@@ -39,7 +39,7 @@ Answer<void> CheckRole(Role role, Access access) {
     case Access::kEnroll:
       if (role == Role::kJoin || role == Role::kAgent) return {};
       return Forbid("the token of a node requires a token of scope join, or the node's own token",
-                    "use such a token (perseus token create --scope join)");
+                    "use such a token (perseus token create)");
     case Access::kOperator:
       if (role == Role::kOperator) return {};
       return Forbid("this requires a token of scope operator", "use such a token");

@@ -43,7 +43,7 @@ struct Identity {
   store::Milliseconds expires = 0;       // Of the token. 0: never.
   // The proxy or munge vouches for it, so it is not in the table of tokens.
   bool is_foreign = false;
-  // Of a foreign identity: which settings it depends on (ForeignIdentities).
+  // The settings that a foreign identity depends on (ForeignIdentities).
   std::string trust = {};
 
   bool IsBoundToJobs() const { return !jobs.empty() || !owners.empty(); }

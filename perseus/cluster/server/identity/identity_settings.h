@@ -25,9 +25,10 @@ struct Grant {
   std::string group = {};  // A pattern.
   std::string user = {};   // A pattern.
   std::string scope = {};  // operator, member or read.
-  // Of member and read: whose jobs. "{group}" is the group, "{user}" the user's name.
+  // Whose jobs a member may change, or read may see. "{group}" is the group, "{user}" the user's
+  // name.
   std::string owner = {};
-  std::vector<std::string> jobs = {};  // Of read: patterns. Empty: all.
+  std::vector<std::string> jobs = {};  // Patterns of jobs that read may see. Empty: all.
   bool operator==(const Grant&) const = default;
 };
 
