@@ -102,7 +102,8 @@ TEST_F(RunTest, TuneOfAJobAtItsPowerLimitSavesWhatItPromises) {
                                   "1410 MHz: forward reaches 1[0-9]+.* MHz, backward reaches "),
                     Not(HasSubstr("warning"))));
   // No plan asks for a clock above those that are reached.
-  for (const auto& rank : JsonOf("run/tuned/plan.json").at("pp_ranks")) {
+  const nlohmann::json plan = JsonOf("run/tuned/plan.json");
+  for (const auto& rank : plan.at("pp_ranks")) {
     for (const auto& one : rank.at("instructions")) {
       EXPECT_LT(one.value("frequency", 0.0), 1350);
     }

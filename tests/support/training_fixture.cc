@@ -1,6 +1,8 @@
 #include "tests/support/training_fixture.h"
 
 #include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cmath>
@@ -69,11 +71,16 @@ TrainingFixture::~TrainingFixture() {
 
 pid_t TrainingFixture::Start(const std::string& command, const std::string& in_front) {
   const std::string line =
-      fmt::format("cd '{}' && {{ {} '" PERSEUS_PROGRAM "' {} & echo $! >pid; }}",
-                  Directory().string(), in_front, command);
-  const int status = std::system(line.c_str());  // NOLINT(bugprone-*): the test wrote the line.
-  EXPECT_EQ(status, 0) << line;
-  const pid_t process = std::stoi(Read("pid"));
+      fmt::format("cd '{}' && exec {} '" PERSEUS_PROGRAM "' {}", Directory().string(), in_front,
+                  command);
+  const pid_t process = fork();
+  if (process == 0) {
+    // It ends with a test that is killed. Otherwise ctest would wait for it.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    _exit(127);
+  }
+  EXPECT_GT(process, 0);
   started_.push_back(process);
   return process;
 }
@@ -105,7 +112,7 @@ bool TrainingFixture::Comes(const std::function<bool()>& condition) {
   return true;
 }
 
-// The process is a child of the shell, so the test cannot wait for it, and it may stay a zombie.
+// Nobody waits for the process, so it stays a zombie until the test ends.
 bool TrainingFixture::HasEnded(pid_t process) {
   const auto stat = ReadFile("/proc/" + std::to_string(process) + "/stat");
   return !stat || stat->find(") Z ") != std::string::npos;
