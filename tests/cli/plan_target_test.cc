@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSmallJob = " --microbatches 4 --blocking-power 83.64 ";
+constexpr const char* kSmallJob = " --microbatches 3 --blocking-power 83.64 ";
 constexpr const char* kSlowdown = "--slowdown 3 ";
 
 struct Path {

@@ -53,7 +53,7 @@ JobSpec Pipeline() {
 }
 
 TEST(SwitchProgram, AgreesWithPlansOfPipelines) {
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+  for (std::uint64_t seed = 0; seed < 3; ++seed) {
     SCOPED_TRACE(seed);
     CompareWithProgram(RandomJob(Pipeline(), seed),
                        {.blocking_power_w = RandomBlockingPower(seed)});
@@ -72,7 +72,7 @@ TEST(SwitchProgram, AgreesWithPlansUnderASwitchCost) {
 }
 
 TEST(SwitchProgram, AgreesWithPlansOfGraphs) {
-  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
     SCOPED_TRACE(seed);
     CompareWithProgram(
         RandomJob({.instructions = 14, .times = JobSpec::Times::kMilliseconds}, seed),

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -26,8 +27,6 @@ namespace {
 using ::testing::Not;
 using ::testing::StartsWith;
 
-enum class Plans { kOnlyMade, kFollowed };
-
 class TunedSharedJob : public testing::TestWithParam<SharedJob> {
  protected:
   void SetUp() override {
@@ -44,16 +43,22 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     // Of the mean energy, against the plan with a margin that the whole true profile gives.
     double loss = 0;
   };
+  // The job without a power limit. It is tuned once for all tests.
+  static const Tuned& TunedJob() {
+    static std::map<std::string, Tuned> tuned;
+    const std::string name(GetParam().name);
+    if (!tuned.contains(name)) tuned.emplace(name, Tune());
+    return tuned.at(name);
+  }
   // Tunes the job and judges the plan by the truth. The coordinator has to measure the blocking
   // power.
-  static Tuned Tune(std::uint64_t seed, Plans plans, double power_limit_w = 0) {
+  static Tuned Tune(double power_limit_w = 0) {
     const profile::Profile unlimited = ReadSharedProfile(GetParam());
     const profile::Profile truth =
         power_limit_w > 0 ? AtPowerLimit(unlimited, power_limit_w) : unlimited;
     const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
     const TemporaryDirectory directory;
-    VirtualPipeline pipeline(sweep, unlimited, {.power_limit_w = power_limit_w, .seed = seed},
-                             directory.path());
+    VirtualPipeline pipeline(sweep, unlimited, {.power_limit_w = power_limit_w}, directory.path());
     tuner::TuningOptions options;
     options.job_directory = directory.path();
     options.say = [](std::string_view text) {
@@ -61,7 +66,7 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
       if (text.starts_with("at their power limit")) std::cout << text << '\n';
     };
     options.job.schedule = sweep.schedule;
-    options.leaves_plan_in_force = plans == Plans::kFollowed;
+    options.leaves_plan_in_force = true;
     // The coordinator only ever waits for steps, so each wait runs one.
     options.should_end = [&] {
       pipeline.RunStep();
@@ -82,9 +87,9 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     const Tuned tuned{result, job.Judge(chosen).slowdown, mean,
                       (best_saving - mean.saving) / (1 - best_saving)};
     std::cout << fmt::format(
-        "seed {}: loss {:.3f} %, slowdown {:+.3f} %, mean {:+.3f} ± {:.3f} %, saving {:.2f} %, {} "
+        "loss {:.3f} %, slowdown {:+.3f} %, mean {:+.3f} ± {:.3f} %, saving {:.2f} %, {} "
         "clocks, {} steps; noise {:.3f} ± {:.3f} % and {:.3f} ± {:.3f} %\n",
-        seed, 100 * tuned.loss, 100 * tuned.slowdown, 100 * mean.slowdown, 100 * mean.slowdown_ci,
+        100 * tuned.loss, 100 * tuned.slowdown, 100 * mean.slowdown, 100 * mean.slowdown_ci,
         100 * mean.saving, result.frequencies, result.spent.steps,
         100 * result.noise->noise.independent, 100 * result.noise->independent_ci,
         100 * result.noise->noise.common, 100 * result.noise->common_ci);
@@ -124,23 +129,18 @@ INSTANTIATE_TEST_SUITE_P(Both, TunedSharedJob, testing::ValuesIn(kSharedJobs),
 // The sweep measures ten of the 38 or 60 clocks, with 1 % noise and a counter period of 100 ms. The
 // energy limit is the requirement.
 TEST_P(TunedSharedJob, LosesLittleAgainstAFullSweep) {
-  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
-    const Tuned tuned = Tune(seed, Plans::kOnlyMade);
-    EXPECT_LE(tuned.result.frequencies, 10);
-    EXPECT_LE(tuned.result.spent.steps, 60);
-    EXPECT_LE(tuned.loss, 0.005);
-    ExpectInTime(tuned);
-    EXPECT_NEAR(tuned.result.blocking_power_w, GetParam().blocking_power_w, 0.1);
-  }
+  const Tuned& tuned = TunedJob();
+  EXPECT_LE(tuned.result.frequencies, 10);
+  EXPECT_LE(tuned.result.spent.steps, 60);
+  EXPECT_LE(tuned.loss, 0.005);
+  ExpectInTime(tuned);
+  EXPECT_NEAR(tuned.result.blocking_power_w, GetParam().blocking_power_w, 0.1);
 }
 
 // The saving that the plan promises after the job has followed it is the true saving.
 TEST_P(TunedSharedJob, PlanPromisesItsTrueSaving) {
-  const Tuned tuned = Tune(1, Plans::kFollowed);
-  EXPECT_LE(tuned.loss, 0.005);
-  ExpectInTime(tuned);
-  const plan_file::PlanFile& plan = tuned.result.plan;
-  const tuner::SeenSteps& seen = *tuned.result.seen;
+  const plan_file::PlanFile& plan = TunedJob().result.plan;
+  const tuner::SeenSteps& seen = *TunedJob().result.seen;
   EXPECT_NEAR(1 - plan.energy_j / plan.baseline_energy_j, seen.saving(), 0.003);
   std::cout << fmt::format("seen: {:+.3f} % slower, {:.2f} % saved\n", 100 * seen.slowdown(),
                            100 * seen.saving());
@@ -153,8 +153,7 @@ TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingAtAPowerLimit) {
   const profile::ProfileEntry forward = ReadSharedProfile(GetParam()).entries()[0];
   const profile::Option& fastest = forward.options.front();
   for (const double share : {0.73, 0.88}) {
-    const Tuned tuned =
-        Tune(1, Plans::kFollowed, share * fastest.energy_j / ToSeconds(fastest.time));
+    const Tuned tuned = Tune(share * fastest.energy_j / ToSeconds(fastest.time));
     EXPECT_LE(tuned.loss, 0.005);
     ExpectInTime(tuned);
     const plan_file::PlanFile& plan = tuned.result.plan;
@@ -174,8 +173,7 @@ TEST_P(TunedSharedJob, OtherPlansPromiseTheirTrueSaving) {
   const profile::Profile truth = ReadSharedProfile(GetParam());
   const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
   const TrueJob job(sweep, truth);
-  const Tuned tuned = Tune(2, Plans::kFollowed);
-  const plan::Planner planner = profiler::PlannerOf(sweep, tuned.result.options).value();
+  const plan::Planner planner = profiler::PlannerOf(sweep, TunedJob().result.options).value();
   const plan::Plan plan = plan::PlanForTarget(planner, nullptr, plan::Target{}).value();
   plan_file::PlannedJob planned;
   planned.schedule = sweep.schedule;

@@ -131,7 +131,7 @@ void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& fr
 TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
   for (const Nanoseconds latency : {Nanoseconds{0}, 2 * kMillisecond}) {
     const plan::Planner planner = *plan::Planner::Create(
-        MakeSyntheticJob({.stages = 3, .microbatches = 4}), {kSyntheticBlockingPowerW, latency});
+        MakeSyntheticJob({.stages = 3, .microbatches = 3}), {kSyntheticBlockingPowerW, latency});
     const plan::Frontier frontier = *planner.ComputeFrontier();
     const plan::Evaluation fastest = PlanOf(planner, {}).evaluation;
     const plan::Evaluation least =

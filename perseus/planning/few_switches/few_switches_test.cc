@@ -103,7 +103,7 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph,
 }
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
-  for (std::uint64_t seed = 0; seed < Seeds(10); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(4); ++seed) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(
         RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed),
@@ -223,7 +223,7 @@ TEST(FewSwitches, ABoundThatIsAboveEveryPlanDoesNotExist) {
 }
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
-  for (std::uint64_t seed = 0; seed < Seeds(40); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(16); ++seed) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(RandomJob({.instructions = 6}, seed),
                         {.blocking_power_w = RandomBlockingPower(seed)});
@@ -231,7 +231,7 @@ TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
 }
 
 TEST(FewSwitches, FindsTheBestPlanAmongTies) {
-  for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(8); ++seed) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(
         RandomJob({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed),
@@ -242,7 +242,7 @@ TEST(FewSwitches, FindsTheBestPlanAmongTies) {
 // An instruction that was measured at one clock only has no choice, but its GPU changes to that
 // clock and back.
 TEST(FewSwitches, CountsTheChangesOfInstructionsWithOneClock) {
-  for (std::uint64_t seed = 0; seed < Seeds(20); ++seed) {
+  for (std::uint64_t seed = 0; seed < Seeds(8); ++seed) {
     SCOPED_TRACE(seed);
     schedule::InstructionGraph graph = RandomJob({.instructions = 6}, seed);
     schedule::OptionSet& set = graph.option_sets[seed % graph.option_sets.size()];
