@@ -33,7 +33,8 @@ TEST_F(PlanNoiseTest, AMarginForNoiseKeepsTheLimitOfClockChanges) {
   for (const std::string limit :
        {"", "--max-switches auto", "--max-switches 4", "--max-switches 0"}) {
     SCOPED_TRACE(limit);
-    const json summary = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1 " + limit);
+    const json summary =
+        RunJson(plan_ + "--no-frontier --effort 0 --slowdown 5 --noise 1 " + limit);
     ASSERT_TRUE(summary.contains("max_switches"));
     const json& plans = summary["plans"];
     for (std::size_t i = 0; i < plans.size(); ++i) {
@@ -137,19 +138,19 @@ TEST_F(PlanNoiseTest, TheNoiseOfTheProfileCountsUnlessAFlagGivesIt) {
   for (std::string row; std::getline(rows, row); is_header = false) {
     noisy_profile += row + (is_header ? ",noise,common_noise\n" : ",0.01,0.005\n");
   }
-  const json without = RunJson(plan_ + "--no-frontier --noise 0");
-  const json given = RunJson(plan_ + "--no-frontier --noise 1 --common-noise 0.5");
+  const json without = RunJson(plan_ + "--no-frontier --effort 0 --noise 0");
+  const json given = RunJson(plan_ + "--no-frontier --effort 0 --noise 1 --common-noise 0.5");
   Write("profile.csv", noisy_profile);
-  const json of_profile = RunJson(plan_ + "--no-frontier");
+  const json of_profile = RunJson(plan_ + "--no-frontier --effort 0");
   // The mean over the rows is rounded.
   EXPECT_NEAR(of_profile["noise"]["independent"].get<double>(), 0.01, 1e-12);
   EXPECT_NEAR(of_profile["noise"]["common"].get<double>(), 0.005, 1e-12);
   EXPECT_EQ(of_profile["plans"], given["plans"]);
-  EXPECT_EQ(RunJson(plan_ + "--no-frontier --noise 0")["plans"], without["plans"]);
-  RunWell(plan_ + "--no-frontier -o out");
+  EXPECT_EQ(RunJson(plan_ + "--no-frontier --effort 0 --noise 0")["plans"], without["plans"]);
+  RunWell(plan_ + "--no-frontier --effort 0 -o out");
   EXPECT_NEAR(RunJson("evaluate out/plans/no-slowdown.json")["noise"]["common"].get<double>(),
               0.005, 1e-12);
-  EXPECT_TRUE(RunJson(plan_ + "--no-frontier --max-switches 8").contains("noise"));
+  EXPECT_TRUE(RunJson(plan_ + "--no-frontier --effort 0 --max-switches 8").contains("noise"));
 }
 
 TEST_F(PlanNoiseTest, NoiseIsRefusedWhereItMeansNothing) {

@@ -177,7 +177,7 @@ TEST_F(PlanVerbTest, HardwareFactsReplaceTwoNumbers) {
 // picked.
 TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   const std::string plan =
-      "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --facts " +
+      "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --effort 0 --facts " +
       std::string(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml ");
   const json free = RunJson(plan + "--switch-latency 0 --per-instruction");
   const json limited = RunJson(plan + "--switch-latency 0 --switch-tradeoff");
@@ -241,7 +241,7 @@ TEST_F(PlanVerbTest, LimitsClockChanges) {
 
 TEST_F(PlanVerbTest, LimitsClockChangesForTargetsWithoutATime) {
   const json plans =
-      RunJson(plan_ + "--max-switches 4 --power-cap 900 --edp --price 0.1 2")["plans"];
+      RunJson(plan_ + "--effort 0 --max-switches 4 --power-cap 900 --edp --price 0.1 2")["plans"];
   int limited = 0;
   for (const json& one : plans) {
     ASSERT_EQ(one["max_switches"], 4) << one["name"];
@@ -442,7 +442,7 @@ TEST_F(PlanVerbTest, AJobFileMayLimitClockChanges) {
 }
 
 TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {
-  const std::string plan = plan_ + "--no-frontier --figure switches.svg ";
+  const std::string plan = plan_ + "--no-frontier --effort 0 --figure switches.svg ";
   RunWell(plan + "--per-instruction --switch-tradeoff");
   EXPECT_THAT(Read("switches.svg"), HasSubstr("most clock changes of a GPU"));
   RunWell(plan + "-o out");
