@@ -85,8 +85,8 @@ endfunction()
 # EACH: these tests are processes of their own, which ctest lists as PREFIX.Suite.Test, because they
 #   take many seconds and may run side by side.
 # ALL: the same, but only scripts/test --all runs these tests (label all), and no sanitizer.
-# WAITS: the tests mostly wait, for a time or for other processes. scripts/test gives ctest two slots
-#   for each core. Such a test takes one slot, others take two, so that a core computes meanwhile.
+# WAITS: the tests mostly wait, for a time or for other processes. scripts/test gives ctest four slots
+#   for each core. Such a test takes one slot, others take three, so that all cores compute meanwhile.
 #
 # The target `unit_tests` builds all executables with the label unit, which start no processes.
 add_custom_target(unit_tests)
@@ -110,7 +110,7 @@ function(perseus_test name)
     PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${TEST_DEFINITIONS})
 
   if(NOT TEST_WAITS)
-    list(APPEND TEST_PROPERTIES PROCESSORS 2)
+    list(APPEND TEST_PROPERTIES PROCESSORS 3)
   endif()
   if(TEST_SLOW STREQUAL "*")
     set(TEST_LABELS slow)
@@ -131,9 +131,13 @@ macro(perseus_whole_test suffix label only)
   perseus_test_filter("${only}" ${ARGN})
   if(filter)
     add_test(NAME ${TEST_PREFIX}${suffix} COMMAND ${name} --gtest_shuffle "--gtest_filter=${filter}")
+    # The slow tests start early, so that they do not end alone.
+    if(label STREQUAL slow)
+      set_tests_properties(${TEST_PREFIX}${suffix} PROPERTIES COST 100)
+    endif()
     # All tests of an executable may take longer than ctest's limit for one.
     set_tests_properties(${TEST_PREFIX}${suffix} PROPERTIES
-      TIMEOUT 2400 LABELS ${label} FAIL_REGULAR_EXPRESSION "Running 0 tests" ${TEST_PROPERTIES})
+      TIMEOUT 1500 LABELS ${label} FAIL_REGULAR_EXPRESSION "Running 0 tests" ${TEST_PROPERTIES})
   endif()
 endmacro()
 macro(perseus_each_test label only)
@@ -141,7 +145,7 @@ macro(perseus_each_test label only)
   if(filter)
     gtest_discover_tests(${name} TEST_PREFIX ${TEST_PREFIX}. TEST_FILTER "${filter}"
       TEST_LIST ${name}_${label} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
-      PROPERTIES TIMEOUT 2400 LABELS ${label} ${TEST_PROPERTIES})
+      PROPERTIES TIMEOUT 1500 LABELS ${label} ${TEST_PROPERTIES})
   endif()
 endmacro()
 macro(perseus_test_filter only)

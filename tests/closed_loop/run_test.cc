@@ -52,11 +52,11 @@ class RunTest : public ClosedLoopJob {
 TEST_F(RunTest, TuneGoesFromNothingToAVerifiedSaving) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4");
   RunTrainer(
-      "--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 60 --verify-steps 120", 900);
-  EXPECT_EQ(JsonOf("run.out").at("steps"), 900);
+      "--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 40 --verify-steps 60", 400);
+  EXPECT_EQ(JsonOf("run.out").at("steps"), 400);
   const std::string err = Read("run.err");
   EXPECT_THAT(err, AllOf(HasSubstr("\nperseus: plan 1 of 2 saves "),
-                         HasSubstr("perseus: 900 steps of 8 ranks, "), HasSubstr(" J in all"),
+                         HasSubstr("perseus: 400 steps of 8 ranks, "), HasSubstr(" J in all"),
                          HasSubstr("perseus: the plan promises to save "),
                          HasSubstr("perseus: measured against steps without it: it saves "),
                          HasSubstr("/run/tuned/plan.json, with its profiles beside it")));
