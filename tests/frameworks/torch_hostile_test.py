@@ -53,7 +53,7 @@ class SettingsTest(TorchTest):
 
     def files(self):
         """Paths that a program which reads whole files should not read."""
-        pipe, sparse, text = self.job / "pipe", self.job / "sparse", self.job / "text"
+        pipe, sparse, text = self.scratch / "pipe", self.scratch / "sparse", self.scratch / "text"
         os.mkfifo(pipe)
         sparse.touch()
         os.truncate(sparse, 1 << 40)
@@ -62,8 +62,8 @@ class SettingsTest(TorchTest):
             "/dev/zero": "is not a regular file",
             pipe: "is not a regular file",
             sparse: "is larger than",
-            self.job: "is a directory",
-            self.job / "absent": "No such file",
+            self.scratch: "is a directory",
+            self.scratch / "absent": "No such file",
             LONG: "File name too long",
             "x" * 5000: "File name too long",
             "two\nlines": "two\\x0Alines: cannot read",
@@ -80,20 +80,20 @@ class SettingsTest(TorchTest):
         self.check("PERSEUS_DEVICES", {**cases, **no_kind, f"virtual:{text}": "text:1: not TOML"})
 
     def test_the_job_directory(self):
-        (self.job / "file").touch()
-        (self.job / "with-pipe" / "ranks").mkdir(parents=True)
-        os.mkfifo(self.job / "with-pipe" / "ranks" / "dp0-pp0-tp0.jsonl")
+        (self.scratch / "file").touch()
+        (self.scratch / "with-pipe" / "ranks").mkdir(parents=True)
+        os.mkfifo(self.scratch / "with-pipe" / "ranks" / "dp0-pp0-tp0.jsonl")
         cases = {
             "/dev/zero": "Not a directory",
-            self.job / "file": "Not a directory",
-            self.job / LONG: "File name too long",
-            self.job / "with-pipe": "dp0-pp0-tp0.jsonl",
+            self.scratch / "file": "Not a directory",
+            self.scratch / LONG: "File name too long",
+            self.scratch / "with-pipe": "dp0-pp0-tp0.jsonl",
         }
         self.check("PERSEUS_JOB_DIR", cases)
 
     def test_an_assignment_that_is_a_pipe(self):
-        os.mkfifo(self.job / "assignment.json")
-        warnings = self.warnings_with(PERSEUS_JOB_DIR=str(self.job))
+        os.mkfifo(self.scratch / "assignment.json")
+        warnings = self.warnings_with(PERSEUS_JOB_DIR=str(self.scratch))
         self.assertEqual(len(warnings), 1)
         self.assertIn("assignment.json: is not a regular file", warnings[0])
 
@@ -103,7 +103,7 @@ class SettingsTest(TorchTest):
         self.check("PERSEUS_JOB", {LONG: "1 to 200 bytes", "two\nlines": '"two\\x0Alines"'})
         # A virtual node writes its state beside its description.
         example = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "virtual-node.toml"
-        node = pathlib.Path(shutil.copy(example, self.job))
+        node = pathlib.Path(shutil.copy(example, self.scratch))
         gpus = {value: "no GPU" for value in ("abc", "-1", "9" * 20, LONG)}
         self.check("PERSEUS_GPU", gpus, PERSEUS_DEVICES=f"virtual:{node}")
 

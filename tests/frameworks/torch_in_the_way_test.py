@@ -392,14 +392,14 @@ class NeverInTheWayTest(TorchTest):
 
     def test_a_relative_job_directory_is_that_of_attach(self):
         schedule = self.make("GPipe")
-        elsewhere = self.job / "elsewhere"
+        elsewhere = self.scratch / "elsewhere"
         elsewhere.mkdir()
-        with contextlib.chdir(self.job):
+        with contextlib.chdir(self.scratch):
             handle = perseus.attach(schedule, job_directory="job", agent="off", devices="off")
         with contextlib.chdir(elsewhere):
             self.step(schedule)
             handle.detach()
-        self.assertTrue((self.job / "job" / "ranks").is_dir())
+        self.assertTrue((self.scratch / "job" / "ranks").is_dir())
         self.assertEqual(list(elsewhere.iterdir()), [])
 
     def test_interrupts_at_any_place_of_the_adapter(self):
@@ -430,7 +430,7 @@ class NeverInTheWayTest(TorchTest):
                 recorded = self.recorded()
                 self.assertIn(counters.steps, (3, 4))
                 self.assertEqual([len(step) for step in recorded], [2 * MICROBATCHES] * counters.steps)
-            shutil.rmtree(self.job / "ranks")
+            shutil.rmtree(self.scratch / "ranks")
         self.assertGreater(place, 100)
 
     def test_an_error_while_attaching_leaves_nothing_behind(self):
@@ -555,7 +555,7 @@ class NeverInTheWayTest(TorchTest):
             schedule = self.make("GPipe")
             with self.assertNoLogs("perseus"):
                 handle = perseus.attach(
-                    schedule, job_directory=self.job, agent="off", devices="off"
+                    schedule, job_directory=self.scratch, agent="off", devices="off"
                 )
                 self.step(schedule)
             self.assertTrue(handle.is_attached)
