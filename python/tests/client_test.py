@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import unittest
-from multiprocessing import get_context
 
 import perseus
 from support import PROFILE, ScratchTest
@@ -358,15 +357,6 @@ class FailOpenTest(SessionTest):
                 perseus.open(**{name: value})
 
 
-def load(index):
-    """Runs in a worker of a DataLoader, which was forked from a training process during a step."""
-    with perseus.instruction("forward", microbatch=index):
-        pass
-    with perseus.step():
-        pass
-    return index
-
-
 class ProcessTest(SessionTest):
     def test_a_forked_child_does_nothing_and_exits(self):
         self.record()
@@ -384,13 +374,6 @@ class ProcessTest(SessionTest):
                 _, status = os.waitpid(child, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 17)
         self.assertEqual(self.recorded(session), [[(0, 0, 0)]])
-
-    def test_forked_workers_do_nothing(self):
-        session = self.open()
-        with perseus.step():
-            with get_context("fork").Pool(4) as pool:
-                self.assertEqual(pool.map(load, range(8)), list(range(8)))
-        self.assertEqual((session.counters.steps, session.counters.instructions), (1, 0))
 
     def test_a_child_may_open_its_own_session(self):
         self.open()
