@@ -78,8 +78,3 @@ function AxisBreak({ x, y, palette }: { x: number; y: number; palette: Palette }
     </path>
   );
 }
-
-/** Formats ticks with as many decimals as their distance requires. */
-export function tickFormat(scale: ScaleLinear<number, number>, count: number) {
-  return scale.tickFormat(count);
-}
