@@ -31,8 +31,8 @@ _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
 _RANGES = _planner.ranges()
 _SIZES = ("pp_ranks", "microbatches", "chunks", "pipelines", "gpus_per_stage")
 _COUNTS = (*_SIZES, "max_switches", "max_in_flight", "more")
-_NUMBERS = (*_SIZES, "blocking_power_w", "switch_latency_ms", "p2p_s", "load_s", "all_reduce_s", "optimizer_s",
-            "memory_gib")
+_NUMBERS = (*_SIZES, "blocking_power_w", "switch_latency_ms", "memory_gib", "p2p_s", "load_s",
+            "all_reduce_s", "optimizer_s")
 _LISTS = ("max_in_flight", "activation_mib", "model_gib", "kept_mib")
 _PATHS = {"job": "job_file", "facts": "facts", "schedule_file": "schedule_file", "graph": "graph"}
 TARGETS = ("target", "slowdown_percent", "deadline_s", "energy_budget_j", "power_cap_w", "price")

@@ -43,10 +43,10 @@ def observe(results, name, make, train, patched, claimed=None, target=None):
         handle = perseus.attach(target or job, **options, **OFF)
         return handle, *train(job, handle if detaches else None)
 
-    job = make()
-    found = {"order": claimed(job) if claimed else None}
+    job, found = make(), {}
+    order = claimed(job) if claimed else None
     found["never"], found["seen"] = train(job, None)
-    found["order"] = order = found["order"] or found["seen"]
+    found["order"] = order = order or found["seen"]
     job = make()
     handle, found["attached"], again = attached(job, job_directory=results / name)
     if found["seen"] != again:

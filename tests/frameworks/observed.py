@@ -32,17 +32,6 @@ def hooks_of(owner):
     return sorted(names)
 
 
-def torchrun(ranks, script, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}",
-         script, *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )  # fmt: skip
-
-
 def read_log(file):
     header, *steps = map(json.loads, file.read_text().splitlines())
     return header, steps
@@ -57,7 +46,7 @@ def load_example(framework):
 
 
 class ScratchTest(unittest.TestCase):
-    """A test with its own temporary directory, which is the job directory of one rank, or has those of several."""
+    """A test with its own temporary directory: the job directory, or that of the workers' results."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -87,7 +76,14 @@ class ScratchTest(unittest.TestCase):
 
     def observe(self, ranks, worker):
         """Yields each rank, and what its observer saw."""
-        done = torchrun(ranks, HERE / worker, self.scratch)
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone",
+             f"--nproc-per-node={ranks}", HERE / worker, self.scratch],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         for rank in range(ranks):
             yield rank, json.loads((self.scratch / f"{rank}.json").read_text())
