@@ -22,6 +22,8 @@ In a notebook (times in seconds, energies in joules, power in watts, clocks in M
 Hooks never raise. The logger "perseus" reports problems, and training continues.
 """
 
+from typing import TYPE_CHECKING
+
 try:
     from perseus._client import (
         Counters,
@@ -45,9 +47,29 @@ except ModuleNotFoundError as missing:
 from perseus._session import open
 from perseus.adapters import Handle, attach
 
-# The planner needs NumPy, so it is loaded at its first use: a training process may not have NumPy.
-_PLANNING = ("Baseline", "Error", "Frontier", "Plan", "PlanResult", "Schedule", "ScheduleRow",
-             "ScheduleSearch", "UnreachableError", "plan", "search_schedules")
+if TYPE_CHECKING:
+    from perseus._plan import (
+        Baseline,
+        Error,
+        Frontier,
+        Plan,
+        PlanResult,
+        Schedule,
+        ScheduleRow,
+        ScheduleSearch,
+        UnreachableError,
+        plan,
+        search_schedules,
+    )
+else:
+    # The planner needs NumPy, so it is loaded at its first use: a training process may not have NumPy.
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            from perseus import _plan
+
+            return getattr(_plan, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Baseline",
@@ -64,6 +86,7 @@ __all__ = [
     "Session",
     "Step",
     "UnreachableError",
+    "__version__",
     "attach",
     "instruction",
     "instruction_begin",
@@ -76,11 +99,3 @@ __all__ = [
     "step_begin",
     "step_end",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name in _PLANNING:
-        from perseus import _plan
-
-        return getattr(_plan, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -29,16 +29,13 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
 _RANGES = _planner.ranges()
-_COUNTS = (
-    "pp_ranks",
-    "microbatches",
-    "chunks",
-    "pipelines",
-    "gpus_per_stage",
-    "max_switches",
-    "max_in_flight",
-    "more",
-)
+_SIZES = ("pp_ranks", "microbatches", "chunks", "pipelines", "gpus_per_stage")
+_COUNTS = (*_SIZES, "max_switches", "max_in_flight", "more")
+_NUMBERS = (*_SIZES, "blocking_power_w", "switch_latency_ms", "memory_gib", "p2p_s", "load_s",
+            "all_reduce_s", "optimizer_s")
+_LISTS = ("max_in_flight", "activation_mib", "model_gib", "kept_mib")
+_PATHS = {"job": "job_file", "facts": "facts", "schedule_file": "schedule_file", "graph": "graph"}
+TARGETS = ("target", "slowdown_percent", "deadline_s", "energy_budget_j", "power_cap_w", "price")
 _NAMED_TARGETS = {
     "no-slowdown": ("slowdown_percent", 0.0),
     "least-energy": ("least_energy", 0.0),
@@ -46,41 +43,29 @@ _NAMED_TARGETS = {
 }
 
 
-def set_profile(settings: "_planner.JobSettings", profile: Optional[ProfileLike]) -> None:
+def settings(given: Mapping[str, Any]) -> "_planner.JobSettings":
+    """Returns the job of the arguments of perseus.plan or perseus.search_schedules, by their names."""
+    settings = _planner.JobSettings()
+    profile = given["profile"]
     if isinstance(profile, (str, bytes, os.PathLike)):
         settings.profile = path("profile", profile)
     elif profile is not None:
         settings.profile = "profile"
         settings.profile_text = _profile_text(profile)
-
-
-def set_job(
-    settings: "_planner.JobSettings",
-    job: Optional[PathLike],
-    facts: Optional[PathLike],
-    **numbers: Optional[float],
-) -> None:
-    if job is not None:
-        settings.job_file = path("job", job)
-    if facts is not None:
-        settings.facts = path("facts", facts)
-    for name, value in numbers.items():
-        if value is not None:
+    settings.schedule = text("schedule", given.get("schedule"))
+    settings.fold = flag("fold", given["fold"])
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name in _PATHS:
+            setattr(settings, _PATHS[name], path(name, value))
+        elif name in _NUMBERS:
             setattr(settings, name, checked(name, value))
-
-
-def set_memory(
-    settings: "_planner.JobSettings",
-    fold: bool,
-    memory_gib: Optional[float],
-    **lists: Union[None, float, Sequence[float]],
-) -> None:
-    settings.fold = flag("fold", fold)
-    for name, given in lists.items():
-        if given is not None:
-            setattr(settings, name, [checked(name, value) for value in several(given)])
-    if memory_gib is not None:
-        settings.memory_gib = float(checked("memory_gib", memory_gib))
+        elif name in _LISTS:
+            setattr(settings, name, [checked(name, one) for one in several(value)])
+    if given["switch_cost"] is not None:
+        settings.set_switch_cost(*_switch_cost(given["switch_cost"]))
+    return settings
 
 
 def require(
@@ -157,7 +142,7 @@ def several(given: Any) -> List[Any]:
     return list(given)
 
 
-def switch_cost(given: Any) -> Tuple[float, float]:
+def _switch_cost(given: Any) -> Tuple[float, float]:
     try:
         stall_s, energy_j = given
     except (TypeError, ValueError):
@@ -168,12 +153,11 @@ def switch_cost(given: Any) -> Tuple[float, float]:
     return float(checked("switch_stall_s", stall_s)), float(checked("switch_energy_j", energy_j))
 
 
-def targets(
-    target: Union[None, str, Sequence[str]], **values_by_kind: Any
-) -> List[Tuple[str, float, float]]:
+def targets(arguments: Mapping[str, Any]) -> List[Tuple[str, float, float]]:
     """Returns (kind, value, price of a GPU-hour) of each target, the named targets first."""
     targets: List[Tuple[str, float, float]] = []
-    for name in [] if target is None else several(target):
+    named = arguments["target"]
+    for name in [] if named is None else several(named):
         if not isinstance(name, str) or name not in _NAMED_TARGETS:
             known = ", ".join(_NAMED_TARGETS)
             raise Error(
@@ -182,7 +166,8 @@ def targets(
             )
         kind, value = _NAMED_TARGETS[name]
         targets.append((kind, value, 0.0))
-    for kind, given in values_by_kind.items():
+    for kind in TARGETS[1:]:
+        given = arguments[kind]
         if given is None:
             continue
         if kind == "price":

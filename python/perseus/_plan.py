@@ -292,14 +292,7 @@ class PlanResult:
             Error: A target is wrong.
             UnreachableError: No plan meets a target. The message says which values can be met.
         """
-        requested = arguments.targets(
-            target,
-            slowdown_percent=slowdown_percent,
-            deadline_s=deadline_s,
-            energy_budget_j=energy_budget_j,
-            power_cap_w=power_cap_w,
-            price=price,
-        )
+        requested = arguments.targets(locals())
         plans = []
         for kind, value, gpu_hour in requested:
             planned = self._job.plan(getattr(_planner.TargetKind, kind), value, gpu_hour)
@@ -413,60 +406,21 @@ def plan(
     Warns:
         UserWarning: The input is probably wrong, such as a clock in GHz.
     """
-    requested: Dict[str, Any] = dict(
-        slowdown_percent=slowdown_percent,
-        deadline_s=deadline_s,
-        energy_budget_j=energy_budget_j,
-        power_cap_w=power_cap_w,
-        price=price,
-    )
-    arguments.targets(target, **requested)  # Refuse wrong targets before anything is computed.
-    settings = _planner.JobSettings()
+    given = locals()
+    arguments.targets(given)  # Refuse wrong targets before anything is computed.
     if profile is None and job is None and graph is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if graph is None and job is None:
         arguments.require(schedule, schedule_file, microbatches, blocking_power_w, facts)
-    arguments.set_profile(settings, profile)
-    if sum(given is not None for given in (schedule, schedule_file, graph)) > 1:
+    if sum(one is not None for one in (schedule, schedule_file, graph)) > 1:
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
-    settings.schedule = arguments.text("schedule", schedule)
-    if schedule_file is not None:
-        settings.schedule_file = arguments.path("schedule_file", schedule_file)
-    if graph is not None:
-        settings.graph = arguments.path("graph", graph)
-    arguments.set_job(
-        settings,
-        job,
-        facts,
-        pp_ranks=pp_ranks,
-        microbatches=microbatches,
-        chunks=chunks,
-        pipelines=pipelines,
-        gpus_per_stage=gpus_per_stage,
-        blocking_power_w=blocking_power_w,
-        switch_latency_ms=switch_latency_ms,
-        p2p_s=p2p_s,
-        load_s=load_s,
-        all_reduce_s=all_reduce_s,
-        optimizer_s=optimizer_s,
-    )
-    arguments.set_memory(
-        settings,
-        fold,
-        memory_gib,
-        max_in_flight=max_in_flight,
-        activation_mib=activation_mib,
-        model_gib=model_gib,
-        kept_mib=kept_mib,
-    )
-    if switch_cost is not None:
-        settings.set_switch_cost(*arguments.switch_cost(switch_cost))
+    settings = arguments.settings(given)
     most = None if max_switches is None else arguments.checked("max_switches", max_switches)
     planning_job = _planner.PlanningJob(settings, arguments.flag("frontier", frontier), most)
     for warning in planning_job.warnings():
         warnings.warn(warning, UserWarning, stacklevel=2)
     result = PlanResult(planning_job)
-    result.plan_for(target, **requested)
+    result.plan_for(**{name: given[name] for name in arguments.TARGETS})
     return result
 
 
@@ -512,35 +466,12 @@ def search_schedules(
     Warns:
         UserWarning: The input is probably wrong, such as a clock in GHz.
     """
-    settings = _planner.JobSettings()
+    given = locals()
     if profile is None and job is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if job is None:
         arguments.require("auto", None, microbatches, blocking_power_w, facts)
-    arguments.set_profile(settings, profile)
-    arguments.set_job(
-        settings,
-        job,
-        facts,
-        microbatches=microbatches,
-        gpus_per_stage=gpus_per_stage,
-        blocking_power_w=blocking_power_w,
-        switch_latency_ms=switch_latency_ms,
-        p2p_s=p2p_s,
-        load_s=load_s,
-        all_reduce_s=all_reduce_s,
-        optimizer_s=optimizer_s,
-    )
-    arguments.set_memory(
-        settings,
-        fold,
-        memory_gib,
-        activation_mib=activation_mib,
-        model_gib=model_gib,
-        kept_mib=kept_mib,
-    )
-    if switch_cost is not None:
-        settings.set_switch_cost(*arguments.switch_cost(switch_cost))
+    settings = arguments.settings(given)
     if max_switches is not None:
         settings.most_switches = arguments.checked("max_switches", max_switches)
     several = [] if more is None else arguments.several(more)

@@ -1,6 +1,5 @@
 """A session with a real agent on virtual GPUs requests the clocks of the plan and returns the GPU."""
 
-import os
 import signal
 import time
 import unittest
@@ -29,7 +28,7 @@ class AgentTest(ScratchTest):
         self.agent.wait_until(lambda: session.counters.may_set_clocks)
         return session
 
-    def train(self, steps, seen=None):
+    def train(self, steps):
         for _ in range(steps):
             with perseus.step():
                 for kind, microbatch in zip(self.planned["kind"], self.planned["microbatch"]):
@@ -61,17 +60,6 @@ class AgentTest(ScratchTest):
         self.assertIn("agent", "\n".join(logs.output))
         self.assertEqual(session.counters.steps, 3)
         self.assertFalse(session.counters.may_set_clocks)
-
-    def test_a_forked_child_does_not_end_the_lease(self):
-        session = self.open(plan=self.plan)
-        child = os.fork()
-        if child == 0:
-            session.close()
-            os._exit(0)
-        os.waitpid(child, 0)
-        self.train(1)
-        self.assertTrue(session.counters.may_set_clocks)
-        self.assertNotEqual(self.agent.gpus()[0]["lease"], "")
 
 
 if __name__ == "__main__":

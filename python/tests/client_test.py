@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 import unittest
-from multiprocessing import get_context
 
 import perseus
 from support import PROFILE, ScratchTest
@@ -310,22 +309,6 @@ class FailOpenTest(SessionTest):
         self.assertEqual(session.counters.may_set_clocks, False)
         self.assertEqual(session.counters.steps, 1)
 
-    def test_an_order_that_differs_from_the_plan(self):
-        plan = self.scratch / "plan.json"
-        perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
-        session = self.open(plan=plan, pp_rank=7)
-        orders = {
-            True: [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)],
-            False: [("forward", 0), ("forward", 1), ("backward", 0), ("backward", 1)],
-        }
-        for is_planned in [True, False, True]:
-            before = session.counters.steps_off_plan
-            with perseus.step():
-                for kind, microbatch in orders[is_planned]:
-                    with perseus.instruction(kind, microbatch=microbatch):
-                        pass
-            self.assertEqual(session.counters.steps_off_plan - before, 0 if is_planned else 1)
-
     def test_use_plan(self):
         plan = self.scratch / "plan.json"
         perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)
@@ -358,15 +341,6 @@ class FailOpenTest(SessionTest):
                 perseus.open(**{name: value})
 
 
-def load(index):
-    """Runs in a worker of a DataLoader, which was forked from a training process during a step."""
-    with perseus.instruction("forward", microbatch=index):
-        pass
-    with perseus.step():
-        pass
-    return index
-
-
 class ProcessTest(SessionTest):
     def test_a_forked_child_does_nothing_and_exits(self):
         self.record()
@@ -384,13 +358,6 @@ class ProcessTest(SessionTest):
                 _, status = os.waitpid(child, 0)
         self.assertEqual(os.waitstatus_to_exitcode(status), 17)
         self.assertEqual(self.recorded(session), [[(0, 0, 0)]])
-
-    def test_forked_workers_do_nothing(self):
-        session = self.open()
-        with perseus.step():
-            with get_context("fork").Pool(4) as pool:
-                self.assertEqual(pool.map(load, range(8)), list(range(8)))
-        self.assertEqual((session.counters.steps, session.counters.instructions), (1, 0))
 
     def test_a_child_may_open_its_own_session(self):
         self.open()

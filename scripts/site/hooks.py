@@ -2,7 +2,6 @@
 
   reference/commands/*   what `perseus help` prints for each verb
   reference/http-api.md  from docs/openapi.yaml
-  reference/all-errors.md   from the calls of Fail in the sources
   reference/cpp/*        what Doxygen makes of the public headers
   reference/changelog.md, reference/contributing.md   from the files in the root of the repository
   source/*               every file outside of docs/ that a page links to, so that no link needs a network
@@ -21,7 +20,6 @@ from mkdocs.structure.files import File
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/site"))
 import http_api  # noqa: E402
-import messages  # noqa: E402
 
 # Where files of the repository's root are on the site.
 MOVED = {"CHANGELOG.md": "reference/changelog.md", "CONTRIBUTING.md": "reference/contributing.md",
@@ -51,7 +49,6 @@ def on_files(files, config):
     _replace_in_nav(config.nav, "reference/commands/",
                     [f"reference/commands/{path}" for path in sorted(commands, key=lambda name: name != "index.md")])
     add("reference/http-api.md", http_api.page(ROOT / "docs/openapi.yaml"))
-    add("reference/all-errors.md", messages.page(ROOT))
     cpp = pathlib.Path(os.environ["PERSEUS_SITE_CPP"])
     for path in sorted(cpp.rglob("*")):
         if path.is_file():

@@ -45,9 +45,11 @@ class Processes:
         self._running[name].kill()
         self._running.pop(name).wait()
 
-    def wait(self, name):
-        """Waits until the program has ended, and returns its status."""
-        return self._running.pop(name).wait(PATIENCE_S)
+    def end(self, *names):
+        """Asks the programs to end, and waits until they have."""
+        for name in names:
+            self._running[name].terminate()
+            self._running.pop(name).wait(PATIENCE_S)
 
     def pid(self, name):
         return self._running[name].pid

@@ -3,10 +3,6 @@
 import contextlib
 import gc
 import os
-import pathlib
-import subprocess
-import sys
-import tempfile
 import unittest
 import weakref
 from unittest import mock
@@ -21,14 +17,11 @@ from deepspeed.runtime.pipe import schedule as schedules  # noqa: E402
 from deepspeed.runtime.pipe.engine import PipelineEngine  # noqa: E402
 
 import perseus  # noqa: E402
-from deepspeed_worker import EXAMPLE, train  # noqa: E402
-from observed import KINDS, read_log  # noqa: E402
-from torch_worker import OFF  # noqa: E402
+from deepspeed_worker import train  # noqa: E402
+from observed import ALONE, OFF, ScratchTest  # noqa: E402
 from works import works  # noqa: E402
 
 MICROBATCHES = 4
-HOOK = pathlib.Path(perseus.__file__).parent / "hook"
-ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
 def setUpModule():
@@ -61,21 +54,15 @@ class SplitSchedule(schedules.TrainSchedule):
             yield split
 
 
-class RobustTest(unittest.TestCase):
+class RobustTest(ScratchTest):
     def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.scratch = pathlib.Path(directory.name)
+        super().setUp()
         self.engine = train.engine(1, MICROBATCHES, 1)
 
     def attach(self, **options):
         handle = perseus.attach(self.engine, job_directory=self.scratch, **OFF, **options)
         self.addCleanup(handle.detach)
         return handle
-
-    def recorded(self):
-        header, steps = read_log(self.scratch / "ranks" / "dp0-pp0-tp0.jsonl")
-        return [[(KINDS[kind], mb) for kind, mb, *_ in step["instructions"]] for step in steps]
 
     def test_every_probed_name(self):
         instructions = PipelineEngine._INSTRUCTION_MAP
@@ -172,7 +159,7 @@ class RobustTest(unittest.TestCase):
             self.engine.train_batch(train.text(1))
         self.assertIn("4 forwards, 0 backwards", logs.output[0])
         self.assertFalse(handle.is_attached)
-        with self.assertNoLogs("perseus") if hasattr(self, "assertNoLogs") else mock.MagicMock():
+        with self.assertNoLogs("perseus"):
             self.engine.train_batch(train.text(1))
 
     def test_an_unknown_instruction_is_a_warning(self):
@@ -245,19 +232,7 @@ class RobustTest(unittest.TestCase):
 
     @works("deepspeed", "attached by the import hook")
     def test_without_a_change_of_the_program(self):
-        done = subprocess.run(
-            [sys.executable, pathlib.Path(__file__).parent / "on_cpu.py", EXAMPLE, "--steps=2",
-             "--microbatches=2", "--batch=1"],
-            env={**os.environ, **ALONE, "PERSEUS_ATTACH": "auto", "PERSEUS_AGENT": "off",
-                 "PERSEUS_DEVICES": "off", "PERSEUS_JOB_DIR": str(self.scratch),
-                 "PYTHONPATH": f"{HOOK}:{os.environ['PYTHONPATH']}"},
-            capture_output=True,
-            text=True,
-        )  # fmt: skip
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("step 1: loss", done.stdout)
-        step = [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
-        self.assertEqual(self.recorded(), [step] * 2)
+        self.check_unchanged_example("deepspeed", batch=1)
 
 
 if __name__ == "__main__":

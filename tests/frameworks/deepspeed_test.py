@@ -7,24 +7,21 @@ from works import works
 
 
 class EngineTest(ObservedTest):
-    WORKER = "deepspeed_worker.py"
-
     def check_engine(self, ranks):
-        for rank, found, log in self.observe(ranks):
+        for rank, found in self.observe(ranks, "deepspeed_worker.py"):
             for name in sorted({"1F1B", "DualPipeV"} & set(found)):
                 with self.subTest(schedule=name, rank=rank, ranks=ranks):
                     self.check_order(found[name])
                     stages = sorted({stage for _, _, stage in found[name]["order"]})
-                    self.check(found[name], ranks, stages, *log(name))
+                    self.check(found[name], name, rank, ranks, stages)
             with self.subTest("the number of microbatches changes", rank=rank, ranks=ranks):
-                _, steps = log("ramp")
-                self.check_ramp(found["ramp"], [8, 8, 16, 16], steps)
+                self.check_ramp(found["ramp"], rank, [8, 8, 16, 16])
 
     def check_order(self, found):
         """DeepSpeed's schedule claims the order that autograd ran."""
         self.assertEqual(found["steps"], 4)
-        blocks = len(found["kinds"]) // len(found["order"])
-        self.assertEqual(found["kinds"][::blocks], [kind for kind, _, _ in found["order"]])
+        blocks = len(found["seen"]) // len(found["order"])
+        self.assertEqual(found["seen"][::blocks], [kind for kind, _, _ in found["order"]])
 
     @works(
         "deepspeed",

@@ -4,12 +4,8 @@ Writes RESULTS/RANK.json: for each schedule, the order of DeepSpeed's own schedu
 in which autograd really ran, what Perseus counted, and hashes of the losses and parameters.
 """
 
+import functools
 import hashlib
-import importlib.util
-import json
-import os
-import pathlib
-import sys
 
 import on_cpu
 
@@ -21,17 +17,13 @@ import torch.distributed as dist  # noqa: E402
 from deepspeed.pipe import LayerSpec  # noqa: E402
 from deepspeed.runtime.pipe import schedule as schedules  # noqa: E402
 
-import perseus  # noqa: E402
-from observed import hooks_of  # noqa: E402
-from torch_worker import MICROBATCHES, OFF, make_plan  # noqa: E402
+from comparison import observe, observe_ramp, run_worker  # noqa: E402
+from observed import hooks_of, load_example  # noqa: E402
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "deepspeed" / "train.py"
-STEPS, BATCH = 4, 2
+STEPS, BATCH, MICROBATCHES = 4, 2, 8
 KINDS = {"ForwardPass": "forward", "BackwardPass": "backward"}
 
-spec = importlib.util.spec_from_file_location("train", EXAMPLE)
-train = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(train)
+train = load_example("deepspeed")
 
 seen = []  # What autograd ran in this process in the current step.
 
@@ -82,6 +74,7 @@ def claimed_order(name, engine):
                 forwards[phase] = in_buffer[command.buffer_id] + 1
             stage = rank if phase == 0 else 2 * ranks - 1 - rank
             order.append((kind, in_buffer[command.buffer_id], stage))
+    assert name != "1F1B" or order == microbatches_by_time(engine)
     return order
 
 
@@ -96,7 +89,7 @@ def microbatches_by_time(engine):
     return found
 
 
-def make_engine(name, microbatches):
+def make_engine(name, microbatches=MICROBATCHES):
     if name == "1F1B":
         return train.engine(dist.get_world_size(), microbatches, BATCH)
     from deepspeed.pipe import DualPipeVModule
@@ -117,15 +110,15 @@ def make_engine(name, microbatches):
     return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)[0]
 
 
-def run(engine, ramp=False, detach=None):
+def train_engine(engine, handle=None, ramp=False):
     """Trains, with an evaluation between steps. Returns a hash, and the kinds of the last step."""
     batches = train.text(BATCH)
     digest = hashlib.sha256()
     for step in range(STEPS):
         if step == 2:
             engine.eval_batch(train.text(BATCH))
-            if detach is not None:
-                detach.detach()
+            if handle is not None:
+                handle.detach()
             if ramp:  # Twice as many microbatches.
                 engine.set_train_batch_size(2 * engine.train_batch_size())
         seen.clear()
@@ -135,58 +128,14 @@ def run(engine, ramp=False, detach=None):
     return digest.hexdigest(), list(seen)
 
 
-def observe(results, name, microbatches):
+def observe_all(results):
     found = {}
-    engine = make_engine(name, microbatches)
-    found["order"] = order = claimed_order(name, engine)
-    if name == "1F1B":
-        assert order == microbatches_by_time(engine)
-    found["never"], found["kinds"] = run(engine)
-
-    engine = make_engine(name, microbatches)
-    handle = perseus.attach(engine, job_directory=results / name, **OFF)
-    found["attached"], _ = run(engine)
-    found["is_attached"] = handle.is_attached
-    found["steps"] = handle.session.counters.steps if handle.session else 0
-    handle.detach()
-    found["patched"] = hooks_of(engine)
-
-    engine = make_engine(name, microbatches)
-    found["detached"], _ = run(engine, detach=perseus.attach(engine, **OFF))
-
-    for swap in (False, True):
-        plan = make_plan(results, name, order, swap)
-        engine = make_engine(name, microbatches)
-        handle = perseus.attach(engine, plan=plan, **OFF)
-        run(engine)
-        found["off_swapped_plan" if swap else "off_plan"] = handle.session.counters.steps_off_plan
-        handle.detach()
+    for name in ("1F1B", "DualPipeV") if hasattr(schedules, "DualPipeVSchedule") else ("1F1B",):
+        make, claimed = functools.partial(make_engine, name), functools.partial(claimed_order, name)
+        found[name] = observe(results, name, make, train_engine, hooks_of, claimed)
+    found["ramp"] = observe_ramp(results, make_engine("1F1B", 4), train_engine)
     return found
-
-
-def observe_ramp(results):
-    """The number of microbatches changes while the job trains."""
-    engine = make_engine("1F1B", 4)
-    handle = perseus.attach(engine, job_directory=results / "ramp", **OFF)
-    run(engine, ramp=True)
-    found = {"is_attached": handle.is_attached}
-    handle.detach()
-    return found
-
-
-def main():
-    results = pathlib.Path(sys.argv[1])
-    torch.set_num_threads(1)
-    deepspeed.init_distributed(dist_backend="gloo")
-    found = {"1F1B": observe(results, "1F1B", MICROBATCHES)}
-    if hasattr(schedules, "DualPipeVSchedule"):
-        found["DualPipeV"] = observe(results, "DualPipeV", MICROBATCHES)
-    found["ramp"] = observe_ramp(results)
-    found["version"] = deepspeed.__version__
-    (results / f"{os.environ['RANK']}.json").write_text(json.dumps(found))
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    run_worker(observe_all, lambda: deepspeed.init_distributed(dist_backend="gloo"))

@@ -2,19 +2,13 @@
 
 import json
 import os
-import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 
-import perseus
+from observed import HERE, HOOK, ScratchTest
 from works import works
-
-HERE = pathlib.Path(__file__).parent
-PACKAGE = pathlib.Path(perseus.__file__).parent
-HOOK = PACKAGE / "hook"
 
 TRAIN = """
 import torch, torch.distributed as dist, tiny_gpt
@@ -26,12 +20,7 @@ for step in range(4):
 """
 
 
-class HookTest(unittest.TestCase):
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.scratch = pathlib.Path(directory.name)
-
+class HookTest(ScratchTest):
     def run_python(self, code, *path, **environment):
         """Runs code with these directories as PYTHONPATH. Returns its output and its errors."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("PERSEUS", "PYTHONPATH"))}
@@ -99,7 +88,7 @@ print("def step" in inspect.getsource(schedules), "exec_module" in vars(schedule
     def test_a_broken_installation_is_one_line(self):
         """The extension modules are missing, as for an interpreter of another version."""
         broken = self.scratch / "perseus"
-        shutil.copytree(PACKAGE, broken, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        shutil.copytree(HOOK.parent, broken, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
         output, errors = self.attached(TRAIN.format(name="GPipe"), hook=broken / "hook")
         self.assertEqual(len(output.splitlines()), 4)
         self.assertEqual(errors.count("perseus: cannot attach"), 1)

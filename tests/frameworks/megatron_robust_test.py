@@ -2,10 +2,7 @@
 
 import inspect
 import os
-import pathlib
-import subprocess
 import sys
-import tempfile
 import types
 import unittest
 import weakref
@@ -21,14 +18,10 @@ from megatron.core import parallel_state  # noqa: E402
 from megatron.core.pipeline_parallel import schedules  # noqa: E402
 
 import perseus  # noqa: E402
-from megatron_worker import BATCH, EXAMPLE, ORIGINALS, Job, train  # noqa: E402
+from megatron_worker import BATCH, ORIGINALS, Job, train  # noqa: E402
 from perseus.adapters import megatron as adapter  # noqa: E402
-from observed import KINDS, read_log  # noqa: E402
-from torch_worker import OFF  # noqa: E402
+from observed import ALONE, OFF, ScratchTest  # noqa: E402
 from works import works  # noqa: E402
-
-HOOK = pathlib.Path(perseus.__file__).parent / "hook"
-ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
 def setUpModule():
@@ -44,24 +37,15 @@ def group(rank, size):
     return types.SimpleNamespace(rank=lambda: rank, size=lambda: size)
 
 
-class RobustTest(unittest.TestCase):
+class RobustTest(ScratchTest):
     @classmethod
     def setUpClass(cls):
         cls.job = Job(1)  # Megatron-core makes 17 process groups for it, with 51 threads.
-
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.scratch = pathlib.Path(directory.name)
 
     def attach(self):
         handle = perseus.attach("megatron", job_directory=self.scratch, **OFF)
         self.addCleanup(handle.detach)
         return handle
-
-    def recorded(self):
-        header, steps = read_log(self.scratch / "ranks" / "dp0-pp0-tp0.jsonl")
-        return [[(KINDS[kind], mb) for kind, mb, *_ in step["instructions"]] for step in steps]
 
     def test_every_probed_name(self):
         def other(a, b):
@@ -245,19 +229,7 @@ class RobustTest(unittest.TestCase):
 
     @works("megatron-core", "attached by the import hook")
     def test_without_a_change_of_the_program(self):
-        done = subprocess.run(
-            [sys.executable, pathlib.Path(__file__).parent / "on_cpu.py", EXAMPLE, "--steps=2",
-             "--microbatches=2", f"--batch={BATCH}"],
-            env={**os.environ, **ALONE, "PERSEUS_ATTACH": "auto", "PERSEUS_AGENT": "off",
-                 "PERSEUS_DEVICES": "off", "PERSEUS_JOB_DIR": str(self.scratch),
-                 "PYTHONPATH": f"{HOOK}:{os.environ['PYTHONPATH']}"},
-            capture_output=True,
-            text=True,
-        )  # fmt: skip
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("step 1: loss", done.stdout)
-        step = [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
-        self.assertEqual(self.recorded(), [step] * 2)
+        self.check_unchanged_example("megatron", batch=BATCH)
 
 
 if __name__ == "__main__":

@@ -4,38 +4,30 @@ Writes RESULTS/RANK.json: for each schedule the order of Megatron-core's own tab
 which autograd really ran, what Perseus counted, and hashes of the losses and gradients.
 """
 
+import functools
 import hashlib
-import importlib.util
-import json
-import os
-import pathlib
-import sys
 
 import on_cpu
 
 on_cpu.without_cuda()
 
-import megatron.core  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 from megatron.core import parallel_state  # noqa: E402
 from megatron.core.pipeline_parallel import schedules  # noqa: E402
 from megatron.core.transformer import TransformerConfig, cuda_graphs  # noqa: E402
 
-import perseus  # noqa: E402
-from torch_worker import MICROBATCHES, OFF, make_plan  # noqa: E402
+from comparison import observe, observe_ramp, run_worker  # noqa: E402
+from observed import load_example  # noqa: E402
 
-EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "megatron" / "train.py"
-STEPS, BATCH = 4, 2
+STEPS, BATCH, MICROBATCHES = 4, 2, 8
 NAMES = ("forward_step", "backward_step", "forward_backward_no_pipelining",
          "forward_backward_pipelining_with_interleaving",
          "forward_backward_pipelining_without_interleaving",
          "hybrid_context_parallel_forward_backward")  # fmt: skip
 ORIGINALS = {name: getattr(schedules, name, None) for name in NAMES}
 
-spec = importlib.util.spec_from_file_location("train", EXAMPLE)
-train = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(train)
+train = load_example("megatron")
 
 seen = []  # What autograd ran in this process in the current step: (kind, microbatch, stage).
 
@@ -134,52 +126,22 @@ class Job:
         return order
 
 
-def observe(results, name, chunks):
+def train_job(job, handle=None, ramp=False):
+    return job.run(handle, ramp), list(seen)
+
+
+def patched(job):
+    return [name for name, value in ORIGINALS.items() if getattr(schedules, name, None) is not value]
+
+
+def observe_all(results):
     found = {}
-    job = Job(chunks)
-    found["claimed"] = job.claimed_order()
-    found["never"] = job.run()
-    found["order"] = order = list(seen)
-
-    handle = perseus.attach("megatron", job_directory=results / name, **OFF)
-    found["attached"] = Job(chunks).run()
-    found["is_attached"] = handle.is_attached
-    found["steps"] = handle.session.counters.steps if handle.session else 0
-    handle.detach()
-    found["detached"] = Job(chunks).run(perseus.attach("megatron", **OFF))
-    found["patched"] = [
-        name for name, value in ORIGINALS.items() if getattr(schedules, name, None) is not value
-    ]
-    for swap in (False, True):
-        plan = make_plan(results, name, order, swap)
-        handle = perseus.attach("megatron", plan=plan, **OFF)
-        Job(chunks).run()
-        found["off_swapped_plan" if swap else "off_plan"] = handle.session.counters.steps_off_plan
-        handle.detach()
+    for name, chunks in (("1F1B", 1), ("interleaved", 2)):
+        make = functools.partial(Job, chunks)
+        found[name] = observe(results, name, make, train_job, patched, Job.claimed_order, "megatron")
+    found["ramp"] = observe_ramp(results, Job(1), train_job, "megatron")
     return found
-
-
-def observe_ramp(results):
-    """The number of microbatches changes while the job trains."""
-    handle = perseus.attach("megatron", job_directory=results / "ramp", **OFF)
-    Job(1).run(ramp=True)
-    found = {"is_attached": handle.is_attached}
-    handle.detach()
-    return found
-
-
-def main():
-    results = pathlib.Path(sys.argv[1])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    found = {"1F1B": observe(results, "1F1B", 1)}
-    found["interleaved"] = observe(results, "interleaved", 2)
-    found["ramp"] = observe_ramp(results)
-    found["version"] = megatron.core.__version__
-    (results / f"{os.environ['RANK']}.json").write_text(json.dumps(found))
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main()
+    run_worker(observe_all)

@@ -8,12 +8,9 @@ changes, so AutoModel makes the buffers of its stages again.
 Writes RESULTS/RANK.json: for each schedule, what was computed with and without Perseus.
 """
 
-import json
-import pathlib
-import sys
+import functools
 
 import torch
-import torch.distributed as dist
 from nemo_automodel.components.distributed.config import FSDP2Config
 from nemo_automodel.components.distributed.mesh import ParallelismSizes
 from nemo_automodel.components.distributed.mesh_utils import _create_device_meshes
@@ -23,10 +20,9 @@ from torch.distributed.fsdp import fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import tiny_gpt
-from comparison import compare
+from comparison import compare, run_worker
 
-MICROBATCHES, OPTIMIZER_STEPS, ACCUMULATION = 4, 3, 2
-PP, FSDP = 2, 2
+MICROBATCHES, PP, FSDP = 4, 2, 2
 # Name, and layers of a stage.
 SCHEDULES = {"1F1B": 2, "Interleaved1F1B": 1, "InterleavedZeroBubble": 1, "ZBVZeroBubble": 1}
 LENGTHS = (16, 24)
@@ -59,53 +55,27 @@ def build(name, mesh):
     )
 
 
-def call(pipeline, function, batch, length):
+def call(pipeline, function, batch, step):
     generator = torch.Generator().manual_seed(batch)
-    shape = (MICROBATCHES, length + 1)
-    text = torch.randint(tiny_gpt.VOCABULARY, shape, generator=generator)
+    length = LENGTHS[step % len(LENGTHS)]
+    text = torch.randint(tiny_gpt.VOCABULARY, (MICROBATCHES, length + 1), generator=generator)
     pipeline.update_seq_len(length)
     losses = [] if pipeline.info.has_last_stage else None
     arguments = (text[:, :-1],) if pipeline.info.has_first_stage else ()
     function(*arguments, target=text[:, 1:] if losses is not None else None, losses=losses)
-    return [loss.item().hex() for loss in losses or ()]
+    return [loss.item() for loss in losses or ()]
 
 
-def train(pipeline):
-    """Returns all losses and parameters, and what the observer saw in the last step."""
-    schedule = pipeline.info.schedule
-    parameters = [p for part in pipeline.parts for p in part.parameters()]
-    optimizer = torch.optim.SGD(parameters, lr=0.1)
-    found = []
-    for step in range(OPTIMIZER_STEPS):
-        optimizer.zero_grad()
-        for accumulated in range(ACCUMULATION):
-            tiny_gpt.ObservedStage.seen.clear()
-            batch = step * ACCUMULATION + accumulated
-            found += call(pipeline, schedule.step, batch, LENGTHS[step % len(LENGTHS)])
-        seen = list(tiny_gpt.ObservedStage.seen)
-        optimizer.step()
-        if "ZBV" not in type(schedule).__name__:  # torch 2.13 cannot.
-            with torch.no_grad():
-                found += call(pipeline, schedule.eval, step, LENGTHS[0])
-    found += [p.to_local().tolist() for p in parameters]
-    return found, seen
-
-
-def observe(results, name, mesh):
-    without, with_perseus = (build(name, mesh) for _ in range(2))
-    return compare(train, without, with_perseus, lambda p: p.info.schedule, results / name)
-
-
-def main():
-    results = pathlib.Path(sys.argv[1])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def observe_all(results):
     sizes = ParallelismSizes(dp_size=FSDP, pp_size=PP)
     mesh, _ = _create_device_meshes(FSDP2Config(), sizes, world_size=PP * FSDP)
-    found = {name: observe(results, name, mesh) for name in SCHEDULES}
-    (results / f"{dist.get_rank()}.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
+
+    def make(name):
+        pipeline = build(name, mesh)
+        return pipeline.info.schedule, functools.partial(call, pipeline)
+
+    return {name: compare(functools.partial(make, name), results / name) for name in SCHEDULES}
 
 
 if __name__ == "__main__":
-    main()
+    run_worker(observe_all)

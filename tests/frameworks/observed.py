@@ -3,6 +3,7 @@
 A worker writes RESULTS/RANK.json: what its observer saw. Perseus writes rank logs beside it.
 """
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -11,7 +12,13 @@ import sys
 import tempfile
 import unittest
 
+import perseus
+
 HERE = pathlib.Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+HOOK = pathlib.Path(perseus.__file__).parent / "hook"
+OFF = {"agent": "off", "devices": "off"}
+ALONE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 KINDS = ["forward", "backward", "backward_input", "backward_weight", "recompute"]
 
 
@@ -25,45 +32,67 @@ def hooks_of(owner):
     return sorted(names)
 
 
-def torchrun(ranks, script, *arguments, **environment):
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}",
-         script, *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )  # fmt: skip
-
-
 def read_log(file):
     header, *steps = map(json.loads, file.read_text().splitlines())
     return header, steps
 
 
-class ObservedTest(unittest.TestCase):
-    """A subclass names its worker, and calls observe() with 2 and with 4 ranks."""
+def load_example(framework):
+    """The module of examples/FRAMEWORK/train.py."""
+    spec = importlib.util.spec_from_file_location("train", EXAMPLES / framework / "train.py")
+    train = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(train)
+    return train
 
-    WORKER = ""
 
-    def observe(self, ranks):
-        """Yields the rank, what its observer saw, and a function that reads its log of a training."""
+class ScratchTest(unittest.TestCase):
+    """A test with its own temporary directory: the job directory, or that of the workers' results."""
+
+    def setUp(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
-        results = pathlib.Path(directory.name)
-        done = torchrun(ranks, HERE / self.WORKER, results)
+        self.scratch = pathlib.Path(directory.name)
+
+    def recorded(self):
+        """(kind, microbatch) of the instructions of each step, after the session was closed."""
+        _, steps = read_log(self.scratch / "ranks" / "dp0-pp0-tp0.jsonl")
+        return [[(KINDS[kind], i) for kind, i, *_ in step["instructions"]] for step in steps]
+
+    def check_unchanged_example(self, framework, batch):
+        """Without a change of the program, the import hook attaches."""
+        done = subprocess.run(
+            [sys.executable, HERE / "on_cpu.py", EXAMPLES / framework / "train.py", "--steps=2",
+             "--microbatches=2", f"--batch={batch}"],
+            env={**os.environ, **ALONE, "PERSEUS_ATTACH": "auto", "PERSEUS_AGENT": "off",
+                 "PERSEUS_DEVICES": "off", "PERSEUS_JOB_DIR": str(self.scratch),
+                 "PYTHONPATH": f"{HOOK}:{os.environ['PYTHONPATH']}"},
+            capture_output=True,
+            text=True,
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("step 1: loss", done.stdout)
+        step = [("forward", 0), ("backward", 0), ("forward", 1), ("backward", 1)]
+        self.assertEqual(self.recorded(), [step] * 2)
+
+    def observe(self, ranks, worker):
+        """Yields each rank, and what its observer saw."""
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone",
+             f"--nproc-per-node={ranks}", HERE / worker, self.scratch],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )  # fmt: skip
         self.assertEqual(done.returncode, 0, done.stderr)
         for rank in range(ranks):
-            found = json.loads((results / f"{rank}.json").read_text())
-            log = pathlib.Path("ranks") / f"dp0-pp{rank}-tp0.jsonl"
-            yield rank, found, lambda name, log=log: read_log(results / name / log)
+            yield rank, json.loads((self.scratch / f"{rank}.json").read_text())
 
-    def check(self, found, ranks, stages, header, steps):
+    def check_record(self, found, log, stages):
+        """What Perseus recorded is what the observer saw, in each step. Returns the header."""
+        header, steps = read_log(self.scratch / log)
         self.assertTrue(found["is_attached"])
         self.assertEqual(header["stages"], stages)
-        self.assertEqual(header["pp_ranks"], ranks)
-        # What Perseus recorded is what the observer saw, in each step.
-        self.assertGreater(found["steps"], 0)
         self.assertEqual(len(steps), found["steps"])
         for step in steps:
             recorded = [
@@ -71,6 +100,16 @@ class ObservedTest(unittest.TestCase):
                 for kind, microbatch, chunk, *_ in step["instructions"]
             ]
             self.assertEqual(recorded, found["order"])
+        return header
+
+
+class ObservedTest(ScratchTest):
+    """A pipeline of 2 and of 4 ranks, by a worker that calls observe() (comparison.py)."""
+
+    def check(self, found, name, rank, ranks, stages):
+        header = self.check_record(found, f"{name}/ranks/dp0-pp{rank}-tp0.jsonl", stages)
+        self.assertEqual(header["pp_ranks"], ranks)
+        self.assertGreater(found["steps"], 0)
         # Nothing that is computed changes, and every original is back.
         self.assertEqual(found["never"], found["attached"])
         self.assertEqual(found["never"], found["detached"])
@@ -79,38 +118,23 @@ class ObservedTest(unittest.TestCase):
         self.assertEqual(found["off_plan"], 0)
         self.assertEqual(found["off_swapped_plan"], found["steps"])
 
-    def check_ramp(self, found, counts, steps):
+    def check_ramp(self, found, rank, counts):
         """The number of microbatches changes: `counts` are the instructions of each step."""
+        _, steps = read_log(self.scratch / f"ramp/ranks/dp0-pp{rank}-tp0.jsonl")
         self.assertTrue(found["is_attached"])
         self.assertEqual([len(step["instructions"]) for step in steps], counts)
 
 
-class TwoPipelinesTest(unittest.TestCase):
-    """Two pipelines of two ranks with FSDP. A worker trains with each schedule with and without Perseus."""
+class TwoPipelinesTest(ScratchTest):
+    """Two pipelines of two ranks with FSDP, by a worker that calls compare() (comparison.py)."""
 
     def check_two_pipelines(self, worker, schedules, steps):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        results = pathlib.Path(directory.name)
-        done = torchrun(4, HERE / worker, results)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        for rank in range(4):
-            observed = json.loads((results / f"{rank}.json").read_text())
+        for rank, observed in self.observe(4, worker):
+            pp_rank, dp_rank = divmod(rank, 2)
             for name in schedules:
                 with self.subTest(schedule=name, rank=rank):
-                    self.check_schedule(observed[name], results / name, divmod(rank, 2), steps)
-
-    def check_schedule(self, found, directory, ranks, count):
-        self.assertTrue(found["is_attached"])
-        self.assertTrue(found["is_same"])
-        self.assertEqual(found["steps"], count)
-        pp_rank, dp_rank = ranks
-        header, steps = read_log(directory / "ranks" / f"dp{dp_rank}-pp{pp_rank}-tp0.jsonl")
-        self.assertEqual(header["stages"], found["stages"])
-        self.assertEqual(len(steps), count)
-        for step in steps:
-            recorded = [
-                [KINDS[kind], microbatch, found["stages"][chunk]]
-                for kind, microbatch, chunk, *_ in step["instructions"]
-            ]
-            self.assertEqual(recorded, found["order"])
+                    found = observed[name]
+                    self.assertTrue(found["is_same"])
+                    self.assertEqual(found["steps"], steps)
+                    log = f"{name}/ranks/dp{dp_rank}-pp{pp_rank}-tp0.jsonl"
+                    self.check_record(found, log, found["stages"])

@@ -114,8 +114,8 @@ def batch(step, microbatches):
     return text[:, :-1], text[:, 1:]
 
 
-def run_step(schedule, step, microbatches):
-    """One training step. Returns the losses of the last stage, else an empty list."""
+def run_step(schedule, step, microbatches, function=None):
+    """One training step, or schedule.eval. Returns the losses of the last stage, else an empty list."""
     inputs, targets = batch(step, microbatches)
     stages = stages_of(schedule)
     losses = []
@@ -123,5 +123,5 @@ def run_step(schedule, step, microbatches):
     named = {}
     if any(stage.is_last for stage in stages):
         named = {"target": targets, "losses": losses}
-    schedule.step(*arguments, **named)
+    (function or schedule.step)(*arguments, **named)
     return [loss.item() for loss in losses]

@@ -225,7 +225,7 @@ class MemoryTest(TorchTest):
                 # torch infers shapes in the first step, with a forward that has no backward.
                 keeping.allocated = self.MODEL
             handle.detach()
-        return self.job / "ranks" / "dp0-pp0-tp0.memory.json"
+        return self.scratch / "ranks" / "dp0-pp0-tp0.memory.json"
 
     def test_activations_and_model_are_measured_in_the_third_and_fourth_step(self):
         self.assertFalse(self.run_steps(3).exists())
@@ -247,12 +247,12 @@ class MemoryTest(TorchTest):
         self.attach(schedule)
         for _ in range(5):
             self.step(schedule)
-        self.assertEqual(list(self.job.glob("ranks/*.memory.json")), [])
+        self.assertEqual(list(self.scratch.glob("ranks/*.memory.json")), [])
 
     def test_no_link_is_followed(self):
-        ranks = self.job / "ranks"
+        ranks = self.scratch / "ranks"
         ranks.mkdir(parents=True)
-        victim = self.job / "victim"
+        victim = self.scratch / "victim"
         victim.write_text("secret")
         for name in (f"dp0-pp0-tp0.memory.{os.getpid()}.tmp", "dp0-pp0-tp0.memory.json"):
             (ranks / name).symlink_to(victim)
@@ -260,7 +260,7 @@ class MemoryTest(TorchTest):
         self.assertEqual(victim.read_text(), "secret")
 
     def test_a_file_that_cannot_be_written_is_one_warning(self):
-        (self.job / "ranks" / "dp0-pp0-tp0.memory.json").mkdir(parents=True)
+        (self.scratch / "ranks" / "dp0-pp0-tp0.memory.json").mkdir(parents=True)
         warnings = self.warnings_of(lambda: self.run_steps(6))
         self.assertEqual(len(warnings), 1)
         self.assertIn("the measured memory cannot be written", warnings[0])

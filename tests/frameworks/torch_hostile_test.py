@@ -1,7 +1,6 @@
 """Wrong settings, and unusual programs: the training goes on and computes the same, and what is wrong
 is one warning."""
 
-import contextlib
 import multiprocessing
 import os
 import pathlib
@@ -20,7 +19,6 @@ import tiny_gpt
 from torch_one_process import MICROBATCHES, TorchTest
 
 SILENT = {"PERSEUS_AGENT": "off", "PERSEUS_DEVICES": "off"}
-LONG = "x" * 300
 
 
 class SettingsTest(TorchTest):
@@ -42,70 +40,30 @@ class SettingsTest(TorchTest):
     def train(schedule):
         return [tiny_gpt.run_step(schedule, step, MICROBATCHES) for step in range(3)]
 
-    def check(self, variable, cases, **others):
-        for value, expected in cases.items():
-            with self.subTest(variable=variable, value=str(value)[:60]):
-                warnings = self.warnings_with(**{variable: str(value)}, **others)
+    def test_wrong_settings(self):
+        """The tests of the library have more of each (settings_test.cc, file_test.cc)."""
+        os.mkfifo(self.scratch / "assignment.json")
+        example = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "virtual-node.toml"
+        node = shutil.copy(example, self.scratch)  # A virtual node writes its state beside its description.
+        for variable, value, expected in (
+            ("PERSEUS_PLAN", "/dev/zero", "is not a regular file"),
+            ("PERSEUS_PLAN", "two\nlines", "two\\x0Alines: cannot read"),
+            ("PERSEUS_PLAN", "x" * 5000, "File name too long"),
+            ("PERSEUS_DEVICES", "garbage", "is no kind of GPU"),
+            ("PERSEUS_DEVICES", f"virtual:{self.scratch}", "is a directory"),
+            ("PERSEUS_JOB_DIR", "/dev/zero", "Not a directory"),
+            ("PERSEUS_JOB_DIR", str(self.scratch), "assignment.json: is not a regular file"),
+            ("PERSEUS_LOG_BYTES", "9" * 40, f'PERSEUS_LOG_BYTES is "{"9" * 40}"'),
+            ("PERSEUS_JOB", "x" * 300, "1 to 200 bytes"),
+            ("PERSEUS_GPU", "-1", "no GPU"),
+        ):
+            others = {"PERSEUS_DEVICES": f"virtual:{node}"} if variable == "PERSEUS_GPU" else {}
+            with self.subTest(variable=variable, value=value[:60]):
+                warnings = self.warnings_with(**{variable: value}, **others)
                 self.assertEqual(len(warnings), 1, warnings)
                 self.assertIn(expected, warnings[0])
                 self.assertNotIn("\n", warnings[0])
                 self.assertLess(len(warnings[0]), 1200)
-
-    def files(self):
-        """Paths that a program which reads whole files should not read."""
-        pipe, sparse, text = self.job / "pipe", self.job / "sparse", self.job / "text"
-        os.mkfifo(pipe)
-        sparse.touch()
-        os.truncate(sparse, 1 << 40)
-        text.write_text("x\n")
-        return {
-            "/dev/zero": "is not a regular file",
-            pipe: "is not a regular file",
-            sparse: "is larger than",
-            self.job: "is a directory",
-            self.job / "absent": "No such file",
-            LONG: "File name too long",
-            "x" * 5000: "File name too long",
-            "two\nlines": "two\\x0Alines: cannot read",
-        }, text
-
-    def test_the_plan(self):
-        files, text = self.files()
-        self.check("PERSEUS_PLAN", {**files, text: "text:1: not JSON"})
-
-    def test_the_devices(self):
-        files, text = self.files()
-        cases = {f"virtual:{path}": expected for path, expected in files.items()}
-        no_kind = {"garbage": "is no kind of GPU", "virtual:": "is no kind of GPU"}
-        self.check("PERSEUS_DEVICES", {**cases, **no_kind, f"virtual:{text}": "text:1: not TOML"})
-
-    def test_the_job_directory(self):
-        (self.job / "file").touch()
-        (self.job / "with-pipe" / "ranks").mkdir(parents=True)
-        os.mkfifo(self.job / "with-pipe" / "ranks" / "dp0-pp0-tp0.jsonl")
-        cases = {
-            "/dev/zero": "Not a directory",
-            self.job / "file": "Not a directory",
-            self.job / LONG: "File name too long",
-            self.job / "with-pipe": "dp0-pp0-tp0.jsonl",
-        }
-        self.check("PERSEUS_JOB_DIR", cases)
-
-    def test_an_assignment_that_is_a_pipe(self):
-        os.mkfifo(self.job / "assignment.json")
-        warnings = self.warnings_with(PERSEUS_JOB_DIR=str(self.job))
-        self.assertEqual(len(warnings), 1)
-        self.assertIn("assignment.json: is not a regular file", warnings[0])
-
-    def test_numbers_and_names(self):
-        for value in ("abc", "-1", "1e9", "9" * 40):
-            self.check("PERSEUS_LOG_BYTES", {value: f'PERSEUS_LOG_BYTES is "{value}"'})
-        self.check("PERSEUS_JOB", {LONG: "1 to 200 bytes", "two\nlines": '"two\\x0Alines"'})
-        # A virtual node writes its state beside its description.
-        example = pathlib.Path(os.environ["PERSEUS_SOURCES"]) / "examples" / "virtual-node.toml"
-        node = pathlib.Path(shutil.copy(example, self.job))
-        gpus = {value: "no GPU" for value in ("abc", "-1", "9" * 20, LONG)}
-        self.check("PERSEUS_GPU", gpus, PERSEUS_DEVICES=f"virtual:{node}")
 
     def test_no_memory_for_a_session(self):
         """The C library returns no session. That is a warning too."""
@@ -170,32 +128,6 @@ class ProgramsTest(TorchTest):
             self.assertEqual(self.step(schedule), expected)
         self.assertEqual(set(statuses), {0})
         self.check_recorded(schedule, 2)
-
-    def test_a_step_that_raised_is_tried_again(self):
-        class Raises(torch.nn.Module):
-            calls = 0
-
-            def forward(self, x):
-                Raises.calls += 1
-                if Raises.calls % 5 == 3:
-                    raise ArithmeticError("of the model")
-                return x
-
-        expected = self.step(self.make())
-        schedule = self.make(extra=lambda _: Raises())
-        handle = self.attach(schedule)
-        for _ in range(3):
-            for _ in range(2):
-                with contextlib.suppress(RuntimeError):
-                    found = self.step(schedule)
-                    break
-                # PyTorch keeps what the failed step has computed.
-                schedule._internal_losses.clear()
-                for stage in tiny_gpt.stages_of(schedule):
-                    stage.clear_runtime_states()
-            self.assertEqual(found, expected)
-        self.assertGreater(handle.session.counters.steps_abandoned, 0)
-        self.check_recorded(schedule, 3)
 
 
 class MeshTest(TorchTest):

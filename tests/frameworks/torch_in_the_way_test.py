@@ -20,7 +20,7 @@ from torch.distributed.pipelining import stage as torch_stage
 
 import perseus
 import tiny_gpt
-from observed import hooks_of
+from observed import OFF, hooks_of
 from torch_one_process import MICROBATCHES, TorchTest, parameters_of
 from works import works
 
@@ -78,6 +78,14 @@ class Interrupts:
 
 
 class NeverInTheWayTest(TorchTest):
+    def check_refused(self, schedule, *texts):
+        """Attaching is one warning with these texts."""
+        warnings = self.warnings_of(lambda: self.attach(schedule))
+        self.assertEqual(len(warnings), 1)
+        for text in texts:
+            self.assertIn(text, warnings[0])
+        self.assertFalse(self.handles[-1].is_attached)
+
     @works("torch", "exceptions of the model")
     def test_exceptions_of_the_model_pass_unchanged(self):
         for where in ("forward", "backward", "loss"):
@@ -108,7 +116,7 @@ class NeverInTheWayTest(TorchTest):
                 self.assertEqual(len(self.recorded()[-1]), 4 * MICROBATCHES)
 
     def test_a_missing_name_is_one_warning_and_nothing_is_attached(self):
-        def rename(owner, name, to="other"):
+        def rename(owner, name):
             """Renames the first parameter of a method, as a later version might."""
             original = getattr(owner, name)
 
@@ -145,12 +153,7 @@ class NeverInTheWayTest(TorchTest):
                 owners = [schedule, stage_of(schedule)]
                 break_it(schedule)
                 before = [(type(owner), list(vars(owner))) for owner in owners]
-                warnings = self.warnings_of(lambda: self.attach(schedule))
-                self.assertEqual(len(warnings), 1)
-                self.assertIn(name, warnings[0])
-                self.assertIn(f"torch {torch.__version__}", warnings[0])
-                self.assertIn("perseus.instruction", warnings[0])
-                self.assertFalse(self.handles[-1].is_attached)
+                self.check_refused(schedule, name, f"torch {torch.__version__}", "perseus.instruction")
                 self.assertEqual(before, [(type(owner), list(vars(owner))) for owner in owners])
 
     def test_what_cannot_be_broken_on_an_object_is_broken_on_its_class(self):
@@ -176,10 +179,7 @@ class NeverInTheWayTest(TorchTest):
             with self.subTest(name=name), patch:
                 if value is None:
                     delattr(owner, attribute)
-                warnings = self.warnings_of(lambda: self.attach(schedule))
-                self.assertEqual(len(warnings), 1)
-                self.assertIn(name, warnings[0])
-                self.assertFalse(self.handles[-1].is_attached)
+                self.check_refused(schedule, name)
                 self.assertEqual(hooks_of(stage), [])
 
     def test_a_missing_kind_of_action_is_a_warning(self):
@@ -192,9 +192,7 @@ class NeverInTheWayTest(TorchTest):
             with self.subTest(name=name), unittest.mock.patch.object(
                 torch_schedules, "_ComputationType", types_
             ):
-                warnings = self.warnings_of(lambda: self.attach(schedule))
-                self.assertIn(name, warnings[0])
-                self.assertFalse(self.handles[-1].is_attached)
+                self.check_refused(schedule, name)
 
     def test_a_schedule_that_bypasses_the_stage_methods_is_detached(self):
         class Bypass(torch_schedules.ScheduleGPipe):
@@ -223,7 +221,7 @@ class NeverInTheWayTest(TorchTest):
 
     def test_an_object_of_no_framework_is_one_warning(self):
         for target in (object(), "no framework", None):
-            self.assertEqual(len(self.warnings_of(lambda: self.attach(target))), 1)
+            self.check_refused(target)
 
     def test_hooks_of_others_on_top_stay(self):
         schedule = self.make()
@@ -392,14 +390,14 @@ class NeverInTheWayTest(TorchTest):
 
     def test_a_relative_job_directory_is_that_of_attach(self):
         schedule = self.make("GPipe")
-        elsewhere = self.job / "elsewhere"
+        elsewhere = self.scratch / "elsewhere"
         elsewhere.mkdir()
-        with contextlib.chdir(self.job):
-            handle = perseus.attach(schedule, job_directory="job", agent="off", devices="off")
+        with contextlib.chdir(self.scratch):
+            handle = perseus.attach(schedule, job_directory="job", **OFF)
         with contextlib.chdir(elsewhere):
             self.step(schedule)
             handle.detach()
-        self.assertTrue((self.job / "job" / "ranks").is_dir())
+        self.assertTrue((self.scratch / "job" / "ranks").is_dir())
         self.assertEqual(list(elsewhere.iterdir()), [])
 
     def test_interrupts_at_any_place_of_the_adapter(self):
@@ -430,7 +428,7 @@ class NeverInTheWayTest(TorchTest):
                 recorded = self.recorded()
                 self.assertIn(counters.steps, (3, 4))
                 self.assertEqual([len(step) for step in recorded], [2 * MICROBATCHES] * counters.steps)
-            shutil.rmtree(self.job / "ranks")
+            shutil.rmtree(self.scratch / "ranks")
         self.assertGreater(place, 100)
 
     def test_an_error_while_attaching_leaves_nothing_behind(self):
@@ -446,9 +444,7 @@ class NeverInTheWayTest(TorchTest):
             original(recorder, stage, chunk)
 
         with unittest.mock.patch.object(torch_pipelining, "_wrap_stage", wrap):
-            warnings = self.warnings_of(lambda: self.attach(schedule))
-        self.assertEqual(len(warnings), 1)
-        self.assertFalse(self.handles[-1].is_attached)
+            self.check_refused(schedule)
         self.assertEqual(hooks_of(seen[0]), [])
 
     def test_an_error_of_the_import_hook_is_one_warning(self):
@@ -477,10 +473,6 @@ class NeverInTheWayTest(TorchTest):
         self.step(schedule)
         self.assertFalse(handle.is_attached)
         self.assertEqual(len(self.recorded()), 1)
-
-    def test_attach_twice_is_the_same_handle(self):
-        schedule = self.make()
-        self.assertIs(self.attach(schedule), self.attach(schedule))
 
     def test_no_collective_and_no_synchronization(self):
         """Neither at attach, nor in the first step, nor later, nor at detach."""
@@ -554,9 +546,7 @@ class NeverInTheWayTest(TorchTest):
         for _ in range(2):
             schedule = self.make("GPipe")
             with self.assertNoLogs("perseus"):
-                handle = perseus.attach(
-                    schedule, job_directory=self.job, agent="off", devices="off"
-                )
+                handle = perseus.attach(schedule, job_directory=self.scratch, **OFF)
                 self.step(schedule)
             self.assertTrue(handle.is_attached)
             del schedule, handle

@@ -10,13 +10,11 @@ from works import works
 class SchedulesTest(ObservedTest):
     """On 2 and 4 ranks, each schedule class is run once with an observer."""
 
-    WORKER = "torch_worker.py"
-
     def check_schedules(self, ranks):
-        for rank, found, log in self.observe(ranks):
+        for rank, found in self.observe(ranks, "torch_worker.py"):
             for name in [*tiny_gpt.SCHEDULES, "csv"]:
                 with self.subTest(schedule=name, rank=rank, ranks=ranks):
-                    self.check(found[name], ranks, found[name]["stages"], *log(name))
+                    self.check(found[name], name, rank, ranks, found[name]["stages"])
 
     @works(
         "torch",

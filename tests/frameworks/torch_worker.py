@@ -4,20 +4,17 @@ Writes RESULTS/rank.json: for each schedule what an observer saw, what Perseus c
 the losses and gradients of each run.
 """
 
+import functools
 import hashlib
-import json
-import pathlib
-import sys
 
 import torch
 import torch.distributed as dist
 
-import perseus
 import tiny_gpt
+from comparison import observe, run_worker
 from observed import hooks_of
 
 STEPS, MICROBATCHES = 3, 8
-OFF = {"agent": "off", "devices": "off"}
 
 
 def state_hash(schedule, losses):
@@ -29,12 +26,14 @@ def state_hash(schedule, losses):
     return digest.hexdigest()
 
 
-def train(schedule, steps=STEPS):
+def train(schedule, handle=None):
     """Returns a hash of all that was computed, and what the observer saw in the last step."""
     for stage in tiny_gpt.stages_of(schedule):
         stage.submod.zero_grad()
     losses = []
-    for step in range(steps):
+    for step in range(STEPS):
+        if handle is not None and step == 1:
+            handle.detach()
         tiny_gpt.ObservedStage.seen.clear()
         losses += tiny_gpt.run_step(schedule, step, MICROBATCHES)
     return state_hash(schedule, losses), list(tiny_gpt.ObservedStage.seen)
@@ -45,80 +44,21 @@ def patched(schedule):
     return [name for owner in [schedule, *tiny_gpt.stages_of(schedule)] for name in hooks_of(owner)]
 
 
-def cells(order):
-    letters = {"forward": "F", "backward": "B", "backward_input": "I", "backward_weight": "W"}
-    return ",".join(f"{stage}{letters[kind]}{microbatch}" for kind, microbatch, stage in order)
-
-
-def make_plan(results, name, order, swap):
-    """Rank 0 makes a plan of the order that all ranks observed. `swap`: two microbatches change."""
-    if swap:
-        last = MICROBATCHES - 1
-        other = {last: last - 1, last - 1: last}
-        order = [(kind, other.get(i, i), stage) for kind, i, stage in order]
-    rows = [None] * dist.get_world_size()
-    dist.all_gather_object(rows, cells(order))
-    plan = results / f"{name}{'-swapped' if swap else ''}.json"
-    if dist.get_rank() == 0:
-        file = plan.with_suffix(".csv")
-        file.write_text("\n".join(rows) + "\n")
-        times = {"forward": 0.01, "backward": 0.02, "backward_input": 0.01, "backward_weight": 0.01}
-        chunks = len({stage for _, _, stage in order})
-        rows = [
-            (rank, chunk, kind, mhz, time * 1410 / mhz, time * 300 * mhz / 1410)
-            for rank in range(dist.get_world_size())
-            for chunk in range(chunks)
-            for kind, time in times.items()
-            for mhz in (1410, 1200, 1005)
-        ]
-        names = ("stage", "chunk", "instruction", "frequency", "time", "energy")
-        profile = dict(zip(names, map(list, zip(*rows))))
-        perseus.plan(profile, schedule_file=file, blocking_power_w=80).save(plan)
-    dist.barrier()
-    return plan
-
-
-def observe(results, name, csv=None):
+def make(name, csv=None, indices=None):
     rank, ranks = dist.get_rank(), dist.get_world_size()
+    return tiny_gpt.make_schedule(name, rank, ranks, MICROBATCHES, csv=csv, indices=indices)
 
-    def make():
-        return tiny_gpt.make_schedule(name, rank, ranks, MICROBATCHES, csv=csv)
 
-    found = {"rank": rank}
-    found["never"], order = train(make())
-    schedule = make()
-    handle = perseus.attach(schedule, job_directory=results / name, **OFF)
-    found["attached"], again = train(schedule)
-    if order != again:
-        raise AssertionError(f"{name}: the observer saw another order with Perseus")
-    found["is_attached"] = handle.is_attached
-    found["steps"] = handle.session.counters.steps
-    found["stages"] = sorted(stage.stage_index for stage in tiny_gpt.stages_of(schedule))
-    handle.detach()
-    found["patched"] = patched(schedule)
-    found["detached"], _ = train(schedule)
-    found["order"] = order
-    for swap in (False, True):
-        plan = make_plan(results, name, order, swap)
-        schedule = make()
-        handle = perseus.attach(schedule, plan=plan, **OFF)
-        train(schedule)
-        found["off_swapped_plan" if swap else "off_plan"] = handle.session.counters.steps_off_plan
-        handle.detach()
+def observe_all(results):
+    torch.use_deterministic_algorithms(True)
+    found = {}
+    # The file that rank 0 wrote for the plan of Interleaved1F1B is a schedule of torch, too.
+    for name in [*tiny_gpt.SCHEDULES, "csv"]:
+        made = functools.partial(make, name, results / "Interleaved1F1B.csv" if name == "csv" else None)
+        found[name] = observe(results, name, made, train, patched)
+        found[name]["stages"] = sorted({stage for _, _, stage in found[name]["order"]})
     return found
 
 
-def main():
-    results = pathlib.Path(sys.argv[1])
-    torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
-    dist.init_process_group("gloo")
-    found = {name: observe(results, name) for name in tiny_gpt.SCHEDULES}
-    # The file that rank 0 wrote for the plan of Interleaved1F1B is a schedule of torch, too.
-    found["csv"] = observe(results, "csv", csv=results / "Interleaved1F1B.csv")
-    (results / f"{dist.get_rank()}.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
-
-
 if __name__ == "__main__":
-    main()
+    run_worker(observe_all)

@@ -10,9 +10,7 @@ does not have, so the whole batch is passed here.
 Writes RESULTS/RANK.json: for each schedule, hashes of all that was computed with and without Perseus.
 """
 
-import json
-import pathlib
-import sys
+import functools
 
 import torch
 import torch.distributed as dist
@@ -21,10 +19,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.pipelining import schedules as torch_schedules
 
 import tiny_gpt
-from comparison import compare
+from comparison import compare, run_worker
 
-MICROBATCHES, OPTIMIZER_STEPS, ACCUMULATION = 4, 3, 2
-PP, FSDP = 2, 2
+MICROBATCHES, PP, FSDP = 4, 2, 2
 SCHEDULES = ("1F1B", "Interleaved1F1B", "ZBVZeroBubble", "csv")
 
 
@@ -57,45 +54,7 @@ def build_schedule(name, pp_mesh, fsdp_mesh, csv):
     return cls(stages if len(stages) > 1 else stages[0], **named)
 
 
-def call(function, schedule, batch):
-    inputs, targets = tiny_gpt.batch(batch, MICROBATCHES)
-    stages = tiny_gpt.stages_of(schedule)
-    is_last = any(stage.is_last for stage in stages)
-    losses = [] if is_last else None
-    arguments = (inputs,) if any(stage.is_first for stage in stages) else ()
-    function(*arguments, target=targets if is_last else None, losses=losses)
-    return [loss.item().hex() for loss in losses or ()]
-
-
-def train(schedule):
-    """Returns all losses and parameters, and what the observer saw in the last step."""
-    stages = tiny_gpt.stages_of(schedule)
-    parameters = [p for stage in stages for p in stage.submod.parameters()]
-    optimizer = torch.optim.SGD(parameters, lr=0.1)
-    found = []
-    for step in range(OPTIMIZER_STEPS):
-        optimizer.zero_grad()
-        for accumulated in range(ACCUMULATION):
-            tiny_gpt.ObservedStage.seen.clear()
-            found += call(schedule.step, schedule, step * ACCUMULATION + accumulated)
-        seen = list(tiny_gpt.ObservedStage.seen)
-        optimizer.step()
-        if not isinstance(schedule, torch_schedules.ScheduleZBVZeroBubble):  # torch 2.13 cannot.
-            with torch.no_grad():
-                found += call(schedule.eval, schedule, step)
-    found += [p.to_local().tolist() for p in parameters]
-    return found, seen
-
-
-def observe(results, name, meshes, csv=None):
-    without, with_perseus = (build_schedule(name, *meshes, csv) for _ in range(2))
-    return compare(train, without, with_perseus, lambda schedule: schedule, results / name)
-
-
-def main():
-    results = pathlib.Path(sys.argv[1])
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+def observe_all(results):
     meshes = build_meshes()
     csv = results / "schedule.csv"
     if dist.get_rank() == 0:
@@ -104,10 +63,13 @@ def main():
         rows = [compute.pipeline_order[rank] for rank in range(PP)]
         csv.write_text("".join(",".join(str(a or "") for a in row) + "\n" for row in rows))
     dist.barrier()
-    found = {name: observe(results, name, meshes, csv) for name in SCHEDULES}
-    (results / f"{dist.get_rank()}.json").write_text(json.dumps(found))
-    dist.destroy_process_group()
+
+    def make(name):
+        schedule = build_schedule(name, *meshes, csv)
+        return schedule, lambda run, batch, _: tiny_gpt.run_step(schedule, batch, MICROBATCHES, run)
+
+    return {name: compare(functools.partial(make, name), results / name) for name in SCHEDULES}
 
 
 if __name__ == "__main__":
-    main()
+    run_worker(observe_all)

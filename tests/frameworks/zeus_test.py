@@ -5,12 +5,11 @@ import importlib.util
 import inspect
 import os
 import pathlib
-import tempfile
 import unittest
 from unittest import mock
 
 from perseus.adapters.zeus import PipelineFrequencyOptimizer
-from observed import KINDS, read_log
+from observed import KINDS, ScratchTest, read_log
 from works import works
 
 ARGUMENTS = {
@@ -31,11 +30,9 @@ def methods_of(file, name):
     raise AssertionError(f"{file} has no class {name}")
 
 
-class ZeusTest(unittest.TestCase):
+class ZeusTest(ScratchTest):
     def setUp(self):
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.scratch = pathlib.Path(directory.name)
+        super().setUp()
         environment = {"PERSEUS_AGENT": "off", "PERSEUS_DEVICES": "off",
                        "PERSEUS_JOB_DIR": str(self.scratch)}  # fmt: skip
         patch = mock.patch.dict(os.environ, environment)

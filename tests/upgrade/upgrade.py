@@ -16,8 +16,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import tempfile
-import time
+
+sys.dont_write_bytecode = True  # No __pycache__ in the source tree.
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "deploy"))
+from processes import Processes  # noqa: E402
 
 STEPS = 3
 
@@ -29,46 +31,24 @@ def run(program, *arguments, cwd):
     return done.stdout
 
 
-@contextlib.contextmanager
-def serving(program, root, *arguments):
-    """Runs a server or an agent. Yields what it logs until now."""
-    log = root / f"{arguments[0]}-{time.monotonic_ns()}.log"
-    with open(log, "w") as output:
-        process = subprocess.Popen([program, *arguments], cwd=root, stdout=output, stderr=output)
-    try:
-        for _ in range(600):
-            if "listening on" in log.read_text():
-                break
-            if process.poll() is not None:
-                sys.exit(f"perseus {arguments[0]} ended: {log.read_text()}")
-            time.sleep(0.05)
-        yield log.read_text
-    finally:
-        process.terminate()
-        process.wait()
+def start_agent(processes, program, node, name):
+    processes.start(name, [program, "agent", "--devices", f"virtual:{node}", "--socket", f"{name}.sock", "--state",
+                           f"{name}.json", "--metrics", "off"])
+    processes.soon((processes.scratch / f"{name}.sock").exists, f"the agent {name} listens")
 
 
-def agent(program, root, node, name):
-    return serving(program, root, "agent", "--devices", f"virtual:{node}", "--socket", f"{name}.sock", "--state",
-                   f"{name}.json", "--metrics", "off")
+def start_server(processes, program):
+    processes.start("server", [program, "serve", "--listen", "127.0.0.1:0", "--database", "sqlite:store.db"])
+    os.environ["PERSEUS_SERVER"] = f"http://127.0.0.1:{processes.port_of('server')}"
 
 
-@contextlib.contextmanager
-def server(program, root):
-    with serving(program, root, "serve", "--listen", "127.0.0.1:0", "--database", "sqlite:store.db") as log:
-        port = re.search(r"listening on \S*:(\d+)$", log(), re.MULTILINE)[1]
-        os.environ["PERSEUS_SERVER"] = f"http://127.0.0.1:{port}"
-        yield
-
-
-def shown(program, root):
+def shown(processes, program):
     """The job of the server, without what time changes."""
-    for _ in range(600):
-        job = json.loads(run(program, "job", "show", "upgraded", "--json", cwd=root))
-        if job.get("assignment"):
-            return {"key": job["key"], "pipelines": job["pipelines"], "target": job["target"]}
-        time.sleep(0.05)
-    sys.exit(f"the server has no plan of the job: {job}")
+    def show():
+        return json.loads(run(program, "job", "show", "upgraded", "--json", cwd=processes.scratch))
+
+    processes.soon(lambda: show().get("assignment"), "the server has a plan of the job")
+    return {key: show()[key] for key in ("key", "pipelines", "target")}
 
 
 def looked_at(program, root):
@@ -95,8 +75,8 @@ def numbers(value):
 
 
 def record(program, sources, directory):
-    with tempfile.TemporaryDirectory() as scratch:
-        root = pathlib.Path(scratch)
+    with Processes() as processes:
+        root = processes.scratch
         shutil.copytree(sources / "examples", root / "examples")
         loop = root / "examples/closed-loop"
         run(program, "synth", "--gpu", "a100", "--stages", 4, "--work-scale", 0.3, "-o", loop / "truth.csv", cwd=root)
@@ -106,16 +86,16 @@ def record(program, sources, directory):
         shutil.copy(root / "out/plans/no-slowdown.json", root / "plan.json")
         # The state of the agent of node b stays: it has leased GPUs.
         trainer = ["trainer", "--job", loop / "job.toml", "--job-directory", "run", "--steps", STEPS]
-        with contextlib.ExitStack() as agents:
-            for node in ("a", "b"):
-                agents.enter_context(agent(program, root, f"{loop}/{node}.toml", node))
-                trainer += ["--node", loop / f"{node}.toml", "--agent", f"{node}.sock"]
-            run(program, *trainer, cwd=root)
+        for node in ("a", "b"):
+            start_agent(processes, program, f"{loop}/{node}.toml", node)
+            trainer += ["--node", loop / f"{node}.toml", "--agent", f"{node}.sock"]
+        run(program, *trainer, cwd=root)
+        processes.end("a", "b")
         (root / "run/clock").unlink()
-        with server(program, root):
-            run(program, "job", "register", "upgraded", "--job", loop / "job.toml", "--profile", "profile.csv",
-                cwd=root)
-            expected = {"job": shown(program, root)}
+        start_server(processes, program)
+        run(program, "job", "register", "upgraded", "--job", loop / "job.toml", "--profile", "profile.csv", cwd=root)
+        expected = {"job": shown(processes, program)}
+        processes.end("server")
         expected.update(looked_at(program, root))
         with contextlib.closing(sqlite3.connect(root / "store.db")) as store:
             (root / "store.sql").write_text("".join(f"{line}\n" for line in store.iterdump()))
@@ -132,16 +112,17 @@ def record(program, sources, directory):
 
 
 def check(program, directory):
-    with tempfile.TemporaryDirectory() as scratch:
-        root = pathlib.Path(scratch) / "files"
-        shutil.copytree(directory, root)
+    with Processes() as processes:
+        root = processes.scratch
+        shutil.copytree(directory, root, dirs_exist_ok=True)
         with contextlib.closing(sqlite3.connect(root / "store.db")) as store:
             store.executescript((root / "store.sql").read_text())
         os.chmod(root / "store.db", 0o600)
         expected = json.loads((root / "expected.json").read_text())
-        with server(program, root):
-            found = {"job": shown(program, root)}
-            trail = run(program, "audit", "--all", "--json", cwd=root).splitlines()
+        start_server(processes, program)
+        found = {"job": shown(processes, program)}
+        trail = run(program, "audit", "--all", "--json", cwd=root).splitlines()
+        processes.end("server")
         if not trail or [json.loads(line)["number"] for line in trail] != list(range(1, len(trail) + 1)):
             sys.exit(f"{directory.name}: the audit trail is {trail}")
         found.update(looked_at(program, root))
@@ -152,8 +133,8 @@ def check(program, directory):
         loop = root / "examples/closed-loop"
         shutil.copytree(pathlib.Path(__file__).parents[2] / "examples/closed-loop", loop)
         shutil.copy(root / "profile.csv", loop / "truth.csv")
-        with agent(program, root, f"{loop}/b.toml", "b"):
-            run(program, "gpu", "list", "--socket", "b.sock", cwd=root)
+        start_agent(processes, program, f"{loop}/b.toml", "b")
+        run(program, "gpu", "list", "--socket", "b.sock", cwd=root)
     print(f"{directory.name}: the files work")
 
 

@@ -30,20 +30,6 @@ export const light: Palette = {
   series: ["#0f766e", "#7c3aed", "#a16207", "#be185d", "#4d7c0f"],
 };
 
-export const dark: Palette = {
-  ink: "#e8ebf2",
-  faint: "#343b4a",
-  muted: "#a3adbf",
-  paper: "#141821",
-  bound: "#7db2ff",
-  plan: "#7db2ff",
-  chosen: "#ff9d5c",
-  baseline: "#e8ebf2",
-  blocking: "#2b3140",
-  critical: "#ffffff",
-  series: ["#4fd1c5", "#c4a4ff", "#eabf4f", "#ff8fc0", "#a8d95b"],
-};
-
 /** The number of colors for different powers. */
 export const powerSteps = 24;
 

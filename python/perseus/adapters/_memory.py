@@ -17,7 +17,7 @@ import json
 import os
 import pathlib
 import sys
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, Optional
 
 from perseus.adapters._devices import has_cuda
 
@@ -26,41 +26,27 @@ FIRST_STEP = 2
 STEPS = 2
 
 
-def probe_of(options: Any, chunks: int, device: Any = None) -> Optional[Probe]:
+def probe_of(options: Any, chunks: int) -> Optional[Probe]:
     """Returns None if there is no GPU, or no job directory to write to.
 
     Args:
         options: Of perseus.open.
         chunks: The number of stages of this rank.
-        device: The CUDA device. None: the current one.
     """
     directory = options.get("job_directory") or os.environ.get("PERSEUS_JOB_DIR")
     if not directory or not has_cuda():
         return None
-    cuda = sys.modules["torch"].cuda
     name = "dp{dp_rank}-pp{pp_rank}-tp{tp_rank}.memory.json".format(**options)
-    return Probe(
-        pathlib.Path(directory) / "ranks" / name,
-        chunks,
-        lambda: int(cuda.memory_allocated(device)),
-        lambda: int(cuda.max_memory_allocated(device)),
-    )
+    return Probe(pathlib.Path(directory) / "ranks" / name, chunks, sys.modules["torch"].cuda)
 
 
 class Probe:
     """Counts bytes in a few steps, and writes them once. `is_done` then."""
 
-    def __init__(
-        self,
-        path: pathlib.Path,
-        chunks: int,
-        allocated: Callable[[], int],
-        most_allocated: Callable[[], int],
-    ) -> None:
+    def __init__(self, path: pathlib.Path, chunks: int, cuda: Any) -> None:
         self.is_done = False
         self._path = path
-        self._allocated = allocated
-        self._most_allocated = most_allocated
+        self._cuda = cuda
         self._step = -1
         self._before: Optional[int] = None
         self._model = 0
@@ -74,16 +60,16 @@ class Probe:
         self._step += 1
         self._before = None
         if self._measures:
-            self._model = max(self._model, self._allocated())
+            self._model = max(self._model, self._cuda.memory_allocated())
 
     def forward_begin(self) -> None:
         if self._measures:
-            self._before = self._allocated()
+            self._before = self._cuda.memory_allocated()
 
     def forward_end(self, chunk: int) -> None:
         if self._before is None:
             return
-        kept = self._allocated() - self._before
+        kept = self._cuda.memory_allocated() - self._before
         self._before = None
         self._activations[chunk] = max(self._activations.get(chunk, 0), kept)
 
@@ -91,16 +77,13 @@ class Probe:
         if self._step + 1 < FIRST_STEP + STEPS:
             return
         self.is_done = True
-        activations: List[int] = [self._activations[chunk] for chunk in sorted(self._activations)]
-        text = json.dumps(
-            {
-                "perseus_rank_memory": 1,
-                "activation_bytes": activations,
-                "model_bytes": self._model,
-                "peak_bytes": self._most_allocated(),
-            }
-        )
-        _replace(self._path, text + "\n")
+        measured = {
+            "perseus_rank_memory": 1,
+            "activation_bytes": [self._activations[chunk] for chunk in sorted(self._activations)],
+            "model_bytes": self._model,
+            "peak_bytes": self._cuda.max_memory_allocated(),
+        }
+        _replace(self._path, json.dumps(measured) + "\n")
 
 
 def _replace(path: pathlib.Path, text: str) -> None:

@@ -29,9 +29,6 @@ class Patches:
     def __init__(self) -> None:
         self._restore: List[Callable[[], bool]] = []
 
-    def __len__(self) -> int:
-        return len(self._restore)
-
     def set(self, owner: Any, name: str, value: Any) -> None:
         """Sets an attribute of an object, a class or a module. The value has attributes itself."""
         value._perseus_before = vars(owner).get(name, _ABSENT)

@@ -46,21 +46,10 @@ class Probe:
         if names[: len(leading)] != list(leading) or not set(also) <= set(names):
             self._miss(expected, f"{name}({', '.join(names)})")
 
-    def key(self, mapping: Any, key: Any, where: str) -> Any:
-        """Returns the entry of a map, or None if there is none."""
-        if not isinstance(mapping, Mapping) or key not in mapping:
-            keys = ", ".join(map(str, mapping)) if isinstance(mapping, Mapping) else type(mapping)
-            self._miss(f"{where}[{key}]", str(keys))
-            return None
-        return mapping[key]
-
-    def member(self, enumeration: Any, name: str) -> Any:
-        """Returns the member of an enumeration, or None."""
-        members = getattr(enumeration, "__members__", {})
-        if name not in members:
-            self._miss(f"{getattr(enumeration, '__name__', enumeration)}.{name}", ", ".join(members))
-            return None
-        return members[name]
+    def entry(self, mapping: Mapping[str, Any], key: str, expected: str) -> None:
+        """Checks that a map has this key. `expected` names the entry."""
+        if key not in mapping:
+            self._miss(expected, ", ".join(mapping))
 
     def report(self) -> bool:
         """Returns True if everything is there. Otherwise logs one warning."""

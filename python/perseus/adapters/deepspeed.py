@@ -223,7 +223,7 @@ def _probe(probe: Probe, engine: Any) -> Dict[type, str]:
     instructions = probe.attribute(engine, "_INSTRUCTION_MAP", dict) or {}
     names = {getattr(instruction, "__name__", str(instruction)): instruction for instruction in instructions}
     for name in ("ForwardPass", "BackwardPass"):
-        probe.key(names, name, "PipelineEngine._INSTRUCTION_MAP")
+        probe.entry(names, name, f"PipelineEngine._INSTRUCTION_MAP[{name}]")
     unknown = sorted(set(names) - set(_KINDS) - set(_OTHERS))
     if unknown and not probe.problems:
         warn(

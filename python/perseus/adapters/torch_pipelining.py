@@ -210,7 +210,7 @@ def _probe(probe: Probe, schedule: Any) -> List[Any]:
         probe.attribute(schedule, "_comp_type_to_function_map", dict)
         types = probe.attribute(sys.modules[MODULE], "_ComputationType")
         for name in [*_CUSTOM, "OVERLAP_F_B"] if types is not None else []:
-            probe.member(types, name)
+            probe.entry(getattr(types, "__members__", {}), name, f"_ComputationType.{name}")
     return stages if probe.problems else sorted(stages, key=lambda stage: stage.stage_index)
 
 

@@ -51,7 +51,7 @@ export function Frame({ box, x, y, palette, children }: FrameProps) {
         </g>
       ))}
       <line x1={box.left} x2={right} y1={bottom} y2={bottom} stroke={palette.muted} />
-      {beginsAboveZero(y.scale) && <AxisBreak x={box.left} y={bottom} palette={palette} />}
+      {Math.min(...y.scale.domain()) > 0 && <AxisBreak x={box.left} y={bottom} palette={palette} />}
       {children}
       <text x={right} y={bottom + 36} text-anchor="end" fill={palette.ink}>
         {x.label}
@@ -64,12 +64,7 @@ export function Frame({ box, x, y, palette, children }: FrameProps) {
   );
 }
 
-/** Whether the lowest value of the axis is above 0, so that heights do not compare. */
-export function beginsAboveZero(scale: ScaleLinear<number, number>): boolean {
-  return Math.min(...scale.domain()) > 0;
-}
-
-/** The usual mark of an axis that does not begin at 0: a zigzag where 0 would be. */
+/** The usual mark of an axis that does not begin at 0, so that heights do not compare: a zigzag there. */
 function AxisBreak({ x, y, palette }: { x: number; y: number; palette: Palette }) {
   return (
     <path class="axis-break" d={`M${x},${y}v-4l-4,-2l8,-4l-4,-2v-4`} fill="none" stroke={palette.muted}
@@ -77,9 +72,4 @@ function AxisBreak({ x, y, palette }: { x: number; y: number; palette: Palette }
       <title>This axis does not begin at 0.</title>
     </path>
   );
-}
-
-/** Formats ticks with as many decimals as their distance requires. */
-export function tickFormat(scale: ScaleLinear<number, number>, count: number) {
-  return scale.tickFormat(count);
 }

@@ -4,7 +4,7 @@ import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
 import type { Palette } from "../color";
 import type { Report } from "../data";
-import { Frame, tickFormat, type Box } from "./frame";
+import { Frame, type Box } from "./frame";
 import { apart, textWidth, type LabelBox } from "./labels";
 
 export interface FrontierPoint {
@@ -109,9 +109,9 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
     <Frame
       box={box}
       palette={palette}
-      x={{ scale: x, label: "iteration time (s)", ticks: xTicks, format: tickFormat(x, xTicks) }}
+      x={{ scale: x, label: "iteration time (s)", ticks: xTicks, format: x.tickFormat(xTicks) }}
       y={{ scale: scaledY, label: `energy of an iteration (${unit.name}), one pipeline`, ticks: 6,
-        format: tickFormat(scaledY, 6) }}
+        format: scaledY.tickFormat(6) }}
     >
       {bound.length > 0 && (
         <g class="ends">

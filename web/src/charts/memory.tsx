@@ -5,7 +5,7 @@ import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
 import type { Palette } from "../color";
 import type { ScheduleRow, ScheduleTradeoff } from "../data";
-import { Frame, tickFormat, type Box } from "./frame";
+import { Frame, type Box } from "./frame";
 
 interface Props {
   tradeoff: ScheduleTradeoff;
@@ -44,9 +44,8 @@ export function MemoryChart({ tradeoff, width, height, palette }: Props) {
   return (
     <Frame box={box} palette={palette}
       x={{ scale: x, label: memoryLabel(tradeoff), ticks,
-        format: isWhole ? (value) => (value % 1 === 0 ? `+${value}` : "") : tickFormat(x, ticks) }}
-      y={{ scale: y, label: "energy saved at no slowdown (%)", ticks: 6,
-        format: tickFormat(y, 6) }}>
+        format: isWhole ? (value) => (value % 1 === 0 ? `+${value}` : "") : x.tickFormat(ticks) }}
+      y={{ scale: y, label: "energy saved at no slowdown (%)", ticks: 6, format: y.tickFormat(6) }}>
       <line x1={box.left} x2={width - box.right} y1={referenceY} y2={referenceY}
         stroke={palette.baseline} stroke-dasharray="2 3" />
       <path d={path(bounded.map((row) => place(row, row.most_saving!))) ?? ""} fill="none"

@@ -6,7 +6,7 @@ import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
 import type { Palette } from "../color";
 import type { OptionSet, Report } from "../data";
-import { fontFamily, tickFormat } from "./frame";
+import { fontFamily } from "./frame";
 import { shortened } from "./timeline";
 
 const panelWidth = 236;
@@ -97,14 +97,14 @@ function Panel({ set, blockingPower, palette }: {
         <g key={`y${tick}`}>
           <line x1="44" x2={panelWidth - 8} y1={y(tick)} y2={y(tick)} stroke={palette.faint} />
           <text x="40" y={y(tick)} dy="0.34em" text-anchor="end" fill={palette.muted}>
-            {tickFormat(y, 4)(tick)}
+            {y.tickFormat(4)(tick)}
           </text>
         </g>
       ))}
       {x.ticks(4).map((tick) => (
         <text key={`x${tick}`} x={x(tick)} y={panelHeight - 10} text-anchor="middle"
           fill={palette.muted}>
-          {tickFormat(x, 4)(tick)}
+          {x.tickFormat(4)(tick)}
         </text>
       ))}
       <line x1="44" x2={panelWidth - 8} y1={panelHeight - 26} y2={panelHeight - 26}

@@ -5,7 +5,7 @@ import { scaleLinear, scalePoint } from "d3-scale";
 import { line } from "d3-shape";
 import type { Palette } from "../color";
 import type { SwitchTradeoff } from "../data";
-import { Frame, tickFormat, type Box } from "./frame";
+import { Frame, type Box } from "./frame";
 import { apart, textWidth } from "./labels";
 
 interface Props {
@@ -42,7 +42,7 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
     <Frame box={box} palette={palette}
       x={{ scale: index, label: "most clock changes of a GPU in an iteration", ticks: 0,
         format: String }}
-      y={{ scale: y, label: "saving (%)", ticks: 6, format: tickFormat(y, 6) }}>
+      y={{ scale: y, label: "saving (%)", ticks: 6, format: y.tickFormat(6) }}>
       {names.map((name) => (
         <g key={name} transform={`translate(${places(name)},${height - box.bottom})`}>
           <line y2="5" stroke={palette.muted} />

@@ -3,7 +3,7 @@
 import { scaleLinear } from "d3-scale";
 import { colorCount, inkOn, powerColor, type Palette } from "../color";
 import { labelOf } from "../data";
-import { fontFamily, tickFormat } from "./frame";
+import { fontFamily } from "./frame";
 import { laneTop, type TimelineGroup, type TimelineLayout } from "./lanes";
 
 interface Props {
@@ -29,7 +29,7 @@ export function TimelineChart({ layout, width, palette }: Props) {
         <g key={tick} transform={`translate(${x(tick)},${layout.height + 4})`}>
           <line y2="5" stroke={palette.muted} />
           <text y="18" text-anchor="middle" fill={palette.muted}>
-            {tickFormat(x, ticks)(tick)}
+            {x.tickFormat(ticks)(tick)}
           </text>
         </g>
       ))}

@@ -7,7 +7,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { colorCount, inkOn, powerColor, type Palette } from "../color";
 import { labelOf, powerOf, type Report, type Slice } from "../data";
 import { counted, joules, megahertz, seconds, watts } from "../format";
-import { fontFamily, tickFormat } from "../charts/frame";
+import { fontFamily } from "../charts/frame";
 import { firstEndingAfter, laneTop, type TimelineLayout } from "../charts/lanes";
 import { shortened } from "../charts/timeline";
 import type { Theme } from "./theme_button";
@@ -291,7 +291,7 @@ function paintAxis(
 ) {
   const inSeconds = x.copy().domain(x.domain().map((ns) => ns / 1e9));
   const count = Math.max(2, Math.round(width / 130));
-  const format = tickFormat(inSeconds, count);
+  const format = inSeconds.tickFormat(count);
   const top = layout.height + 4;
   context.strokeStyle = palette.muted;
   context.fillStyle = palette.muted;

@@ -1,8 +1,8 @@
 // Tests themes, print, narrow screens, and use with a keyboard and with a screen reader.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { onPage, settled, stopAt, wordsOf } from "./browser.mjs";
-import { jobNames, jobOf } from "./jobs.mjs";
+import { settled, stopAt, wordsOf } from "./browser.mjs";
+import { jobNames, onJob } from "./jobs.mjs";
 import { canvasLeft } from "./timeline.mjs";
 
 const paper = { light: "rgb(255, 255, 255)", dark: "rgb(20, 24, 33)" };
@@ -24,42 +24,33 @@ const colorsOf = async (page) => {
 const colors = (theme) => ({ paper: paper[theme], waiting: waiting[theme] });
 
 describe("themes", () => {
-  it("follows the system until the reader chooses a theme, and again with the theme auto", async () => {
-    const job = await jobOf("2 x 4");
-    await onPage(job.page, async (page) => {
-      const press = async (shown) => {
-        await page.locator("button.theme").click();
-        assert.equal(await page.locator("button.theme").textContent(), `Theme: ${shown}`);
-      };
-      const system = (colorScheme) => page.emulateMedia({ colorScheme });
-      assert.deepEqual(await colorsOf(page), colors("light"));
-      await system("dark");
-      assert.deepEqual(await colorsOf(page), colors("dark"));
-      await press("light");
-      assert.deepEqual(await colorsOf(page), colors("light"));
-      await press("dark");
-      await system("light");
-      assert.deepEqual(await colorsOf(page), colors("dark"));
-      await press("auto");
-      assert.deepEqual(await colorsOf(page), colors("light"));
-    });
-  });
+  it("follows the system until the reader chooses a theme, and with auto", onJob("2 x 4", async (page) => {
+    const press = async (shown) => {
+      await page.locator("button.theme").click();
+      assert.equal(await page.locator("button.theme").textContent(), `Theme: ${shown}`);
+    };
+    const system = (colorScheme) => page.emulateMedia({ colorScheme });
+    assert.deepEqual(await colorsOf(page), colors("light"));
+    await system("dark");
+    assert.deepEqual(await colorsOf(page), colors("dark"));
+    await press("light");
+    assert.deepEqual(await colorsOf(page), colors("light"));
+    await press("dark");
+    await system("light");
+    assert.deepEqual(await colorsOf(page), colors("dark"));
+    await press("auto");
+    assert.deepEqual(await colorsOf(page), colors("light"));
+  }));
 
-  it("opens in the dark theme if the system has it", async () => {
-    const job = await jobOf("2 x 4");
-    await onPage(job.page, async (page) => assert.deepEqual(await colorsOf(page), colors("dark")), {
-      colorScheme: "dark",
-    });
-  });
+  it("opens in the dark theme if the system has it", onJob("2 x 4", async (page) => {
+    assert.deepEqual(await colorsOf(page), colors("dark"));
+  }, { colorScheme: "dark" }));
 
   for (const colorScheme of ["light", "dark"]) {
-    it(`${colorScheme} text stands out from what is behind it (4.5 to 1)`, async () => {
-      const job = await jobOf("8 x 12");
-      await onPage(job.page, async (page) => {
-        await stopAt(page, 2);
-        assert.deepEqual(await page.evaluate(faintTexts), []);
-      }, { colorScheme });
-    });
+    it(`${colorScheme} text stands out from what is behind it (4.5 to 1)`, onJob("8 x 12", async (page) => {
+      await stopAt(page, 2);
+      assert.deepEqual(await page.evaluate(faintTexts), []);
+    }, { colorScheme }));
   }
 });
 
@@ -96,111 +87,96 @@ function faintTexts() {
 
 describe("print", () => {
   for (const name of ["2 x 4 with latency", "8 x 12", "8 x 96", "16 x 512"]) {
-    it(`${name}: print has the timeline as vectors and is light, even from a dark screen`, async () => {
-      const job = await jobOf(name);
-      await onPage(job.page, async (page) => {
-        await page.locator("button.theme").click();
-        await page.locator("button.theme").click();
-        const pdf = await page.pdf({ format: "A4", printBackground: true });
-        assert.ok(pdf.length > 20_000 && pdf.subarray(0, 5).toString() === "%PDF-", `${pdf.length} bytes`);
-        assert.ok(!pdf.includes("/Subtype /Image"), "the PDF contains a picture, which may be the canvas");
+    it(`${name}: print has a vector timeline and is light, even from a dark screen`, onJob(name, async (page, job) => {
+      await page.locator("button.theme").click();
+      await page.locator("button.theme").click();
+      const pdf = await page.pdf({ format: "A4", printBackground: true });
+      assert.ok(pdf.length > 20_000 && pdf.subarray(0, 5).toString() === "%PDF-", `${pdf.length} bytes`);
+      assert.ok(!pdf.includes("/Subtype /Image"), "the PDF contains a picture, which may be the canvas");
 
-        await page.emulateMedia({ media: "print" });
-        await settled(page);
-        assert.equal(await page.locator("canvas").count(), 0);
-        const drawn = await page.evaluate(() => {
-          const svg = document.querySelector(".timeline .chart svg");
-          return {
-            texts: Array.from(svg.querySelectorAll("text"), (text) => text.textContent),
-            waiting: getComputedStyle(svg.querySelector("rect")).fill,
-            paper: getComputedStyle(document.body).backgroundColor,
-            ink: getComputedStyle(document.querySelector("h1")).color,
-          };
-        });
-        assert.ok(drawn.texts.includes("Maximum frequency"));
-        assert.ok(drawn.texts.includes(`Plan: ${job.plans[job.shown].target}`));
-        assert.equal(drawn.waiting, "rgb(234, 237, 242)");
-        assert.equal(drawn.paper, paper.light);
-        assert.equal(drawn.ink, "rgb(26, 31, 43)");
-
-        await page.emulateMedia({ media: "screen" });
-        await settled(page);
-        assert.equal(await page.locator("canvas").count(), 1);
-        assert.equal((await colorsOf(page)).paper, paper.dark);
+      await page.emulateMedia({ media: "print" });
+      await settled(page);
+      assert.equal(await page.locator("canvas").count(), 0);
+      const drawn = await page.evaluate(() => {
+        const svg = document.querySelector(".timeline .chart svg");
+        return {
+          texts: Array.from(svg.querySelectorAll("text"), (text) => text.textContent),
+          waiting: getComputedStyle(svg.querySelector("rect")).fill,
+          paper: getComputedStyle(document.body).backgroundColor,
+          ink: getComputedStyle(document.querySelector("h1")).color,
+        };
       });
-    });
+      assert.ok(drawn.texts.includes("Maximum frequency"));
+      assert.ok(drawn.texts.includes(`Plan: ${job.plans[job.shown].target}`));
+      assert.equal(drawn.waiting, "rgb(234, 237, 242)");
+      assert.equal(drawn.paper, paper.light);
+      assert.equal(drawn.ink, "rgb(26, 31, 43)");
+
+      await page.emulateMedia({ media: "screen" });
+      await settled(page);
+      assert.equal(await page.locator("canvas").count(), 1);
+      assert.equal((await colorsOf(page)).paper, paper.dark);
+    }));
   }
 
-  it("fits the width of a page", async () => {
-    for (const name of ["2 x 4 with latency", "8 x 96"]) {
-      const job = await jobOf(name);
-      await onPage(job.page, async (page) => {
-        await page.emulateMedia({ media: "print" });
-        await settled(page);
-        // The width of A4 without margins. As in real printing, nothing can measure its width again.
-        const wide = await page.evaluate(() => {
-          Object.assign(document.querySelector("main").style, { width: "718px", margin: "0" });
-          return Array.from(document.querySelectorAll("main svg, main table, main p, main dl"))
-            .filter((element) => element.getBoundingClientRect().right > 719)
-            .map((element) => `${element.tagName} ${element.className.baseVal ?? element.className}`);
-        });
-        assert.deepEqual(wide, []);
+  for (const name of ["2 x 4 with latency", "8 x 96"]) {
+    it(`${name}: fits the width of a page`, onJob(name, async (page) => {
+      await page.emulateMedia({ media: "print" });
+      await settled(page);
+      // The width of A4 without margins. As in real printing, nothing can measure its width again.
+      const wide = await page.evaluate(() => {
+        Object.assign(document.querySelector("main").style, { width: "718px", margin: "0" });
+        return Array.from(document.querySelectorAll("main svg, main table, main p, main dl"))
+          .filter((element) => element.getBoundingClientRect().right > 719)
+          .map((element) => `${element.tagName} ${element.className.baseVal ?? element.className}`);
       });
-    }
-  });
+      assert.deepEqual(wide, []);
+    }));
+  }
 });
 
 describe("layout", () => {
   for (const width of [1280, 390]) {
     for (const name of jobNames) {
-      it(`${name}: fits into ${width} pixels, and no texts overlap at any stop`, async () => {
-        const job = await jobOf(name);
-        await onPage(job.page, async (page) => {
-          for (const stop of [0, job.plans.length >> 1, job.plans.length - 1]) {
-            await stopAt(page, stop);
-            const { page: wide, overlaps } = await page.evaluate(() => ({
-              page: document.documentElement.scrollWidth,
-              overlaps: window.overlapsIn(".slider"),
-            }));
-            assert.ok(wide <= width, `the page is ${wide} pixels wide`);
-            assert.deepEqual(overlaps, []);
-            for (const place of [".top", ".headline", "svg.frontier", "svg.power", ".stages thead"]) {
-              assert.deepEqual(await page.evaluate((p) => window.overlapsIn(p), place), [], place);
-            }
+      it(`${name}: fits into ${width} pixels, and no texts overlap at any stop`, onJob(name, async (page, job) => {
+        for (const stop of [0, job.plans.length >> 1, job.plans.length - 1]) {
+          await stopAt(page, stop);
+          const { page: wide, overlaps } = await page.evaluate(() => ({
+            page: document.documentElement.scrollWidth,
+            overlaps: window.overlapsIn(".slider"),
+          }));
+          assert.ok(wide <= width, `the page is ${wide} pixels wide`);
+          assert.deepEqual(overlaps, []);
+          for (const place of [".top", ".headline", "svg.frontier", "svg.power", ".stages thead"]) {
+            assert.deepEqual(await page.evaluate((p) => window.overlapsIn(p), place), [], place);
           }
-        }, { width, beforeLoad: defineOverlaps });
-      });
+        }
+      }, { width, beforeLoad: defineOverlaps }));
     }
   }
 
-  it("a tooltip at the edge of a narrow screen does not widen the page", async () => {
-    const job = await jobOf("8 x 12");
-    await onPage(job.page, async (page) => {
-      for (const selector of ["svg.frontier", "canvas"]) {
-        await page.locator(selector).evaluate((e) => e.scrollIntoView({ block: "center" }));
-        const box = await page.locator(selector).boundingBox();
-        for (const part of [0.25, 0.49, 0.51, 0.97]) {
-          await page.mouse.move(box.x + box.width * part, box.y + box.height * 0.4);
-          await settled(page);
-          assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
-          const tooltip = await page.locator(".tooltip").boundingBox();
-          if (tooltip) assert.ok(tooltip.x >= 0 && tooltip.x + tooltip.width <= 390, `${selector} at ${part}`);
-        }
+  it("a tooltip at the edge of a narrow screen does not widen the page", onJob("8 x 12", async (page) => {
+    for (const selector of ["svg.frontier", "canvas"]) {
+      await page.locator(selector).evaluate((e) => e.scrollIntoView({ block: "center" }));
+      const box = await page.locator(selector).boundingBox();
+      for (const part of [0.25, 0.49, 0.51, 0.97]) {
+        await page.mouse.move(box.x + box.width * part, box.y + box.height * 0.4);
+        await settled(page);
+        assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
+        const tooltip = await page.locator(".tooltip").boundingBox();
+        if (tooltip) assert.ok(tooltip.x >= 0 && tooltip.x + tooltip.width <= 390, `${selector} at ${part}`);
       }
-    }, { width: 390 });
-  });
+    }
+  }, { width: 390 }));
 
-  it("adapts to a window whose size changes", async () => {
-    const job = await jobOf("8 x 12");
-    await onPage(job.page, async (page) => {
-      await page.setViewportSize({ width: 500, height: 800 });
-      await settled(page);
-      assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 500);
-      const widths = await page.evaluate(() =>
-        ["canvas", "svg.frontier"].map((s) => document.querySelector(s).getBoundingClientRect().width));
-      for (const width of widths) assert.ok(width > 440 && width <= 500, `${width} pixels`);
-    });
-  });
+  it("adapts to a window whose size changes", onJob("8 x 12", async (page) => {
+    await page.setViewportSize({ width: 500, height: 800 });
+    await settled(page);
+    assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 500);
+    const widths = await page.evaluate(() =>
+      ["canvas", "svg.frontier"].map((s) => document.querySelector(s).getBoundingClientRect().width));
+    for (const width of widths) assert.ok(width > 440 && width <= 500, `${width} pixels`);
+  }));
 });
 
 /** Runs in the page. Defines window.overlapsIn(selector), which returns pairs of texts that overlap. */
@@ -232,65 +208,53 @@ function defineOverlaps() {
 }
 
 describe("accessibility", () => {
-  it("the keyboard reaches theme, inputs, slider, timeline and its buttons, in this order", async () => {
-    const job = await jobOf("8 x 12");
-    await onPage(job.page, async (page) => {
-      const reached = [];
-      for (let i = 0; i < 20; ++i) {
-        await page.keyboard.press("Tab");
-        reached.push(await page.evaluate(() => {
-          const e = document.activeElement;
-          if (getComputedStyle(e).outlineStyle === "none" && e !== document.body) return "no outline";
-          return e.name || e.type === "range" && "slider" || e.tagName === "CANVAS" && "timeline" || e.textContent;
-        }));
-      }
-      const expected = ["Theme: auto", "price", "gramsPerKilowattHour", "pipelines", "slider", "timeline", "+", "−", "All"];
-      assert.deepEqual(reached.slice(0, expected.length), expected);
-    });
-  });
-
-  it("the theme button works by keyboard", async () => {
-    const job = await jobOf("2 x 4");
-    await onPage(job.page, async (page) => {
+  it("the keyboard reaches all controls in their order", onJob("8 x 12", async (page) => {
+    const reached = [];
+    for (let i = 0; i < 20; ++i) {
       await page.keyboard.press("Tab");
-      await page.keyboard.press("Enter");
-      await page.keyboard.press("Space");
-      assert.deepEqual(await colorsOf(page), colors("dark"));
-    });
-  });
+      reached.push(await page.evaluate(() => {
+        const e = document.activeElement;
+        if (getComputedStyle(e).outlineStyle === "none" && e !== document.body) return "no outline";
+        return e.name || e.type === "range" && "slider" || e.tagName === "CANVAS" && "timeline" || e.textContent;
+      }));
+    }
+    const expected = ["Theme: auto", "price", "gramsPerKilowattHour", "pipelines", "slider", "timeline", "+", "−", "All"];
+    assert.deepEqual(reached.slice(0, expected.length), expected);
+  }));
 
-  it("slider keys go to the ends and by single steps", async () => {
-    const job = await jobOf("8 x 12");
-    await onPage(job.page, async (page) => {
-      await page.locator(".slider input").focus();
-      for (const [key, stop] of [["End", job.plans.length - 1], ["ArrowLeft", job.plans.length - 2], ["Home", 0], ["ArrowUp", 1]]) {
-        await page.keyboard.press(key);
-        await settled(page);
-        assert.equal((await wordsOf(page)).stop, stop, key);
-      }
-    });
-  });
+  it("the theme button works by keyboard", onJob("2 x 4", async (page) => {
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("Space");
+    assert.deepEqual(await colorsOf(page), colors("dark"));
+  }));
+
+  it("slider keys go to the ends and by single steps", onJob("8 x 12", async (page, job) => {
+    await page.locator(".slider input").focus();
+    for (const [key, stop] of [["End", job.plans.length - 1], ["ArrowLeft", job.plans.length - 2], ["Home", 0], ["ArrowUp", 1]]) {
+      await page.keyboard.press(key);
+      await settled(page);
+      assert.equal((await wordsOf(page)).stop, stop, key);
+    }
+  }));
 
   for (const name of jobNames) {
-    it(`${name}: every picture has a name, every input a label, every button a text`, async () => {
-      const job = await jobOf(name);
-      await onPage(job.page, async (page) => {
-        // What a screen reader receives. "- img" alone would be a picture without a name.
-        const snapshot = await page.locator("body").ariaSnapshot();
-        const nameless = snapshot.split("\n").filter((line) => /^\s*- (img|slider|spinbutton|button|region)(:|$)/.test(line));
-        assert.deepEqual(nameless, []);
-        for (const name of [/img "Frontier/, /img "Timeline/, /img "Colors/, /slider "Plan/]) assert.match(snapshot, name);
-        const labels = await page.evaluate(() =>
-          Array.from(document.querySelectorAll("input"), (input) => input.labels.length));
-        assert.deepEqual(labels, labels.map(() => 1));
-        assert.equal(await page.locator("h1").count(), 1);
-        const levels = await page.evaluate(() =>
-          Array.from(document.querySelectorAll("h1, h2, h3"), (h) => Number(h.tagName[1])));
-        assert.ok(levels.every((level, i) => level - (levels[i - 1] ?? 0) <= 1), levels.join());
-        assert.equal(await page.evaluate(() => document.documentElement.lang), "en");
-        const ids = await page.evaluate(() => Array.from(document.querySelectorAll("[id]"), (e) => e.id));
-        assert.equal(new Set(ids).size, ids.length);
-      });
-    });
+    it(`${name}: every picture has a name, every input a label, every button a text`, onJob(name, async (page) => {
+      // What a screen reader receives. "- img" alone would be a picture without a name.
+      const snapshot = await page.locator("body").ariaSnapshot();
+      const nameless = snapshot.split("\n").filter((line) => /^\s*- (img|slider|spinbutton|button|region)(:|$)/.test(line));
+      assert.deepEqual(nameless, []);
+      for (const name of [/img "Frontier/, /img "Timeline/, /img "Colors/, /slider "Plan/]) assert.match(snapshot, name);
+      const labels = await page.evaluate(() =>
+        Array.from(document.querySelectorAll("input"), (input) => input.labels.length));
+      assert.deepEqual(labels, labels.map(() => 1));
+      assert.equal(await page.locator("h1").count(), 1);
+      const levels = await page.evaluate(() =>
+        Array.from(document.querySelectorAll("h1, h2, h3"), (h) => Number(h.tagName[1])));
+      assert.ok(levels.every((level, i) => level - (levels[i - 1] ?? 0) <= 1), levels.join());
+      assert.equal(await page.evaluate(() => document.documentElement.lang), "en");
+      const ids = await page.evaluate(() => Array.from(document.querySelectorAll("[id]"), (e) => e.id));
+      assert.equal(new Set(ids).size, ids.length);
+    }));
   }
 });

@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { onPage, settled, stopAt, tooltipOf, wordsOf } from "./browser.mjs";
-import { dataIn, hostileNames, jobOf } from "./jobs.mjs";
+import { dataIn, hostileNames, jobOf, onJob } from "./jobs.mjs";
 import { placesOn } from "./timeline.mjs";
 
 const elementsOf = (page) =>
@@ -20,34 +20,31 @@ const ours = {
 };
 
 describe("names that look like HTML", () => {
-  it("are shown as text, and none becomes an element", async () => {
-    const job = await jobOf("hostile");
-    await onPage(job.page, async (page) => {
-      const words = await wordsOf(page);
-      assert.deepEqual(words.stages.body.map((row) => row[0].text).sort(), hostileNames.slice().sort());
-      assert.deepEqual(await elementsOf(page), ours);
+  it("are shown as text, and none becomes an element", onJob("hostile", async (page, job) => {
+    const words = await wordsOf(page);
+    assert.deepEqual(words.stages.body.map((row) => row[0].text).sort(), hostileNames.slice().sort());
+    assert.deepEqual(await elementsOf(page), ours);
 
-      // In the tooltip, too.
-      await page.locator("canvas").evaluate((canvas) => canvas.scrollIntoView({ block: "center" }));
-      const box = await page.locator("canvas").boundingBox();
-      const [plan] = job.data.plans;
-      const place = placesOn(job.data, plan, box.width);
-      for (let r = 0; r < hostileNames.length; ++r) {
-        const lane = plan.lanes[r];
-        const { x, y } = place(1, r, lane.gaps_ns[0] + lane.busy_ns / 2);
-        await page.mouse.move(box.x + x, box.y + y);
-        const { title, lines } = await tooltipOf(page);
-        const set = job.data.option_sets[job.data.pp_ranks[r].option_sets[0]];
-        assert.ok(title.includes(set.name), title);
-        assert.ok(lines[0].includes(job.data.pp_ranks[r].name), lines[0]);
-      }
-      await stopAt(page, job.plans.length - 1);
-      assert.deepEqual(await elementsOf(page), ours);
-      await page.emulateMedia({ media: "print" });
-      await settled(page);
-      assert.deepEqual(await elementsOf(page), ours);
-    });
-  });
+    // In the tooltip, too.
+    await page.locator("canvas").evaluate((canvas) => canvas.scrollIntoView({ block: "center" }));
+    const box = await page.locator("canvas").boundingBox();
+    const [plan] = job.data.plans;
+    const place = placesOn(job.data, plan, box.width);
+    for (let r = 0; r < hostileNames.length; ++r) {
+      const lane = plan.lanes[r];
+      const { x, y } = place(1, r, lane.gaps_ns[0] + lane.busy_ns / 2);
+      await page.mouse.move(box.x + x, box.y + y);
+      const { title, lines } = await tooltipOf(page);
+      const set = job.data.option_sets[job.data.pp_ranks[r].option_sets[0]];
+      assert.ok(title.includes(set.name), title);
+      assert.ok(lines[0].includes(job.data.pp_ranks[r].name), lines[0]);
+    }
+    await stopAt(page, job.plans.length - 1);
+    assert.deepEqual(await elementsOf(page), ours);
+    await page.emulateMedia({ media: "print" });
+    await settled(page);
+    assert.deepEqual(await elementsOf(page), ours);
+  }));
 
   it("are complete in the data of the page", async () => {
     const job = await jobOf("hostile");
@@ -91,10 +88,7 @@ describe("an incomplete page", () => {
     });
   });
 
-  it("is not reported if the page is complete", async () => {
-    const job = await jobOf("2 x 4");
-    await onPage(job.page, async (page) => {
-      assert.doesNotMatch(await page.locator("body").innerText(), /cannot be shown/);
-    });
-  });
+  it("is not reported if the page is complete", onJob("2 x 4", async (page) => {
+    assert.doesNotMatch(await page.locator("body").innerText(), /cannot be shown/);
+  }));
 });

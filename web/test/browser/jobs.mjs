@@ -4,6 +4,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "nod
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
+import { onPage } from "./browser.mjs";
 
 const execute = promisify(execFile);
 
@@ -115,3 +116,9 @@ planInTurn(["2 x 4", "2 x 4 with latency", "hostile", "8 x 12", "16 x 512", "4 x
 planInTurn(["8 x 96"]);
 
 export const jobOf = (name) => results.get(name);
+
+/** Returns a test that calls `look` with the report page of the job, and with the job. */
+export const onJob = (name, look, options) => async () => {
+  const job = await jobOf(name);
+  await onPage(job.page, (page) => look(page, job), options);
+};

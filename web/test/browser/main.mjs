@@ -19,5 +19,4 @@ await import("./numbers_test.mjs");
 await import("./charts_test.mjs");
 await import("./appearance_test.mjs");
 await import("./hostile_test.mjs");
-await import("./totals_test.mjs");
 await import("./schedules_test.mjs");

@@ -1,8 +1,8 @@
 // Tests that the page shows the values of the plan files, at every stop of the slider.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { onPage, pictureOf, settled, stopAt, wordsOf } from "./browser.mjs";
-import { jobNames, jobOf, pipelineNames } from "./jobs.mjs";
+import { pictureOf, settled, stopAt, wordsOf } from "./browser.mjs";
+import { jobNames, jobOf, onJob, pipelineNames } from "./jobs.mjs";
 import { assertShows, sum } from "./quantities.mjs";
 import { instructionsOf, placesOn, waitsOf } from "./timeline.mjs";
 
@@ -158,106 +158,94 @@ async function checkCanvas(page, job, iteration) {
 
 describe("numbers", () => {
   for (const name of pipelineNames) {
-    it(`${name}: the headline shows what the plan with no slowdown saves`, async () => {
-      const job = await jobOf(name);
+    it(`${name}: the headline shows what the plan with no slowdown saves`, onJob(name, async (page, job) => {
       const [first] = job.summary.plans.filter((plan) => plan.name === "no-slowdown");
-      await onPage(job.page, async (page) => {
-        const words = await wordsOf(page);
-        assert.equal(words.stop, job.shown);
-        assert.equal(words.target, job.plans[job.shown].target);
-        assert.equal(words.title, "Perseus: profile.csv");
-        const [, saving, rest] = words.headline.match(/^(.* %) less energy (.*)$/);
-        assertShows(saving, first.saving, "headline");
-        assert.equal(rest, "with no slowdown");
-        const story = words.story.replace(/\s+/g, " ").match(
-          /\((\d+) pp_ranks, (\d+) GPUs\) takes (.*) and uses (.*) with every .* The plan for no slowdown uses (.*)\. No plan for this target uses less than (.*)\. In a .* runs (.*) iterations/);
-        assert.equal(Number(story[1]), job.plans[0].pp_ranks.length);
-        assert.equal(Number(story[2]), job.summary.job.gpus_per_pipeline);
-        assertShows(story[3], job.summary.baseline.time_s, "time at maximum frequency");
-        assertShows(story[4], job.summary.baseline.energy_j, "energy at maximum frequency");
-        assertShows(story[5], first.energy_j, "energy");
-        assertShows(story[6], first.lower_bound_j, "bound");
-        assertShows(story[7], secondsOfMonth / job.summary.baseline.time_s, "iterations");
-      });
-    });
+      const words = await wordsOf(page);
+      assert.equal(words.stop, job.shown);
+      assert.equal(words.target, job.plans[job.shown].target);
+      assert.equal(words.title, "Perseus: profile.csv");
+      const [, saving, rest] = words.headline.match(/^(.* %) less energy (.*)$/);
+      assertShows(saving, first.saving, "headline");
+      assert.equal(rest, "with no slowdown");
+      const story = words.story.replace(/\s+/g, " ").match(
+        /\((\d+) pp_ranks, (\d+) GPUs\) takes (.*) and uses (.*) with every .* The plan for no slowdown uses (.*)\. No plan for this target uses less than (.*)\. In a .* runs (.*) iterations/);
+      assert.equal(Number(story[1]), job.plans[0].pp_ranks.length);
+      assert.equal(Number(story[2]), job.summary.job.gpus_per_pipeline);
+      assertShows(story[3], job.summary.baseline.time_s, "time at maximum frequency");
+      assertShows(story[4], job.summary.baseline.energy_j, "energy at maximum frequency");
+      assertShows(story[5], first.energy_j, "energy");
+      assertShows(story[6], first.lower_bound_j, "bound");
+      assertShows(story[7], secondsOfMonth / job.summary.baseline.time_s, "iterations");
+    }));
 
-    it(`${name}: bar, tables and timeline follow the slider to every stop`, async () => {
-      const job = await jobOf(name);
-      await onPage(job.page, async (page) => {
-        await page.locator(".slider input").focus();
-        await page.keyboard.press("Home");
-        let before = null;
-        for (let i = 0; i < job.plans.length; ++i) {
-          if (i > 0) await page.keyboard.press("ArrowRight");
-          await settled(page);
-          const words = await wordsOf(page);
-          assert.equal(words.stop, i);
-          assert.equal(words.stops, job.plans.length);
-          checkBar(words, job.plans[i]);
-          checkSavings(words, job.plans, job.plans[i], job.summary.job.pipelines);
-          checkStages(words, job, job.plans[i], job.data.plans[i]);
-          assert.ok(words.frontier.includes(job.plans[i].target));
-          assert.ok(words.timeline.includes(job.plans[i].target));
-          await checkCanvas(page, job, job.data.plans[i]);
-          const picture = await pictureOf(page);
-          assert.notEqual(picture, before, `the timeline of ${job.plans[i].target}`);
-          before = picture;
-        }
-        await page.keyboard.press("ArrowRight");
-        assert.equal((await wordsOf(page)).stop, job.plans.length - 1);
-      });
-    });
+    it(`${name}: bar, tables and timeline follow the slider to every stop`, onJob(name, async (page, job) => {
+      await page.locator(".slider input").focus();
+      await page.keyboard.press("Home");
+      let before = null;
+      for (let i = 0; i < job.plans.length; ++i) {
+        if (i > 0) await page.keyboard.press("ArrowRight");
+        await settled(page);
+        const words = await wordsOf(page);
+        assert.equal(words.stop, i);
+        assert.equal(words.stops, job.plans.length);
+        checkBar(words, job.plans[i]);
+        checkSavings(words, job.plans, job.plans[i], job.summary.job.pipelines);
+        checkStages(words, job, job.plans[i], job.data.plans[i]);
+        assert.ok(words.frontier.includes(job.plans[i].target));
+        assert.ok(words.timeline.includes(job.plans[i].target));
+        await checkCanvas(page, job, job.data.plans[i]);
+        const picture = await pictureOf(page);
+        assert.notEqual(picture, before, `the timeline of ${job.plans[i].target}`);
+        before = picture;
+      }
+      await page.keyboard.press("ArrowRight");
+      assert.equal((await wordsOf(page)).stop, job.plans.length - 1);
+    }));
   }
 
-  it("dragging the slider chooses a plan too", async () => {
-    const job = await jobOf("8 x 12");
-    await onPage(job.page, async (page) => {
-      const { x, y, width, height } = await page.locator(".slider input").boundingBox();
-      await page.mouse.move(x + 8, y + height / 2);
-      await page.mouse.down();
-      await page.mouse.move(x + width - 8, y + height / 2, { steps: 5 });
-      await page.mouse.up();
-      await settled(page);
-      checkBar(await wordsOf(page), job.plans.at(-1));
-    });
-  });
+  it("dragging the slider chooses a plan too", onJob("8 x 12", async (page, job) => {
+    const { x, y, width, height } = await page.locator(".slider input").boundingBox();
+    await page.mouse.move(x + 8, y + height / 2);
+    await page.mouse.down();
+    await page.mouse.move(x + width - 8, y + height / 2, { steps: 5 });
+    await page.mouse.up();
+    await settled(page);
+    checkBar(await wordsOf(page), job.plans.at(-1));
+  }));
 
-  it("price, grid and pipelines change money, CO₂ and energy in proportion", async () => {
-    const job = await jobOf("8 x 12");
-    await onPage(job.page, async (page) => {
-      await stopAt(page, job.plans.length - 1);
-      const plan = job.plans.at(-1);
-      const iterations = secondsOfMonth / plan.baseline.time_s;
-      const last = async () =>
-        Object.fromEntries((await wordsOf(page)).savings.body.map((row) => [row[0].text, row.at(-1).text]));
-      const energy = (plan.baseline.energy_j - plan.energy_j) * iterations;
-      for (const [cents, grams, pipelines] of [[0.36, 400, 16], [0.36, 100, 16], [0.36, 100, 48], [0, 0, 1]]) {
-        await page.fill("[name=price]", String(cents));
-        await page.fill("[name=gramsPerKilowattHour]", String(grams));
-        await page.fill("[name=pipelines]", String(pipelines));
-        await settled(page);
-        const shown = await last();
-        assertShows(shown["Energy saved"], energy * pipelines, `${pipelines} pipelines`);
-        assertShows(shown["Money saved"].replace("$", ""), (energy / 3.6e6) * pipelines * cents, `at ${cents}`);
-        assertShows(shown["CO₂ saved"], ((energy / 3.6e6) * pipelines * grams) / 1e3, `at ${grams} g`);
-      }
-      // The page must not rewrite "0." while the reader types 0.35.
-      await page.locator("[name=price]").click({ clickCount: 3 });
-      await page.keyboard.type("0.35");
+  it("price, grid and pipelines change money, CO₂ and energy in proportion", onJob("8 x 12", async (page, job) => {
+    await stopAt(page, job.plans.length - 1);
+    const plan = job.plans.at(-1);
+    const iterations = secondsOfMonth / plan.baseline.time_s;
+    const last = async () =>
+      Object.fromEntries((await wordsOf(page)).savings.body.map((row) => [row[0].text, row.at(-1).text]));
+    const energy = (plan.baseline.energy_j - plan.energy_j) * iterations;
+    for (const [cents, grams, pipelines] of [[0.36, 400, 16], [0.36, 100, 16], [0.36, 100, 48], [0, 0, 1]]) {
+      await page.fill("[name=price]", String(cents));
+      await page.fill("[name=gramsPerKilowattHour]", String(grams));
+      await page.fill("[name=pipelines]", String(pipelines));
       await settled(page);
-      assert.equal(await page.inputValue("[name=price]"), "0.35");
-      assertShows((await last())["Money saved"].replace("$", ""), (energy / 3.6e6) * 0.35, "typed");
-      // An invalid number changes nothing.
-      await page.fill("[name=price]", "0.5");
+      const shown = await last();
+      assertShows(shown["Energy saved"], energy * pipelines, `${pipelines} pipelines`);
+      assertShows(shown["Money saved"].replace("$", ""), (energy / 3.6e6) * pipelines * cents, `at ${cents}`);
+      assertShows(shown["CO₂ saved"], ((energy / 3.6e6) * pipelines * grams) / 1e3, `at ${grams} g`);
+    }
+    // The page must not rewrite "0." while the reader types 0.35.
+    await page.locator("[name=price]").click({ clickCount: 3 });
+    await page.keyboard.type("0.35");
+    await settled(page);
+    assert.equal(await page.inputValue("[name=price]"), "0.35");
+    assertShows((await last())["Money saved"].replace("$", ""), (energy / 3.6e6) * 0.35, "typed");
+    // An invalid number changes nothing.
+    await page.fill("[name=price]", "0.5");
+    await settled(page);
+    const before = await last();
+    for (const typed of ["", "-3"]) {
+      await page.fill("[name=price]", typed);
       await settled(page);
-      const before = await last();
-      for (const typed of ["", "-3"]) {
-        await page.fill("[name=price]", typed);
-        await settled(page);
-        assert.deepEqual(await last(), before);
-      }
-    });
-  });
+      assert.deepEqual(await last(), before);
+    }
+  }));
 
   it("every page stays below 2 MB, 8 x 96 among them", async () => {
     for (const name of jobNames) {

@@ -28,9 +28,4 @@ export function assertShows(text, value, what) {
   assert.ok(!/^-[0.,]*( |$)/.test(text), `${what}: "${text}" is 0 with a sign`);
 }
 
-export function assertNear(actual, expected, what, relative = 1e-9) {
-  const slack = relative * Math.max(Math.abs(actual), Math.abs(expected));
-  assert.ok(Math.abs(actual - expected) <= slack, `${what}: ${actual} is not ${expected}`);
-}
-
 export const sum = (values) => values.reduce((a, b) => a + b, 0);

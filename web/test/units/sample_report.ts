@@ -46,51 +46,26 @@ const ranks: Rank[] = [
   { name: "pp_rank 1", option_sets: [2, 2, 3, 3], microbatches: [0, 1, 0, 1] },
 ];
 
-interface LaneInput {
-  options: number[];
-  gaps_ms: number[];
-  critical: string;
-  forward_j: number;
-  backward_j: number;
-  waiting_j: number;
-  busy_ms: number;
-  switches: number;
-}
-
-function lane(input: LaneInput): Lane {
+// `energies`: of forwards, of backwards, and of waiting (J).
+function lane(options: number[], critical: string, gaps_ms: number[], busy_ms: number, energies: number[],
+  switches: number): Lane {
+  const [forward, backward, waiting] = energies;
   return {
-    options: input.options,
-    gaps_ns: input.gaps_ms.map((gap) => gap * ms),
-    critical: input.critical,
-    busy_ns: input.busy_ms * ms,
-    energy_j: { forward: input.forward_j, backward: input.backward_j },
-    blocking_energy_j: input.waiting_j,
-    switches: input.switches,
+    options,
+    gaps_ns: gaps_ms.map((gap) => gap * ms),
+    critical,
+    busy_ns: busy_ms * ms,
+    energy_j: { forward, backward },
+    blocking_energy_j: waiting,
+    switches,
     marginal_w: 40,
   };
 }
 
-const firstRank = lane({
-  options: [fast, fast, fast, fast],
-  gaps_ms: [0, 0, 15, 0],
-  critical: "1111",
-  forward_j: 8,
-  backward_j: 16,
-  waiting_j: 0.75,
-  busy_ms: 60,
-  switches: 0,
-});
-
-const slowedRank: LaneInput = {
-  options: [slow, fast, fast, slow],
-  gaps_ms: [10, 0, 0, 0],
-  critical: "0110",
-  forward_j: 3.5,
-  backward_j: 7,
-  waiting_j: 1.5,
-  busy_ms: 45,
-  switches: 2,
-};
+const allFast = [fast, fast, fast, fast];
+const firstRank = lane(allFast, "1111", [0, 0, 15, 0], 60, [8, 16, 0.75], 0);
+const slowedRank = (waiting_j: number): Lane =>
+  lane([slow, fast, fast, slow], "0110", [10, 0, 0, 0], 45, [3.5, 7, waiting_j], 2);
 
 const baseline: Iteration = {
   time_ns: 75 * ms,
@@ -98,19 +73,7 @@ const baseline: Iteration = {
   instruction_energy_j: 36,
   blocking_energy_j: 3,
   switches: 0,
-  lanes: [
-    firstRank,
-    lane({
-      options: [fast, fast, fast, fast],
-      gaps_ms: [10, 5, 0, 0],
-      critical: "0110",
-      forward_j: 4,
-      backward_j: 8,
-      waiting_j: 2.25,
-      busy_ms: 30,
-      switches: 0,
-    }),
-  ],
+  lanes: [firstRank, lane(allFast, "0110", [10, 5, 0, 0], 30, [4, 8, 2.25], 0)],
 };
 
 const noSlowdown: Plan = {
@@ -125,7 +88,7 @@ const noSlowdown: Plan = {
   instruction_energy_j: 34.5,
   blocking_energy_j: 2.25,
   switches: 2,
-  lanes: [firstRank, lane(slowedRank)],
+  lanes: [firstRank, slowedRank(1.5)],
 };
 
 const slower: Plan = {
@@ -141,17 +104,8 @@ const slower: Plan = {
   blocking_energy_j: 3.25,
   switches: 4,
   lanes: [
-    lane({
-      options: [fast, fast, fast, slow],
-      gaps_ms: [0, 0, 15, 0],
-      critical: "1111",
-      forward_j: 8,
-      backward_j: 14,
-      waiting_j: 0.75,
-      busy_ms: 80,
-      switches: 2,
-    }),
-    lane({ ...slowedRank, waiting_j: 2.5 }),
+    lane([fast, fast, fast, slow], "1111", [0, 0, 15, 0], 80, [8, 14, 0.75], 2),
+    slowedRank(2.5),
   ],
 };
 
