@@ -172,9 +172,9 @@ TEST_P(AuditTest, OnlyTheHolderOfASecretRenewsAToken) {
 
 TEST_P(AuditTest, ANodeGetsOnlyRanksThatNobodyUses) {
   const std::string ranks = R"([{"dp_rank":0,"pp_rank":0,"tp_rank":0}])";
-  const Store::InUse in_use{.silent_since = 1000, .idle_since = 500};
-  const auto take = [&](const char* node, Milliseconds now, const Store::InUse& use) {
-    return Get(store_->AttachOwnRanks(job_, node, ranks, now, use)).size();
+  const InUse in_use{.silent_since = 1000, .idle_since = 500};
+  const auto take = [&](const char* node, Milliseconds now, const InUse& use) {
+    return Get(store_->AttachNode(job_, node, ranks, now, use)).size();
   };
   EXPECT_EQ(take("a", 2000, in_use), 0U);
   EXPECT_EQ(take("b", 2000, in_use), 1U) << "node a runs it";

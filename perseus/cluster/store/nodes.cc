@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -26,13 +25,10 @@ constexpr std::string_view kNodeColumns =
     "nodes.seen";
 
 NodeRecord NodeOf(Row& row) {
-  return {.job = row.TakeText(0),
-          .node = row.TakeText(1),
-          .ranks = row.TakeText(2),
-          .acknowledged = row.Integer(3),
-          .following = row.Integer(4),
-          .since_step = row.Integer(5),
-          .seen = row.Integer(6)};
+  NodeRecord node;
+  row.Take(node.job, node.node, node.ranks, node.acknowledged, node.following, node.since_step,
+           node.seen);
+  return node;
 }
 
 Result<void> NotifyNode(Transaction& transaction, std::string_view node) {
@@ -71,15 +67,19 @@ Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::s
   return owners;
 }
 
+Result<void> DeleteRank(Transaction& transaction, std::string_view job, const RankId& rank) {
+  return RunAll(transaction,
+                {{"DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 AND "
+                  "tp_rank = $4",
+                  {job, rank.dp_rank, rank.pp_rank, rank.tp_rank}}});
+}
+
 // Gives the node exactly these ranks.
 Result<void> PutRanks(Transaction& transaction, std::string_view job, std::string_view node,
                       const std::set<RankId>& ranks, const Owners& owners) {
   for (const auto& [rank, owner] : owners) {
     if (owner != node || ranks.contains(rank)) continue;
-    PERSEUS_RETURN_IF_ERROR(
-        transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 "
-                        "AND tp_rank = $4",
-                        {job, rank.dp_rank, rank.pp_rank, rank.tp_rank}));
+    PERSEUS_RETURN_IF_ERROR(DeleteRank(transaction, job, rank));
   }
   for (const RankId& rank : ranks) {
     const auto owner = owners.find(rank);
@@ -143,7 +143,7 @@ struct Attaching {
 
   // The ranks that another node uses.
   Result<std::vector<HeldRank>> FindHeld(const std::set<RankId>& ids, const Owners& owners,
-                                         const Store::InUse& in_use) const {
+                                         const InUse& in_use) const {
     std::map<std::string, bool> users;
     std::vector<HeldRank> held;
     for (const RankId& id : ids) {
@@ -176,10 +176,7 @@ struct Attaching {
     }
     if (gone.empty()) return {};
     for (const RankId& rank : gone) {
-      PERSEUS_RETURN_IF_ERROR(
-          transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 "
-                          "AND tp_rank = $4",
-                          {job, rank.dp_rank, rank.pp_rank, rank.tp_rank}));
+      PERSEUS_RETURN_IF_ERROR(DeleteRank(transaction, job, rank));
     }
     return RemoveRanks(transaction, job, node, own->second, gone);
   }
@@ -213,17 +210,9 @@ struct Attaching {
 
 // Each rank is on one node, the last that attached it, because a restarted job may run on other
 // nodes.
-Result<void> Store::AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
-                               Milliseconds now, const Author& by) {
-  const InUse nobody{.silent_since = std::numeric_limits<Milliseconds>::max()};
-  const auto held = AttachOwnRanks(job, node, ranks, now, nobody, by);
-  if (!held) return Fail(held);
-  return {};
-}
-
-Result<std::vector<HeldRank>> Store::AttachOwnRanks(std::string_view job, std::string_view node,
-                                                    std::string_view ranks, Milliseconds now,
-                                                    const InUse& in_use, const Author& by) {
+Result<std::vector<HeldRank>> Store::AttachNode(std::string_view job, std::string_view node,
+                                                std::string_view ranks, Milliseconds now,
+                                                const InUse& in_use, const Author& by) {
   using Held = std::vector<HeldRank>;
   PERSEUS_ASSIGN_OR_RETURN(const auto attached, protocol::ParseRanks(ranks));
   const std::set<RankId> ids = IdsOf(attached);
@@ -271,10 +260,10 @@ Result<std::vector<NodeRecord>> Store::ListNodesOfJob(std::string_view job) {
 }
 
 Result<std::int64_t> Store::CountNodesSilentSince(std::string_view job, Milliseconds time) {
-  auto count = ReadOne(*database_, "SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2",
-                       {job, time}, [](Row& row) { return row.Integer(0); });
-  if (!count) return Fail(count);
-  return **count;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto count, ReadOne(*database_, "SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2",
+                          {job, time}, [](Row& row) { return row.Integer(0); }));
+  return *count;
 }
 
 Result<std::vector<NodeRecord>> Store::ListJobsOfNode(std::string_view node) {
@@ -349,8 +338,8 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
                 straggler.slowdown);
   }
   return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    const auto locked = LockRunningJob(*database_, transaction, straggler.job);
-    if (!locked) return Fail(locked);
+    PERSEUS_ASSIGN_OR_RETURN(const auto locked,
+                             LockRunningJob(*database_, transaction, straggler.job));
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows old,
         transaction.Run("SELECT slowdown, starts, expires FROM stragglers WHERE job = $1 AND "
@@ -360,7 +349,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         .at = now,
         .action = "straggler.put",
         .job = straggler.job,
-        .key = locked->key,
+        .key = locked.key,
         .subject = SubjectOf(straggler.dp_rank, straggler.source),
         .by = by,
         .before = old.empty() ? "" : StragglerText(old.front()),
@@ -427,14 +416,11 @@ Result<std::vector<StragglerRecord>> Store::ListStragglers(std::string_view job)
                  "stragglers WHERE job = $1 "
                  "ORDER BY dp_rank, source",
                  {job}, [](Row& row) {
-                   return StragglerRecord{.job = row.TakeText(0),
-                                          .dp_rank = static_cast<int>(row.Integer(1)),
-                                          .source = row.TakeText(2),
-                                          .slowdown = row.Real(3),
-                                          .starts = row.Integer(4),
-                                          .expires = row.Integer(5),
-                                          .suspended = row.Integer(6),
-                                          .measured = row.Real(7)};
+                   StragglerRecord straggler;
+                   row.Take(straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
+                            straggler.starts, straggler.expires, straggler.suspended,
+                            straggler.measured);
+                   return straggler;
                  });
 }
 
@@ -463,14 +449,14 @@ Result<void> Store::ClearZeusRanks(std::string_view job) {
 }
 
 Result<ZeusRankRecord> Store::FindZeusRank(std::string_view job, int rank) {
-  auto found = ReadOne(*database_,
-                       "SELECT (SELECT COUNT(*) FROM zeus_ranks WHERE job = $1), "
-                       "(SELECT body FROM zeus_ranks WHERE job = $1 AND rank = $2)",
-                       {job, rank}, [](Row& row) {
-                         return ZeusRankRecord{.ranks = row.Integer(0), .body = row.TakeText(1)};
-                       });
-  if (!found) return Fail(found);
-  return *std::move(*found);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto found, ReadOne(*database_,
+                          "SELECT (SELECT COUNT(*) FROM zeus_ranks WHERE job = $1), "
+                          "(SELECT body FROM zeus_ranks WHERE job = $1 AND rank = $2)",
+                          {job, rank}, [](Row& row) {
+                            return ZeusRankRecord{.ranks = row.Integer(0), .body = row.TakeText(1)};
+                          }));
+  return *std::move(found);
 }
 
 }  // namespace perseus::store

@@ -29,7 +29,8 @@ T Get(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
   return std::move(*result);
 }
-inline void Succeed(const Result<void>& result) {
+template <typename T>
+void Succeed(const Result<T>& result) {
   if (!result) throw std::runtime_error(result.error().message);
 }
 

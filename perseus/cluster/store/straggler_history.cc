@@ -74,13 +74,10 @@ Result<std::vector<PastStragglerRecord>> Store::ListPastStragglers(std::string_v
                  "SELECT dp_rank, source, slowdown, starts, ended, measured, why FROM "
                  "straggler_history WHERE job = $1 ORDER BY number DESC LIMIT $2",
                  {job, AsLimit(limit)}, [](Row& row) {
-                   return PastStragglerRecord{.dp_rank = static_cast<int>(row.Integer(0)),
-                                              .source = row.TakeText(1),
-                                              .slowdown = row.Real(2),
-                                              .starts = row.Integer(3),
-                                              .ended = row.Integer(4),
-                                              .measured = row.Real(5),
-                                              .why = row.TakeText(6)};
+                   PastStragglerRecord past;
+                   row.Take(past.dp_rank, past.source, past.slowdown, past.starts, past.ended,
+                            past.measured, past.why);
+                   return past;
                  });
 }
 
