@@ -87,7 +87,7 @@ TEST(Streams, SendTextsInOrder) {
   EXPECT_EQ(client.ReadUntil("\n\n"), "id: 7\n\n");
   std::string sent;
   for (int i = 0; i < 3000; ++i) {
-    const std::string text = FormatEvent({"", std::to_string(i), "x"});
+    const std::string text = fmt::format("id: {}\ndata: x\n\n", i);
     streams.Broadcast(Text(text));
     sent += text;
   }
@@ -99,7 +99,7 @@ TEST(Streams, ReachAllClients) {
   std::vector<RawClient> clients;
   for (int i = 0; i < 500; ++i) clients.push_back(streams.Open());
   EXPECT_EQ(streams.server().Counts().streams, 500);
-  const auto text = Text(FormatEvent({"assignment", "1", std::string(2000, 'x')}));
+  const auto text = Text("event: assignment\nid: 1\ndata: " + std::string(2000, 'x') + "\n\n");
   streams.Broadcast(text);
   for (RawClient& client : clients) {
     EXPECT_EQ(client.ReadUntil("\n\n"), "id: 7\n\n");
@@ -147,7 +147,7 @@ TEST(Streams, DropAClientThatDoesNotRead) {
   Streams streams(limits);
   RawClient slow = streams.Open();
   RawClient other = streams.Open();
-  const auto text = Text(FormatEvent({"", "", std::string(50'000, 'x')}));
+  const auto text = Text("data: " + std::string(50'000, 'x') + "\n\n");
   std::int64_t dropped = 0;
   for (int i = 0; i < 10'000 && dropped == 0; ++i) {
     streams.Broadcast(text);

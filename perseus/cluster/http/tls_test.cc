@@ -34,7 +34,7 @@ class Tls : public testing::Test {
       streams.push_back(*call.open_stream());
       for (int i = 0; i < 1000; ++i) {
         streams.back()->Send(
-            std::make_shared<const std::string>(FormatEvent({"", std::to_string(i), "x"})));
+            std::make_shared<const std::string>(fmt::format("id: {}\ndata: x\n\n", i)));
       }
       co_return Response();
     });
@@ -64,9 +64,8 @@ class Tls : public testing::Test {
   Result<std::string> Post(ClientOptions options, std::string body = "hello") {
     if (options.server.starts_with("http://127.0.0.1:7410")) options.server = Url();
     options.timeout = milliseconds(10'000);
-    auto client = Client::Create(options);
-    if (!client) return Fail(client);
-    return client->Fetch({.method = "POST", .target = "/", .body = std::move(body)});
+    PERSEUS_ASSIGN_OR_RETURN(auto client, Client::Create(options));
+    return client.Fetch({.method = "POST", .target = "/", .body = std::move(body)});
   }
 
   TemporaryDirectory directory_;
