@@ -55,9 +55,8 @@ class ProxyTest : public testing::Test {
       const std::lock_guard lock(read_mutex_);
       return read_;
     };
-    auto started = ControlPlane::Start(std::move(options), log_);
-    if (!started) return Fail(started);
-    plane_ = *std::move(started);
+    PERSEUS_ASSIGN_OR_RETURN(auto started, ControlPlane::Start(std::move(options), log_));
+    plane_ = std::move(started);
     thread_ = std::thread([this] { plane_->Run(); });
     return {};
   }

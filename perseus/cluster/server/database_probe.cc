@@ -1,5 +1,7 @@
 #include "perseus/cluster/server/database_probe.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 namespace perseus::server {
@@ -10,16 +12,7 @@ DatabaseProbe::DatabaseProbe(store::Store& store, std::function<store::Milliseco
       now_(std::move(now)),
       after_write_(std::move(after_write)),
       failed_writes_(store.failed_writes()),
-      thread_([this] { Run(); }) {}
-
-DatabaseProbe::~DatabaseProbe() {
-  {
-    const std::lock_guard lock(ending_);
-    ends_ = true;
-  }
-  ended_.notify_all();
-  thread_.join();
-}
+      thread_([this](const std::stop_token& ends) { Run(ends); }) {}
 
 std::string DatabaseProbe::Problem() const {
   const MutexLock lock(mutex_);
@@ -28,14 +21,14 @@ std::string DatabaseProbe::Problem() const {
   return write_problem_;
 }
 
-void DatabaseProbe::Run() {
-  std::unique_lock lock(ending_);
-  while (!ends_) {
-    lock.unlock();
+void DatabaseProbe::Run(const std::stop_token& ends) {
+  std::mutex mutex;
+  std::condition_variable_any ended;
+  std::unique_lock lock(mutex);
+  while (!ends.stop_requested()) {
     Ping();
     Write();
-    lock.lock();
-    ended_.wait_for(lock, kPingEvery, [this] { return ends_; });
+    ended.wait_for(lock, ends, kPingEvery, [] { return false; });
   }
 }
 

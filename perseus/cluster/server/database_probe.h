@@ -9,11 +9,9 @@
 // Thread safe.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -33,9 +31,6 @@ class DatabaseProbe {
   // `after_write` is called on the thread of the probe after each change that it tried.
   DatabaseProbe(store::Store& store, std::function<store::Milliseconds()> now,
                 std::function<void()> after_write);
-  ~DatabaseProbe();
-  DatabaseProbe(const DatabaseProbe&) = delete;
-  DatabaseProbe& operator=(const DatabaseProbe&) = delete;
 
   // Empty if the database answers and accepts changes; otherwise what is wrong.
   std::string Problem() const;
@@ -43,7 +38,7 @@ class DatabaseProbe {
  private:
   using Time = std::chrono::steady_clock::time_point;
 
-  void Run();
+  void Run(const std::stop_token& ends);
   void Ping();
   void Write();
 
@@ -57,10 +52,7 @@ class DatabaseProbe {
   std::string write_problem_ PERSEUS_GUARDED_BY(mutex_);
   std::int64_t failed_writes_ = 0;  // Of the thread.
   Time next_write_{};
-  std::mutex ending_;
-  std::condition_variable ended_;
-  bool ends_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // The last member: it uses the others.
 };
 
 }  // namespace perseus::server

@@ -8,7 +8,6 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/host_port.h"
-#include "perseus/cluster/server/api/openapi.h"
 #include "perseus/cluster/server/zeus/zeus_api.h"
 
 namespace perseus::server {
@@ -114,7 +113,6 @@ Services HttpFront::MakeServices() {
               },
           .is_ready = [this] { return database_.IsReady(); },
           .readiness = [this] { return database_.Readiness(); },
-          .openapi = std::string(OpenApiDocument()),
           .plans_on_request = plans_on_request_,
           .ends = ends_.get_token(),
           .foreign = foreign_.get()};

@@ -12,7 +12,7 @@
 
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/http/test_server.h"
-#include "perseus/cluster/server/api/openapi.h"
+#include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/control_plane.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/temporary_directory.h"

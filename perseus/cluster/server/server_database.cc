@@ -22,7 +22,7 @@ Answer<void> ServerDatabase::IsReady() const {
 }
 
 Answer<void> ServerDatabase::Readiness() const {
-  if (auto ready = IsReady(); !ready) return ready;
+  PERSEUS_RETURN_IF_ERROR(IsReady());
   const std::string problem = probe_ ? probe_->Problem() : std::string();
   if (problem.empty()) return {};
   return Refuse(503, "The server cannot do this now", problem,

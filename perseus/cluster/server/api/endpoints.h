@@ -8,7 +8,6 @@
 #include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <functional>
-#include <map>
 #include <optional>
 #include <semaphore>
 #include <stop_token>
@@ -49,7 +48,6 @@ struct Services {
   std::function<std::string()> metrics;     // In the text format of Prometheus.
   std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
   std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
-  std::string openapi;                      // The OpenAPI document.
   std::atomic<int>& plans_on_request;       // Plans that are being made now.
   std::stop_token ends;  // Requested when the server ends. Stops the making of plans.
   ForeignIdentities* foreign = nullptr;  // Only for the loop. Null: without --identities.
@@ -58,7 +56,7 @@ struct Services {
 struct Context {
   const Services& services;
   const http::Request& request;
-  const std::map<std::string, std::string, std::less<>>& path;
+  const http::Fields& path;
   Identity identity;
   std::string reason;                   // That the caller gives for a change. May be empty.
   std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
@@ -91,7 +89,10 @@ class Endpoints {
   http::Router TakeRouter() { return std::move(router_); }
 
  private:
-  static http::Response Answered(Answer<Context> context, Access access, const Endpoint& endpoint);
+  // Runs `run` on the loop when the caller is known. `needs_database`: while it is unavailable, the
+  // answer is 503.
+  void AddRoute(std::string method, std::string pattern, Access access, bool needs_database,
+                Waiting run, http::Takes takes);
 
   const Services& services_;
   boost::asio::thread_pool& pool_;
@@ -108,6 +109,8 @@ void AddTokenEndpoints(Endpoints& endpoints);
 void AddAuditEndpoints(Endpoints& endpoints);
 void AddStatusEndpoints(Endpoints& endpoints);
 
+// The text of docs/openapi.yaml at the time of the build.
+std::string_view OpenApiDocument();
 // 400 if this cannot be the name of a node.
 Answer<void> CheckNodeName(std::string_view name);
 // 401, for a token that was revoked or has expired while a request was waiting.

@@ -1,9 +1,50 @@
 // The endpoints that Zeus's pipeline frequency optimizer calls (docs/how-to/zeus-clients.md).
 #pragma once
 
+#include <chrono>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "perseus/base/mutex.h"
 #include "perseus/cluster/server/api/endpoints.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::server {
+
+// The degrees of parallelism of a job, in the words of Zeus.
+struct ZeusDegrees {
+  int pp = 1;
+  int dp = 1;
+  int tp = 1;
+  int world_size() const { return pp * dp * tp; }
+  friend bool operator==(const ZeusDegrees&, const ZeusDegrees&) = default;
+};
+
+// A cache. When a job begins, all its ranks send the same requests at once: a thousand ranks have
+// one job and few plans.
+//
+// Thread safe.
+class ZeusJobs {
+ public:
+  Result<ZeusDegrees> Degrees(const store::JobRecord& job);
+  // Null if no plan has this id.
+  Result<std::shared_ptr<const plan_file::PlanFile>> Plan(store::Store& store,
+                                                          const std::string& id);
+
+  // Whether the job lacked a rank or a plan at the last read. So one read serves all requests that
+  // wait.
+  bool IsWaiting(const std::string& job, std::chrono::steady_clock::time_point now) const;
+  void SetWaiting(const std::string& job, std::chrono::steady_clock::time_point until);
+
+ private:
+  mutable Mutex mutex_;
+  // The values of an id never change. Only a few are kept; others are read again.
+  std::map<std::string, ZeusDegrees> degrees_ PERSEUS_GUARDED_BY(mutex_);
+  std::map<std::string, std::shared_ptr<const plan_file::PlanFile>> plans_
+      PERSEUS_GUARDED_BY(mutex_);
+  std::map<std::string, std::chrono::steady_clock::time_point> waiting_ PERSEUS_GUARDED_BY(mutex_);
+};
 
 void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool);
 
