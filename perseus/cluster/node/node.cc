@@ -10,7 +10,6 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
-#include "perseus/cluster/node/answers.h"
 #include "perseus/cluster/node/job_directories.h"
 
 namespace perseus::node {
@@ -259,7 +258,7 @@ void Node::CheckRegistered(Job& job, Nanoseconds now) {
 void Node::TakeAcceptance(Job& job, const http::Response& answer) {
   uplink_.Recovered("attaching " + job.key);
   job.lifecycle.Apply(JobEvent::kAccepted);
-  if (const std::string id = JobOfAnswer(answer.body); !id.empty()) TakeId(job, id);
+  if (const std::string id = TextOf(answer, "job"); !id.empty()) TakeId(job, id);
   job.reported = {};
 }
 
@@ -397,7 +396,7 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
                      fmt::format("the server refuses reports: {}", ProblemText(response)));
     if (MayBeSentAgain(response)) return;
   }
-  const std::set<std::string> not_attached = NotAttachedOfAnswer(response.body);
+  const std::set<std::string> not_attached = NotAttachedOf(response);
   for (auto& [directory, job] : jobs_) {
     if (!job.lifecycle.is_attached()) continue;
     job.reported = ReportOf(job);

@@ -129,6 +129,7 @@ class JobWatch {
   std::optional<std::pair<std::int64_t, Promise>> CurrentPromise() const PERSEUS_REQUIRES(mutex_);
   bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
   bool HasRanks(const std::string& node, int pipeline) const PERSEUS_REQUIRES(mutex_);
+  void ForgetSteps() PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
   // Longer than the interval of reports.
