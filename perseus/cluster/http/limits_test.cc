@@ -1,7 +1,7 @@
 // Tests each field of Limits, which bound what a client can do to a server.
 #include <gmock/gmock.h>
 
-#include "perseus/cluster/http/test_server.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {

@@ -9,7 +9,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "perseus/cluster/http/offload.h"
-#include "perseus/cluster/http/test_server.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "perseus/cluster/http/client.h"
-#include "perseus/cluster/http/test_server.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {

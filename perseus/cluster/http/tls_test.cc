@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "perseus/cluster/http/client.h"
-#include "perseus/cluster/http/test_server.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_certificates.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <string>
 
-#include "perseus/cluster/node/tiny_plan.h"
 #include "perseus/runtime/protocol/job_directory/assignment_writer.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace perseus::node {
 namespace {

@@ -1,5 +1,5 @@
 // A node and jobs that end, start again, or that the server does not know.
-#include "perseus/cluster/node/node_fixture.h"
+#include "tests/support/node_fixture.h"
 
 namespace perseus::node {
 namespace {

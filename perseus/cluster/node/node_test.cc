@@ -3,8 +3,8 @@
 #include <fstream>
 #include <string>
 
-#include "perseus/cluster/node/node_fixture.h"
 #include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "tests/support/node_fixture.h"
 
 namespace perseus::node {
 namespace {

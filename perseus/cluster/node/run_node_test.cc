@@ -23,9 +23,9 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/http/server.h"
-#include "perseus/cluster/node/rank_logs.h"
-#include "perseus/cluster/node/tiny_plan.h"
+#include "tests/support/rank_logs.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace perseus::node {
 namespace {

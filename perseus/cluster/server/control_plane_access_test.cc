@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <sstream>
 
-#include "perseus/cluster/server/control_plane_fixture.h"
 #include "perseus/cluster/server/identity/rights.h"
+#include "tests/support/control_plane_fixture.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_certificates.h"
 

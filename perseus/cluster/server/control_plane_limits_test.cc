@@ -1,5 +1,5 @@
 // Limits of requests, and answers while the database is unavailable.
-#include "perseus/cluster/server/control_plane_fixture.h"
+#include "tests/support/control_plane_fixture.h"
 #include "tests/support/postgres_server.h"
 
 namespace perseus::server {

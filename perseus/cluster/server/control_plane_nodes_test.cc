@@ -1,5 +1,5 @@
 // Nodes: streams of assignments, attachments and reports.
-#include "perseus/cluster/server/control_plane_fixture.h"
+#include "tests/support/control_plane_fixture.h"
 
 namespace perseus::server {
 namespace {

@@ -4,10 +4,10 @@
 #include <map>
 #include <mutex>
 
-#include "perseus/cluster/http/test_server.h"
-#include "perseus/cluster/server/control_plane_fixture.h"
+#include "tests/support/control_plane_fixture.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_certificates.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::server {
 namespace {

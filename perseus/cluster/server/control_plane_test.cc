@@ -1,7 +1,7 @@
 // Jobs, profiles, plans, and the clients of Zeus.
 #include "perseus/cluster/server/control_plane.h"
 
-#include "perseus/cluster/server/control_plane_fixture.h"
+#include "tests/support/control_plane_fixture.h"
 
 namespace perseus::server {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <sys/resource.h>
 
-#include "perseus/cluster/server/control_plane_fixture.h"
 #include "perseus/cluster/server/database_probe.h"
+#include "tests/support/control_plane_fixture.h"
 #include "tests/support/postgres_server.h"
 #include "tests/support/temporary_directory.h"
 

@@ -11,11 +11,11 @@
 #include <thread>
 
 #include "perseus/cluster/http/client.h"
-#include "perseus/cluster/http/test_server.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/control_plane.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::server {
 namespace {

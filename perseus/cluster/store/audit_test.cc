@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "perseus/cluster/store/store.h"
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {

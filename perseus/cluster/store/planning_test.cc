@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "perseus/cluster/store/received_notices.h"
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/received_notices.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/postgres_listener.h"
-#include "perseus/cluster/store/received_notices.h"
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/received_notices.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {

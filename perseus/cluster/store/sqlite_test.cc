@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "perseus/cluster/store/database.h"
-#include "perseus/cluster/store/received_notices.h"
 #include "perseus/cluster/store/schema.h"
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/received_notices.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {

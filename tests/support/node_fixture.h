@@ -14,10 +14,10 @@
 
 #include "perseus/base/units.h"
 #include "perseus/cluster/node/node.h"
-#include "perseus/cluster/node/rank_logs.h"
-#include "perseus/cluster/node/tiny_plan.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "tests/support/rank_logs.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace perseus::node {
 
