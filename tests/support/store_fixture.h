@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -74,6 +77,29 @@ inline std::string NameOf(const testing::TestParamInfo<Backend>& info) {
 
 inline const auto kBackends =
     testing::Values(Backend::kSqlite, Backend::kMemory, Backend::kPostgres);
+
+// Notices that a listener received. A test waits for them.
+class ReceivedNotices {
+ public:
+  void Add(const Notice& notice) {
+    const std::lock_guard lock(mutex_);
+    notices_.push_back(notice);
+    added_.notify_all();
+  }
+  // Waits for the next notice.
+  Notice Next() {
+    std::unique_lock lock(mutex_);
+    added_.wait(lock, [this] { return !notices_.empty(); });
+    Notice next = notices_.front();
+    notices_.pop_front();
+    return next;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::deque<Notice> notices_;
+};
 
 // A store on a new database, and a job in it.
 class StoreTest : public testing::TestWithParam<Backend> {

@@ -149,7 +149,7 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
 
 // The server sends only the instructions of rank 0.
 json CutPlan() {
-  json plan = json::parse(PlanOfTwoRanks());
+  json plan = json::parse(TinyPlan(2));
   json& other = plan["pp_ranks"][1];
   other["cut"] = true;
   other["instructions"].erase(1);
@@ -170,7 +170,7 @@ TEST_F(NodeTest, PlansInAnAssignmentEventAreNotFetched) {
 
 TEST_F(NodeTest, ARankThatStartsLaterGetsAPlanWithItsInstructions) {
   const RankLogs logs = MakeJob();
-  server_.plan = PlanOfTwoRanks();
+  server_.plan = TinyPlan(2);
   logs.Begin({0, 0, 0}, 100);
   Turn();
   Receive(7, 0, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});

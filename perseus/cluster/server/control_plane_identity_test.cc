@@ -312,35 +312,13 @@ TEST_F(IdentityTest, MembersSeeAndChangeTheJobsOfTheirOwner) {
   EXPECT_EQ(As(a, "POST", "/v1/jobs/run-a/end").status, 200);
 }
 
-// A server that runs until the end of the test.
-class Replica {
- public:
-  explicit Replica(ControlPlaneOptions options) {
-    auto started = ControlPlane::Start(std::move(options), log_);
-    if (!started) throw std::runtime_error(started.error().message);
-    plane_ = *std::move(started);
-    thread_ = std::thread([this] { plane_->Run(); });
-  }
-  ~Replica() {
-    plane_->Stop();
-    thread_.join();
-  }
-  int port() const { return plane_->port(); }
-
- private:
-  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
-  std::unique_ptr<ControlPlane> plane_;
-  std::thread thread_;
-};
-
 TEST(Replicas, ATokenThatOneReplicaRevokesClosesItsStreamAtTheOther) {
   if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
   PostgresServer postgres;
-  const Replica one({.address = "127.0.0.1:0", .database = postgres.address(), .replica = "one"});
-  const Replica two({.address = "127.0.0.1:0", .database = postgres.address(), .replica = "two"});
-  const auto client = [](const Replica& replica, const std::string& token) {
-    return *http::Client::Create(
-        {.server = "http://127.0.0.1:" + std::to_string(replica.port()), .token = token});
+  const RunningControlPlane one({.database = postgres.address(), .replica = "one"});
+  const RunningControlPlane two({.database = postgres.address(), .replica = "two"});
+  const auto client = [](const RunningControlPlane& replica, const std::string& token) {
+    return *http::Client::Create({.server = replica.url(), .token = token});
   };
   const auto create = [&](const std::string& token, const std::string& body) {
     return json::parse(
@@ -364,11 +342,7 @@ TEST(Replicas, ATokenThatOneReplicaRevokesClosesItsStreamAtTheOther) {
     }
     return "still open";
   });
-  const auto until = std::chrono::steady_clock::now() + kTimeout;
-  while (!opened && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  ASSERT_TRUE(opened);
+  ASSERT_TRUE(Comes([&] { return opened.load(); }));
   const std::string target = "/v1/tokens/" + node["id"].get<std::string>();
   EXPECT_EQ(client(one, ann).Send({.method = "DELETE", .target = target})->status, 200);
   EXPECT_THAT(ended.get(), kEnded);
@@ -379,34 +353,25 @@ TEST(ClientCertificates, AreTheNodesThatTheyName) {
   const std::string database = "sqlite:" + (directory.path() / "perseus.db").string();
   {
     auto store = *store::OpenStore(database);
-    store::TokenRecord ann;
-    ann.id = "t-1";
-    ann.hash = HashOfSecret("secret");
-    ann.scope = "operator";
-    store::TokenRecord nodes;
-    nodes.id = "t-2";
-    nodes.scope = "agent";
-    nodes.certificate = "gpu-*";
-    ASSERT_TRUE(store->AddToken(ann));
-    ASSERT_TRUE(store->AddToken(nodes));
+    ASSERT_TRUE(
+        store->AddToken({.id = "t-1", .hash = HashOfSecret("secret"), .scope = "operator"}));
+    ASSERT_TRUE(store->AddToken({.id = "t-2", .scope = "agent", .certificate = "gpu-*"}));
   }
   http::TestAuthority authority(directory.path(), "authority");
   const auto files = authority.Issue("server", "perseus", "IP:127.0.0.1");
   const auto node = authority.Issue("node", "gpu-7", "DNS:gpu-7");
   const auto web = authority.Issue("web", "web", "DNS:web");
-  const Replica server({.address = "127.0.0.1:0",
-                        .database = database,
-                        .tls = http::TlsFiles{.certificate = files.certificate,
-                                              .key = files.key,
-                                              .client_authority = authority.file()}});
+  const RunningControlPlane server({.database = database,
+                                    .tls = http::TlsFiles{.certificate = files.certificate,
+                                                          .key = files.key,
+                                                          .client_authority = authority.file()}});
   const auto status = [&](const auto& certificate, const std::string& token,
                           const std::string& target) {
-    auto client =
-        http::Client::Create({.server = "https://127.0.0.1:" + std::to_string(server.port()),
-                              .token = token,
-                              .authority = authority.file(),
-                              .certificate = certificate.certificate,
-                              .key = certificate.key});
+    auto client = http::Client::Create({.server = server.url(),
+                                        .token = token,
+                                        .authority = authority.file(),
+                                        .certificate = certificate.certificate,
+                                        .key = certificate.key});
     return client->Send({.target = target})->status;
   };
   EXPECT_EQ(status(node, "", "/v1/nodes/gpu-7/jobs"), 200);

@@ -142,11 +142,7 @@ TEST_F(ControlPlaneTest, AClientThatLeftIsNoFailure) {
     auto impatient =
         http::Client::Create({.server = url(), .timeout = std::chrono::milliseconds(patience_ms)});
     EXPECT_FALSE(impatient->Send({.target = "/schedule/run?rank=0"}));
-    const auto until = std::chrono::steady_clock::now() + kTimeout / 6;
-    while (!is_counted() && std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    if (is_counted()) return;
+    if (Comes(is_counted, kTimeout / 6)) return;
   }
   FAIL() << Send("GET", "/metrics").body;
 }
@@ -154,29 +150,17 @@ TEST_F(ControlPlaneTest, AClientThatLeftIsNoFailure) {
 TEST(ControlPlaneWithoutDatabase, StillHasMetrics) {
   if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
   PostgresServer postgres;
-  spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());
-  auto started = ControlPlane::Start({.address = "127.0.0.1:0",
-                                      .database = postgres.address(),
-                                      .maintenance_interval = std::chrono::milliseconds(10)},
-                                     log);
-  ASSERT_TRUE(started) << started.error().message;
-  std::thread runs([&] { (*started)->Run(); });
-  auto client =
-      http::Client::Create({.server = "http://127.0.0.1:" + std::to_string((*started)->port())});
+  const RunningControlPlane plane(
+      {.database = postgres.address(), .maintenance_interval = std::chrono::milliseconds(10)});
+  auto client = http::Client::Create({.server = plane.url()});
   EXPECT_THAT(client->Send({.target = "/metrics"})->body, HasSubstr("perseus_server_ready 1"));
   postgres.Stop();
-  bool is_reported = false;
-  const auto until = std::chrono::steady_clock::now() + kTimeout;
-  while (!is_reported && std::chrono::steady_clock::now() < until) {
+  EXPECT_TRUE(Comes([&] {
     const auto metrics = client->Send({.target = "/metrics"});
-    ASSERT_TRUE(metrics);
-    ASSERT_EQ(metrics->status, 200) << metrics->body;
-    is_reported = metrics->body.find("perseus_server_ready 0") != std::string::npos;
-  }
-  EXPECT_TRUE(is_reported);
+    EXPECT_EQ(metrics->status, 200) << metrics->body;
+    return metrics->body.find("perseus_server_ready 0") != std::string::npos;
+  }));
   EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 503);
-  (*started)->Stop();
-  runs.join();
 }
 
 }  // namespace

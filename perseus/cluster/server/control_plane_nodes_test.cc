@@ -73,23 +73,6 @@ TEST_F(ControlPlaneTest, AStreamContinuesAfterTheLastEvent) {
       << "the first assignment is not sent again";
 }
 
-TEST_F(ControlPlaneTest, AReconnectedNodeReceivesTheEndOfAJob) {
-  PlanJob("run");
-  Attach("n0", "run", 0);
-  const std::string id = IdOfFirstAssignment(url());
-  ASSERT_NE(id, "");
-  ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
-  NodeStream again(url(), "n0", id);
-  EXPECT_GE(again.Await([](const http::Event& event) { return event.name == "ended"; }), 0);
-}
-
-TEST_F(ControlPlaneTest, ADeletedJobHasEnded) {
-  NodeStream stream(url(), "n0", "j-0123456789abcdef:3");
-  const int ended = stream.Await([](const http::Event& event) { return event.name == "ended"; });
-  ASSERT_GE(ended, 0);
-  EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
-}
-
 // An older database may have been restored.
 TEST_F(ControlPlaneTest, RaisesVersionsAboveThoseOfNodes) {
   PlanJob("run");
@@ -186,61 +169,6 @@ TEST_F(ControlPlaneTest, RefusesImpossibleRanksWithTheirPlace) {
   gpu["gpu"] = std::string(129, 'G');
   EXPECT_EQ(pointer_for(json::array({gpu})), "/ranks/0/gpu");
   EXPECT_TRUE(Get("/v1/nodes/n0/jobs")["jobs"].empty()) << "nothing is written";
-}
-
-TEST_F(ControlPlaneTest, DetectsAStraggler) {
-  PlanJob("run");
-  Attach("n0", "run", 0);
-  Attach("n1", "run", 1);
-  const std::string id = Get("/v1/jobs/run")["id"];
-  std::int64_t version = 0;
-  const auto report = [&](int pipeline, int step, double busy_s) {
-    const json body{{"jobs",
-                     {{{"job", id},
-                       {"acknowledged", 0},
-                       {"following", 0},
-                       {"steps",
-                        {{{"step", step},
-                          {"dp_rank", pipeline},
-                          {"time_s", 3},
-                          {"busy_s", busy_s},
-                          {"energy_j", 1000},
-                          {"version", version},
-                          {"ranks", 4}}}}}}}};
-    const auto node = "/v1/nodes/n" + std::to_string(pipeline) + "/reports";
-    ASSERT_EQ(Send("POST", node, body.dump()).status, 200);
-  };
-  int step = 0;
-  for (; step < 4; ++step) {
-    report(0, step, 2.5);
-    report(1, step, 3.5);
-  }
-  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty())
-      << "no assignment of the server: perseus tune may choose the clocks";
-  version = 1;
-  for (; step < 16; ++step) {
-    report(0, step, 2.5);
-    report(1, step, 2.5);
-  }
-  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty());
-  for (const int end = step + 3; step < end; ++step) {
-    report(0, step, 2.5);
-    report(1, step, 3.0);
-  }
-  const json stragglers = Get("/v1/jobs/run")["stragglers"];
-  ASSERT_EQ(stragglers.size(), 1U) << "within three steps";
-  EXPECT_EQ(stragglers[0]["dp_rank"], 1);
-  EXPECT_EQ(stragglers[0]["source"], "detected");
-  EXPECT_NEAR(stragglers[0]["slowdown"].get<double>(), 1.2, 1e-6);
-  EXPECT_TRUE(Comes([&] {
-    const json assignment = Get("/v1/jobs/run")["assignment"];
-    return assignment["pipelines"][0]["plan"] != assignment["pipelines"][1]["plan"];
-  }));
-  for (const int end = step + 5; step < end; ++step) {
-    report(0, step, 2.5);
-    report(1, step, 2.5);
-  }
-  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty());
 }
 
 }  // namespace

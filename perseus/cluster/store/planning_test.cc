@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/received_notices.h"
 #include "tests/support/store_fixture.h"
 
 namespace perseus::store {

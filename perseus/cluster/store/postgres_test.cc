@@ -10,7 +10,6 @@
 
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/postgres_listener.h"
-#include "tests/support/received_notices.h"
 #include "tests/support/store_fixture.h"
 
 namespace perseus::store {

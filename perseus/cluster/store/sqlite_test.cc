@@ -11,7 +11,6 @@
 
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/schema.h"
-#include "tests/support/received_notices.h"
 #include "tests/support/store_fixture.h"
 
 namespace perseus::store {

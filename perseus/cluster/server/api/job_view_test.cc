@@ -62,9 +62,8 @@ class JobViewTest : public testing::Test {
   CallerLimits limits_{{}};
   WaitingRequests waiting_;
   LargeBodies large_bodies_{1};
-  Services services_{*store_,  rights_,           watches_, reports_, cuts_, limits_,
-                     waiting_, large_bodies_,     {},       {},       {},    {},
-                     "",       plans_on_request_, {}};
+  Services services_{*store_,       rights_, watches_, reports_, cuts_, limits_,           waiting_,
+                     large_bodies_, {},      {},       {},       {},    plans_on_request_, {}};
 };
 
 // The store does not have the time of every report.
