@@ -142,6 +142,10 @@ class RawClient {
     input_.erase(0, size);
     return text;
   }
+  std::string Ask(std::string_view text) {
+    Send(text);
+    return ReadResponse();
+  }
   bool IsClosedByServer() { return input_.empty() && !ReadSome(); }
   int fd() const { return socket_.get(); }
 
@@ -159,5 +163,16 @@ class RawClient {
   FileDescriptor socket_;
   std::string input_;
 };
+
+// The answer to a client of its own that sends this text: one response, or everything until the
+// server closes the connection.
+inline std::string ResponseTo(const TestServer& server, std::string_view text) {
+  return RawClient(server.port()).Ask(text);
+}
+inline std::string AllFor(const TestServer& server, std::string_view text) {
+  RawClient client(server.port());
+  client.Send(text);
+  return client.ReadAll();
+}
 
 }  // namespace perseus::http

@@ -20,25 +20,20 @@ std::shared_ptr<const std::string> Text(std::string text) {
 // GET /events opens a stream. This class keeps all streams.
 class Streams {
  public:
-  explicit Streams(Limits limits = WithoutHeartbeats()) : server_(Routes(), Options(limits)) {}
+  explicit Streams(Limits limits = WithoutHeartbeats()) : server_(Routes(), {.limits = limits}) {}
   ~Streams() {
-    server_.OnLoop([this] {
-      open_.clear();
-      return 0;
-    });
+    server_.OnLoop([this] { open_.clear(); });
   }
 
   void Broadcast(const std::shared_ptr<const std::string>& text) {
     server_.OnLoop([&] {
       for (const auto& stream : open_) stream->Send(text);
-      return 0;
     });
   }
   template <typename Work>
   void WithEach(Work work) {
     server_.OnLoop([&] {
       for (const auto& stream : open_) work(*stream);
-      return 0;
     });
   }
   // Returns after the head of the response has arrived.
@@ -54,11 +49,6 @@ class Streams {
   int closed() const { return closed_; }
 
  private:
-  static ServerOptions Options(Limits limits) {
-    ServerOptions options;
-    options.limits = limits;
-    return options;
-  }
   Router Routes() {
     Router router;
     router.Add("GET", "/events", [this](const Call& call) -> asio::awaitable<Response> {
@@ -162,10 +152,7 @@ TEST(Streams, DropAClientThatDoesNotRead) {
 }
 
 TEST(Streams, DropAClientThatReadsNothingBetweenTwoHeartbeats) {
-  Limits limits;
-  limits.stream_bytes = 100'000'000;
-  limits.stream_beat = milliseconds(50);
-  Streams streams(limits);
+  Streams streams({.stream_bytes = 100'000'000, .stream_beat = milliseconds(50)});
   const RawClient slow = streams.Open();
   streams.Broadcast(Text(std::string(50'000'000, 'x')));
   EXPECT_TRUE(streams.server().Until([](const auto& counts) { return counts.streams == 0; }));
@@ -173,9 +160,7 @@ TEST(Streams, DropAClientThatReadsNothingBetweenTwoHeartbeats) {
 }
 
 TEST(Streams, SendHeartbeatsWhileIdle) {
-  Limits limits;
-  limits.stream_beat = milliseconds(20);
-  Streams streams(limits);
+  Streams streams({.stream_beat = milliseconds(20)});
   RawClient client = streams.Open();
   for (int i = 0; i < 3; ++i) EXPECT_THAT(client.ReadUntil(": \n\n"), HasSubstr(": \n\n"));
 }
@@ -188,9 +173,7 @@ TEST(Streams, CountAsLostAfterTwoHeartbeats) {
 }
 
 TEST(Streams, AreLimitedInNumber) {
-  Limits limits;
-  limits.streams = 1;
-  Streams streams(limits);
+  Streams streams({.streams = 1});
   RawClient first = streams.Open();
   RawClient second = streams.Open();
   EXPECT_THAT(streams.head(), StartsWith("HTTP/1.1 503 "));
@@ -217,10 +200,7 @@ TEST(Streams, EndAtOnceForHead) {
 TEST(Streams, EndWithTheServer) {
   Streams streams;
   RawClient client = streams.Open();
-  streams.server().OnLoop([&] {
-    streams.server().server().Stop(std::chrono::minutes(1));
-    return 0;
-  });
+  streams.server().OnLoop([&] { streams.server().server().Stop(std::chrono::minutes(1)); });
   EXPECT_EQ(client.ReadAll(), "id: 7\n\n");
   EXPECT_TRUE(streams.server().Until([&](const auto&) { return streams.closed() == 1; }));
 }

@@ -49,10 +49,7 @@ class Tls : public testing::Test {
   }
   void TearDown() override {
     if (!server_) return;
-    server_->OnLoop([this] {
-      streams_.clear();
-      return 0;
-    });
+    server_->OnLoop([this] { streams_.clear(); });
   }
   TlsFiles ServerFiles() {
     const auto files = authority_.Issue("server", "perseus", "DNS:localhost,IP:127.0.0.1");

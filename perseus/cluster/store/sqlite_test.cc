@@ -79,16 +79,6 @@ TEST_F(SqliteTest, OnlyTheOwnerReadsANewFile) {
   }
 }
 
-TEST_F(SqliteTest, RefusesTablesOfANewerProgram) {
-  Get(OpenStore(address_));
-  RunSql(path_, "UPDATE schema_version SET version = 1000");
-  const auto newer = OpenStore(address_);
-  ASSERT_FALSE(newer);
-  EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
-  EXPECT_THAT(newer.error().message, HasSubstr("use the program that made them"));
-}
-
 // Makes the tables of version 1 from those of now, with a token for agents.
 TEST_F(SqliteTest, UpgradesTheTablesOfAnOlderProgram) {
   Succeed(CreateTables(*Get(OpenSqlite(path_)), 1));

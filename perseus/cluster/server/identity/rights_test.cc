@@ -1,8 +1,8 @@
+// rights_table_test.cc tests what each role may.
 #include "perseus/cluster/server/identity/rights.h"
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <chrono>
 #include <functional>
 #include <future>
@@ -19,58 +19,6 @@ namespace perseus::server {
 namespace {
 
 using Role = Identity::Role;
-
-struct Row {
-  const char* name;
-  Access access;
-  Resource resource;
-  // Operator, agent of node n0, the token of job "mine", read, member of team a, join of node n0.
-  std::array<bool, 6> allowed;
-};
-
-const Resource kMine{.job = "mine", .owner = "a"};
-const Resource kOther{.job = "other", .owner = "b"};
-const Resource kMineOnN0{.job = "mine", .owner = "a", .node = "n0"};
-const Resource kMineOnN1{.job = "mine", .owner = "a", .node = "n1"};
-
-class RightsTable : public testing::TestWithParam<Row> {};
-INSTANTIATE_TEST_SUITE_P(
-    Rows, RightsTable,
-    testing::Values(
-        Row{"Public", Access::kPublic, {}, {true, true, true, true, true, true}},
-        Row{"ReadOwn", Access::kRead, kMine, {true, true, true, true, true, false}},
-        Row{"ReadOther", Access::kRead, kOther, {true, true, false, true, false, false}},
-        Row{"ReadMissing", Access::kRead, {}, {true, true, false, true, false, false}},
-        Row{"ReadAll", Access::kReadAll, {}, {true, true, false, true, true, false}},
-        Row{"ReadFleet", Access::kReadFleet, {}, {true, true, false, true, false, false}},
-        Row{"ChangeOwn", Access::kJob, kMine, {true, false, true, false, true, false}},
-        Row{"ChangeOther", Access::kJob, kOther, {true, false, false, false, false, false}},
-        Row{"Node", Access::kNode, kMineOnN0, {true, true, false, false, false, false}},
-        Row{"OtherNode", Access::kNode, kMineOnN1, {true, false, false, false, false, false}},
-        Row{"Enroll", Access::kEnroll, {.node = "n0"}, {false, true, false, false, false, true}},
-        Row{"EnrollOther",
-            Access::kEnroll,
-            {.node = "n1"},
-            {false, false, false, false, false, false}},
-        Row{"Operator", Access::kOperator, {}, {true, false, false, false, false, false}}),
-    [](const auto& row) { return std::string(row.param.name); });
-
-TEST_P(RightsTable, AllowsTheseRoles) {
-  const std::array<Identity, 6> identities{Identity{.role = Role::kOperator},
-                                           Identity{.role = Role::kAgent, .nodes = {"n0"}},
-                                           Identity{.role = Role::kJob, .jobs = {"mine"}},
-                                           Identity{.role = Role::kRead},
-                                           Identity{.role = Role::kMember, .owners = {"a"}},
-                                           Identity{.role = Role::kJoin, .nodes = {"n0"}}};
-  for (std::size_t i = 0; i < identities.size(); ++i) {
-    const auto may = Allow(identities[i], GetParam().access, GetParam().resource);
-    EXPECT_EQ(may.has_value(), GetParam().allowed[i]) << "identity " << i;
-    if (!may) {
-      EXPECT_EQ(may.error().status, 403);
-      EXPECT_FALSE(may.error().remedy.empty());
-    }
-  }
-}
 
 TEST(Identities, AgentsOfSomeJobsAttachOnlyTheseJobs) {
   const Identity agent{.role = Role::kAgent, .nodes = {"*"}, .jobs = {"team-a-*"}};
