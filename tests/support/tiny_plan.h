@@ -7,6 +7,9 @@
 
 namespace perseus::node {
 
+inline constexpr const char* kPlanA = "p-00000000000000aa";
+inline constexpr const char* kPlanB = "p-00000000000000bb";
+
 // Each rank has a forward and a backward.
 inline std::string TinyPlan(int ranks = 1) {
   plan_file::PlanFile plan;

@@ -32,7 +32,6 @@ class ConnectionCounter {
 
  private:
   struct Counts;
-  class Entry;
   Most most_;
   std::shared_ptr<Counts> counts_;
 };

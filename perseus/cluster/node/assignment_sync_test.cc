@@ -19,21 +19,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr const char* kAssignmentSyncPlanA = "p-00000000000000aa";
-constexpr const char* kAssignmentSyncPlanB = "p-00000000000000bb";
-
 protocol::AssignmentEvent Version(std::int64_t version) {
-  return {"j-1", "run", version, 120, {{0, kAssignmentSyncPlanA}}, ""};
+  return {"j-1", "run", version, 120, {{0, kPlanA}}, ""};
 }
 
 TEST(AssignmentOf, NamesThePlanOfEachPipeline) {
   const protocol::Assignment assignment =
-      AssignmentOf({"j-1",
-                    "run",
-                    7,
-                    120,
-                    {{0, kAssignmentSyncPlanA}, {1, kAssignmentSyncPlanB}},
-                    "straggler 1: 1.25"});
+      AssignmentOf({"j-1", "run", 7, 120, {{0, kPlanA}, {1, kPlanB}}, "straggler 1: 1.25"});
   EXPECT_EQ(assignment.PlanOf(0), "plans/p-00000000000000aa.json");
   EXPECT_EQ(assignment.PlanOf(1), "plans/p-00000000000000bb.json");
   EXPECT_EQ(assignment.PlanOf(2), "");
@@ -79,9 +71,9 @@ class AssignmentSyncTest : public testing::Test {
 TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentOnce) {
   EXPECT_FALSE(Write());
   sync_.Want(Version(7));
-  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kAssignmentSyncPlanA));
+  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kPlanA));
   EXPECT_TRUE(Write());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
   EXPECT_EQ(InForce().from_step, 120);
   EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-1", 7}));
   EXPECT_EQ(sync_.ServerVersionOf(InForce().version), 7);
@@ -105,22 +97,22 @@ TEST_F(AssignmentSyncTest, TheSameVersionMayAddThePlanOfAnotherPipeline) {
   sync_.SetRanks({{0, {0}}, {1, {0}}});
   EXPECT_FALSE(sync_.NamesPlansOfAll());
   protocol::AssignmentEvent both = Version(7);
-  both.plans[1] = kAssignmentSyncPlanB;
+  both.plans[1] = kPlanB;
   sync_.Want(both);
   EXPECT_TRUE(sync_.NamesPlansOfAll());
-  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kAssignmentSyncPlanB));
+  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kPlanB));
   EXPECT_TRUE(Write());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
-  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kAssignmentSyncPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
   sync_.Want(Version(7));
   EXPECT_FALSE(Write()) << "fewer plans change nothing";
 }
 
 TEST_F(AssignmentSyncTest, AnInvalidPlanIsNotStored) {
-  const auto stored = sync_.StorePlan(kAssignmentSyncPlanA, "<html>");
+  const auto stored = sync_.StorePlan(kPlanA, "<html>");
   ASSERT_FALSE(stored);
-  EXPECT_THAT(stored.error().message, HasSubstr(kAssignmentSyncPlanA));
-  EXPECT_FALSE(sync_.HasPlan(kAssignmentSyncPlanA));
+  EXPECT_THAT(stored.error().message, HasSubstr(kPlanA));
+  EXPECT_FALSE(sync_.HasPlan(kPlanA));
 }
 
 TEST_F(AssignmentSyncTest, ANewProcessReadsTheVersionInTheDirectory) {
@@ -172,7 +164,7 @@ TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentAgainAfterATune) {
     ASSERT_TRUE(tune->Write(plan, 0));
   }
   EXPECT_TRUE(Write());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
 }
 
 TEST_F(AssignmentSyncTest, ADeletedFileIsWrittenAgainWithAHigherVersion) {
@@ -310,7 +302,7 @@ TEST_F(AssignmentSyncTest, FollowsNoLinksOfTheOwner) {
   std::filesystem::create_directory_symlink(other.path(), directory_ / "plans");
   sync_.Want(Version(7));
   Look();
-  const auto stored = sync_.StorePlan(kAssignmentSyncPlanA, TinyPlan());
+  const auto stored = sync_.StorePlan(kPlanA, TinyPlan());
   ASSERT_FALSE(stored);
   EXPECT_THAT(stored.error().message, HasSubstr("plans: is a symbolic link"));
   EXPECT_FALSE(std::filesystem::exists(other / "p-00000000000000aa.json"));
@@ -327,7 +319,7 @@ TEST_F(AssignmentSyncTest, TheLockIsNoLink) {
   std::filesystem::permissions(other / "victim", std::filesystem::perms::owner_read);
   std::filesystem::create_symlink(other / "victim", directory_ / "coordinator.lock");
   sync_.Want(Version(7));
-  ASSERT_TRUE(sync_.StorePlan(kAssignmentSyncPlanA, TinyPlan()));
+  ASSERT_TRUE(sync_.StorePlan(kPlanA, TinyPlan()));
   EXPECT_FALSE(sync_.Write({}));
   EXPECT_EQ(std::filesystem::status(other / "victim").permissions(),
             std::filesystem::perms::owner_read);

@@ -26,12 +26,6 @@ constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects 
 // The newest reports of a job that are stored while the server is unreachable.
 constexpr std::size_t kMostUnsent = 256;
 
-constexpr int kUnauthorized = 401;
-constexpr int kForbidden = 403;
-constexpr int kNotFound = 404;
-constexpr int kTooManyRequests = 429;
-constexpr int kFirstServerError = 500;
-
 protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks, bool restarted,
                                   const std::string& instance) {
   protocol::Attachment attachment{.ranks = {}, .restarted = restarted, .instance = instance};
@@ -40,7 +34,7 @@ protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks
 }
 
 bool MayBeSentAgain(const http::Response& response) {
-  return response.status >= kFirstServerError || response.status == kTooManyRequests;
+  return response.status >= 500 || response.status == 429;
 }
 
 }  // namespace
@@ -240,12 +234,12 @@ void Node::CheckRegistered(Job& job, Nanoseconds now) {
       now);
   if (!answer) return;
   const std::string about = "finding " + job.key;
-  if (answer->status == kNotFound && IsUnknownJob(*answer)) {
+  if (answer->status == 404 && IsUnknownJob(*answer)) {
     uplink_.WarnOnce(about, fmt::format("the server does not have job {}: {}; ranks run without a "
                                         "plan until it does (perseus job register {})",
                                         job.key, ProblemText(*answer), job.key));
   }
-  if (answer->status == kUnauthorized || answer->status == kForbidden) {
+  if (answer->status == 401 || answer->status == 403) {
     uplink_.WarnOnce(about,
                      fmt::format("the server refuses job {}: {}", job.key, ProblemText(*answer)));
   }

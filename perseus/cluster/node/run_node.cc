@@ -24,7 +24,6 @@ namespace {
 constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
 // After the server refused the stream.
 constexpr Nanoseconds kListenAgainAfter = 5'000 * kMillisecond;
-constexpr int kNotAuthorized = 401;
 // For one request. The thread waits for the answer.
 constexpr std::chrono::milliseconds kRunNodeTimeout{5000};
 
@@ -154,7 +153,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
       std::move(options),
       [&](const auto& request) {
         auto answer = asking.Send(request);
-        if (enrolls && answer && answer->status == kNotAuthorized) own.Refused(clock.Now());
+        if (enrolls && answer && answer->status == 401) own.Refused(clock.Now());
         return answer;
       },
       log);

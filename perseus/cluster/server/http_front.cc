@@ -15,6 +15,7 @@ namespace {
 
 // Each may need 70 MB of memory while it is read.
 constexpr int kLargeBodies = 8;
+constexpr int kPlansOnRequest = 2;
 constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
 // A revoked token closes its streams after two intervals at most, and the time to read the tokens.
 constexpr std::chrono::milliseconds kWatchTokensEvery{200};
@@ -93,6 +94,7 @@ HttpFront::HttpFront(const ControlPlaneOptions& options, boost::asio::io_context
       foreign_(Foreign(options, rights_)),
       limits_(options.caller_limits),
       large_bodies_(kLargeBodies),
+      plans_on_request_(kPlansOnRequest),
       services_(MakeServices()),
       endpoints_(services_, database.pool()) {}
 

@@ -111,27 +111,15 @@ Answer<Context> Admit(Context context, Access access) {
   return context;
 }
 
-// Waits until a request with a body of this size may run.
-class HeldBody {
- public:
-  HeldBody(LargeBodies& bodies, std::size_t bytes)
-      : bodies_(bytes > kLargeBodyBytes ? &bodies : nullptr) {
-    if (bodies_ != nullptr) bodies_->acquire();
-  }
-  ~HeldBody() {
-    if (bodies_ != nullptr) bodies_->release();
-  }
-  HeldBody(const HeldBody&) = delete;
-  HeldBody& operator=(const HeldBody&) = delete;
-
- private:
-  LargeBodies* bodies_;
-};
-
 http::Response Answered(Context context, Access access, const Endpoint& endpoint) {
   auto admitted = Admit(std::move(context), access);
   if (!admitted) return http::ProblemResponse(admitted.error());
-  const HeldBody held(admitted->services.large_bodies, admitted->request.body.size());
+  Place place;
+  if (admitted->request.body.size() > kLargeBodyBytes) {
+    Places& bodies = admitted->services.large_bodies;
+    bodies.acquire();
+    place.reset(&bodies);
+  }
   auto response = endpoint(*admitted);
   if (!response) return http::ProblemResponse(response.error());
   return *std::move(response);

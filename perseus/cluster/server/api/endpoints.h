@@ -5,9 +5,9 @@
 // Only for .cc files that link nlohmann_json.
 #pragma once
 
-#include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <semaphore>
 #include <stop_token>
@@ -29,9 +29,12 @@ namespace perseus::server {
 class EventHub;
 class ForeignIdentities;
 
-// How many requests with large bodies run at once, because a body in memory is far larger than its
-// text.
-using LargeBodies = std::counting_semaphore<>;
+// Places for requests that need much memory or time.
+using Places = std::counting_semaphore<>;
+struct ReleasePlace {
+  void operator()(Places* places) const { places->release(); }
+};
+using Place = std::unique_ptr<Places, ReleasePlace>;
 inline constexpr std::size_t kLargeBodyBytes = 64 << 10;
 
 // What endpoints use. Each is thread safe.
@@ -43,12 +46,12 @@ struct Services {
   PlanCuts& cuts;
   CallerLimits& limits;
   WaitingRequests& waiting;
-  LargeBodies& large_bodies;
+  Places& large_bodies;  // A body in memory is far larger than its text.
   std::function<store::Milliseconds()> now;
   std::function<std::string()> metrics;     // In the text format of Prometheus.
   std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
   std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
-  std::atomic<int>& plans_on_request;       // Plans that are being made now.
+  Places& plans_on_request;                 // Other requests need threads, too.
   std::stop_token ends;  // Requested when the server ends. Stops the making of plans.
   ForeignIdentities* foreign = nullptr;  // Only for the loop. Null: without --identities.
 };

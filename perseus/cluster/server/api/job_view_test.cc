@@ -58,10 +58,10 @@ class JobViewTest : public testing::Test {
   telemetry::JobWatches watches_;
   telemetry::NodeReports reports_{*store_, watches_};
   PlanCuts cuts_{*store_};
-  std::atomic<int> plans_on_request_ = 0;
   CallerLimits limits_{{}};
   WaitingRequests waiting_;
-  LargeBodies large_bodies_{1};
+  Places large_bodies_{1};
+  Places plans_on_request_{1};
   Services services_{*store_,       rights_, watches_, reports_, cuts_, limits_,           waiting_,
                      large_bodies_, {},      {},       {},       {},    plans_on_request_, {}};
 };

@@ -1,6 +1,5 @@
 #include "perseus/cluster/server/api/plan_on_request.h"
 
-#include <atomic>
 #include <utility>
 
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -14,27 +13,6 @@ constexpr std::size_t kMaxFrontierOnRequest = 10'000;
 // A request for a job with more instructions gets a first look. The usual effort takes about a
 // second for a job of this size.
 constexpr std::size_t kMaxUsualEffortOnRequest = 8'000;
-// How many requests may plan at the same time, because other requests need threads, too.
-constexpr int kMaxPlansAtOnce = 2;
-
-// Holds one of the kMaxPlansAtOnce places.
-class PlanningPlace {
- public:
-  static std::optional<PlanningPlace> Take(std::atomic<int>& taken) {
-    if (taken.fetch_add(1) < kMaxPlansAtOnce) return PlanningPlace(taken);
-    taken.fetch_sub(1);
-    return std::nullopt;
-  }
-  PlanningPlace(PlanningPlace&& other) noexcept : taken_(std::exchange(other.taken_, nullptr)) {}
-  PlanningPlace& operator=(PlanningPlace&&) = delete;
-  ~PlanningPlace() {
-    if (taken_ != nullptr) taken_->fetch_sub(1);
-  }
-
- private:
-  explicit PlanningPlace(std::atomic<int>& taken) : taken_(&taken) {}
-  std::atomic<int>* taken_;
-};
 
 }  // namespace
 
@@ -45,7 +23,8 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
   // A new plan takes seconds of a processor and is stored, so a right to read does not suffice.
   const Resource resource{.job = context.job->key, .owner = context.job->owner};
   PERSEUS_RETURN_IF_ERROR(Allow(context.identity, Access::kJob, resource));
-  const auto place = PlanningPlace::Take(context.services.plans_on_request);
+  Places& places = context.services.plans_on_request;
+  const Place place(places.try_acquire() ? &places : nullptr);
   if (!place) {
     return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
                   "try again in a few seconds");
