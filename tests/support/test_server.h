@@ -15,7 +15,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/cluster/http/server.h"

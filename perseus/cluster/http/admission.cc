@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <cmath>
-#include <utility>
 
 namespace perseus::http {
 namespace {

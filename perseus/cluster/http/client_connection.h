@@ -3,8 +3,6 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

@@ -10,8 +10,6 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>

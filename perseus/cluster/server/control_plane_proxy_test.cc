@@ -1,5 +1,4 @@
 // People behind a proxy, over sockets: what the header is good for, and who may not send it.
-#include <unistd.h>
 
 #include <map>
 #include <mutex>

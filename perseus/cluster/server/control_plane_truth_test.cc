@@ -1,7 +1,6 @@
 // What nodes measure, against what people and plans say.
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <thread>
 
 #include <sys/resource.h>

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"

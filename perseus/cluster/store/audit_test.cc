@@ -4,8 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "perseus/cluster/store/store.h"
 #include "tests/support/store_fixture.h"
 

@@ -4,10 +4,8 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
-#include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/schema.h"

@@ -4,13 +4,11 @@
 // In memory only: a replica that takes over needs a few steps to know the same. Thread safe.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "perseus/base/mutex.h"

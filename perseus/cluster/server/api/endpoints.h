@@ -13,7 +13,6 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "perseus/cluster/http/server.h"
 #include "perseus/cluster/server/events/plan_cuts.h"
