@@ -46,21 +46,19 @@ inline std::string Csv() {
 // The event stream of a node. Reads it on its own thread.
 class NodeStream {
  public:
-  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "",
-             const std::string& instance = "")
-      : thread_([this, server, node, last_event_id = std::move(last_event_id), instance] {
+  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "")
+      : thread_([this, server, node, last_event_id = std::move(last_event_id)] {
           auto client = http::Client::Create({.server = server});
-          const auto listened =
-              client->Listen({.target = "/v1/nodes/" + node + "/events?instance=" + instance,
-                              .last_event_id = last_event_id,
-                              .on_event =
-                                  [this](const http::Event& event) {
-                                    const std::lock_guard lock(mutex_);
-                                    events_.push_back(event);
-                                    arrived_.notify_all();
-                                    return true;
-                                  },
-                              .should_end = [this] { return ends_.load(); }});
+          const auto listened = client->Listen({.target = "/v1/nodes/" + node + "/events",
+                                                .last_event_id = last_event_id,
+                                                .on_event =
+                                                    [this](const http::Event& event) {
+                                                      const std::lock_guard lock(mutex_);
+                                                      events_.push_back(event);
+                                                      arrived_.notify_all();
+                                                      return true;
+                                                    },
+                                                .should_end = [this] { return ends_.load(); }});
           EXPECT_TRUE(listened) << listened.error().message;
         }) {}
   ~NodeStream() {
@@ -87,10 +85,6 @@ class NodeStream {
   http::Event At(int i) {
     const std::lock_guard lock(mutex_);
     return events_.at(static_cast<std::size_t>(i));
-  }
-  std::size_t size() {
-    const std::lock_guard lock(mutex_);
-    return events_.size();
   }
 
  private:
@@ -164,8 +158,8 @@ class ControlPlaneTest : public testing::Test {
     return nlohmann::json::parse(response.body, nullptr, false);
   }
   // Registers the job, stores a profile, and waits for the assignment.
-  void PlanJob(const std::string& key, int pipelines = 2) {
-    ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key, pipelines)).status, 201);
+  void PlanJob(const std::string& key) {
+    ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key)).status, 201);
     ASSERT_EQ(Send("PUT", "/v1/jobs/" + key + "/profile", Csv()).status, 202);
     ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/" + key).contains("assignment"); }));
   }

@@ -55,10 +55,9 @@ void RunInThreads(std::size_t count, const Work& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-inline std::string LongText(std::size_t size) {
-  std::string text;
-  text.resize(size, 'x');
-  return text;
+// Registers a job, and returns its id.
+inline std::string Register(Store& store, const std::string& key, Milliseconds now = 1) {
+  return Get(store.CreateJob({.key = key, .body = "{}", .target = "t"}, now)).job.id;
 }
 
 enum class Backend { kSqlite, kMemory, kPostgres };
@@ -128,7 +127,7 @@ class StoreTest : public testing::TestWithParam<Backend> {
   }
 
   std::string Register(const std::string& key, Milliseconds now = 1000) {
-    return Get(store_->CreateJob({.key = key, .body = "{}", .target = "t"}, now)).job.id;
+    return store::Register(*store_, key, now);
   }
   JobRecord Job(const std::string& id_or_key) { return Get(store_->FindJob(id_or_key)).value(); }
   JobRecord Job() { return Job(job_); }
@@ -136,12 +135,7 @@ class StoreTest : public testing::TestWithParam<Backend> {
   // Returns a plan of the job without an id and a time, which the store fills in.
   PlanRecord NewPlan(const std::string& slug, std::int64_t profile_version,
                      const std::string& body = "{}") const {
-    PlanRecord plan;
-    plan.job = job_;
-    plan.slug = slug;
-    plan.profile_version = profile_version;
-    plan.body = body;
-    return plan;
+    return {.job = job_, .slug = slug, .profile_version = profile_version, .body = body};
   }
 
   TemporaryDirectory directory_;

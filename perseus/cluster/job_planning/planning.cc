@@ -85,13 +85,9 @@ Result<plan::Plan> PlanOfJob(const PreparedJob& job, const plan::Target& target,
   return WithMargin(job, target, std::move(limited), limits.stop);
 }
 
-// The values of a plan that a planning uses.
 struct AvailablePlan {
   store::PlanRecord record;
-  Nanoseconds time = 0;
-  double energy_j = 0;
-  Nanoseconds baseline_time = 0;
-  double baseline_energy_j = 0;
+  plan_file::PlanFile file;
   bool is_new = false;
 };
 
@@ -130,30 +126,22 @@ class Plans {
     PERSEUS_ASSIGN_OR_RETURN(auto record, input_.find_plan(slug));
     if (!record) return std::optional<AvailablePlan>();
     PERSEUS_ASSIGN_OR_RETURN(auto file, plan_file::ParsePlan(record->body, record->id));
-    return std::optional(AvailablePlan{.record = *std::move(record),
-                                       .time = file.time,
-                                       .energy_j = file.energy_j,
-                                       .baseline_time = file.baseline_time,
-                                       .baseline_energy_j = file.baseline_energy_j});
+    return std::optional(AvailablePlan{.record = *std::move(record), .file = std::move(file)});
   }
 
   Result<AvailablePlan> Make(const plan::Target& target, double factor, const std::string& slug) {
     PERSEUS_ASSIGN_OR_RETURN(auto plan,
                              factor == 1 ? ForTarget(target) : ForStraggler(target, factor));
     PERSEUS_ASSIGN_OR_RETURN(
-        const auto file,
-        plan::MakePlanFile(job_.planner, plan, factor == 1 ? target : kBesideStraggler,
-                           job_.spec.planned));
+        auto file, plan::MakePlanFile(job_.planner, plan, factor == 1 ? target : kBesideStraggler,
+                                      job_.spec.planned));
     return AvailablePlan{.record = {.id = input_.new_plan_id(),
                                     .job = input_.job.id,
                                     .slug = slug,
                                     .profile_version = input_.profile->version,
                                     .body = plan_file::FormatPlan(file),
                                     .created = input_.now},
-                         .time = file.time,
-                         .energy_j = file.energy_j,
-                         .baseline_time = file.baseline_time,
-                         .baseline_energy_j = file.baseline_energy_j,
+                         .file = std::move(file),
                          .is_new = true};
   }
 
@@ -172,7 +160,7 @@ class Plans {
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
     PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
-    const auto time = static_cast<Nanoseconds>(static_cast<double>(base->time) * factor);
+    const auto time = static_cast<Nanoseconds>(static_cast<double>(base->file.time) * factor);
     PERSEUS_ASSIGN_OR_RETURN(auto plan, job_.planner.PlanForStraggler(time, limits_));
     plan.target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
     return Limited(job_, kBesideStraggler, std::move(plan), limits_.stop);
@@ -208,12 +196,13 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
   const schedule::FixedInstructions& fixed = job.spec.planned.model.fixed;
   assignment.tail_s = ToSeconds(fixed.all_reduce.time + fixed.optimizer.time);
   assignment.reason = Reason(input, job, target, slowdowns);
-  assignment.baseline_time_s = ToSeconds(base->baseline_time);
-  assignment.baseline_energy_j = base->baseline_energy_j;
-  assignment.time_s = ToSeconds(base->time) * SlowestOf(slowdowns);
+  assignment.baseline_time_s = ToSeconds(base->file.baseline_time);
+  assignment.baseline_energy_j = base->file.baseline_energy_j;
+  assignment.time_s = ToSeconds(base->file.time) * SlowestOf(slowdowns);
   for (const double factor : FactorsOf(slowdowns, pipelines)) {
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
-    assignment.pipelines.push_back({plan->record.id, ToSeconds(plan->time), plan->energy_j});
+    assignment.pipelines.push_back(
+        {plan->record.id, ToSeconds(plan->file.time), plan->file.energy_j});
   }
   // The plans that will be needed when a straggler begins or ends next.
   if (const auto next = NextChange(input.stragglers, input.now)) {

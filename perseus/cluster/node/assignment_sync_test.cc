@@ -23,6 +23,12 @@ protocol::AssignmentEvent Version(std::int64_t version) {
   return {"j-1", "run", version, 120, {{0, kPlanA}}, ""};
 }
 
+protocol::Assignment Tuned() {
+  protocol::Assignment tuned;
+  tuned.plan = "plans/tuned.json";
+  return tuned;
+}
+
 TEST(AssignmentOf, NamesThePlanOfEachPipeline) {
   const protocol::Assignment assignment =
       AssignmentOf({"j-1", "run", 7, 120, {{0, kPlanA}, {1, kPlanB}}, "straggler 1: 1.25"});
@@ -62,6 +68,10 @@ class AssignmentSyncTest : public testing::Test {
     EXPECT_TRUE(written) << written.error().message;
     return true;
   }
+  void Follow(const protocol::AssignmentEvent& event) {
+    sync_.Want(event);
+    EXPECT_TRUE(Write());
+  }
   protocol::Assignment InForce() const { return **protocol::ReadAssignment(directory_.path()); }
 
   TemporaryDirectory directory_;
@@ -83,8 +93,7 @@ TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentOnce) {
   EXPECT_FALSE(Write());
   protocol::AssignmentEvent none = Version(8);
   none.plans.clear();
-  sync_.Want(none);
-  EXPECT_TRUE(Write());
+  Follow(none);
   EXPECT_EQ(InForce().PlanOf(0), "");
   EXPECT_FALSE(InForce().own);
 }
@@ -116,8 +125,7 @@ TEST_F(AssignmentSyncTest, AnInvalidPlanIsNotStored) {
 }
 
 TEST_F(AssignmentSyncTest, ANewProcessReadsTheVersionInTheDirectory) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   AssignmentSync next(directory_.path());
   ASSERT_TRUE(next.Look());
   EXPECT_EQ(next.newest(), (protocol::ServerOrigin{"j-1", 7}));
@@ -129,8 +137,7 @@ TEST_F(AssignmentSyncTest, ANewProcessReadsTheVersionInTheDirectory) {
 }
 
 TEST_F(AssignmentSyncTest, WaitsForAVerificationAndRecognizesTheRestoredAssignment) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   {
     auto verification = protocol::AssignmentWriter::Open(directory_.path());
     protocol::Assignment baseline;
@@ -155,13 +162,10 @@ TEST_F(AssignmentSyncTest, WaitsForAVerificationAndRecognizesTheRestoredAssignme
 }
 
 TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentAgainAfterATune) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   {
     auto tune = protocol::AssignmentWriter::Open(directory_.path());
-    protocol::Assignment plan;
-    plan.plan = "plans/tuned.json";
-    ASSERT_TRUE(tune->Write(plan, 0));
+    ASSERT_TRUE(tune->Write(Tuned(), 0));
   }
   EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
@@ -169,8 +173,7 @@ TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentAgainAfterATune) {
 
 TEST_F(AssignmentSyncTest, ADeletedFileIsWrittenAgainWithAHigherVersion) {
   for (const int version : {5, 6, 7}) {
-    sync_.Want(Version(version));
-    EXPECT_TRUE(Write());
+    Follow(Version(version));
   }
   EXPECT_EQ(InForce().version, 3);
   std::filesystem::remove(directory_ / "assignment.json");
@@ -184,8 +187,7 @@ TEST_F(AssignmentSyncTest, ADeletedFileIsWrittenAgainWithAHigherVersion) {
 }
 
 TEST_F(AssignmentSyncTest, ADamagedFileThatIsDeletedIsWrittenAgain) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   std::ofstream(directory_ / "assignment.json") << "{";
   EXPECT_FALSE(sync_.Look());
   std::filesystem::remove(directory_ / "assignment.json");
@@ -196,8 +198,7 @@ TEST_F(AssignmentSyncTest, ADamagedFileThatIsDeletedIsWrittenAgain) {
 }
 
 TEST_F(AssignmentSyncTest, AFileBehindTheRanksIsWrittenAgain) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   EXPECT_EQ(InForce().version, 1);
   sync_.SawVersion(5);  // Another process wrote it, and the file was lost.
   EXPECT_TRUE(Write({200, 1'000'000'000}));
@@ -209,8 +210,7 @@ TEST_F(AssignmentSyncTest, AFileBehindTheRanksIsWrittenAgain) {
 }
 
 TEST_F(AssignmentSyncTest, ADeletedDirectoryIsNotCreatedAgain) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   std::filesystem::remove_all(directory_.path());
   Look();
   EXPECT_FALSE(sync_.HasToWrite());
@@ -220,12 +220,9 @@ TEST_F(AssignmentSyncTest, ADeletedDirectoryIsNotCreatedAgain) {
 }
 
 TEST_F(AssignmentSyncTest, AVersionThatAnotherCoordinatorTookIsNoLongerTheServers) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   std::filesystem::remove(directory_ / "assignment.json");
-  protocol::Assignment plan;
-  plan.plan = "plans/tuned.json";
-  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), plan));
+  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), Tuned()));
   Look();
   EXPECT_EQ(sync_.ServerVersionOf(1), 0);
 }
@@ -245,8 +242,7 @@ TEST_F(AssignmentSyncTest, ARestartedJobHasItsAssignmentFromStepZero) {
 }
 
 TEST_F(AssignmentSyncTest, WithdrawsTheAssignmentOfAnEndedJob) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   sync_.WantNothing();
   EXPECT_TRUE(Write());
   EXPECT_TRUE(InForce().own);
@@ -255,8 +251,7 @@ TEST_F(AssignmentSyncTest, WithdrawsTheAssignmentOfAnEndedJob) {
   // Another job in the same directory, whose versions count from 1.
   protocol::AssignmentEvent other = Version(1);
   other.job = "j-2";
-  sync_.Want(other);
-  EXPECT_TRUE(Write());
+  Follow(other);
   EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-2", 1}));
 }
 
@@ -269,8 +264,7 @@ TEST_F(AssignmentSyncTest, DeletesPlansThatAreNoLongerNeeded) {
     protocol::AssignmentEvent assignment = Version(version);
     assignment.plans = {{0, id}};
     assignment.upcoming = {plan(100)};
-    sync_.Want(assignment);
-    EXPECT_TRUE(Write());
+    Follow(assignment);
   };
   assign(1, plan(1));
   ASSERT_TRUE(sync_.StorePlan(plan(100), TinyPlan()));
@@ -326,16 +320,13 @@ TEST_F(AssignmentSyncTest, TheLockIsNoLink) {
 }
 
 TEST_F(AssignmentSyncTest, AnEndedJobKeepsTheAssignmentOfAnotherCoordinator) {
-  protocol::Assignment plan;
-  plan.plan = "plans/tuned.json";
-  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), plan));
+  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), Tuned()));
   sync_.WantNothing();
   EXPECT_FALSE(Write());
 }
 
 TEST_F(AssignmentSyncTest, VersionsOfAnEarlierJobDoNotCount) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   const std::int64_t before = InForce().version;
   protocol::AssignmentEvent other = Version(1);
   other.job = "j-2";

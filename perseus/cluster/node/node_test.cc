@@ -42,22 +42,6 @@ TEST_F(NodeTest, ANameOfADirectoryForgesNoLineOfTheLog) {
   EXPECT_THAT(logged_.str(), HasSubstr("run\\x0A[error] forged \\x1B[31m is a directory of job"));
 }
 
-TEST_F(NodeTest, ADeletedAssignmentIsWrittenAgain) {
-  const RankLogs logs = MakeFollowedJob();
-  Receive(8, 1, {{"0", kPlanB}});
-  Turn();
-  EXPECT_EQ(InForce().version, 2);
-  logs.End({0, 0, 0}, 2, 2);
-  Turn();
-  std::filesystem::remove(directory_ / "run/assignment.json");
-  Turn();
-  EXPECT_EQ(InForce().version, 3);
-  EXPECT_EQ(InForce().server, (protocol::ServerOrigin{"j-1", 8}));
-  logs.End({0, 0, 0}, 3, 2);
-  Turn();
-  EXPECT_EQ(server_.reports.back()[0]["following"], 8);
-}
-
 TEST_F(NodeTest, ANewProcessContinuesAboveTheVersionOfTheRanks) {
   const RankLogs logs = MakeFollowedJob();
   std::filesystem::remove(directory_ / "run/assignment.json");
@@ -262,15 +246,6 @@ TEST_F(NodeTest, WithoutTheServerAssignmentsStayAndTheNewestStepsAreStored) {
   const json steps = server_.reports.at(before)[0].at("steps");
   EXPECT_EQ(steps.size(), 256U);
   EXPECT_EQ(steps.back().at("step"), 400);
-}
-
-TEST_F(NodeTest, ALateAssignmentBeginsAtAStepThatRanksCanMeet) {
-  const RankLogs logs = MakeAttachedJob();
-  for (int step = 98; step <= 100; ++step) logs.End({0, 0, 0}, step, 0);
-  Turn();
-  Receive(7, 60, {{"0", kPlanA}});
-  Turn();
-  EXPECT_EQ(InForce().from_step, 103);
 }
 
 TEST_F(NodeTest, AnInvalidPlanLeavesThePreviousAssignmentInForce) {

@@ -277,22 +277,6 @@ TEST_F(RunNodeTest, ReconnectsToARestartedServer) {
   EXPECT_EQ(server_.Count(std::string("GET /v1/plans/") + kPlanA), 1);
 }
 
-TEST_F(RunNodeTest, ARestartedNodeSendsThePositionOfItsAssignment) {
-  logs_.Begin({0, 0, 0}, 100);
-  StartNode();
-  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  EXPECT_EQ(server_.Positions().back(), "j-1:0");
-  ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
-  server_.Send(4, 0, kPlanA);
-  ASSERT_TRUE(Comes([&] { return IsInForce(kPlanA); }));
-  EndNode();
-  EXPECT_TRUE(IsInForce(kPlanA));
-  StartNode();
-  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 2; }));
-  EXPECT_EQ(server_.Positions().back(), "j-1:4");
-  ASSERT_TRUE(Comes([&] { return IsAcknowledged(4); }));
-}
-
 TEST_F(RunNodeTest, ANameConflictIsLoggedOnceAndTheStreamIsRetried) {
   server_.Refuse(http::Problem{.status = 409,
                                .title = "Another process is this node",

@@ -40,27 +40,6 @@ TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperatorToken) {
   EXPECT_EQ(revoke(expiring), 200);
 }
 
-TEST_F(ControlPlaneTest, TokensRestrictAccess) {
-  PlanJob("run");
-  const auto created = Send("POST", "/v1/tokens", R"({"scope": "operator", "name": "ann"})");
-  ASSERT_EQ(created.status, 201) << created.body;
-  EXPECT_EQ(Send("GET", "/v1/jobs").status, 401);
-  EXPECT_EQ(Send("GET", "/healthz").status, 200);
-  auto ann = http::Client::Create({.server = url(), .token = json::parse(created.body)["token"]});
-  EXPECT_TRUE(ann->Fetch({.target = "/v1/jobs"}));
-  const auto mine = ann->Fetch(
-      {.method = "POST", .target = "/v1/tokens", .body = R"({"scope": "job", "job": "other"})"});
-  ASSERT_TRUE(mine) << mine.error().message;
-  auto other = http::Client::Create({.server = url(), .token = json::parse(*mine)["token"]});
-  EXPECT_EQ(other->Send({.target = "/v1/jobs/run"})->status, 403);
-  EXPECT_EQ(other->Send({.target = "/v1/jobs/nobody"})->status, 403)
-      << "the answer does not show whether it exists";
-  EXPECT_EQ(other->Send({.target = "/v1/jobs"})->status, 403);
-  EXPECT_EQ(other->Send({.method = "POST", .target = "/v1/jobs", .body = JobBody("other")})->status,
-            201);
-  EXPECT_EQ(other->Send({.target = "/v1/jobs/other"})->status, 200);
-}
-
 // A server that other machines can reach keeps its last operator token, and refuses requests
 // without a token.
 TEST(ExposedControlPlane, RefusesRequestsWithoutTokens) {

@@ -1,6 +1,8 @@
 // What nodes measure, against what people and plans say.
 #include <csignal>
 #include <cstdlib>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include <sys/resource.h>
@@ -9,6 +11,7 @@
 #include "tests/support/control_plane_fixture.h"
 #include "tests/support/postgres_server.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/watched_database.h"
 
 namespace perseus::server {
 namespace {
@@ -43,13 +46,15 @@ class TruthTest : public ControlPlaneTest {
       }
     }
   }
-  template <typename Condition>
-  bool RunUntil(const std::vector<double>& slow, Condition condition) {
-    return Comes([&] {
-      if (condition()) return true;
-      Run(1, slow);
-      return condition();
-    });
+  // Steps take 8 % longer than planned, until the plan is tried against the default clocks. Returns
+  // the planned time at these.
+  double StartTrial() {
+    const double baseline_s = Assignment()["baseline"]["time_s"];
+    EXPECT_TRUE(Comes([&] {
+      Run(1, {1.08, 1.08});
+      return Assignment()["pipelines"].empty();
+    }));
+    return baseline_s;
   }
   // Steps of an assignment without plans, until the condition holds.
   template <typename Condition>
@@ -153,8 +158,7 @@ TEST_F(TruthTest, ThePromiseOfThePlanIsCompared) {
 
 // Steps take 8 % longer than planned with the plan, and as long as planned without it.
 TEST_F(TruthTest, APlanThatCostsThroughputIsTakenBack) {
-  const double baseline_s = Assignment()["baseline"]["time_s"];
-  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  const double baseline_s = StartTrial();
   EXPECT_THAT(Assignment()["reason"].get<std::string>(), HasSubstr("trial"));
   RunAtDefaultClocks(baseline_s, [&] {
     return Assignment()["reason"].get<std::string>().find("taken back") != std::string::npos;
@@ -183,8 +187,7 @@ TEST_F(TruthTest, APlanThatCostsThroughputIsTakenBack) {
 
 // Pipeline 1 becomes slow while the ranks run at the default clocks.
 TEST_F(TruthTest, StragglersAreFoundInATrial) {
-  const double baseline_s = Assignment()["baseline"]["time_s"];
-  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  const double baseline_s = StartTrial();
   EXPECT_TRUE(Comes([&] {
     const json version = Assignment()["version"];
     for (int p = 0; p < 2; ++p) {
@@ -216,8 +219,7 @@ TEST_F(TruthTest, ANewStragglerIsNoFaultOfThePlan) {
 
 // Steps take 8 % longer than planned in both cases: the profile is optimistic.
 TEST_F(TruthTest, AnOptimisticProfileKeepsItsPlan) {
-  const double baseline_s = Assignment()["baseline"]["time_s"];
-  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  const double baseline_s = StartTrial();
   RunAtDefaultClocks(1.08 * baseline_s, [&] { return !Assignment()["pipelines"].empty(); });
   EXPECT_EQ(Metric("perseus_server_plan_guards_total{event=\"cleared\"}"), "1");
   Run(20, {1.08, 1.08});
@@ -255,9 +257,30 @@ TEST(DatabaseProbe, NoticesADeadDatabase) {
   DatabaseProbe probe(
       *store, [] { return store::Milliseconds{1}; }, [] {});
   EXPECT_EQ(probe.Problem(), "");
+  EXPECT_EQ(probe.Outage(), "");
   server.Stop();
   EXPECT_TRUE(Comes([&] { return !probe.Problem().empty(); }));
   EXPECT_THAT(probe.Problem(), HasSubstr("does not answer"));
+  EXPECT_THAT(probe.Outage(), HasSubstr("the database at postgresql:///"));
+  server.Start();
+  EXPECT_TRUE(Comes([&] { return probe.Outage().empty(); }));
+}
+
+TEST(DatabaseProbe, NoticesSilence) {
+  auto database = std::make_unique<store::WatchedDatabase>();
+  std::promise<void> may_answer;
+  database->after_read = [ready = may_answer.get_future().share()](std::string_view) {
+    ready.wait();
+  };
+  store::Store store(std::move(database));
+  DatabaseProbe probe(
+      store, [] { return store::Milliseconds{1}; }, [] {});
+  EXPECT_TRUE(Comes([&] { return probe.Problem() == "the database does not answer"; }));
+  EXPECT_EQ(probe.Outage(), "") << "it may be busy";
+  EXPECT_EQ(probe.Outage(std::chrono::steady_clock::now() + DatabaseProbe::kSilence),
+            "the database does not answer");
+  may_answer.set_value();
+  EXPECT_TRUE(Comes([&] { return probe.Problem().empty(); }));
 }
 
 }  // namespace

@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace perseus::server {
+namespace {
+
+constexpr const char* kNoAnswer = "the database does not answer";
+
+}  // namespace
 
 DatabaseProbe::DatabaseProbe(store::Store& store, std::function<store::Milliseconds()> now,
                              std::function<void()> after_write)
@@ -16,9 +21,13 @@ DatabaseProbe::DatabaseProbe(store::Store& store, std::function<store::Milliseco
 
 std::string DatabaseProbe::Problem() const {
   const MutexLock lock(mutex_);
-  const bool is_silent = is_waiting_ && std::chrono::steady_clock::now() - sent_ > kPingPatience;
-  if (!answers_ || is_silent) return "the database does not answer";
-  return write_problem_;
+  const bool is_silent = IsSilent(std::chrono::steady_clock::now(), kPingPatience);
+  return is_silent || !outage_.empty() ? kNoAnswer : write_problem_;
+}
+
+std::string DatabaseProbe::Outage(Time now) const {
+  const MutexLock lock(mutex_);
+  return IsSilent(now, kSilence) ? kNoAnswer : outage_;
 }
 
 void DatabaseProbe::Run(const std::stop_token& ends) {
@@ -38,10 +47,10 @@ void DatabaseProbe::Ping() {
     is_waiting_ = true;
     sent_ = std::chrono::steady_clock::now();
   }
-  const bool answers = store_.Ping().has_value();
+  const Result<void> answer = store_.Ping();
   const MutexLock lock(mutex_);
   is_waiting_ = false;
-  answers_ = answers;
+  outage_ = answer ? "" : answer.error().message;
 }
 
 // Also at once after a change of anybody else failed.

@@ -8,7 +8,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/host_port.h"
-#include "perseus/cluster/server/zeus/zeus_api.h"
+#include "perseus/cluster/server/api/zeus_api.h"
 
 namespace perseus::server {
 namespace {

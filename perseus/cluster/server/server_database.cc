@@ -16,7 +16,7 @@ void ServerDatabase::End() {
 }
 
 Answer<void> ServerDatabase::IsReady() const {
-  if (health_.is_available()) return {};
+  if (Outage().empty()) return {};
   return Refuse(503, "The server cannot do this now", "the database does not answer",
                 "nodes keep running their last plans; try again later");
 }

@@ -1,8 +1,7 @@
-// Nodes, stragglers, and the ranks of clients of Zeus.
+// Nodes, and the ranks of clients of Zeus.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -15,7 +14,6 @@
 #include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
-#include "perseus/cluster/store/straggler_history.h"
 
 namespace perseus::store {
 namespace {
@@ -105,18 +103,6 @@ Result<void> RemoveRanks(Transaction& transaction, std::string_view job, std::st
                    : transaction.Run("UPDATE nodes SET ranks = $3 WHERE job = $1 AND node = $2",
                                      {job, other, text}));
   return NotifyNode(transaction, other);
-}
-
-// For the audit trail.
-std::string SubjectOf(int dp_rank, std::string_view source) {
-  return fmt::format("pipeline {} {}", dp_rank, source);
-}
-std::string StragglerText(double slowdown, Milliseconds starts, Milliseconds expires) {
-  return fmt::format(R"({{"expires_ms":{},"slowdown":{},"starts_ms":{}}})", expires, slowdown,
-                     starts);
-}
-std::string StragglerText(const Row& row) {
-  return StragglerText(row.Real(0), row.Integer(1), row.Integer(2));
 }
 
 // Locks the nodes in the order in which Acknowledge changes them, so that the two cannot deadlock.
@@ -274,18 +260,15 @@ Result<std::vector<NodeRecord>> Store::ListJobsOfNode(std::string_view node) {
                  {node}, NodeOf);
 }
 
-Result<std::vector<std::string>> Store::ClaimNodes(const std::vector<NodeClaim>& claims,
-                                                   Milliseconds now, Milliseconds silent_since) {
+Result<std::vector<std::string>> Store::ClaimNodes(std::vector<NodeClaim> claims, Milliseconds now,
+                                                   Milliseconds silent_since) {
   if (claims.empty()) return std::vector<std::string>();
   // The same order in every call, so that two calls cannot deadlock.
-  std::vector<const NodeClaim*> sorted;
-  for (const NodeClaim& claim : claims) sorted.push_back(&claim);
-  std::ranges::sort(sorted, {},
-                    [](const NodeClaim* claim) { return std::string_view(claim->node); });
+  std::ranges::sort(claims, {}, &NodeClaim::node);
   std::vector<std::string> refused;
   const auto claim_all = [&](Transaction& transaction) -> Result<void> {
     refused.clear();
-    for (const NodeClaim* claim : sorted) {
+    for (const NodeClaim& claim : claims) {
       PERSEUS_ASSIGN_OR_RETURN(
           const Rows claimed,
           transaction.Run(
@@ -293,8 +276,8 @@ Result<std::vector<std::string>> Store::ClaimNodes(const std::vector<NodeClaim>&
               "ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, seen = excluded.seen "
               "WHERE node_claims.instance = excluded.instance OR node_claims.seen < $4 RETURNING "
               "node",
-              {claim->node, claim->instance, now, silent_since}));
-      if (claimed.empty()) refused.push_back(claim->node);
+              {claim.node, claim.instance, now, silent_since}));
+      if (claimed.empty()) refused.push_back(claim.node);
     }
     return {};
   };
@@ -311,117 +294,22 @@ Result<void> Store::ReleaseNode(const NodeClaim& claim) {
   });
 }
 
-Result<void> Store::Acknowledge(const std::vector<NodeRecord>& nodes) {
+Result<void> Store::Acknowledge(std::vector<NodeRecord> nodes) {
   // The same order in every call and in AttachNode, so that no two calls can deadlock.
-  std::vector<const NodeRecord*> sorted;
-  for (const NodeRecord& node : nodes) sorted.push_back(&node);
-  std::ranges::sort(sorted, {},
-                    [](const NodeRecord* node) { return std::tie(node->job, node->node); });
+  std::ranges::sort(nodes, {},
+                    [](const NodeRecord& node) { return std::tie(node.job, node.node); });
   const auto write = [&](Transaction& transaction) -> Result<void> {
-    for (const NodeRecord* node : sorted) {
+    for (const NodeRecord& node : nodes) {
       PERSEUS_RETURN_IF_ERROR(transaction.Run(
           "UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
           "END, following = $4, since_step = $5, seen = $6, "
           "ran = CASE WHEN ran < $7 THEN $7 ELSE ran END WHERE job = $1 AND node = $2",
-          {node->job, node->node, node->acknowledged, node->following, node->since_step, node->seen,
-           node->ran}));
+          {node.job, node.node, node.acknowledged, node.following, node.since_step, node.seen,
+           node.ran}));
     }
     return {};
   };
   return database_->Transact(write, Durability::kInMemory);
-}
-
-Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds now,
-                                 const Author& by) {
-  if (!std::isfinite(straggler.slowdown) || straggler.slowdown < 1) {
-    return Fail("{} is not a slowdown (expected a number of at least 1, such as 1.25)",
-                straggler.slowdown);
-  }
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    PERSEUS_ASSIGN_OR_RETURN(const auto locked,
-                             LockRunningJob(*database_, transaction, straggler.job));
-    PERSEUS_ASSIGN_OR_RETURN(
-        const Rows old,
-        transaction.Run("SELECT slowdown, starts, expires FROM stragglers WHERE job = $1 AND "
-                        "dp_rank = $2 AND source = $3",
-                        {straggler.job, straggler.dp_rank, straggler.source}));
-    const AuditRecord record{
-        .at = now,
-        .action = "straggler.put",
-        .job = straggler.job,
-        .key = locked.key,
-        .subject = SubjectOf(straggler.dp_rank, straggler.source),
-        .by = by,
-        .before = old.empty() ? "" : StragglerText(old.front()),
-        .after = StragglerText(straggler.slowdown, straggler.starts, straggler.expires)};
-    // A record that only extends a straggler that holds now changes no plan.
-    PERSEUS_ASSIGN_OR_RETURN(
-        const auto extended,
-        transaction.Run(
-            "UPDATE stragglers SET expires = $5 WHERE job = $1 AND dp_rank = $2 AND source = $3 "
-            "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR "
-            "expires > $7) "
-            "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
-            {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
-             straggler.expires, straggler.starts, now}));
-    if (!extended.empty()) {
-      // The server extends what it has detected with each report, and no person does that.
-      if (straggler.source == "detected") return {};
-      return AppendAudit(transaction, record);
-    }
-    PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, straggler.job, straggler.dp_rank,
-                                              straggler.source, "replaced", now));
-    PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, straggler.job,
-                                                       straggler.dp_rank, straggler.source, now));
-    PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "INSERT INTO stragglers (job, dp_rank, source, slowdown, starts, expires) "
-        "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, dp_rank, source) DO UPDATE SET "
-        "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires, "
-        "suspended = 0, measured = 0",
-        {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown, straggler.starts,
-         straggler.expires}));
-    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, due));
-    return AppendAudit(transaction, record);
-  });
-}
-
-Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::string_view source,
-                                    Milliseconds now, const Author& by) {
-  return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
-    PERSEUS_ASSIGN_OR_RETURN(const auto locked, LockJob(*database_, transaction, job));
-    PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, job, dp_rank, source, "withdrawn", now));
-    PERSEUS_ASSIGN_OR_RETURN(
-        const Rows gone,
-        transaction.Run(
-            "DELETE FROM stragglers WHERE job = $1 AND dp_rank = $2 AND source = $3 RETURNING "
-            "slowdown, starts, expires",
-            {job, dp_rank, source}));
-    if (gone.empty()) return false;
-    PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, job, dp_rank, source, now));
-    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, due));
-    PERSEUS_RETURN_IF_ERROR(AppendAudit(transaction, {.at = now,
-                                                      .action = "straggler.delete",
-                                                      .job = std::string(job),
-                                                      .key = locked ? locked->key : "",
-                                                      .subject = SubjectOf(dp_rank, source),
-                                                      .by = by,
-                                                      .before = StragglerText(gone.front())}));
-    return true;
-  });
-}
-
-Result<std::vector<StragglerRecord>> Store::ListStragglers(std::string_view job) {
-  return ReadAll(*database_,
-                 "SELECT job, dp_rank, source, slowdown, starts, expires, suspended, measured FROM "
-                 "stragglers WHERE job = $1 "
-                 "ORDER BY dp_rank, source",
-                 {job}, [](Row& row) {
-                   StragglerRecord straggler;
-                   row.Take(straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
-                            straggler.starts, straggler.expires, straggler.suspended,
-                            straggler.measured);
-                   return straggler;
-                 });
 }
 
 Result<bool> Store::PutZeusRank(std::string_view job, int rank, int position,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -25,8 +26,19 @@ class PostgresTest : public testing::Test {
     if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
     address_ = SharedPostgres().MakeDatabase();
   }
-  static std::string Register(Store& store, const std::string& key) {
-    return Get(store.CreateJob({.key = key, .body = "{}", .target = "t"}, 1)).job.id;
+  // A transaction that locks both jobs: job `first`, then `between`, then the other one.
+  static Result<void> ChangeBoth(
+      Database& database, const std::string (&jobs)[2], std::size_t first,
+      const std::function<void()>& between = [] {}) {
+    return database.Transact([&](Transaction& transaction) -> Result<void> {
+      for (std::size_t k = 0; k < 2; ++k) {
+        PERSEUS_RETURN_IF_ERROR(
+            transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1",
+                            {std::string_view(jobs[(first + k) % 2])}));
+        if (k == 0) between();
+      }
+      return {};
+    });
   }
 
   std::string address_;
@@ -169,16 +181,10 @@ TEST_F(PostgresTest, RetriesTransactionsAfterADeadlock) {
   std::atomic<int> locked = 0;
   std::atomic<int> runs = 0;
   RunInThreads(2, [&](std::size_t i) {
-    Succeed(database->Transact([&](Transaction& transaction) -> Result<void> {
+    Succeed(ChangeBoth(*database, jobs, i, [&] {
       ++runs;
-      for (std::size_t k = 0; k < 2; ++k) {
-        PERSEUS_RETURN_IF_ERROR(
-            transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1",
-                            {std::string_view(jobs[(i + k) % 2])}));
-        ++locked;
-        while (locked < 2) std::this_thread::yield();
-      }
-      return {};
+      ++locked;
+      while (locked < 2) std::this_thread::yield();
     }));
   });
   EXPECT_GT(runs, 2);
@@ -200,15 +206,7 @@ TEST_F(PostgresTest, ManyTransactionsThatDeadlockAllSucceed) {
   std::atomic<int> runs = 0;
   RunInThreads(kThreads, [&](std::size_t i) {
     for (int n = 0; n < kTransactions; ++n) {
-      Succeed(databases[i / 4]->Transact([&](Transaction& transaction) -> Result<void> {
-        ++runs;
-        for (std::size_t k = 0; k < 2; ++k) {
-          PERSEUS_RETURN_IF_ERROR(
-              transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1",
-                              {std::string_view(jobs[(i + k) % 2])}));
-        }
-        return {};
-      }));
+      Succeed(ChangeBoth(*databases[i / 4], jobs, i, [&] { ++runs; }));
     }
   });
   EXPECT_GT(runs, kThreads * kTransactions);

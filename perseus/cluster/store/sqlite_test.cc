@@ -194,9 +194,8 @@ TEST_F(SqliteTest, StoresNulls) {
 TEST_F(SqliteTest, TheFileShrinksWhenJobsArePruned) {
   {
     const auto store = Get(OpenStore(address_));
-    const std::string job =
-        Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
-    Get(store->PutProfile(job, LongText(20'000'000), 1));
+    const std::string job = Register(*store, "k");
+    Get(store->PutProfile(job, std::string(20'000'000, 'x'), 1));
     Succeed(store->EndJob(job, 2));
     EXPECT_EQ(Get(store->Prune(3, 10)), 1);
   }
@@ -205,8 +204,7 @@ TEST_F(SqliteTest, TheFileShrinksWhenJobsArePruned) {
 
 TEST_F(SqliteTest, ALockedDatabaseGivesAnErrorAndLosesNothing) {
   const auto store = Get(OpenStore(address_));
-  const std::string job =
-      Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
+  const std::string job = Register(*store, "k");
   // Another program, such as sqlite3, holds the file for longer than the store waits.
   sqlite3* other_program = nullptr;
   ASSERT_EQ(::sqlite3_open(path_.c_str(), &other_program), SQLITE_OK);

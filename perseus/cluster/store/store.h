@@ -193,15 +193,15 @@ class Store final {
 
   // Claims names of nodes, each at most once in `claims`. A claim fails if another process has the
   // name and renewed its claim since `silent_since`. Returns the names whose claim failed.
-  Result<std::vector<std::string>> ClaimNodes(const std::vector<NodeClaim>& claims,
-                                              Milliseconds now, Milliseconds silent_since);
+  Result<std::vector<std::string>> ClaimNodes(std::vector<NodeClaim> claims, Milliseconds now,
+                                              Milliseconds silent_since);
 
   // Does nothing if another process has the name now.
   Result<void> ReleaseNode(const NodeClaim& claim);
 
   // Records what nodes acknowledged, follow, and when they were seen. `acknowledged` never
   // decreases; `ranks` is ignored. Ignores nodes that are not attached.
-  Result<void> Acknowledge(const std::vector<NodeRecord>& nodes);
+  Result<void> Acknowledge(std::vector<NodeRecord> nodes);
 
   // --- Stragglers.
 
@@ -211,7 +211,7 @@ class Store final {
   // is not a number or below 1.
   //
   // Damping: planning is due later if reports and forecasts of this pipeline changed again and
-  // again (straggler_history.h). A detected straggler is damped by its detector.
+  // again (stragglers.cc). A detected straggler is damped by its detector.
   Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now,
                             const Author& by = {});
 

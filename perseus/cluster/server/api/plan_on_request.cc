@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planning.h"
 
 namespace perseus::server {

@@ -7,7 +7,6 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
 #include "perseus/cluster/job_planning/job_spec.h"
-#include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/api/plan_on_request.h"
 

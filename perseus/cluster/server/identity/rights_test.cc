@@ -3,17 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
-#include <functional>
 #include <future>
 #include <memory>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
-#include "perseus/cluster/store/database.h"
-#include "perseus/cluster/store/schema.h"
+#include "tests/support/watched_database.h"
 
 namespace perseus::server {
 namespace {
@@ -132,39 +130,17 @@ TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
   EXPECT_FALSE(rights_.Identify(With("Bearer " + secret), 0));
 }
 
-// A database whose next read returns its rows only after `before_answer` has returned.
-class SlowDatabase final : public store::Database {
- public:
-  explicit SlowDatabase(std::unique_ptr<store::Database> database)
-      : database_(std::move(database)) {}
-
-  const store::Dialect& dialect() const override { return database_->dialect(); }
-  Result<store::Rows> Read(std::string_view sql, store::Parameters parameters) override {
-    auto rows = database_->Read(sql, parameters);
-    if (const auto wait = std::exchange(before_answer, nullptr)) wait();
-    return rows;
-  }
-  Result<void> Commit(const Work& work, store::Durability durability) override {
-    return database_->Transact(work, durability);
-  }
-  Result<void> Listen(Receive receive) override { return database_->Listen(std::move(receive)); }
-
-  std::function<void()> before_answer;
-
- private:
-  const std::unique_ptr<store::Database> database_;
-};
-
 // The server reads the tokens again after another replica's change, and after its own ones.
 TEST_F(RightsTest, ASlowReadDoesNotBringBackWhatWasRevokedMeanwhile) {
-  auto owned = std::make_unique<SlowDatabase>(*store::OpenDatabase("sqlite::memory:"));
-  ASSERT_TRUE(store::CreateTables(*owned));
-  SlowDatabase& database = *owned;
+  auto owned = std::make_unique<store::WatchedDatabase>();
+  store::WatchedDatabase& database = *owned;
   store_ = std::make_unique<store::Store>(std::move(owned));
   Add("operator", "", 0);
   const std::string secret = Add("read", "", 0);
   std::future<void> revoking;
-  database.before_answer = [&] {
+  std::atomic<bool> has_read = false;
+  database.after_read = [&](std::string_view) {
+    if (has_read.exchange(true)) return;  // Only the first read is slow.
     revoking = std::async(std::launch::async, [&] {
       EXPECT_TRUE(*store_->DeleteToken("t-read"));
       EXPECT_TRUE(rights_.Load(*store_));

@@ -19,7 +19,7 @@
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/api/job_view.h"
-#include "perseus/cluster/server/zeus/zeus_api.h"
+#include "perseus/cluster/server/api/zeus_api.h"
 
 namespace perseus::server {
 namespace {
