@@ -23,11 +23,7 @@ namespace perseus::http {
 
 // For a test that compares the bytes of a stream: a heartbeat would come between them if the test
 // is slow.
-inline Limits WithoutHeartbeats() {
-  Limits limits;
-  limits.stream_beat = std::chrono::hours(1);
-  return limits;
-}
+inline Limits WithoutHeartbeats() { return {.stream_beat = std::chrono::hours(1)}; }
 
 class TestServer {
  public:

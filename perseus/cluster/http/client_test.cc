@@ -126,9 +126,7 @@ TEST(Client, KeepsItsConnection) {
 
 // Sends three requests, and waits before each next one until the server has closed the connection.
 Result<void> SendAfterEachClose(milliseconds idle_time) {
-  ServerOptions options;
-  options.limits.idle_time = idle_time;
-  TestServer server(ClientRoutes(), options);
+  TestServer server(ClientRoutes(), {.limits = {.idle_time = idle_time}});
   Client client = Make(server.Url());
   for (int i = 0; i < 3; ++i) {
     PERSEUS_RETURN_IF_ERROR(client.Fetch({.method = "POST", .target = "/echo"}));

@@ -11,6 +11,7 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
 
+const std::string kChunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 constexpr char kGet[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 class LimitedServer : public TestServer {
@@ -62,13 +63,9 @@ TEST(Limits, BoundTheHeader) {
   }
   EXPECT_THAT(dripping.ReadAll(), StartsWith("HTTP/1.1 431"));
   EXPECT_THAT(AllFor(server, "GET /" + std::string(5000, 'x')), StartsWith("HTTP/1.1 431"));
-  EXPECT_THAT(
-      AllFor(server, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\na: " +
-                         std::string(5000, 'x')),
-      StartsWith("HTTP/1.1 431"));
-  EXPECT_THAT(AllFor(server, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
-                                 std::string(5000, 'x')),
+  EXPECT_THAT(AllFor(server, kChunked + "0\r\na: " + std::string(5000, 'x')),
               StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(AllFor(server, kChunked + "1;" + std::string(5000, 'x')), StartsWith("HTTP/1.1 431"));
 }
 
 TEST(Limits, BoundTheBody) {
@@ -76,10 +73,8 @@ TEST(Limits, BoundTheBody) {
   EXPECT_THAT(ResponseTo(server, Post(1000) + std::string(1000, 'x')), HasSubstr("\r\n\r\n1000"));
   // The server refuses the announced length, before the body is sent.
   EXPECT_THAT(AllFor(server, Post(1001, "Expect: 100-continue\r\n")), StartsWith("HTTP/1.1 413"));
-  EXPECT_THAT(
-      AllFor(server, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1f4\r\n" +
-                         std::string(500, 'x') + "\r\n1f5\r\n"),
-      StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(AllFor(server, kChunked + "1f4\r\n" + std::string(500, 'x') + "\r\n1f5\r\n"),
+              StartsWith("HTTP/1.1 413"));
   // A client that sends the whole body first still receives the answer.
   EXPECT_THAT(AllFor(server, Post(3'000'000) + std::string(3'000'000, 'x')),
               StartsWith("HTTP/1.1 413"));

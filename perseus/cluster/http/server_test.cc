@@ -147,6 +147,8 @@ struct BadRequest {
 
 TEST(Server, RefusesMalformedRequests) {
   const std::string host = "Host: a\r\n";
+  const std::string post = "POST /size HTTP/1.1\r\n" + host;
+  const std::string chunks = "Transfer-Encoding: chunked\r\n";
   const BadRequest rows[] = {
       {"nonsense", "what is this\r\n\r\n", "400"},
       {"a TLS greeting", std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), "400"},
@@ -166,31 +168,17 @@ TEST(Server, RefusesMalformedRequests) {
       {"a field without a colon", "GET / HTTP/1.1\r\nHost\r\n\r\n", "400"},
       {"a space before the colon", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", "400"},
       {"a zero in a field", std::string("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 27), "400"},
-      {"a length below 0", "POST /size HTTP/1.1\r\n" + host + "Content-Length: -1\r\n\r\n", "400"},
-      {"too long a length",
-       "POST /size HTTP/1.1\r\n" + host + "Content-Length: 99999999999999999999\r\n\r\n", "400"},
-      {"two lengths",
-       "POST /size HTTP/1.1\r\n" + host + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-       "400"},
-      {"a length and chunks",
-       "POST /size HTTP/1.1\r\n" + host +
-           "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-       "400"},
-      {"chunks and a length",
-       "POST /size HTTP/1.1\r\n" + host +
-           "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-       "400"},
-      {"another encoding",
-       "POST /size HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-       "501"},
-      {"an unknown encoding",
-       "POST /size HTTP/1.1\r\n" + host + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "501"},
+      {"a length below 0", post + "Content-Length: -1\r\n\r\n", "400"},
+      {"too long a length", post + "Content-Length: 99999999999999999999\r\n\r\n", "400"},
+      {"two lengths", post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "400"},
+      {"a length and chunks", post + "Content-Length: 5\r\n" + chunks + "\r\n0\r\n\r\n", "400"},
+      {"chunks and a length", post + chunks + "Content-Length: 5\r\n\r\n0\r\n\r\n", "400"},
+      {"another encoding", post + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "501"},
+      {"an unknown encoding", post + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "501"},
       {"chunks in HTTP/1.0", "POST /size HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
        "400"},
-      {"no chunk's size",
-       "POST /size HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "400"},
-      {"a chunk longer than it says",
-       "POST /size HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", "400"},
+      {"no chunk's size", post + chunks + "\r\nxyz\r\n", "400"},
+      {"a chunk longer than it says", post + chunks + "\r\n1\r\nabc\r\n", "400"},
   };
   TestServer server(Routes());
   for (const BadRequest& row : rows) {
@@ -288,16 +276,13 @@ TEST(Server, CompletesRunningRequestsWhenItStops) {
 TEST(Server, ReportsWhyItCannotListen) {
   asio::io_context loop;
   for (const char* address : {"", "7410", "perseus:7410", "127.0.0.1:x"}) {
-    ServerOptions options;
-    options.address = address;
-    const auto server = Server::Listen(loop, options, Routes());
+    const auto server = Server::Listen(loop, {.address = address}, Routes());
     ASSERT_FALSE(server) << address;
     EXPECT_EQ(server.error().kind, ErrorKind::kInput);
   }
   TestServer other(Routes());
-  ServerOptions options;
-  options.address = "127.0.0.1:" + std::to_string(other.port());
-  const auto server = Server::Listen(loop, options, Routes());
+  const std::string taken = "127.0.0.1:" + std::to_string(other.port());
+  const auto server = Server::Listen(loop, {.address = taken}, Routes());
   ASSERT_FALSE(server);
   EXPECT_EQ(server.error().kind, ErrorKind::kSystem);
 }

@@ -132,9 +132,7 @@ TEST(Streams, SendEarlierTextsBeforeTheyClose) {
 }
 
 TEST(Streams, DropAClientThatDoesNotRead) {
-  Limits limits = WithoutHeartbeats();
-  limits.stream_bytes = 100'000;
-  Streams streams(limits);
+  Streams streams({.stream_beat = std::chrono::hours(1), .stream_bytes = 100'000});
   RawClient slow = streams.Open();
   RawClient other = streams.Open();
   const auto text = Text("data: " + std::string(50'000, 'x') + "\n\n");
@@ -152,7 +150,7 @@ TEST(Streams, DropAClientThatDoesNotRead) {
 }
 
 TEST(Streams, DropAClientThatReadsNothingBetweenTwoHeartbeats) {
-  Streams streams({.stream_bytes = 100'000'000, .stream_beat = milliseconds(50)});
+  Streams streams({.stream_beat = milliseconds(50), .stream_bytes = 100'000'000});
   const RawClient slow = streams.Open();
   streams.Broadcast(Text(std::string(50'000'000, 'x')));
   EXPECT_TRUE(streams.server().Until([](const auto& counts) { return counts.streams == 0; }));

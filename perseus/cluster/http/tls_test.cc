@@ -42,10 +42,8 @@ class Tls : public testing::Test {
   }
 
   void Serve(const TlsFiles& files, Limits limits = {}) {
-    ServerOptions options;
-    options.tls = files;
-    options.limits = limits;
-    server_ = std::make_unique<TestServer>(Routes(streams_), options);
+    server_ = std::make_unique<TestServer>(Routes(streams_),
+                                           ServerOptions{.limits = limits, .tls = files});
   }
   void TearDown() override {
     if (!server_) return;
@@ -170,9 +168,7 @@ TEST_F(Tls, ReloadsItsFilesForNewConnections) {
 }
 
 TEST_F(Tls, EndsIfTheHandshakeDoesNotComplete) {
-  Limits limits;
-  limits.request_time = milliseconds(50);
-  Serve(ServerFiles(), limits);
+  Serve(ServerFiles(), {.request_time = milliseconds(50)});
   RawClient silent(server_->port());
   EXPECT_TRUE(silent.IsClosedByServer());
   RawClient plain(server_->port());

@@ -103,9 +103,7 @@ class HttpServer {
 
   void Start(const std::string& address) {
     loop_ = std::make_unique<Loop>();
-    http::ServerOptions options;
-    options.address = address;
-    auto server = http::Server::Listen(loop_->context, std::move(options), Routes());
+    auto server = http::Server::Listen(loop_->context, {.address = address}, Routes());
     ASSERT_TRUE(server) << server.error().message;
     server_ = *std::move(server);
     port_ = server_->port();

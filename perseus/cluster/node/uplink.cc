@@ -11,9 +11,8 @@
 namespace perseus::node {
 namespace {
 
-constexpr Nanoseconds kFirstPause = 500'000'000;
-constexpr Nanoseconds kLastPause = 5'000'000'000;
-constexpr Nanoseconds kSecondOfPause = 1'000'000'000;
+constexpr Nanoseconds kFirstPause = kSecond / 2;
+constexpr Nanoseconds kLastPause = 5 * kSecond;
 constexpr int kMostRetryAfter = 30;
 
 // What an overloaded server asks for. 0 for other answers.
@@ -23,7 +22,7 @@ Nanoseconds PauseOf(const http::Response& response) {
     int seconds = 0;
     const auto read = std::from_chars(value.data(), value.data() + value.size(), seconds);
     if (name != "retry-after" || read.ec != std::errc()) continue;
-    return std::clamp(seconds, 0, kMostRetryAfter) * kSecondOfPause;
+    return std::clamp(seconds, 0, kMostRetryAfter) * kSecond;
   }
   return 0;
 }

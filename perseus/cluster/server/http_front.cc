@@ -69,7 +69,6 @@ std::optional<http::UnixAddress> SocketOf(const IdentitySettings& identities) {
 http::Router MakeRouter(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
   AddStatusEndpoints(endpoints);
   AddJobEndpoints(endpoints);
-  AddProfileEndpoints(endpoints);
   AddPlanEndpoints(endpoints);
   AddStragglerEndpoints(endpoints);
   AddNodeEndpoints(endpoints, hub, pool);

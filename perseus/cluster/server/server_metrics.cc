@@ -121,23 +121,26 @@ struct ServerMetrics::Families {
                  "Nodes of running jobs by state; a node counts once for each job."};
   GaugeSet stragglers{registry, "perseus_server_stragglers",
                       "Stragglers of running jobs by source and state."};
-  GaugeSet plan_age{registry, "perseus_job_plan_age_seconds",
-                    "Since the assignment of the job was made."};
-  GaugeSet promised_s{registry, "perseus_job_step_promised_seconds", "Planned time of a step."};
-  GaugeSet measured_s{registry, "perseus_job_step_measured_seconds", "Measured time of a step."};
-  GaugeSet promised_j{registry, "perseus_job_step_promised_joules",
-                      "Planned energy of a step of all pipelines."};
-  GaugeSet measured_j{registry, "perseus_job_step_measured_joules",
-                      "Measured energy of a step of all pipelines."};
-  GaugeSet baseline_j{registry, "perseus_job_step_baseline_joules",
-                      "Planned energy of a step of all pipelines at maximum frequency."};
-  GaugeSet limited{registry, "perseus_job_limited_ranks",
-                   "Ranks whose clock heat, a power brake or another program limited in recent "
-                   "steps."};
-  GaugeSet problems{registry, "perseus_job_promise_broken",
-                    "1 while the job is over 1 % slower or hungrier than promised."};
-  GaugeSet taken_back{registry, "perseus_job_plan_taken_back",
-                      "1 while the plan of the job is taken back, because it cost throughput."};
+  // By JobStatus::values.
+  std::map<std::string, GaugeSet> of_jobs;
+  Families() {
+    for (const auto& [name, help] :
+         {std::pair{"perseus_job_plan_age_seconds", "Since the assignment of the job was made."},
+          {"perseus_job_step_promised_seconds", "Planned time of a step."},
+          {"perseus_job_step_measured_seconds", "Measured time of a step."},
+          {"perseus_job_step_promised_joules", "Planned energy of a step of all pipelines."},
+          {"perseus_job_step_measured_joules", "Measured energy of a step of all pipelines."},
+          {"perseus_job_step_baseline_joules",
+           "Planned energy of a step of all pipelines at maximum frequency."},
+          {"perseus_job_limited_ranks",
+           "Ranks whose clock heat, a power brake or another program limited in recent steps."},
+          {"perseus_job_promise_broken",
+           "1 while the job is over 1 % slower or hungrier than promised."},
+          {"perseus_job_plan_taken_back",
+           "1 while the plan of the job is taken back, because it cost throughput."}}) {
+      of_jobs.try_emplace(name, registry, name, help);
+    }
+  }
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
@@ -208,9 +211,6 @@ void ServerMetrics::CountSavedEnergy(double energy_j) { families_->saved.Increme
 
 void ServerMetrics::SetFleet(const FleetStatus& fleet) {
   Families& to = *families_;
-  const std::array<GaugeSet*, 11> sets{
-      &to.nodes,      &to.stragglers, &to.plan_age, &to.promised_s, &to.measured_s, &to.promised_j,
-      &to.measured_j, &to.baseline_j, &to.limited,  &to.problems,   &to.taken_back};
   to.backlog.Set(fleet.planning_backlog);
   to.backlog_age.Set(fleet.planning_wait_s);
   // All states, so that an alert sees 0 and not the absence of a series.
@@ -228,21 +228,13 @@ void ServerMetrics::SetFleet(const FleetStatus& fleet) {
     }
   }
   for (const JobStatus& job : fleet.jobs) {
-    const std::map<std::string, std::string> label{{"key", job.key}};
-    const auto set = [&label](GaugeSet& gauges, const std::optional<double>& value) {
-      if (value) gauges.Set(label, *value);
-    };
-    set(to.plan_age, job.plan_age_s);
-    set(to.promised_s, job.promised_s);
-    set(to.measured_s, job.measured_s);
-    set(to.promised_j, job.promised_j);
-    set(to.measured_j, job.measured_j);
-    set(to.baseline_j, job.baseline_j);
-    to.limited.Set(label, job.limited_ranks);
-    to.problems.Set(label, job.has_problem ? 1 : 0);
-    to.taken_back.Set(label, job.is_taken_back ? 1 : 0);
+    for (const auto& [name, value] : job.values) {
+      to.of_jobs.at(name).Set({{"key", job.key}}, value);
+    }
   }
-  for (GaugeSet* set : sets) set->End();
+  to.nodes.End();
+  to.stragglers.End();
+  for (auto& [name, gauges] : to.of_jobs) gauges.End();
 }
 
 std::string ServerMetrics::Format() const {

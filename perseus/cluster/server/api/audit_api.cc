@@ -70,24 +70,15 @@ Answer<store::AuditFilter> ReadFilter(const Context& context) {
   return filter;
 }
 
-Answer<http::Response> Respond(const Context& context, const store::AuditFilter& filter) {
+Answer<http::Response> List(const Context& context) {
+  PERSEUS_ASSIGN_OR_RETURN(auto filter, ReadFilter(context));
+  if (context.job) filter.job = context.job->id;
   PERSEUS_ASSIGN_OR_RETURN(const auto records, context.services.store.ListAudit(filter));
   auto list = ordered_json::array();
   for (const store::AuditRecord& record : records) list.push_back(RecordJson(record));
   ordered_json answer{{"records", std::move(list)}};
   if (static_cast<int>(records.size()) == filter.limit) answer["next"] = records.back().number;
   return JsonResponse(answer);
-}
-
-Answer<http::Response> List(const Context& context) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto filter, ReadFilter(context));
-  return Respond(context, filter);
-}
-
-Answer<http::Response> ListOfJob(const Context& context) {
-  PERSEUS_ASSIGN_OR_RETURN(auto filter, ReadFilter(context));
-  filter.job = context.job->id;
-  return Respond(context, filter);
 }
 
 }  // namespace
@@ -98,7 +89,7 @@ void AddAuditEndpoints(Endpoints& endpoints) {
   auto with_job = query;
   with_job.emplace_back("job");
   endpoints.Add("GET", "/v1/audit", Access::kOperator, List, {.query = with_job});
-  endpoints.Add("GET", "/v1/jobs/{job}/audit", Access::kRead, ListOfJob, {.query = query});
+  endpoints.Add("GET", "/v1/jobs/{job}/audit", Access::kRead, List, {.query = query});
 }
 
 }  // namespace perseus::server

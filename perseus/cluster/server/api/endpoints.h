@@ -103,7 +103,6 @@ class Endpoints {
 
 // Each function adds a group of endpoints. docs/server.md lists them.
 void AddJobEndpoints(Endpoints& endpoints);
-void AddProfileEndpoints(Endpoints& endpoints);
 void AddPlanEndpoints(Endpoints& endpoints);
 void AddStragglerEndpoints(Endpoints& endpoints);
 void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool);

@@ -41,12 +41,8 @@ class JobViewTest : public testing::Test {
   // The state of a node that follows this version and reported at `seen`.
   std::string State(std::int64_t following, store::Milliseconds seen = kNow) {
     EXPECT_TRUE(store_->AttachNode(job_, "n0", "[]", seen));
-    store::NodeRecord report;
-    report.job = job_;
-    report.node = "n0";
-    report.following = following;
-    report.seen = seen;
-    EXPECT_TRUE(store_->Acknowledge({report}));
+    EXPECT_TRUE(
+        store_->Acknowledge({{.job = job_, .node = "n0", .following = following, .seen = seen}}));
     const auto view = ViewJob(services_, **store_->FindJob(job_), kNow);
     EXPECT_TRUE(view) << view.error().message;
     return view->at("nodes").at(0).at("state");
