@@ -135,7 +135,7 @@ class StoreTest : public testing::TestWithParam<Backend> {
   // Returns a plan of the job without an id and a time, which the store fills in.
   PlanRecord NewPlan(const std::string& slug, std::int64_t profile_version,
                      const std::string& body = "{}") const {
-    return {.job = job_, .slug = slug, .profile_version = profile_version, .body = body};
+    return {.id = {}, .job = job_, .slug = slug, .profile_version = profile_version, .body = body};
   }
 
   TemporaryDirectory directory_;

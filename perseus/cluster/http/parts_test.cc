@@ -4,6 +4,7 @@
 
 #include "perseus/cluster/http/admission.h"
 #include "perseus/cluster/http/client.h"
+#include "perseus/cluster/http/client_connection.h"
 #include "perseus/cluster/http/event_parser.h"
 #include "perseus/cluster/http/request_reader.h"
 #include "perseus/cluster/http/response_text.h"

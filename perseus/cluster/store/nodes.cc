@@ -249,7 +249,7 @@ Result<std::int64_t> Store::CountNodesSilentSince(std::string_view job, Millisec
   PERSEUS_ASSIGN_OR_RETURN(
       auto count, ReadOne(*database_, "SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2",
                           {job, time}, [](Row& row) { return row.Integer(0); }));
-  return *count;
+  return count.value();
 }
 
 Result<std::vector<NodeRecord>> Store::ListJobsOfNode(std::string_view node) {
@@ -344,7 +344,7 @@ Result<ZeusRankRecord> Store::FindZeusRank(std::string_view job, int rank) {
                           {job, rank}, [](Row& row) {
                             return ZeusRankRecord{.ranks = row.Integer(0), .body = row.TakeText(1)};
                           }));
-  return *std::move(found);
+  return std::move(found).value();
 }
 
 }  // namespace perseus::store

@@ -142,7 +142,7 @@ Result<Store::PlanningBacklog> Store::ReadPlanningBacklog(Milliseconds now) {
               {now}, [](Row& row) {
                 return PlanningBacklog{row.Integer(0), row.Integer(1)};
               }));
-  return *backlog;
+  return backlog.value();
 }
 
 Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,

@@ -41,8 +41,8 @@ class JobViewTest : public testing::Test {
   // The state of a node that follows this version and reported at `seen`.
   std::string State(std::int64_t following, store::Milliseconds seen = kNow) {
     EXPECT_TRUE(store_->AttachNode(job_, "n0", "[]", seen));
-    EXPECT_TRUE(
-        store_->Acknowledge({{.job = job_, .node = "n0", .following = following, .seen = seen}}));
+    EXPECT_TRUE(store_->Acknowledge(
+        {{.job = job_, .node = "n0", .ranks = {}, .following = following, .seen = seen}}));
     const auto view = ViewJob(services_, **store_->FindJob(job_), kNow);
     EXPECT_TRUE(view) << view.error().message;
     return view->at("nodes").at(0).at("state");
