@@ -36,6 +36,12 @@ std::vector<http::Event> Parsed(std::string_view text, std::size_t piece) {
   return events;
 }
 
+std::string Formatted(const http::Event& event) {
+  std::string text = "event: " + event.name + "\nid: " + event.id + "\ndata: ";
+  for (const char c : event.data) text += c == '\n' ? "\ndata: " : std::string(1, c);
+  return text + "\n\n";
+}
+
 // Reads the stream in pieces, as the client does, and stops where the client would stop.
 void ReadResponse(std::string_view text, std::size_t piece) {
   http::ResponseParser parser(http::Expected::kBody, {2000, 2000});
@@ -63,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(Same(events, Parsed(text, 1)));
   Require(Same(events, Parsed(text, 7)));
   std::string again;
-  for (const http::Event& event : events) again += http::FormatEvent(event);
+  for (const http::Event& event : events) again += Formatted(event);
   // A byte order mark only counts at the start of a stream.
   Require(Same(events, Parsed(again, 3)));
   ReadResponse(text, 1);

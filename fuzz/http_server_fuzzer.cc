@@ -13,7 +13,7 @@
 
 #include "fuzz/require.h"
 #include "perseus/base/file_descriptor.h"
-#include "perseus/cluster/http/connection.h"
+#include "perseus/cluster/http/server_state.h"
 
 namespace {
 
@@ -31,7 +31,7 @@ asio::awaitable<http::Response> Answer(http::Call& call) {
 asio::awaitable<http::Response> Events(http::Call& call) {
   auto stream = call.open_stream();
   if (stream) {
-    (*stream)->Send(std::make_shared<const std::string>(http::FormatEvent({"a", "b", "c"})));
+    (*stream)->Send(std::make_shared<const std::string>("event: a\nid: b\ndata: c\n\n"));
   }
   co_return http::Response();
 }

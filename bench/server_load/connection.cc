@@ -15,7 +15,6 @@
 #include <charconv>
 #include <chrono>
 #include <exception>
-#include <memory>
 #include <stdexcept>
 
 namespace perseus::load {

@@ -107,9 +107,7 @@ def _commands():
 def _server_metrics():
     """A table of the names and descriptions in the sources of the server."""
     text = (ROOT / "perseus/cluster/server/server_metrics.cc").read_text()
-    literal = r'((?:"[^"]*"\s*)+)'
-    rows = re.findall(r'\.Name\("(\w+)"\)\s*\.Help\(\s*' + literal, text)
-    rows += re.findall(r'\{registry, "(\w+)",\s*' + literal, text)
+    rows = re.findall(r'"(perseus_\w+)",\s*((?:"[^"]*"\s*)+)', text)
     if len(rows) < 10:
         raise ValueError("server_metrics.cc: the metrics were not found")
     lines = ["| metric | |", "|---|---|"]

@@ -7,8 +7,8 @@
 #include <chrono>
 #include <iostream>
 
-#include "perseus/cluster/node/rank_logs.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "tests/support/rank_logs.h"
 
 namespace perseus {
 

@@ -69,6 +69,8 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirAssignmentAndCatchUp) {
   for (int replica = 0; replica < kReplicas; ++replica) {
     EXPECT_TRUE(Comes([&] { return Send(url(replica), "GET", "/readyz").status == 503; }));
     EXPECT_EQ(Send(url(replica), "GET", "/healthz").status, 200);
+    EXPECT_THAT(Send(url(replica), "GET", "/metrics").body,
+                testing::HasSubstr("perseus_server_ready 0"));
     const auto refused =
         Send(url(replica), "PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})");
     EXPECT_EQ(refused.status, 503) << refused.body;

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <csignal>
 #include <set>
-#include <thread>
 
 namespace perseus {
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <cmath>
-#include <utility>
 
 namespace perseus::http {
 namespace {
@@ -26,25 +25,6 @@ struct ConnectionCounter::Counts {
   std::unordered_map<std::string, int> of_address;
 };
 
-class ConnectionCounter::Entry {
- public:
-  Entry(std::shared_ptr<Counts> counts, std::string group)
-      : counts_(std::move(counts)), group_(std::move(group)) {
-    ++counts_->all;
-    ++counts_->of_address[group_];
-  }
-  Entry(const Entry&) = delete;
-  ~Entry() {
-    --counts_->all;
-    const auto mine = counts_->of_address.find(group_);
-    if (--mine->second == 0) counts_->of_address.erase(mine);
-  }
-
- private:
-  std::shared_ptr<Counts> counts_;
-  std::string group_;
-};
-
 ConnectionCounter::ConnectionCounter(Most most)
     : most_(most), counts_(std::make_shared<Counts>()) {}
 
@@ -55,7 +35,13 @@ ConnectionCounter::Ticket ConnectionCounter::Enter(const std::string& address) {
   const auto known = counts_->of_address.find(group);
   const int of_address = known == counts_->of_address.end() ? 0 : known->second;
   if (counts_->all >= most_.all || of_address >= most_.of_one_address) return nullptr;
-  return std::make_shared<Entry>(counts_, group);
+  ++counts_->all;
+  ++counts_->of_address[group];
+  return Ticket(counts_.get(), [counts = counts_, group](void*) {
+    --counts->all;
+    const auto mine = counts->of_address.find(group);
+    if (--mine->second == 0) counts->of_address.erase(mine);
+  });
 }
 
 RateLimiter::RateLimiter(double per_second, double at_once)

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <list>
 #include <memory>
 #include <optional>
@@ -32,7 +31,6 @@ class ConnectionCounter {
 
  private:
   struct Counts;
-  class Entry;
   Most most_;
   std::shared_ptr<Counts> counts_;
 };

@@ -13,7 +13,6 @@
 #include "perseus/cluster/http/client_connection.h"
 #include "perseus/cluster/http/event_parser.h"
 #include "perseus/cluster/http/parser.h"
-#include "perseus/cluster/http/server_url.h"
 
 namespace perseus::http {
 namespace {
@@ -30,11 +29,6 @@ constexpr milliseconds kClientPollInterval{100};  // How often should_end is cal
 bool IsOneLine(std::string_view text) {
   return std::none_of(text.begin(), text.end(),
                       [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
-}
-
-// Idempotent methods have the same effect if the server receives the request twice.
-bool IsHarmlessToRepeat(std::string_view method) {
-  return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE";
 }
 
 ErrorKind KindOf(int status) {
@@ -139,6 +133,12 @@ class Client::Impl {
     std::string failure;
   };
 
+  // Idempotent methods have the same effect if the server receives the request twice.
+  static bool IsHarmlessToRepeat(const Outcome& outcome, std::string_view method) {
+    if (outcome.reached != Reached::kServer) return outcome.reached == Reached::kNothing;
+    return method == "GET" || method == "HEAD" || method == "PUT" || method == "DELETE";
+  }
+
   const ServerUrl& Current() const { return servers_[current_]; }
   void TryNext() {
     kept_.reset();
@@ -191,10 +191,7 @@ Result<Response> Client::Impl::Send(const Outgoing& request) {
     if (outcome.response) return *std::move(outcome.response);
     const std::string server = Current().text;
     TryNext();
-    const bool may_repeat =
-        outcome.reached == Reached::kNothing ||
-        (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
-    if (!may_repeat) {
+    if (!IsHarmlessToRepeat(outcome, request.method)) {
       return FailAs(ErrorKind::kSystem, "{} did not answer: {}{}", server, outcome.failure,
                     HasRemedy(outcome.failure) ? "" : " (it may have processed the request)");
     }
@@ -209,10 +206,8 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
   if (kept_ && kept_->IsUsable()) {
     Outcome outcome = Exchange(request, text, {until, options_.should_end});
     // The server may have closed the idle connection just now. Then a new connection may succeed.
-    const bool is_harmless =
-        outcome.reached == Reached::kNothing ||
-        (outcome.reached == Reached::kServer && IsHarmlessToRepeat(request.method));
-    if (outcome.response || !is_harmless || Clock::now() >= until) return outcome;
+    if (outcome.response || !IsHarmlessToRepeat(outcome, request.method) || Clock::now() >= until)
+      return outcome;
   }
   kept_.reset();
   // Each server gets a share of the time, so that a silent server leaves time for the others.
@@ -372,9 +367,7 @@ Result<Client> Client::Create(ClientOptions options) {
   const bool needs_tls = std::any_of(servers.begin(), servers.end(),
                                      [](const ServerUrl& server) { return server.is_tls; });
   if (needs_tls) {
-    PERSEUS_ASSIGN_OR_RETURN(auto context,
-                             ClientTls({options.authority, options.certificate, options.key}));
-    tls = std::move(context);
+    PERSEUS_ASSIGN_OR_RETURN(tls, ClientTls({options.authority, options.certificate, options.key}));
   }
   return Client(std::make_unique<Impl>(std::move(options), std::move(servers), std::move(tls)));
 }

@@ -10,7 +10,6 @@
 #include <span>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 namespace perseus::http {
 namespace {
@@ -20,7 +19,34 @@ using std::chrono::milliseconds;
 constexpr milliseconds kShouldEndInterval{100};  // How often should_end is called.
 constexpr std::size_t kClientConnectionMostAtOnce = 64 << 10;
 
+constexpr std::string_view kDefaultPort = "7410";
+
 std::string SystemText(int error) { return std::generic_category().message(error); }
+
+Result<ServerUrl> ParseServerUrl(std::string_view text) {
+  ServerUrl url;
+  std::string_view rest = text;
+  if (rest.starts_with("https://")) {
+    url.is_tls = true;
+    rest.remove_prefix(8);
+  } else if (rest.starts_with("http://")) {
+    rest.remove_prefix(7);
+  } else {
+    return Fail("{} is not the URL of a server (expected http://host:7410 or https://host:7410)",
+                text);
+  }
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  const bool has_port = rest.rfind(':') != std::string_view::npos && !rest.ends_with(']');
+  auto at = ParseHostPort(has_port ? std::string(rest) : fmt::format("{}:{}", rest, kDefaultPort));
+  if (!at || at->port == 0) {
+    return Fail("{} is not the URL of a server (expected http://host:7410 or https://host:7410)",
+                text);
+  }
+  url.text = fmt::format("{}://{}{}", url.is_tls ? "https" : "http", rest,
+                         has_port ? "" : fmt::format(":{}", kDefaultPort));
+  url.at = *std::move(at);
+  return url;
+}
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -77,6 +103,17 @@ Result<FileDescriptor> Connect(const addrinfo& address, const ClientConnection::
 }
 
 }  // namespace
+
+Result<std::vector<ServerUrl>> ParseServerUrls(std::string_view text) {
+  std::vector<ServerUrl> urls;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    PERSEUS_ASSIGN_OR_RETURN(auto url, ParseServerUrl(text.substr(0, comma)));
+    urls.push_back(std::move(url));
+    if (comma == std::string_view::npos) return urls;
+    text.remove_prefix(comma + 1);
+  }
+}
 
 Result<ClientConnection> ClientConnection::Open(const ServerUrl& server, const TlsContext& tls,
                                                 const TimeLimit& limit) {

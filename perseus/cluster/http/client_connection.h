@@ -3,17 +3,24 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/host_port.h"
 #include "perseus/base/result.h"
 #include "perseus/cluster/http/link.h"
-#include "perseus/cluster/http/server_url.h"
 
 namespace perseus::http {
+
+struct ServerUrl {
+  std::string text;  // "https://perseus:7410"
+  bool is_tls = false;
+  HostPort at;
+};
+// Parses one or more comma-separated URLs. The default port is 7410.
+Result<std::vector<ServerUrl>> ParseServerUrls(std::string_view text);
 
 class ClientConnection {
  public:

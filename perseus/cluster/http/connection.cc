@@ -1,33 +1,20 @@
-#include "perseus/cluster/http/connection.h"
+#include "perseus/cluster/http/server_state.h"
 
 #include <fmt/format.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <exception>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/random_id.h"
 #include "perseus/cluster/http/event_stream.h"
 #include "perseus/cluster/http/request_reader.h"
 #include "perseus/cluster/http/response_text.h"
-#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
-
-// Closes the stream when the handler no longer holds it.
-class HeldStream : public Stream {
- public:
-  explicit HeldStream(std::shared_ptr<EventStream> stream) : stream_(std::move(stream)) {}
-  ~HeldStream() override { stream_->Close(); }
-  void Send(std::shared_ptr<const std::string> text) override { stream_->Send(std::move(text)); }
-  bool IsOpen() const override { return stream_->IsOpen(); }
-  void Close() override { stream_->Close(); }
-  void OnClose(std::function<void()> closed) override { stream_->OnClose(std::move(closed)); }
-
- private:
-  std::shared_ptr<EventStream> stream_;
-};
 
 Problem NoRoute(const Request& request) {
   return {404, "Unknown path", fmt::format("{} does not exist", request.path), "",
@@ -47,6 +34,18 @@ Response Failed() {
   return ProblemResponse({500, "The server failed",
                           "An error in the server; its log has the reason", "",
                           "try again, and report the error if it remains"});
+}
+
+// Adds the trace id to a response: the field `traceresponse`, and for a problem of 5xx the member
+// `trace`. So the request can be found in the server's log.
+void AddTrace(Response& response, std::string_view trace) {
+  constexpr std::size_t kSpanBytes = 8;
+  response.fields.emplace_back("traceresponse",
+                               fmt::format("00-{}-{}-00", trace, RandomHex(kSpanBytes)));
+  if (response.status < 500 || response.content_type != kProblemType) return;
+  auto document = nlohmann::ordered_json::parse(response.body);
+  document["trace"] = trace;
+  response.body = document.dump() + "\n";
 }
 
 // The requests of one connection, one after another.
@@ -110,7 +109,8 @@ class Session {
     stream_->Start();
     if (call.request.method == "HEAD") stream_->Close();
     Report(call.request, 200, incoming);
-    return std::make_shared<HeldStream>(stream_);
+    // Closes the stream when the handler no longer holds it.
+    return std::shared_ptr<Stream>(stream_.get(), [held = stream_](Stream*) { held->Close(); });
   }
 
   void Report(const Request& request, int status, const IncomingRequest& incoming) const {
@@ -163,10 +163,9 @@ asio::awaitable<void> Serve(std::shared_ptr<Connection> connection) {
 
 asio::awaitable<void> Refuse(std::shared_ptr<Connection> connection) {
   try {
-    Response response =
+    const Response response =
         ProblemResponse({503, "Too many connections", "The server has too many connections", "",
-                         "try again later, or close connections"});
-    response.fields.emplace_back("Retry-After", "1");
+                         "try again later, or close connections", 1});
     const std::string head = ResponseHead(response, Afterwards::kClose);
     connection->ExpireAfter(connection->state().options.limits.request_time);
     std::vector<std::string_view> texts = {head, response.body};

@@ -1,7 +1,6 @@
 // Parses the bytes of an event stream (text/event-stream in the HTML standard).
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

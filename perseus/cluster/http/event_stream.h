@@ -12,16 +12,16 @@
 namespace perseus::http {
 
 // Lives while it waits for something, or while another object has it.
-class EventStream : public std::enable_shared_from_this<EventStream> {
+class EventStream : public Stream, public std::enable_shared_from_this<EventStream> {
  public:
   explicit EventStream(std::shared_ptr<Connection> connection);
-  ~EventStream();
+  ~EventStream() override;
 
   void Start();  // Sends the status line and the fields.
-  void Send(std::shared_ptr<const std::string> text);
-  bool IsOpen() const { return is_open_; }
-  void Close();
-  void OnClose(std::function<void()> closed);
+  void Send(std::shared_ptr<const std::string> text) override;
+  bool IsOpen() const override { return is_open_; }
+  void Close() override;
+  void OnClose(std::function<void()> closed) override;
 
  private:
   enum class Reason { kGone, kSlow };

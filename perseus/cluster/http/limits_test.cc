@@ -1,7 +1,7 @@
 // Tests each field of Limits, which bound what a client can do to a server.
 #include <gmock/gmock.h>
 
-#include "perseus/cluster/http/test_server.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {
@@ -11,18 +11,14 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::StartsWith;
 
+const std::string kChunked = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 constexpr char kGet[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
 class LimitedServer : public TestServer {
  public:
-  explicit LimitedServer(Limits limits) : TestServer(Routes(), Options(limits)) {}
+  explicit LimitedServer(Limits limits) : TestServer(Routes(), {.limits = limits}) {}
 
  private:
-  static ServerOptions Options(Limits limits) {
-    ServerOptions options;
-    options.limits = limits;
-    return options;
-  }
   static Router Routes() {
     Router router;
     const Handler answer = [](Call& call) -> asio::awaitable<Response> {
@@ -48,16 +44,11 @@ std::string Post(std::size_t length, const std::string& fields = "") {
 }
 
 TEST(Limits, BoundTheHeader) {
-  Limits limits;
-  limits.header_bytes = 1000;
-  LimitedServer server(limits);
+  LimitedServer server({.header_bytes = 1000});
   const std::string start = "GET / HTTP/1.1\r\nHost: a\r\n";
-  RawClient fits(server.port());
-  fits.Send(start + "a: " + std::string(900, 'x') + "\r\n\r\n");
-  EXPECT_THAT(fits.ReadResponse(), StartsWith("HTTP/1.1 200"));
-  RawClient long_field(server.port());
-  long_field.Send(start + "a: " + std::string(5000, 'x'));
-  EXPECT_THAT(long_field.ReadAll(), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(ResponseTo(server, start + "a: " + std::string(900, 'x') + "\r\n\r\n"),
+              StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(AllFor(server, start + "a: " + std::string(5000, 'x')), StartsWith("HTTP/1.1 431"));
   RawClient many(server.port());
   std::string fields;
   for (int i = 0; i < 200; ++i) fields += "a: b\r\n";
@@ -71,38 +62,22 @@ TEST(Limits, BoundTheHeader) {
     server.Counts();  // Waits for a turn of the loop.
   }
   EXPECT_THAT(dripping.ReadAll(), StartsWith("HTTP/1.1 431"));
-  RawClient target(server.port());
-  target.Send("GET /" + std::string(5000, 'x'));
-  EXPECT_THAT(target.ReadAll(), StartsWith("HTTP/1.1 431"));
-  RawClient trailer(server.port());
-  trailer.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\na: " +
-               std::string(5000, 'x'));
-  EXPECT_THAT(trailer.ReadAll(), StartsWith("HTTP/1.1 431"));
-  RawClient extension(server.port());
-  extension.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1;" +
-                 std::string(5000, 'x'));
-  EXPECT_THAT(extension.ReadAll(), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(AllFor(server, "GET /" + std::string(5000, 'x')), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(AllFor(server, kChunked + "0\r\na: " + std::string(5000, 'x')),
+              StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(AllFor(server, kChunked + "1;" + std::string(5000, 'x')), StartsWith("HTTP/1.1 431"));
 }
 
 TEST(Limits, BoundTheBody) {
-  Limits limits;
-  limits.body_bytes = 1000;
-  LimitedServer server(limits);
-  RawClient fits(server.port());
-  fits.Send(Post(1000) + std::string(1000, 'x'));
-  EXPECT_THAT(fits.ReadResponse(), HasSubstr("\r\n\r\n1000"));
+  LimitedServer server({.body_bytes = 1000});
+  EXPECT_THAT(ResponseTo(server, Post(1000) + std::string(1000, 'x')), HasSubstr("\r\n\r\n1000"));
   // The server refuses the announced length, before the body is sent.
-  RawClient announced(server.port());
-  announced.Send(Post(1001, "Expect: 100-continue\r\n"));
-  EXPECT_THAT(announced.ReadAll(), StartsWith("HTTP/1.1 413"));
-  RawClient chunked(server.port());
-  chunked.Send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1f4\r\n" +
-               std::string(500, 'x') + "\r\n1f5\r\n");
-  EXPECT_THAT(chunked.ReadAll(), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(AllFor(server, Post(1001, "Expect: 100-continue\r\n")), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(AllFor(server, kChunked + "1f4\r\n" + std::string(500, 'x') + "\r\n1f5\r\n"),
+              StartsWith("HTTP/1.1 413"));
   // A client that sends the whole body first still receives the answer.
-  RawClient sent(server.port());
-  sent.Send(Post(3'000'000) + std::string(3'000'000, 'x'));
-  EXPECT_THAT(sent.ReadAll(), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(AllFor(server, Post(3'000'000) + std::string(3'000'000, 'x')),
+              StartsWith("HTTP/1.1 413"));
 }
 
 TEST(Limits, BoundTheBodyOfARoute) {
@@ -111,53 +86,40 @@ TEST(Limits, BoundTheBodyOfARoute) {
     return "POST " + path + " HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(length) +
            "\r\n\r\n";
   };
-  RawClient fits(server.port());
-  fits.Send(post("/few", 100) + std::string(100, 'x'));
-  EXPECT_THAT(fits.ReadResponse(), HasSubstr("\r\n\r\n100"));
+  EXPECT_THAT(ResponseTo(server, post("/few", 100) + std::string(100, 'x')),
+              HasSubstr("\r\n\r\n100"));
   // The server answers without any byte of the body.
   RawClient announced(server.port());
-  announced.Send(post("/few", 101));
-  const std::string refused = announced.ReadResponse();
+  const std::string refused = announced.Ask(post("/few", 101));
   EXPECT_THAT(refused, StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(refused, HasSubstr("more than 100 bytes"));
-  RawClient chunked(server.port());
-  chunked.Send("POST /few HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n65\r\nx");
-  EXPECT_THAT(chunked.ReadResponse(), StartsWith("HTTP/1.1 413"));
-  RawClient nowhere(server.port());
-  nowhere.Send(post("/nowhere", 1'000'000));
-  EXPECT_THAT(nowhere.ReadResponse(), StartsWith("HTTP/1.1 413"));
-  RawClient beyond(server.port());
-  beyond.Send(post("/", 10'000'001));
-  EXPECT_THAT(beyond.ReadResponse(), HasSubstr("more than 10000000 bytes"));
+  EXPECT_THAT(
+      ResponseTo(server,
+                 "POST /few HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n65\r\nx"),
+      StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ResponseTo(server, post("/nowhere", 1'000'000)), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ResponseTo(server, post("/", 10'000'001)), HasSubstr("more than 10000000 bytes"));
 }
 
 TEST(Limits, BoundAllBodiesTogether) {
-  Limits limits;
-  limits.all_bodies_bytes = 1500;
-  LimitedServer server(limits);
+  LimitedServer server({.all_bodies_bytes = 1500});
   RawClient first(server.port());
   first.Send(Post(1000) + std::string(999, 'x'));
   // Repeat until the server has received the first body, and so refuses the second one.
   RawClient second(server.port());
   std::string refused;
   while (refused.empty()) {
-    second.Send(Post(600) + std::string(600, 'x'));
-    const std::string response = second.ReadResponse();
+    const std::string response = second.Ask(Post(600) + std::string(600, 'x'));
     if (response.starts_with("HTTP/1.1 503")) refused = response;
   }
   EXPECT_THAT(refused, HasSubstr("Retry-After: "));
-  first.Send("x");
-  EXPECT_THAT(first.ReadResponse(), HasSubstr("\r\n\r\n1000"));
-  RawClient third(server.port());
-  third.Send(Post(600) + std::string(600, 'x'));
-  EXPECT_THAT(third.ReadResponse(), HasSubstr("\r\n\r\n600"));
+  EXPECT_THAT(first.Ask("x"), HasSubstr("\r\n\r\n1000"));
+  EXPECT_THAT(ResponseTo(server, Post(600) + std::string(600, 'x')), HasSubstr("\r\n\r\n600"));
 }
 
 // A client cannot extend the time by sending a byte now and then.
 TEST(Limits, BoundTheTimeOfARequest) {
-  Limits limits;
-  limits.request_time = milliseconds(100);
-  LimitedServer server(limits);
+  LimitedServer server({.request_time = milliseconds(100)});
   for (const std::string& request : {"GET / HTTP/1.1\r\nHost: a\r\nx: " + std::string(1000, 'x'),
                                      Post(1000) + std::string(1000, 'x')}) {
     RawClient client(server.port());
@@ -176,8 +138,7 @@ TEST(Limits, BoundTheTimeOfARequest) {
 }
 
 TEST(Limits, BoundTheTimeWithoutARequest) {
-  Limits limits;
-  limits.idle_time = milliseconds(50);
+  Limits limits{.idle_time = milliseconds(50)};
   LimitedServer server(limits);
   RawClient silent(server.port());
   EXPECT_TRUE(silent.IsClosedByServer());
@@ -195,9 +156,7 @@ TEST(Limits, BoundTheTimeWithoutARequest) {
 }
 
 TEST(Limits, BoundTheTimeToReceiveAnAnswer) {
-  Limits limits;
-  limits.request_time = milliseconds(100);
-  LimitedServer server(limits);
+  LimitedServer server({.request_time = milliseconds(100)});
   RawClient client(server.port());
   EXPECT_TRUE(server.Until([](const auto& counts) { return counts.connections == 1; }));
   client.Send("GET /large HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -205,13 +164,10 @@ TEST(Limits, BoundTheTimeToReceiveAnAnswer) {
 }
 
 TEST(Limits, BoundTheConnections) {
-  Limits limits;
-  limits.connections = 2;
-  LimitedServer server(limits);
+  LimitedServer server({.connections = 2});
   auto first = std::make_unique<RawClient>(server.port());
   RawClient second(server.port());
-  second.Send(kGet);
-  EXPECT_THAT(second.ReadResponse(), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(second.Ask(kGet), StartsWith("HTTP/1.1 200"));
   RawClient third(server.port());
   third.Send(kGet);
   const std::string refused = third.ReadAll();
@@ -220,18 +176,13 @@ TEST(Limits, BoundTheConnections) {
   EXPECT_EQ(server.Counts().refused, 1);
   first.reset();
   EXPECT_TRUE(server.Until([](const auto& counts) { return counts.connections == 1; }));
-  RawClient fourth(server.port());
-  fourth.Send(kGet);
-  EXPECT_THAT(fourth.ReadResponse(), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(ResponseTo(server, kGet), StartsWith("HTTP/1.1 200"));
 }
 
 TEST(Limits, BoundTheRequestsPerSecond) {
-  Limits limits;
-  limits.requests_per_second = 0.001;
-  LimitedServer server(limits);
+  LimitedServer server({.requests_per_second = 0.001});
   RawClient client(server.port());
-  client.Send(std::string(kGet) + kGet);
-  EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(client.Ask(std::string(kGet) + kGet), StartsWith("HTTP/1.1 200"));
   const std::string refused = client.ReadResponse();
   EXPECT_THAT(refused, StartsWith("HTTP/1.1 429"));
   // 1,000 s, less the time between the two requests.

@@ -134,12 +134,9 @@ Link Link::OfClient(int socket, const TlsContext& tls, const std::string& host) 
 Link::Moved Link::SocketResult(ssize_t result) {
   if (result > 0) return {Status::kMoved, static_cast<std::size_t>(result)};
   if (result == 0) return {Status::kClosed};
-  if (errno == ECONNRESET || errno == EPIPE) {
-    failure_ = SystemFailure();
-    return {Status::kClosed};
-  }
+  const bool is_closed = errno == ECONNRESET || errno == EPIPE;
   failure_ = SystemFailure();
-  return {Status::kFailed};
+  return {is_closed ? Status::kClosed : Status::kFailed};
 }
 
 Link::Moved Link::TlsResult(int result) {

@@ -3,19 +3,7 @@
 #include <nlohmann/json.hpp>
 
 namespace perseus::http {
-namespace {
-
-std::string WithoutLineBreaks(std::string_view text) {
-  std::string line(text);
-  for (char& c : line) {
-    if (c == '\n' || c == '\r') c = ' ';
-  }
-  return line;
-}
-
-}  // namespace
-
-std::string_view Request::Field(std::string_view name) const {
+std::string_view ValueOf(const Fields& fields, std::string_view name) {
   const auto found = fields.find(name);
   return found == fields.end() ? std::string_view() : found->second;
 }
@@ -38,22 +26,6 @@ Response ProblemResponse(const Problem& problem) {
   response.body =
       document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   return response;
-}
-
-std::string FormatEvent(const Event& event) {
-  std::string text;
-  if (!event.name.empty()) text += "event: " + WithoutLineBreaks(event.name) + "\n";
-  if (!event.id.empty()) text += "id: " + WithoutLineBreaks(event.id) + "\n";
-  std::string_view rest = event.data;
-  while (true) {
-    const std::size_t end = rest.find_first_of("\r\n");
-    text += "data: ";
-    text += rest.substr(0, end);
-    text += '\n';
-    if (end == std::string_view::npos) break;
-    rest.remove_prefix(end + (rest.substr(end, 2) == "\r\n" ? 2 : 1));
-  }
-  return text + "\n";
 }
 
 }  // namespace perseus::http

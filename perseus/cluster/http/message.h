@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -13,12 +12,13 @@ namespace perseus::http {
 
 // Names of header fields are lower case.
 using Fields = std::map<std::string, std::string, std::less<>>;
+std::string_view ValueOf(const Fields& fields, std::string_view name);  // Empty if absent.
 
 struct Request {
-  std::string method;                                     // "GET"
-  std::string path;                                       // "/v1/jobs/j-1", percent-decoded.
-  std::map<std::string, std::string, std::less<>> query;  // Decoded.
-  Fields fields;  // The values of a repeated field are joined by ", ".
+  std::string method;  // "GET"
+  std::string path;    // "/v1/jobs/j-1", percent-decoded.
+  Fields query;        // Decoded.
+  Fields fields;       // The values of a repeated field are joined by ", ".
   std::set<std::string, std::less<>> repeated = {};  // The names of the repeated fields.
   std::string body;
   std::string peer;  // "127.0.0.1". For a Unix socket: "unix".
@@ -28,7 +28,8 @@ struct Request {
   std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
   std::string identity = {};  // Who sent it. The handler sets this, for the log.
 
-  std::string_view Field(std::string_view name) const;  // Empty if absent.
+  std::string_view Field(std::string_view name) const { return ValueOf(fields, name); }
+  std::string_view Query(std::string_view name) const { return ValueOf(query, name); }
 };
 
 struct Response {
@@ -56,9 +57,8 @@ Response ProblemResponse(const Problem& problem);
 // An event of an event stream.
 struct Event {
   std::string name = {};
-  std::string id = {};    // No newlines.
+  std::string id = {};
   std::string data = {};  // May have newlines.
 };
-std::string FormatEvent(const Event& event);
 
 }  // namespace perseus::http

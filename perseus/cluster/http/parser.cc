@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <boost/beast/http/basic_parser.hpp>
 #include <limits>
-#include <utility>
 
 namespace perseus::http {
 namespace {

@@ -4,11 +4,11 @@
 
 #include "perseus/cluster/http/admission.h"
 #include "perseus/cluster/http/client.h"
+#include "perseus/cluster/http/client_connection.h"
 #include "perseus/cluster/http/event_parser.h"
+#include "perseus/cluster/http/request_reader.h"
 #include "perseus/cluster/http/response_text.h"
-#include "perseus/cluster/http/server_url.h"
 #include "perseus/cluster/http/target.h"
-#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
@@ -139,15 +139,6 @@ TEST(EventParser, RemembersTheLastId) {
   EXPECT_EQ(parser.last_id(), "1");
   ASSERT_TRUE(parser.Put("id\ndata: c\n\n"));
   EXPECT_EQ(parser.last_id(), "");
-}
-
-TEST(FormatEvent, IsWhatTheParserUndoes) {
-  for (const char* data : {"", "a", "a\nb", "\n", " a", ":", "a\n\nb\n"}) {
-    EXPECT_THAT(Parsed(FormatEvent({"assignment", "j:1", data}), 1),
-                ElementsAre(IsEvent("assignment", "j:1", data)));
-  }
-  EXPECT_THAT(Parsed(FormatEvent({"a\nb", "c\rd", "e\r\nf\rg"}), 1),
-              ElementsAre(IsEvent("a b", "c d", "e\nf\ng")));
 }
 
 TEST(ConnectionCounter, CountsThoseThatStay) {

@@ -9,7 +9,6 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/random_id.h"
 #include "perseus/cluster/http/target.h"
-#include "perseus/cluster/http/trace_context.h"
 
 namespace perseus::http {
 namespace {
@@ -18,26 +17,18 @@ using std::chrono::milliseconds;
 
 constexpr std::size_t kTraceBytes = 16;
 
-Response TryLater(const Problem& problem, milliseconds wait) {
-  Response response = ProblemResponse(problem);
-  const auto seconds = std::chrono::ceil<std::chrono::seconds>(wait).count();
-  response.fields.emplace_back("Retry-After", std::to_string(seconds));
-  return response;
-}
-
 Response TooManyBodies() {
-  return TryLater({503, "Too many requests at once",
-                   "The running requests use all memory for bodies", "", "try again later"},
-                  milliseconds(1000));
+  return ProblemResponse({503, "Too many requests at once",
+                          "The running requests use all memory for bodies", "", "try again later",
+                          1});
 }
 
 Response NoSuchQuery(const std::string& name, const std::vector<std::string>& known) {
-  std::string names;
-  for (const std::string& one : known) names += (names.empty() ? "" : ", ") + one;
-  return ProblemResponse(
-      {400, "The request is wrong", fmt::format("the query field {} is unknown", Excerpt(name)),
-       "?" + name,
-       known.empty() ? "send no query" : fmt::format("the query fields are {}", names)});
+  return ProblemResponse({400, "The request is wrong",
+                          fmt::format("the query field {} is unknown", Excerpt(name)), "?" + name,
+                          known.empty()
+                              ? "send no query"
+                              : fmt::format("the query fields are {}", fmt::join(known, ", "))});
 }
 
 // Returns the media type without parameters: for "text/csv; charset=utf-8" it is "text/csv".
@@ -81,6 +72,25 @@ Response TooSlow(milliseconds most) {
 }
 
 }  // namespace
+
+std::optional<std::string> ParseTraceParent(std::string_view text) {
+  // version-trace-parent-flags: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+  constexpr std::string_view kForm = "xx-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-xxxxxxxxxxxxxxxx-xx";
+  const std::string_view start = text.substr(0, kForm.size());
+  const auto fits = [](char form, char c) {
+    return form == 'x' ? (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') : c == form;
+  };
+  if (!std::ranges::equal(kForm, start, fits)) return std::nullopt;
+  const std::string_view trace = start.substr(3, 32);
+  const auto is_zero = [](std::string_view id) { return id.find_first_not_of('0') == id.npos; };
+  if (start.starts_with("ff") || is_zero(trace) || is_zero(start.substr(36, 16))) {
+    return std::nullopt;
+  }
+  // Later versions of the format may be longer.
+  const std::string_view rest = text.substr(start.size());
+  if (!rest.empty() && (start.starts_with("00") || rest.front() != '-')) return std::nullopt;
+  return std::string(trace);
+}
 
 bool BodyShare::Hold(std::size_t bytes) {
   state_.body_bytes = state_.body_bytes - bytes_ + bytes;
@@ -155,16 +165,19 @@ std::optional<Response> RequestReader::RateRefusal() {
   const auto wait =
       state_.rates.TimeToWait(connection_.peer().address, std::chrono::steady_clock::now());
   if (!wait) return std::nullopt;
-  return TryLater({429, "Too many requests",
-                   fmt::format("This address sent more than {} per second",
-                               state_.options.limits.requests_per_second),
-                   "", fmt::format("try again in {} ms", wait->count())},
-                  *wait);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(*wait).count();
+  return ProblemResponse({429, "Too many requests",
+                          fmt::format("This address sent more than {} per second",
+                                      state_.options.limits.requests_per_second),
+                          "", fmt::format("try again in {} ms", wait->count()),
+                          static_cast<int>(seconds)});
 }
 
 void RequestReader::CheckHead(IncomingRequest& incoming, RequestParser& parser) {
-  if (auto refusal = RateRefusal()) incoming.refusal = std::move(refusal);
-  if (incoming.refusal) return;
+  if (auto refusal = RateRefusal()) {
+    incoming.refusal = std::move(refusal);
+    return;
+  }
   const Takes nothing_special;  // For unknown routes.
   const Takes* takes = incoming.match.takes;
   if (takes != nullptr) incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());

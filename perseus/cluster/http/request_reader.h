@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "perseus/cluster/http/parser.h"
 #include "perseus/cluster/http/server_state.h"
@@ -38,6 +39,9 @@ struct IncomingRequest {
   std::chrono::steady_clock::time_point begin;
   BodyShare share;
 };
+
+// The trace id in a `traceparent` (W3C Trace Context). Nothing if the text is not exactly one.
+std::optional<std::string> ParseTraceParent(std::string_view text);
 
 class RequestReader {
  public:

@@ -3,58 +3,19 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <boost/beast/http/status.hpp>
 #include <ctime>
 
 namespace perseus::http {
 namespace {
 
+// Two statuses have a new name since RFC 9110.
 std::string_view Reason(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 201:
-      return "Created";
-    case 202:
-      return "Accepted";
-    case 204:
-      return "No Content";
-    case 304:
-      return "Not Modified";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 409:
-      return "Conflict";
-    case 413:
-      return "Content Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 422:
-      return "Unprocessable Content";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 503:
-      return "Service Unavailable";
-    case 505:
-      return "HTTP Version Not Supported";
-    default:
-      return "";
-  }
+  namespace beast = boost::beast::http;
+  if (status == 413) return "Content Too Large";
+  if (status == 422) return "Unprocessable Content";
+  const auto known = beast::int_to_status(static_cast<unsigned>(status));
+  return known == beast::status::unknown ? "" : beast::obsolete_reason(known);
 }
 
 // Without this, a name or value that a handler copied from a request could begin a new header line.

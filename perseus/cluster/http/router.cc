@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -12,12 +15,10 @@ bool IsParameter(std::string_view segment) {
   return segment.size() > 2 && segment.front() == '{' && segment.back() == '}';
 }
 
-using Parameters = std::map<std::string, std::string, std::less<>>;
-
-std::optional<Parameters> Matched(const std::vector<std::string>& pattern,
-                                  const std::vector<std::string>& path) {
+std::optional<Fields> Matched(const std::vector<std::string>& pattern,
+                              const std::vector<std::string>& path) {
   if (pattern.size() != path.size()) return std::nullopt;
-  Parameters parameters;
+  Fields parameters;
   for (std::size_t i = 0; i < path.size(); ++i) {
     if (!IsParameter(pattern[i])) {
       if (pattern[i] != path[i]) return std::nullopt;
@@ -28,12 +29,6 @@ std::optional<Parameters> Matched(const std::vector<std::string>& pattern,
     }
   }
   return parameters;
-}
-
-std::string Joined(const std::set<std::string>& methods) {
-  std::string text;
-  for (const std::string& method : methods) text += (text.empty() ? "" : ", ") + method;
-  return text;
 }
 
 }  // namespace
@@ -63,7 +58,7 @@ Router::Match Router::Find(std::string_view method, std::string_view encoded_pat
       match.path = *std::move(parameters);
     }
   }
-  match.allow = Joined(methods);
+  match.allow = fmt::format("{}", fmt::join(methods, ", "));
   return match;
 }
 

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "perseus/base/host_port.h"
-#include "perseus/cluster/http/connection.h"
 #include "perseus/cluster/http/event_stream.h"
+#include "perseus/cluster/http/server_state.h"
 
 namespace perseus::http {
 namespace {
@@ -186,11 +186,10 @@ Result<Server> Server::Listen(asio::io_context& loop, ServerOptions options, Rou
   }
   TlsContext tls;
   if (options.tls) {
-    PERSEUS_ASSIGN_OR_RETURN(auto context, ServerTls(*options.tls));
-    tls = std::move(context);
+    PERSEUS_ASSIGN_OR_RETURN(tls, ServerTls(*options.tls));
   }
   auto impl = std::make_shared<Impl>(loop, std::move(options), std::move(router), std::move(tls));
-  if (const auto opened = impl->Open({address, at.port}); !opened) return Fail(opened);
+  PERSEUS_RETURN_IF_ERROR(impl->Open({address, at.port}));
   Impl::AcceptAll(impl);
   return Server(std::move(impl));
 }
@@ -220,8 +219,7 @@ Server::Counts Server::counts() const {
 Result<void> Server::ReloadTls() {
   const auto& files = impl_->state->options.tls;
   if (!files) return Fail("this server has no TLS (start it with a certificate and a key)");
-  PERSEUS_ASSIGN_OR_RETURN(auto context, ServerTls(*files));
-  impl_->tls = std::move(context);
+  PERSEUS_ASSIGN_OR_RETURN(impl_->tls, ServerTls(*files));
   return {};
 }
 

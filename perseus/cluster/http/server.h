@@ -28,7 +28,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,7 +50,8 @@ namespace asio = boost::asio;
 class Stream {
  public:
   virtual ~Stream() = default;  // Closes the stream.
-  // `text`: from FormatEvent. Shared, because thousands of clients receive the same text.
+  // `text`: whole events (protocol::FormatEvent). Shared, because thousands of clients receive the
+  // same text.
   virtual void Send(std::shared_ptr<const std::string> text) = 0;
   virtual bool IsOpen() const = 0;
   // Earlier events are still sent.
@@ -64,7 +64,7 @@ class Stream {
 // A request for a route.
 struct Call {
   Request request;
-  std::map<std::string, std::string, std::less<>> path;  // {"job": "j-1"}
+  Fields path;  // {"job": "j-1"}
   // Answers 200 with text/event-stream and keeps the connection for events. The server sends a
   // comment every Limits::stream_beat, so that each side notices if the other one dies. The
   // response of the handler is then ignored. Fails (kSystem) if there are too many streams: answer
@@ -91,7 +91,7 @@ class Router {
     const Handler* handler = nullptr;  // Null if no route has this path and method.
     const Takes* takes = nullptr;      // Null if `handler` is.
     std::string pattern;               // For metrics. Empty if no route has this path.
-    std::map<std::string, std::string, std::less<>> path;
+    Fields path;
     std::string allow;  // The methods of this path.
   };
   // `path` is not decoded: "/v1/jobs/a%2Fb" has the job "a/b".

@@ -1,6 +1,7 @@
 // The state that the connections of one server share.
 #pragma once
 
+#include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
@@ -60,5 +61,11 @@ class Connection : public Channel {
   std::shared_ptr<ServerState> state_;
   Peer peer_;
 };
+
+// Serves one connection: reads requests and writes answers, one after another. Returns when the
+// connection is closed or has become an event stream. Never throws.
+asio::awaitable<void> Serve(std::shared_ptr<Connection> connection);
+// Answers 503 and closes the connection.
+asio::awaitable<void> Refuse(std::shared_ptr<Connection> connection);
 
 }  // namespace perseus::http

@@ -2,21 +2,19 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
 #include "perseus/cluster/http/offload.h"
-#include "perseus/cluster/http/test_server.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::MatchesRegex;
 using testing::Not;
 using testing::StartsWith;
 
@@ -71,8 +69,7 @@ TEST(Server, AnswersOneRequestAfterAnotherOnAConnection) {
   TestServer server(Routes());
   RawClient client(server.port());
   for (int i = 0; i < 3; ++i) {
-    client.Send(Get("/echo/a%2Fb?x=%20"));
-    const std::string response = client.ReadResponse();
+    const std::string response = client.Ask(Get("/echo/a%2Fb?x=%20"));
     EXPECT_THAT(response, StartsWith("HTTP/1.1 200 OK\r\n"));
     EXPECT_THAT(BodyOf(response), StartsWith("GET job=a/b x:  body= peer=127.0.0.1 trace="));
   }
@@ -93,12 +90,11 @@ TEST(Server, AnswersPipelinedRequestsInOrder) {
 TEST(Server, AcceptsBodiesByLengthAndInChunks) {
   TestServer server(Routes());
   RawClient client(server.port());
-  client.Send("POST /echo/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc");
-  EXPECT_THAT(client.ReadResponse(), HasSubstr("body=abc"));
-  client.Send(
-      "POST /echo/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
-      "3\r\nabc\r\n4;note=1\r\ndefg\r\n0\r\nHost: b\r\n\r\n");
-  EXPECT_THAT(client.ReadResponse(), HasSubstr("body=abcdefg"));
+  EXPECT_THAT(client.Ask("POST /echo/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc"),
+              HasSubstr("body=abc"));
+  EXPECT_THAT(client.Ask("POST /echo/1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+                         "3\r\nabc\r\n4;note=1\r\ndefg\r\n0\r\nHost: b\r\n\r\n"),
+              HasSubstr("body=abcdefg"));
   // Byte by byte.
   for (const std::string body : {"2\r\nab\r\n0\r\n\r\n", "0\r\n\r\n"}) {
     for (const char c :
@@ -109,9 +105,9 @@ TEST(Server, AcceptsBodiesByLengthAndInChunks) {
     EXPECT_THAT(client.ReadResponse(), HasSubstr(body.size() > 5 ? "body=ab " : "body= "));
   }
   const std::size_t size = 5'000'000;
-  client.Send("POST /size HTTP/1.1\r\nHost: a\r\nContent-Length: " + std::to_string(size) +
-              "\r\n\r\n" + std::string(size, 'x'));
-  EXPECT_EQ(BodyOf(client.ReadResponse()), "5000000");
+  EXPECT_EQ(BodyOf(client.Ask("POST /size HTTP/1.1\r\nHost: a\r\nContent-Length: " +
+                              std::to_string(size) + "\r\n\r\n" + std::string(size, 'x'))),
+            "5000000");
 }
 
 TEST(Server, AnswersExpectContinue) {
@@ -120,8 +116,7 @@ TEST(Server, AnswersExpectContinue) {
   client.Send(
       "POST /echo/1 HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.ReadUntil("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
-  client.Send("abc");
-  EXPECT_THAT(client.ReadResponse(), HasSubstr("body=abc"));
+  EXPECT_THAT(client.Ask("abc"), HasSubstr("body=abc"));
 }
 
 TEST(Server, AnswersHeadLikeGetWithoutTheBody) {
@@ -135,27 +130,13 @@ TEST(Server, AnswersHeadLikeGetWithoutTheBody) {
 
 TEST(Server, ClosesIfTheClientWantsIt) {
   TestServer server(Routes());
-  RawClient closing(server.port());
-  closing.Send("GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-  EXPECT_THAT(closing.ReadAll(), HasSubstr("Connection: close"));
-  RawClient old(server.port());
-  old.Send("GET /nothing HTTP/1.0\r\n\r\n");
-  EXPECT_THAT(old.ReadAll(), StartsWith("HTTP/1.1 204"));
+  EXPECT_THAT(AllFor(server, "GET /nothing HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+              HasSubstr("Connection: close"));
+  EXPECT_THAT(AllFor(server, "GET /nothing HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 204"));
   RawClient half_closed(server.port());
   half_closed.Send(Get("/nothing"));
   half_closed.EndSending();
   EXPECT_THAT(half_closed.ReadAll(), StartsWith("HTTP/1.1 204"));
-}
-
-TEST(Server, FollowsATraceOrBeginsOne) {
-  TestServer server(Routes());
-  RawClient client(server.port());
-  const std::string trace = "0af7651916cd43dd8448eb211c80319c";
-  client.Send("GET /echo/1 HTTP/1.1\r\nHost: a\r\ntraceparent: 00-" + trace +
-              "-b7ad6b7169203331-01\r\n\r\n");
-  EXPECT_THAT(client.ReadResponse(), HasSubstr("trace=" + trace));
-  client.Send("GET /echo/1 HTTP/1.1\r\nHost: a\r\ntraceparent: 00-0-0-0\r\n\r\n");
-  EXPECT_THAT(BodyOf(client.ReadResponse()), MatchesRegex(".* trace=[0-9a-f]{32}\n"));
 }
 
 struct BadRequest {
@@ -166,6 +147,8 @@ struct BadRequest {
 
 TEST(Server, RefusesMalformedRequests) {
   const std::string host = "Host: a\r\n";
+  const std::string post = "POST /size HTTP/1.1\r\n" + host;
+  const std::string chunks = "Transfer-Encoding: chunked\r\n";
   const BadRequest rows[] = {
       {"nonsense", "what is this\r\n\r\n", "400"},
       {"a TLS greeting", std::string("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11), "400"},
@@ -185,31 +168,17 @@ TEST(Server, RefusesMalformedRequests) {
       {"a field without a colon", "GET / HTTP/1.1\r\nHost\r\n\r\n", "400"},
       {"a space before the colon", "GET / HTTP/1.1\r\nHost : a\r\n\r\n", "400"},
       {"a zero in a field", std::string("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 27), "400"},
-      {"a length below 0", "POST /size HTTP/1.1\r\n" + host + "Content-Length: -1\r\n\r\n", "400"},
-      {"too long a length",
-       "POST /size HTTP/1.1\r\n" + host + "Content-Length: 99999999999999999999\r\n\r\n", "400"},
-      {"two lengths",
-       "POST /size HTTP/1.1\r\n" + host + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
-       "400"},
-      {"a length and chunks",
-       "POST /size HTTP/1.1\r\n" + host +
-           "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-       "400"},
-      {"chunks and a length",
-       "POST /size HTTP/1.1\r\n" + host +
-           "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-       "400"},
-      {"another encoding",
-       "POST /size HTTP/1.1\r\n" + host + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-       "501"},
-      {"an unknown encoding",
-       "POST /size HTTP/1.1\r\n" + host + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "501"},
+      {"a length below 0", post + "Content-Length: -1\r\n\r\n", "400"},
+      {"too long a length", post + "Content-Length: 99999999999999999999\r\n\r\n", "400"},
+      {"two lengths", post + "Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", "400"},
+      {"a length and chunks", post + "Content-Length: 5\r\n" + chunks + "\r\n0\r\n\r\n", "400"},
+      {"chunks and a length", post + chunks + "Content-Length: 5\r\n\r\n0\r\n\r\n", "400"},
+      {"another encoding", post + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "501"},
+      {"an unknown encoding", post + "Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", "501"},
       {"chunks in HTTP/1.0", "POST /size HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
        "400"},
-      {"no chunk's size",
-       "POST /size HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\nxyz\r\n", "400"},
-      {"a chunk longer than it says",
-       "POST /size HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n", "400"},
+      {"no chunk's size", post + chunks + "\r\nxyz\r\n", "400"},
+      {"a chunk longer than it says", post + chunks + "\r\n1\r\nabc\r\n", "400"},
   };
   TestServer server(Routes());
   for (const BadRequest& row : rows) {
@@ -221,9 +190,7 @@ TEST(Server, RefusesMalformedRequests) {
     EXPECT_EQ(StatusOf(response), std::string("HTTP/1.1 ") + row.status);
     EXPECT_THAT(response, HasSubstr("application/problem+json"));
   }
-  RawClient client(server.port());
-  client.Send(Get("/nothing"));
-  EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 204"));
+  EXPECT_THAT(ResponseTo(server, Get("/nothing")), StartsWith("HTTP/1.1 204"));
 }
 
 // If the end of a request is unknown, the next bytes could be a smuggled request.
@@ -242,14 +209,13 @@ TEST(Server, ReadsNoRequestAfterOneWithoutAnEnd) {
 TEST(Server, ReportsUnknownPathsAndMethods) {
   TestServer server(Routes());
   RawClient client(server.port());
-  client.Send(Get("/v2/jobs"));
-  EXPECT_THAT(client.ReadResponse(), testing::AllOf(StartsWith("HTTP/1.1 404 Not Found\r\n"),
-                                                    HasSubstr("\"/v2/jobs does not exist\"")));
-  client.Send("DELETE /echo/1 HTTP/1.1\r\nHost: a\r\n\r\n");
-  EXPECT_THAT(client.ReadResponse(), testing::AllOf(StartsWith("HTTP/1.1 405 "),
-                                                    HasSubstr("\r\nAllow: GET, HEAD, POST\r\n")));
-  client.Send(Get("/nothing"));
-  EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 204"));
+  EXPECT_THAT(client.Ask(Get("/v2/jobs")),
+              testing::AllOf(StartsWith("HTTP/1.1 404 Not Found\r\n"),
+                             HasSubstr("\"/v2/jobs does not exist\"")));
+  EXPECT_THAT(
+      client.Ask("DELETE /echo/1 HTTP/1.1\r\nHost: a\r\n\r\n"),
+      testing::AllOf(StartsWith("HTTP/1.1 405 "), HasSubstr("\r\nAllow: GET, HEAD, POST\r\n")));
+  EXPECT_THAT(client.Ask(Get("/nothing")), StartsWith("HTTP/1.1 204"));
 }
 
 TEST(Server, HidesTheFailureOfAHandler) {
@@ -264,8 +230,8 @@ TEST(Server, HidesTheFailureOfAHandler) {
   };
   TestServer server(Routes(), options);
   RawClient client(server.port());
-  client.Send(Get("/throws") + Get("/nothing") + Get("/else") + Get("/%zz"));
-  const std::string response = client.ReadResponse();
+  const std::string response =
+      client.Ask(Get("/throws") + Get("/nothing") + Get("/else") + Get("/%zz"));
   EXPECT_THAT(response, StartsWith("HTTP/1.1 500 "));
   EXPECT_THAT(response, Not(HasSubstr("secret")));
   EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 204"));
@@ -275,7 +241,6 @@ TEST(Server, HidesTheFailureOfAHandler) {
     EXPECT_THAT(failures, ElementsAre("/throws /throws secret"));
     EXPECT_THAT(answers,
                 ElementsAre("GET /throws 500", "GET /nothing 204", "GET  404", "GET  400"));
-    return 0;
   });
 }
 
@@ -294,15 +259,11 @@ TEST(Server, CompletesRunningRequestsWhenItStops) {
   });
   TestServer server(std::move(router));
   RawClient idle(server.port());
-  idle.Send(Get("/nothing"));
-  EXPECT_THAT(idle.ReadResponse(), StartsWith("HTTP/1.1 204"));
+  EXPECT_THAT(idle.Ask(Get("/nothing")), StartsWith("HTTP/1.1 204"));
   RawClient busy(server.port());
   busy.Send(Get("/slow"));
   has_begun.get_future().wait();
-  server.OnLoop([&] {
-    server.server().Stop(std::chrono::minutes(1));
-    return 0;
-  });
+  server.OnLoop([&] { server.server().Stop(std::chrono::minutes(1)); });
   EXPECT_TRUE(idle.IsClosedByServer());
   EXPECT_THROW(RawClient(server.port()), std::runtime_error);
   may_end.set_value();
@@ -315,16 +276,13 @@ TEST(Server, CompletesRunningRequestsWhenItStops) {
 TEST(Server, ReportsWhyItCannotListen) {
   asio::io_context loop;
   for (const char* address : {"", "7410", "perseus:7410", "127.0.0.1:x"}) {
-    ServerOptions options;
-    options.address = address;
-    const auto server = Server::Listen(loop, options, Routes());
+    const auto server = Server::Listen(loop, {.address = address}, Routes());
     ASSERT_FALSE(server) << address;
     EXPECT_EQ(server.error().kind, ErrorKind::kInput);
   }
   TestServer other(Routes());
-  ServerOptions options;
-  options.address = "127.0.0.1:" + std::to_string(other.port());
-  const auto server = Server::Listen(loop, options, Routes());
+  const std::string taken = "127.0.0.1:" + std::to_string(other.port());
+  const auto server = Server::Listen(loop, {.address = taken}, Routes());
   ASSERT_FALSE(server);
   EXPECT_EQ(server.error().kind, ErrorKind::kSystem);
 }
@@ -438,14 +396,14 @@ TEST(Server, AnswersWithTheTraceId) {
   RawClient client(server.port());
   const std::string trace = "0af7651916cd43dd8448eb211c80319c";
   const std::string field = "traceparent: 00-" + trace + "-b7ad6b7169203331-01\r\n";
-  client.Send("GET /echo/a HTTP/1.1\r\nHost: a\r\n" + field + "\r\n");
-  EXPECT_THAT(client.ReadResponse(), HasSubstr("traceresponse: 00-" + trace + "-"));
-  client.Send("GET /throws HTTP/1.1\r\nHost: a\r\n" + field + "\r\n");
-  const std::string failed = client.ReadResponse();
+  EXPECT_THAT(
+      client.Ask("GET /echo/a HTTP/1.1\r\nHost: a\r\n" + field + "\r\n"),
+      testing::AllOf(HasSubstr("traceresponse: 00-" + trace + "-"), HasSubstr(" trace=" + trace)));
+  const std::string failed = client.Ask("GET /throws HTTP/1.1\r\nHost: a\r\n" + field + "\r\n");
   EXPECT_THAT(failed, HasSubstr("traceresponse: 00-" + trace + "-"));
   EXPECT_THAT(failed, HasSubstr(R"("trace":")" + trace + "\""));
-  client.Send("GET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
-  const std::string own = client.ReadResponse();
+  const std::string own =
+      client.Ask("GET /nowhere HTTP/1.1\r\nHost: a\r\ntraceparent: 00-0-0-0\r\n\r\n");
   EXPECT_THAT(own, testing::ContainsRegex("traceresponse: 00-[0-9a-f]{32}-[0-9a-f]{16}-00\r\n"));
   EXPECT_THAT(own, Not(HasSubstr("\"trace\":")));
 }

@@ -4,7 +4,7 @@
 #include <atomic>
 
 #include "perseus/cluster/http/client.h"
-#include "perseus/cluster/http/test_server.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {
@@ -20,25 +20,20 @@ std::shared_ptr<const std::string> Text(std::string text) {
 // GET /events opens a stream. This class keeps all streams.
 class Streams {
  public:
-  explicit Streams(Limits limits = WithoutHeartbeats()) : server_(Routes(), Options(limits)) {}
+  explicit Streams(Limits limits = WithoutHeartbeats()) : server_(Routes(), {.limits = limits}) {}
   ~Streams() {
-    server_.OnLoop([this] {
-      open_.clear();
-      return 0;
-    });
+    server_.OnLoop([this] { open_.clear(); });
   }
 
   void Broadcast(const std::shared_ptr<const std::string>& text) {
     server_.OnLoop([&] {
       for (const auto& stream : open_) stream->Send(text);
-      return 0;
     });
   }
   template <typename Work>
   void WithEach(Work work) {
     server_.OnLoop([&] {
       for (const auto& stream : open_) work(*stream);
-      return 0;
     });
   }
   // Returns after the head of the response has arrived.
@@ -54,11 +49,6 @@ class Streams {
   int closed() const { return closed_; }
 
  private:
-  static ServerOptions Options(Limits limits) {
-    ServerOptions options;
-    options.limits = limits;
-    return options;
-  }
   Router Routes() {
     Router router;
     router.Add("GET", "/events", [this](const Call& call) -> asio::awaitable<Response> {
@@ -87,7 +77,7 @@ TEST(Streams, SendTextsInOrder) {
   EXPECT_EQ(client.ReadUntil("\n\n"), "id: 7\n\n");
   std::string sent;
   for (int i = 0; i < 3000; ++i) {
-    const std::string text = FormatEvent({"", std::to_string(i), "x"});
+    const std::string text = fmt::format("id: {}\ndata: x\n\n", i);
     streams.Broadcast(Text(text));
     sent += text;
   }
@@ -99,7 +89,7 @@ TEST(Streams, ReachAllClients) {
   std::vector<RawClient> clients;
   for (int i = 0; i < 500; ++i) clients.push_back(streams.Open());
   EXPECT_EQ(streams.server().Counts().streams, 500);
-  const auto text = Text(FormatEvent({"assignment", "1", std::string(2000, 'x')}));
+  const auto text = Text("event: assignment\nid: 1\ndata: " + std::string(2000, 'x') + "\n\n");
   streams.Broadcast(text);
   for (RawClient& client : clients) {
     EXPECT_EQ(client.ReadUntil("\n\n"), "id: 7\n\n");
@@ -142,12 +132,10 @@ TEST(Streams, SendEarlierTextsBeforeTheyClose) {
 }
 
 TEST(Streams, DropAClientThatDoesNotRead) {
-  Limits limits = WithoutHeartbeats();
-  limits.stream_bytes = 100'000;
-  Streams streams(limits);
+  Streams streams({.stream_beat = std::chrono::hours(1), .stream_bytes = 100'000});
   RawClient slow = streams.Open();
   RawClient other = streams.Open();
-  const auto text = Text(FormatEvent({"", "", std::string(50'000, 'x')}));
+  const auto text = Text("data: " + std::string(50'000, 'x') + "\n\n");
   std::int64_t dropped = 0;
   for (int i = 0; i < 10'000 && dropped == 0; ++i) {
     streams.Broadcast(text);
@@ -162,10 +150,7 @@ TEST(Streams, DropAClientThatDoesNotRead) {
 }
 
 TEST(Streams, DropAClientThatReadsNothingBetweenTwoHeartbeats) {
-  Limits limits;
-  limits.stream_bytes = 100'000'000;
-  limits.stream_beat = milliseconds(50);
-  Streams streams(limits);
+  Streams streams({.stream_beat = milliseconds(50), .stream_bytes = 100'000'000});
   const RawClient slow = streams.Open();
   streams.Broadcast(Text(std::string(50'000'000, 'x')));
   EXPECT_TRUE(streams.server().Until([](const auto& counts) { return counts.streams == 0; }));
@@ -173,9 +158,7 @@ TEST(Streams, DropAClientThatReadsNothingBetweenTwoHeartbeats) {
 }
 
 TEST(Streams, SendHeartbeatsWhileIdle) {
-  Limits limits;
-  limits.stream_beat = milliseconds(20);
-  Streams streams(limits);
+  Streams streams({.stream_beat = milliseconds(20)});
   RawClient client = streams.Open();
   for (int i = 0; i < 3; ++i) EXPECT_THAT(client.ReadUntil(": \n\n"), HasSubstr(": \n\n"));
 }
@@ -188,9 +171,7 @@ TEST(Streams, CountAsLostAfterTwoHeartbeats) {
 }
 
 TEST(Streams, AreLimitedInNumber) {
-  Limits limits;
-  limits.streams = 1;
-  Streams streams(limits);
+  Streams streams({.streams = 1});
   RawClient first = streams.Open();
   RawClient second = streams.Open();
   EXPECT_THAT(streams.head(), StartsWith("HTTP/1.1 503 "));
@@ -217,10 +198,7 @@ TEST(Streams, EndAtOnceForHead) {
 TEST(Streams, EndWithTheServer) {
   Streams streams;
   RawClient client = streams.Open();
-  streams.server().OnLoop([&] {
-    streams.server().server().Stop(std::chrono::minutes(1));
-    return 0;
-  });
+  streams.server().OnLoop([&] { streams.server().server().Stop(std::chrono::minutes(1)); });
   EXPECT_EQ(client.ReadAll(), "id: 7\n\n");
   EXPECT_TRUE(streams.server().Until([&](const auto&) { return streams.closed() == 1; }));
 }

@@ -1,13 +1,13 @@
 // Parses the target of a request: "/v1/jobs/a%20b?limit=5".
 #pragma once
 
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cluster/http/message.h"
 
 namespace perseus::http {
 
@@ -18,7 +18,7 @@ std::optional<std::string> PercentDecoded(std::string_view text);
 struct Target {
   std::string encoded_path;  // "/v1/jobs/a%20b"
   std::string path;          // Decoded. Has no control characters.
-  std::map<std::string, std::string, std::less<>> query;
+  Fields query;
   std::optional<std::string> repeated;  // A name that the query has twice.
 };
 // Also accepts "http://host/path" in place of "/path". Messages continue "The target of the request

@@ -101,40 +101,33 @@ std::string TlsFailure() {
 }
 
 Result<TlsContext> ServerTls(const TlsFiles& files) {
-  auto context = NewContext(TLS_server_method());
-  if (!context) return context;
-  SSL_CTX& settings = **context;
-  if (const auto used = UseCertificate(settings, files.certificate, files.key); !used) {
-    return Fail(used);
-  }
+  PERSEUS_ASSIGN_OR_RETURN(TlsContext context, NewContext(TLS_server_method()));
+  SSL_CTX& settings = *context;
+  PERSEUS_RETURN_IF_ERROR(UseCertificate(settings, files.certificate, files.key));
   SSL_CTX_set_session_cache_mode(&settings, SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(&settings, SSL_OP_NO_TICKET | SSL_OP_CIPHER_SERVER_PREFERENCE);
   SSL_CTX_set_num_tickets(&settings, 0);
   if (!files.client_authority.empty()) {
-    if (const auto trusted = Trust(settings, files.client_authority); !trusted)
-      return Fail(trusted);
+    PERSEUS_RETURN_IF_ERROR(Trust(settings, files.client_authority));
     SSL_CTX_set_verify(&settings, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   }
   return context;
 }
 
 Result<TlsContext> ClientTls(const ClientTlsFiles& files) {
-  auto context = NewContext(TLS_client_method());
-  if (!context) return context;
-  SSL_CTX& settings = **context;
+  PERSEUS_ASSIGN_OR_RETURN(TlsContext context, NewContext(TLS_client_method()));
+  SSL_CTX& settings = *context;
   SSL_CTX_set_verify(&settings, SSL_VERIFY_PEER, nullptr);
   if (files.authority.empty()) {
     TrustSystem(settings);
-  } else if (const auto trusted = Trust(settings, files.authority); !trusted) {
-    return Fail(trusted);
+  } else {
+    PERSEUS_RETURN_IF_ERROR(Trust(settings, files.authority));
   }
   if (files.certificate.empty() != files.key.empty()) {
     return Fail("a certificate needs a key, and a key needs a certificate (give both or none)");
   }
   if (!files.certificate.empty()) {
-    if (const auto used = UseCertificate(settings, files.certificate, files.key); !used) {
-      return Fail(used);
-    }
+    PERSEUS_RETURN_IF_ERROR(UseCertificate(settings, files.certificate, files.key));
   }
   return context;
 }

@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "perseus/cluster/http/client.h"
-#include "perseus/cluster/http/test_server.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_certificates.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {
@@ -34,7 +34,7 @@ class Tls : public testing::Test {
       streams.push_back(*call.open_stream());
       for (int i = 0; i < 1000; ++i) {
         streams.back()->Send(
-            std::make_shared<const std::string>(FormatEvent({"", std::to_string(i), "x"})));
+            std::make_shared<const std::string>(fmt::format("id: {}\ndata: x\n\n", i)));
       }
       co_return Response();
     });
@@ -42,17 +42,12 @@ class Tls : public testing::Test {
   }
 
   void Serve(const TlsFiles& files, Limits limits = {}) {
-    ServerOptions options;
-    options.tls = files;
-    options.limits = limits;
-    server_ = std::make_unique<TestServer>(Routes(streams_), options);
+    server_ = std::make_unique<TestServer>(Routes(streams_),
+                                           ServerOptions{.limits = limits, .tls = files});
   }
   void TearDown() override {
     if (!server_) return;
-    server_->OnLoop([this] {
-      streams_.clear();
-      return 0;
-    });
+    server_->OnLoop([this] { streams_.clear(); });
   }
   TlsFiles ServerFiles() {
     const auto files = authority_.Issue("server", "perseus", "DNS:localhost,IP:127.0.0.1");
@@ -64,9 +59,8 @@ class Tls : public testing::Test {
   Result<std::string> Post(ClientOptions options, std::string body = "hello") {
     if (options.server.starts_with("http://127.0.0.1:7410")) options.server = Url();
     options.timeout = milliseconds(10'000);
-    auto client = Client::Create(options);
-    if (!client) return Fail(client);
-    return client->Fetch({.method = "POST", .target = "/", .body = std::move(body)});
+    PERSEUS_ASSIGN_OR_RETURN(auto client, Client::Create(options));
+    return client.Fetch({.method = "POST", .target = "/", .body = std::move(body)});
   }
 
   TemporaryDirectory directory_;
@@ -174,9 +168,7 @@ TEST_F(Tls, ReloadsItsFilesForNewConnections) {
 }
 
 TEST_F(Tls, EndsIfTheHandshakeDoesNotComplete) {
-  Limits limits;
-  limits.request_time = milliseconds(50);
-  Serve(ServerFiles(), limits);
+  Serve(ServerFiles(), {.request_time = milliseconds(50)});
   RawClient silent(server_->port());
   EXPECT_TRUE(silent.IsClosedByServer());
   RawClient plain(server_->port());

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <initializer_list>
 
-#include "perseus/cluster/http/test_server.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::http {
 namespace {

@@ -21,7 +21,8 @@ constexpr std::size_t kMaxKeyBytes = 200;
 // The largest number of forwards of one pipeline, because many requests generate the schedule.
 constexpr std::int64_t kMaxForwards = 100'000;
 constexpr std::int64_t kMaxGpus = 10'000'000;
-constexpr double kMostChangesPerSecond = 1e6;
+constexpr NumberRange kChangesRange{0, 1e6, "clock changes per second"};
+constexpr NumberRange kJoulesRange{0, kMostJoules, "joules"};
 
 struct KindName {
   Kind kind;
@@ -98,58 +99,42 @@ schedule::Schedule ReadSchedule(const Node& node) {
   return *std::move(schedule);
 }
 
+template <typename Number>
+void ReadNumber(const Node& node, std::string_view key, const NumberRange& range, Number& value) {
+  if (node.Has(key)) value = node.Member(key).Number(range.least, range.most, range.unit);
+}
+
+// `unit_s`: of the number.
+void ReadTime(const Node& node, std::string_view key, const NumberRange& range, Nanoseconds& time,
+              double unit_s = 1) {
+  std::optional<double> number;
+  ReadNumber(node, key, range, number);
+  if (number) time = ToNanoseconds(*number * unit_s);
+}
+
 void ReadGpu(const Node& node, JobSpec& spec) {
   node.RequireObject({"name", "blocking_power_w", "switch_latency_ms", "switch_stall_s",
                       "switch_energy_j", "most_changes_per_s"});
   if (node.Has("name")) spec.gpu_name = node.Member("name").Text();
-  if (node.Has("blocking_power_w")) {
-    spec.planned.model.blocking_power_w =
-        node.Member("blocking_power_w")
-            .Number(job::kBlockingPowerRange.least, job::kBlockingPowerRange.most, "watts");
-  }
-  if (node.Has("switch_latency_ms")) {
-    const double latency_ms =
-        node.Member("switch_latency_ms")
-            .Number(job::kSwitchLatencyRange.least, job::kSwitchLatencyRange.most, "milliseconds");
-    spec.planned.switch_latency = ToNanoseconds(latency_ms / kMillisecondsPerSecond);
-  }
-  if (node.Has("most_changes_per_s")) {
-    spec.most_changes_per_s = node.Member("most_changes_per_s")
-                                  .Number(0, kMostChangesPerSecond, "clock changes per second");
-  }
-  schedule::SwitchCost& cost = spec.planned.switch_cost;
-  if (node.Has("switch_stall_s")) {
-    cost.stall = ToNanoseconds(
-        node.Member("switch_stall_s")
-            .Number(job::kStallRange.least, job::kStallRange.most, job::kStallRange.unit));
-  }
-  if (node.Has("switch_energy_j")) {
-    cost.energy_j = node.Member("switch_energy_j")
-                        .Number(job::kSwitchEnergyRange.least, job::kSwitchEnergyRange.most,
-                                job::kSwitchEnergyRange.unit);
-  }
+  ReadNumber(node, "blocking_power_w", job::kBlockingPowerRange,
+             spec.planned.model.blocking_power_w);
+  ReadTime(node, "switch_latency_ms", job::kSwitchLatencyRange, spec.planned.switch_latency,
+           1 / kMillisecondsPerSecond);
+  ReadNumber(node, "most_changes_per_s", kChangesRange, spec.most_changes_per_s);
+  ReadTime(node, "switch_stall_s", job::kStallRange, spec.planned.switch_cost.stall);
+  ReadNumber(node, "switch_energy_j", job::kSwitchEnergyRange, spec.planned.switch_cost.energy_j);
 }
 
 void ReadFixed(const Node& node, schedule::FixedInstructions& fixed) {
   node.RequireObject(
       {"p2p_s", "load_s", "all_reduce_s", "optimizer_s", "load_j", "all_reduce_j", "optimizer_j"});
-  const std::pair<std::string_view, Nanoseconds*> times[] = {
-      {"p2p_s", &fixed.p2p},
-      {"load_s", &fixed.load.time},
-      {"all_reduce_s", &fixed.all_reduce.time},
-      {"optimizer_s", &fixed.optimizer.time}};
-  for (const auto& [key, time] : times) {
-    if (!node.Has(key)) continue;
-    *time = ToNanoseconds(
-        node.Member(key).Number(job::kSecondsRange.least, job::kSecondsRange.most, "seconds"));
-  }
-  const std::pair<std::string_view, double*> energies[] = {
-      {"load_j", &fixed.load.energy_j},
-      {"all_reduce_j", &fixed.all_reduce.energy_j},
-      {"optimizer_j", &fixed.optimizer.energy_j}};
-  for (const auto& [key, energy] : energies) {
-    if (node.Has(key)) *energy = node.Member(key).Number(0, kMostJoules, "joules");
-  }
+  ReadTime(node, "p2p_s", job::kSecondsRange, fixed.p2p);
+  ReadTime(node, "load_s", job::kSecondsRange, fixed.load.time);
+  ReadTime(node, "all_reduce_s", job::kSecondsRange, fixed.all_reduce.time);
+  ReadTime(node, "optimizer_s", job::kSecondsRange, fixed.optimizer.time);
+  ReadNumber(node, "load_j", kJoulesRange, fixed.load.energy_j);
+  ReadNumber(node, "all_reduce_j", kJoulesRange, fixed.all_reduce.energy_j);
+  ReadNumber(node, "optimizer_j", kJoulesRange, fixed.optimizer.energy_j);
 }
 
 }  // namespace

@@ -85,13 +85,9 @@ Result<plan::Plan> PlanOfJob(const PreparedJob& job, const plan::Target& target,
   return WithMargin(job, target, std::move(limited), limits.stop);
 }
 
-// The values of a plan that a planning uses.
 struct AvailablePlan {
   store::PlanRecord record;
-  Nanoseconds time = 0;
-  double energy_j = 0;
-  Nanoseconds baseline_time = 0;
-  double baseline_energy_j = 0;
+  plan_file::PlanFile file;
   bool is_new = false;
 };
 
@@ -111,8 +107,7 @@ class Plans {
     if (const auto found = plans_.find(slug); found != plans_.end()) return &found->second;
     PERSEUS_ASSIGN_OR_RETURN(auto plan, Find(slug));
     if (!plan) {
-      PERSEUS_ASSIGN_OR_RETURN(auto made, Make(target, factor, slug));
-      plan = std::move(made);
+      PERSEUS_ASSIGN_OR_RETURN(plan, Make(target, factor, slug));
     }
     return &plans_.emplace(slug, *std::move(plan)).first->second;
   }
@@ -131,30 +126,22 @@ class Plans {
     PERSEUS_ASSIGN_OR_RETURN(auto record, input_.find_plan(slug));
     if (!record) return std::optional<AvailablePlan>();
     PERSEUS_ASSIGN_OR_RETURN(auto file, plan_file::ParsePlan(record->body, record->id));
-    return std::optional(AvailablePlan{.record = *std::move(record),
-                                       .time = file.time,
-                                       .energy_j = file.energy_j,
-                                       .baseline_time = file.baseline_time,
-                                       .baseline_energy_j = file.baseline_energy_j});
+    return std::optional(AvailablePlan{.record = *std::move(record), .file = std::move(file)});
   }
 
   Result<AvailablePlan> Make(const plan::Target& target, double factor, const std::string& slug) {
-    Result<plan::Plan> plan = factor == 1 ? ForTarget(target) : ForStraggler(target, factor);
-    if (!plan) return Fail(plan);
+    PERSEUS_ASSIGN_OR_RETURN(auto plan,
+                             factor == 1 ? ForTarget(target) : ForStraggler(target, factor));
     PERSEUS_ASSIGN_OR_RETURN(
-        const auto file,
-        plan::MakePlanFile(job_.planner, *plan, factor == 1 ? target : kBesideStraggler,
-                           job_.spec.planned));
+        auto file, plan::MakePlanFile(job_.planner, plan, factor == 1 ? target : kBesideStraggler,
+                                      job_.spec.planned));
     return AvailablePlan{.record = {.id = input_.new_plan_id(),
                                     .job = input_.job.id,
                                     .slug = slug,
                                     .profile_version = input_.profile->version,
                                     .body = plan_file::FormatPlan(file),
                                     .created = input_.now},
-                         .time = file.time,
-                         .energy_j = file.energy_j,
-                         .baseline_time = file.baseline_time,
-                         .baseline_energy_j = file.baseline_energy_j,
+                         .file = std::move(file),
                          .is_new = true};
   }
 
@@ -166,19 +153,17 @@ class Plans {
                       "a slowdown, a deadline or least energy, or use perseus plan)",
                       Describe(target));
       }
-      PERSEUS_ASSIGN_OR_RETURN(auto frontier, job_.planner.ComputeFrontier({}, limits_.stop));
-      frontier_ = std::move(frontier);
+      PERSEUS_ASSIGN_OR_RETURN(frontier_, job_.planner.ComputeFrontier({}, limits_.stop));
     }
     return PlanOfJob(job_, target, frontier_ ? &*frontier_ : nullptr, limits_);
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
     PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
-    const auto time = static_cast<Nanoseconds>(static_cast<double>(base->time) * factor);
-    auto plan = job_.planner.PlanForStraggler(time, limits_);
-    if (!plan) return plan;
-    plan->target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
-    return Limited(job_, kBesideStraggler, *std::move(plan), limits_.stop);
+    const auto time = static_cast<Nanoseconds>(static_cast<double>(base->file.time) * factor);
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, job_.planner.PlanForStraggler(time, limits_));
+    plan.target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
+    return Limited(job_, kBesideStraggler, std::move(plan), limits_.stop);
   }
 
   const PlanningInput& input_;
@@ -211,14 +196,13 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
   const schedule::FixedInstructions& fixed = job.spec.planned.model.fixed;
   assignment.tail_s = ToSeconds(fixed.all_reduce.time + fixed.optimizer.time);
   assignment.reason = Reason(input, job, target, slowdowns);
-  assignment.baseline_time_s = ToSeconds(base->baseline_time);
-  assignment.baseline_energy_j = base->baseline_energy_j;
-  double slowest = 1;
-  for (const auto& [pipeline, slowdown] : slowdowns) slowest = std::max(slowest, slowdown);
-  assignment.time_s = ToSeconds(base->time) * slowest;
+  assignment.baseline_time_s = ToSeconds(base->file.baseline_time);
+  assignment.baseline_energy_j = base->file.baseline_energy_j;
+  assignment.time_s = ToSeconds(base->file.time) * SlowestOf(slowdowns);
   for (const double factor : FactorsOf(slowdowns, pipelines)) {
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
-    assignment.pipelines.push_back({plan->record.id, ToSeconds(plan->time), plan->energy_j});
+    assignment.pipelines.push_back(
+        {plan->record.id, ToSeconds(plan->file.time), plan->file.energy_j});
   }
   // The plans that will be needed when a straggler begins or ends next.
   if (const auto next = NextChange(input.stragglers, input.now)) {
@@ -263,16 +247,13 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
                                             const plan::Target& target) {
   std::optional<PlannedAssignment> in_force;
   if (input.assignment) {
-    PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(input.assignment->body));
-    in_force = std::move(parsed);
+    PERSEUS_ASSIGN_OR_RETURN(in_force, ParsePlannedAssignment(input.assignment->body));
   }
   Plans plans(input, job);
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, MakeAssignment(input, job, target, plans));
   if (input.guard && input.guard->state != "cleared") {
-    double slowest = 1;
     const auto slowdowns = SlowdownsAt(input.stragglers, job.spec.planned.pipelines, input.now);
-    for (const auto& [pipeline, slowdown] : slowdowns) slowest = std::max(slowest, slowdown);
-    TakePlansBack(*input.guard, slowest, assignment);
+    TakePlansBack(*input.guard, SlowestOf(slowdowns), assignment);
   }
   store::PlanningOutcome outcome;
   outcome.generation = input.job.generation;
@@ -290,9 +271,8 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
     outcome.again_at = std::min(outcome.again_at.value_or(later), later);
     return outcome;
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto frontier,
+  PERSEUS_ASSIGN_OR_RETURN(outcome.frontier,
                            MakeFrontier(job.planner, input.profile->version, input.stop));
-  outcome.frontier = std::move(frontier);
   return outcome;
 }
 
@@ -319,8 +299,7 @@ Result<store::PlanningOutcome> PlanJob(const PlanningInput& input) {
   auto target = StoredTarget(input.job, job->spec.target);
   if (!target) return Failed(input, target.error());
   auto outcome = PlanPrepared(input, *job, *target);
-  if (outcome) return outcome;
-  if (outcome.error().kind == ErrorKind::kSystem) return outcome;
+  if (outcome || outcome.error().kind == ErrorKind::kSystem) return outcome;
   return Failed(input, outcome.error());
 }
 
@@ -346,8 +325,7 @@ Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits) {
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
-    PERSEUS_ASSIGN_OR_RETURN(auto computed, job.planner.ComputeFrontier({}, limits.stop));
-    frontier = std::move(computed);
+    PERSEUS_ASSIGN_OR_RETURN(frontier, job.planner.ComputeFrontier({}, limits.stop));
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto plan,
                            PlanOfJob(job, target, frontier ? &*frontier : nullptr, limits));

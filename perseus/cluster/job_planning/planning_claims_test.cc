@@ -10,6 +10,8 @@ namespace {
 
 class PlanningClaimsTest : public testing::Test {
  protected:
+  PlanningClaimsTest() { Change(job_); }
+
   std::string Register(const std::string& key) {
     return store_->CreateJob({.key = key, .body = "{}", .target = ""}, now_)->job.id;
   }
@@ -24,11 +26,11 @@ class PlanningClaimsTest : public testing::Test {
   std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
   store::Milliseconds now_ = 1'000'000;
   int changes_ = 0;
+  std::string job_ = Register("run");  // Its planning is due.
   PlanningClaims claims_{*store_, [this] { return now_; }};
 };
 
 TEST_F(PlanningClaimsTest, ARenewedClaimDoesNotExpire) {
-  Change(Register("run"));
   const store::PlanningTask task = Claim("w");
   const std::stop_token stop = claims_.Begin(task);
   for (int i = 0; i < 100; ++i) {
@@ -41,15 +43,7 @@ TEST_F(PlanningClaimsTest, ARenewedClaimDoesNotExpire) {
   EXPECT_TRUE(*store_->CompletePlanning(task, {.generation = 1}, now_));
 }
 
-TEST_F(PlanningClaimsTest, TheClaimOfADeadReplicaExpires) {
-  Change(Register("run"));
-  Claim("dead");
-  now_ += PlanningClaims::kClaim;
-  EXPECT_EQ(Claim("w").worker, "w");
-}
-
 TEST_F(PlanningClaimsTest, StopsAPlanningThatAnotherWorkerHasClaimed) {
-  Change(Register("run"));
   const std::stop_token stop = claims_.Begin(Claim("w"));
   now_ += PlanningClaims::kClaim;
   Claim("other");
@@ -58,26 +52,21 @@ TEST_F(PlanningClaimsTest, StopsAPlanningThatAnotherWorkerHasClaimed) {
 }
 
 TEST_F(PlanningClaimsTest, StopsThePlanningOfAJobThatHasEnded) {
-  const std::string job = Register("run");
-  Change(job);
   const std::stop_token stop = claims_.Begin(Claim("w"));
-  ASSERT_TRUE(store_->EndJob(job, now_));
+  ASSERT_TRUE(store_->EndJob(job_, now_));
   now_ += PlanningClaims::kRenewAfter;
   ASSERT_TRUE(claims_.Renew());
   EXPECT_TRUE(stop.stop_requested());
 }
 
 TEST_F(PlanningClaimsTest, ContinuesAPlanningWhoseJobChanges) {
-  const std::string job = Register("run");
-  Change(job);
   const std::stop_token stop = claims_.Begin(Claim("w"));
-  Change(job);
+  Change(job_);
   ASSERT_TRUE(claims_.Renew());
   EXPECT_FALSE(stop.stop_requested());
 }
 
 TEST_F(PlanningClaimsTest, DoesNotRenewTheClaimOfAFinishedPlanning) {
-  Change(Register("run"));
   const store::PlanningTask task = Claim("w");
   claims_.Begin(task);
   claims_.End(task);
@@ -87,7 +76,6 @@ TEST_F(PlanningClaimsTest, DoesNotRenewTheClaimOfAFinishedPlanning) {
 }
 
 TEST_F(PlanningClaimsTest, StopAllAlsoStopsLaterPlannings) {
-  Change(Register("run"));
   const std::stop_token stop = claims_.Begin(Claim("w"));
   claims_.StopAll();
   EXPECT_TRUE(stop.stop_requested());

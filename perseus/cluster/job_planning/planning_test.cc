@@ -36,12 +36,12 @@ std::string Csv(int stages = 4) {
 // A job in a store. The test plans it as a worker does.
 class PlanningTest : public testing::Test {
  protected:
-  PlanningTest() {
-    const auto created =
-        store_->CreateJob({.key = "run", .body = std::string(kPlanningJob), .target = ""}, now_);
-    job_ = created->job.id;
-  }
+  PlanningTest() { Register("run", std::string(kPlanningJob)); }
 
+  // From now on, the test is about this job.
+  void Register(const std::string& key, const std::string& body) {
+    job_ = store_->CreateJob({.key = key, .body = body, .target = ""}, now_)->job.id;
+  }
   store::JobRecord Job() { return **store_->FindJob(job_); }
   // Plans until nothing is due. Returns the number of plannings.
   int Plan() {
@@ -55,6 +55,11 @@ class PlanningTest : public testing::Test {
       ++plannings;
     }
     return plannings;
+  }
+  // Plans with a profile of the job.
+  void PlanWithProfile() {
+    ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
+    Plan();
   }
   PlannedAssignment Assignment() {
     return *ParsePlannedAssignment((*store_->FindNewestAssignment(job_))->body);
@@ -76,9 +81,7 @@ class PlanningTest : public testing::Test {
     std::string body(kPlanningJob);
     body.insert(1, R"("max_switches": 2, )");
     body.replace(body.find("\"run\""), 5, "\"few\"");
-    const auto created = store_->CreateJob({.key = "few", .body = body, .target = ""}, now_);
-    ASSERT_TRUE(created);
-    job_ = created->job.id;
+    Register("few", body);
   }
   void Straggle(int dp_rank, double slowdown, store::Milliseconds starts,
                 store::Milliseconds expires) {
@@ -138,8 +141,7 @@ TEST_F(PlanningTest, TheNoiseOfTheProfileGivesAMargin) {
 }
 
 TEST_F(PlanningTest, EqualSlowdownsKeepThePlansAndChangeTheTime) {
-  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
-  Plan();
+  PlanWithProfile();
   const PlannedAssignment before = Assignment();
   for (int dp_rank = 0; dp_rank < 3; ++dp_rank) Straggle(dp_rank, 1.25, now_, 0);
   Plan();
@@ -148,8 +150,7 @@ TEST_F(PlanningTest, EqualSlowdownsKeepThePlansAndChangeTheTime) {
 }
 
 TEST_F(PlanningTest, WithoutAChangeThereIsNoNewVersion) {
-  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
-  Plan();
+  PlanWithProfile();
   const std::int64_t version = Job().assignment_version;
   ASSERT_TRUE(store_->RequestPlanning(job_, now_));
   EXPECT_EQ(Plan(), 1);
@@ -159,13 +160,9 @@ TEST_F(PlanningTest, WithoutAChangeThereIsNoNewVersion) {
 }
 
 TEST_F(PlanningTest, NodesDoNotWaitForTheFrontierOfALargeJob) {
-  const auto created = store_->CreateJob({.key = "large",
-                                          .body = R"({"key": "large",
+  Register("large", R"({"key": "large",
       "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 300},
-      "gpu": {"blocking_power_w": 80}})",
-                                          .target = ""},
-                                         now_);
-  job_ = created->job.id;
+      "gpu": {"blocking_power_w": 80}})");
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   EXPECT_EQ(Plan(), 1);
   EXPECT_EQ(Job().assignment_version, 1);
@@ -269,8 +266,7 @@ TEST_F(PlanningTest, AStoppedPlanningIsASystemError) {
 }
 
 TEST_F(PlanningTest, SlowsTheOtherPipelinesForAStragglerUntilItEnds) {
-  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
-  Plan();
+  PlanWithProfile();
   const PlannedAssignment before = Assignment();
   Straggle(1, 1.2, now_, now_ + 60'000);
   Plan();
@@ -290,15 +286,10 @@ TEST_F(PlanningTest, SlowsTheOtherPipelinesForAStragglerUntilItEnds) {
 
 // The iteration takes about 2 s, so 2 changes per second allow a few changes.
 TEST_F(PlanningTest, PlansKeepTheRateOfClockChanges) {
-  const auto created = store_->CreateJob({.key = "limited",
-                                          .body = R"({"key": "limited", "pipelines": 2,
+  Register("limited", R"({"key": "limited", "pipelines": 2,
       "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12},
-      "gpu": {"blocking_power_w": 80, "most_changes_per_s": 2}})",
-                                          .target = ""},
-                                         now_);
-  job_ = created->job.id;
-  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
-  Plan();
+      "gpu": {"blocking_power_w": 80, "most_changes_per_s": 2}})");
+  PlanWithProfile();
   Straggle(1, 1.2, now_, 0);
   Plan();
   const auto plans = *store_->ListPlans(job_, 100);
@@ -325,8 +316,7 @@ TEST_F(PlanningTest, SaysWhatIsProbablyWrongWithAProfile) {
 }
 
 TEST_F(PlanningTest, NamesThePlansForAnAnnouncedStraggler) {
-  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
-  Plan();
+  PlanWithProfile();
   const PlannedAssignment before = Assignment();
   Straggle(0, 1.3, now_ + 30'000, 0);
   Plan();
@@ -339,8 +329,7 @@ TEST_F(PlanningTest, NamesThePlansForAnAnnouncedStraggler) {
 }
 
 TEST_F(PlanningTest, ReusesThePlansOfTheStore) {
-  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
-  Plan();
+  PlanWithProfile();
   for (int i = 0; i < 5; ++i) {
     Straggle(1, 1.2501 + 0.001 * i, now_, 0);
     Plan();
@@ -351,8 +340,7 @@ TEST_F(PlanningTest, ReusesThePlansOfTheStore) {
 }
 
 TEST_F(PlanningTest, AnImpossibleTargetFailsAndKeepsTheAssignment) {
-  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
-  Plan();
+  PlanWithProfile();
   const auto before = store_->FindNewestAssignment(job_);
   ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
   Plan();
@@ -397,8 +385,7 @@ TEST(FirstStep, UsesTheShortestPossibleSteps) {
 }
 
 TEST_F(PlanningTest, AStragglerEndsWhileTheTargetIsImpossible) {
-  ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
-  Plan();
+  PlanWithProfile();
   Straggle(1, 1.25, now_, now_ + 60'000);
   Plan();
   ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));

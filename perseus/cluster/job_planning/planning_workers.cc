@@ -141,8 +141,7 @@ Result<void> PlanningWorkers::SetFirstStep(const PlanningInput& input,
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, ParsePlannedAssignment(*outcome.assignment));
   std::optional<PlannedAssignment> in_force;
   if (input.assignment) {
-    PERSEUS_ASSIGN_OR_RETURN(auto parsed, ParsePlannedAssignment(input.assignment->body));
-    in_force = std::move(parsed);
+    PERSEUS_ASSIGN_OR_RETURN(in_force, ParsePlannedAssignment(input.assignment->body));
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(input.job.id));
   if (job) {

@@ -26,9 +26,14 @@ std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragg
   return slowdowns;
 }
 
-std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipelines) {
+double SlowestOf(const std::map<int, double>& slowdowns) {
   double slowest = 1;
   for (const auto& [pipeline, slowdown] : slowdowns) slowest = std::max(slowest, slowdown);
+  return slowest;
+}
+
+std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipelines) {
+  const double slowest = SlowestOf(slowdowns);
   std::vector<double> factors;
   for (int pipeline = 0; pipeline < pipelines; ++pipeline) {
     const auto found = slowdowns.find(pipeline);

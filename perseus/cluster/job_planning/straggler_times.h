@@ -16,6 +16,9 @@ namespace perseus::job_planning {
 std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragglers, int pipelines,
                                   store::Milliseconds now);
 
+// The largest of these slowdowns, at least 1.
+double SlowestOf(const std::map<int, double>& slowdowns);
+
 // For each pipeline, T'/(s_p T) rounded down to half a percent: the factor by which its iteration
 // may be longer than the target's plan. 1 for the slowest, and for all if there is no straggler.
 std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipelines);

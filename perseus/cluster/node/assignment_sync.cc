@@ -183,9 +183,7 @@ std::set<std::string> AssignmentSync::MissingUpcoming() const {
 
 Result<void> AssignmentSync::StorePlan(const std::string& id, const std::string& text) {
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, id));
-  if (auto written = protocol::WriteJobFile(job_directory_, PlanPath(id), text); !written) {
-    return written;
-  }
+  PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(job_directory_, PlanPath(id), text));
   cut_for_[id] = RanksOfCut(plan);
   return {};
 }
@@ -215,18 +213,16 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
   std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
   AddPlans(protocol::ReadAssignment(job_directory_).value_or(std::nullopt), kept);
   AddPlans(lasting_, kept);
-  Result<std::int64_t> given = 0;
   if (is_nothing_wanted_) {
     protocol::Assignment own;
     own.own = true;
-    given = writer.Write(own, 0);
+    PERSEUS_RETURN_IF_ERROR(writer.Write(own, 0));
   } else {
     // Ranks that follow it already need it from step 0 on, in case they restart.
     const bool is_followed = IsWantedInForce() && (has_restarted_ || !IsBehind());
     const std::int64_t from_step = is_followed ? 0 : FromStep(wanted_->from_step, progress);
-    given = writer.Write(*wanted_, from_step);
+    PERSEUS_RETURN_IF_ERROR(writer.Write(*wanted_, from_step));
   }
-  if (!given) return Fail(given);
   has_restarted_ = were_plans_short_ = false;
   AddPlans(wanted_, kept);
   DeletePlansBut(kept);

@@ -8,9 +8,9 @@
 #include <fstream>
 #include <string>
 
-#include "perseus/cluster/node/tiny_plan.h"
 #include "perseus/runtime/protocol/job_directory/assignment_writer.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace perseus::node {
 namespace {
@@ -19,21 +19,19 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr const char* kAssignmentSyncPlanA = "p-00000000000000aa";
-constexpr const char* kAssignmentSyncPlanB = "p-00000000000000bb";
-
 protocol::AssignmentEvent Version(std::int64_t version) {
-  return {"j-1", "run", version, 120, {{0, kAssignmentSyncPlanA}}, ""};
+  return {"j-1", "run", version, 120, {{0, kPlanA}}, ""};
+}
+
+protocol::Assignment Tuned() {
+  protocol::Assignment tuned;
+  tuned.plan = "plans/tuned.json";
+  return tuned;
 }
 
 TEST(AssignmentOf, NamesThePlanOfEachPipeline) {
   const protocol::Assignment assignment =
-      AssignmentOf({"j-1",
-                    "run",
-                    7,
-                    120,
-                    {{0, kAssignmentSyncPlanA}, {1, kAssignmentSyncPlanB}},
-                    "straggler 1: 1.25"});
+      AssignmentOf({"j-1", "run", 7, 120, {{0, kPlanA}, {1, kPlanB}}, "straggler 1: 1.25"});
   EXPECT_EQ(assignment.PlanOf(0), "plans/p-00000000000000aa.json");
   EXPECT_EQ(assignment.PlanOf(1), "plans/p-00000000000000bb.json");
   EXPECT_EQ(assignment.PlanOf(2), "");
@@ -70,6 +68,10 @@ class AssignmentSyncTest : public testing::Test {
     EXPECT_TRUE(written) << written.error().message;
     return true;
   }
+  void Follow(const protocol::AssignmentEvent& event) {
+    sync_.Want(event);
+    EXPECT_TRUE(Write());
+  }
   protocol::Assignment InForce() const { return **protocol::ReadAssignment(directory_.path()); }
 
   TemporaryDirectory directory_;
@@ -79,9 +81,9 @@ class AssignmentSyncTest : public testing::Test {
 TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentOnce) {
   EXPECT_FALSE(Write());
   sync_.Want(Version(7));
-  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kAssignmentSyncPlanA));
+  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kPlanA));
   EXPECT_TRUE(Write());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
   EXPECT_EQ(InForce().from_step, 120);
   EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-1", 7}));
   EXPECT_EQ(sync_.ServerVersionOf(InForce().version), 7);
@@ -91,8 +93,7 @@ TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentOnce) {
   EXPECT_FALSE(Write());
   protocol::AssignmentEvent none = Version(8);
   none.plans.clear();
-  sync_.Want(none);
-  EXPECT_TRUE(Write());
+  Follow(none);
   EXPECT_EQ(InForce().PlanOf(0), "");
   EXPECT_FALSE(InForce().own);
 }
@@ -105,27 +106,26 @@ TEST_F(AssignmentSyncTest, TheSameVersionMayAddThePlanOfAnotherPipeline) {
   sync_.SetRanks({{0, {0}}, {1, {0}}});
   EXPECT_FALSE(sync_.NamesPlansOfAll());
   protocol::AssignmentEvent both = Version(7);
-  both.plans[1] = kAssignmentSyncPlanB;
+  both.plans[1] = kPlanB;
   sync_.Want(both);
   EXPECT_TRUE(sync_.NamesPlansOfAll());
-  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kAssignmentSyncPlanB));
+  EXPECT_THAT(sync_.MissingPlans(), ElementsAre(kPlanB));
   EXPECT_TRUE(Write());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
-  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kAssignmentSyncPlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
   sync_.Want(Version(7));
   EXPECT_FALSE(Write()) << "fewer plans change nothing";
 }
 
 TEST_F(AssignmentSyncTest, AnInvalidPlanIsNotStored) {
-  const auto stored = sync_.StorePlan(kAssignmentSyncPlanA, "<html>");
+  const auto stored = sync_.StorePlan(kPlanA, "<html>");
   ASSERT_FALSE(stored);
-  EXPECT_THAT(stored.error().message, HasSubstr(kAssignmentSyncPlanA));
-  EXPECT_FALSE(sync_.HasPlan(kAssignmentSyncPlanA));
+  EXPECT_THAT(stored.error().message, HasSubstr(kPlanA));
+  EXPECT_FALSE(sync_.HasPlan(kPlanA));
 }
 
 TEST_F(AssignmentSyncTest, ANewProcessReadsTheVersionInTheDirectory) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   AssignmentSync next(directory_.path());
   ASSERT_TRUE(next.Look());
   EXPECT_EQ(next.newest(), (protocol::ServerOrigin{"j-1", 7}));
@@ -137,8 +137,7 @@ TEST_F(AssignmentSyncTest, ANewProcessReadsTheVersionInTheDirectory) {
 }
 
 TEST_F(AssignmentSyncTest, WaitsForAVerificationAndRecognizesTheRestoredAssignment) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   {
     auto verification = protocol::AssignmentWriter::Open(directory_.path());
     protocol::Assignment baseline;
@@ -163,22 +162,18 @@ TEST_F(AssignmentSyncTest, WaitsForAVerificationAndRecognizesTheRestoredAssignme
 }
 
 TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentAgainAfterATune) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   {
     auto tune = protocol::AssignmentWriter::Open(directory_.path());
-    protocol::Assignment plan;
-    plan.plan = "plans/tuned.json";
-    ASSERT_TRUE(tune->Write(plan, 0));
+    ASSERT_TRUE(tune->Write(Tuned(), 0));
   }
   EXPECT_TRUE(Write());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kAssignmentSyncPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
 }
 
 TEST_F(AssignmentSyncTest, ADeletedFileIsWrittenAgainWithAHigherVersion) {
   for (const int version : {5, 6, 7}) {
-    sync_.Want(Version(version));
-    EXPECT_TRUE(Write());
+    Follow(Version(version));
   }
   EXPECT_EQ(InForce().version, 3);
   std::filesystem::remove(directory_ / "assignment.json");
@@ -192,8 +187,7 @@ TEST_F(AssignmentSyncTest, ADeletedFileIsWrittenAgainWithAHigherVersion) {
 }
 
 TEST_F(AssignmentSyncTest, ADamagedFileThatIsDeletedIsWrittenAgain) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   std::ofstream(directory_ / "assignment.json") << "{";
   EXPECT_FALSE(sync_.Look());
   std::filesystem::remove(directory_ / "assignment.json");
@@ -204,8 +198,7 @@ TEST_F(AssignmentSyncTest, ADamagedFileThatIsDeletedIsWrittenAgain) {
 }
 
 TEST_F(AssignmentSyncTest, AFileBehindTheRanksIsWrittenAgain) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   EXPECT_EQ(InForce().version, 1);
   sync_.SawVersion(5);  // Another process wrote it, and the file was lost.
   EXPECT_TRUE(Write({200, 1'000'000'000}));
@@ -217,8 +210,7 @@ TEST_F(AssignmentSyncTest, AFileBehindTheRanksIsWrittenAgain) {
 }
 
 TEST_F(AssignmentSyncTest, ADeletedDirectoryIsNotCreatedAgain) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   std::filesystem::remove_all(directory_.path());
   Look();
   EXPECT_FALSE(sync_.HasToWrite());
@@ -228,12 +220,9 @@ TEST_F(AssignmentSyncTest, ADeletedDirectoryIsNotCreatedAgain) {
 }
 
 TEST_F(AssignmentSyncTest, AVersionThatAnotherCoordinatorTookIsNoLongerTheServers) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   std::filesystem::remove(directory_ / "assignment.json");
-  protocol::Assignment plan;
-  plan.plan = "plans/tuned.json";
-  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), plan));
+  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), Tuned()));
   Look();
   EXPECT_EQ(sync_.ServerVersionOf(1), 0);
 }
@@ -253,8 +242,7 @@ TEST_F(AssignmentSyncTest, ARestartedJobHasItsAssignmentFromStepZero) {
 }
 
 TEST_F(AssignmentSyncTest, WithdrawsTheAssignmentOfAnEndedJob) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   sync_.WantNothing();
   EXPECT_TRUE(Write());
   EXPECT_TRUE(InForce().own);
@@ -263,8 +251,7 @@ TEST_F(AssignmentSyncTest, WithdrawsTheAssignmentOfAnEndedJob) {
   // Another job in the same directory, whose versions count from 1.
   protocol::AssignmentEvent other = Version(1);
   other.job = "j-2";
-  sync_.Want(other);
-  EXPECT_TRUE(Write());
+  Follow(other);
   EXPECT_EQ(sync_.in_force(), (protocol::ServerOrigin{"j-2", 1}));
 }
 
@@ -277,8 +264,7 @@ TEST_F(AssignmentSyncTest, DeletesPlansThatAreNoLongerNeeded) {
     protocol::AssignmentEvent assignment = Version(version);
     assignment.plans = {{0, id}};
     assignment.upcoming = {plan(100)};
-    sync_.Want(assignment);
-    EXPECT_TRUE(Write());
+    Follow(assignment);
   };
   assign(1, plan(1));
   ASSERT_TRUE(sync_.StorePlan(plan(100), TinyPlan()));
@@ -310,7 +296,7 @@ TEST_F(AssignmentSyncTest, FollowsNoLinksOfTheOwner) {
   std::filesystem::create_directory_symlink(other.path(), directory_ / "plans");
   sync_.Want(Version(7));
   Look();
-  const auto stored = sync_.StorePlan(kAssignmentSyncPlanA, TinyPlan());
+  const auto stored = sync_.StorePlan(kPlanA, TinyPlan());
   ASSERT_FALSE(stored);
   EXPECT_THAT(stored.error().message, HasSubstr("plans: is a symbolic link"));
   EXPECT_FALSE(std::filesystem::exists(other / "p-00000000000000aa.json"));
@@ -327,23 +313,20 @@ TEST_F(AssignmentSyncTest, TheLockIsNoLink) {
   std::filesystem::permissions(other / "victim", std::filesystem::perms::owner_read);
   std::filesystem::create_symlink(other / "victim", directory_ / "coordinator.lock");
   sync_.Want(Version(7));
-  ASSERT_TRUE(sync_.StorePlan(kAssignmentSyncPlanA, TinyPlan()));
+  ASSERT_TRUE(sync_.StorePlan(kPlanA, TinyPlan()));
   EXPECT_FALSE(sync_.Write({}));
   EXPECT_EQ(std::filesystem::status(other / "victim").permissions(),
             std::filesystem::perms::owner_read);
 }
 
 TEST_F(AssignmentSyncTest, AnEndedJobKeepsTheAssignmentOfAnotherCoordinator) {
-  protocol::Assignment plan;
-  plan.plan = "plans/tuned.json";
-  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), plan));
+  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), Tuned()));
   sync_.WantNothing();
   EXPECT_FALSE(Write());
 }
 
 TEST_F(AssignmentSyncTest, VersionsOfAnEarlierJobDoNotCount) {
-  sync_.Want(Version(7));
-  Write();
+  Follow(Version(7));
   const std::int64_t before = InForce().version;
   protocol::AssignmentEvent other = Version(1);
   other.job = "j-2";

@@ -12,30 +12,25 @@
 namespace perseus::node {
 namespace {
 
-constexpr int kJobDirectoriesJsonDepth = 2;
 constexpr std::size_t kLongestKey = 200;
 // Any user of the node may write the file, so its size is limited.
 constexpr std::uintmax_t kMostBytes = 64 << 10;
 
-}  // namespace
-
-Result<std::string> ParseServerJob(std::string_view text, std::string_view name) {
-  return json_file::Read(text, name, kJobDirectoriesJsonDepth, [](const json_file::Node& file) {
+// The key in {"job": KEY}, by the rule of the server, whose ids have the same letters.
+Result<std::string> KeyOf(std::string_view text) {
+  return json_file::Read(text, "server.json", 2, [](const json_file::Node& file) {
     file.RequireObject({"job"});
     std::string job = file.Member("job").Text();
-    // The rule of the server, whose ids have the same letters.
     const bool fits = !job.empty() && job.size() <= kLongestKey &&
                       job.find_first_not_of(
                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                           "0123456789._-") == std::string::npos;
-    if (!fits) {
-      json_file::Throw(
-          "job is not the key of a job (expected 1 to {} letters, digits, '.', '_' and '-')",
-          kLongestKey);
-    }
+    if (!fits) json_file::Throw("job is not a key (FindJobDirectories says more)");
     return job;
   });
 }
+
+}  // namespace
 
 JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
   JobDirectories found;
@@ -49,7 +44,7 @@ JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
       found.troubles.push_back(text.error().message);
       continue;
     }
-    if (const auto job = ParseServerJob(*text, path.string())) {
+    if (const auto job = KeyOf(*text)) {
       found.jobs.emplace(entry.path(), *job);
       continue;
     }

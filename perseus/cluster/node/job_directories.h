@@ -7,15 +7,9 @@
 #include <filesystem>
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "perseus/base/result.h"
-
 namespace perseus::node {
-
-// Errors (kInput): "name: job is ... (remedy)".
-Result<std::string> ParseServerJob(std::string_view text, std::string_view name);
 
 struct JobDirectories {
   std::map<std::filesystem::path, std::string> jobs;  // Keys, by directory.

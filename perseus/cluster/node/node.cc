@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -10,7 +9,6 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
-#include "perseus/cluster/node/answers.h"
 #include "perseus/cluster/node/job_directories.h"
 
 namespace perseus::node {
@@ -27,12 +25,6 @@ constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects 
 // The newest reports of a job that are stored while the server is unreachable.
 constexpr std::size_t kMostUnsent = 256;
 
-constexpr int kUnauthorized = 401;
-constexpr int kForbidden = 403;
-constexpr int kNotFound = 404;
-constexpr int kTooManyRequests = 429;
-constexpr int kFirstServerError = 500;
-
 protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks, bool restarted,
                                   const std::string& instance) {
   protocol::Attachment attachment{.ranks = {}, .restarted = restarted, .instance = instance};
@@ -41,7 +33,7 @@ protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks
 }
 
 bool MayBeSentAgain(const http::Response& response) {
-  return response.status >= kFirstServerError || response.status == kTooManyRequests;
+  return response.status >= 500 || response.status == 429;
 }
 
 }  // namespace
@@ -241,12 +233,12 @@ void Node::CheckRegistered(Job& job, Nanoseconds now) {
       now);
   if (!answer) return;
   const std::string about = "finding " + job.key;
-  if (answer->status == kNotFound && IsUnknownJob(*answer)) {
+  if (answer->status == 404 && IsUnknownJob(*answer)) {
     uplink_.WarnOnce(about, fmt::format("the server does not have job {}: {}; ranks run without a "
                                         "plan until it does (perseus job register {})",
                                         job.key, ProblemText(*answer), job.key));
   }
-  if (answer->status == kUnauthorized || answer->status == kForbidden) {
+  if (answer->status == 401 || answer->status == 403) {
     uplink_.WarnOnce(about,
                      fmt::format("the server refuses job {}: {}", job.key, ProblemText(*answer)));
   }
@@ -259,7 +251,7 @@ void Node::CheckRegistered(Job& job, Nanoseconds now) {
 void Node::TakeAcceptance(Job& job, const http::Response& answer) {
   uplink_.Recovered("attaching " + job.key);
   job.lifecycle.Apply(JobEvent::kAccepted);
-  if (const std::string id = JobOfAnswer(answer.body); !id.empty()) TakeId(job, id);
+  if (const std::string id = TextOf(answer, "job"); !id.empty()) TakeId(job, id);
   job.reported = {};
 }
 
@@ -397,7 +389,7 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
                      fmt::format("the server refuses reports: {}", ProblemText(response)));
     if (MayBeSentAgain(response)) return;
   }
-  const std::set<std::string> not_attached = NotAttachedOfAnswer(response.body);
+  const std::set<std::string> not_attached = NotAttachedOf(response);
   for (auto& [directory, job] : jobs_) {
     if (!job.lifecycle.is_attached()) continue;
     job.reported = ReportOf(job);

@@ -1,5 +1,5 @@
 // A node and jobs that end, start again, or that the server does not know.
-#include "perseus/cluster/node/node_fixture.h"
+#include "tests/support/node_fixture.h"
 
 namespace perseus::node {
 namespace {
@@ -41,9 +41,9 @@ TEST_F(NodeTest, AJobThatIsRegisteredAgainGetsItsNewAssignment) {
   server_.job = "j-2";
   logs.End({0, 0, 0}, 3, 1);
   Turn(5'000 * kMillisecond);
-  Receive(1, 9, {{"0", kNodePlanB}});
+  Receive(1, 9, {{"0", kPlanB}});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
   EXPECT_EQ(server_.reports.back()[0].at("job"), "j-2");
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
 }
@@ -62,15 +62,15 @@ TEST_F(NodeTest, AssignmentsAndEventsOfAnEarlierJobWithTheKeyAreDropped) {
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
 
   server_.job = "j-1";
-  Receive(8, 1, {{"0", kNodePlanA}});  // A late event of the earlier job.
+  Receive(8, 1, {{"0", kPlanA}});  // A late event of the earlier job.
   Turn();
   EXPECT_TRUE(InForce().own);
   server_.job = "j-2";
-  Receive(1, 9, {{"0", kNodePlanB}});
+  Receive(1, 9, {{"0", kPlanB}});
   Turn();
   node_->Receive({"ended", "", R"({"job": "j-1"})"});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 1);
 }
 
@@ -89,7 +89,7 @@ TEST_F(NodeTest, AssignmentsStayWhenTheNodeEndsAndTheNextProcessContinues) {
   const RankLogs logs = MakeFollowedJob();
   logs.End({0, 0, 0}, 1, InForce().version);
   node_.reset();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
 
   Start();
   Turn();
@@ -102,9 +102,7 @@ TEST_F(NodeTest, AssignmentsStayWhenTheNodeEndsAndTheNextProcessContinues) {
 
 TEST_F(NodeTest, AnUnknownJobRequestsAttachmentAgain) {
   server_.attach_status = 404;
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
+  const RankLogs logs = MakeAttachedJob();
   Turn();
   EXPECT_THAT(server_.requests, SizeIs(1));
   EXPECT_THAT(server_.reports, IsEmpty());

@@ -3,8 +3,8 @@
 #include <fstream>
 #include <string>
 
-#include "perseus/cluster/node/node_fixture.h"
 #include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "tests/support/node_fixture.h"
 
 namespace perseus::node {
 namespace {
@@ -42,22 +42,6 @@ TEST_F(NodeTest, ANameOfADirectoryForgesNoLineOfTheLog) {
   EXPECT_THAT(logged_.str(), HasSubstr("run\\x0A[error] forged \\x1B[31m is a directory of job"));
 }
 
-TEST_F(NodeTest, ADeletedAssignmentIsWrittenAgain) {
-  const RankLogs logs = MakeFollowedJob();
-  Receive(8, 1, {{"0", kNodePlanB}});
-  Turn();
-  EXPECT_EQ(InForce().version, 2);
-  logs.End({0, 0, 0}, 2, 2);
-  Turn();
-  std::filesystem::remove(directory_ / "run/assignment.json");
-  Turn();
-  EXPECT_EQ(InForce().version, 3);
-  EXPECT_EQ(InForce().server, (protocol::ServerOrigin{"j-1", 8}));
-  logs.End({0, 0, 0}, 3, 2);
-  Turn();
-  EXPECT_EQ(server_.reports.back()[0]["following"], 8);
-}
-
 TEST_F(NodeTest, ANewProcessContinuesAboveTheVersionOfTheRanks) {
   const RankLogs logs = MakeFollowedJob();
   std::filesystem::remove(directory_ / "run/assignment.json");
@@ -65,7 +49,7 @@ TEST_F(NodeTest, ANewProcessContinuesAboveTheVersionOfTheRanks) {
   Turn();
   logs.End({0, 0, 0}, 2, 9);
   Turn();
-  Receive(7, 1, {{"0", kNodePlanA}});
+  Receive(7, 1, {{"0", kPlanA}});
   Turn();
   EXPECT_EQ(InForce().version, 10);
 }
@@ -81,9 +65,9 @@ TEST_F(NodeTest, ASecondDirectoryWithTheSameKeyIsIgnoredWithOneWarning) {
   EXPECT_THAT(logged_.str(),
               HasSubstr((directory_ / "a").string() + " and in " + (directory_ / "b").string()));
   EXPECT_EQ(logged_.str().find("another name"), logged_.str().rfind("another name"));
-  Receive(7, 1, {{"0", kNodePlanA}});
+  Receive(7, 1, {{"0", kPlanA}});
   Turn();
-  EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kNodePlanA));
+  EXPECT_EQ(InForce("a").PlanOf(0), PlanPath(kPlanA));
   EXPECT_FALSE(std::filesystem::exists(directory_ / "b" / "assignment.json"));
 
   std::filesystem::remove_all(directory_ / "a");
@@ -119,10 +103,10 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
   EXPECT_THAT(server_.requests, ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7"));
 
   server_.requests.clear();
-  Receive(7, 1, {{"0", kNodePlanA}, {"1", kNodePlanA}});
+  Receive(7, 1, {{"0", kPlanA}, {"1", kPlanA}});
   Turn();
-  EXPECT_THAT(server_.requests, ElementsAre(std::string("GET /v1/plans/") + kNodePlanA));
-  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kNodePlanA));
+  EXPECT_THAT(server_.requests, ElementsAre(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanA));
   EXPECT_EQ(InForce().from_step, 1);
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
   EXPECT_EQ(server_.reports.back()[0].at("following"), 0);
@@ -139,8 +123,8 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
   EXPECT_EQ(report.at("steps")[0].at("ranks"), 2);
 
   server_.requests.clear();
-  Receive(7, 1, {{"0", kNodePlanA}});  // A repetition is ignored.
-  Receive(8, 50, {{"0", kNodePlanA}});
+  Receive(7, 1, {{"0", kPlanA}});  // A repetition is ignored.
+  Receive(8, 50, {{"0", kPlanA}});
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());
   EXPECT_EQ(InForce().from_step, 50);
@@ -149,7 +133,7 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
 
 // The server sends only the instructions of rank 0.
 json CutPlan() {
-  json plan = json::parse(PlanOfTwoRanks());
+  json plan = json::parse(TinyPlan(2));
   json& other = plan["pp_ranks"][1];
   other["cut"] = true;
   other["instructions"].erase(1);
@@ -157,29 +141,27 @@ json CutPlan() {
 }
 
 TEST_F(NodeTest, PlansInAnAssignmentEventAreNotFetched) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
+  const RankLogs logs = MakeAttachedJob();
   server_.requests.clear();
-  Receive(7, 1, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
+  Receive(7, 1, {{"0", kPlanA}}, {{kPlanA, CutPlan()}});
   Turn();
   EXPECT_THAT(server_.requests, IsEmpty());
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
-  EXPECT_TRUE(std::filesystem::exists(directory_ / "run" / PlanPath(kNodePlanA)));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_TRUE(std::filesystem::exists(directory_ / "run" / PlanPath(kPlanA)));
 }
 
 TEST_F(NodeTest, ARankThatStartsLaterGetsAPlanWithItsInstructions) {
   const RankLogs logs = MakeJob();
-  server_.plan = PlanOfTwoRanks();
+  server_.plan = TinyPlan(2);
   logs.Begin({0, 0, 0}, 100);
   Turn();
-  Receive(7, 0, {{"0", kNodePlanA}}, {{kNodePlanA, CutPlan()}});
+  Receive(7, 0, {{"0", kPlanA}}, {{kPlanA, CutPlan()}});
   Turn();
   const std::int64_t written = InForce().version;
   server_.requests.clear();
   logs.Begin({0, 1, 0}, 101);
   Turn();
-  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kNodePlanA));
+  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kPlanA));
   EXPECT_EQ(InForce().version, written + 1);
   EXPECT_EQ(InForce().from_step, 0);
   server_.requests.clear();
@@ -190,41 +172,35 @@ TEST_F(NodeTest, ARankThatStartsLaterGetsAPlanWithItsInstructions) {
   Start();
   Turn();
   Turn();
-  EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kNodePlanA)));
+  EXPECT_THAT(server_.requests, Not(Contains(std::string("GET /v1/plans/") + kPlanA)));
 }
 
 TEST_F(NodeTest, RanksOfAnotherPipelineThatStartLaterGetTheirPlan) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
+  const RankLogs logs = MakeAttachedJob();
   EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server has to send the end of the job";
-  Receive(7, 0, {{"0", kNodePlanA}});
+  Receive(7, 0, {{"0", kPlanA}});
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
   logs.Begin({1, 0, 0}, 101);
   Turn();
   EXPECT_EQ(node_->LastEventId(), "j-1:0") << "the server has to send the assignment again";
-  Receive(7, 0, {{"0", kNodePlanA}, {"1", kNodePlanB}});
+  Receive(7, 0, {{"0", kPlanA}, {"1", kPlanB}});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
-  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kNodePlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce().PlanOf(1), PlanPath(kPlanB));
   EXPECT_EQ(node_->LastEventId(), "j-1:7");
 }
 
 TEST_F(NodeTest, AnInvalidPlanInAnAssignmentEventIsFetched) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
+  const RankLogs logs = MakeAttachedJob();
+  Receive(7, 1, {{"0", kPlanA}}, {{kPlanA, json::object()}});
   Turn();
-  Receive(7, 1, {{"0", kNodePlanA}}, {{kNodePlanA, json::object()}});
-  Turn();
-  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kNodePlanA));
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
+  EXPECT_THAT(server_.requests, Contains(std::string("GET /v1/plans/") + kPlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
 }
 
 TEST_F(NodeTest, ReportsAtTheEndOfAStepAndAtLeastEveryFourSeconds) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
+  const RankLogs logs = MakeAttachedJob();
   const std::size_t first = server_.reports.size();
   ASSERT_EQ(first, 1U);
   Turn(1'000 * kMillisecond);
@@ -259,7 +235,7 @@ TEST_F(NodeTest, WithoutTheServerAssignmentsStayAndTheNewestStepsAreStored) {
     logs.End({0, 0, 0}, step, InForce().version);
     Turn();
   }
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
   const std::string log = logged_.str();
   EXPECT_THAT(log, HasSubstr("cannot reach http://server: refused; ranks keep"));
   EXPECT_EQ(log.find("cannot reach"), log.rfind("cannot reach"));
@@ -272,38 +248,25 @@ TEST_F(NodeTest, WithoutTheServerAssignmentsStayAndTheNewestStepsAreStored) {
   EXPECT_EQ(steps.back().at("step"), 400);
 }
 
-TEST_F(NodeTest, ALateAssignmentBeginsAtAStepThatRanksCanMeet) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  for (int step = 98; step <= 100; ++step) logs.End({0, 0, 0}, step, 0);
-  Turn();
-  Receive(7, 60, {{"0", kNodePlanA}});
-  Turn();
-  EXPECT_EQ(InForce().from_step, 103);
-}
-
 TEST_F(NodeTest, AnInvalidPlanLeavesThePreviousAssignmentInForce) {
   const RankLogs logs = MakeFollowedJob();
   server_.plan = "{}";
-  Receive(8, 9, {{"0", kNodePlanB}});
+  Receive(8, 9, {{"0", kPlanB}});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
-  EXPECT_THAT(logged_.str(), HasSubstr(kNodePlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
+  EXPECT_THAT(logged_.str(), HasSubstr(kPlanB));
   EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
   server_.plan = TinyPlan();
   Turn(5'000 * kMillisecond);
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
 }
 
 TEST_F(NodeTest, NothingIsAcknowledgedWhileTheJobHasAnotherCoordinator) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
+  const RankLogs logs = MakeAttachedJob();
   {
     const auto tune = protocol::AssignmentWriter::Open(directory_ / "run");
     ASSERT_TRUE(tune);
-    Receive(7, 1, {{"0", kNodePlanA}});
+    Receive(7, 1, {{"0", kPlanA}});
     Turn();
     Turn();
     EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 0);
@@ -314,23 +277,19 @@ TEST_F(NodeTest, NothingIsAcknowledgedWhileTheJobHasAnotherCoordinator) {
 }
 
 TEST_F(NodeTest, UpcomingPlansAreFetchedAhead) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
-  Receive(7, 1, {{"0", kNodePlanA}}, json::object(), {kNodePlanA, kNodePlanB});
+  const RankLogs logs = MakeAttachedJob();
+  Receive(7, 1, {{"0", kPlanA}}, json::object(), {kPlanA, kPlanB});
   Turn();
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanA));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanA));
   server_.is_away = true;
-  Receive(8, 1, {{"0", kNodePlanB}});
+  Receive(8, 1, {{"0", kPlanB}});
   Turn();
-  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kNodePlanB));
+  EXPECT_EQ(InForce().PlanOf(0), PlanPath(kPlanB));
 }
 
 TEST_F(NodeTest, ReportsNothingWhileAnotherProcessHasItsName) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
+  const RankLogs logs = MakeAttachedJob();
   EXPECT_THAT(server_.reports, SizeIs(1));
   server_.attach_status = 409;
   server_.attach_problem = R"({"status": 409, "pointer": "/instance"})";
@@ -349,9 +308,7 @@ TEST_F(NodeTest, ReportsNothingWhileAnotherProcessHasItsName) {
 }
 
 TEST_F(NodeTest, ADeletedDirectoryIsDetached) {
-  const RankLogs logs = MakeJob();
-  logs.Begin({0, 0, 0}, 100);
-  Turn();
+  const RankLogs logs = MakeAttachedJob();
   std::filesystem::remove_all(directory_ / "run");
   server_.requests.clear();
   Turn();

@@ -19,8 +19,6 @@ constexpr Nanoseconds kAgainAfter = 5 * kSecond;
 constexpr Nanoseconds kCheckApart = 60 * kSecond;
 // Replicas read new tokens several times per second.
 constexpr Nanoseconds kKnownEverywhereAfter = 10 * kSecond;
-constexpr int kTokenRefused = 401;
-constexpr int kRenewalRefused = 403;
 constexpr std::size_t kAttemptBytes = 32;
 
 bool IsAttempt(const std::string& text) {
@@ -119,7 +117,7 @@ void OwnToken::Renew() {
   const auto answer = send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)),
                             "Bearer " + token(), "");
   if (!answer) return WarnOnce(answer.error().message);
-  if (answer->status == kTokenRefused || answer->status == kRenewalRefused) {
+  if (answer->status == 401 || answer->status == 403) {
     WarnOnce(fmt::format("the server does not renew the token of node {}: {}; the node joins again",
                          options_.node, ProblemText(*answer)));
     must_join_ = true;
@@ -135,14 +133,11 @@ void OwnToken::Renew() {
 
 bool OwnToken::Take(const http::Response& answer) {
   const auto json = nlohmann::json::parse(answer.body, nullptr, false);
-  const bool is_complete = json.is_object() && json.contains("token") &&
-                           json["token"].is_string() && json.contains("renew_in_s") &&
-                           json["renew_in_s"].is_number_integer();
-  if (!is_complete) {
+  std::string secret = TextOf(answer, "token");
+  if (secret.empty() || !json.contains("renew_in_s") || !json["renew_in_s"].is_number_integer()) {
     WarnOnce("the server's answer has no token (is it a perseus server?)");
     return false;
   }
-  std::string secret = json["token"];
   if (const auto written = WriteSecretFile(options_.file, secret); !written) {
     // The token works until this process ends.
     WarnOnce(written.error().message);

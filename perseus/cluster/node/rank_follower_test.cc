@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "perseus/base/units.h"
-#include "perseus/cluster/node/rank_logs.h"
+#include "tests/support/rank_logs.h"
 #include "tests/support/sparse_file.h"
 #include "tests/support/temporary_directory.h"
 

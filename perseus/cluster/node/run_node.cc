@@ -24,7 +24,6 @@ namespace {
 constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
 // After the server refused the stream.
 constexpr Nanoseconds kListenAgainAfter = 5'000 * kMillisecond;
-constexpr int kNotAuthorized = 401;
 // For one request. The thread waits for the answer.
 constexpr std::chrono::milliseconds kRunNodeTimeout{5000};
 
@@ -45,14 +44,6 @@ class Mailbox {
   }
   const std::atomic<std::uint32_t>& count() const { return count_; }
 
-  // Another process has the node's name.
-  void PutRefusal() { is_refused_ = true; }
-  bool TakeRefusal() { return is_refused_.exchange(false); }
-
-  // The server refused the stream for another reason, such as the token.
-  void PutInvalid() { is_invalid_ = true; }
-  bool TakeInvalid() { return is_invalid_.exchange(false); }
-
   void SetPosition(std::string position) PERSEUS_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     position_ = std::move(position);
@@ -62,13 +53,15 @@ class Mailbox {
     return position_;
   }
 
+  std::atomic<bool> is_name_lost = false;  // Another process has the node's name.
+  // The server refused the stream for another reason, such as the token.
+  std::atomic<bool> is_refused = false;
+
  private:
   Mutex mutex_;
   std::deque<http::Event> events_ PERSEUS_GUARDED_BY(mutex_);
   std::string position_ PERSEUS_GUARDED_BY(mutex_);
   std::atomic<std::uint32_t> count_ = 0;
-  std::atomic<bool> is_refused_ = false;
-  std::atomic<bool> is_invalid_ = false;
 };
 
 std::string RandomInstance() {
@@ -94,8 +87,8 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
     listening.should_end = [&is_over] { return is_over.load(); };
     const auto ended = client.Listen(listening);
     if (ended || is_over) continue;
-    if (ended.error().kind == ErrorKind::kUnreachable) mailbox.PutRefusal();
-    if (ended.error().kind == ErrorKind::kInput) mailbox.PutInvalid();
+    if (ended.error().kind == ErrorKind::kUnreachable) mailbox.is_name_lost = true;
+    if (ended.error().kind == ErrorKind::kInput) mailbox.is_refused = true;
     if (last_error != ended.error().message) {
       last_error = ended.error().message;
       log.error("{}; ranks keep their assignment, and the connection is retried", last_error);
@@ -154,7 +147,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
       std::move(options),
       [&](const auto& request) {
         auto answer = asking.Send(request);
-        if (enrolls && answer && answer->status == kNotAuthorized) own.Refused(clock.Now());
+        if (enrolls && answer && answer->status == 401) own.Refused(clock.Now());
         return answer;
       },
       log);
@@ -166,8 +159,8 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
   std::thread listener([&] { Listen(listening, stream, mailbox, is_over, clock, log); });
   while (!should_end()) {
     const std::uint32_t received = mailbox.count().load();
-    if (mailbox.TakeRefusal()) node.LoseName();
-    if (mailbox.TakeInvalid()) own.Refused(clock.Now());
+    if (mailbox.is_name_lost.exchange(false)) node.LoseName();
+    if (mailbox.is_refused.exchange(false)) own.Refused(clock.Now());
     if (enrolls) own.Turn(clock.Now());
     for (const http::Event& event : mailbox.TakeAll()) node.Receive(event);
     node.Turn(clock.Now());

@@ -1,6 +1,7 @@
 // The node daemon with a real server. Threads, sockets and time are real here.
 #include "perseus/cluster/node/run_node.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/base_sink.h>
@@ -9,8 +10,6 @@
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -23,18 +22,15 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/http/server.h"
-#include "perseus/cluster/node/rank_logs.h"
-#include "perseus/cluster/node/tiny_plan.h"
+#include "tests/support/rank_logs.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace perseus::node {
 namespace {
 
 using http::Call;
 using nlohmann::json;
-
-constexpr const char* kRunNodePlanA = "p-00000000000000aa";
-constexpr const char* kRunNodePlanB = "p-00000000000000bb";
 
 // A minimal server: it has one job, sends the given events, and records the requests.
 class HttpServer {
@@ -69,7 +65,7 @@ class HttpServer {
                     {"from_step", from_step},
                     {"plans", {{"0", plan}}}};
     auto text = std::make_shared<const std::string>(
-        http::FormatEvent({"assignment", "j-1:" + std::to_string(version), data.dump()}));
+        fmt::format("event: assignment\nid: j-1:{}\ndata: {}\n\n", version, data.dump()));
     asio().post([this, text] {
       if (stream_) stream_->Send(text);
     });
@@ -107,9 +103,7 @@ class HttpServer {
 
   void Start(const std::string& address) {
     loop_ = std::make_unique<Loop>();
-    http::ServerOptions options;
-    options.address = address;
-    auto server = http::Server::Listen(loop_->context, std::move(options), Routes());
+    auto server = http::Server::Listen(loop_->context, {.address = address}, Routes());
     ASSERT_TRUE(server) << server.error().message;
     server_ = *std::move(server);
     port_ = server_->port();
@@ -256,8 +250,8 @@ TEST_F(RunNodeTest, ReconnectsToARestartedServer) {
   StartNode();
   ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  server_.Send(1, 0, kRunNodePlanA);
-  ASSERT_TRUE(Comes([&] { return IsInForce(kRunNodePlanA); }));
+  server_.Send(1, 0, kPlanA);
+  ASSERT_TRUE(Comes([&] { return IsInForce(kPlanA); }));
   ASSERT_TRUE(Comes([&] { return IsAcknowledged(1); }));
   logs_.End({0, 0, 0}, 0, InForce()->version);
   ASSERT_TRUE(Comes([&] { return server_.HasReported(0); }));
@@ -265,36 +259,20 @@ TEST_F(RunNodeTest, ReconnectsToARestartedServer) {
 
   server_.Die();
   logs_.End({0, 0, 0}, 1, InForce()->version);
-  EXPECT_TRUE(IsInForce(kRunNodePlanA));
+  EXPECT_TRUE(IsInForce(kPlanA));
   server_.ComeBack();
   ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 2; }));
   EXPECT_EQ(server_.Positions().back(), "j-1:1");
   ASSERT_TRUE(Comes([&] { return server_.HasReported(1); }));
 
   const std::int64_t before = InForce()->version;
-  server_.Send(1, 0, kRunNodePlanB);  // The same version with another plan is ignored.
-  server_.Send(2, 0, kRunNodePlanB);  // Late: step 2 runs already.
-  ASSERT_TRUE(Comes([&] { return IsInForce(kRunNodePlanB); }));
+  server_.Send(1, 0, kPlanB);  // The same version with another plan is ignored.
+  server_.Send(2, 0, kPlanB);  // Late: step 2 runs already.
+  ASSERT_TRUE(Comes([&] { return IsInForce(kPlanB); }));
   EXPECT_EQ(InForce()->version, before + 1);
   EXPECT_GT(InForce()->from_step, 2);
   ASSERT_TRUE(Comes([&] { return IsAcknowledged(2); }));
-  EXPECT_EQ(server_.Count(std::string("GET /v1/plans/") + kRunNodePlanA), 1);
-}
-
-TEST_F(RunNodeTest, ARestartedNodeSendsThePositionOfItsAssignment) {
-  logs_.Begin({0, 0, 0}, 100);
-  StartNode();
-  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 1; }));
-  EXPECT_EQ(server_.Positions().back(), "j-1:0");
-  ASSERT_TRUE(Comes([&] { return server_.Count("PUT /v1/nodes/n7/jobs/run") == 1; }));
-  server_.Send(4, 0, kRunNodePlanA);
-  ASSERT_TRUE(Comes([&] { return IsInForce(kRunNodePlanA); }));
-  EndNode();
-  EXPECT_TRUE(IsInForce(kRunNodePlanA));
-  StartNode();
-  ASSERT_TRUE(Comes([&] { return server_.Positions().size() == 2; }));
-  EXPECT_EQ(server_.Positions().back(), "j-1:4");
-  ASSERT_TRUE(Comes([&] { return IsAcknowledged(4); }));
+  EXPECT_EQ(server_.Count(std::string("GET /v1/plans/") + kPlanA), 1);
 }
 
 TEST_F(RunNodeTest, ANameConflictIsLoggedOnceAndTheStreamIsRetried) {

@@ -1,7 +1,6 @@
 #include "perseus/cluster/node/step_collector.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace perseus::node {
 namespace {

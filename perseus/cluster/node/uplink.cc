@@ -11,9 +11,8 @@
 namespace perseus::node {
 namespace {
 
-constexpr Nanoseconds kFirstPause = 500'000'000;
-constexpr Nanoseconds kLastPause = 5'000'000'000;
-constexpr Nanoseconds kSecondOfPause = 1'000'000'000;
+constexpr Nanoseconds kFirstPause = kSecond / 2;
+constexpr Nanoseconds kLastPause = 5 * kSecond;
 constexpr int kMostRetryAfter = 30;
 
 // What an overloaded server asks for. 0 for other answers.
@@ -23,7 +22,7 @@ Nanoseconds PauseOf(const http::Response& response) {
     int seconds = 0;
     const auto read = std::from_chars(value.data(), value.data() + value.size(), seconds);
     if (name != "retry-after" || read.ec != std::errc()) continue;
-    return std::clamp(seconds, 0, kMostRetryAfter) * kSecondOfPause;
+    return std::clamp(seconds, 0, kMostRetryAfter) * kSecond;
   }
   return 0;
 }
@@ -51,17 +50,37 @@ void Uplink::WarnOnce(const std::string& about, const std::string& message) {
   if (warned_.insert(about).second) log_.warn("{}", OneLine(message));
 }
 
-bool IsSuccess(const http::Response& response) {
-  constexpr int kFirst = 200;
-  constexpr int kLast = 299;
-  return response.status >= kFirst && response.status <= kLast;
+bool IsSuccess(const http::Response& response) { return response.status / 100 == 2; }
+
+std::string TextOf(const http::Response& answer, const char* name) {
+  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
+  const bool has = json.is_object() && json.contains(name) && json[name].is_string();
+  return has ? json[name].get<std::string>() : std::string();
+}
+
+std::set<std::string> NotAttachedOf(const http::Response& answer) {
+  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
+  std::set<std::string> jobs;
+  if (!json.is_object() || !json.contains("not_attached")) return jobs;
+  for (const auto& job : json["not_attached"]) {
+    if (job.is_string()) jobs.insert(job);
+  }
+  return jobs;
+}
+
+bool IsNameConflict(const http::Response& problem) {
+  return TextOf(problem, "pointer") == "/instance";
+}
+
+bool IsUnknownJob(const http::Response& problem) {
+  // A proxy may answer with the same status, but its body is a page.
+  return (problem.status == 404 || problem.status == 409) && !TextOf(problem, "title").empty() &&
+         !IsNameConflict(problem);
 }
 
 std::string ProblemText(const http::Response& response) {
-  const auto problem = nlohmann::json::parse(response.body, nullptr, false);
-  const auto text = [&problem](const char* key) {
-    const bool has = problem.is_object() && problem.contains(key) && problem[key].is_string();
-    const std::string value = has ? problem[key].get<std::string>() : std::string();
+  const auto text = [&response](const char* key) {
+    const std::string value = TextOf(response, key);
     return IsPrintable(value) ? value : Excerpt(value);
   };
   std::string shown = fmt::format("{}", response.status);

@@ -42,7 +42,16 @@ class Uplink {
 };
 
 bool IsSuccess(const http::Response& response);
+// The text with this name in an answer, such as "job". Empty if the answer does not have it.
+std::string TextOf(const http::Response& answer, const char* name);
+// The jobs of a report whose ranks on this node the server does not know, from its answer. They may
+// have ended. Each name is the one in the report.
+std::set<std::string> NotAttachedOf(const http::Response& answer);
 // "503: no plan yet (ask later)". For any response that is not a success.
 std::string ProblemText(const http::Response& response);
+// Whether the problem is that another process has this node's name.
+bool IsNameConflict(const http::Response& problem);
+// Whether the problem is that no such job runs.
+bool IsUnknownJob(const http::Response& problem);
 
 }  // namespace perseus::node

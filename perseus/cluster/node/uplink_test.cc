@@ -29,5 +29,12 @@ TEST(Uplink, WaitsAsLongAsAnOverloadedServerAsks) {
   EXPECT_TRUE(uplink.IsUsable(0));
 }
 
+TEST(Uplink, ATextIsEmptyIfTheAnswerDoesNotHaveIt) {
+  EXPECT_EQ(TextOf({.body = R"({"job":"j-1","more":1})"}, "job"), "j-1");
+  for (const char* body : {"", "{}", "[]", R"({"job":7})"}) {
+    EXPECT_EQ(TextOf({.body = body}, "job"), "");
+  }
+}
+
 }  // namespace
 }  // namespace perseus::node

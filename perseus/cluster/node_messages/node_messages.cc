@@ -91,12 +91,9 @@ StepReport ReadStepReport(const Node& node) {
     step.version = node.Member("version").Whole(0, json_file::kLargestWhole, "a version");
   }
   step.ranks = node.Member("ranks").Count(1, kMostPipelines, "a number of ranks");
-  if (node.Has("limited")) {
-    step.limited = node.Member("limited").Count(0, step.ranks, "a number of these ranks");
-  }
-  if (node.Has("without_clocks")) {
-    step.without_clocks =
-        node.Member("without_clocks").Count(0, step.ranks, "a number of these ranks");
+  for (const auto& [key, count] :
+       {std::pair{"limited", &step.limited}, {"without_clocks", &step.without_clocks}}) {
+    if (node.Has(key)) *count = node.Member(key).Count(0, step.ranks, "a number of these ranks");
   }
   return step;
 }

@@ -149,13 +149,18 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(std::get<AssignmentEvent>(*parsed), event);
 }
 
-TEST(NodeMessages, OfARankThatTheJobDoesNotHaveAreRefused) {
-  const std::string body = FormatAttachment({.ranks = {{{0, 4, 0}, ""}}});
-  const auto attached = ReadBack(body, [](const json_file::Node& node) {
-    return ReadAttachment(node, {.dp_rank = 0, .pp_rank = 3, .tp_rank = 0});
-  });
-  ASSERT_FALSE(attached);
-  EXPECT_THAT(attached.error().message, HasSubstr("ranks[0].pp_rank"));
+TEST(NodeMessages, OfImpossibleRanksAreRefusedWithTheirPlace) {
+  const auto place_of = [](const Attachment& attachment) {
+    const auto read = ReadBack(FormatAttachment(attachment), [](const json_file::Node& node) {
+      return ReadAttachment(node, {.dp_rank = 0, .pp_rank = 3, .tp_rank = 0});
+    });
+    return read ? "" : read.error().message;
+  };
+  EXPECT_THAT(place_of({.ranks = {{{0, 4, 0}, ""}}}), HasSubstr("ranks[0].pp_rank"));
+  EXPECT_THAT(place_of({.ranks = {{{0, 1, 1}, ""}}}), HasSubstr("ranks[0].tp_rank"));
+  EXPECT_THAT(place_of({.ranks = {{{0, 1, 0}, std::string(129, 'G')}}}), HasSubstr("ranks[0].gpu"));
+  EXPECT_THAT(place_of({.ranks = {{{0, 1, 0}, "GPU-0"}, {{0, 1, 0}, "GPU-1"}}}),
+              HasSubstr("ranks[1]"));
 }
 
 }  // namespace

@@ -3,19 +3,24 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/host.h"
+#include "perseus/base/units.h"
 #include "perseus/cluster/server/fleet.h"
 #include "perseus/cluster/server/http_front.h"
-#include "perseus/cluster/server/maintenance.h"
 #include "perseus/cluster/server/server_clock.h"
 #include "perseus/cluster/server/server_database.h"
 #include "perseus/cluster/server/server_metrics.h"
+#include "perseus/cluster/telemetry/node_ranks.h"
 
 namespace perseus::server {
 namespace {
@@ -23,6 +28,90 @@ namespace {
 store::Milliseconds SystemNow() { return SinceEpoch() / kMillisecond; }
 
 std::string ReplicaName() { return fmt::format("{}-{}", HostName(), getpid()); }
+
+constexpr int kMaxPrunedJobs = 500;  // In one check.
+constexpr store::Milliseconds kWatchesKept = 3'600'000;
+// Between checks of a database that does not answer.
+constexpr std::chrono::milliseconds kCheckUnavailableEvery{1'000};
+
+// What the server does every few seconds: looks at certificates and metrics, and while the database
+// answers, renews the claims of connected nodes, reads the tokens again, and deletes what is old.
+// So it uses all three parts of the server.
+//
+// Uses the store on the pool, and does everything else on the loop.
+class Maintenance {
+ public:
+  Maintenance(const ControlPlaneOptions& options, boost::asio::io_context& loop,
+              ServerDatabase& database, Fleet& fleet, HttpFront& front, spdlog::logger& log)
+      : options_(options),
+        database_(database),
+        fleet_(fleet),
+        front_(front),
+        log_(log),
+        timer_(loop) {}
+
+  // Starts a check now, and another one after each interval. Call it on the loop, or before the
+  // loop runs.
+  void Run() {
+    front_.CheckCertificates();
+    front_.SetGauges();
+    const std::string outage = database_.Outage();
+    LogOutage(outage);
+    if (outage.empty() && !is_checking_.exchange(true)) {
+      boost::asio::post(database_.pool(), [this, claims = fleet_.hub().Claims()] {
+        Check(claims);
+        is_checking_ = false;
+      });
+    }
+    timer_.expires_after(outage.empty() ? options_.maintenance_interval : kCheckUnavailableEvery);
+    timer_.async_wait([this](boost::system::error_code error) {
+      if (!error) Run();
+    });
+  }
+
+  // Call it on the loop.
+  void Stop() { timer_.cancel(); }
+
+ private:
+  // While the database was out, notices may be lost. So the state of all streams is read again.
+  void LogOutage(const std::string& outage) {
+    if (outage.empty() == was_available_) return;
+    was_available_ = outage.empty();
+    if (!was_available_) return log_.error("{}; nodes keep running their last plans", outage);
+    log_.info("the database answers again");
+    database_.RequestReread();
+  }
+
+  void Check(const std::vector<store::NodeClaim>& claims) {
+    // A default notice means: read everything again.
+    if (database_.TakeReread()) fleet_.hub().Receive(store::Notice());
+    if (auto loaded = front_.rights().Load(database_.store()); !loaded)
+      database_.Failed(loaded.error());
+    const store::Milliseconds now = options_.now();
+    RenewClaims(claims, now);
+    const auto kept =
+        static_cast<store::Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
+    if (auto pruned = database_.store().Prune(now - kept, kMaxPrunedJobs); !pruned) {
+      database_.Failed(pruned.error());
+    }
+    fleet_.watches().ForgetBefore(now - kWatchesKept);
+  }
+
+  void RenewClaims(const std::vector<store::NodeClaim>& claims, store::Milliseconds now) {
+    auto lost = database_.store().ClaimNodes(claims, now, now - telemetry::kNodeIsSilentAfter);
+    if (!lost) return database_.Failed(lost.error());
+    fleet_.hub().UpdateClaims(claims, *std::move(lost));
+  }
+
+  const ControlPlaneOptions& options_;
+  ServerDatabase& database_;
+  Fleet& fleet_;
+  HttpFront& front_;
+  spdlog::logger& log_;
+  boost::asio::steady_timer timer_;
+  bool was_available_ = true;
+  std::atomic<bool> is_checking_ = false;  // One check at a time.
+};
 
 }  // namespace
 

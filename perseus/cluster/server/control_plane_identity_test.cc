@@ -3,11 +3,8 @@
 #include <atomic>
 #include <future>
 
-#include "perseus/cluster/server/control_plane_fixture.h"
-#include "perseus/cluster/server/identity/rights.h"
+#include "tests/support/control_plane_fixture.h"
 #include "tests/support/postgres_server.h"
-#include "tests/support/temporary_directory.h"
-#include "tests/support/test_certificates.h"
 
 namespace perseus::server {
 namespace {
@@ -18,6 +15,22 @@ using ::testing::HasSubstr;
 // A request that waits, and the next one with the same token, say it in their own words.
 const auto kEnded = ::testing::AnyOf(HasSubstr("the token does not exist"),
                                      HasSubstr("the token was revoked or has expired"));
+
+// Reads the node's stream with this token until the server closes it, and returns the status of the
+// next attempt. `opened` is set when the stream is open.
+std::future<std::string> ReadStream(const std::string& server, const std::string& node,
+                                    const std::string& token, std::atomic<bool>& opened) {
+  return std::async(std::launch::async, [server, node, token, &opened] {
+    auto client = http::Client::Create({.server = server, .token = token});
+    const auto until = std::chrono::steady_clock::now() + kTimeout;
+    const auto listened = client->Listen(
+        {.target = "/v1/nodes/" + node + "/events",
+         .on_event = [](const http::Event&) { return true; },
+         .on_change = [&](std::string_view what) { opened = what.starts_with("connected"); },
+         .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
+    return listened ? std::string("still open") : listened.error().message;
+  });
+}
 
 class IdentityTest : public ControlPlaneTest {
  protected:
@@ -66,45 +79,11 @@ class IdentityTest : public ControlPlaneTest {
     for (const json& node : job["nodes"]) ranks[node["node"]] = node["ranks"].size();
     return ranks;
   }
-  // Reads the node's stream with this token until the server closes it, and returns the status of
-  // the next attempt. `opened` is set when the stream is open.
-  std::future<std::string> ReadStream(const std::string& node, const std::string& token,
-                                      std::atomic<bool>& opened) const {
-    return std::async(std::launch::async, [this, node, token, &opened] {
-      auto client = http::Client::Create({.server = url(), .token = token});
-      const auto until = std::chrono::steady_clock::now() + kTimeout;
-      const auto listened = client->Listen(
-          {.target = "/v1/nodes/" + node + "/events",
-           .on_event = [](const http::Event&) { return true; },
-           .on_change = [&](std::string_view what) { opened = what.starts_with("connected"); },
-           .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
-      return listened ? std::string("still open") : listened.error().message;
-    });
-  }
-
   const std::map<std::string, std::size_t> all_{{"n0", 4}, {"n1", 4}};
   std::string operator_token_;
   std::map<std::string, std::string> token_;
   std::map<std::string, std::string> id_;
 };
-
-TEST_F(IdentityTest, ANodeIsNoOtherNode) {
-  ASSERT_NO_FATAL_FAILURE(StartJob());
-  const std::string report =
-      R"({"jobs": [{"job": "run", "steps": [{"step": 1, "dp_rank": 1, "busy_s": 9, "ranks": 4}]}]})";
-  for (const auto& [method, target, body] :
-       {std::tuple{"PUT", "/v1/nodes/n1/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})"},
-        {"DELETE", "/v1/nodes/n1/jobs/run", ""},
-        {"POST", "/v1/nodes/n1/reports", report.c_str()},
-        {"GET", "/v1/nodes/n1/events", ""},
-        {"GET", "/v1/nodes/n1/jobs", ""},
-        {"POST", "/v1/nodes/n1/token", ""},
-        {"PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 2})"}}) {
-    const auto response = AsNode("n0", method, target, body);
-    EXPECT_EQ(response.status, 403) << method << " " << target << "\n" << response.body;
-  }
-  EXPECT_EQ(Ranks(), all_);
-}
 
 TEST_F(IdentityTest, ANodeDoesNotTakeRanksThatAnotherNodeRuns) {
   ASSERT_NO_FATAL_FAILURE(StartJob());
@@ -162,8 +141,8 @@ TEST_F(IdentityTest, ARevokedTokenClosesItsStream) {
   ASSERT_NO_FATAL_FAILURE(StartJob());
   std::atomic<bool> opened = false;
   std::atomic<bool> other_opened = false;
-  auto ended = ReadStream("n0", token_["n0"], opened);
-  auto other = ReadStream("n1", token_["n1"], other_opened);
+  auto ended = ReadStream(url(), "n0", token_["n0"], opened);
+  auto other = ReadStream(url(), "n1", token_["n1"], other_opened);
   ASSERT_TRUE(Comes([&] { return opened && other_opened; }));
   ASSERT_EQ(As(operator_token_, "DELETE", "/v1/tokens/" + id_["n0"]).status, 200);
   EXPECT_THAT(ended.get(), kEnded);
@@ -179,14 +158,14 @@ TEST_F(IdentityTest, AnExpiredTokenClosesItsStream) {
   const json brief =
       Created(json{{"scope", "agent"}, {"nodes", {"n2"}}, {"expires_in_days", days}}.dump());
   std::atomic<bool> opened = false;
-  auto ended = ReadStream("n2", brief["token"], opened);
+  auto ended = ReadStream(url(), "n2", brief["token"], opened);
   EXPECT_THAT(ended.get(), HasSubstr("has expired"));
 }
 
 // While no tokens exist, everybody may open a stream. The first token ends this.
 TEST_F(IdentityTest, TheFirstTokenClosesStreamsWithoutToken) {
   std::atomic<bool> opened = false;
-  auto ended = ReadStream("n0", "", opened);
+  auto ended = ReadStream(url(), "n0", "", opened);
   ASSERT_TRUE(Comes([&] { return opened.load(); }));
   Created(R"({"scope": "operator"})", "");
   EXPECT_THAT(ended.get(), HasSubstr("the request has no token"));
@@ -312,35 +291,13 @@ TEST_F(IdentityTest, MembersSeeAndChangeTheJobsOfTheirOwner) {
   EXPECT_EQ(As(a, "POST", "/v1/jobs/run-a/end").status, 200);
 }
 
-// A server that runs until the end of the test.
-class Replica {
- public:
-  explicit Replica(ControlPlaneOptions options) {
-    auto started = ControlPlane::Start(std::move(options), log_);
-    if (!started) throw std::runtime_error(started.error().message);
-    plane_ = *std::move(started);
-    thread_ = std::thread([this] { plane_->Run(); });
-  }
-  ~Replica() {
-    plane_->Stop();
-    thread_.join();
-  }
-  int port() const { return plane_->port(); }
-
- private:
-  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
-  std::unique_ptr<ControlPlane> plane_;
-  std::thread thread_;
-};
-
 TEST(Replicas, ATokenThatOneReplicaRevokesClosesItsStreamAtTheOther) {
   if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
   PostgresServer postgres;
-  const Replica one({.address = "127.0.0.1:0", .database = postgres.address(), .replica = "one"});
-  const Replica two({.address = "127.0.0.1:0", .database = postgres.address(), .replica = "two"});
-  const auto client = [](const Replica& replica, const std::string& token) {
-    return *http::Client::Create(
-        {.server = "http://127.0.0.1:" + std::to_string(replica.port()), .token = token});
+  const RunningControlPlane one({.database = postgres.address(), .replica = "one"});
+  const RunningControlPlane two({.database = postgres.address(), .replica = "two"});
+  const auto client = [](const RunningControlPlane& replica, const std::string& token) {
+    return *http::Client::Create({.server = replica.url(), .token = token});
   };
   const auto create = [&](const std::string& token, const std::string& body) {
     return json::parse(
@@ -348,73 +305,16 @@ TEST(Replicas, ATokenThatOneReplicaRevokesClosesItsStreamAtTheOther) {
   };
   const std::string ann = create("", R"({"scope": "operator"})")["token"];
   const json node = create(ann, R"({"scope": "agent", "nodes": ["n0"]})");
+  // At first, the other replica may not have read the new token yet.
+  ASSERT_TRUE(Comes([&] {
+    return client(two, node["token"]).Send({.target = "/v1/nodes/n0/jobs"})->status == 200;
+  }));
   std::atomic<bool> opened = false;
-  auto ended = std::async(std::launch::async, [&]() -> std::string {
-    http::Client listens = client(two, node["token"]);
-    const auto until = std::chrono::steady_clock::now() + kTimeout;
-    while (std::chrono::steady_clock::now() < until) {
-      const auto listened = listens.Listen(
-          {.target = "/v1/nodes/n0/events",
-           .on_event = [](const http::Event&) { return true; },
-           .on_change =
-               [&](std::string_view what) { opened = opened || what.starts_with("connected"); },
-           .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
-      // At first, this replica may not have read the new token yet.
-      if (!listened && opened) return listened.error().message;
-    }
-    return "still open";
-  });
-  const auto until = std::chrono::steady_clock::now() + kTimeout;
-  while (!opened && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  ASSERT_TRUE(opened);
+  auto ended = ReadStream(two.url(), "n0", node["token"], opened);
+  ASSERT_TRUE(Comes([&] { return opened.load(); }));
   const std::string target = "/v1/tokens/" + node["id"].get<std::string>();
   EXPECT_EQ(client(one, ann).Send({.method = "DELETE", .target = target})->status, 200);
   EXPECT_THAT(ended.get(), kEnded);
-}
-
-TEST(ClientCertificates, AreTheNodesThatTheyName) {
-  const TemporaryDirectory directory;
-  const std::string database = "sqlite:" + (directory.path() / "perseus.db").string();
-  {
-    auto store = *store::OpenStore(database);
-    store::TokenRecord ann;
-    ann.id = "t-1";
-    ann.hash = HashOfSecret("secret");
-    ann.scope = "operator";
-    store::TokenRecord nodes;
-    nodes.id = "t-2";
-    nodes.scope = "agent";
-    nodes.certificate = "gpu-*";
-    ASSERT_TRUE(store->AddToken(ann));
-    ASSERT_TRUE(store->AddToken(nodes));
-  }
-  http::TestAuthority authority(directory.path(), "authority");
-  const auto files = authority.Issue("server", "perseus", "IP:127.0.0.1");
-  const auto node = authority.Issue("node", "gpu-7", "DNS:gpu-7");
-  const auto web = authority.Issue("web", "web", "DNS:web");
-  const Replica server({.address = "127.0.0.1:0",
-                        .database = database,
-                        .tls = http::TlsFiles{.certificate = files.certificate,
-                                              .key = files.key,
-                                              .client_authority = authority.file()}});
-  const auto status = [&](const auto& certificate, const std::string& token,
-                          const std::string& target) {
-    auto client =
-        http::Client::Create({.server = "https://127.0.0.1:" + std::to_string(server.port()),
-                              .token = token,
-                              .authority = authority.file(),
-                              .certificate = certificate.certificate,
-                              .key = certificate.key});
-    return client->Send({.target = target})->status;
-  };
-  EXPECT_EQ(status(node, "", "/v1/nodes/gpu-7/jobs"), 200);
-  EXPECT_EQ(status(node, "", "/v1/nodes/gpu-8/jobs"), 403);
-  EXPECT_EQ(status(node, "", "/v1/tokens"), 403);
-  EXPECT_EQ(status(web, "", "/v1/nodes/gpu-7/jobs"), 401);
-  EXPECT_EQ(status(node, "secret", "/v1/tokens"), 200) << "a token takes precedence";
-  EXPECT_EQ(status(node, "wrong", "/v1/nodes/gpu-7/jobs"), 401);
 }
 
 TEST_F(IdentityTest, TokensSayWhatTheyAreBoundTo) {

@@ -1,37 +1,11 @@
-// Limits of requests, and answers while the database is unavailable.
-#include "perseus/cluster/server/control_plane_fixture.h"
-#include "tests/support/postgres_server.h"
+// Limits of requests.
+#include "tests/support/control_plane_fixture.h"
 
 namespace perseus::server {
 namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
-
-TEST_F(ControlPlaneTest, RefusesBodiesAboveTheLimitOfTheirRoute) {
-  const auto status = [&](const std::string& method, const std::string& target, std::size_t size) {
-    return Send(method, target, std::string(size, ' ')).status;
-  };
-  constexpr std::size_t kKib = 1 << 10;
-  constexpr std::size_t kMib = 1 << 20;
-  const struct {
-    const char* method;
-    const char* target;
-    std::size_t most;
-  } rows[] = {
-      {"POST", "/v1/jobs", 8 * kMib},
-      {"PUT", "/v1/jobs/run/target", 256 * kKib},
-      {"PUT", "/v1/jobs/run/profile", 64 * kMib},
-      {"PUT", "/v1/nodes/n0/jobs/run", kMib},
-      {"POST", "/v1/nodes/n0/reports", 4 * kMib},
-      {"POST", "/result/run", kMib},
-      {"POST", "/v1/tokens", 256 * kKib},
-  };
-  for (const auto& row : rows) {
-    EXPECT_NE(status(row.method, row.target, row.most), 413) << row.target;
-    EXPECT_EQ(status(row.method, row.target, row.most + 1), 413) << row.target;
-  }
-}
 
 class LimitedTest : public ControlPlaneTest {
  protected:
@@ -100,22 +74,6 @@ TEST_F(LimitedTest, ATokenHasALimitOfStreams) {
   EXPECT_THAT(refused.body, HasSubstr("`max_streams_of_token`"));
 }
 
-TEST_F(ControlPlaneTest, RefusesUnknownQueries) {
-  PlanJob("run");
-  const std::string plan = Get("/v1/jobs/run")["assignment"]["pipelines"][0]["plan"];
-  for (const std::string query :
-       {"/v1/jobs?all=yes", "/v1/jobs?limit=5&limit=6", "/v1/jobs?nosuch=1", "/v1/jobs/run?all=1",
-        "/v1/jobs/run/plans?all=1", "/v1/plans/PLAN?pp_ranks=", "/v1/plans/PLAN?pp_ranks=1,",
-        "/healthz?a"}) {
-    std::string target = query;
-    if (const auto at = target.find("PLAN"); at != std::string::npos) target.replace(at, 4, plan);
-    const auto refused = Send("GET", target);
-    EXPECT_EQ(refused.status, 400) << target << refused.body;
-    EXPECT_THAT(refused.body, HasSubstr(R"("pointer":"?)")) << target;
-  }
-  EXPECT_EQ(Send("GET", "/v1/jobs?all=0&limit=5").status, 200);
-}
-
 TEST_F(ControlPlaneTest, NamesThePowerCapThatIsPossible) {
   PlanJob("run");
   const auto refused = Send("GET", "/v1/jobs/run/plans/power-cap-1w");
@@ -142,41 +100,9 @@ TEST_F(ControlPlaneTest, AClientThatLeftIsNoFailure) {
     auto impatient =
         http::Client::Create({.server = url(), .timeout = std::chrono::milliseconds(patience_ms)});
     EXPECT_FALSE(impatient->Send({.target = "/schedule/run?rank=0"}));
-    const auto until = std::chrono::steady_clock::now() + kTimeout / 6;
-    while (!is_counted() && std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    if (is_counted()) return;
+    if (Comes(is_counted, kTimeout / 6)) return;
   }
   FAIL() << Send("GET", "/metrics").body;
-}
-
-TEST(ControlPlaneWithoutDatabase, StillHasMetrics) {
-  if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
-  PostgresServer postgres;
-  spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());
-  auto started = ControlPlane::Start({.address = "127.0.0.1:0",
-                                      .database = postgres.address(),
-                                      .maintenance_interval = std::chrono::milliseconds(10)},
-                                     log);
-  ASSERT_TRUE(started) << started.error().message;
-  std::thread runs([&] { (*started)->Run(); });
-  auto client =
-      http::Client::Create({.server = "http://127.0.0.1:" + std::to_string((*started)->port())});
-  EXPECT_THAT(client->Send({.target = "/metrics"})->body, HasSubstr("perseus_server_ready 1"));
-  postgres.Stop();
-  bool is_reported = false;
-  const auto until = std::chrono::steady_clock::now() + kTimeout;
-  while (!is_reported && std::chrono::steady_clock::now() < until) {
-    const auto metrics = client->Send({.target = "/metrics"});
-    ASSERT_TRUE(metrics);
-    ASSERT_EQ(metrics->status, 200) << metrics->body;
-    is_reported = metrics->body.find("perseus_server_ready 0") != std::string::npos;
-  }
-  EXPECT_TRUE(is_reported);
-  EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 503);
-  (*started)->Stop();
-  runs.join();
 }
 
 }  // namespace

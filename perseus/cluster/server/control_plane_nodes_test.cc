@@ -1,19 +1,10 @@
 // Nodes: streams of assignments, attachments and reports.
-#include "perseus/cluster/server/control_plane_fixture.h"
+#include "tests/support/control_plane_fixture.h"
 
 namespace perseus::server {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
-
-// The id of the first assignment in a new stream of node n0. The stream is closed again. Empty if
-// no assignment comes.
-std::string IdOfFirstAssignment(const std::string& server) {
-  NodeStream stream(server, "n0");
-  const int first = stream.Await(IsAssignment);
-  return first < 0 ? "" : stream.At(first).id;
-}
 
 TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   PlanJob("run");
@@ -60,36 +51,6 @@ TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   EXPECT_GE(n1.Await(ended), 0);
 }
 
-TEST_F(ControlPlaneTest, AStreamContinuesAfterTheLastEvent) {
-  PlanJob("run");
-  Attach("n0", "run", 0);
-  const std::string id = IdOfFirstAssignment(url());
-  ASSERT_NE(id, "");
-  NodeStream again(url(), "n0", id);
-  ASSERT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 7})").status, 200);
-  const int next = again.Await(IsAssignment);
-  ASSERT_EQ(next, 0);
-  EXPECT_EQ(json::parse(again.At(0).data)["target"], "7 % slowdown")
-      << "the first assignment is not sent again";
-}
-
-TEST_F(ControlPlaneTest, AReconnectedNodeReceivesTheEndOfAJob) {
-  PlanJob("run");
-  Attach("n0", "run", 0);
-  const std::string id = IdOfFirstAssignment(url());
-  ASSERT_NE(id, "");
-  ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
-  NodeStream again(url(), "n0", id);
-  EXPECT_GE(again.Await([](const http::Event& event) { return event.name == "ended"; }), 0);
-}
-
-TEST_F(ControlPlaneTest, ADeletedJobHasEnded) {
-  NodeStream stream(url(), "n0", "j-0123456789abcdef:3");
-  const int ended = stream.Await([](const http::Event& event) { return event.name == "ended"; });
-  ASSERT_GE(ended, 0);
-  EXPECT_THAT(stream.At(ended).data, HasSubstr("j-0123456789abcdef"));
-}
-
 // An older database may have been restored.
 TEST_F(ControlPlaneTest, RaisesVersionsAboveThoseOfNodes) {
   PlanJob("run");
@@ -105,37 +66,6 @@ TEST_F(ControlPlaneTest, RaisesVersionsAboveThoseOfNodes) {
   ASSERT_EQ(assignment, 0);
   EXPECT_EQ(json::parse(stream.At(assignment).data)["version"], 71);
   EXPECT_EQ(report(1'000'000'000'001).status, 400);
-}
-
-TEST_F(ControlPlaneTest, TwoProcessesCannotBeTheSameNode) {
-  PlanJob("run");
-  const auto attach = [&](const std::string& instance) {
-    const json ranks{{"ranks", {{{"dp_rank", 0}, {"pp_rank", 0}}}}, {"instance", instance}};
-    return Send("PUT", "/v1/nodes/n0/jobs/run", ranks.dump());
-  };
-  const auto listen = [&](const std::string& instance) {
-    return Send("GET", "/v1/nodes/n0/events?instance=" + instance);
-  };
-  ASSERT_EQ(attach("a").status, 200);
-  auto first = std::make_unique<NodeStream>(url(), "n0", "", "a");
-  ASSERT_EQ(first->Await(IsAssignment), 0);
-  for (const http::Response& refused : {attach("b"), listen("b")}) {
-    EXPECT_EQ(refused.status, 409) << refused.body;
-    EXPECT_THAT(refused.body, HasSubstr("start one of them with another `name`"));
-  }
-  EXPECT_EQ(json::parse(attach("b").body)["pointer"], "/instance");
-  EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["ranks"].size(), 1U);
-  EXPECT_EQ(listen("b%20c").status, 400);
-  // The same process may connect again before the server finds out that the old connection is
-  // broken.
-  {
-    NodeStream again(url(), "n0", "", "a");
-    EXPECT_EQ(again.Await(IsAssignment), 0);
-  }
-  // After it has disconnected, another process gets the name at once.
-  first.reset();
-  EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
-  EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsAssignment), 0);
 }
 
 TEST_F(ControlPlaneTest, NamesTheJobsToWhichANodeIsNotAttached) {
@@ -166,81 +96,6 @@ TEST_F(ControlPlaneTest, NamesTheJobsToWhichANodeIsNotAttached) {
   body["jobs"] = json::array();
   EXPECT_EQ(json::parse(Send("POST", "/v1/nodes/n0/reports", body.dump()).body),
             (json{{"not_attached", json::array()}}));
-}
-
-TEST_F(ControlPlaneTest, RefusesImpossibleRanksWithTheirPlace) {
-  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
-  const auto pointer_for = [&](const json& ranks) {
-    const auto refused = Send("PUT", "/v1/nodes/n0/jobs/run", json{{"ranks", ranks}}.dump());
-    EXPECT_EQ(refused.status, 400) << refused.body;
-    return json::parse(refused.body)["pointer"].get<std::string>();
-  };
-  const json rank{{"dp_rank", 0}, {"pp_rank", 1}, {"gpu", "GPU-0"}};
-  json same = rank;
-  same["gpu"] = "GPU-1";
-  EXPECT_EQ(pointer_for({rank, same}), "/ranks/1");
-  json tensor = rank;
-  tensor["tp_rank"] = 1;
-  EXPECT_EQ(pointer_for(json::array({tensor})), "/ranks/0/tp_rank");
-  json gpu = rank;
-  gpu["gpu"] = std::string(129, 'G');
-  EXPECT_EQ(pointer_for(json::array({gpu})), "/ranks/0/gpu");
-  EXPECT_TRUE(Get("/v1/nodes/n0/jobs")["jobs"].empty()) << "nothing is written";
-}
-
-TEST_F(ControlPlaneTest, DetectsAStraggler) {
-  PlanJob("run");
-  Attach("n0", "run", 0);
-  Attach("n1", "run", 1);
-  const std::string id = Get("/v1/jobs/run")["id"];
-  std::int64_t version = 0;
-  const auto report = [&](int pipeline, int step, double busy_s) {
-    const json body{{"jobs",
-                     {{{"job", id},
-                       {"acknowledged", 0},
-                       {"following", 0},
-                       {"steps",
-                        {{{"step", step},
-                          {"dp_rank", pipeline},
-                          {"time_s", 3},
-                          {"busy_s", busy_s},
-                          {"energy_j", 1000},
-                          {"version", version},
-                          {"ranks", 4}}}}}}}};
-    const auto node = "/v1/nodes/n" + std::to_string(pipeline) + "/reports";
-    ASSERT_EQ(Send("POST", node, body.dump()).status, 200);
-  };
-  int step = 0;
-  for (; step < 4; ++step) {
-    report(0, step, 2.5);
-    report(1, step, 3.5);
-  }
-  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty())
-      << "no assignment of the server: perseus tune may choose the clocks";
-  version = 1;
-  for (; step < 16; ++step) {
-    report(0, step, 2.5);
-    report(1, step, 2.5);
-  }
-  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty());
-  for (const int end = step + 3; step < end; ++step) {
-    report(0, step, 2.5);
-    report(1, step, 3.0);
-  }
-  const json stragglers = Get("/v1/jobs/run")["stragglers"];
-  ASSERT_EQ(stragglers.size(), 1U) << "within three steps";
-  EXPECT_EQ(stragglers[0]["dp_rank"], 1);
-  EXPECT_EQ(stragglers[0]["source"], "detected");
-  EXPECT_NEAR(stragglers[0]["slowdown"].get<double>(), 1.2, 1e-6);
-  EXPECT_TRUE(Comes([&] {
-    const json assignment = Get("/v1/jobs/run")["assignment"];
-    return assignment["pipelines"][0]["plan"] != assignment["pipelines"][1]["plan"];
-  }));
-  for (const int end = step + 5; step < end; ++step) {
-    report(0, step, 2.5);
-    report(1, step, 2.5);
-  }
-  EXPECT_TRUE(Get("/v1/jobs/run")["stragglers"].empty());
 }
 
 }  // namespace

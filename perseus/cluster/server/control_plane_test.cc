@@ -1,7 +1,7 @@
 // Jobs, profiles, plans, and the clients of Zeus.
 #include "perseus/cluster/server/control_plane.h"
 
-#include "perseus/cluster/server/control_plane_fixture.h"
+#include "tests/support/control_plane_fixture.h"
 
 namespace perseus::server {
 namespace {
@@ -9,21 +9,6 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-TEST_F(ControlPlaneTest, RegistersOnceByKey) {
-  const auto first = Send("POST", "/v1/jobs", JobBody("run"));
-  EXPECT_EQ(first.status, 201) << first.body;
-  const auto second = Send("POST", "/v1/jobs", JobBody("run"));
-  EXPECT_EQ(second.status, 200);
-  EXPECT_EQ(json::parse(first.body)["id"], json::parse(second.body)["id"]);
-  const auto other = Send("POST", "/v1/jobs", JobBody("run", 3));
-  EXPECT_EQ(other.status, 409) << other.body;
-  EXPECT_EQ(Get("/v1/jobs")["jobs"].size(), 1U);
-  EXPECT_EQ(Get("/v1/jobs/run")["status"], "waiting");
-  EXPECT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
-  EXPECT_EQ(Send("POST", "/v1/jobs", JobBody("run", 3)).status, 201) << "the key is free again";
-  EXPECT_EQ(Get("/v1/jobs?all=1")["jobs"].size(), 2U);
-}
 
 TEST_F(ControlPlaneTest, PlansAJobWithAProfile) {
   PlanJob("run");
@@ -101,51 +86,6 @@ TEST_F(ControlPlaneTest, FixedInstructionsHaveTheRegisteredEnergy) {
   const double by_default = energy("default", {{"all_reduce_s", 0.2}});
   EXPECT_NEAR(energy("registered", {{"all_reduce_s", 0.2}, {"all_reduce_j", 30}}) - by_default,
               4 * 14, 0.5);
-}
-
-TEST_F(ControlPlaneTest, BadRequestsGiveProblemsAndWriteNothing) {
-  PlanJob("run");
-  const json before = Get("/v1/jobs/run");
-  struct Bad {
-    const char* method;
-    const char* target;
-    const char* body;
-    int status;
-    const char* pointer;
-  };
-  for (const Bad& bad :
-       {Bad{"POST", "/v1/jobs", "{", 400, nullptr},
-        Bad{"POST", "/v1/jobs", R"({"key": "x y"})", 400, "/key"},
-        Bad{"PUT", "/v1/jobs/run/profile", "stage,instruction\n", 400, nullptr},
-        Bad{"PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": -1})", 400, "/value"},
-        Bad{"PUT", "/v1/jobs/run/stragglers/2", R"({"slowdown": 1.2})", 404, nullptr},
-        Bad{"PUT", "/v1/jobs/run/stragglers/x", R"({"slowdown": 1.2})", 404, nullptr},
-        Bad{"PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 0.9})", 400, "/slowdown"},
-        Bad{"PUT", "/v1/jobs/run/stragglers/1",
-            R"({"slowdown": 1.2, "starts_in": 5, "expires_in": 5})", 400, "/expires_in"},
-        Bad{"POST", "/v1/jobs/run/forecasts", R"({"dp_rank": 9, "slowdown": 1.1})", 400,
-            "/dp_rank"},
-        Bad{"PUT", "/v1/nodes/n/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 4}]})", 400,
-            "/ranks/0/pp_rank"},
-        Bad{"PUT", "/v1/nodes/a%2Fb/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})", 400,
-            nullptr},
-        Bad{"POST", "/v1/nodes/n/reports", R"({"jobs": [{"job": 7}]})", 400, "/jobs/0/job"},
-        Bad{"GET", "/v1/jobs?limit=0", "", 400, "?limit"},
-        Bad{"GET", "/v1/jobs/nobody", "", 404, nullptr},
-        Bad{"POST", "/register_job", R"({"pp_degree": 4})", 422, nullptr},
-        Bad{"POST", "/v1/tokens", R"({"scope": "god"})", 400, "/scope"}}) {
-    const auto response = Send(bad.method, bad.target, bad.body);
-    EXPECT_EQ(response.status, bad.status) << bad.target << "\n" << response.body;
-    EXPECT_EQ(response.content_type, "application/problem+json") << bad.target;
-    const json problem = json::parse(response.body, nullptr, false);
-    EXPECT_FALSE(problem.value("detail", "").empty()) << bad.target;
-    if (bad.pointer != nullptr) {
-      EXPECT_EQ(problem.value("pointer", ""), bad.pointer) << bad.target << response.body;
-    }
-  }
-  EXPECT_EQ(Get("/v1/jobs/run")["assignment"]["reason"], before["assignment"]["reason"]);
-  EXPECT_EQ(Get("/v1/jobs/run")["nodes"], before["nodes"]);
-  EXPECT_EQ(Get("/v1/jobs")["jobs"].size(), 1U);
 }
 
 TEST_F(ControlPlaneTest, AnswersClientsOfZeus) {

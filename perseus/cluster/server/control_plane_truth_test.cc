@@ -1,15 +1,17 @@
 // What nodes measure, against what people and plans say.
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include <sys/resource.h>
 
-#include "perseus/cluster/server/control_plane_fixture.h"
 #include "perseus/cluster/server/database_probe.h"
+#include "tests/support/control_plane_fixture.h"
 #include "tests/support/postgres_server.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/watched_database.h"
 
 namespace perseus::server {
 namespace {
@@ -44,13 +46,15 @@ class TruthTest : public ControlPlaneTest {
       }
     }
   }
-  template <typename Condition>
-  bool RunUntil(const std::vector<double>& slow, Condition condition) {
-    return Comes([&] {
-      if (condition()) return true;
-      Run(1, slow);
-      return condition();
-    });
+  // Steps take 8 % longer than planned, until the plan is tried against the default clocks. Returns
+  // the planned time at these.
+  double StartTrial() {
+    const double baseline_s = Assignment()["baseline"]["time_s"];
+    EXPECT_TRUE(Comes([&] {
+      Run(1, {1.08, 1.08});
+      return Assignment()["pipelines"].empty();
+    }));
+    return baseline_s;
   }
   // Steps of an assignment without plans, until the condition holds.
   template <typename Condition>
@@ -120,28 +124,6 @@ TEST_F(TruthTest, AFalseNoticeIsSuspendedAndTheJobIsFastAgain) {
   EXPECT_EQ(Metric("perseus_server_straggler_notices_total{event=\"reinstated\"}"), "1");
 }
 
-TEST_F(TruthTest, AFalseForecastIsSuspended) {
-  const double fast_s = Assignment()["time_s"];
-  Run(3, {1, 1});
-  ASSERT_EQ(Send("POST", "/v1/jobs/run/forecasts",
-                 R"({"dp_rank": 0, "slowdown": 1.3, "expires_in": 600})")
-                .status,
-            200);
-  ASSERT_TRUE(IsPlannedFor(1.3 * fast_s));
-  Run(12, {1, 1});
-  EXPECT_TRUE(IsPlannedFor(fast_s));
-}
-
-TEST_F(TruthTest, ATrueNoticeHolds) {
-  const double fast_s = Assignment()["time_s"];
-  ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})").status, 200);
-  ASSERT_TRUE(IsPlannedFor(1.5 * fast_s));
-  Run(20, {1, 1.5});
-  const json stragglers = Get("/v1/jobs/run")["stragglers"];
-  EXPECT_EQ(stragglers.back()["source"], "report");
-  EXPECT_EQ(stragglers.back()["state"], "in force");
-}
-
 TEST_F(TruthTest, AReportExpiresByDefault) {
   const json put =
       json::parse(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})").body);
@@ -176,8 +158,7 @@ TEST_F(TruthTest, ThePromiseOfThePlanIsCompared) {
 
 // Steps take 8 % longer than planned with the plan, and as long as planned without it.
 TEST_F(TruthTest, APlanThatCostsThroughputIsTakenBack) {
-  const double baseline_s = Assignment()["baseline"]["time_s"];
-  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  const double baseline_s = StartTrial();
   EXPECT_THAT(Assignment()["reason"].get<std::string>(), HasSubstr("trial"));
   RunAtDefaultClocks(baseline_s, [&] {
     return Assignment()["reason"].get<std::string>().find("taken back") != std::string::npos;
@@ -206,8 +187,7 @@ TEST_F(TruthTest, APlanThatCostsThroughputIsTakenBack) {
 
 // Pipeline 1 becomes slow while the ranks run at the default clocks.
 TEST_F(TruthTest, StragglersAreFoundInATrial) {
-  const double baseline_s = Assignment()["baseline"]["time_s"];
-  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  const double baseline_s = StartTrial();
   EXPECT_TRUE(Comes([&] {
     const json version = Assignment()["version"];
     for (int p = 0; p < 2; ++p) {
@@ -239,8 +219,7 @@ TEST_F(TruthTest, ANewStragglerIsNoFaultOfThePlan) {
 
 // Steps take 8 % longer than planned in both cases: the profile is optimistic.
 TEST_F(TruthTest, AnOptimisticProfileKeepsItsPlan) {
-  const double baseline_s = Assignment()["baseline"]["time_s"];
-  ASSERT_TRUE(RunUntil({1.08, 1.08}, [&] { return Assignment()["pipelines"].empty(); }));
+  const double baseline_s = StartTrial();
   RunAtDefaultClocks(1.08 * baseline_s, [&] { return !Assignment()["pipelines"].empty(); });
   EXPECT_EQ(Metric("perseus_server_plan_guards_total{event=\"cleared\"}"), "1");
   Run(20, {1.08, 1.08});
@@ -254,14 +233,7 @@ TEST(DatabaseProbe, NoticesADatabaseThatRefusesChanges) {
   std::atomic<int> probes = 0;
   DatabaseProbe probe(
       *store, [] { return store::Milliseconds{1}; }, [&] { ++probes; });
-  const auto comes = [](const auto& condition) {
-    const auto until = std::chrono::steady_clock::now() + kTimeout;
-    while (!condition() && std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return condition();
-  };
-  ASSERT_TRUE(comes([&] { return probes > 0; }));
+  ASSERT_TRUE(Comes([&] { return probes > 0; }));
   EXPECT_EQ(probe.Problem(), "");
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
   rlimit limit{};
@@ -269,13 +241,13 @@ TEST(DatabaseProbe, NoticesADatabaseThatRefusesChanges) {
   const rlimit full{1, limit.rlim_max};
   setrlimit(RLIMIT_FSIZE, &full);
   const auto refused = store->CreateJob({.key = "run", .body = "{}", .target = ""}, 1);
-  const bool has_noticed = comes([&] { return !probe.Problem().empty(); });
+  const bool has_noticed = Comes([&] { return !probe.Problem().empty(); });
   setrlimit(RLIMIT_FSIZE, &limit);
   std::signal(SIGXFSZ, before);
   EXPECT_FALSE(refused);
   EXPECT_TRUE(has_noticed);
   EXPECT_GT(store->failed_writes(), 0);
-  EXPECT_TRUE(comes([&] { return probe.Problem().empty(); }));
+  EXPECT_TRUE(Comes([&] { return probe.Problem().empty(); }));
 }
 
 TEST(DatabaseProbe, NoticesADeadDatabase) {
@@ -285,12 +257,30 @@ TEST(DatabaseProbe, NoticesADeadDatabase) {
   DatabaseProbe probe(
       *store, [] { return store::Milliseconds{1}; }, [] {});
   EXPECT_EQ(probe.Problem(), "");
+  EXPECT_EQ(probe.Outage(), "");
   server.Stop();
-  const auto until = std::chrono::steady_clock::now() + kTimeout;
-  while (probe.Problem().empty() && std::chrono::steady_clock::now() < until) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  EXPECT_TRUE(Comes([&] { return !probe.Problem().empty(); }));
   EXPECT_THAT(probe.Problem(), HasSubstr("does not answer"));
+  EXPECT_THAT(probe.Outage(), HasSubstr("the database at postgresql:///"));
+  server.Start();
+  EXPECT_TRUE(Comes([&] { return probe.Outage().empty(); }));
+}
+
+TEST(DatabaseProbe, NoticesSilence) {
+  auto database = std::make_unique<store::WatchedDatabase>();
+  std::promise<void> may_answer;
+  database->after_read = [ready = may_answer.get_future().share()](std::string_view) {
+    ready.wait();
+  };
+  store::Store store(std::move(database));
+  DatabaseProbe probe(
+      store, [] { return store::Milliseconds{1}; }, [] {});
+  EXPECT_TRUE(Comes([&] { return probe.Problem() == "the database does not answer"; }));
+  EXPECT_EQ(probe.Outage(), "") << "it may be busy";
+  EXPECT_EQ(probe.Outage(std::chrono::steady_clock::now() + DatabaseProbe::kSilence),
+            "the database does not answer");
+  may_answer.set_value();
+  EXPECT_TRUE(Comes([&] { return probe.Problem().empty(); }));
 }
 
 }  // namespace

@@ -1,8 +1,15 @@
 #include "perseus/cluster/server/database_probe.h"
 
+#include <condition_variable>
+#include <mutex>
 #include <utility>
 
 namespace perseus::server {
+namespace {
+
+constexpr const char* kNoAnswer = "the database does not answer";
+
+}  // namespace
 
 DatabaseProbe::DatabaseProbe(store::Store& store, std::function<store::Milliseconds()> now,
                              std::function<void()> after_write)
@@ -10,32 +17,27 @@ DatabaseProbe::DatabaseProbe(store::Store& store, std::function<store::Milliseco
       now_(std::move(now)),
       after_write_(std::move(after_write)),
       failed_writes_(store.failed_writes()),
-      thread_([this] { Run(); }) {}
-
-DatabaseProbe::~DatabaseProbe() {
-  {
-    const std::lock_guard lock(ending_);
-    ends_ = true;
-  }
-  ended_.notify_all();
-  thread_.join();
-}
+      thread_([this](const std::stop_token& ends) { Run(ends); }) {}
 
 std::string DatabaseProbe::Problem() const {
   const MutexLock lock(mutex_);
-  const bool is_silent = is_waiting_ && std::chrono::steady_clock::now() - sent_ > kPingPatience;
-  if (!answers_ || is_silent) return "the database does not answer";
-  return write_problem_;
+  const bool is_silent = IsSilent(std::chrono::steady_clock::now(), kPingPatience);
+  return is_silent || !outage_.empty() ? kNoAnswer : write_problem_;
 }
 
-void DatabaseProbe::Run() {
-  std::unique_lock lock(ending_);
-  while (!ends_) {
-    lock.unlock();
+std::string DatabaseProbe::Outage(Time now) const {
+  const MutexLock lock(mutex_);
+  return IsSilent(now, kSilence) ? kNoAnswer : outage_;
+}
+
+void DatabaseProbe::Run(const std::stop_token& ends) {
+  std::mutex mutex;
+  std::condition_variable_any ended;
+  std::unique_lock lock(mutex);
+  while (!ends.stop_requested()) {
     Ping();
     Write();
-    lock.lock();
-    ended_.wait_for(lock, kPingEvery, [this] { return ends_; });
+    ended.wait_for(lock, ends, kPingEvery, [] { return false; });
   }
 }
 
@@ -45,10 +47,10 @@ void DatabaseProbe::Ping() {
     is_waiting_ = true;
     sent_ = std::chrono::steady_clock::now();
   }
-  const bool answers = store_.Ping().has_value();
+  const Result<void> answer = store_.Ping();
   const MutexLock lock(mutex_);
   is_waiting_ = false;
-  answers_ = answers;
+  outage_ = answer ? "" : answer.error().message;
 }
 
 // Also at once after a change of anybody else failed.

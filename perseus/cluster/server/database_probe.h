@@ -1,19 +1,17 @@
-// Whether the database answers now and accepts changes, for readiness.
+// Whether the database answers now and accepts changes.
 //
-// Maintenance (maintenance.h) checks the database every few seconds, which is soon enough for
-// nodes. A load balancer wants to know within a second. So a thread of its own asks the database
-// every kPingEvery. If a ping has no answer after kPingPatience, the database counts as dead until
-// it answers. Every kWriteEvery it also makes a change, because a full disk still answers
-// questions.
+// A thread of its own asks the database every kPingEvery. A load balancer wants to know within a
+// second: if a ping has no answer after kPingPatience, the database counts as dead for it until it
+// answers. Nodes and requests wait for longer, because a busy database may be slow: for them, it is
+// out after kSilence. Every kWriteEvery the thread also makes a change, because a full disk still
+// answers questions.
 //
 // Thread safe.
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -26,6 +24,8 @@ class DatabaseProbe {
  public:
   static constexpr std::chrono::milliseconds kPingEvery{250};
   static constexpr std::chrono::milliseconds kPingPatience{600};
+  // A network that loses everything gives no error for a long time.
+  static constexpr std::chrono::seconds kSilence{10};
   static constexpr std::chrono::milliseconds kWriteEvery{5'000};
   // While changes fail.
   static constexpr std::chrono::milliseconds kWriteAgainEvery{1'000};
@@ -33,17 +33,18 @@ class DatabaseProbe {
   // `after_write` is called on the thread of the probe after each change that it tried.
   DatabaseProbe(store::Store& store, std::function<store::Milliseconds()> now,
                 std::function<void()> after_write);
-  ~DatabaseProbe();
-  DatabaseProbe(const DatabaseProbe&) = delete;
-  DatabaseProbe& operator=(const DatabaseProbe&) = delete;
 
   // Empty if the database answers and accepts changes; otherwise what is wrong.
   std::string Problem() const;
+  // Empty if nodes and requests can use the database; otherwise why they cannot.
+  using Time = std::chrono::steady_clock::time_point;
+  std::string Outage(Time now = std::chrono::steady_clock::now()) const;
 
  private:
-  using Time = std::chrono::steady_clock::time_point;
-
-  void Run();
+  bool IsSilent(Time now, std::chrono::milliseconds patience) const PERSEUS_REQUIRES(mutex_) {
+    return is_waiting_ && now - sent_ >= patience;
+  }
+  void Run(const std::stop_token& ends);
   void Ping();
   void Write();
 
@@ -53,14 +54,11 @@ class DatabaseProbe {
   mutable Mutex mutex_;
   bool is_waiting_ PERSEUS_GUARDED_BY(mutex_) = false;  // For the answer to a ping,
   Time sent_ PERSEUS_GUARDED_BY(mutex_){};              // which was sent then.
-  bool answers_ PERSEUS_GUARDED_BY(mutex_) = true;
+  std::string outage_ PERSEUS_GUARDED_BY(mutex_);       // The error of the last ping.
   std::string write_problem_ PERSEUS_GUARDED_BY(mutex_);
   std::int64_t failed_writes_ = 0;  // Of the thread.
   Time next_write_{};
-  std::mutex ending_;
-  std::condition_variable ended_;
-  bool ends_ = false;
-  std::thread thread_;
+  std::jthread thread_;  // The last member: it uses the others.
 };
 
 }  // namespace perseus::server

@@ -19,7 +19,7 @@ Fleet::Fleet(const ControlPlaneOptions& options, boost::asio::io_context& loop,
       hub_(std::make_shared<EventHub>(loop, database.pool(), database.store(), cuts_,
                                       [&database](const Error& error) {
                                         database.Failed(error);
-                                        database.health().RequestReread();
+                                        database.RequestReread();
                                       })) {
   for (int i = 0; i < ServerDatabase::kThreads; ++i) {
     strands_.push_back(boost::asio::make_strand(database.pool()));

@@ -17,7 +17,6 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <memory>
-#include <string>
 #include <string_view>
 #include <vector>
 

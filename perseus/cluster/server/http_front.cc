@@ -8,14 +8,14 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/host_port.h"
-#include "perseus/cluster/server/api/openapi.h"
-#include "perseus/cluster/server/zeus/zeus_api.h"
+#include "perseus/cluster/server/api/zeus_api.h"
 
 namespace perseus::server {
 namespace {
 
 // Each may need 70 MB of memory while it is read.
 constexpr int kLargeBodies = 8;
+constexpr int kPlansOnRequest = 2;
 constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
 // A revoked token closes its streams after two intervals at most, and the time to read the tokens.
 constexpr std::chrono::milliseconds kWatchTokensEvery{200};
@@ -69,7 +69,6 @@ std::optional<http::UnixAddress> SocketOf(const IdentitySettings& identities) {
 http::Router MakeRouter(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool) {
   AddStatusEndpoints(endpoints);
   AddJobEndpoints(endpoints);
-  AddProfileEndpoints(endpoints);
   AddPlanEndpoints(endpoints);
   AddStragglerEndpoints(endpoints);
   AddNodeEndpoints(endpoints, hub, pool);
@@ -94,6 +93,7 @@ HttpFront::HttpFront(const ControlPlaneOptions& options, boost::asio::io_context
       foreign_(Foreign(options, rights_)),
       limits_(options.caller_limits),
       large_bodies_(kLargeBodies),
+      plans_on_request_(kPlansOnRequest),
       services_(MakeServices()),
       endpoints_(services_, database.pool()) {}
 
@@ -114,7 +114,6 @@ Services HttpFront::MakeServices() {
               },
           .is_ready = [this] { return database_.IsReady(); },
           .readiness = [this] { return database_.Readiness(); },
-          .openapi = std::string(OpenApiDocument()),
           .plans_on_request = plans_on_request_,
           .ends = ends_.get_token(),
           .foreign = foreign_.get()};

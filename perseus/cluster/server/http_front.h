@@ -78,8 +78,8 @@ class HttpFront {
   std::atomic<bool> reload_tokens_{false};
   CallerLimits limits_;
   WaitingRequests waiting_;
-  LargeBodies large_bodies_;
-  std::atomic<int> plans_on_request_{0};
+  Places large_bodies_;
+  Places plans_on_request_;
   std::stop_source ends_;
   const Services services_;
   Endpoints endpoints_;

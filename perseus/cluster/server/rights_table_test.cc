@@ -1,21 +1,12 @@
 // The rights of every kind of token on every route, over sockets. The test fails if a route has no
 // row here, or if its x-scopes in openapi.yaml differ.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <spdlog/sinks/null_sink.h>
-
-#include <chrono>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
-#include "perseus/cluster/http/client.h"
-#include "perseus/cluster/http/test_server.h"
-#include "perseus/cluster/server/api/openapi.h"
-#include "perseus/cluster/server/control_plane.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "perseus/cluster/server/api/endpoints.h"
+#include "tests/support/control_plane_fixture.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/test_server.h"
 
 namespace perseus::server {
 namespace {
@@ -200,32 +191,17 @@ std::string ScopesOf(For access) {
 
 class RightsOverSockets : public testing::Test {
  protected:
-  explicit RightsOverSockets(IdentitySettings identities = {}) {
-    auto started = ControlPlane::Start({.address = "127.0.0.1:0",
-                                        .database = "sqlite::memory:",
-                                        .identities = std::move(identities)},
-                                       log_);
-    EXPECT_TRUE(started) << started.error().message;
-    plane_ = *std::move(started);
-    thread_ = std::thread([this] { plane_->Run(); });
-  }
-  ~RightsOverSockets() override {
-    plane_->Stop();
-    thread_.join();
-  }
+  explicit RightsOverSockets(IdentitySettings identities = {})
+      : plane_({.identities = std::move(identities)}) {}
 
   http::Client ClientWith(const std::string& token) const {
-    return *http::Client::Create({.server = "http://127.0.0.1:" + std::to_string(plane_->port()),
-                                  .token = token,
-                                  .timeout = std::chrono::milliseconds(20'000)});
+    return *http::Client::Create(
+        {.server = plane_.url(), .token = token, .timeout = std::chrono::milliseconds(20'000)});
   }
   static http::Response Send(http::Client& client, const std::string& method,
                              const std::string& target, const std::string& body = "") {
     auto response = client.Send(
-        {.method = method,
-         .target = target,
-         .body = body,
-         .content_type = target.ends_with("/profile") ? "text/csv" : "application/json"});
+        {.method = method, .target = target, .body = body, .content_type = ContentType(target)});
     EXPECT_TRUE(response) << method << " " << target << ": " << response.error().message;
     return response ? *std::move(response) : http::Response{.status = 0};
   }
@@ -255,13 +231,11 @@ class RightsOverSockets : public testing::Test {
     spec.stages = 2;
     Sent(open, "PUT", "/v1/jobs/mine/profile",
          profile::FormatProfile(*synthetic::SynthesizeProfile(spec)));
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     json job;
-    do {
-      ASSERT_LT(std::chrono::steady_clock::now(), until) << job;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_TRUE(Comes([&] {
       job = Sent(open, "GET", "/v1/jobs/mine");
-    } while (!job.contains("assignment"));
+      return job.contains("assignment");
+    })) << job;
     plan_ = job["assignment"]["pipelines"][0]["plan"];
     const json first = Sent(open, "POST", "/v1/tokens", R"({"scope": "operator"})");
     http::Client operators = ClientWith(first["token"]);
@@ -295,9 +269,7 @@ class RightsOverSockets : public testing::Test {
     return state;
   }
 
-  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
-  std::unique_ptr<ControlPlane> plane_;
-  std::thread thread_;
+  RunningControlPlane plane_;
   std::string first_;  // The token of the first requests. Empty: no tokens exist.
   std::string plan_;
   std::string token_;
@@ -420,9 +392,8 @@ scope = "read"
     client.Send(fmt::format(
         "{} {} HTTP/1.1\r\nHost: perseus\r\nX-Forwarded-User: ann\r\nX-Forwarded-Groups: {}\r\n"
         "Content-Type: {}\r\nContent-Length: {}\r\n\r\n{}",
-        route.substr(0, route.find(' ')), TargetOf(row), groups,
-        row.target.ends_with("/profile") ? "text/csv" : "application/json", row.body.size(),
-        row.body));
+        route.substr(0, route.find(' ')), TargetOf(row), groups, ContentType(row.target),
+        row.body.size(), row.body));
     return client.ReadResponse();
   }
 

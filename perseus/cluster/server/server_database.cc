@@ -16,13 +16,13 @@ void ServerDatabase::End() {
 }
 
 Answer<void> ServerDatabase::IsReady() const {
-  if (health_.is_available()) return {};
+  if (Outage().empty()) return {};
   return Refuse(503, "The server cannot do this now", "the database does not answer",
                 "nodes keep running their last plans; try again later");
 }
 
 Answer<void> ServerDatabase::Readiness() const {
-  if (auto ready = IsReady(); !ready) return ready;
+  PERSEUS_RETURN_IF_ERROR(IsReady());
   const std::string problem = probe_ ? probe_->Problem() : std::string();
   if (problem.empty()) return {};
   return Refuse(503, "The server cannot do this now", problem,

@@ -11,6 +11,7 @@
 
 #include <spdlog/logger.h>
 
+#include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <memory>
 #include <optional>
@@ -18,7 +19,6 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/server/control_plane.h"
-#include "perseus/cluster/server/database_health.h"
 #include "perseus/cluster/server/database_probe.h"
 #include "perseus/cluster/server/identity/answer.h"
 #include "perseus/cluster/server/server_metrics.h"
@@ -40,8 +40,13 @@ class ServerDatabase {
 
   store::Store& store() const { return *store_; }
   boost::asio::thread_pool& pool() { return pool_; }
-  DatabaseHealth& health() { return health_; }
 
+  // Why nodes and requests cannot use the database. Empty if they can.
+  std::string Outage() const { return probe_ ? probe_->Outage() : ""; }
+  // The streams of nodes have to be read again, because reading failed when a notice arrived.
+  void RequestReread() { needs_reread_ = true; }
+  // Returns whether that was requested, and clears the request.
+  bool TakeReread() { return needs_reread_.exchange(false); }
   Answer<void> IsReady() const;     // 503 unless nodes and requests can use the database.
   Answer<void> Readiness() const;   // The same at once, also for changes: for load balancers.
   void Failed(const Error& error);  // Counts and logs an error of the store.
@@ -54,7 +59,7 @@ class ServerDatabase {
   ServerMetrics& metrics_;
   spdlog::logger& log_;
   boost::asio::thread_pool pool_{kThreads};
-  DatabaseHealth health_;
+  std::atomic<bool> needs_reread_ = false;
   std::optional<DatabaseProbe> probe_;
 };
 

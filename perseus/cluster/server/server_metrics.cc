@@ -15,10 +15,11 @@
 
 namespace perseus::server {
 
-using prometheus::BuildCounter;
 using prometheus::BuildGauge;
-using prometheus::BuildHistogram;
-using Bounds = prometheus::Histogram::BucketBoundaries;
+using prometheus::Counter;
+using prometheus::Gauge;
+using prometheus::Histogram;
+using Bounds = Histogram::BucketBoundaries;
 
 namespace {
 
@@ -29,164 +30,117 @@ class GaugeSet {
   GaugeSet(prometheus::Registry& registry, const char* name, const char* help)
       : family_(BuildGauge().Name(name).Help(help).Register(registry)) {}
 
-  void Begin() { next_.clear(); }
   void Set(const std::map<std::string, std::string>& labels, double value) {
-    prometheus::Gauge& gauge = family_.Add(labels);
+    Gauge& gauge = family_.Add(labels);
     gauge.Set(value);
     next_.insert(&gauge);
   }
   void End() {
-    for (prometheus::Gauge* gauge : gauges_) {
+    for (Gauge* gauge : gauges_) {
       if (!next_.contains(gauge)) family_.Remove(gauge);
     }
-    gauges_ = std::move(next_);
+    gauges_ = std::exchange(next_, {});
   }
 
  private:
-  prometheus::Family<prometheus::Gauge>& family_;
-  std::set<prometheus::Gauge*> gauges_;
-  std::set<prometheus::Gauge*> next_;
+  prometheus::Family<Gauge>& family_;
+  std::set<Gauge*> gauges_;
+  std::set<Gauge*> next_;
 };
+
+void Raise(Counter& counter, std::int64_t to) {
+  counter.Increment(std::max(0.0, static_cast<double>(to) - counter.Value()));
+}
 
 }  // namespace
 
 struct ServerMetrics::Families {
   prometheus::Registry registry;
 
-  prometheus::Family<prometheus::Counter>& requests =
-      BuildCounter()
-          .Name("perseus_server_requests_total")
-          .Help("Requests answered, by route and status.")
-          .Register(registry);
-  prometheus::Family<prometheus::Histogram>& request_seconds =
-      BuildHistogram()
-          .Name("perseus_server_request_duration_seconds")
-          .Help("Time from the first byte of a request to its answer, by route.")
-          .Register(registry);
-  prometheus::Family<prometheus::Counter>& plannings = BuildCounter()
-                                                           .Name("perseus_server_plannings_total")
-                                                           .Help("Plannings of jobs, by result.")
-                                                           .Register(registry);
-  prometheus::Family<prometheus::Histogram>& planning_family =
-      BuildHistogram()
-          .Name("perseus_server_planning_duration_seconds")
-          .Help("Time of one planning of a job.")
-          .Register(registry);
-  prometheus::Histogram& planning_seconds =
-      planning_family.Add({}, Bounds{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100});
-  prometheus::Counter& store_failures = BuildCounter()
-                                            .Name("perseus_server_store_failures_total")
-                                            .Help("Failed operations of the database.")
-                                            .Register(registry)
-                                            .Add({});
-  prometheus::Counter& events = BuildCounter()
-                                    .Name("perseus_server_events_total")
-                                    .Help("Events sent to nodes.")
-                                    .Register(registry)
-                                    .Add({});
-  prometheus::Counter& refused = BuildCounter()
-                                     .Name("perseus_server_refused_connections_total")
-                                     .Help("Connections refused because of a limit.")
-                                     .Register(registry)
-                                     .Add({});
-  prometheus::Counter& dropped = BuildCounter()
-                                     .Name("perseus_server_dropped_streams_total")
-                                     .Help("Event streams closed because their node did not read.")
-                                     .Register(registry)
-                                     .Add({});
-  prometheus::Counter& overloads =
-      BuildCounter()
-          .Name("perseus_server_overload_refusals_total")
-          .Help("Requests refused (429) because they would have waited too long for a thread.")
-          .Register(registry)
-          .Add({});
-  prometheus::Gauge& connections = BuildGauge()
-                                       .Name("perseus_server_connections")
-                                       .Help("Open connections.")
-                                       .Register(registry)
-                                       .Add({});
-  prometheus::Gauge& streams = BuildGauge()
-                                   .Name("perseus_server_streams")
-                                   .Help("Open event streams, one for each node.")
-                                   .Register(registry)
-                                   .Add({});
-  prometheus::Gauge& jobs = BuildGauge()
-                                .Name("perseus_server_reporting_jobs")
-                                .Help("Jobs whose nodes report to this replica.")
-                                .Register(registry)
-                                .Add({});
-  prometheus::Gauge& ready = BuildGauge()
-                                 .Name("perseus_server_ready")
-                                 .Help("1 while the database answers and accepts changes.")
-                                 .Register(registry)
-                                 .Add({});
-  prometheus::Counter& refused_writes =
-      BuildCounter()
-          .Name("perseus_server_store_refused_writes_total")
-          .Help("Changes that the database refused because it was unavailable or full.")
-          .Register(registry)
-          .Add({});
-  prometheus::Family<prometheus::Counter>& notices =
-      BuildCounter()
-          .Name("perseus_server_straggler_notices_total")
-          .Help(
-              "Reports and forecasts of stragglers that measurement contradicted (suspended), or "
-              "no longer contradicted (reinstated).")
-          .Register(registry);
-  prometheus::Family<prometheus::Counter>& guards =
-      BuildCounter()
-          .Name("perseus_server_plan_guards_total")
-          .Help(
-              "Plans that were tried against the default clocks (trial), and the result: taken "
-              "back (withdrawn) or back in force (cleared).")
-          .Register(registry);
+  prometheus::Family<Counter>& Counters(const char* name, const char* help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Register(registry);
+  }
+  Counter& One(const char* name, const char* help) { return Counters(name, help).Add({}); }
+  Gauge& OneGauge(const char* name, const char* help) {
+    return BuildGauge().Name(name).Help(help).Register(registry).Add({});
+  }
+  prometheus::Family<Histogram>& Histograms(const char* name, const char* help) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry);
+  }
+
+  prometheus::Family<Counter>& requests =
+      Counters("perseus_server_requests_total", "Requests answered, by route and status.");
+  prometheus::Family<Histogram>& request_seconds =
+      Histograms("perseus_server_request_duration_seconds",
+                 "Time from the first byte of a request to its answer, by route.");
+  prometheus::Family<Counter>& plannings =
+      Counters("perseus_server_plannings_total", "Plannings of jobs, by result.");
+  Histogram& planning_seconds =
+      Histograms("perseus_server_planning_duration_seconds", "Time of one planning of a job.")
+          .Add({}, Bounds{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100});
+  Counter& store_failures =
+      One("perseus_server_store_failures_total", "Failed operations of the database.");
+  Counter& events = One("perseus_server_events_total", "Events sent to nodes.");
+  Counter& refused =
+      One("perseus_server_refused_connections_total", "Connections refused because of a limit.");
+  Counter& dropped = One("perseus_server_dropped_streams_total",
+                         "Event streams closed because their node did not read.");
+  Counter& overloads =
+      One("perseus_server_overload_refusals_total",
+          "Requests refused (429) because they would have waited too long for a thread.");
+  Gauge& connections = OneGauge("perseus_server_connections", "Open connections.");
+  Gauge& streams = OneGauge("perseus_server_streams", "Open event streams, one for each node.");
+  Gauge& jobs =
+      OneGauge("perseus_server_reporting_jobs", "Jobs whose nodes report to this replica.");
+  Gauge& ready =
+      OneGauge("perseus_server_ready", "1 while the database answers and accepts changes.");
+  Counter& refused_writes =
+      One("perseus_server_store_refused_writes_total",
+          "Changes that the database refused because it was unavailable or full.");
+  prometheus::Family<Counter>& notices =
+      Counters("perseus_server_straggler_notices_total",
+               "Reports and forecasts of stragglers that measurement contradicted (suspended), or "
+               "no longer contradicted (reinstated).");
+  prometheus::Family<Counter>& guards =
+      Counters("perseus_server_plan_guards_total",
+               "Plans that were tried against the default clocks (trial), and the result: taken "
+               "back (withdrawn) or back in force (cleared).");
   // A gauge, because steps may use more energy than planned at maximum frequency.
-  prometheus::Gauge& saved = BuildGauge()
-                                 .Name("perseus_server_energy_saved_joules")
-                                 .Help(
-                                     "Energy that steps judged by this replica saved since its "
-                                     "start, against the planned energy at maximum frequency.")
-                                 .Register(registry)
-                                 .Add({});
-  prometheus::Family<prometheus::Counter>& reloads =
-      BuildCounter()
-          .Name("perseus_server_reloads_total")
-          .Help(
-              "Files that were read again while the server runs (certificates, identities), by "
-              "result. "
-              "After a failure, the old ones stay in force.")
-          .Register(registry);
-  prometheus::Gauge& backlog = BuildGauge()
-                                   .Name("perseus_server_planning_backlog_jobs")
-                                   .Help("Jobs whose planning is due and has not begun.")
-                                   .Register(registry)
-                                   .Add({});
-  prometheus::Gauge& backlog_age = BuildGauge()
-                                       .Name("perseus_server_planning_backlog_age_seconds")
-                                       .Help("How long the oldest planning has been due.")
-                                       .Register(registry)
-                                       .Add({});
+  Gauge& saved = OneGauge("perseus_server_energy_saved_joules",
+                          "Energy that steps judged by this replica saved since its start, "
+                          "against the planned energy at maximum frequency.");
+  prometheus::Family<Counter>& reloads =
+      Counters("perseus_server_reloads_total",
+               "Files that were read again while the server runs (certificates, identities), by "
+               "result. After a failure, the old ones stay in force.");
+  Gauge& backlog = OneGauge("perseus_server_planning_backlog_jobs",
+                            "Jobs whose planning is due and has not begun.");
+  Gauge& backlog_age = OneGauge("perseus_server_planning_backlog_age_seconds",
+                                "How long the oldest planning has been due.");
   GaugeSet nodes{registry, "perseus_server_nodes",
                  "Nodes of running jobs by state; a node counts once for each job."};
   GaugeSet stragglers{registry, "perseus_server_stragglers",
                       "Stragglers of running jobs by source and state."};
-  GaugeSet plan_age{registry, "perseus_job_plan_age_seconds",
-                    "Since the assignment of the job was made."};
-  GaugeSet promised_s{registry, "perseus_job_step_promised_seconds", "Planned time of a step."};
-  GaugeSet measured_s{registry, "perseus_job_step_measured_seconds", "Measured time of a step."};
-  GaugeSet promised_j{registry, "perseus_job_step_promised_joules",
-                      "Planned energy of a step of all pipelines."};
-  GaugeSet measured_j{registry, "perseus_job_step_measured_joules",
-                      "Measured energy of a step of all pipelines."};
-  GaugeSet baseline_j{registry, "perseus_job_step_baseline_joules",
-                      "Planned energy of a step of all pipelines at maximum frequency."};
-  GaugeSet limited{registry, "perseus_job_limited_ranks",
-                   "Ranks whose clock heat, a power brake or another program limited in recent "
-                   "steps."};
-  GaugeSet problems{registry, "perseus_job_promise_broken",
-                    "1 while the job is over 1 % slower or hungrier than promised."};
-  GaugeSet taken_back{registry, "perseus_job_plan_taken_back",
-                      "1 while the plan of the job is taken back, because it cost throughput."};
+  // By JobStatus::values.
+  std::map<std::string, GaugeSet> of_jobs;
+  Families() {
+    for (const auto& [name, help] :
+         {std::pair{"perseus_job_plan_age_seconds", "Since the assignment of the job was made."},
+          {"perseus_job_step_promised_seconds", "Planned time of a step."},
+          {"perseus_job_step_measured_seconds", "Measured time of a step."},
+          {"perseus_job_step_promised_joules", "Planned energy of a step of all pipelines."},
+          {"perseus_job_step_measured_joules", "Measured energy of a step of all pipelines."},
+          {"perseus_job_step_baseline_joules",
+           "Planned energy of a step of all pipelines at maximum frequency."},
+          {"perseus_job_limited_ranks",
+           "Ranks whose clock heat, a power brake or another program limited in recent steps."},
+          {"perseus_job_promise_broken",
+           "1 while the job is over 1 % slower or hungrier than promised."},
+          {"perseus_job_plan_taken_back",
+           "1 while the plan of the job is taken back, because it cost throughput."}}) {
+      of_jobs.try_emplace(name, registry, name, help);
+    }
+  }
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
@@ -233,20 +187,16 @@ void ServerMetrics::Set(const Gauges& gauges) {
   families_->connections.Set(gauges.connections);
   families_->streams.Set(gauges.streams);
   families_->jobs.Set(gauges.jobs);
-  const auto raise = [](prometheus::Counter& counter, std::int64_t to) {
-    counter.Increment(std::max(0.0, static_cast<double>(to) - counter.Value()));
-  };
-  raise(families_->events, gauges.events);
-  raise(families_->refused, gauges.refused_connections);
-  raise(families_->dropped, gauges.dropped_streams);
-  raise(families_->overloads, gauges.overload_refusals);
+  Raise(families_->events, gauges.events);
+  Raise(families_->refused, gauges.refused_connections);
+  Raise(families_->dropped, gauges.dropped_streams);
+  Raise(families_->overloads, gauges.overload_refusals);
 }
 
 void ServerMetrics::SetReady(bool is_ready) { families_->ready.Set(is_ready ? 1 : 0); }
 
 void ServerMetrics::SetRefusedWrites(std::int64_t count) {
-  prometheus::Counter& counter = families_->refused_writes;
-  counter.Increment(std::max(0.0, static_cast<double>(count) - counter.Value()));
+  Raise(families_->refused_writes, count);
 }
 
 void ServerMetrics::CountNotice(bool is_suspended) {
@@ -261,10 +211,6 @@ void ServerMetrics::CountSavedEnergy(double energy_j) { families_->saved.Increme
 
 void ServerMetrics::SetFleet(const FleetStatus& fleet) {
   Families& to = *families_;
-  const std::array<GaugeSet*, 11> sets{
-      &to.nodes,      &to.stragglers, &to.plan_age, &to.promised_s, &to.measured_s, &to.promised_j,
-      &to.measured_j, &to.baseline_j, &to.limited,  &to.problems,   &to.taken_back};
-  for (GaugeSet* set : sets) set->Begin();
   to.backlog.Set(fleet.planning_backlog);
   to.backlog_age.Set(fleet.planning_wait_s);
   // All states, so that an alert sees 0 and not the absence of a series.
@@ -282,21 +228,13 @@ void ServerMetrics::SetFleet(const FleetStatus& fleet) {
     }
   }
   for (const JobStatus& job : fleet.jobs) {
-    const std::map<std::string, std::string> label{{"key", job.key}};
-    const auto set = [&label](GaugeSet& gauges, const std::optional<double>& value) {
-      if (value) gauges.Set(label, *value);
-    };
-    set(to.plan_age, job.plan_age_s);
-    set(to.promised_s, job.promised_s);
-    set(to.measured_s, job.measured_s);
-    set(to.promised_j, job.promised_j);
-    set(to.measured_j, job.measured_j);
-    set(to.baseline_j, job.baseline_j);
-    to.limited.Set(label, job.limited_ranks);
-    to.problems.Set(label, job.has_problem ? 1 : 0);
-    to.taken_back.Set(label, job.is_taken_back ? 1 : 0);
+    for (const auto& [name, value] : job.values) {
+      to.of_jobs.at(name).Set({{"key", job.key}}, value);
+    }
   }
-  for (GaugeSet* set : sets) set->End();
+  to.nodes.End();
+  to.stragglers.End();
+  for (auto& [name, gauges] : to.of_jobs) gauges.End();
 }
 
 std::string ServerMetrics::Format() const {

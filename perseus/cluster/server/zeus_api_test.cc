@@ -1,7 +1,7 @@
 // Clients of Zeus: several runs of a job, and refused requests. control_plane_test.cc tests a whole
 // run.
-#include "perseus/cluster/server/control_plane_fixture.h"
-#include "perseus/cluster/server/zeus/zeus_jobs.h"
+#include "perseus/cluster/server/api/zeus_api.h"
+#include "tests/support/control_plane_fixture.h"
 
 namespace perseus::server {
 namespace {

@@ -5,7 +5,6 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
@@ -27,20 +26,9 @@ std::string Compact(const std::string& json) {
 // Reads a row with kAuditColumns.
 AuditRecord AuditOf(Row& row) {
   AuditRecord record;
-  record.number = row.Integer(0);
-  record.at = row.Integer(1);
-  record.action = row.TakeText(2);
-  record.job = row.TakeText(3);
-  record.key = row.TakeText(4);
-  record.subject = row.TakeText(5);
-  record.by.id = row.TakeText(6);
-  record.by.name = row.TakeText(7);
-  record.by.role = row.TakeText(8);
-  record.by.peer = row.TakeText(9);
-  record.by.trace = row.TakeText(10);
-  record.before = row.TakeText(11);
-  record.after = row.TakeText(12);
-  record.by.reason = row.TakeText(13);
+  row.Take(record.number, record.at, record.action, record.job, record.key, record.subject,
+           record.by.id, record.by.name, record.by.role, record.by.peer, record.by.trace,
+           record.before, record.after, record.by.reason);
   return record;
 }
 

@@ -4,21 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <thread>
-
 #include "perseus/cluster/store/store.h"
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {
 
 class AuditTest : public StoreTest {
  protected:
-  std::vector<AuditRecord> All() const {
-    AuditFilter filter;
-    filter.limit = 10'000;
-    return Get(store_->ListAudit(filter));
-  }
+  std::vector<AuditRecord> All() const { return Get(store_->ListAudit({.limit = 10'000})); }
   std::vector<std::string> Actions() const {
     std::vector<std::string> actions;
     for (const AuditRecord& record : All()) actions.push_back(record.action);
@@ -62,10 +56,7 @@ TEST_P(AuditTest, RecordsEachChangeWithItsAuthor) {
   Succeed(store_->PutStraggler(straggler, 2000, ann_));
   EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 2000, ann_)));
   EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, "report", 2000, ann_))) << "no change";
-  TokenRecord token;
-  token.id = "t-2";
-  token.scope = "read";
-  Succeed(store_->AddToken(token, ann_));
+  Succeed(store_->AddToken({.id = "t-2", .scope = "read"}, ann_));
   EXPECT_TRUE(Get(store_->DeleteToken("t-2", 3000, ann_)));
   Succeed(store_->EndJob(job_, 3000, ann_));
   EXPECT_THAT(Actions(), testing::ElementsAre("job.register", "job.target", "job.profile",
@@ -143,12 +134,8 @@ TEST_P(AuditTest, AFailedChangeLeavesNoRecord) {
 }
 
 TEST_P(AuditTest, OnlyTheHolderOfASecretRenewsAToken) {
-  TokenRecord token;
-  token.id = "t-1";
-  token.scope = "agent";
-  token.nodes = "n0";
-  token.hash = "first";
-  token.expires = 1000;
+  const TokenRecord token{
+      .id = "t-1", .hash = "first", .scope = "agent", .expires = 1000, .nodes = "n0"};
   Succeed(store_->AddToken(token));
   const auto renewed = [&](const std::string& hash, Milliseconds now) {
     TokenRecord record = token;
@@ -172,9 +159,9 @@ TEST_P(AuditTest, OnlyTheHolderOfASecretRenewsAToken) {
 
 TEST_P(AuditTest, ANodeGetsOnlyRanksThatNobodyUses) {
   const std::string ranks = R"([{"dp_rank":0,"pp_rank":0,"tp_rank":0}])";
-  const Store::InUse in_use{.silent_since = 1000, .idle_since = 500};
-  const auto take = [&](const char* node, Milliseconds now, const Store::InUse& use) {
-    return Get(store_->AttachOwnRanks(job_, node, ranks, now, use)).size();
+  const InUse in_use{.silent_since = 1000, .idle_since = 500};
+  const auto take = [&](const char* node, Milliseconds now, const InUse& use) {
+    return Get(store_->AttachNode(job_, node, ranks, now, use)).size();
   };
   EXPECT_EQ(take("a", 2000, in_use), 0U);
   EXPECT_EQ(take("b", 2000, in_use), 1U) << "node a runs it";

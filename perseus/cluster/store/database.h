@@ -11,6 +11,7 @@
 #pragma once
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -62,8 +63,21 @@ class Row {
     auto* value = std::get_if<std::string>(&values_.at(column));
     return value == nullptr ? std::string() : std::move(*value);
   }
+  // Moves all columns out, in their order.
+  template <typename... Fields>
+  void Take(Fields&... fields) {
+    std::size_t column = 0;
+    (TakeInto(column++, fields), ...);
+  }
 
  private:
+  void TakeInto(std::size_t column, std::string& text) { text = TakeText(column); }
+  void TakeInto(std::size_t column, double& number) { number = Real(column); }
+  template <std::integral T>
+  void TakeInto(std::size_t column, T& number) {
+    number = static_cast<T>(Integer(column));
+  }
+
   std::vector<Value> values_;
 };
 

@@ -15,7 +15,7 @@ class SqliteTransaction final : public Transaction {
       : connection_(connection), notices_(notices) {}
 
   Result<Rows> Run(std::string_view sql, Parameters parameters) override {
-    if (const Result<void> fit = CheckParameters(parameters); !fit) return Fail(fit);
+    PERSEUS_RETURN_IF_ERROR(CheckParameters(parameters));
     return connection_.Run(sql, parameters);
   }
   Result<void> Notify(const Notice& notice) override {
@@ -110,11 +110,10 @@ GroupCommit::Batch GroupCommit::Commit(Batch& batch) {
 // all that was written before.
 Result<void> GroupCommit::SetDurability(Durability durability) {
   if (durability == durability_) return {};
-  const auto set =
-      connection_.Run(durability == Durability::kOnDisk ? "PRAGMA synchronous = FULL"
-                                                        : "PRAGMA synchronous = NORMAL",
-                      {});
-  if (!set) return Fail(set);
+  PERSEUS_RETURN_IF_ERROR(connection_.Run(durability == Durability::kOnDisk
+                                              ? "PRAGMA synchronous = FULL"
+                                              : "PRAGMA synchronous = NORMAL",
+                                          {}));
   durability_ = durability;
   return {};
 }
@@ -125,7 +124,7 @@ Result<void> GroupCommit::RunAll(Batch& batch, Batch& rest) {
   PERSEUS_RETURN_IF_ERROR(SetDurability(batch.front()->durability));
   const auto end = Clock::now() + std::max<Clock::duration>(disk_takes_, kLeastWork);
   // Immediate: a transaction that takes the write lock later could fail to get it.
-  if (const Result<Rows> begun = connection_.Run("BEGIN IMMEDIATE", {}); !begun) return Fail(begun);
+  PERSEUS_RETURN_IF_ERROR(connection_.Run("BEGIN IMMEDIATE", {}));
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (i > 0 && Clock::now() >= end) {
       const auto next = batch.begin() + static_cast<std::ptrdiff_t>(i);
@@ -133,19 +132,17 @@ Result<void> GroupCommit::RunAll(Batch& batch, Batch& rest) {
       batch.erase(next, batch.end());
       break;
     }
-    if (Result<void> run = RunOne(*batch[i]); !run) return run;
+    PERSEUS_RETURN_IF_ERROR(RunOne(*batch[i]));
   }
   const auto begun = Clock::now();
-  if (const Result<Rows> committed = connection_.Run("COMMIT", {}); !committed) {
-    return Fail(committed);
-  }
+  PERSEUS_RETURN_IF_ERROR(connection_.Run("COMMIT", {}));
   if (durability_ == Durability::kOnDisk) disk_takes_ = Clock::now() - begun;
   return {};
 }
 
 // Fails if the transactions before it in the batch are lost, too.
 Result<void> GroupCommit::RunOne(Request& request) {
-  if (const Result<Rows> saved = connection_.Run("SAVEPOINT one", {}); !saved) return Fail(saved);
+  PERSEUS_RETURN_IF_ERROR(connection_.Run("SAVEPOINT one", {}));
   SqliteTransaction transaction(connection_, request.notices);
   try {
     request.result = (*request.work)(transaction);
@@ -155,9 +152,9 @@ Result<void> GroupCommit::RunOne(Request& request) {
   }
   if (!connection_.IsInTransaction()) return *request.result;
   if (!*request.result) {
-    if (const Result<Rows> back = connection_.Run("ROLLBACK TO one", {}); !back) return Fail(back);
+    PERSEUS_RETURN_IF_ERROR(connection_.Run("ROLLBACK TO one", {}));
   }
-  if (const Result<Rows> kept = connection_.Run("RELEASE one", {}); !kept) return Fail(kept);
+  PERSEUS_RETURN_IF_ERROR(connection_.Run("RELEASE one", {}));
   return {};
 }
 

@@ -17,22 +17,11 @@ constexpr std::string_view kJobColumns =
     "planned_generation, assignment_version, last_step, last_step_at, summary, owner";
 
 JobRecord JobOf(Row& row) {
-  return {.id = row.TakeText(0),
-          .key = row.TakeText(1),
-          .body = row.TakeText(2),
-          .target = row.TakeText(3),
-          .status = row.TakeText(4),
-          .problem = row.TakeText(5),
-          .created = row.Integer(6),
-          .ended = row.Integer(7),
-          .profile_version = row.Integer(8),
-          .generation = row.Integer(9),
-          .planned_generation = row.Integer(10),
-          .assignment_version = row.Integer(11),
-          .last_step = row.Integer(12),
-          .last_step_at = row.Integer(13),
-          .summary = row.TakeText(14),
-          .owner = row.TakeText(15)};
+  JobRecord job;
+  row.Take(job.id, job.key, job.body, job.target, job.status, job.problem, job.created, job.ended,
+           job.profile_version, job.generation, job.planned_generation, job.assignment_version,
+           job.last_step, job.last_step_at, job.summary, job.owner);
+  return job;
 }
 
 // A lower step that is reported this much later means that the job was restarted.
@@ -118,15 +107,15 @@ Result<std::optional<JobRecord>> Store::FindJob(std::string_view id_or_key) {
 Result<std::vector<JobRecord>> Store::ListJobs(Which which, std::string_view after, int limit) {
   std::int64_t first = 0;
   if (!after.empty()) {
-    const auto number = ReadOne(*database_, "SELECT number FROM jobs WHERE id = $1", {after},
-                                [](Row& row) { return row.Integer(0); });
-    if (!number) return Fail(number);
-    if (!*number) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto number,
+                             ReadOne(*database_, "SELECT number FROM jobs WHERE id = $1", {after},
+                                     [](Row& row) { return row.Integer(0); }));
+    if (!number) {
       return Fail(
           "job {} does not exist, so the list cannot continue after it (list from the first job)",
           Excerpt(after));
     }
-    first = **number;
+    first = *number;
   }
   const std::string_view running = which == Which::kRunning ? "AND ended = 0" : "";
   return ReadAll(*database_,
@@ -142,12 +131,10 @@ Result<void> Store::EndJob(std::string_view job, Milliseconds now, const Author&
     if (!locked)
       return Fail("job {} does not exist (list the jobs to see their ids)", Excerpt(job));
     if (locked->has_ended) return {};
-    if (auto ended = RunAll(transaction, {{"UPDATE jobs SET ended = $2 WHERE id = $1", {job, now}},
-                                          {"DELETE FROM planning WHERE job = $1", {job}},
-                                          {"DELETE FROM stragglers WHERE job = $1", {job}}});
-        !ended) {
-      return ended;
-    }
+    PERSEUS_RETURN_IF_ERROR(
+        RunAll(transaction, {{"UPDATE jobs SET ended = $2 WHERE id = $1", {job, now}},
+                             {"DELETE FROM planning WHERE job = $1", {job}},
+                             {"DELETE FROM stragglers WHERE job = $1", {job}}}));
     PERSEUS_ASSIGN_OR_RETURN(
         Rows nodes, transaction.Run("DELETE FROM nodes WHERE job = $1 RETURNING node", {job}));
     for (Row& node : nodes) {
@@ -218,7 +205,7 @@ Result<int> Store::Prune(Milliseconds before, int limit) {
         transaction.Run("DELETE FROM tokens WHERE issued_by <> '' AND expires < $1", {before}));
     const std::string_view shrink = database_->dialect().shrink;
     if (!deleted.empty() && !shrink.empty()) {
-      if (const auto shrunk = transaction.Run(shrink, {}); !shrunk) return Fail(shrunk);
+      PERSEUS_RETURN_IF_ERROR(transaction.Run(shrink, {}));
     }
     return static_cast<int>(deleted.size());
   });
@@ -233,12 +220,11 @@ Result<std::int64_t> Store::PutProfile(std::string_view job, std::string_view cs
         transaction.Run("SELECT 1 FROM profiles WHERE job = $1 AND csv = $2", {job, csv}));
     if (!same.empty()) return locked.profile_version;
     const std::int64_t version = locked.profile_version + 1;
-    const auto put = RunAll(
+    PERSEUS_RETURN_IF_ERROR(RunAll(
         transaction, {{"INSERT INTO profiles (job, csv) VALUES ($1, $2) "
                        "ON CONFLICT (job) DO UPDATE SET csv = excluded.csv",
                        {job, csv}},
-                      {"UPDATE jobs SET profile_version = $2 WHERE id = $1", {job, version}}});
-    if (!put) return Fail(put);
+                      {"UPDATE jobs SET profile_version = $2 WHERE id = $1", {job, version}}}));
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, now));
     const auto old = locked.profile_version;
     PERSEUS_RETURN_IF_ERROR(AppendAudit(

@@ -1,11 +1,9 @@
-// Nodes, stragglers, and the ranks of clients of Zeus.
+// Nodes, and the ranks of clients of Zeus.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -16,7 +14,6 @@
 #include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
-#include "perseus/cluster/store/straggler_history.h"
 
 namespace perseus::store {
 namespace {
@@ -26,13 +23,10 @@ constexpr std::string_view kNodeColumns =
     "nodes.seen";
 
 NodeRecord NodeOf(Row& row) {
-  return {.job = row.TakeText(0),
-          .node = row.TakeText(1),
-          .ranks = row.TakeText(2),
-          .acknowledged = row.Integer(3),
-          .following = row.Integer(4),
-          .since_step = row.Integer(5),
-          .seen = row.Integer(6)};
+  NodeRecord node;
+  row.Take(node.job, node.node, node.ranks, node.acknowledged, node.following, node.since_step,
+           node.seen);
+  return node;
 }
 
 Result<void> NotifyNode(Transaction& transaction, std::string_view node) {
@@ -71,15 +65,19 @@ Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::s
   return owners;
 }
 
+Result<void> DeleteRank(Transaction& transaction, std::string_view job, const RankId& rank) {
+  return RunAll(transaction,
+                {{"DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 AND "
+                  "tp_rank = $4",
+                  {job, rank.dp_rank, rank.pp_rank, rank.tp_rank}}});
+}
+
 // Gives the node exactly these ranks.
 Result<void> PutRanks(Transaction& transaction, std::string_view job, std::string_view node,
                       const std::set<RankId>& ranks, const Owners& owners) {
   for (const auto& [rank, owner] : owners) {
     if (owner != node || ranks.contains(rank)) continue;
-    PERSEUS_RETURN_IF_ERROR(
-        transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 "
-                        "AND tp_rank = $4",
-                        {job, rank.dp_rank, rank.pp_rank, rank.tp_rank}));
+    PERSEUS_RETURN_IF_ERROR(DeleteRank(transaction, job, rank));
   }
   for (const RankId& rank : ranks) {
     const auto owner = owners.find(rank);
@@ -107,18 +105,6 @@ Result<void> RemoveRanks(Transaction& transaction, std::string_view job, std::st
   return NotifyNode(transaction, other);
 }
 
-// For the audit trail.
-std::string SubjectOf(int dp_rank, std::string_view source) {
-  return fmt::format("pipeline {} {}", dp_rank, source);
-}
-std::string StragglerText(double slowdown, Milliseconds starts, Milliseconds expires) {
-  return fmt::format(R"({{"expires_ms":{},"slowdown":{},"starts_ms":{}}})", expires, slowdown,
-                     starts);
-}
-std::string StragglerText(const Row& row) {
-  return StragglerText(row.Real(0), row.Integer(1), row.Integer(2));
-}
-
 // Locks the nodes in the order in which Acknowledge changes them, so that the two cannot deadlock.
 // Returns the ranks of each.
 Result<std::map<std::string, std::string>> LockNodes(
@@ -143,7 +129,7 @@ struct Attaching {
 
   // The ranks that another node uses.
   Result<std::vector<HeldRank>> FindHeld(const std::set<RankId>& ids, const Owners& owners,
-                                         const Store::InUse& in_use) const {
+                                         const InUse& in_use) const {
     std::map<std::string, bool> users;
     std::vector<HeldRank> held;
     for (const RankId& id : ids) {
@@ -176,10 +162,7 @@ struct Attaching {
     }
     if (gone.empty()) return {};
     for (const RankId& rank : gone) {
-      PERSEUS_RETURN_IF_ERROR(
-          transaction.Run("DELETE FROM node_ranks WHERE job = $1 AND dp_rank = $2 AND pp_rank = $3 "
-                          "AND tp_rank = $4",
-                          {job, rank.dp_rank, rank.pp_rank, rank.tp_rank}));
+      PERSEUS_RETURN_IF_ERROR(DeleteRank(transaction, job, rank));
     }
     return RemoveRanks(transaction, job, node, own->second, gone);
   }
@@ -213,17 +196,9 @@ struct Attaching {
 
 // Each rank is on one node, the last that attached it, because a restarted job may run on other
 // nodes.
-Result<void> Store::AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
-                               Milliseconds now, const Author& by) {
-  const InUse nobody{.silent_since = std::numeric_limits<Milliseconds>::max()};
-  const auto held = AttachOwnRanks(job, node, ranks, now, nobody, by);
-  if (!held) return Fail(held);
-  return {};
-}
-
-Result<std::vector<HeldRank>> Store::AttachOwnRanks(std::string_view job, std::string_view node,
-                                                    std::string_view ranks, Milliseconds now,
-                                                    const InUse& in_use, const Author& by) {
+Result<std::vector<HeldRank>> Store::AttachNode(std::string_view job, std::string_view node,
+                                                std::string_view ranks, Milliseconds now,
+                                                const InUse& in_use, const Author& by) {
   using Held = std::vector<HeldRank>;
   PERSEUS_ASSIGN_OR_RETURN(const auto attached, protocol::ParseRanks(ranks));
   const std::set<RankId> ids = IdsOf(attached);
@@ -271,10 +246,10 @@ Result<std::vector<NodeRecord>> Store::ListNodesOfJob(std::string_view job) {
 }
 
 Result<std::int64_t> Store::CountNodesSilentSince(std::string_view job, Milliseconds time) {
-  auto count = ReadOne(*database_, "SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2",
-                       {job, time}, [](Row& row) { return row.Integer(0); });
-  if (!count) return Fail(count);
-  return **count;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto count, ReadOne(*database_, "SELECT COUNT(*) FROM nodes WHERE job = $1 AND seen < $2",
+                          {job, time}, [](Row& row) { return row.Integer(0); }));
+  return count.value();
 }
 
 Result<std::vector<NodeRecord>> Store::ListJobsOfNode(std::string_view node) {
@@ -285,18 +260,15 @@ Result<std::vector<NodeRecord>> Store::ListJobsOfNode(std::string_view node) {
                  {node}, NodeOf);
 }
 
-Result<std::vector<std::string>> Store::ClaimNodes(const std::vector<NodeClaim>& claims,
-                                                   Milliseconds now, Milliseconds silent_since) {
+Result<std::vector<std::string>> Store::ClaimNodes(std::vector<NodeClaim> claims, Milliseconds now,
+                                                   Milliseconds silent_since) {
   if (claims.empty()) return std::vector<std::string>();
   // The same order in every call, so that two calls cannot deadlock.
-  std::vector<const NodeClaim*> sorted;
-  for (const NodeClaim& claim : claims) sorted.push_back(&claim);
-  std::ranges::sort(sorted, {},
-                    [](const NodeClaim* claim) { return std::string_view(claim->node); });
+  std::ranges::sort(claims, {}, &NodeClaim::node);
   std::vector<std::string> refused;
   const auto claim_all = [&](Transaction& transaction) -> Result<void> {
     refused.clear();
-    for (const NodeClaim* claim : sorted) {
+    for (const NodeClaim& claim : claims) {
       PERSEUS_ASSIGN_OR_RETURN(
           const Rows claimed,
           transaction.Run(
@@ -304,8 +276,8 @@ Result<std::vector<std::string>> Store::ClaimNodes(const std::vector<NodeClaim>&
               "ON CONFLICT (node) DO UPDATE SET instance = excluded.instance, seen = excluded.seen "
               "WHERE node_claims.instance = excluded.instance OR node_claims.seen < $4 RETURNING "
               "node",
-              {claim->node, claim->instance, now, silent_since}));
-      if (claimed.empty()) refused.push_back(claim->node);
+              {claim.node, claim.instance, now, silent_since}));
+      if (claimed.empty()) refused.push_back(claim.node);
     }
     return {};
   };
@@ -322,120 +294,22 @@ Result<void> Store::ReleaseNode(const NodeClaim& claim) {
   });
 }
 
-Result<void> Store::Acknowledge(const std::vector<NodeRecord>& nodes) {
+Result<void> Store::Acknowledge(std::vector<NodeRecord> nodes) {
   // The same order in every call and in AttachNode, so that no two calls can deadlock.
-  std::vector<const NodeRecord*> sorted;
-  for (const NodeRecord& node : nodes) sorted.push_back(&node);
-  std::ranges::sort(sorted, {},
-                    [](const NodeRecord* node) { return std::tie(node->job, node->node); });
+  std::ranges::sort(nodes, {},
+                    [](const NodeRecord& node) { return std::tie(node.job, node.node); });
   const auto write = [&](Transaction& transaction) -> Result<void> {
-    for (const NodeRecord* node : sorted) {
+    for (const NodeRecord& node : nodes) {
       PERSEUS_RETURN_IF_ERROR(transaction.Run(
           "UPDATE nodes SET acknowledged = CASE WHEN acknowledged < $3 THEN $3 ELSE acknowledged "
           "END, following = $4, since_step = $5, seen = $6, "
           "ran = CASE WHEN ran < $7 THEN $7 ELSE ran END WHERE job = $1 AND node = $2",
-          {node->job, node->node, node->acknowledged, node->following, node->since_step, node->seen,
-           node->ran}));
+          {node.job, node.node, node.acknowledged, node.following, node.since_step, node.seen,
+           node.ran}));
     }
     return {};
   };
   return database_->Transact(write, Durability::kInMemory);
-}
-
-Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds now,
-                                 const Author& by) {
-  if (!std::isfinite(straggler.slowdown) || straggler.slowdown < 1) {
-    return Fail("{} is not a slowdown (expected a number of at least 1, such as 1.25)",
-                straggler.slowdown);
-  }
-  return database_->Transact([&](Transaction& transaction) -> Result<void> {
-    const auto locked = LockRunningJob(*database_, transaction, straggler.job);
-    if (!locked) return Fail(locked);
-    PERSEUS_ASSIGN_OR_RETURN(
-        const Rows old,
-        transaction.Run("SELECT slowdown, starts, expires FROM stragglers WHERE job = $1 AND "
-                        "dp_rank = $2 AND source = $3",
-                        {straggler.job, straggler.dp_rank, straggler.source}));
-    const AuditRecord record{
-        .at = now,
-        .action = "straggler.put",
-        .job = straggler.job,
-        .key = locked->key,
-        .subject = SubjectOf(straggler.dp_rank, straggler.source),
-        .by = by,
-        .before = old.empty() ? "" : StragglerText(old.front()),
-        .after = StragglerText(straggler.slowdown, straggler.starts, straggler.expires)};
-    // A record that only extends a straggler that holds now changes no plan.
-    PERSEUS_ASSIGN_OR_RETURN(
-        const auto extended,
-        transaction.Run(
-            "UPDATE stragglers SET expires = $5 WHERE job = $1 AND dp_rank = $2 AND source = $3 "
-            "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR "
-            "expires > $7) "
-            "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
-            {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
-             straggler.expires, straggler.starts, now}));
-    if (!extended.empty()) {
-      // The server extends what it has detected with each report, and no person does that.
-      if (straggler.source == "detected") return {};
-      return AppendAudit(transaction, record);
-    }
-    PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, straggler.job, straggler.dp_rank,
-                                              straggler.source, "replaced", now));
-    PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, straggler.job,
-                                                       straggler.dp_rank, straggler.source, now));
-    PERSEUS_RETURN_IF_ERROR(transaction.Run(
-        "INSERT INTO stragglers (job, dp_rank, source, slowdown, starts, expires) "
-        "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, dp_rank, source) DO UPDATE SET "
-        "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires, "
-        "suspended = 0, measured = 0",
-        {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown, straggler.starts,
-         straggler.expires}));
-    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, due));
-    return AppendAudit(transaction, record);
-  });
-}
-
-Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::string_view source,
-                                    Milliseconds now, const Author& by) {
-  return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
-    PERSEUS_ASSIGN_OR_RETURN(const auto locked, LockJob(*database_, transaction, job));
-    PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, job, dp_rank, source, "withdrawn", now));
-    PERSEUS_ASSIGN_OR_RETURN(
-        const Rows gone,
-        transaction.Run(
-            "DELETE FROM stragglers WHERE job = $1 AND dp_rank = $2 AND source = $3 RETURNING "
-            "slowdown, starts, expires",
-            {job, dp_rank, source}));
-    if (gone.empty()) return false;
-    PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, job, dp_rank, source, now));
-    PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, due));
-    PERSEUS_RETURN_IF_ERROR(AppendAudit(transaction, {.at = now,
-                                                      .action = "straggler.delete",
-                                                      .job = std::string(job),
-                                                      .key = locked ? locked->key : "",
-                                                      .subject = SubjectOf(dp_rank, source),
-                                                      .by = by,
-                                                      .before = StragglerText(gone.front())}));
-    return true;
-  });
-}
-
-Result<std::vector<StragglerRecord>> Store::ListStragglers(std::string_view job) {
-  return ReadAll(*database_,
-                 "SELECT job, dp_rank, source, slowdown, starts, expires, suspended, measured FROM "
-                 "stragglers WHERE job = $1 "
-                 "ORDER BY dp_rank, source",
-                 {job}, [](Row& row) {
-                   return StragglerRecord{.job = row.TakeText(0),
-                                          .dp_rank = static_cast<int>(row.Integer(1)),
-                                          .source = row.TakeText(2),
-                                          .slowdown = row.Real(3),
-                                          .starts = row.Integer(4),
-                                          .expires = row.Integer(5),
-                                          .suspended = row.Integer(6),
-                                          .measured = row.Real(7)};
-                 });
 }
 
 Result<bool> Store::PutZeusRank(std::string_view job, int rank, int position,
@@ -463,14 +337,14 @@ Result<void> Store::ClearZeusRanks(std::string_view job) {
 }
 
 Result<ZeusRankRecord> Store::FindZeusRank(std::string_view job, int rank) {
-  auto found = ReadOne(*database_,
-                       "SELECT (SELECT COUNT(*) FROM zeus_ranks WHERE job = $1), "
-                       "(SELECT body FROM zeus_ranks WHERE job = $1 AND rank = $2)",
-                       {job, rank}, [](Row& row) {
-                         return ZeusRankRecord{.ranks = row.Integer(0), .body = row.TakeText(1)};
-                       });
-  if (!found) return Fail(found);
-  return *std::move(*found);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto found, ReadOne(*database_,
+                          "SELECT (SELECT COUNT(*) FROM zeus_ranks WHERE job = $1), "
+                          "(SELECT body FROM zeus_ranks WHERE job = $1 AND rank = $2)",
+                          {job, rank}, [](Row& row) {
+                            return ZeusRankRecord{.ranks = row.Integer(0), .body = row.TakeText(1)};
+                          }));
+  return std::move(found).value();
 }
 
 }  // namespace perseus::store

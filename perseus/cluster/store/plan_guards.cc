@@ -41,15 +41,11 @@ Result<std::optional<GuardRecord>> Store::FindGuard(const JobRecord& job) {
                  "since, why FROM plan_guards WHERE job = $1 AND profile_version = $2 AND target "
                  "= $3",
                  {job.id, job.profile_version, job.target}, [](Row& row) {
-                   return GuardRecord{.job = row.TakeText(0),
-                                      .state = row.TakeText(1),
-                                      .profile_version = row.Integer(2),
-                                      .target = row.TakeText(3),
-                                      .with_plan = row.Real(4),
-                                      .without_plan = row.Real(5),
-                                      .error = row.Real(6),
-                                      .since = row.Integer(7),
-                                      .why = row.TakeText(8)};
+                   GuardRecord guard;
+                   row.Take(guard.job, guard.state, guard.profile_version, guard.target,
+                            guard.with_plan, guard.without_plan, guard.error, guard.since,
+                            guard.why);
+                   return guard;
                  });
 }
 

@@ -33,15 +33,14 @@ Result<void> PutFrontier(Transaction& transaction, std::string_view job,
 
 Result<void> AddAssignment(Transaction& transaction, std::string_view job, std::int64_t version,
                            std::string_view body, Milliseconds now) {
-  Result<void> added = RunAll(
+  PERSEUS_RETURN_IF_ERROR(RunAll(
       transaction,
       {{"INSERT INTO assignments (job, version, body, created) VALUES ($1, $2, $3, $4)",
         {job, version, body, now}},
        {"UPDATE jobs SET assignment_version = $2 WHERE id = $1", {job, version}},
        {"DELETE FROM assignments WHERE job = $1 AND version <= (SELECT version FROM assignments "
         "WHERE job = $1 ORDER BY version DESC LIMIT 1 OFFSET $2)",
-        {job, kMaxAssignments}}});
-  if (!added) return added;
+        {job, kMaxAssignments}}}));
   return transaction.Notify({.kind = Notice::Kind::kAssignment, .name = std::string(job)});
 }
 
@@ -68,7 +67,7 @@ Result<void> Finish(Transaction& transaction, std::string_view job, Milliseconds
   }
   PERSEUS_RETURN_IF_ERROR(transaction.Run(
       "UPDATE planning SET due = $2, worker = '', until = 0 WHERE job = $1", {job, due}));
-  return transaction.Notify({.kind = Notice::Kind::kPlanning, .name = ""});
+  return transaction.Notify({.kind = Notice::Kind::kPlanning});
 }
 
 }  // namespace
@@ -78,7 +77,7 @@ Result<void> MakePlanningDue(Transaction& transaction, std::string_view job, Mil
       "INSERT INTO planning (job, due) VALUES ($1, $2) ON CONFLICT (job) DO UPDATE SET "
       "due = CASE WHEN excluded.due < planning.due THEN excluded.due ELSE planning.due END",
       {job, due}));
-  return transaction.Notify({.kind = Notice::Kind::kPlanning, .name = ""});
+  return transaction.Notify({.kind = Notice::Kind::kPlanning});
 }
 
 Result<void> MarkChanged(Transaction& transaction, std::string_view job, Milliseconds now) {
@@ -125,7 +124,7 @@ Result<void> Store::ReleasePlanning(const PlanningTask& task, Milliseconds due) 
                                              "WHERE job = $1 AND worker = $2 RETURNING job",
                                              {task.job, task.worker, due}));
     if (released.empty()) return {};
-    return transaction.Notify({.kind = Notice::Kind::kPlanning, .name = ""});
+    return transaction.Notify({.kind = Notice::Kind::kPlanning});
   });
 }
 
@@ -136,22 +135,21 @@ Result<std::optional<Milliseconds>> Store::NextPlanningTime() {
 }
 
 Result<Store::PlanningBacklog> Store::ReadPlanningBacklog(Milliseconds now) {
-  auto backlog =
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto backlog,
       ReadOne(*database_,
               fmt::format("SELECT COUNT(*), MIN({0}) FROM planning WHERE {0} <= $1", kClaimableAt),
               {now}, [](Row& row) {
                 return PlanningBacklog{row.Integer(0), row.Integer(1)};
-              });
-  if (!backlog) return Fail(backlog);
-  return **backlog;
+              }));
+  return backlog.value();
 }
 
 Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
                                      Milliseconds now) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
-    const Result<std::optional<LockedJob>> job = LockJob(*database_, transaction, task.job);
-    if (!job) return Fail(job);
-    if (!*job || (*job)->has_ended) return false;
+    PERSEUS_ASSIGN_OR_RETURN(const auto job, LockJob(*database_, transaction, task.job));
+    if (!job || job->has_ended) return false;
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows claim,
         transaction.Run(fmt::format("SELECT due FROM planning WHERE job = $1 AND worker = $2 {}",
@@ -159,15 +157,15 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
                         {task.job, task.worker}));
     if (claim.empty()) return false;
 
-    const bool is_current = (*job)->generation == outcome.generation;
+    const bool is_current = job->generation == outcome.generation;
     // Otherwise the frontier may belong to an older profile. The planning that is due again makes
     // another.
     if (outcome.frontier && is_current) {
       PERSEUS_RETURN_IF_ERROR(
-          PutFrontier(transaction, task.job, (*job)->profile_version, *outcome.frontier));
+          PutFrontier(transaction, task.job, job->profile_version, *outcome.frontier));
     }
     if (outcome.assignment) {
-      PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, task.job, (*job)->assignment_version + 1,
+      PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, task.job, job->assignment_version + 1,
                                             *outcome.assignment, now));
     }
     // After the assignment, because InsertPlan keeps the plans that it names.
@@ -183,7 +181,7 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
     PERSEUS_RETURN_IF_ERROR(Finish(transaction, task.job, due));
     if (outcome.assignment) {
       PERSEUS_RETURN_IF_ERROR(
-          AppendAudit(transaction, AssignmentRecordFor(task.job, **job, *outcome.assignment, now)));
+          AppendAudit(transaction, AssignmentRecordFor(task.job, *job, *outcome.assignment, now)));
     }
     return true;
   });

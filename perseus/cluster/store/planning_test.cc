@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/cluster/store/received_notices.h"
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {
@@ -19,6 +18,11 @@ class StorePlanningTest : public StoreTest {
   PlanningTask Claim(const std::string& worker, Milliseconds now, Milliseconds for_ms = 1000) {
     return Get(store_->ClaimPlanning(worker, now, for_ms)).value();
   }
+  // Requests and claims a planning of the job.
+  PlanningTask Begin() {
+    Succeed(store_->RequestPlanning(job_, 1));
+    return Claim("w", 1);
+  }
   bool IsIdle(Milliseconds now) {
     return !Get(store_->ClaimPlanning("idle", now, 1000)).has_value();
   }
@@ -29,8 +33,7 @@ class StorePlanningTest : public StoreTest {
   }
   // Completes a planning with this assignment.
   void Assign(const std::string& body) {
-    Succeed(store_->RequestPlanning(job_, 1));
-    const PlanningTask task = Claim("w", 1);
+    const PlanningTask task = Begin();
     PlanningOutcome outcome = Current();
     outcome.assignment = body;
     ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 1)));
@@ -57,8 +60,7 @@ TEST_P(StorePlanningTest, OneWorkerClaimsThePlanningThatIsDueLongest) {
 }
 
 TEST_P(StorePlanningTest, AnotherWorkerTakesAnExpiredClaim) {
-  Succeed(store_->RequestPlanning(job_, 1));
-  const PlanningTask lost = Claim("w1", 1);
+  const PlanningTask lost = Begin();
   const PlanningTask taken = Claim("w2", 1001);
   EXPECT_FALSE(Get(store_->CompletePlanning(lost, Current(), 1002)));
   EXPECT_EQ(Job().status, "waiting");
@@ -69,14 +71,12 @@ TEST_P(StorePlanningTest, AnotherWorkerTakesAnExpiredClaim) {
 }
 
 TEST_P(StorePlanningTest, AnExpiredClaimHoldsUntilAnotherWorkerTakesIt) {
-  Succeed(store_->RequestPlanning(job_, 1));
-  const PlanningTask task = Claim("w1", 1);
+  const PlanningTask task = Begin();
   EXPECT_TRUE(Get(store_->CompletePlanning(task, Current(), 9999)));
 }
 
 TEST_P(StorePlanningTest, ARenewedClaimDoesNotExpire) {
-  Succeed(store_->RequestPlanning(job_, 1));
-  const PlanningTask task = Claim("w1", 1);
+  const PlanningTask task = Begin();
   EXPECT_TRUE(Get(store_->RenewPlanning(task, 900, 1000)));
   EXPECT_EQ(Get(store_->NextPlanningTime()), 1900);
   EXPECT_TRUE(IsIdle(1899));
@@ -170,8 +170,7 @@ TEST_P(StorePlanningTest, AChangeDuringAPlanningMakesItDueAgain) {
 }
 
 TEST_P(StorePlanningTest, ARequestDuringAPlanningIsKept) {
-  Succeed(store_->RequestPlanning(job_, 1));
-  const PlanningTask task = Claim("w", 1);
+  const PlanningTask task = Begin();
   Succeed(store_->RequestPlanning(job_, 8000));
   ASSERT_TRUE(Get(store_->CompletePlanning(task, Current(), 4)));
   EXPECT_EQ(Get(store_->NextPlanningTime()), 8000);
@@ -191,8 +190,7 @@ TEST_P(StorePlanningTest, AFailureKeepsTheAssignmentInForce) {
 }
 
 TEST_P(StorePlanningTest, StoresNothingForAnEndedJob) {
-  Succeed(store_->RequestPlanning(job_, 1));
-  const PlanningTask task = Claim("w", 1);
+  const PlanningTask task = Begin();
   PlanningOutcome outcome = Current();
   outcome.assignment = "assignment";
   outcome.plans = {NewPlan("edp", 0)};
@@ -204,8 +202,7 @@ TEST_P(StorePlanningTest, StoresNothingForAnEndedJob) {
 
 TEST_P(StorePlanningTest, AFailedWriteStoresNothing) {
   const PlanRecord there = Get(store_->AddPlan(NewPlan("edp", 0), 1));
-  Succeed(store_->RequestPlanning(job_, 1));
-  const PlanningTask task = Claim("w", 1);
+  const PlanningTask task = Begin();
   PlanningOutcome outcome = Current();
   outcome.plans = {NewPlan("new", 0), there};
   outcome.assignment = "assignment";
@@ -230,10 +227,9 @@ TEST_P(StorePlanningTest, KeepsTheNewest200PlansAndThoseOfAssignments) {
   const PlanRecord in_force = Get(store_->AddPlan(NewPlan("no-slowdown", 0), 1));
   const PlanRecord deleted = Get(store_->AddPlan(NewPlan("edp", 0), 1));
   Assign(fmt::format(R"({{"plans": {{"0": "{}"}}}})", in_force.id));
-  Succeed(store_->RequestPlanning(job_, 1));
   PlanningOutcome outcome = Current();
   outcome.plans.assign(200, NewPlan("straggler-1.25", 0));
-  ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 1), outcome, 2)));
+  ASSERT_TRUE(Get(store_->CompletePlanning(Begin(), outcome, 2)));
   EXPECT_THAT(Get(store_->ListPlans(job_, 1000)), SizeIs(201));
   EXPECT_EQ(Get(store_->FindPlanById(in_force.id)), in_force);
   EXPECT_EQ(Get(store_->FindPlanById(deleted.id)), std::nullopt);
@@ -254,9 +250,7 @@ TEST_P(StorePlanningTest, EachChangeSendsOneNotice) {
   outcome.assignment = "o";
   ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 2), outcome, 2)));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kAssignment, .name = job_}));
-  TokenRecord token;
-  token.id = "t";
-  Succeed(store_->AddToken(token));
+  Succeed(store_->AddToken({.id = "t"}));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kTokens, .name = ""}));
   Succeed(store_->EndJob(job_, 3));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kNode, .name = "node 7"}));

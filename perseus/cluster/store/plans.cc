@@ -14,26 +14,16 @@ constexpr std::int64_t kMaxPlans = 200;
 constexpr std::string_view kPlanColumns =
     "plans.id, plans.job, plans.slug, plans.profile_version, plans.created";
 
-PlanRecord PlanWithoutBody(Row& row) {
-  return {.id = row.TakeText(0),
-          .job = row.TakeText(1),
-          .slug = row.TakeText(2),
-          .profile_version = row.Integer(3),
-          .body = {},
-          .created = row.Integer(4)};
-}
-
-PlanRecord PlanWithBody(Row& row) {
-  PlanRecord plan = PlanWithoutBody(row);
-  plan.body = row.TakeText(5);
+PlanRecord PlanOf(Row& row) {
+  PlanRecord plan;
+  row.Take(plan.id, plan.job, plan.slug, plan.profile_version, plan.created, plan.body);
   return plan;
 }
 
 AssignmentRecord AssignmentOf(Row& row) {
-  return {.job = row.TakeText(0),
-          .version = row.Integer(1),
-          .body = row.TakeText(2),
-          .created = row.Integer(3)};
+  AssignmentRecord assignment;
+  row.Take(assignment.job, assignment.version, assignment.body, assignment.created);
+  return assignment;
 }
 
 }  // namespace
@@ -72,20 +62,21 @@ Result<std::optional<PlanRecord>> Store::FindPlan(std::string_view job, std::str
                              "AND plans.profile_version = jobs.profile_version "
                              "ORDER BY plans.number DESC LIMIT 1",
                              kPlanColumns),
-                 {job, slug}, PlanWithBody);
+                 {job, slug}, PlanOf);
 }
 
 Result<std::optional<PlanRecord>> Store::FindPlanById(std::string_view id) {
   return ReadOne(*database_,
                  fmt::format("SELECT {}, plans.body FROM plans WHERE id = $1", kPlanColumns), {id},
-                 PlanWithBody);
+                 PlanOf);
 }
 
 Result<std::vector<PlanRecord>> Store::ListPlans(std::string_view job, int limit) {
-  return ReadAll(*database_,
-                 fmt::format("SELECT {} FROM plans WHERE job = $1 ORDER BY number DESC LIMIT $2",
-                             kPlanColumns),
-                 {job, AsLimit(limit)}, PlanWithoutBody);
+  return ReadAll(
+      *database_,
+      fmt::format("SELECT {}, '' FROM plans WHERE job = $1 ORDER BY number DESC LIMIT $2",
+                  kPlanColumns),
+      {job, AsLimit(limit)}, PlanOf);
 }
 
 Result<PlanRecord> Store::AddPlan(PlanRecord plan, Milliseconds now) {

@@ -29,7 +29,7 @@ class PostgresTransaction final : public Transaction {
   explicit PostgresTransaction(PostgresConnection& connection) : connection_(connection) {}
 
   Result<Rows> Run(std::string_view sql, Parameters parameters) override {
-    if (const Result<void> fit = CheckParameters(parameters); !fit) return Fail(fit);
+    PERSEUS_RETURN_IF_ERROR(CheckParameters(parameters));
     Result<Rows> rows = connection_.Run(sql, parameters);
     if (!rows && connection_.WasInConflict()) was_in_conflict_ = true;
     return rows;
@@ -71,20 +71,6 @@ Attempt TryTransaction(PostgresConnection& connection, const Database::Work& wor
   return {.result = Fail(committed), .may_repeat = connection.WasInConflict()};
 }
 
-// The pauses between the tries of one transaction (database.h, Transact).
-class ConflictPauses {
- public:
-  // The whole range is random, so that two transactions that conflict seldom wait equally long.
-  void Wait() {
-    std::this_thread::sleep_for(longest_ * Uniform(random_));
-    longest_ *= 2;
-  }
-
- private:
-  SplitMix64 random_{std::random_device()()};
-  std::chrono::duration<double, std::milli> longest_ = kFirstPause;
-};
-
 class PostgresDatabase final : public Database {
  public:
   explicit PostgresDatabase(PostgresAddress address) : address_(std::move(address)) {}
@@ -92,10 +78,10 @@ class PostgresDatabase final : public Database {
   const Dialect& dialect() const override { return PostgresDialect(); }
 
   Result<Rows> Read(std::string_view sql, Parameters parameters) override {
-    if (const Result<void> fit = CheckParameters(parameters); !fit) return Fail(fit);
+    PERSEUS_RETURN_IF_ERROR(CheckParameters(parameters));
     Lease lease(*this);
     while (true) {
-      if (const Result<void> connected = lease.Connect(); !connected) return Fail(connected);
+      PERSEUS_RETURN_IF_ERROR(lease.Connect());
       Result<Rows> rows = lease->Run(sql, parameters);
       if (rows || !lease->IsLost() || lease.is_new()) return rows;
     }
@@ -103,14 +89,18 @@ class PostgresDatabase final : public Database {
 
   Result<void> Commit(const Work& work, Durability durability) override {
     Lease lease(*this);
-    ConflictPauses pauses;
+    SplitMix64 random{std::random_device()()};
+    std::chrono::duration<double, std::milli> longest_pause = kFirstPause;
     for (int i = 1;; ++i) {
-      if (Result<void> connected = lease.Connect(); !connected) return connected;
+      PERSEUS_RETURN_IF_ERROR(lease.Connect());
       Attempt attempt = TryTransaction(*lease, work, durability);
       const bool was_lost = lease->IsLost();
       if (attempt.result || !attempt.may_repeat || i == kTransactionTries) return attempt.result;
       if (was_lost && lease.is_new()) return attempt.result;
-      if (!was_lost) pauses.Wait();
+      if (was_lost) continue;
+      // The whole range is random, so that two transactions that conflict seldom wait equally long.
+      std::this_thread::sleep_for(longest_pause * Uniform(random));
+      longest_pause *= 2;
     }
   }
 
@@ -200,7 +190,7 @@ const Dialect& PostgresDialect() {
 Result<std::unique_ptr<Database>> OpenPostgres(const std::string& url) {
   PERSEUS_ASSIGN_OR_RETURN(PostgresAddress address, ParsePostgresAddress(url));
   auto database = std::make_unique<PostgresDatabase>(std::move(address));
-  if (const auto answer = database->Read("SELECT 1", {}); !answer) return Fail(answer);
+  PERSEUS_RETURN_IF_ERROR(database->Read("SELECT 1", {}));
   return database;
 }
 

@@ -102,7 +102,7 @@ void PostgresListener::Run(PostgresConnection connection) {
       connection = std::move(*again);
       break;
     }
-    receive_({.kind = Notice::Kind::kReadAgain, .name = ""});
+    receive_({});
   }
 }
 

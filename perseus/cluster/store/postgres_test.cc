@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -10,8 +11,7 @@
 
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/postgres_listener.h"
-#include "perseus/cluster/store/received_notices.h"
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {
@@ -26,8 +26,19 @@ class PostgresTest : public testing::Test {
     if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
     address_ = SharedPostgres().MakeDatabase();
   }
-  static std::string Register(Store& store, const std::string& key) {
-    return Get(store.CreateJob({.key = key, .body = "{}", .target = "t"}, 1)).job.id;
+  // A transaction that locks both jobs: job `first`, then `between`, then the other one.
+  static Result<void> ChangeBoth(
+      Database& database, const std::string (&jobs)[2], std::size_t first,
+      const std::function<void()>& between = [] {}) {
+    return database.Transact([&](Transaction& transaction) -> Result<void> {
+      for (std::size_t k = 0; k < 2; ++k) {
+        PERSEUS_RETURN_IF_ERROR(
+            transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1",
+                            {std::string_view(jobs[(first + k) % 2])}));
+        if (k == 0) between();
+      }
+      return {};
+    });
   }
 
   std::string address_;
@@ -122,20 +133,6 @@ TEST_F(PostgresTest, TransactionsOfALostReplicaEndSoon) {
   EXPECT_EQ(rows.at(0).TakeText(0), "20s");
 }
 
-TEST_F(PostgresTest, RefusesTablesOfANewerProgram) {
-  Get(OpenStore(address_));
-  const auto database = Get(OpenPostgres(address_));
-  Succeed(database->Transact([](Transaction& transaction) -> Result<void> {
-    const auto set = transaction.Run("UPDATE schema_version SET version = $1", {1000});
-    if (!set) return Fail(set);
-    return {};
-  }));
-  const auto newer = OpenStore(address_);
-  ASSERT_FALSE(newer);
-  EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
-}
-
 TEST_F(PostgresTest, AFailedTransactionWritesAndSendsNothing) {
   const auto store = Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));
@@ -143,9 +140,8 @@ TEST_F(PostgresTest, AFailedTransactionWritesAndSendsNothing) {
   Succeed(store->Listen([&](const Notice& notice) { received.Add(notice); }));
   const auto write = [&](const std::string& id, bool fails) {
     return database->Transact([&](Transaction& transaction) -> Result<void> {
-      const auto added = transaction.Run("INSERT INTO tokens VALUES ($1, '', '', '', '', 1, 1)",
-                                         {std::string_view(id)});
-      if (!added) return Fail(added);
+      PERSEUS_RETURN_IF_ERROR(transaction.Run(
+          "INSERT INTO tokens VALUES ($1, '', '', '', '', 1, 1)", {std::string_view(id)}));
       PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kNode, .name = id}));
       if (fails) return Fail("on purpose");
       return {};
@@ -185,17 +181,10 @@ TEST_F(PostgresTest, RetriesTransactionsAfterADeadlock) {
   std::atomic<int> locked = 0;
   std::atomic<int> runs = 0;
   RunInThreads(2, [&](std::size_t i) {
-    Succeed(database->Transact([&](Transaction& transaction) -> Result<void> {
+    Succeed(ChangeBoth(*database, jobs, i, [&] {
       ++runs;
-      for (std::size_t k = 0; k < 2; ++k) {
-        const auto updated =
-            transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1",
-                            {std::string_view(jobs[(i + k) % 2])});
-        if (!updated) return Fail(updated);
-        ++locked;
-        while (locked < 2) std::this_thread::yield();
-      }
-      return {};
+      ++locked;
+      while (locked < 2) std::this_thread::yield();
     }));
   });
   EXPECT_GT(runs, 2);
@@ -217,16 +206,7 @@ TEST_F(PostgresTest, ManyTransactionsThatDeadlockAllSucceed) {
   std::atomic<int> runs = 0;
   RunInThreads(kThreads, [&](std::size_t i) {
     for (int n = 0; n < kTransactions; ++n) {
-      Succeed(databases[i / 4]->Transact([&](Transaction& transaction) -> Result<void> {
-        ++runs;
-        for (std::size_t k = 0; k < 2; ++k) {
-          const auto updated =
-              transaction.Run("UPDATE jobs SET generation = generation + 1 WHERE id = $1",
-                              {std::string_view(jobs[(i + k) % 2])});
-          if (!updated) return Fail(updated);
-        }
-        return {};
-      }));
+      Succeed(ChangeBoth(*databases[i / 4], jobs, i, [&] { ++runs; }));
     }
   });
   EXPECT_GT(runs, kThreads * kTransactions);

@@ -104,6 +104,13 @@ struct NodeClaim {
   friend bool operator==(const NodeClaim&, const NodeClaim&) = default;
 };
 
+// Which nodes use their ranks: those seen since `silent_since` that attached ranks of the job or
+// ended a step since `idle_since`. The default: none.
+struct InUse {
+  Milliseconds silent_since = std::numeric_limits<Milliseconds>::max();
+  Milliseconds idle_since = 0;
+};
+
 // A rank that another node holds.
 struct HeldRank {
   std::string node;
@@ -252,7 +259,7 @@ struct Notice {
     kReadAgain,  // Notices may be lost: read everything again. The store itself makes this notice.
   };
   Kind kind = Kind::kReadAgain;
-  std::string name;
+  std::string name = {};
   friend bool operator==(const Notice&, const Notice&) = default;
 };
 

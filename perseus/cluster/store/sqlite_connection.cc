@@ -82,7 +82,7 @@ Result<SqliteConnection> SqliteConnection::Open(const std::string& path) {
     return FailAs(ErrorKind::kSystem, "the database {}: out of memory (free some memory)", path);
   }
   if (opened != SQLITE_OK) return connection.Failure();
-  if (const Result<void> set = connection.SetUp(); !set) return Fail(set);
+  PERSEUS_RETURN_IF_ERROR(connection.SetUp());
   return connection;
 }
 
@@ -94,7 +94,7 @@ Result<void> SqliteConnection::SetUp() {
            "PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON",
            "PRAGMA journal_size_limit = 67108864",  // Otherwise a long log never shrinks.
        }) {
-    if (const Result<Rows> set = Run(setting, {}); !set) return Fail(set);
+    PERSEUS_RETURN_IF_ERROR(Run(setting, {}));
   }
   if (path_ == ":memory:") return {};
   PERSEUS_ASSIGN_OR_RETURN(Rows mode, Run("PRAGMA journal_mode = WAL", {}));

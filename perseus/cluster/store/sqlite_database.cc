@@ -2,6 +2,8 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -13,7 +15,6 @@
 #include "perseus/base/mutex.h"
 #include "perseus/cluster/store/database.h"
 #include "perseus/cluster/store/group_commit.h"
-#include "perseus/cluster/store/notice_thread.h"
 #include "perseus/cluster/store/sqlite_connection.h"
 
 namespace perseus::store {
@@ -49,6 +50,19 @@ void MakePrivateFile(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
 }
 
+// Passes notices to one listener, in order, on its own thread.
+struct NoticeThread {
+  explicit NoticeThread(Database::Receive called) : receive(std::move(called)) {}
+
+  const Database::Receive receive;
+  // Its destructor waits for the running call of `receive`, and drops the notices behind it.
+  boost::asio::thread_pool thread{1};
+
+  void Send(const Notice& notice) {
+    boost::asio::post(thread, [this, notice] { receive(notice); });
+  }
+};
+
 class SqliteDatabase final : public Database {
  public:
   // A database in memory has no `reader`, because only one connection sees it.
@@ -72,7 +86,7 @@ class SqliteDatabase final : public Database {
   const Dialect& dialect() const override { return SqliteDialect(); }
 
   Result<Rows> Read(std::string_view sql, Parameters parameters) override {
-    if (const Result<void> fit = CheckParameters(parameters); !fit) return Fail(fit);
+    PERSEUS_RETURN_IF_ERROR(CheckParameters(parameters));
     const MutexLock lock(reader_ ? reader_mutex_ : writer_mutex_);
     return (reader_ ? *reader_ : writer_).Run(sql, parameters);
   }
@@ -124,8 +138,7 @@ Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path) {
   const bool is_in_memory = path == ":memory:";
   FileDescriptor lock;
   if (!is_in_memory) {
-    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor taken, LockDatabase(path));
-    lock = std::move(taken);
+    PERSEUS_ASSIGN_OR_RETURN(lock, LockDatabase(path));
     MakePrivateFile(path);
   }
   PERSEUS_ASSIGN_OR_RETURN(SqliteConnection writer, SqliteConnection::Open(path));

@@ -4,15 +4,12 @@
 #include <chrono>
 #include <filesystem>
 #include <future>
-#include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 
 #include "perseus/cluster/store/database.h"
-#include "perseus/cluster/store/received_notices.h"
 #include "perseus/cluster/store/schema.h"
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {
@@ -78,16 +75,6 @@ TEST_F(SqliteTest, OnlyTheOwnerReadsANewFile) {
     const fs::perms mode = fs::status(path_.string() + end).permissions();
     EXPECT_EQ(mode, fs::perms::owner_read | fs::perms::owner_write) << path_ << end;
   }
-}
-
-TEST_F(SqliteTest, RefusesTablesOfANewerProgram) {
-  Get(OpenStore(address_));
-  RunSql(path_, "UPDATE schema_version SET version = 1000");
-  const auto newer = OpenStore(address_);
-  ASSERT_FALSE(newer);
-  EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
-  EXPECT_THAT(newer.error().message, HasSubstr("use the program that made them"));
 }
 
 // Makes the tables of version 1 from those of now, with a token for agents.
@@ -207,9 +194,8 @@ TEST_F(SqliteTest, StoresNulls) {
 TEST_F(SqliteTest, TheFileShrinksWhenJobsArePruned) {
   {
     const auto store = Get(OpenStore(address_));
-    const std::string job =
-        Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
-    Get(store->PutProfile(job, LongText(20'000'000), 1));
+    const std::string job = Register(*store, "k");
+    Get(store->PutProfile(job, std::string(20'000'000, 'x'), 1));
     Succeed(store->EndJob(job, 2));
     EXPECT_EQ(Get(store->Prune(3, 10)), 1);
   }
@@ -218,8 +204,7 @@ TEST_F(SqliteTest, TheFileShrinksWhenJobsArePruned) {
 
 TEST_F(SqliteTest, ALockedDatabaseGivesAnErrorAndLosesNothing) {
   const auto store = Get(OpenStore(address_));
-  const std::string job =
-      Get(store->CreateJob({.key = "k", .body = "{}", .target = "t"}, 1)).job.id;
+  const std::string job = Register(*store, "k");
   // Another program, such as sqlite3, holds the file for longer than the store waits.
   sqlite3* other_program = nullptr;
   ASSERT_EQ(::sqlite3_open(path_.c_str(), &other_program), SQLITE_OK);

@@ -24,12 +24,12 @@ Result<std::optional<LockedJob>> LockJob(const Database& database, Transaction& 
               database.dialect().for_update),
           {job}));
   if (rows.empty()) return std::nullopt;
-  Row& row = rows.front();
-  return LockedJob{.has_ended = row.Integer(0) != 0,
-                   .generation = row.Integer(1),
-                   .profile_version = row.Integer(2),
-                   .assignment_version = row.Integer(3),
-                   .key = row.TakeText(4)};
+  LockedJob locked;
+  Milliseconds ended = 0;
+  rows.front().Take(ended, locked.generation, locked.profile_version, locked.assignment_version,
+                    locked.key);
+  locked.has_ended = ended != 0;
+  return locked;
 }
 
 Result<LockedJob> LockRunningJob(const Database& database, Transaction& transaction,

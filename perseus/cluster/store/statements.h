@@ -24,9 +24,7 @@ template <typename T, typename Work>
 Result<T> Write(Database& database, const Work& work) {
   T value{};
   PERSEUS_RETURN_IF_ERROR(database.Transact([&](Transaction& transaction) -> Result<void> {
-    Result<T> outcome = work(transaction);
-    if (!outcome) return Fail(outcome);
-    value = std::move(*outcome);
+    PERSEUS_ASSIGN_OR_RETURN(value, work(transaction));
     return {};
   }));
   return value;
@@ -36,11 +34,10 @@ Result<T> Write(Database& database, const Work& work) {
 template <typename Record>
 auto ReadAll(Database& database, std::string_view sql, Parameters parameters, const Record& record)
     -> Result<std::vector<decltype(record(std::declval<Row&>()))>> {
-  Result<Rows> rows = database.Read(sql, parameters);
-  if (!rows) return Fail(rows);
+  PERSEUS_ASSIGN_OR_RETURN(Rows rows, database.Read(sql, parameters));
   std::vector<decltype(record(std::declval<Row&>()))> records;
-  records.reserve(rows->size());
-  for (Row& row : *rows) records.push_back(record(row));
+  records.reserve(rows.size());
+  for (Row& row : rows) records.push_back(record(row));
   return records;
 }
 
@@ -48,10 +45,9 @@ auto ReadAll(Database& database, std::string_view sql, Parameters parameters, co
 template <typename Record>
 auto ReadOne(Database& database, std::string_view sql, Parameters parameters, const Record& record)
     -> Result<std::optional<decltype(record(std::declval<Row&>()))>> {
-  auto records = ReadAll(database, sql, parameters, record);
-  if (!records) return Fail(records);
-  if (records->empty()) return std::nullopt;
-  return std::move(records->front());
+  PERSEUS_ASSIGN_OR_RETURN(auto records, ReadAll(database, sql, parameters, record));
+  if (records.empty()) return std::nullopt;
+  return std::move(records.front());
 }
 
 struct Statement {

@@ -178,19 +178,12 @@ class Store final {
   // Attaches a node with its ranks (protocol::FormatRanks; kInput if the text is malformed). Other
   // nodes lose these ranks; a node without ranks is detached. Keeps what the node has acknowledged.
   // Sends notices only to nodes whose ranks changed.
-  Result<void> AttachNode(std::string_view job, std::string_view node, std::string_view ranks,
-                          Milliseconds now, const Author& by = {});
-  // The same for a node that must not take ranks that another node uses: one that was seen since
-  // `silent_since`, and that attached ranks of the job or ended a step since `idle_since`. Returns
-  // these ranks. If there are any, the node gets no rank, and loses those that are not in `ranks`:
-  // so two nodes that exchange ranks do not wait for each other forever.
-  struct InUse {
-    Milliseconds silent_since = 0;
-    Milliseconds idle_since = 0;
-  };
-  Result<std::vector<HeldRank>> AttachOwnRanks(std::string_view job, std::string_view node,
-                                               std::string_view ranks, Milliseconds now,
-                                               const InUse& in_use, const Author& by = {});
+  // Returns the ranks that other nodes use. If there are any, the node gets no rank, and loses
+  // those that are not in `ranks`: so two nodes that exchange ranks do not wait for each other
+  // forever.
+  Result<std::vector<HeldRank>> AttachNode(std::string_view job, std::string_view node,
+                                           std::string_view ranks, Milliseconds now,
+                                           const InUse& in_use = {}, const Author& by = {});
   Result<void> DetachNode(std::string_view job, std::string_view node);
   Result<std::vector<NodeRecord>> ListNodesOfJob(std::string_view job);
   Result<std::vector<NodeRecord>> ListJobsOfNode(std::string_view node);
@@ -200,15 +193,15 @@ class Store final {
 
   // Claims names of nodes, each at most once in `claims`. A claim fails if another process has the
   // name and renewed its claim since `silent_since`. Returns the names whose claim failed.
-  Result<std::vector<std::string>> ClaimNodes(const std::vector<NodeClaim>& claims,
-                                              Milliseconds now, Milliseconds silent_since);
+  Result<std::vector<std::string>> ClaimNodes(std::vector<NodeClaim> claims, Milliseconds now,
+                                              Milliseconds silent_since);
 
   // Does nothing if another process has the name now.
   Result<void> ReleaseNode(const NodeClaim& claim);
 
   // Records what nodes acknowledged, follow, and when they were seen. `acknowledged` never
   // decreases; `ranks` is ignored. Ignores nodes that are not attached.
-  Result<void> Acknowledge(const std::vector<NodeRecord>& nodes);
+  Result<void> Acknowledge(std::vector<NodeRecord> nodes);
 
   // --- Stragglers.
 
@@ -218,7 +211,7 @@ class Store final {
   // is not a number or below 1.
   //
   // Damping: planning is due later if reports and forecasts of this pipeline changed again and
-  // again (straggler_history.h). A detected straggler is damped by its detector.
+  // again (stragglers.cc). A detected straggler is damped by its detector.
   Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now,
                             const Author& by = {});
 

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "perseus/cluster/store/store_fixture.h"
+#include "perseus/cluster/store/database.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {
@@ -146,7 +147,7 @@ TEST_P(StoreTest, OnlyADifferentProfileIsANewVersion) {
 }
 
 TEST_P(StoreTest, StoresVeryLongTexts) {
-  std::string csv = LongText(50'000'000);
+  std::string csv = std::string(50'000'000, 'x');
   csv[12'345'678] = '\n';
   csv += "end, and \xC3\xA9";
   EXPECT_EQ(Get(store_->PutProfile(job_, csv, 1)), 1);
@@ -478,6 +479,20 @@ TEST_P(StoreTest, KeepsRecordsWhenItIsOpenedAgain) {
   store_ = Get(OpenStore(address_));
   EXPECT_EQ(Job(), before);
   EXPECT_EQ(Get(store_->FindProfile(job_))->csv, "a");
+}
+
+TEST_P(StoreTest, RefusesTablesOfANewerProgram) {
+  if (GetParam() == Backend::kMemory) GTEST_SKIP() << "a database in memory ends with the store";
+  store_.reset();
+  Succeed(Get(OpenDatabase(address_))->Transact([](Transaction& transaction) -> Result<void> {
+    PERSEUS_RETURN_IF_ERROR(transaction.Run("UPDATE schema_version SET version = $1", {1000}));
+    return {};
+  }));
+  const auto newer = OpenStore(address_);
+  ASSERT_FALSE(newer);
+  EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
+  EXPECT_THAT(newer.error().message, HasSubstr("use the program that made them"));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Stragglers, on every database.
-#include "perseus/cluster/store/store_fixture.h"
+#include "tests/support/store_fixture.h"
 
 namespace perseus::store {
 namespace {

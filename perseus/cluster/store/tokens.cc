@@ -17,19 +17,11 @@ constexpr std::string_view kTokenColumns =
     "previous_until, issued_by";
 
 TokenRecord TokenOf(Row& row) {
-  return {.id = row.TakeText(0),
-          .hash = row.TakeText(1),
-          .scope = row.TakeText(2),
-          .job = row.TakeText(3),
-          .name = row.TakeText(4),
-          .created = row.Integer(5),
-          .expires = row.Integer(6),
-          .nodes = row.TakeText(7),
-          .owner = row.TakeText(8),
-          .certificate = row.TakeText(9),
-          .previous_hash = row.TakeText(10),
-          .previous_until = row.Integer(11),
-          .issued_by = row.TakeText(12)};
+  TokenRecord token;
+  row.Take(token.id, token.hash, token.scope, token.job, token.name, token.created, token.expires,
+           token.nodes, token.owner, token.certificate, token.previous_hash, token.previous_until,
+           token.issued_by);
+  return token;
 }
 
 // For the audit trail: no hashes.
@@ -59,14 +51,11 @@ Result<void> Insert(Transaction& transaction, const TokenRecord& token, const Au
   if (added.empty()) {
     return Fail("token {} exists already (choose another id)", Excerpt(token.id));
   }
-  PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
+  PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens}));
   return AppendAudit(transaction, {.at = token.created,
                                    .action = "token.create",
-                                   .job = "",
-                                   .key = "",
                                    .subject = token.id,
                                    .by = by,
-                                   .before = "",
                                    .after = TokenText(token)});
 }
 
@@ -78,11 +67,9 @@ Result<bool> Delete(Transaction& transaction, std::string_view id, Milliseconds 
       transaction.Run(fmt::format("DELETE FROM tokens WHERE id = $1 RETURNING {}", kTokenColumns),
                       {id}));
   if (gone.empty()) return false;
-  PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
+  PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens}));
   PERSEUS_RETURN_IF_ERROR(AppendAudit(transaction, {.at = now,
                                                     .action = "token.revoke",
-                                                    .job = "",
-                                                    .key = "",
                                                     .subject = std::string(id),
                                                     .by = by,
                                                     .before = TokenText(TokenOf(gone.front()))}));
@@ -149,12 +136,10 @@ Result<bool> Store::RenewToken(const TokenRecord& renewed, std::string_view pres
         transaction.Run("UPDATE tokens SET hash = $2, expires = $3, previous_hash = $4, "
                         "previous_until = $5 WHERE id = $1",
                         {renewed.id, renewed.hash, renewed.expires, presented, until}));
-    PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens, .name = ""}));
+    PERSEUS_RETURN_IF_ERROR(transaction.Notify({.kind = Notice::Kind::kTokens}));
     PERSEUS_RETURN_IF_ERROR(AppendAudit(
         transaction, {.at = now,
                       .action = "token.renew",
-                      .job = "",
-                      .key = "",
                       .subject = old.id,
                       .by = by,
                       .before = fmt::format(R"({{"expires_ms":{}}})", old.expires),

@@ -212,11 +212,9 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
   if (!HasRanks(node, step.dp_rank)) return {};
   const auto [newest, is_first] = newest_.try_emplace(node, step.step);
   if (step.step + kMaxUnsent < newest->second) {
-    steps_.clear();
+    ForgetSteps();
     newest_ = {{node, step.step}};
-    last_step_ = -1;
     has_restarted_ = true;
-    saved_steps_.clear();
     detector_.Restart();
   } else {
     newest->second = std::max(newest->second, step.step);
@@ -273,12 +271,16 @@ void JobWatch::SetNotices(const std::vector<store::StragglerRecord>& stragglers,
   notices_generation_ = generation;
 }
 
-void JobWatch::Restart() {
-  const MutexLock lock(mutex_);
+void JobWatch::ForgetSteps() {
   steps_.clear();
   newest_.clear();
   saved_steps_.clear();
   last_step_ = -1;
+}
+
+void JobWatch::Restart() {
+  const MutexLock lock(mutex_);
+  ForgetSteps();
   detector_.Restart();
 }
 
@@ -353,11 +355,8 @@ void JobWatch::StartJudging(const Settings& settings, const std::map<int, double
   if (judges_) return;
   judges_ = true;
   settings_ = settings;
-  steps_.clear();
-  newest_.clear();
-  saved_steps_.clear();
+  ForgetSteps();
   returned_.clear();
-  last_step_ = -1;
   has_restarted_ = false;
   detector_ = StragglerDetector();
   notices_ = NoticeCheck();

@@ -4,13 +4,11 @@
 // In memory only: a replica that takes over needs a few steps to know the same. Thread safe.
 #pragma once
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "perseus/base/mutex.h"
@@ -129,6 +127,7 @@ class JobWatch {
   std::optional<std::pair<std::int64_t, Promise>> CurrentPromise() const PERSEUS_REQUIRES(mutex_);
   bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
   bool HasRanks(const std::string& node, int pipeline) const PERSEUS_REQUIRES(mutex_);
+  void ForgetSteps() PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
   // Longer than the interval of reports.

@@ -65,6 +65,18 @@ TEST_F(JobWatchTest, ARepeatedReportCountsOnce) {
   EXPECT_DOUBLE_EQ(summary["step_s"], 3);
 }
 
+// `perseus tune` may choose the clocks.
+TEST_F(JobWatchTest, StepsWithoutAnAssignmentOfTheServerAreNotJudged) {
+  for (std::int64_t step = 0; step < 20; ++step) {
+    for (const char* node : {"a0", "b0", "a1", "b1"}) {
+      watch_.Add(node,
+                 {.step = step, .dp_rank = node[1] - '0', .busy_s = node[1] == '1' ? 4.0 : 2.9}, 3,
+                 step * 3000);
+    }
+  }
+  EXPECT_THAT(watch_.Stragglers(), IsEmpty());
+}
+
 TEST_F(JobWatchTest, JudgesARestartedJob) {
   Steps(0, 100);
   watch_.Restart();

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "perseus/base/result.h"
+#include "perseus/cluster/node_messages/node_messages.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::telemetry {
@@ -13,7 +14,17 @@ namespace perseus::telemetry {
 // The pp_ranks of a node, by dp_rank.
 using NodeRanks = std::map<int, std::set<int>>;
 // Parses NodeRecord::ranks. kSystem if the text is malformed: the database is damaged.
-Result<NodeRanks> ParseNodeRanks(std::string_view json);
+inline Result<NodeRanks> ParseNodeRanks(std::string_view json) {
+  const auto list = protocol::ParseRanks(json);
+  if (!list) {
+    return FailAs(ErrorKind::kSystem, "the database is damaged: {}", list.error().message);
+  }
+  NodeRanks ranks;
+  for (const protocol::AttachedRank& rank : *list) {
+    ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
+  }
+  return ranks;
+}
 
 // A node that has reported nothing for this long is lost. A process that has not renewed its claim
 // for this long loses the name of its node.

@@ -63,9 +63,7 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobRe
   if (reads) {
     const MutexLock lock(watch->reading());
     reads = watch->NeedsNodes(node, now, report.steps);
-    if (reads) {
-      PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
-    }
+    if (reads) PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
   }
   // If it is too soon to read the nodes again, the answer to a later report says whether this node
   // is attached.
@@ -148,15 +146,14 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
       return !IsWithin(kForgetAfter, entry.second.written, now);
     });
   }
-  store::NodeRecord record;
-  record.job = job;
-  record.node = node;
-  record.acknowledged = report.acknowledged;
-  record.following = report.following;
-  record.since_step = report.since_step;
-  record.seen = now;
-  record.ran = known.ran;
-  seen_.push_back(std::move(record));
+  seen_.push_back({.job = job,
+                   .node = node,
+                   .ranks = {},
+                   .acknowledged = report.acknowledged,
+                   .following = report.following,
+                   .since_step = report.since_step,
+                   .seen = now,
+                   .ran = known.ran});
 }
 
 store::Milliseconds NodeReports::LastReport(const std::string& job, const std::string& node) const {
@@ -188,15 +185,9 @@ Result<bool> NodeReports::WriteOnce() {
   }
   // The store may throw. Then the next report writes.
   const Writing writing(*this);
-  if (!for_replicas.empty()) {
-    PERSEUS_RETURN_IF_ERROR(store_.NotifyReplicas(for_replicas));
-  }
-  if (!seen.empty()) {
-    PERSEUS_RETURN_IF_ERROR(store_.Acknowledge(seen));
-  }
-  if (!steps.empty()) {
-    PERSEUS_RETURN_IF_ERROR(store_.RecordSteps(std::move(steps)));
-  }
+  if (!for_replicas.empty()) PERSEUS_RETURN_IF_ERROR(store_.NotifyReplicas(for_replicas));
+  if (!seen.empty()) PERSEUS_RETURN_IF_ERROR(store_.Acknowledge(seen));
+  if (!steps.empty()) PERSEUS_RETURN_IF_ERROR(store_.RecordSteps(std::move(steps)));
   return true;
 }
 
@@ -337,9 +328,7 @@ Result<double> NodeReports::ExpectedTime(const store::JobRecord& job, JobWatch& 
   const bool is_known = step.version <= job.assignment_version &&
                         step.version + kAssignmentsRead > job.assignment_version;
   if (!is_known) return 0;
-  if (!watch.Knows(step.version)) {
-    PERSEUS_RETURN_IF_ERROR(Learn(job.id, watch, step.version));
-  }
+  if (!watch.Knows(step.version)) PERSEUS_RETURN_IF_ERROR(Learn(job.id, watch, step.version));
   return watch.ExpectedTime(step.version, step.dp_rank);
 }
 

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "perseus/cluster/store/schema.h"
 #include "tests/support/postgres_server.h"
+#include "tests/support/watched_database.h"
 
 namespace perseus::telemetry {
 namespace {
@@ -173,34 +173,16 @@ TEST_F(NodeReportsTest, AReplacedNodeLeavesNoStraggler) {
   EXPECT_THAT(Detected(), IsEmpty());
 }
 
-// Counts how often the nodes of a job are read. Reads slowly, so that threads meet.
-class NodesReadDatabase final : public store::Database {
- public:
-  explicit NodesReadDatabase(std::atomic<int>& reads) : reads_(reads) {}
-  const store::Dialect& dialect() const override { return database_->dialect(); }
-  Result<store::Rows> Read(std::string_view sql, store::Parameters parameters) override {
-    if (sql.find("FROM nodes WHERE job = $1 ORDER BY node") != std::string_view::npos) {
-      ++reads_;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return database_->Read(sql, parameters);
-  }
-  Result<void> Commit(const Work& work, store::Durability durability) override {
-    return database_->Transact(work, durability);
-  }
-  Result<void> Listen(Receive receive) override { return database_->Listen(std::move(receive)); }
-
- private:
-  std::atomic<int>& reads_;
-  const std::unique_ptr<store::Database> database_ = *store::OpenSqlite(":memory:");
-};
-
 // Thousands of nodes begin to report within a second. One of them reads for all.
 TEST(NodeReports, ReadNodesOnceForReportsAtTheSameTime) {
   constexpr int kReporting = 8;
   std::atomic<int> reads = 0;
-  auto database = std::make_unique<NodesReadDatabase>(reads);
-  ASSERT_TRUE(store::CreateTables(*database));
+  auto database = std::make_unique<store::WatchedDatabase>();
+  database->after_read = [&reads](std::string_view sql) {
+    if (sql.find("FROM nodes WHERE job = $1 ORDER BY node") == std::string_view::npos) return;
+    ++reads;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // So that threads meet.
+  };
   store::Store store(std::move(database));
   const std::string job =
       store.CreateJob({.key = "run", .body = std::string(kNodeReportsJob), .target = ""}, 0)

@@ -1,8 +1,6 @@
 #include "perseus/cluster/telemetry/plan_guard.h"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "perseus/base/statistics.h"
 

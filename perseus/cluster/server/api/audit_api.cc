@@ -38,14 +38,9 @@ ordered_json RecordJson(const store::AuditRecord& record) {
           {"reason", record.by.reason}};
 }
 
-std::string QueryOr(const http::Request& request, std::string_view name) {
-  const auto found = request.query.find(std::string(name));
-  return found == request.query.end() ? std::string() : found->second;
-}
-
 Answer<std::int64_t> ReadNumber(const http::Request& request, const std::string& name,
                                 std::int64_t otherwise) {
-  const std::string text = QueryOr(request, name);
+  const std::string_view text = request.Query(name);
   if (text.empty()) return otherwise;
   const auto number = ParseNumber<std::int64_t>(text);
   if (number && *number >= 0) return *number;
@@ -56,20 +51,16 @@ Answer<std::int64_t> ReadNumber(const http::Request& request, const std::string&
 
 Answer<store::AuditFilter> ReadFilter(const Context& context) {
   const http::Request& request = context.request;
-  store::AuditFilter filter{.job = QueryOr(request, "job"),
-                            .who = QueryOr(request, "who"),
-                            .action = QueryOr(request, "action")};
-  const auto limit = ReadLimit(request, kDefaultRecords, kMaxRecords);
-  if (!limit) return tl::unexpected(limit.error());
-  filter.limit = *limit;
+  store::AuditFilter filter{.job = std::string(request.Query("job")),
+                            .who = std::string(request.Query("who")),
+                            .action = std::string(request.Query("action"))};
+  PERSEUS_ASSIGN_OR_RETURN(filter.limit, ReadLimit(request, kDefaultRecords, kMaxRecords));
   for (const auto& [name, value] : {std::pair{"after", &filter.after},
                                     {"before", &filter.before},
                                     {"since_ms", &filter.since}}) {
-    const auto number = ReadNumber(request, name, *value);
-    if (!number) return tl::unexpected(number.error());
-    *value = *number;
+    PERSEUS_ASSIGN_OR_RETURN(*value, ReadNumber(request, name, *value));
   }
-  const std::string order = QueryOr(request, "order");
+  const std::string_view order = request.Query("order");
   if (!order.empty() && order != "newest" && order != "oldest") {
     return Refuse(400, "The request is wrong",
                   fmt::format("order is {} (expected newest or oldest)", Excerpt(order)),
@@ -79,27 +70,15 @@ Answer<store::AuditFilter> ReadFilter(const Context& context) {
   return filter;
 }
 
-Answer<http::Response> Respond(const Context& context, const store::AuditFilter& filter) {
-  const auto records = context.services.store.ListAudit(filter);
-  if (!records) return Refuse(records);
-  auto list = ordered_json::array();
-  for (const store::AuditRecord& record : *records) list.push_back(RecordJson(record));
-  ordered_json answer{{"records", std::move(list)}};
-  if (static_cast<int>(records->size()) == filter.limit) answer["next"] = records->back().number;
-  return JsonResponse(answer);
-}
-
 Answer<http::Response> List(const Context& context) {
-  const auto filter = ReadFilter(context);
-  if (!filter) return tl::unexpected(filter.error());
-  return Respond(context, *filter);
-}
-
-Answer<http::Response> ListOfJob(const Context& context) {
-  auto filter = ReadFilter(context);
-  if (!filter) return tl::unexpected(filter.error());
-  filter->job = context.job->id;
-  return Respond(context, *filter);
+  PERSEUS_ASSIGN_OR_RETURN(auto filter, ReadFilter(context));
+  if (context.job) filter.job = context.job->id;
+  PERSEUS_ASSIGN_OR_RETURN(const auto records, context.services.store.ListAudit(filter));
+  auto list = ordered_json::array();
+  for (const store::AuditRecord& record : records) list.push_back(RecordJson(record));
+  ordered_json answer{{"records", std::move(list)}};
+  if (static_cast<int>(records.size()) == filter.limit) answer["next"] = records.back().number;
+  return JsonResponse(answer);
 }
 
 }  // namespace
@@ -110,7 +89,7 @@ void AddAuditEndpoints(Endpoints& endpoints) {
   auto with_job = query;
   with_job.emplace_back("job");
   endpoints.Add("GET", "/v1/audit", Access::kOperator, List, {.query = with_job});
-  endpoints.Add("GET", "/v1/jobs/{job}/audit", Access::kRead, ListOfJob, {.query = query});
+  endpoints.Add("GET", "/v1/jobs/{job}/audit", Access::kRead, List, {.query = query});
 }
 
 }  // namespace perseus::server

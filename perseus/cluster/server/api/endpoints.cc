@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -16,14 +15,6 @@
 
 namespace perseus::server {
 namespace {
-
-constexpr store::Milliseconds kMillisecondsOfSecond = 1000;
-
-std::string_view PathOr(const std::map<std::string, std::string, std::less<>>& path,
-                        std::string_view name) {
-  const auto found = path.find(name);
-  return found == path.end() ? std::string_view() : found->second;
-}
 
 // The reason of a change: the field Perseus-Reason, percent-encoded UTF-8.
 Answer<std::string> ReasonOf(const http::Request& request) {
@@ -66,18 +57,17 @@ boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
 }
 
 // Identifies the caller, and checks how much it sent. Does not block.
-boost::asio::awaitable<Answer<Context>> Identify(
-    const Services& services, http::Request& request,
-    const std::map<std::string, std::string, std::less<>>& path, Access access) {
+boost::asio::awaitable<Answer<Context>> Identify(const Services& services, http::Request& request,
+                                                 const http::Fields& path, Access access) {
   const store::Milliseconds now = services.now();
   Context context{services, request, path, Identity(), "", std::nullopt, now};
   if (access == Access::kPublic) co_return context;
   Answer<Identity> identity =
-      co_await FindIdentity(services, request, PathOr(path, "node"), access, now);
+      co_await FindIdentity(services, request, http::ValueOf(path, "node"), access, now);
   if (!identity) co_return tl::unexpected(identity.error());
   request.identity = identity->Text();
   context.identity = *std::move(identity);
-  const std::string_view node = access == Access::kNode ? PathOr(path, "node") : "";
+  const std::string_view node = access == Access::kNode ? http::ValueOf(path, "node") : "";
   if (auto may = services.limits.Spend(context.identity, node, request); !may) {
     co_return tl::unexpected(may.error());
   }
@@ -93,126 +83,105 @@ Answer<Context> Admit(Context context, Access access) {
   if (access == Access::kPublic) return context;
   const Services& services = context.services;
   const auto& path = context.path;
-  Resource resource{.node = PathOr(path, "node")};
+  Resource resource{.node = http::ValueOf(path, "node")};
   const auto id = path.find("job");
   if (id == path.end()) {
     // The path names no job. The endpoint finds the job and checks the bounds.
     const bool is_of_a_job = access == Access::kRead || access == Access::kJob;
     if (is_of_a_job && context.identity.IsBoundToJobs()) return context;
-    if (auto may = Allow(context.identity, access, resource); !may) {
-      return tl::unexpected(may.error());
-    }
+    PERSEUS_RETURN_IF_ERROR(Allow(context.identity, access, resource));
     return context;
   }
-  auto job = services.store.FindJob(id->second);
-  if (!job) return Refuse(job);
+  PERSEUS_ASSIGN_OR_RETURN(auto job, services.store.FindJob(id->second));
   // A missing job has no owner. So the holder of a bound token gets the same answer for it as for
   // the job of another one, and cannot find out which jobs exist.
-  resource.job = *job ? (*job)->key : id->second;
-  if (*job) resource.owner = (*job)->owner;
-  if (auto may = Allow(context.identity, access, resource); !may) {
-    return tl::unexpected(may.error());
-  }
-  if (!*job) {
+  resource.job = job ? job->key : id->second;
+  if (job) resource.owner = job->owner;
+  PERSEUS_RETURN_IF_ERROR(Allow(context.identity, access, resource));
+  if (!job) {
     return Refuse(404, "There is no such job",
                   fmt::format("no job has the id or key {}", Excerpt(id->second)),
                   "perseus jobs --all lists the jobs, perseus job register registers one");
   }
   const std::string& method = context.request.method;
   if (access == Access::kJob && method != "GET" && method != "HEAD") {
-    if (auto may = services.limits.SpendOfJob((*job)->id); !may) {
-      return tl::unexpected(may.error());
-    }
+    PERSEUS_RETURN_IF_ERROR(services.limits.SpendOfJob(job->id));
   }
-  context.job = **std::move(job);
+  context.job = *std::move(job);
   return context;
 }
 
-// Waits until a request with a body of this size may run.
-class HeldBody {
- public:
-  HeldBody(LargeBodies& bodies, std::size_t bytes)
-      : bodies_(bytes > kLargeBodyBytes ? &bodies : nullptr) {
-    if (bodies_ != nullptr) bodies_->acquire();
-  }
-  ~HeldBody() {
-    if (bodies_ != nullptr) bodies_->release();
-  }
-  HeldBody(const HeldBody&) = delete;
-  HeldBody& operator=(const HeldBody&) = delete;
-
- private:
-  LargeBodies* bodies_;
-};
-
-}  // namespace
-
-http::Response Endpoints::Answered(Answer<Context> context, Access access,
-                                   const Endpoint& endpoint) {
-  if (!context) return http::ProblemResponse(context.error());
-  auto admitted = Admit(*std::move(context), access);
+http::Response Answered(Context context, Access access, const Endpoint& endpoint) {
+  auto admitted = Admit(std::move(context), access);
   if (!admitted) return http::ProblemResponse(admitted.error());
-  const HeldBody held(admitted->services.large_bodies, admitted->request.body.size());
+  Place place;
+  if (admitted->request.body.size() > kLargeBodyBytes) {
+    Places& bodies = admitted->services.large_bodies;
+    bodies.acquire();
+    place.reset(&bodies);
+  }
   auto response = endpoint(*admitted);
   if (!response) return http::ProblemResponse(response.error());
   return *std::move(response);
 }
 
+}  // namespace
+
+void Endpoints::AddRoute(std::string method, std::string pattern, Access access,
+                         bool needs_database, Waiting run, http::Takes takes) {
+  router_.Add(
+      std::move(method), std::move(pattern),
+      [this, access, needs_database,
+       run = std::move(run)](http::Call& call) -> boost::asio::awaitable<http::Response> {
+        const Answer<void> ready = needs_database ? services_.is_ready() : Answer<void>();
+        if (!ready) co_return http::ProblemResponse(ready.error());
+        Answer<Context> context = co_await Identify(services_, call.request, call.path, access);
+        if (!context) co_return http::ProblemResponse(context.error());
+        http::Response response = co_await run(call, *std::move(context));
+        co_return response;
+      },
+      std::move(takes));
+}
+
 void Endpoints::AddAtOnce(std::string method, std::string pattern, Access access,
                           Endpoint endpoint) {
-  router_.Add(std::move(method), std::move(pattern),
-              [this, access, endpoint = std::move(endpoint)](
-                  http::Call& call) -> boost::asio::awaitable<http::Response> {
-                Answer<Context> context =
-                    co_await Identify(services_, call.request, call.path, access);
-                http::Response response = Answered(std::move(context), access, endpoint);
-                co_return response;
-              });
+  const auto run = [access, endpoint = std::move(endpoint)](
+                       http::Call&, Context context) -> boost::asio::awaitable<http::Response> {
+    co_return Answered(std::move(context), access, endpoint);
+  };
+  AddRoute(std::move(method), std::move(pattern), access, false, run, {});
 }
 
 void Endpoints::Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
                     http::Takes takes) {
-  router_.Add(
-      std::move(method), std::move(pattern),
-      [this, access,
-       endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
-        if (auto ready = services_.is_ready(); !ready) {
-          co_return http::ProblemResponse(ready.error());
-        }
-        Answer<Context> context = co_await Identify(services_, call.request, call.path, access);
-        if (!context) co_return http::ProblemResponse(context.error());
-        if (auto enters = services_.waiting.Enter(access); !enters) {
-          co_return http::ProblemResponse(enters.error());
-        }
-        const auto entered = WaitingRequests::Clock::now();
-        const auto answer = [&] {
-          services_.waiting.Begin(entered);
-          return Answered(std::move(context), access, endpoint);
-        };
-        http::Response response = co_await http::Offload(pool_, answer);
-        co_return response;
-      },
-      std::move(takes));
+  const auto run = [this, access, endpoint = std::move(endpoint)](
+                       http::Call&, Context context) -> boost::asio::awaitable<http::Response> {
+    if (auto enters = services_.waiting.Enter(access); !enters) {
+      co_return http::ProblemResponse(enters.error());
+    }
+    const auto entered = WaitingRequests::Clock::now();
+    const auto answer = [&] {
+      services_.waiting.Begin(entered);
+      return Answered(std::move(context), access, endpoint);
+    };
+    http::Response response = co_await http::Offload(pool_, answer);
+    co_return response;
+  };
+  AddRoute(std::move(method), std::move(pattern), access, true, run, std::move(takes));
 }
 
 void Endpoints::AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
                            http::Takes takes) {
-  router_.Add(
-      std::move(method), std::move(pattern),
-      [this, access,
-       endpoint = std::move(endpoint)](http::Call& call) -> boost::asio::awaitable<http::Response> {
-        if (auto ready = services_.is_ready(); !ready) {
-          co_return http::ProblemResponse(ready.error());
-        }
-        Answer<Context> identified = co_await Identify(services_, call.request, call.path, access);
-        if (!identified) co_return http::ProblemResponse(identified.error());
-        const auto admit = [&] { return Admit(*std::move(identified), access); };
-        Answer<Context> context = co_await http::Offload(pool_, admit);
-        if (!context) co_return http::ProblemResponse(context.error());
-        http::Response response = co_await endpoint(call, *context);
-        co_return response;
-      },
-      std::move(takes));
+  const auto run = [this, access, endpoint = std::move(endpoint)](
+                       http::Call& call,
+                       Context identified) -> boost::asio::awaitable<http::Response> {
+    const auto admit = [&] { return Admit(std::move(identified), access); };
+    Answer<Context> context = co_await http::Offload(pool_, admit);
+    if (!context) co_return http::ProblemResponse(context.error());
+    http::Response response = co_await endpoint(call, *context);
+    co_return response;
+  };
+  AddRoute(std::move(method), std::move(pattern), access, true, run, std::move(takes));
 }
 
 http::Problem TokenIsGone() {
@@ -247,10 +216,7 @@ Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
 }
 
 std::string TimeText(store::Milliseconds time) {
-  const std::chrono::sys_seconds seconds{std::chrono::seconds(time / kMillisecondsOfSecond)};
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
-                     time % kMillisecondsOfSecond);
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(time / 1000), time % 1000);
 }
 
 double SecondsSince(store::Milliseconds time, store::Milliseconds now) {

@@ -5,16 +5,14 @@
 // Only for .cc files that link nlohmann_json.
 #pragma once
 
-#include <atomic>
 #include <boost/asio/thread_pool.hpp>
 #include <functional>
-#include <map>
+#include <memory>
 #include <optional>
 #include <semaphore>
 #include <stop_token>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "perseus/cluster/http/server.h"
 #include "perseus/cluster/server/events/plan_cuts.h"
@@ -30,9 +28,12 @@ namespace perseus::server {
 class EventHub;
 class ForeignIdentities;
 
-// How many requests with large bodies run at once, because a body in memory is far larger than its
-// text.
-using LargeBodies = std::counting_semaphore<>;
+// Places for requests that need much memory or time.
+using Places = std::counting_semaphore<>;
+struct ReleasePlace {
+  void operator()(Places* places) const { places->release(); }
+};
+using Place = std::unique_ptr<Places, ReleasePlace>;
 inline constexpr std::size_t kLargeBodyBytes = 64 << 10;
 
 // What endpoints use. Each is thread safe.
@@ -44,13 +45,12 @@ struct Services {
   PlanCuts& cuts;
   CallerLimits& limits;
   WaitingRequests& waiting;
-  LargeBodies& large_bodies;
+  Places& large_bodies;  // A body in memory is far larger than its text.
   std::function<store::Milliseconds()> now;
   std::function<std::string()> metrics;     // In the text format of Prometheus.
   std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
   std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
-  std::string openapi;                      // The OpenAPI document.
-  std::atomic<int>& plans_on_request;       // Plans that are being made now.
+  Places& plans_on_request;                 // Other requests need threads, too.
   std::stop_token ends;  // Requested when the server ends. Stops the making of plans.
   ForeignIdentities* foreign = nullptr;  // Only for the loop. Null: without --identities.
 };
@@ -58,7 +58,7 @@ struct Services {
 struct Context {
   const Services& services;
   const http::Request& request;
-  const std::map<std::string, std::string, std::less<>>& path;
+  const http::Fields& path;
   Identity identity;
   std::string reason;                   // That the caller gives for a change. May be empty.
   std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
@@ -91,7 +91,10 @@ class Endpoints {
   http::Router TakeRouter() { return std::move(router_); }
 
  private:
-  static http::Response Answered(Answer<Context> context, Access access, const Endpoint& endpoint);
+  // Runs `run` on the loop when the caller is known. `needs_database`: while it is unavailable, the
+  // answer is 503.
+  void AddRoute(std::string method, std::string pattern, Access access, bool needs_database,
+                Waiting run, http::Takes takes);
 
   const Services& services_;
   boost::asio::thread_pool& pool_;
@@ -100,7 +103,6 @@ class Endpoints {
 
 // Each function adds a group of endpoints. docs/server.md lists them.
 void AddJobEndpoints(Endpoints& endpoints);
-void AddProfileEndpoints(Endpoints& endpoints);
 void AddPlanEndpoints(Endpoints& endpoints);
 void AddStragglerEndpoints(Endpoints& endpoints);
 void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_pool& pool);
@@ -108,6 +110,8 @@ void AddTokenEndpoints(Endpoints& endpoints);
 void AddAuditEndpoints(Endpoints& endpoints);
 void AddStatusEndpoints(Endpoints& endpoints);
 
+// The text of docs/openapi.yaml at the time of the build.
+std::string_view OpenApiDocument();
 // 400 if this cannot be the name of a node.
 Answer<void> CheckNodeName(std::string_view name);
 // 401, for a token that was revoked or has expired while a request was waiting.

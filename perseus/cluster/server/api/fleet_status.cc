@@ -9,23 +9,21 @@
 namespace perseus::server {
 namespace {
 
-std::optional<double> NumberOf(const nlohmann::json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end() || !found->is_number()) return std::nullopt;
-  return found->get<double>();
-}
-
 // The part of the summary that telemetry compared with the plan in force.
 void AddPromise(const store::JobRecord& job, JobStatus& status) {
+  const auto add = [&status](const char* metric, const nlohmann::json& json, const char* key) {
+    const auto found = json.find(key);
+    if (found != json.end() && found->is_number()) status.values[metric] = *found;
+  };
   const auto summary = nlohmann::json::parse(job.summary, nullptr, false);
   if (!summary.is_object()) return;
-  status.measured_s = NumberOf(summary, "step_s");
+  add("perseus_job_step_measured_seconds", summary, "step_s");
   const auto promise = summary.find("promise");
   if (promise == summary.end() || promise->value("version", 0) != job.assignment_version) return;
-  status.measured_s = NumberOf(*promise, "measured_s");
-  status.measured_j = NumberOf(*promise, "measured_j");
-  status.limited_ranks = promise->value("limited_ranks", 0);
-  status.has_problem = promise->contains("problem");
+  add("perseus_job_step_measured_seconds", *promise, "measured_s");
+  add("perseus_job_step_measured_joules", *promise, "measured_j");
+  add("perseus_job_limited_ranks", *promise, "limited_ranks");
+  if (promise->contains("problem")) status.values["perseus_job_promise_broken"] = 1;
 }
 
 Result<std::int64_t> AddAssignment(store::Store& store, const store::JobRecord& job,
@@ -34,25 +32,28 @@ Result<std::int64_t> AddAssignment(store::Store& store, const store::JobRecord& 
   if (!record) return 0;
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment,
                            job_planning::ParsePlannedAssignment(record->body));
-  status.plan_age_s = SecondsSince(record->created, now);
+  status.values["perseus_job_plan_age_seconds"] = SecondsSince(record->created, now);
   if (assignment.pipelines.empty()) return assignment.from_step;
-  status.promised_s = assignment.time_s;
-  status.promised_j = 0;
-  for (const auto& share : assignment.pipelines) *status.promised_j += share.energy_j;
-  status.baseline_j =
+  status.values["perseus_job_step_promised_seconds"] = assignment.time_s;
+  double& promised_j = status.values["perseus_job_step_promised_joules"];
+  for (const auto& share : assignment.pipelines) promised_j += share.energy_j;
+  status.values["perseus_job_step_baseline_joules"] =
       assignment.baseline_energy_j * static_cast<double>(assignment.pipelines.size());
   return assignment.from_step;
 }
 
 Result<void> AddJob(store::Store& store, const store::JobRecord& job, store::Milliseconds now,
                     FleetStatus& fleet) {
-  JobStatus status{.key = job.key};
+  JobStatus status{.key = job.key,
+                   .values = {{"perseus_job_limited_ranks", 0},
+                              {"perseus_job_promise_broken", 0},
+                              {"perseus_job_plan_taken_back", 0}}};
   PERSEUS_ASSIGN_OR_RETURN(const auto from_step, AddAssignment(store, job, now, status));
   AddPromise(job, status);
   PERSEUS_ASSIGN_OR_RETURN(const auto guard, store.FindGuard(job));
-  status.is_taken_back = guard && guard->state == "withdrawn";
+  if (guard && guard->state == "withdrawn") status.values["perseus_job_plan_taken_back"] = 1;
   // At the default clocks, no plan is measured, but its promise is broken all the same.
-  status.has_problem = status.has_problem || (guard && guard->state != "cleared");
+  if (guard && guard->state != "cleared") status.values["perseus_job_promise_broken"] = 1;
   fleet.jobs.push_back(std::move(status));
   PERSEUS_ASSIGN_OR_RETURN(const auto nodes, store.ListNodesOfJob(job.id));
   for (const store::NodeRecord& node : nodes) {

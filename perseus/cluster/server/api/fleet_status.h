@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,16 +23,8 @@ std::string_view StragglerState(const store::StragglerRecord& straggler, store::
 
 struct JobStatus {
   std::string key;
-  std::optional<double> plan_age_s = {};  // Since the assignment in force was made.
-  // Of a step of all pipelines. Nothing if unknown.
-  std::optional<double> promised_s = {};
-  std::optional<double> measured_s = {};
-  std::optional<double> promised_j = {};
-  std::optional<double> measured_j = {};
-  std::optional<double> baseline_j = {};  // Planned, at maximum frequency.
-  int limited_ranks = 0;                  // Whose clock heat or another program limits.
-  bool has_problem = false;               // Slower or hungrier than promised by more than 1 %.
-  bool is_taken_back = false;             // The plan cost throughput (telemetry/plan_guard.h).
+  // By the names of metrics (server_metrics.cc). What is unknown is missing.
+  std::map<std::string, double> values = {};
 };
 
 struct FleetStatus {

@@ -20,10 +20,6 @@ using nlohmann::ordered_json;
 
 constexpr store::Milliseconds kOldStraggler = 3'600'000;
 
-bool IsLost(const store::NodeRecord& node, store::Milliseconds now) {
-  return now - node.seen > telemetry::kNodeIsSilentAfter;
-}
-
 Result<std::optional<job_planning::PlannedAssignment>> AssignmentOf(const Services& services,
                                                                     const store::JobRecord& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto record, services.store.FindNewestAssignment(job.id));
@@ -111,8 +107,9 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, services.store.ListStragglers(job.id));
   PERSEUS_ASSIGN_OR_RETURN(const auto nodes, services.store.ListNodesOfJob(job.id));
-  const auto lost = std::ranges::count_if(
-      nodes, [now](const store::NodeRecord& node) { return IsLost(node, now); });
+  const auto lost = std::ranges::count_if(nodes, [now](const store::NodeRecord& node) {
+    return now - node.seen > telemetry::kNodeIsSilentAfter;
+  });
   ordered_json json = Summary(job, spec, assignment, lost);
   if (assignment) json["assignment"] = AssignmentJson(job, *assignment);
   json["most_harm_percent"] = spec.most_harm_percent;

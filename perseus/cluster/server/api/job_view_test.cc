@@ -41,12 +41,8 @@ class JobViewTest : public testing::Test {
   // The state of a node that follows this version and reported at `seen`.
   std::string State(std::int64_t following, store::Milliseconds seen = kNow) {
     EXPECT_TRUE(store_->AttachNode(job_, "n0", "[]", seen));
-    store::NodeRecord report;
-    report.job = job_;
-    report.node = "n0";
-    report.following = following;
-    report.seen = seen;
-    EXPECT_TRUE(store_->Acknowledge({report}));
+    EXPECT_TRUE(store_->Acknowledge(
+        {{.job = job_, .node = "n0", .ranks = {}, .following = following, .seen = seen}}));
     const auto view = ViewJob(services_, **store_->FindJob(job_), kNow);
     EXPECT_TRUE(view) << view.error().message;
     return view->at("nodes").at(0).at("state");
@@ -58,13 +54,12 @@ class JobViewTest : public testing::Test {
   telemetry::JobWatches watches_;
   telemetry::NodeReports reports_{*store_, watches_};
   PlanCuts cuts_{*store_};
-  std::atomic<int> plans_on_request_ = 0;
   CallerLimits limits_{{}};
   WaitingRequests waiting_;
-  LargeBodies large_bodies_{1};
-  Services services_{*store_,  rights_,           watches_, reports_, cuts_, limits_,
-                     waiting_, large_bodies_,     {},       {},       {},    {},
-                     "",       plans_on_request_, {}};
+  Places large_bodies_{1};
+  Places plans_on_request_{1};
+  Services services_{*store_,       rights_, watches_, reports_, cuts_, limits_,           waiting_,
+                     large_bodies_, {},      {},       {},       {},    plans_on_request_, {}};
 };
 
 // The store does not have the time of every report.

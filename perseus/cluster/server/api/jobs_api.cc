@@ -43,49 +43,42 @@ Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::str
 Answer<http::Response> Register(const Context& context) {
   // Checks the rights first, because a registration generates the schedule, which takes time and
   // memory.
-  const auto key = ReadBody(context.request.body, job_planning::kDeepestJobSpec,
-                            job_planning::ReadRegisteredKey);
-  if (!key) return tl::unexpected(key.error());
+  PERSEUS_ASSIGN_OR_RETURN(const auto key,
+                           ReadBody(context.request.body, job_planning::kDeepestJobSpec,
+                                    job_planning::ReadRegisteredKey));
   // A caller of an owner registers jobs of this owner. Others may name any owner.
   const std::vector<std::string>& own = context.identity.owners;
   const std::string_view first = own.empty() ? std::string_view() : own.front();
-  const Resource mine{.job = *key, .owner = first};
-  if (auto may = Allow(context.identity, Access::kJob, mine); !may) {
-    return tl::unexpected(may.error());
-  }
+  const Resource mine{.job = key, .owner = first};
+  PERSEUS_RETURN_IF_ERROR(Allow(context.identity, Access::kJob, mine));
   const std::string& body = context.request.body;
-  auto spec = ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec);
-  if (!spec) return tl::unexpected(spec.error());
-  auto chosen = OwnerOf(spec->owner, own);
-  if (!chosen) return tl::unexpected(chosen.error());
-  const std::string& owner = *chosen;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto spec, ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec));
+  PERSEUS_ASSIGN_OR_RETURN(const std::string owner, OwnerOf(spec.owner, own));
   const std::string canonical = Canonical(body);
-  auto created = context.services.store.CreateJob(
-      {.key = spec->key,
-       .body = canonical,
-       .target = job_planning::TargetJson(spec->target).dump(),
-       .owner = owner,
-       .most_jobs = context.services.limits.options().jobs,
-       .most_jobs_of_owner = context.services.limits.options().jobs_of_owner},
-      context.now, context.By());
-  if (!created) return Refuse(created);
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto created, context.services.store.CreateJob(
+                        {.key = spec.key,
+                         .body = canonical,
+                         .target = job_planning::TargetJson(spec.target).dump(),
+                         .owner = owner,
+                         .most_jobs = context.services.limits.options().jobs,
+                         .most_jobs_of_owner = context.services.limits.options().jobs_of_owner},
+                        context.now, context.By()));
   // A job with this key may belong to somebody else.
-  if (auto may = Allow(context.identity, Access::kJob, {.job = *key, .owner = created->job.owner});
-      !may) {
-    return tl::unexpected(may.error());
-  }
-  if (!created->is_new && created->job.body != canonical) {
+  PERSEUS_RETURN_IF_ERROR(
+      Allow(context.identity, Access::kJob, {.job = key, .owner = created.job.owner}));
+  if (!created.is_new && created.job.body != canonical) {
     return Refuse(
         409, "Another job has this key",
         fmt::format(
-            "job {} runs with key \"{}\" and has another registration: {}", created->job.id,
-            spec->key,
-            Differences(nlohmann::json::parse(created->job.body), nlohmann::json::parse(body))),
-        fmt::format("end it first: perseus job end {}, or choose another key", spec->key), "/key");
+            "job {} runs with key \"{}\" and has another registration: {}", created.job.id,
+            spec.key,
+            Differences(nlohmann::json::parse(created.job.body), nlohmann::json::parse(body))),
+        fmt::format("end it first: perseus job end {}, or choose another key", spec.key), "/key");
   }
-  auto view = ViewJob(context.services, created->job, context.now);
-  if (!view) return Refuse(view);
-  return JsonResponse(*view, created->is_new ? 201 : 200);
+  PERSEUS_ASSIGN_OR_RETURN(auto view, ViewJob(context.services, created.job, context.now));
+  return JsonResponse(view, created.is_new ? 201 : 200);
 }
 
 Answer<store::Store::Which> ReadWhich(const http::Request& request) {
@@ -98,38 +91,30 @@ Answer<store::Store::Which> ReadWhich(const http::Request& request) {
 }
 
 Answer<http::Response> ListJobs(const Context& context) {
-  const auto limit = ReadLimit(context.request, kDefaultJobs, kMaxJobs);
-  if (!limit) return tl::unexpected(limit.error());
-  const auto which = ReadWhich(context.request);
-  if (!which) return tl::unexpected(which.error());
-  const auto& query = context.request.query;
-  const auto after = query.find("after");
-  const auto jobs =
-      context.services.store.ListJobs(*which, after == query.end() ? "" : after->second, *limit);
+  PERSEUS_ASSIGN_OR_RETURN(const auto limit, ReadLimit(context.request, kDefaultJobs, kMaxJobs));
+  PERSEUS_ASSIGN_OR_RETURN(const auto which, ReadWhich(context.request));
+  const auto jobs = context.services.store.ListJobs(which, context.request.Query("after"), limit);
   if (!jobs) return Refuse(jobs, "?after");
   auto list = ordered_json::array();
   for (const store::JobRecord& job : *jobs) {
     const Resource resource{.job = job.key, .owner = job.owner};
     if (!Allow(context.identity, Access::kRead, resource)) continue;
-    auto view = SummarizeJob(context.services, job, context.now);
-    if (!view) return Refuse(view);
-    list.push_back(*std::move(view));
+    PERSEUS_ASSIGN_OR_RETURN(auto view, SummarizeJob(context.services, job, context.now));
+    list.push_back(std::move(view));
   }
   ordered_json answer{{"jobs", std::move(list)}};
-  if (static_cast<int>(jobs->size()) == *limit) answer["next"] = jobs->back().id;
+  if (static_cast<int>(jobs->size()) == limit) answer["next"] = jobs->back().id;
   return JsonResponse(answer);
 }
 
 Answer<http::Response> Show(const Context& context) {
-  auto view = ViewJob(context.services, *context.job, context.now);
-  if (!view) return Refuse(view);
-  return JsonResponse(*view);
+  PERSEUS_ASSIGN_OR_RETURN(auto view, ViewJob(context.services, *context.job, context.now));
+  return JsonResponse(view);
 }
 
 Answer<http::Response> End(const Context& context) {
   const std::string& id = context.job->id;
-  if (auto ended = context.services.store.EndJob(id, context.now, context.By()); !ended)
-    return Refuse(ended);
+  PERSEUS_RETURN_IF_ERROR(context.services.store.EndJob(id, context.now, context.By()));
   context.services.watches.Forget(id);
   return JsonResponse({{"id", id}, {"ended", true}});
 }
@@ -182,26 +167,19 @@ Answer<void> CheckAgainstFrontier(const Context& context, const std::string& fro
 
 Answer<http::Response> SetTarget(const Context& context) {
   const store::JobRecord& job = *context.job;
-  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
-  auto spec = job_planning::StoredJobSpec(job.body);
-  if (!spec) return Refuse(spec);
-  const auto target = ReadBody(context.request.body, job_planning::kDeepestJobSpec,
-                               [&](const json_file::Node& node) {
-                                 return job_planning::ReadTarget(node, spec->target.gpus);
-                               });
-  if (!target) return tl::unexpected(target.error());
-  const auto frontier = context.services.store.FindFrontier(job.id);
-  if (!frontier) return Refuse(frontier);
-  if (*frontier) {
-    if (auto possible = CheckAgainstFrontier(context, **frontier, *target); !possible)
-      return tl::unexpected(possible.error());
-  }
-  const ordered_json json = job_planning::TargetJson(*target);
-  if (auto set = context.services.store.SetTarget(job.id, json.dump(), context.now, context.By());
-      !set) {
-    return Refuse(set);
-  }
-  return JsonResponse({{"target", json}, {"name", Describe(*target)}});
+  PERSEUS_RETURN_IF_ERROR(RequireRunning(job));
+  PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(const auto target,
+                           ReadBody(context.request.body, job_planning::kDeepestJobSpec,
+                                    [&](const json_file::Node& node) {
+                                      return job_planning::ReadTarget(node, spec.target.gpus);
+                                    }));
+  PERSEUS_ASSIGN_OR_RETURN(const auto frontier, context.services.store.FindFrontier(job.id));
+  if (frontier) PERSEUS_RETURN_IF_ERROR(CheckAgainstFrontier(context, *frontier, target));
+  const ordered_json json = job_planning::TargetJson(target);
+  PERSEUS_RETURN_IF_ERROR(
+      context.services.store.SetTarget(job.id, json.dump(), context.now, context.By()));
+  return JsonResponse({{"target", json}, {"name", Describe(target)}});
 }
 
 }  // namespace

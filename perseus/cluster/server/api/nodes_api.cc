@@ -1,7 +1,6 @@
 // Nodes: attach, report, and the stream of assignments.
 #include <fmt/format.h>
 
-#include <limits>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -30,7 +29,7 @@ constexpr store::Milliseconds kRanksAreIdleAfter = 600 * kSecond;
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
-  if (auto fits = CheckNodeName(name); !fits) return tl::unexpected(fits.error());
+  PERSEUS_RETURN_IF_ERROR(CheckNodeName(name));
   return name;
 }
 
@@ -45,21 +44,20 @@ bool IsInstance(std::string_view text) {
 
 // A node without an instance counts as one process.
 Answer<std::string> ReadInstance(const Context& context) {
-  const auto found = context.request.query.find("instance");
-  if (found == context.request.query.end()) return std::string();
-  if (IsInstance(found->second)) return found->second;
+  const std::string_view instance = context.request.Query("instance");
+  if (IsInstance(instance)) return std::string(instance);
   return Refuse(400, "The request is wrong",
-                fmt::format("{} is not the instance of a process", Excerpt(found->second)),
+                fmt::format("{} is not the instance of a process", Excerpt(instance)),
                 std::string(kAboutInstances), "?instance");
 }
 
 // Checks that the process has the name of the node. `pointer`: the place of the instance in the
 // body.
 Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, const char* pointer) {
-  const auto refused = context.services.store.ClaimNodes(
-      {claim}, context.now, context.now - telemetry::kNodeIsSilentAfter);
-  if (!refused) return Refuse(refused);
-  if (refused->empty()) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto refused,
+                           context.services.store.ClaimNodes(
+                               {claim}, context.now, context.now - telemetry::kNodeIsSilentAfter));
+  if (refused.empty()) return {};
   return Refuse(409, "Another process is this node",
                 fmt::format("another process of perseus node has the name {}: it is connected, or "
                             "was connected less than {} s ago",
@@ -94,94 +92,77 @@ protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpe
 // other nodes. A caller that is bound to nodes takes only ranks that nobody uses.
 Answer<void> AttachRanks(const Context& context, const std::string& name,
                          const std::string& ranks) {
-  store::Store::InUse in_use{.silent_since = std::numeric_limits<store::Milliseconds>::max()};
+  store::InUse in_use;
   if (!context.identity.IsOfWholeFleet()) {
     in_use = {.silent_since = context.now - telemetry::kNodeIsSilentAfter,
               .idle_since = context.now - kRanksAreIdleAfter};
   }
-  const auto held = context.services.store.AttachOwnRanks(context.job->id, name, ranks, context.now,
-                                                          in_use, context.By());
-  if (!held) return Refuse(held);
-  if (held->empty()) return {};
-  const store::HeldRank& rank = held->front();
-  return Refuse(
-      409, "Another node has this rank",
-      fmt::format("node {} runs rank dp_rank {}, pp_rank {}, tp_rank {} of job {}{}", rank.node,
-                  rank.dp_rank, rank.pp_rank, rank.tp_rank, context.job->key,
-                  held->size() == 1 ? "" : fmt::format(", and {} more", held->size() - 1)),
-      fmt::format("the rank is free when that node detaches it, is silent for {} s, or "
-                  "runs no step for {} s; an operator can detach the node",
-                  telemetry::kNodeIsSilentAfter / kSecond, kRanksAreIdleAfter / kSecond),
-      "/ranks");
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto held, context.services.store.AttachNode(context.job->id, name, ranks, context.now,
+                                                         in_use, context.By()));
+  if (held.empty()) return {};
+  const store::HeldRank& rank = held.front();
+  return Refuse(409, "Another node has this rank",
+                fmt::format("node {} runs rank dp_rank {}, pp_rank {}, tp_rank {} of job {}{}",
+                            rank.node, rank.dp_rank, rank.pp_rank, rank.tp_rank, context.job->key,
+                            held.size() == 1 ? "" : fmt::format(", and {} more", held.size() - 1)),
+                fmt::format("the rank is free when that node detaches it, is silent for {} s, or "
+                            "runs no step for {} s; an operator can detach the node",
+                            telemetry::kNodeIsSilentAfter / kSecond, kRanksAreIdleAfter / kSecond),
+                "/ranks");
 }
 
 Answer<http::Response> Attach(const Context& context) {
-  const auto name = NodeName(context);
-  if (!name) return tl::unexpected(name.error());
+  PERSEUS_ASSIGN_OR_RETURN(const auto name, NodeName(context));
   const store::JobRecord& job = *context.job;
-  if (auto runs = RequireRunning(job); !runs) return tl::unexpected(runs.error());
-  const auto spec = job_planning::StoredJobSpec(job.body);
-  if (!spec) return Refuse(spec);
-  const auto attachment = ReadBody(context.request.body, protocol::kDeepestAttachment,
-                                   [&](const Node& node) { return ReadAttachment(node, *spec); });
-  if (!attachment) return tl::unexpected(attachment.error());
-  const store::NodeClaim claim{.node = *name, .instance = attachment->instance};
-  if (auto claimed = ClaimName(context, claim, "/instance"); !claimed) {
-    return tl::unexpected(claimed.error());
-  }
+  PERSEUS_RETURN_IF_ERROR(RequireRunning(job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
+  PERSEUS_ASSIGN_OR_RETURN(const auto attachment,
+                           ReadBody(context.request.body, protocol::kDeepestAttachment,
+                                    [&](const Node& node) { return ReadAttachment(node, spec); }));
+  const store::NodeClaim claim{.node = name, .instance = attachment.instance};
+  PERSEUS_RETURN_IF_ERROR(ClaimName(context, claim, "/instance"));
   store::Store& store = context.services.store;
-  if (auto attached = AttachRanks(context, *name, protocol::FormatRanks(attachment->ranks));
-      !attached) {
-    return tl::unexpected(attached.error());
-  }
-  if (attachment->restarted) {
+  PERSEUS_RETURN_IF_ERROR(AttachRanks(context, name, protocol::FormatRanks(attachment.ranks)));
+  if (attachment.restarted) {
     // A new assignment must not begin at a step of the previous run.
-    const auto recorded = store.RecordSteps({{.job = job.id,
-                                              .counts = store::StepRecord::Counts::kRestart,
-                                              .step = -1,
-                                              .summary = job.summary,
-                                              .at = context.now}});
-    if (!recorded) return Refuse(recorded);
-    if (auto restarted = context.services.reports.Restart(job.id); !restarted) {
-      return Refuse(restarted);
-    }
+    PERSEUS_RETURN_IF_ERROR(store.RecordSteps({{.job = job.id,
+                                                .counts = store::StepRecord::Counts::kRestart,
+                                                .step = -1,
+                                                .summary = job.summary,
+                                                .at = context.now}}));
+    PERSEUS_RETURN_IF_ERROR(context.services.reports.Restart(job.id));
   }
-  return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", *name}});
+  return JsonResponse({{"job", job.id}, {"key", job.key}, {"node", name}});
 }
 
 Answer<http::Response> Detach(const Context& context) {
-  const auto name = NodeName(context);
-  if (!name) return tl::unexpected(name.error());
-  if (auto detached = context.services.store.DetachNode(context.job->id, *name); !detached) {
-    return Refuse(detached);
-  }
-  return JsonResponse({{"job", context.job->id}, {"node", *name}});
+  PERSEUS_ASSIGN_OR_RETURN(const auto name, NodeName(context));
+  PERSEUS_RETURN_IF_ERROR(context.services.store.DetachNode(context.job->id, name));
+  return JsonResponse({{"job", context.job->id}, {"node", name}});
 }
 
 Answer<http::Response> Report(const Context& context) {
-  const auto name = NodeName(context);
-  if (!name) return tl::unexpected(name.error());
-  const auto reports =
-      ReadBody(context.request.body, protocol::kDeepestReports, protocol::ReadReports);
-  if (!reports) return tl::unexpected(reports.error());
-  const auto not_attached = context.services.reports.Take(*name, *reports, context.now);
-  if (!not_attached) return Refuse(not_attached);
-  return JsonResponse({{"not_attached", *not_attached}});
+  PERSEUS_ASSIGN_OR_RETURN(const auto name, NodeName(context));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto reports,
+      ReadBody(context.request.body, protocol::kDeepestReports, protocol::ReadReports));
+  PERSEUS_ASSIGN_OR_RETURN(const auto not_attached,
+                           context.services.reports.Take(name, reports, context.now));
+  return JsonResponse({{"not_attached", not_attached}});
 }
 
 Answer<http::Response> JobsOfNode(const Context& context) {
-  const auto name = NodeName(context);
-  if (!name) return tl::unexpected(name.error());
-  const auto jobs = context.services.store.ListJobsOfNode(*name);
-  if (!jobs) return Refuse(jobs);
+  PERSEUS_ASSIGN_OR_RETURN(const auto name, NodeName(context));
+  PERSEUS_ASSIGN_OR_RETURN(const auto jobs, context.services.store.ListJobsOfNode(name));
   auto list = ordered_json::array();
-  for (const store::NodeRecord& job : *jobs) {
+  for (const store::NodeRecord& job : jobs) {
     list.push_back({{"job", job.job},
                     {"acknowledged", job.acknowledged},
                     {"following", job.following},
                     {"ranks", ordered_json::parse(job.ranks)}});
   }
-  return JsonResponse({{"node", *name}, {"jobs", std::move(list)}});
+  return JsonResponse({{"node", name}, {"jobs", std::move(list)}});
 }
 
 }  // namespace

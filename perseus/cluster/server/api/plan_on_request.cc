@@ -1,9 +1,7 @@
 #include "perseus/cluster/server/api/plan_on_request.h"
 
-#include <atomic>
 #include <utility>
 
-#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planning.h"
 
 namespace perseus::server {
@@ -14,71 +12,45 @@ constexpr std::size_t kMaxFrontierOnRequest = 10'000;
 // A request for a job with more instructions gets a first look. The usual effort takes about a
 // second for a job of this size.
 constexpr std::size_t kMaxUsualEffortOnRequest = 8'000;
-// How many requests may plan at the same time, because other requests need threads, too.
-constexpr int kMaxPlansAtOnce = 2;
-
-// Holds one of the kMaxPlansAtOnce places.
-class PlanningPlace {
- public:
-  static std::optional<PlanningPlace> Take(std::atomic<int>& taken) {
-    if (taken.fetch_add(1) < kMaxPlansAtOnce) return PlanningPlace(taken);
-    taken.fetch_sub(1);
-    return std::nullopt;
-  }
-  PlanningPlace(PlanningPlace&& other) noexcept : taken_(std::exchange(other.taken_, nullptr)) {}
-  PlanningPlace& operator=(PlanningPlace&&) = delete;
-  ~PlanningPlace() {
-    if (taken_ != nullptr) taken_->fetch_sub(1);
-  }
-
- private:
-  explicit PlanningPlace(std::atomic<int>& taken) : taken_(&taken) {}
-  std::atomic<int>* taken_;
-};
 
 }  // namespace
 
 Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Target& target) {
   store::Store& store = context.services.store;
-  auto kept = store.FindPlan(context.job->id, plan::Slug(target));
-  if (!kept) return Refuse(kept);
-  if (*kept) return **std::move(kept);
+  PERSEUS_ASSIGN_OR_RETURN(auto kept, store.FindPlan(context.job->id, plan::Slug(target)));
+  if (kept) return *std::move(kept);
   // A new plan takes seconds of a processor and is stored, so a right to read does not suffice.
   const Resource resource{.job = context.job->key, .owner = context.job->owner};
-  if (auto may = Allow(context.identity, Access::kJob, resource); !may) {
-    return tl::unexpected(may.error());
-  }
-  const auto place = PlanningPlace::Take(context.services.plans_on_request);
+  PERSEUS_RETURN_IF_ERROR(Allow(context.identity, Access::kJob, resource));
+  Places& places = context.services.plans_on_request;
+  const Place place(places.try_acquire() ? &places : nullptr);
   if (!place) {
     return Refuse(503, "The server cannot do this now", "it is making plans for other requests",
                   "try again in a few seconds");
   }
-  const auto profile = store.FindProfile(context.job->id);
-  if (!profile) return Refuse(profile);
-  if (!*profile)
+  PERSEUS_ASSIGN_OR_RETURN(const auto profile, store.FindProfile(context.job->id));
+  if (!profile)
     return Refuse(404, "There is no plan yet", "the job has no profile to plan with",
                   "send one with perseus job register");
-  const auto job = job_planning::PrepareJob(*context.job, **profile);
-  if (!job) return Refuse(job);
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, job_planning::PrepareJob(*context.job, *profile));
   if (plan::NeedsFrontier(target.kind) &&
-      job->planner.graph().instructions.size() > kMaxFrontierOnRequest) {
+      job.planner.graph().instructions.size() > kMaxFrontierOnRequest) {
     return Refuse(422, "The request is not possible",
                   "the job has too many instructions for this target",
                   "use perseus plan, or a slowdown or deadline");
   }
-  const bool is_large = job->planner.graph().instructions.size() > kMaxUsualEffortOnRequest;
-  auto made = job_planning::MakePlan(
-      *job, target,
-      {.effort = is_large ? plan::kFirstLook : plan::kUsualEffort, .stop = context.services.ends});
-  if (!made) return Refuse(made);
-  auto added = store.AddPlan({.id = "",
-                              .job = context.job->id,
-                              .slug = std::move(made->slug),
-                              .profile_version = (*profile)->version,
-                              .body = std::move(made->body)},
-                             context.now);
-  if (!added) return Refuse(added);
-  return *std::move(added);
+  const bool is_large = job.planner.graph().instructions.size() > kMaxUsualEffortOnRequest;
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto made, job_planning::MakePlan(job, target,
+                                        {.effort = is_large ? plan::kFirstLook : plan::kUsualEffort,
+                                         .stop = context.services.ends}));
+  PERSEUS_ASSIGN_OR_RETURN(auto added, store.AddPlan({.id = "",
+                                                      .job = context.job->id,
+                                                      .slug = std::move(made.slug),
+                                                      .profile_version = profile->version,
+                                                      .body = std::move(made.body)},
+                                                     context.now));
+  return added;
 }
 
 }  // namespace perseus::server

@@ -71,79 +71,68 @@ Answer<int> ReadPipeline(const Context& context, std::string_view text) {
 }
 
 Answer<void> CheckPipeline(const Context& context, int pipeline, std::string pointer) {
-  const auto spec = job_planning::StoredJobSpec(context.job->body);
-  if (!spec) return Refuse(spec);
-  if (pipeline < spec->planned.pipelines) return {};
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(context.job->body));
+  if (pipeline < spec.planned.pipelines) return {};
   const int status = pointer.empty() ? 404 : 400;
   return Refuse(status, "There is no such pipeline",
                 fmt::format("job {} has the pipelines 0 to {}, and not {}", context.job->key,
-                            spec->planned.pipelines - 1, pipeline),
+                            spec.planned.pipelines - 1, pipeline),
                 "give one of these numbers", std::move(pointer));
 }
 
 Answer<http::Response> Keep(const Context& context, const store::StragglerRecord& straggler) {
-  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
-  const auto put = context.services.store.PutStraggler(straggler, context.now, context.By());
-  if (!put) return Refuse(put);
+  PERSEUS_RETURN_IF_ERROR(RequireRunning(*context.job));
+  PERSEUS_RETURN_IF_ERROR(
+      context.services.store.PutStraggler(straggler, context.now, context.By()));
   return JsonResponse(StragglerJson(straggler, context.now));
 }
 
 Answer<http::Response> PutStraggler(const Context& context) {
-  const auto pipeline = ReadPipeline(context, context.Path("dp_rank"));
-  if (!pipeline) return tl::unexpected(pipeline.error());
-  if (auto exists = CheckPipeline(context, *pipeline, ""); !exists) {
-    return tl::unexpected(exists.error());
-  }
-  auto straggler = ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
-    return ReadStraggler(node, context, "report");
-  });
-  if (!straggler) return tl::unexpected(straggler.error());
-  straggler->dp_rank = *pipeline;
-  return Keep(context, *straggler);
+  PERSEUS_ASSIGN_OR_RETURN(const auto pipeline, ReadPipeline(context, context.Path("dp_rank")));
+  PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, pipeline, ""));
+  PERSEUS_ASSIGN_OR_RETURN(auto straggler,
+                           ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
+                             return ReadStraggler(node, context, "report");
+                           }));
+  straggler.dp_rank = pipeline;
+  return Keep(context, straggler);
 }
 
 Answer<http::Response> Forecast(const Context& context) {
-  const auto straggler = ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
-    return ReadStraggler(node, context, "forecast");
-  });
-  if (!straggler) return tl::unexpected(straggler.error());
-  if (auto exists = CheckPipeline(context, straggler->dp_rank, "/dp_rank"); !exists) {
-    return tl::unexpected(exists.error());
-  }
-  return Keep(context, *straggler);
+  PERSEUS_ASSIGN_OR_RETURN(const auto straggler,
+                           ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
+                             return ReadStraggler(node, context, "forecast");
+                           }));
+  PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, straggler.dp_rank, "/dp_rank"));
+  return Keep(context, straggler);
 }
 
 // Deletes the stragglers of all sources. Detection finds a straggler again if it is still slow.
 Answer<http::Response> Delete(const Context& context) {
-  const auto pipeline = ReadPipeline(context, context.Path("dp_rank"));
-  if (!pipeline) return tl::unexpected(pipeline.error());
-  if (auto exists = CheckPipeline(context, *pipeline, ""); !exists) {
-    return tl::unexpected(exists.error());
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto pipeline, ReadPipeline(context, context.Path("dp_rank")));
+  PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, pipeline, ""));
   bool existed = false;
   for (const std::string_view source : {"report", "forecast", "detected"}) {
-    const auto deleted = context.services.store.DeleteStraggler(context.job->id, *pipeline, source,
-                                                                context.now, context.By());
-    if (!deleted) return Refuse(deleted);
-    existed = existed || *deleted;
+    PERSEUS_ASSIGN_OR_RETURN(const auto deleted,
+                             context.services.store.DeleteStraggler(
+                                 context.job->id, pipeline, source, context.now, context.By()));
+    existed = existed || deleted;
   }
-  auto forgotten = context.services.reports.Forget(context.job->id, *pipeline);
-  if (!forgotten) return Refuse(forgotten);
-  return JsonResponse({{"dp_rank", *pipeline}, {"deleted", existed}});
+  PERSEUS_RETURN_IF_ERROR(context.services.reports.Forget(context.job->id, pipeline));
+  return JsonResponse({{"dp_rank", pipeline}, {"deleted", existed}});
 }
 
 Answer<http::Response> ListStragglers(const Context& context) {
-  const auto stragglers = context.services.store.ListStragglers(context.job->id);
-  if (!stragglers) return Refuse(stragglers);
+  PERSEUS_ASSIGN_OR_RETURN(const auto stragglers,
+                           context.services.store.ListStragglers(context.job->id));
   auto list = nlohmann::ordered_json::array();
-  for (const store::StragglerRecord& straggler : *stragglers) {
+  for (const store::StragglerRecord& straggler : stragglers) {
     list.push_back(StragglerJson(straggler, context.now));
   }
-  const auto past =
-      context.services.store.ListPastStragglers(context.job->id, store::Store::kMaxPastStragglers);
-  if (!past) return Refuse(past);
+  PERSEUS_ASSIGN_OR_RETURN(const auto past, context.services.store.ListPastStragglers(
+                                                context.job->id, store::Store::kMaxPastStragglers));
   auto past_list = nlohmann::ordered_json::array();
-  for (const store::PastStragglerRecord& straggler : *past) {
+  for (const store::PastStragglerRecord& straggler : past) {
     past_list.push_back(PastStragglerJson(straggler));
   }
   return JsonResponse({{"stragglers", std::move(list)}, {"past", std::move(past_list)}});

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <span>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -146,21 +144,20 @@ bool IsLasting(const store::TokenRecord& token) {
 }
 
 Answer<http::Response> Create(const Context& context) {
-  auto token = ReadBody(context.request.body, kDeepestToken,
-                        [&](const Node& node) { return ReadToken(node, context.now); });
-  if (!token) return tl::unexpected(token.error());
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto token, ReadBody(context.request.body, kDeepestToken,
+                           [&](const Node& node) { return ReadToken(node, context.now); }));
   store::Store& store = context.services.store;
-  const auto tokens = store.ListTokens();
-  if (!tokens) return Refuse(tokens);
+  PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store.ListTokens());
   // Another replica may have created the first token just now, without a notice yet.
-  if (context.identity.token.empty() && !tokens->empty()) {
+  if (context.identity.token.empty() && !tokens.empty()) {
     return Refuse(401, "A valid token is required", "tokens exist now, and the request has none",
                   "give a token of scope operator: `token_file` or PERSEUS_TOKEN_FILE, or over "
                   "HTTP the field Authorization: Bearer TOKEN");
   }
   // An operator behind the proxy can create tokens without one.
-  const bool needs_lasting = !context.identity.is_foreign && !IsLasting(*token);
-  if (needs_lasting && std::ranges::none_of(*tokens, IsLasting)) {
+  const bool needs_lasting = !context.identity.is_foreign && !IsLasting(token);
+  if (needs_lasting && std::ranges::none_of(tokens, IsLasting)) {
     return Refuse(
         409, "The first token must be an operator token",
         "no operator token that never expires exists, and without one nobody could create tokens "
@@ -169,20 +166,19 @@ Answer<http::Response> Create(const Context& context) {
   }
   const std::string secret = NewSecret();
   // A client certificate takes the place of the secret.
-  if (token->certificate.empty()) token->hash = HashOfSecret(secret);
-  if (auto added = store.AddToken(*token, context.By()); !added) return Refuse(added);
+  if (token.certificate.empty()) token.hash = HashOfSecret(secret);
+  PERSEUS_RETURN_IF_ERROR(store.AddToken(token, context.By()));
   // The client uses the token next. Other replicas receive a notice.
-  context.services.rights.Put(*token);
-  auto json = TokenJson(*token);
-  if (token->certificate.empty()) json["token"] = secret;
+  context.services.rights.Put(token);
+  auto json = TokenJson(token);
+  if (token.certificate.empty()) json["token"] = secret;
   return JsonResponse(json, 201);
 }
 
 Answer<http::Response> ListTokens(const Context& context) {
-  const auto tokens = context.services.store.ListTokens();
-  if (!tokens) return Refuse(tokens);
+  PERSEUS_ASSIGN_OR_RETURN(const auto tokens, context.services.store.ListTokens());
   auto list = nlohmann::ordered_json::array();
-  for (const store::TokenRecord& token : *tokens) list.push_back(TokenJson(token));
+  for (const store::TokenRecord& token : tokens) list.push_back(TokenJson(token));
   return JsonResponse({{"tokens", std::move(list)}});
 }
 
@@ -202,7 +198,7 @@ Answer<http::Response> Revoke(const Context& context) {
     return Refuse(404, "There is no such token", fmt::format("no token has the id {}", id),
                   "perseus token list shows the tokens");
   }
-  if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
+  PERSEUS_RETURN_IF_ERROR(context.services.rights.Load(store));
   return JsonResponse({{"id", id}, {"revoked", true}});
 }
 
@@ -241,8 +237,7 @@ Answer<http::Response> Join(const Context& context, const std::string& node) {
   store::Store& store = context.services.store;
   const Identity& join = context.identity;
   const bool is_for_this_node = join.nodes == std::vector<std::string>{node};
-  auto attempt = ReadAttempt(context.request.body);
-  if (!attempt) return tl::unexpected(attempt.error());
+  PERSEUS_ASSIGN_OR_RETURN(auto attempt, ReadAttempt(context.request.body));
   const std::string secret = NewSecret();
   const store::TokenRecord token{.id = "t-" + RandomHex(4),
                                  .hash = HashOfSecret(secret),
@@ -252,17 +247,17 @@ Answer<http::Response> Join(const Context& context, const std::string& node) {
                                  .created = context.now,
                                  .expires = context.now + kNodeTokenLasts,
                                  .nodes = node,
-                                 .previous_hash = *std::move(attempt),
+                                 .previous_hash = std::move(attempt),
                                  .issued_by = join.token};
-  const auto other = store.JoinNode(token, !is_for_this_node, context.By());
-  if (!other) return Refuse(other);
-  if (*other) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto other,
+                           store.JoinNode(token, !is_for_this_node, context.By()));
+  if (other) {
     return Refuse(409, "The node has a token",
-                  fmt::format("token {} is the token of node {} until {}", (*other)->id, node,
-                              TimeText((*other)->expires)),
+                  fmt::format("token {} is the token of node {} until {}", other->id, node,
+                              TimeText(other->expires)),
                   fmt::format("perseus token revoke {}, or use a join token for this node only "
                               "(`node = {}`)",
-                              (*other)->id, node));
+                              other->id, node));
   }
   // A token that it replaced ends when the tokens are read again.
   context.services.rights.Put(token);
@@ -272,10 +267,9 @@ Answer<http::Response> Join(const Context& context, const std::string& node) {
 Answer<http::Response> Renew(const Context& context, const std::string& node) {
   store::Store& store = context.services.store;
   const Identity& identity = context.identity;
-  const auto tokens = store.ListTokensOfNode(node);
-  if (!tokens) return Refuse(tokens);
-  const auto own = std::ranges::find(*tokens, identity.token, &store::TokenRecord::id);
-  if (own == tokens->end() || own->issued_by.empty() || identity.presented.empty()) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store.ListTokensOfNode(node));
+  const auto own = std::ranges::find(tokens, identity.token, &store::TokenRecord::id);
+  if (own == tokens.end() || own->issued_by.empty() || identity.presented.empty()) {
     return Refuse(403, "The token has no right to this",
                   "only the token that a node got with a join token can be renewed",
                   "use such a token, or create another one (perseus token create)");
@@ -286,17 +280,17 @@ Answer<http::Response> Renew(const Context& context, const std::string& node) {
   token.expires = context.now + kNodeTokenLasts;
   token.previous_hash = identity.presented;
   token.previous_until = std::min(own->expires, context.now + kOldSecretLasts);
-  const auto renewed = store.RenewToken(token, identity.presented, context.now, context.By());
-  if (!renewed) return Refuse(renewed);
-  if (!*renewed) return tl::unexpected(TokenIsGone());
+  PERSEUS_ASSIGN_OR_RETURN(const auto renewed,
+                           store.RenewToken(token, identity.presented, context.now, context.By()));
+  if (!renewed) return tl::unexpected<Refusal>(TokenIsGone());
   // Reads the token again: of two renewals at the same time, the store decides.
-  if (auto loaded = context.services.rights.Load(store); !loaded) return Refuse(loaded);
+  PERSEUS_RETURN_IF_ERROR(context.services.rights.Load(store));
   return EnrolledResponse(token, secret, node, 200);
 }
 
 Answer<http::Response> Enroll(const Context& context) {
   const std::string& node = context.Path("node");
-  if (auto fits = CheckNodeName(node); !fits) return tl::unexpected(fits.error());
+  PERSEUS_RETURN_IF_ERROR(CheckNodeName(node));
   if (context.identity.role == Identity::Role::kJoin) return Join(context, node);
   return Renew(context, node);
 }

@@ -281,8 +281,8 @@ Result<std::shared_ptr<const EventHub::JobState>> EventHub::ReadJobState(const s
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, store_.FindNewestAssignment(job));
   if (!assignment) return nothing;
   state->version = assignment->version;
-  PERSEUS_ASSIGN_OR_RETURN(auto parsed, job_planning::ParsePlannedAssignment(assignment->body));
-  state->assignment = std::move(parsed);
+  PERSEUS_ASSIGN_OR_RETURN(state->assignment,
+                           job_planning::ParsePlannedAssignment(assignment->body));
   for (const telemetry::NodeRanks& shape : shapes) {
     for (auto& needed : PlansFor(state->assignment, shape)) {
       PERSEUS_ASSIGN_OR_RETURN(auto cut, cuts_.Get(needed.first, needed.second));

@@ -75,6 +75,13 @@ class EventHubTest : public testing::Test {
   void Attach(const std::string& job, const char* ranks) {
     ASSERT_TRUE(store_->AttachNode(job, "n0", ranks, 1));
   }
+  // A job with an assignment, whose pipeline 0 runs on the node.
+  std::string StartJob() {
+    std::string job = Register("run");
+    Assign(job);
+    Attach(job, kRanksOf0);
+    return job;
+  }
   std::shared_ptr<TextStream> Open(const std::string& last_event_id = "",
                                    const std::string& instance = "a") {
     const store::NodeClaim claim{.node = "n0", .instance = instance};
@@ -108,9 +115,7 @@ class EventHubTest : public testing::Test {
 };
 
 TEST_F(EventHubTest, ANewStreamContinuesAfterTheLastEvent) {
-  const std::string job = Register("run");
-  Assign(job);
-  Attach(job, kRanksOf0);
+  const std::string job = StartJob();
   const auto first = Open();
   const auto events = first->TakeEvents();
   ASSERT_THAT(events, SizeIs(1));
@@ -128,9 +133,7 @@ TEST_F(EventHubTest, ANewStreamContinuesAfterTheLastEvent) {
 }
 
 TEST_F(EventHubTest, SendsTheAssignmentAgainForNewRanks) {
-  const std::string job = Register("run");
-  Assign(job);
-  Attach(job, kRanksOf0);
+  const std::string job = StartJob();
   const auto stream = Open();
   ASSERT_THAT(stream->TakeEvents(), SizeIs(1));
   Attach(job, kRanksOfBoth);
@@ -144,9 +147,7 @@ TEST_F(EventHubTest, SendsTheAssignmentAgainForNewRanks) {
 }
 
 TEST_F(EventHubTest, SendsTheEndOfAJobOnce) {
-  const std::string job = Register("run");
-  Assign(job);
-  Attach(job, kRanksOf0);
+  const std::string job = StartJob();
   const auto stream = Open();
   stream->TakeEvents();
   ASSERT_TRUE(store_->EndJob(job, 2));
@@ -181,16 +182,12 @@ TEST_F(EventHubTest, ADeletedJobHasEndedAndOtherWordsAreIgnored) {
 
 // The job ended in a database that was lost, and still runs in the older one that was restored.
 TEST_F(EventHubTest, ARestoredJobHasItsAssignment) {
-  const std::string job = Register("run");
-  Assign(job);
-  Attach(job, kRanksOf0);
+  const std::string job = StartJob();
   EXPECT_THAT(Open(job + ":-1")->TakeEvents(), SizeIs(1));
 }
 
 TEST_F(EventHubTest, AClosedStreamLeavesNothing) {
-  const std::string job = Register("run");
-  Assign(job);
-  Attach(job, kRanksOf0);
+  const std::string job = StartJob();
   const auto first = Open();
   const auto second = Open();
   first->on_close();  // The node has a newer stream, so nothing changes.

@@ -15,8 +15,26 @@
 
 namespace perseus::server {
 
+// The status of an error: kInput 400, kUnreachable 422, kSystem 503 (the database is unavailable,
+// and nothing was written). The remedy is the part in parentheses at the end of the message.
+http::Problem ProblemOf(const Error& error, std::string pointer = "");
+
+// The error of an Answer. Implicit, so that an endpoint can pass on the error of a Result.
+struct Refusal : http::Problem {
+  // NOLINTBEGIN(google-explicit-constructor)
+  Refusal(http::Problem problem) : http::Problem(std::move(problem)) {}
+  Refusal(const Error& error) : http::Problem(ProblemOf(error)) {}
+  // NOLINTEND(google-explicit-constructor)
+};
 template <typename T>
-using Answer = tl::expected<T, http::Problem>;
+using Answer = tl::expected<T, Refusal>;
+
+// Passes on the problem of another answer (PERSEUS_ASSIGN_OR_RETURN).
+using perseus::Fail;
+template <typename T>
+tl::unexpected<Refusal> Fail(const Answer<T>& failed) {
+  return tl::unexpected<Refusal>(failed.error());
+}
 
 inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::string detail,
                                             std::string remedy = "", std::string pointer = "") {
@@ -27,11 +45,9 @@ inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::
                                                      .remedy = std::move(remedy)});
 }
 
-// The status of an error: kInput 400, kUnreachable 422, kSystem 503 (the database is unavailable,
-// and nothing was written). The remedy is the part in parentheses at the end of the message.
-http::Problem ProblemOf(const Error& error, std::string pointer = "");
+// With the place in the request that is wrong.
 template <typename T>
-tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointer = "") {
+tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointer) {
   return tl::unexpected<http::Problem>(ProblemOf(failed.error(), std::move(pointer)));
 }
 

@@ -14,14 +14,12 @@ constexpr double kSecondsAtOnce = 10;
 // With fewer requests waiting, the delay of the last one says nothing about the next one.
 constexpr int kLeastWaiting = 16;
 
-http::Problem TooMany(std::string detail, std::chrono::milliseconds wait) {
+tl::unexpected<http::Problem> TooMany(std::string detail, std::chrono::milliseconds wait) {
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(wait).count();
-  return {.status = 429,
-          .title = "Too many requests",
-          .detail = std::move(detail),
-          .pointer = "",
-          .remedy = fmt::format("try again in {} s", seconds),
-          .retry_after_s = static_cast<int>(seconds)};
+  auto refused = Refuse(429, "Too many requests", std::move(detail),
+                        fmt::format("try again in {} s", seconds));
+  refused.value().retry_after_s = static_cast<int>(seconds);
+  return refused;
 }
 
 }  // namespace
@@ -40,16 +38,15 @@ Answer<void> CallerLimits::Spend(const std::string& key, std::string_view who, s
                                  Clock::time_point now) {
   const MutexLock lock(mutex_);
   if (const auto wait = requests_.TimeToWait(key, now)) {
-    return tl::unexpected(TooMany(
+    return TooMany(
         fmt::format("{} sent more than {} requests per second", who, options_.requests_per_second),
-        *wait));
+        *wait);
   }
   if (bytes == 0) return {};
   if (const auto wait = bytes_.TimeToWait(key, now, static_cast<double>(bytes))) {
-    return tl::unexpected(TooMany(fmt::format("the bodies of {} have more than {:.0f} bytes per "
-                                              "second",
-                                              who, options_.bytes_per_second),
-                                  *wait));
+    return TooMany(fmt::format("the bodies of {} have more than {:.0f} bytes per second", who,
+                               options_.bytes_per_second),
+                   *wait);
   }
   return {};
 }
@@ -74,9 +71,9 @@ Answer<void> CallerLimits::SpendOfJob(const std::string& job, Clock::time_point 
   const MutexLock lock(mutex_);
   const auto wait = changes_.TimeToWait(job, now);
   if (!wait) return {};
-  return tl::unexpected(TooMany(fmt::format("this job was changed more than {} times per second",
-                                            options_.requests_per_second),
-                                *wait));
+  return TooMany(fmt::format("this job was changed more than {} times per second",
+                             options_.requests_per_second),
+                 *wait);
 }
 
 http::ConnectionCounter::Ticket CallerLimits::OpenStream(const std::string& token) {
@@ -87,8 +84,8 @@ Answer<void> WaitingRequests::Enter(Access access) {
   const auto most = access == Access::kNode ? kMostOfNodes : kMostOfOthers;
   if (waiting_ >= kLeastWaiting && delay_ms_ > most.count()) {
     ++refused_;
-    return tl::unexpected(TooMany("the server has more requests than it can answer in time",
-                                  std::chrono::seconds(1)));
+    return TooMany("the server has more requests than it can answer in time",
+                   std::chrono::seconds(1));
   }
   ++waiting_;
   return {};

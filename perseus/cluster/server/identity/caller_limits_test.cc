@@ -83,16 +83,6 @@ TEST(CallerLimits, NoLimitIsTheDefault) {
   }
 }
 
-TEST(CallerLimits, ATokenHasALimitOfStreams) {
-  CallerLimits limits({.streams_of_token = 1});
-  auto first = limits.OpenStream("t-a");
-  EXPECT_TRUE(first);
-  EXPECT_FALSE(limits.OpenStream("t-a"));
-  EXPECT_TRUE(limits.OpenStream("t-b"));
-  first.reset();
-  EXPECT_TRUE(limits.OpenStream("t-a"));
-}
-
 TEST(WaitingRequests, AreRefusedWhenTheyWouldWaitForLong) {
   WaitingRequests waiting;
   const auto entered = WaitingRequests::Clock::time_point();

@@ -79,12 +79,11 @@ void ForeignIdentities::UpdateTrust() {
   trust_changed_(std::move(trust));
 }
 
-std::optional<Answer<Identity>> ForeignIdentities::FromProxy(http::Request& request,
+std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request& request,
                                                              store::Milliseconds now) const {
   if (!settings_.proxy) return std::nullopt;
   const ProxySettings& proxy = *settings_.proxy;
   const bool is_proxy = IsFromProxy(proxy, request);
-  if (is_proxy) request.fields.erase("upgrade");
   const std::string_view authorization = request.Field("authorization");
   const bool has_user = request.fields.contains(proxy.user_header);
   if (!has_user && !request.fields.contains(proxy.groups_header)) {

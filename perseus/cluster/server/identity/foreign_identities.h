@@ -42,10 +42,8 @@ class ForeignIdentities {
   // the proxy without a user and without a token. 403 if nothing is granted, or if a web page of
   // another site may have caused a change. Nothing if the request has no such field, so that tokens
   // and certificates count.
-  //
-  // Removes the field Upgrade of the proxy: after an upgrade, it would pass on whatever a client
-  // sends, also requests with these fields.
-  std::optional<Answer<Identity>> FromProxy(http::Request& request, store::Milliseconds now) const;
+  std::optional<Answer<Identity>> FromProxy(const http::Request& request,
+                                            store::Milliseconds now) const;
   // The identity of a munge credential, which must be for this node. 401 with the reason if it is
   // not valid, 403 if its user may not.
   boost::asio::awaitable<Answer<Identity>> CheckMunge(std::string credential, std::string node,

@@ -145,8 +145,8 @@ std::string JoinLines(const std::vector<std::string>& lines) {
 
 Answer<void> Allow(const Identity& identity, Access access, const Resource& resource) {
   if (access == Access::kPublic) return {};
-  if (auto role = CheckRole(identity.role, access); !role) return role;
-  if (auto node = CheckNode(identity, resource.node); !node) return node;
+  PERSEUS_RETURN_IF_ERROR(CheckRole(identity.role, access));
+  PERSEUS_RETURN_IF_ERROR(CheckNode(identity, resource.node));
   return CheckJob(identity, access, resource);
 }
 

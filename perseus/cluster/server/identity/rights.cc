@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "perseus/base/excerpt.h"
 #include "perseus/base/host_port.h"
 #include "perseus/base/random_id.h"
 #include "perseus/cluster/store/audit.h"

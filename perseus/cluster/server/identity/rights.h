@@ -3,8 +3,6 @@
 // Thread safe.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>

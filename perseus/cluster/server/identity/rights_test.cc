@@ -1,76 +1,22 @@
+// rights_table_test.cc tests what each role may.
 #include "perseus/cluster/server/identity/rights.h"
 
 #include <gtest/gtest.h>
 
-#include <array>
+#include <atomic>
 #include <chrono>
-#include <functional>
 #include <future>
 #include <memory>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
-#include "perseus/cluster/store/database.h"
-#include "perseus/cluster/store/schema.h"
+#include "tests/support/watched_database.h"
 
 namespace perseus::server {
 namespace {
 
 using Role = Identity::Role;
-
-struct Row {
-  const char* name;
-  Access access;
-  Resource resource;
-  // Operator, agent of node n0, the token of job "mine", read, member of team a, join of node n0.
-  std::array<bool, 6> allowed;
-};
-
-const Resource kMine{.job = "mine", .owner = "a"};
-const Resource kOther{.job = "other", .owner = "b"};
-const Resource kMineOnN0{.job = "mine", .owner = "a", .node = "n0"};
-const Resource kMineOnN1{.job = "mine", .owner = "a", .node = "n1"};
-
-class RightsTable : public testing::TestWithParam<Row> {};
-INSTANTIATE_TEST_SUITE_P(
-    Rows, RightsTable,
-    testing::Values(
-        Row{"Public", Access::kPublic, {}, {true, true, true, true, true, true}},
-        Row{"ReadOwn", Access::kRead, kMine, {true, true, true, true, true, false}},
-        Row{"ReadOther", Access::kRead, kOther, {true, true, false, true, false, false}},
-        Row{"ReadMissing", Access::kRead, {}, {true, true, false, true, false, false}},
-        Row{"ReadAll", Access::kReadAll, {}, {true, true, false, true, true, false}},
-        Row{"ReadFleet", Access::kReadFleet, {}, {true, true, false, true, false, false}},
-        Row{"ChangeOwn", Access::kJob, kMine, {true, false, true, false, true, false}},
-        Row{"ChangeOther", Access::kJob, kOther, {true, false, false, false, false, false}},
-        Row{"Node", Access::kNode, kMineOnN0, {true, true, false, false, false, false}},
-        Row{"OtherNode", Access::kNode, kMineOnN1, {true, false, false, false, false, false}},
-        Row{"Enroll", Access::kEnroll, {.node = "n0"}, {false, true, false, false, false, true}},
-        Row{"EnrollOther",
-            Access::kEnroll,
-            {.node = "n1"},
-            {false, false, false, false, false, false}},
-        Row{"Operator", Access::kOperator, {}, {true, false, false, false, false, false}}),
-    [](const auto& row) { return std::string(row.param.name); });
-
-TEST_P(RightsTable, AllowsTheseRoles) {
-  const std::array<Identity, 6> identities{Identity{.role = Role::kOperator},
-                                           Identity{.role = Role::kAgent, .nodes = {"n0"}},
-                                           Identity{.role = Role::kJob, .jobs = {"mine"}},
-                                           Identity{.role = Role::kRead},
-                                           Identity{.role = Role::kMember, .owners = {"a"}},
-                                           Identity{.role = Role::kJoin, .nodes = {"n0"}}};
-  for (std::size_t i = 0; i < identities.size(); ++i) {
-    const auto may = Allow(identities[i], GetParam().access, GetParam().resource);
-    EXPECT_EQ(may.has_value(), GetParam().allowed[i]) << "identity " << i;
-    if (!may) {
-      EXPECT_EQ(may.error().status, 403);
-      EXPECT_FALSE(may.error().remedy.empty());
-    }
-  }
-}
 
 TEST(Identities, AgentsOfSomeJobsAttachOnlyTheseJobs) {
   const Identity agent{.role = Role::kAgent, .nodes = {"*"}, .jobs = {"team-a-*"}};
@@ -184,39 +130,17 @@ TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
   EXPECT_FALSE(rights_.Identify(With("Bearer " + secret), 0));
 }
 
-// A database whose next read returns its rows only after `before_answer` has returned.
-class SlowDatabase final : public store::Database {
- public:
-  explicit SlowDatabase(std::unique_ptr<store::Database> database)
-      : database_(std::move(database)) {}
-
-  const store::Dialect& dialect() const override { return database_->dialect(); }
-  Result<store::Rows> Read(std::string_view sql, store::Parameters parameters) override {
-    auto rows = database_->Read(sql, parameters);
-    if (const auto wait = std::exchange(before_answer, nullptr)) wait();
-    return rows;
-  }
-  Result<void> Commit(const Work& work, store::Durability durability) override {
-    return database_->Transact(work, durability);
-  }
-  Result<void> Listen(Receive receive) override { return database_->Listen(std::move(receive)); }
-
-  std::function<void()> before_answer;
-
- private:
-  const std::unique_ptr<store::Database> database_;
-};
-
 // The server reads the tokens again after another replica's change, and after its own ones.
 TEST_F(RightsTest, ASlowReadDoesNotBringBackWhatWasRevokedMeanwhile) {
-  auto owned = std::make_unique<SlowDatabase>(*store::OpenDatabase("sqlite::memory:"));
-  ASSERT_TRUE(store::CreateTables(*owned));
-  SlowDatabase& database = *owned;
+  auto owned = std::make_unique<store::WatchedDatabase>();
+  store::WatchedDatabase& database = *owned;
   store_ = std::make_unique<store::Store>(std::move(owned));
   Add("operator", "", 0);
   const std::string secret = Add("read", "", 0);
   std::future<void> revoking;
-  database.before_answer = [&] {
+  std::atomic<bool> has_read = false;
+  database.after_read = [&](std::string_view) {
+    if (has_read.exchange(true)) return;  // Only the first read is slow.
     revoking = std::async(std::launch::async, [&] {
       EXPECT_TRUE(*store_->DeleteToken("t-read"));
       EXPECT_TRUE(rights_.Load(*store_));

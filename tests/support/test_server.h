@@ -15,7 +15,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/cluster/http/server.h"
@@ -24,11 +23,7 @@ namespace perseus::http {
 
 // For a test that compares the bytes of a stream: a heartbeat would come between them if the test
 // is slow.
-inline Limits WithoutHeartbeats() {
-  Limits limits;
-  limits.stream_beat = std::chrono::hours(1);
-  return limits;
-}
+inline Limits WithoutHeartbeats() { return {.stream_beat = std::chrono::hours(1)}; }
 
 class TestServer {
  public:
@@ -142,6 +137,10 @@ class RawClient {
     input_.erase(0, size);
     return text;
   }
+  std::string Ask(std::string_view text) {
+    Send(text);
+    return ReadResponse();
+  }
   bool IsClosedByServer() { return input_.empty() && !ReadSome(); }
   int fd() const { return socket_.get(); }
 
@@ -159,5 +158,16 @@ class RawClient {
   FileDescriptor socket_;
   std::string input_;
 };
+
+// The answer to a client of its own that sends this text: one response, or everything until the
+// server closes the connection.
+inline std::string ResponseTo(const TestServer& server, std::string_view text) {
+  return RawClient(server.port()).Ask(text);
+}
+inline std::string AllFor(const TestServer& server, std::string_view text) {
+  RawClient client(server.port());
+  client.Send(text);
+  return client.ReadAll();
+}
 
 }  // namespace perseus::http

@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -29,7 +32,8 @@ T Get(Result<T> result) {
   if (!result) throw std::runtime_error(result.error().message);
   return std::move(*result);
 }
-inline void Succeed(const Result<void>& result) {
+template <typename T>
+void Succeed(const Result<T>& result) {
   if (!result) throw std::runtime_error(result.error().message);
 }
 
@@ -51,10 +55,9 @@ void RunInThreads(std::size_t count, const Work& work) {
   for (std::thread& thread : threads) thread.join();
 }
 
-inline std::string LongText(std::size_t size) {
-  std::string text;
-  text.resize(size, 'x');
-  return text;
+// Registers a job, and returns its id.
+inline std::string Register(Store& store, const std::string& key, Milliseconds now = 1) {
+  return Get(store.CreateJob({.key = key, .body = "{}", .target = "t"}, now)).job.id;
 }
 
 enum class Backend { kSqlite, kMemory, kPostgres };
@@ -73,6 +76,29 @@ inline std::string NameOf(const testing::TestParamInfo<Backend>& info) {
 
 inline const auto kBackends =
     testing::Values(Backend::kSqlite, Backend::kMemory, Backend::kPostgres);
+
+// Notices that a listener received. A test waits for them.
+class ReceivedNotices {
+ public:
+  void Add(const Notice& notice) {
+    const std::lock_guard lock(mutex_);
+    notices_.push_back(notice);
+    added_.notify_all();
+  }
+  // Waits for the next notice.
+  Notice Next() {
+    std::unique_lock lock(mutex_);
+    added_.wait(lock, [this] { return !notices_.empty(); });
+    Notice next = notices_.front();
+    notices_.pop_front();
+    return next;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable added_;
+  std::deque<Notice> notices_;
+};
 
 // A store on a new database, and a job in it.
 class StoreTest : public testing::TestWithParam<Backend> {
@@ -101,7 +127,7 @@ class StoreTest : public testing::TestWithParam<Backend> {
   }
 
   std::string Register(const std::string& key, Milliseconds now = 1000) {
-    return Get(store_->CreateJob({.key = key, .body = "{}", .target = "t"}, now)).job.id;
+    return store::Register(*store_, key, now);
   }
   JobRecord Job(const std::string& id_or_key) { return Get(store_->FindJob(id_or_key)).value(); }
   JobRecord Job() { return Job(job_); }
@@ -109,12 +135,7 @@ class StoreTest : public testing::TestWithParam<Backend> {
   // Returns a plan of the job without an id and a time, which the store fills in.
   PlanRecord NewPlan(const std::string& slug, std::int64_t profile_version,
                      const std::string& body = "{}") const {
-    PlanRecord plan;
-    plan.job = job_;
-    plan.slug = slug;
-    plan.profile_version = profile_version;
-    plan.body = body;
-    return plan;
+    return {.id = {}, .job = job_, .slug = slug, .profile_version = profile_version, .body = body};
   }
 
   TemporaryDirectory directory_;

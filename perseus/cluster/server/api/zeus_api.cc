@@ -10,19 +10,16 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/this_coro.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <chrono>
-#include <cmath>
-#include <memory>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
+#include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/api/job_view.h"
-#include "perseus/cluster/server/zeus/zeus_api.h"
-#include "perseus/cluster/server/zeus/zeus_jobs.h"
+#include "perseus/cluster/server/api/zeus_api.h"
 
 namespace perseus::server {
 namespace {
@@ -40,6 +37,21 @@ constexpr std::size_t kMaxFrequencies = 4096;
 constexpr std::size_t kMaxInstructionNameBytes = 64;
 constexpr int kJobsOfPage = 100;
 constexpr std::chrono::milliseconds kPollInterval{250};
+constexpr std::size_t kMostKept = 32;
+
+template <typename Value>
+void Keep(std::map<std::string, Value>& kept, const std::string& id, const Value& value) {
+  if (kept.size() >= kMostKept) kept.clear();
+  kept.insert_or_assign(id, value);
+}
+
+// Generates the schedule of the job, which may take long.
+Result<ZeusDegrees> DegreesOf(const store::JobRecord& job) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
+  return ZeusDegrees{.pp = static_cast<int>(spec.planned.schedule.pp_ranks.size()),
+                     .dp = spec.planned.pipelines,
+                     .tp = spec.planned.model.gpus_per_stage};
+}
 
 struct JobInfo {
   ZeusDegrees degrees;
@@ -91,11 +103,11 @@ Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& de
   std::optional<store::JobRecord> found;
   std::string after;
   while (true) {
-    auto jobs = store.ListJobs(store::Store::Which::kRunning, after, kJobsOfPage);
-    if (!jobs) return Refuse(jobs);
-    if (jobs->empty()) break;
-    after = jobs->back().id;
-    for (store::JobRecord& job : *jobs) {
+    PERSEUS_ASSIGN_OR_RETURN(auto jobs,
+                             store.ListJobs(store::Store::Which::kRunning, after, kJobsOfPage));
+    if (jobs.empty()) break;
+    after = jobs.back().id;
+    for (store::JobRecord& job : jobs) {
       const auto degrees_of_job = DegreesOf(job);
       if (!degrees_of_job || *degrees_of_job != degrees) continue;
       if (found) {
@@ -122,39 +134,34 @@ Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   if (info.metadata.empty() && !identity.IsBoundToJobs()) {
     return JobOfDegrees(store, info.degrees);
   }
-  auto job = store.FindJob(info.metadata);
-  if (!job) return Refuse(job);
+  PERSEUS_ASSIGN_OR_RETURN(auto job, store.FindJob(info.metadata));
   Resource resource{.job = info.metadata};
-  if (*job) resource = {.job = (*job)->key, .owner = (*job)->owner};
-  if (auto may = Allow(identity, Access::kJob, resource); !may) return tl::unexpected(may.error());
-  if (!*job || (*job)->ended != 0) {
+  if (job) resource = {.job = job->key, .owner = job->owner};
+  PERSEUS_RETURN_IF_ERROR(Allow(identity, Access::kJob, resource));
+  if (!job || job->ended != 0) {
     return Refuse(
         422, "There is no such job",
         fmt::format("job_metadata {} is not the key of a running job", Excerpt(info.metadata)),
         kRegisterFirst, "/job_metadata");
   }
-  const auto degrees_of_job = DegreesOf(**job);
-  if (!degrees_of_job) return Refuse(degrees_of_job);
-  if (*degrees_of_job != info.degrees) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto degrees_of_job, DegreesOf(*job));
+  if (degrees_of_job != info.degrees) {
     return Refuse(422, "The job has other degrees",
-                  fmt::format("job {} has pp {}, dp {}, tp {}", (*job)->key, degrees_of_job->pp,
-                              degrees_of_job->dp, degrees_of_job->tp),
+                  fmt::format("job {} has pp {}, dp {}, tp {}", job->key, degrees_of_job.pp,
+                              degrees_of_job.dp, degrees_of_job.tp),
                   "correct the degrees, or job_metadata", "/pp_degree");
   }
-  return **std::move(job);
+  return *std::move(job);
 }
 
 // The first rank of a run calls this before any rank registers. So existing ranks belong to an
 // earlier run, or register again.
 Answer<http::Response> RegisterJob(const Context& context) {
-  const auto info = Unprocessable(ReadBody(context.request.body, kDeepestZeusBody, ReadJobInfo));
-  if (!info) return tl::unexpected(info.error());
-  const auto job = JobOf(context, *info);
-  if (!job) return tl::unexpected(job.error());
-  if (const auto cleared = context.services.store.ClearZeusRanks(job->id); !cleared) {
-    return Refuse(cleared);
-  }
-  return Compact(job->id);
+  PERSEUS_ASSIGN_OR_RETURN(const auto info, Unprocessable(ReadBody(context.request.body,
+                                                                   kDeepestZeusBody, ReadJobInfo)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, JobOf(context, info));
+  PERSEUS_RETURN_IF_ERROR(context.services.store.ClearZeusRanks(job.id));
+  return Compact(job.id);
 }
 
 struct RankInfo {
@@ -209,21 +216,20 @@ RankInfo ReadRankOf(const Node& node, const ZeusDegrees& degrees) {
 }
 
 Answer<http::Response> RegisterRank(ZeusJobs& jobs, const Context& context) {
-  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
-  const auto degrees = jobs.Degrees(*context.job);
-  if (!degrees) return Refuse(degrees);
-  const auto info =
+  PERSEUS_RETURN_IF_ERROR(RequireRunning(*context.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto degrees, jobs.Degrees(*context.job));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto info,
       Unprocessable(ReadBody(context.request.body, kDeepestZeusBody,
-                             [&](const Node& node) { return ReadRankOf(node, *degrees); }));
-  if (!info) return tl::unexpected(info.error());
-  const int place = (info->dp_rank * degrees->pp + info->pp_rank) * degrees->tp + info->tp_rank;
-  const auto put =
-      context.services.store.PutZeusRank(context.job->id, info->rank, place, FormatRankInfo(*info));
-  if (!put) return Refuse(put);
-  if (!*put) {
+                             [&](const Node& node) { return ReadRankOf(node, degrees); })));
+  const int place = (info.dp_rank * degrees.pp + info.pp_rank) * degrees.tp + info.tp_rank;
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto put,
+      context.services.store.PutZeusRank(context.job->id, info.rank, place, FormatRankInfo(info)));
+  if (!put) {
     return Refuse(422, "The request is wrong",
                   fmt::format("a rank other than {} is dp_rank {}, pp_rank {}, tp_rank {}",
-                              info->rank, info->dp_rank, info->pp_rank, info->tp_rank),
+                              info.rank, info.dp_rank, info.pp_rank, info.tp_rank),
                   "correct one of them; a new run begins with /register_job", "/rank");
   }
   return Compact(nullptr);
@@ -257,35 +263,31 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
 // Nothing if a rank or the plan is missing.
 Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJobs& jobs,
                                                  const std::string& id, int rank) {
-  const auto job = services.store.FindJob(id);
-  if (!job) return Refuse(job);
-  if (!*job || (*job)->ended != 0) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto job, services.store.FindJob(id));
+  if (!job || job->ended != 0) {
     return Refuse(404, "There is no such job", "it has ended in the meantime", "register it again");
   }
-  const auto degrees = jobs.Degrees(**job);
-  if (!degrees) return Refuse(degrees);
-  if (rank >= degrees->world_size()) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto degrees, jobs.Degrees(*job));
+  if (rank >= degrees.world_size()) {
     return Refuse(422, "The request is wrong",
-                  fmt::format("rank {} is not below {}", rank, degrees->world_size()),
+                  fmt::format("rank {} is not below {}", rank, degrees.world_size()),
                   "correct one of them", "?rank");
   }
-  const auto registered = services.store.FindZeusRank(id, rank);
-  if (!registered) return Refuse(registered);
-  if (registered->ranks < degrees->world_size()) return std::optional<http::Response>();
-  const auto assignment = services.store.FindNewestAssignment(id);
-  if (!assignment) return Refuse(assignment);
-  if (!*assignment) return std::optional<http::Response>();
-  const auto parsed = job_planning::ParsePlannedAssignment((*assignment)->body);
-  if (!parsed) return Refuse(parsed);
+  PERSEUS_ASSIGN_OR_RETURN(const auto registered, services.store.FindZeusRank(id, rank));
+  if (registered.ranks < degrees.world_size()) return std::optional<http::Response>();
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, services.store.FindNewestAssignment(id));
+  if (!assignment) return std::optional<http::Response>();
+  PERSEUS_ASSIGN_OR_RETURN(const auto parsed,
+                           job_planning::ParsePlannedAssignment(assignment->body));
   // While the plan is taken back, the ranks wait, as they do before the first plan.
-  if (parsed->pipelines.empty()) return std::optional<http::Response>();
-  const auto info = json_file::Read(registered->body, "rank", kDeepestZeusBody, ReadRankInfo);
-  if (!info) return Refuse(info);
-  const auto plan =
-      jobs.Plan(services.store, parsed->pipelines[static_cast<std::size_t>(info->dp_rank)].plan);
-  if (!plan) return Refuse(plan);
-  if (*plan == nullptr) return std::optional<http::Response>();
-  return ScheduleFor(*info, **plan);
+  if (parsed.pipelines.empty()) return std::optional<http::Response>();
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto info, json_file::Read(registered.body, "rank", kDeepestZeusBody, ReadRankInfo));
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto plan,
+      jobs.Plan(services.store, parsed.pipelines[static_cast<std::size_t>(info.dp_rank)].plan));
+  if (plan == nullptr) return std::optional<http::Response>();
+  return ScheduleFor(info, *plan);
 }
 
 // Answers when all ranks have registered and a plan exists. The client waits without a limit.
@@ -342,19 +344,54 @@ void CheckResult(const Node& node, const ZeusDegrees& degrees) {
 // Checks the result and does not store it: plans need profiles, and the result of one schedule has
 // no other use.
 Answer<http::Response> TakeResult(ZeusJobs& jobs, const Context& context) {
-  if (auto runs = RequireRunning(*context.job); !runs) return tl::unexpected(runs.error());
-  const auto degrees = jobs.Degrees(*context.job);
-  if (!degrees) return Refuse(degrees);
-  const auto checked =
+  PERSEUS_RETURN_IF_ERROR(RequireRunning(*context.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto degrees, jobs.Degrees(*context.job));
+  PERSEUS_RETURN_IF_ERROR(
       Unprocessable(ReadBody(context.request.body, kDeepestZeusBody, [&](const Node& node) {
-        CheckResult(node, *degrees);
+        CheckResult(node, degrees);
         return true;
-      }));
-  if (!checked) return tl::unexpected(checked.error());
+      })));
   return Compact(nullptr);
 }
 
 }  // namespace
+
+Result<ZeusDegrees> ZeusJobs::Degrees(const store::JobRecord& job) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = degrees_.find(job.id); known != degrees_.end()) return known->second;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const ZeusDegrees degrees, DegreesOf(job));
+  const MutexLock lock(mutex_);
+  Keep(degrees_, job.id, degrees);
+  return degrees;
+}
+
+Result<std::shared_ptr<const plan_file::PlanFile>> ZeusJobs::Plan(store::Store& store,
+                                                                  const std::string& id) {
+  {
+    const MutexLock lock(mutex_);
+    if (const auto known = plans_.find(id); known != plans_.end()) return known->second;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto record, store.FindPlanById(id));
+  if (!record) return nullptr;
+  PERSEUS_ASSIGN_OR_RETURN(auto parsed, plan_file::ParsePlan(record->body, id));
+  const auto plan = std::make_shared<const plan_file::PlanFile>(std::move(parsed));
+  const MutexLock lock(mutex_);
+  Keep(plans_, id, plan);
+  return plan;
+}
+
+bool ZeusJobs::IsWaiting(const std::string& job, std::chrono::steady_clock::time_point now) const {
+  const MutexLock lock(mutex_);
+  const auto found = waiting_.find(job);
+  return found != waiting_.end() && now < found->second;
+}
+
+void ZeusJobs::SetWaiting(const std::string& job, std::chrono::steady_clock::time_point until) {
+  const MutexLock lock(mutex_);
+  Keep(waiting_, job, until);
+}
 
 void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool) {
   const auto jobs = std::make_shared<ZeusJobs>();

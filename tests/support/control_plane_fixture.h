@@ -1,7 +1,7 @@
-// A control plane for one test, with a database in memory. The test sends requests over real
-// sockets.
+// A control plane for one test, which sends requests over real sockets.
 #pragma once
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>
@@ -12,7 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -46,21 +46,19 @@ inline std::string Csv() {
 // The event stream of a node. Reads it on its own thread.
 class NodeStream {
  public:
-  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "",
-             const std::string& instance = "")
-      : thread_([this, server, node, last_event_id = std::move(last_event_id), instance] {
+  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "")
+      : thread_([this, server, node, last_event_id = std::move(last_event_id)] {
           auto client = http::Client::Create({.server = server});
-          const auto listened =
-              client->Listen({.target = "/v1/nodes/" + node + "/events?instance=" + instance,
-                              .last_event_id = last_event_id,
-                              .on_event =
-                                  [this](const http::Event& event) {
-                                    const std::lock_guard lock(mutex_);
-                                    events_.push_back(event);
-                                    arrived_.notify_all();
-                                    return true;
-                                  },
-                              .should_end = [this] { return ends_.load(); }});
+          const auto listened = client->Listen({.target = "/v1/nodes/" + node + "/events",
+                                                .last_event_id = last_event_id,
+                                                .on_event =
+                                                    [this](const http::Event& event) {
+                                                      const std::lock_guard lock(mutex_);
+                                                      events_.push_back(event);
+                                                      arrived_.notify_all();
+                                                      return true;
+                                                    },
+                                                .should_end = [this] { return ends_.load(); }});
           EXPECT_TRUE(listened) << listened.error().message;
         }) {}
   ~NodeStream() {
@@ -88,10 +86,6 @@ class NodeStream {
     const std::lock_guard lock(mutex_);
     return events_.at(static_cast<std::size_t>(i));
   }
-  std::size_t size() {
-    const std::lock_guard lock(mutex_);
-    return events_.size();
-  }
 
  private:
   std::mutex mutex_;
@@ -101,30 +95,59 @@ class NodeStream {
   std::thread thread_;
 };
 
-class ControlPlaneTest : public testing::Test {
- protected:
-  explicit ControlPlaneTest(const CallerLimitOptions& limits = {}) {
-    auto started = ControlPlane::Start({.address = "127.0.0.1:0",
-                                        .database = "sqlite::memory:",
-                                        .caller_limits = limits,
-                                        .maintenance_interval = std::chrono::milliseconds(
-                                            limits.streams_of_token > 0 ? 500 : 5'000)},
-                                       log_);
-    EXPECT_TRUE(started) << started.error().message;
+// Whether the condition becomes true within this time.
+template <typename Condition>
+bool Comes(Condition condition, std::chrono::seconds within = kTimeout) {
+  const auto until = std::chrono::steady_clock::now() + within;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+// A control plane that runs on its own thread until its destructor. By default, it has any port and
+// a database in memory.
+class RunningControlPlane {
+ public:
+  explicit RunningControlPlane(
+      ControlPlaneOptions options,
+      spdlog::sink_ptr sink = std::make_shared<spdlog::sinks::null_sink_mt>())
+      : log_("test", std::move(sink)), scheme_(options.tls ? "https" : "http") {
+    const ControlPlaneOptions defaults;
+    if (options.address == defaults.address) options.address = "127.0.0.1:0";
+    if (options.database == defaults.database) options.database = "sqlite::memory:";
+    auto started = ControlPlane::Start(std::move(options), log_);
+    if (!started) throw std::runtime_error(started.error().message);
     plane_ = *std::move(started);
     thread_ = std::thread([this] { plane_->Run(); });
-    client_.emplace(*http::Client::Create({.server = url()}));
   }
-  ~ControlPlaneTest() override {
-    client_.reset();
+  ~RunningControlPlane() {
     plane_->Stop();
     thread_.join();
   }
+  ControlPlane* operator->() const { return plane_.get(); }
+  std::string url() const { return fmt::format("{}://127.0.0.1:{}", scheme_, plane_->port()); }
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(plane_->port()); }
+ private:
+  spdlog::logger log_;
+  std::string scheme_;
+  std::unique_ptr<ControlPlane> plane_;
+  std::thread thread_;
+};
+
+class ControlPlaneTest : public testing::Test {
+ protected:
+  explicit ControlPlaneTest(const CallerLimitOptions& limits = {})
+      : plane_({.caller_limits = limits,
+                .maintenance_interval =
+                    std::chrono::milliseconds(limits.streams_of_token > 0 ? 500 : 5'000)}),
+        client_(*http::Client::Create({.server = url()})) {}
+
+  std::string url() const { return plane_.url(); }
   http::Response Send(const std::string& method, const std::string& target,
                       const std::string& body = "") {
-    auto response = client_->Send(
+    auto response = client_.Send(
         {.method = method, .target = target, .body = body, .content_type = ContentType(target)});
     EXPECT_TRUE(response) << response.error().message;
     return response ? *std::move(response) : http::Response{.status = 0};
@@ -135,19 +158,10 @@ class ControlPlaneTest : public testing::Test {
     return nlohmann::json::parse(response.body, nullptr, false);
   }
   // Registers the job, stores a profile, and waits for the assignment.
-  void PlanJob(const std::string& key, int pipelines = 2) {
-    ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key, pipelines)).status, 201);
+  void PlanJob(const std::string& key) {
+    ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key)).status, 201);
     ASSERT_EQ(Send("PUT", "/v1/jobs/" + key + "/profile", Csv()).status, 202);
     ASSERT_TRUE(Comes([&] { return Get("/v1/jobs/" + key).contains("assignment"); }));
-  }
-  template <typename Condition>
-  static bool Comes(Condition condition) {  // Within kTimeout.
-    const auto until = std::chrono::steady_clock::now() + kTimeout;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > until) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    return true;
   }
   void Attach(const std::string& node, const std::string& key, int pipeline) {
     const nlohmann::json ranks{
@@ -156,10 +170,8 @@ class ControlPlaneTest : public testing::Test {
     ASSERT_EQ(Send("PUT", "/v1/nodes/" + node + "/jobs/" + key, ranks.dump()).status, 200);
   }
 
-  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::null_sink_mt>()};
-  std::unique_ptr<ControlPlane> plane_;
-  std::thread thread_;
-  std::optional<http::Client> client_;
+  RunningControlPlane plane_;
+  http::Client client_;
 };
 
 inline bool IsAssignment(const http::Event& event) { return event.name == "assignment"; }

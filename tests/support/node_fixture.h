@@ -14,17 +14,14 @@
 
 #include "perseus/base/units.h"
 #include "perseus/cluster/node/node.h"
-#include "perseus/cluster/node/rank_logs.h"
-#include "perseus/cluster/node/tiny_plan.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "tests/support/rank_logs.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace perseus::node {
 
 using nlohmann::json;
-
-inline constexpr const char* kNodePlanA = "p-00000000000000aa";
-inline constexpr const char* kNodePlanB = "p-00000000000000bb";
 
 struct FakeServer {
   bool is_away = false;
@@ -76,12 +73,17 @@ class NodeTest : public testing::Test {
     std::ofstream(directory_ / name / "server.json") << json{{"job", key}}.dump();
     return logs;
   }
-  // Rank 0 is attached, and the job has version 7: plan A from step 1 on.
-  RankLogs MakeFollowedJob() {
+  // Rank 0 is attached.
+  RankLogs MakeAttachedJob() {
     const RankLogs logs = MakeJob();
     logs.Begin({0, 0, 0}, 100);
     Turn();
-    Receive(7, 1, {{"0", kNodePlanA}});
+    return logs;
+  }
+  // The job also has version 7: plan A from step 1 on.
+  RankLogs MakeFollowedJob() {
+    const RankLogs logs = MakeAttachedJob();
+    Receive(7, 1, {{"0", kPlanA}});
     Turn();
     return logs;
   }

@@ -7,26 +7,11 @@
 
 namespace perseus::node {
 
-inline std::string TinyPlan() {
-  plan_file::PlanFile plan;
-  plan.job.profile = "profile.csv";
-  plan.job.schedule.name = "gpipe";
-  plan.job.schedule.microbatches = 1;
-  plan.job.schedule.pp_ranks = {{{InstructionKind::kForward, 0, 0}}};
-  plan.job.schedule.pp_rank_of_stage = plan.job.schedule.chunk_of_stage = {0};
-  plan.target = "no slowdown";
-  plan.deadline = plan.time = plan.baseline_time = 1'000'000'000;
-  plan.energy_j = plan.lower_bound_j = plan.baseline_energy_j = 100;
-  plan_file::PlannedInstruction forward;
-  forward.stage = forward.microbatch = 0;
-  forward.frequency_mhz = 1410;
-  forward.duration = 1'000'000;
-  plan.pp_ranks.push_back({"rank 0", {forward}});
-  return plan_file::FormatPlan(plan);
-}
+inline constexpr const char* kPlanA = "p-00000000000000aa";
+inline constexpr const char* kPlanB = "p-00000000000000bb";
 
-// A plan of two ranks, each with a forward and a backward.
-inline std::string PlanOfTwoRanks() {
+// Each rank has a forward and a backward.
+inline std::string TinyPlan(int ranks = 1) {
   plan_file::PlanFile plan;
   plan.job.profile = "profile.csv";
   plan.job.schedule.name = "gpipe";
@@ -34,7 +19,7 @@ inline std::string PlanOfTwoRanks() {
   plan.target = "no slowdown";
   plan.deadline = plan.time = plan.baseline_time = 1'000'000'000;
   plan.energy_j = plan.lower_bound_j = plan.baseline_energy_j = 100;
-  for (int rank = 0; rank < 2; ++rank) {
+  for (int rank = 0; rank < ranks; ++rank) {
     plan_file::PlannedRank& planned = plan.pp_ranks.emplace_back();
     planned.name = "rank " + std::to_string(rank);
     auto& order = plan.job.schedule.pp_ranks.emplace_back();

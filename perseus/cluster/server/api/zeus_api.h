@@ -1,7 +1,4 @@
-// A cache for clients of Zeus. When a job begins, all its ranks send the same requests at once: a
-// thousand ranks have one job and few plans.
-//
-// Thread safe.
+// The endpoints that Zeus's pipeline frequency optimizer calls (docs/how-to/zeus-clients.md).
 #pragma once
 
 #include <chrono>
@@ -10,8 +7,7 @@
 #include <string>
 
 #include "perseus/base/mutex.h"
-#include "perseus/base/result.h"
-#include "perseus/cluster/store/store.h"
+#include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::server {
@@ -24,9 +20,11 @@ struct ZeusDegrees {
   int world_size() const { return pp * dp * tp; }
   friend bool operator==(const ZeusDegrees&, const ZeusDegrees&) = default;
 };
-// Generates the schedule of the job, which may take long.
-Result<ZeusDegrees> DegreesOf(const store::JobRecord& job);
 
+// A cache. When a job begins, all its ranks send the same requests at once: a thousand ranks have
+// one job and few plans.
+//
+// Thread safe.
 class ZeusJobs {
  public:
   Result<ZeusDegrees> Degrees(const store::JobRecord& job);
@@ -47,5 +45,7 @@ class ZeusJobs {
       PERSEUS_GUARDED_BY(mutex_);
   std::map<std::string, std::chrono::steady_clock::time_point> waiting_ PERSEUS_GUARDED_BY(mutex_);
 };
+
+void AddZeusEndpoints(Endpoints& endpoints, boost::asio::thread_pool& pool);
 
 }  // namespace perseus::server
