@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/flags/flag_checks.h"
 
 namespace perseus::cli {
 namespace {
@@ -21,23 +22,13 @@ Result<void> AddFigure(const std::string& path, const std::string& data) {
 }  // namespace
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
-  verb.add_option(
-          "--figure", flags.figures,
-          "Write a figure: frontier, timeline or profile (plan without --max-switches N or "
-          "--per-instruction, or with --switch-tradeoff: also switches; of a searched schedule: "
-          "also memory, schedules and orders), as .svg; may be repeated")
-      ->type_name("FILE")
-      ->group("Figures")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  verb.add_option("--overlay", flags.overlays,
-                  "Also draw another frontier (CSV with time and energy); may be repeated")
-      ->type_name("[NAME=]FILE")
-      ->group("Figures")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
+  const FlagAdder add(verb, "Figures");
+  add.Repeatable("--figure", flags.figures, "FILE",
+                 "Write a figure: frontier, timeline or profile (plan without --max-switches N or "
+                 "--per-instruction, or with --switch-tradeoff: also switches; of a searched "
+                 "schedule: also memory, schedules and orders), as .svg; may be repeated");
+  add.Repeatable("--overlay", flags.overlays, "[NAME=]FILE",
+                 "Also draw another frontier (CSV with time and energy); may be repeated");
 }
 
 Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {

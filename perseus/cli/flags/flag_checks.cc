@@ -5,13 +5,11 @@
 
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
@@ -32,6 +30,16 @@ std::optional<double> FiniteNumber(std::string_view text) {
 
 }  // namespace
 
+NewVerb AddVerb(CLI::App& program, const char* name, const char* about, const char* examples) {
+  CLI::App* verb = program.add_subcommand(name, about);
+  verb->footer(examples);
+  return {verb, FlagAdder(*verb)};
+}
+
+CLI::Validator NumberIn(const NumberRange& range) {
+  return NumberIn({range.least, range.most}, std::string(range.unit));
+}
+
 CLI::Validator NumberIn(Range range, const std::string& unit) {
   auto check = [range, unit](std::string& text) -> std::string {
     const std::optional<double> number = FiniteNumber(text);
@@ -48,12 +56,9 @@ CLI::Validator NumberIn(Range range, const std::string& unit) {
 
 void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long) {
   if (times_as_long <= kLargestLikely) return;
-  std::fputs(
-      fmt::format("perseus: warning: {0} {1:g} means {1:g} times as long (for {1:g} % longer, "
-                  "give {0} {2:g})\n",
-                  flag, times_as_long, 1 + times_as_long / 100)
-          .c_str(),
-      streams.err);
+  streams.Warn(
+      fmt::format("{0} {1:g} means {1:g} times as long (for {1:g} % longer, give {0} {2:g})", flag,
+                  times_as_long, 1 + times_as_long / 100));
 }
 
 CLI::Validator WholeNumberIn(Range range) {
@@ -110,6 +115,16 @@ Result<void> CheckReplacesNoInput(const std::string& output,
     return Fail("{}: is a file to read, and is not overwritten (write into another file)", output);
   }
   return {};
+}
+
+CLI::Option* AddJobDirectory(const FlagAdder& add, std::string& directory) {
+  return add("directory", directory, "JOBDIR", "The job's directory (its PERSEUS_JOB_DIR)",
+             JobDirectory());
+}
+
+void AddLogLevel(const FlagAdder& add, std::string& level) {
+  add("--log-level", level, "LEVEL", "debug, info, warn or error (default: info)",
+      OneOf({"debug", "info", "warn", "error"}));
 }
 
 CLI::Validator JobDirectory() {

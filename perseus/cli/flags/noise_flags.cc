@@ -48,16 +48,14 @@ Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
 }
 
 void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose) {
-  verb.add_option("--noise", flags.percent,
-                  fmt::format("{}: the relative standard deviation of the time of each "
-                              "instruction, in percent (default: that of the profile; 0: none)",
-                              purpose))
-      ->type_name("PERCENT")
-      ->check(CheckPercent());
-  verb.add_option("--common-noise", flags.common_percent,
-                  "Further noise that all instructions of a pp_rank share in an iteration")
-      ->type_name("PERCENT")
-      ->check(CheckPercent());
+  const FlagAdder add(verb);
+  add("--noise", flags.percent, "PERCENT",
+      fmt::format("{}: the relative standard deviation of the time of each instruction, in percent "
+                  "(default: that of the profile; 0: none)",
+                  purpose),
+      CheckPercent());
+  add("--common-noise", flags.common_percent, "PERCENT",
+      "Further noise that all instructions of a pp_rank share in an iteration", CheckPercent());
 }
 
 Result<void> CheckNoise(const NoiseFlags& flags) {

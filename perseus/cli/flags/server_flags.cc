@@ -34,41 +34,28 @@ Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
 }  // namespace
 
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope) {
-  const std::string group = "Server";
-  verb.add_option("--server", flags.server,
-                  fmt::format("URL of the server, or comma-separated URLs of replicas (default: "
-                              "PERSEUS_SERVER, or {})",
-                              kServer))
-      ->type_name("URL")
-      ->group(group);
-  CLI::Option* token =
-      verb.add_option("--token-file", flags.token_file,
-                      fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
-                                  scope == "agent" ? ", or none" : ""));
-  token->type_name("FILE")->group(group);
-  // A node that joins writes this file itself.
-  if (scope != "agent") token->check(InputFile());
-  verb.add_option("--ca", flags.authority,
-                  "Certificate authority to trust (PEM; default: those of the system)")
-      ->type_name("FILE")
-      ->check(InputFile())
-      ->group(group);
+  const FlagAdder add(verb, "Server");
+  add("--server", flags.server, "URL",
+      fmt::format(
+          "URL of the server, or comma-separated URLs of replicas (default: PERSEUS_SERVER, or {})",
+          kServer));
+  const bool is_of_node = scope == "agent";  // A node that joins writes this file itself.
+  add("--token-file", flags.token_file, "FILE",
+      fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
+                  is_of_node ? ", or none" : ""),
+      is_of_node ? CLI::Validator() : InputFile());
+  add("--ca", flags.authority, "FILE",
+      "Certificate authority to trust (PEM; default: those of the system)", InputFile());
   CLI::Option* certificate =
-      verb.add_option("--cert", flags.certificate, "Client certificate (PEM)")
-          ->type_name("FILE")
-          ->check(InputFile())
-          ->group(group);
-  CLI::Option* key = verb.add_option("--key", flags.key, "Key of the client certificate (PEM)")
-                         ->type_name("FILE")
-                         ->check(InputFile())
-                         ->group(group);
+      add("--cert", flags.certificate, "FILE", "Client certificate (PEM)", InputFile());
+  CLI::Option* key =
+      add("--key", flags.key, "FILE", "Key of the client certificate (PEM)", InputFile());
   certificate->needs(key);
   key->needs(certificate);
 }
 
 void AddReasonFlag(CLI::App& verb, ServerFlags& flags) {
-  verb.add_option("--reason", flags.reason, "Why, in one line, for the audit trail")
-      ->type_name("TEXT");
+  FlagAdder(verb)("--reason", flags.reason, "TEXT", "Why, in one line, for the audit trail");
 }
 
 std::string TokenFileOf(const ServerFlags& flags) {

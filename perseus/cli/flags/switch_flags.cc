@@ -18,10 +18,9 @@ constexpr double kLargePlanEffort = 0.25;
 
 CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit) {
   return verb
-      .add_flag(
-          "--per-instruction", per_instruction,
-          "No limit of clock changes, even if the job file or --facts has one: a clock for each "
-          "instruction")
+      .add_flag("--per-instruction", per_instruction,
+                "No limit of clock changes, even if the job file or --facts has one: a clock for "
+                "each instruction")
       ->excludes(limit);
 }
 
@@ -45,11 +44,10 @@ double SwitchFlags::plan_effort(std::size_t instructions) const {
 
 void AddChangeLimitFlags(CLI::App& verb, ChangeLimitFlags& flags) {
   CLI::Option* limit =
-      verb.add_option("--max-switches", flags.most_switches,
+      FlagAdder(verb)("--max-switches", flags.most_switches, "N",
                       "At most this many clock changes of each GPU per iteration, the change back "
-                      "at the end included (default: max_switches of the job file)")
-          ->type_name("N")
-          ->check(WholeNumberIn({0, job::kMostSwitches}));
+                      "at the end included (default: max_switches of the job file)",
+                      WholeNumberIn({0, job::kMostSwitches}));
   AddPerInstructionFlag(verb, flags.per_instruction, limit);
 }
 

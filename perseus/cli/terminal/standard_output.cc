@@ -1,6 +1,7 @@
 #include "perseus/cli/terminal/standard_output.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,5 +26,12 @@ Result<void> Streams::Print(std::string_view text) const {
   }
   return FailAs(ErrorKind::kSystem, "cannot write to standard output: {}", CauseAndRemedy(errno));
 }
+
+// fmt::print would throw if standard error is closed or full.
+void Streams::Say(std::string_view line) const {
+  std::fputs(fmt::format("perseus: {}\n", line).c_str(), err);
+}
+
+void Streams::Warn(std::string_view line) const { Say(fmt::format("warning: {}", line)); }
 
 }  // namespace perseus::cli

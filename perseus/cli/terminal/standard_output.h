@@ -20,6 +20,10 @@ struct Streams {
 
   // Writes the text to `out` and flushes it. Fails (kSystem) with the reason of the system.
   Result<void> Print(std::string_view text) const;
+  // Writes "perseus: LINE" to `err`. If this fails, nothing happens.
+  void Say(std::string_view line) const;
+  // The same with "perseus: warning: ".
+  void Warn(std::string_view line) const;
 };
 
 }  // namespace perseus::cli

@@ -100,17 +100,14 @@ Result<void> List(const Streams& streams, const AuditFlags& flags) {
 
 Verb AddAuditVerb(CLI::App& program) {
   auto flags = std::make_shared<AuditFlags>();
-  CLI::App* verb = program.add_subcommand("audit", kAuditAbout);
-  verb->footer(kAuditExamples);
-  verb->add_option("--job", flags->job, "Only of this job (key or id)")->type_name("JOB");
-  verb->add_option("--who", flags->who, "Only by this token (name or id)")->type_name("WHO");
-  verb->add_option("--action", flags->action,
-                   "Only this action, such as job.target, or its first word, such as token")
-      ->type_name("ACTION");
-  CLI::Option* limit =
-      verb->add_option("--limit", flags->limit, "How many records, newest first (default: 50)");
-  limit->check(WholeNumberIn({1, 1'000'000}))->type_name("N");
-  limit->excludes(verb->add_flag("--all", flags->all, "All records, oldest first"));
+  const auto [verb, add] = AddVerb(program, "audit", kAuditAbout, kAuditExamples);
+  add("--job", flags->job, "JOB", "Only of this job (key or id)");
+  add("--who", flags->who, "WHO", "Only by this token (name or id)");
+  add("--action", flags->action, "ACTION",
+      "Only this action, such as job.target, or its first word, such as token");
+  add("--limit", flags->limit, "N", "How many records, newest first (default: 50)",
+      WholeNumberIn({1, 1'000'000}))
+      ->excludes(verb->add_flag("--all", flags->all, "All records, oldest first"));
   verb->add_flag("--json", flags->as_json, "Print a JSON object per line");
   AddServerFlags(*verb, flags->server, "operator");
   return {verb, [flags](const Streams& streams) {

@@ -62,11 +62,10 @@ void WarnAboveRate(const Streams& streams, const std::vector<PlannedTarget>& pla
         std::max(most_per_s, few_switches::MostSwitches(evaluation) / ToSeconds(evaluation.time));
   }
   if (most_per_s <= changes_per_s) return;
-  fmt::print(
-      streams.err,
-      "perseus: warning: the plans have up to {:.3g} clock changes per second and GPU, and {} "
-      "allows {:.3g} (use a lower --max-switches, or none)\n",
-      most_per_s, facts, changes_per_s);
+  streams.Warn(
+      fmt::format("the plans have up to {:.3g} clock changes per second and GPU, and {} allows "
+                  "{:.3g} (use a lower --max-switches, or none)",
+                  most_per_s, facts, changes_per_s));
 }
 
 }  // namespace perseus::cli

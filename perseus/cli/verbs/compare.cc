@@ -269,22 +269,15 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
 
 Verb AddCompareVerb(CLI::App& program) {
   auto flags = std::make_shared<CompareFlags>();
-  CLI::App* verb = program.add_subcommand("compare", kCompareAbout);
-  verb->footer(kCompareExamples);
-  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv")
-      ->check(InputFile());
+  const auto [verb, add] = AddVerb(program, "compare", kCompareAbout, kCompareExamples);
+  AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
-  verb->add_option("--straggler", flags->stragglers,
-                   "Another pipeline takes this many times as long; repeatable")
-      ->type_name("TIMES")
-      ->check(NumberIn({1, 100}, kTimesAsLong))
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  CLI::Option* unit = verb->add_option("--unit", flags->unit_ms,
-                                       "Perseus as published rounds times to this (default: 1)");
-  unit->type_name("MS")->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  add.Repeatable("--straggler", flags->stragglers, "TIMES",
+                 "Another pipeline takes this many times as long; repeatable",
+                 NumberIn({1, 100}, kTimesAsLong));
+  CLI::Option* unit =
+      add("--unit", flags->unit_ms, "MS", "Perseus as published rounds times to this (default: 1)",
+          NumberIn({1e-3, 1e6}, "milliseconds"));
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
   return {verb, [flags, unit](const Streams& streams) {

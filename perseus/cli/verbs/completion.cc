@@ -158,15 +158,13 @@ Verb AddCompletionVerb(CLI::App& program) {
     std::vector<std::string> words;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = program.add_subcommand("completion", kCompletionAbout);
-  verb->footer(kCompletionExamples);
+  const auto [verb, add] = AddVerb(program, "completion", kCompletionAbout, kCompletionExamples);
   verb->add_option("shell", flags->shell, "bash, zsh or fish")
       ->required()
       ->transform(OneOf({"bash", "zsh", "fish"}));
-  verb->add_option("words", flags->words,
-                   "For the script: after --, the words before the cursor, the last one after an "
-                   "equals sign. Prints what may come next")
-      ->type_name("WORD");
+  add("words", flags->words, "WORD",
+      "For the script: after --, the words before the cursor, the last one after an equals sign. "
+      "Prints what may come next");
   return {verb, [flags, &program](const Streams& streams) {
             const auto& [shell, words] = *flags;
             if (words.empty()) {

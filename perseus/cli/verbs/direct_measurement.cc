@@ -16,15 +16,11 @@ std::string GivenFlag(std::string_view flag, const std::string& value, std::stri
 
 }  // namespace
 
-void AddDirectFlags(CLI::App& verb, DirectFlags& flags) {
-  verb.add_option("--devices", flags.devices, "The same as for perseus agent (default: auto)")
-      ->type_name("WHICH");
-  verb.add_option("--socket", flags.socket,
-                  fmt::format("The agent's socket (default: {})", kAgentSocket))
-      ->type_name("FILE");
-  verb.add_option("--state", flags.state,
-                  fmt::format("The agent's state (default: {})", kAgentState))
-      ->type_name("FILE");
+void AddDirectFlags(const FlagAdder& add, DirectFlags& flags) {
+  add("--devices", flags.devices, "WHICH", "The same as for perseus agent (default: auto)");
+  add("--socket", flags.socket, "FILE",
+      fmt::format("The agent's socket (default: {})", kAgentSocket));
+  add("--state", flags.state, "FILE", fmt::format("The agent's state (default: {})", kAgentState));
 }
 
 Result<void> RefuseBesideAgent(const DirectFlags& flags) {

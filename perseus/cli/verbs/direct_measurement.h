@@ -21,7 +21,7 @@ struct DirectFlags {
 };
 
 // Adds --devices, --socket and --state.
-void AddDirectFlags(CLI::App& verb, DirectFlags& flags);
+void AddDirectFlags(const FlagAdder& add, DirectFlags& flags);
 
 // Fails (kSystem) if an agent runs.
 Result<void> RefuseBesideAgent(const DirectFlags& flags);

@@ -64,9 +64,8 @@ Result<void> RunDoctor(const Streams& streams, const DoctorFlags& flags) {
 
 Verb AddDoctorVerb(CLI::App& program) {
   auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* verb = program.add_subcommand("doctor", kDoctorAbout);
-  verb->footer(kDoctorExamples);
-  AddDirectFlags(*verb, flags->direct);
+  const auto [verb, add] = AddVerb(program, "doctor", kDoctorAbout, kDoctorExamples);
+  AddDirectFlags(add, flags->direct);
   // It changes nothing anyway; scripts from before give this flag.
   verb->add_flag("--read-only")->group("");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");

@@ -295,67 +295,48 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
 
 // The flags of the policy and of the events.
 void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
-  CLI::Option* plan = verb.add_option("--plan", flags.plan,
-                                      "The plan that pipelines follow (JSON; default: no slowdown, "
-                                      "without a limit of clock changes)")
-                          ->type_name("PLAN.json")
-                          ->check(InputFile());
-  verb.add_option("--policy", flags.policy,
-                  "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, "
-                  "envpipe, perseus-published or perseus (default: perseus)")
-      ->type_name("NAME")
-      ->transform(OneOf(PolicyNames()))
+  const FlagAdder add(verb);
+  CLI::Option* plan = add("--plan", flags.plan, "PLAN.json",
+                          "The plan that pipelines follow (JSON; default: no slowdown, without a "
+                          "limit of clock changes)",
+                          InputFile());
+  add("--policy", flags.policy, "NAME",
+      "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, envpipe, "
+      "perseus-published or perseus (default: perseus)",
+      OneOf(PolicyNames()))
       ->excludes(plan);
-  verb.add_option("--unit", flags.unit_ms,
-                  "Of --policy perseus-published: it rounds times to this (default: 1)")
-      ->type_name("MS")
-      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
-  verb.add_option("--events", flags.events, "Events: stragglers, plans and power caps (TOML)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb.add_option(
-          "--follow", flags.follow,
-          "Pipelines that wait for a straggler slow down, too, this many iterations after it "
-          "begins (0: at once, because a forecast announced it)")
-      ->type_name("ITERATIONS")
-      ->check(WholeNumberIn({0, 1'000'000}));
+  add("--unit", flags.unit_ms, "MS",
+      "Of --policy perseus-published: it rounds times to this (default: 1)",
+      NumberIn({1e-3, 1e6}, "milliseconds"));
+  add("--events", flags.events, "FILE", "Events: stragglers, plans and power caps (TOML)",
+      InputFile());
+  add("--follow", flags.follow, "ITERATIONS",
+      "Pipelines that wait for a straggler slow down, too, this many iterations after it begins "
+      "(0: at once, because a forecast announced it)",
+      WholeNumberIn({0, 1'000'000}));
   AddNoiseFlags(verb, flags.noise, "Vary the times");
-  verb.add_option("--latency-spread", flags.latency_spread,
-                  "Relative spread of the switch latency (0.01 means 1 %)")
-      ->type_name("X")
-      ->check(NumberIn({0, 3}, "a fraction"));
-  verb.add_option("--seed", flags.seed, "Seed of the noise (default: 1)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1e15}));
-}
-
-void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {
-  verb.add_option("--trace", flags.traced,
-                  "The iteration that trace.json shows, without noise (default: 0)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 100'000'000}));
-  verb.add_option("-o,--output", flags.directory,
-                  "Directory for iterations.csv, pp_ranks.csv, trace.json and emulation.json")
-      ->type_name("DIR");
+  add("--latency-spread", flags.latency_spread, "X",
+      "Relative spread of the switch latency (0.01 means 1 %)", NumberIn({0, 3}, "a fraction"));
+  add("--seed", flags.seed, "N", "Seed of the noise (default: 1)", WholeNumberIn({0, 1e15}));
 }
 
 }  // namespace
 
 Verb AddEmulateVerb(CLI::App& program) {
   auto flags = std::make_shared<EmulateFlags>();
-  CLI::App* verb = program.add_subcommand("emulate", kEmulateAbout);
-  verb->footer(kEmulateExamples);
-  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv")
-      ->check(InputFile());
+  const auto [verb, add] = AddVerb(program, "emulate", kEmulateAbout, kEmulateExamples);
+  AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   verb->get_option("--pipelines")
       ->description("Data-parallel pipelines, which wait for the slowest");
-  verb->add_option("--iterations", flags->iterations, "Number of iterations (default: 100)")
-      ->type_name("N")
-      ->check(WholeNumberIn({1, 100'000'000}));
+  add("--iterations", flags->iterations, "N", "Number of iterations (default: 100)",
+      WholeNumberIn({1, 100'000'000}));
   AddEventFlags(*verb, *flags);
-  AddOutputFlags(*verb, *flags);
+  add("--trace", flags->traced, "N",
+      "The iteration that trace.json shows, without noise (default: 0)",
+      WholeNumberIn({0, 100'000'000}));
+  add("-o,--output", flags->directory, "DIR",
+      "Directory for iterations.csv, pp_ranks.csv, trace.json and emulation.json");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags](const Streams& streams) { return RunEmulate(streams, *flags); }};
 }

@@ -191,20 +191,12 @@ Result<void> RunEvaluate(const Streams& streams, const EvaluateFlags& flags) {
 
 Verb AddEvaluateVerb(CLI::App& program) {
   auto flags = std::make_shared<EvaluateFlags>();
-  CLI::App* verb = program.add_subcommand("evaluate", kEvaluateAbout);
-  verb->footer(kEvaluateExamples);
-  verb->add_option("plan", flags->plan, "Plan (JSON)")
-      ->type_name("PLAN")
-      ->check(InputFile())
-      ->required();
-  verb->add_option("--profile", flags->job.profile,
-                   "Measured options (default: the profile that the plan names)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--graph", flags->job.graph,
-                   "The same for a general graph (default: the graph that the plan names)")
-      ->type_name("FILE")
-      ->check(InputFile());
+  const auto [verb, add] = AddVerb(program, "evaluate", kEvaluateAbout, kEvaluateExamples);
+  add("plan", flags->plan, "PLAN", "Plan (JSON)", InputFile())->required();
+  add("--profile", flags->job.profile, "FILE",
+      "Measured options (default: the profile that the plan names)", InputFile());
+  add("--graph", flags->job.graph, "FILE",
+      "The same for a general graph (default: the graph that the plan names)", InputFile());
   AddModelFlags(*verb, flags->job);
   AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");

@@ -214,9 +214,8 @@ Verb AddHelpVerb(CLI::App& program) {
     bool all = false;
   };
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = program.add_subcommand("help", kHelpAbout);
-  verb->footer(kHelpExamples);
-  verb->add_option("verb", flags->names, "The verb, and its part")->type_name("VERB");
+  const auto [verb, add] = AddVerb(program, "help", kHelpAbout, kHelpExamples);
+  add("verb", flags->names, "VERB", "The verb, and its part");
   verb->add_flag("--all", flags->all, "List all verbs");
   return {
       verb, [&program, flags](const Streams& streams) {

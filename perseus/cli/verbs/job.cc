@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -167,8 +166,7 @@ Result<void> Upload(const Streams& streams, ServerClient& server, const Flags& f
   const auto put = server.Send("PUT", PathOf(flags, "/profile"), csv, "text/csv");
   if (put) {
     for (const auto& warning : put->value("warnings", ordered_json::array())) {
-      std::fputs(fmt::format("perseus: warning: {}\n", warning.get<std::string>()).c_str(),
-                 streams.err);
+      streams.Warn(warning.get<std::string>());
     }
     return {};
   }
@@ -208,17 +206,15 @@ Result<void> Register(const Streams& streams, const Flags& flags) {
     if (auto put = Upload(streams, server, flags, csv, registered); !put) return put;
   }
   if (planned.model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
-    std::fputs(
-        "perseus: warning: no blocking power is given: plans use 0 W for waiting GPUs "
-        "(--blocking-power W, blocking_power_w in the job file, or --facts FILE)\n",
-        streams.err);
+    streams.Warn(
+        "no blocking power is given: plans use 0 W for waiting GPUs (--blocking-power W, "
+        "blocking_power_w in the job file, or --facts FILE)");
   }
   if (!flags.gpu.empty() && !job.facts.gpu_name.empty() && flags.gpu != job.facts.gpu_name) {
-    std::fputs(fmt::format("perseus: warning: the hardware facts are of the GPU {}, but the job "
-                           "has the GPU {} (give the facts of its nodes)\n",
-                           job.facts.gpu_name, flags.gpu)
-                   .c_str(),
-               streams.err);
+    streams.Warn(
+        fmt::format("the hardware facts are of the GPU {}, but the job has the GPU {} (give the "
+                    "facts of its nodes)",
+                    job.facts.gpu_name, flags.gpu));
   }
   std::string answer =
       fmt::format("job {} is {}{}\n", flags.job, registered.job.at("id").get<std::string>(),
@@ -307,47 +303,39 @@ Result<void> End(const Streams& streams, const Flags& flags) {
 
 void AddRegisterFlags(CLI::App& verb, Flags& flags) {
   AddJobFlags(verb, flags.registered, JobComes::kMaybeWithProfile);
-  verb.add_option("--profile", flags.profile, "Profile of the job (CSV), if it is measured")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb.add_option("--write-schedule", flags.schedule_output,
-                  "Write the schedule (CSV) for the training, such as that of --schedule auto")
-      ->type_name("FILE");
-  verb.add_option("--gpu", flags.gpu, "Name of the GPUs (default: that of --facts)")
-      ->type_name("NAME");
-  verb.add_option("--max-switches", flags.most_switches,
-                  "At most this many clock changes of each GPU per iteration")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, job::kMostSwitches}));
-  verb.add_option("--owner", flags.owner,
-                  "The team or person that the job belongs to (default: as the token says)")
-      ->type_name("OWNER");
+  const FlagAdder add(verb);
+  add("--profile", flags.profile, "FILE", "Profile of the job (CSV), if it is measured",
+      InputFile());
+  add("--write-schedule", flags.schedule_output, "FILE",
+      "Write the schedule (CSV) for the training, such as that of --schedule auto");
+  add("--gpu", flags.gpu, "NAME", "Name of the GPUs (default: that of --facts)");
+  add("--max-switches", flags.most_switches, "N",
+      "At most this many clock changes of each GPU per iteration",
+      WholeNumberIn({0, job::kMostSwitches}));
+  add("--owner", flags.owner, "OWNER",
+      "The team or person that the job belongs to (default: as the token says)");
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
-  verb.add_option("--max-harm", flags.most_harm_percent,
-                  "Take a plan back that makes steps longer than the default clocks by more than "
-                  "this (default: 1)")
-      ->type_name("PERCENT")
-      ->check(NumberIn({0.1, 100}, "percent"));
+  add("--max-harm", flags.most_harm_percent, "PERCENT",
+      "Take a plan back that makes steps longer than the default clocks by more than this "
+      "(default: 1)",
+      NumberIn({0.1, 100}, "percent"));
   AddTargetFlags(verb, flags.targets, Targets::kOne);
 }
 
 void AddStragglerFlags(CLI::App& verb, Flags& flags) {
-  verb.add_option("dp_rank", flags.dp_rank, "Number of the pipeline, from 0")
-      ->required()
-      ->check(WholeNumberIn({0, 999'999}))
-      ->type_name("DP_RANK");
-  verb.add_option("--slowdown", flags.slowdown,
-                  "T'/T: how many times as long its iteration takes, such as 1.25")
-      ->check(NumberIn({1, 100}, kTimesAsLong))
-      ->type_name("FACTOR");
-  verb.add_option("--starts-in", flags.starts_in_s, "When the slowdown begins (default: 0)")
-      ->check(NumberIn({0, 1e8}, "in seconds"))
-      ->type_name("SECONDS");
-  verb.add_option("--expires-in", flags.expires_in_s,
-                  "When the slowdown ends (default: an hour after it begins)")
-      ->check(NumberIn({0, 1e8}, "in seconds"))
-      ->type_name("SECONDS");
+  const FlagAdder add(verb);
+  add("dp_rank", flags.dp_rank, "DP_RANK", "Number of the pipeline, from 0",
+      WholeNumberIn({0, 999'999}))
+      ->required();
+  add("--slowdown", flags.slowdown, "FACTOR",
+      "T'/T: how many times as long its iteration takes, such as 1.25",
+      NumberIn({1, 100}, kTimesAsLong));
+  add("--starts-in", flags.starts_in_s, "SECONDS", "When the slowdown begins (default: 0)",
+      NumberIn({0, 1e8}, "in seconds"));
+  add("--expires-in", flags.expires_in_s, "SECONDS",
+      "When the slowdown ends (default: an hour after it begins)",
+      NumberIn({0, 1e8}, "in seconds"));
   verb.add_flag("--over", flags.is_over, "The pipeline is no longer slow");
 }
 
@@ -355,14 +343,13 @@ void AddStragglerFlags(CLI::App& verb, Flags& flags) {
 
 Verb AddJobVerb(CLI::App& program) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = program.add_subcommand("job", kJobAbout);
-  verb->footer(kJobExamples);
+  CLI::App* verb = AddVerb(program, "job", kJobAbout, kJobExamples).verb;
   verb->require_subcommand(1);
   using Run = Result<void> (*)(const Streams&, const Flags&);
   auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
   const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
     CLI::App* sub = verb->add_subcommand(name, about);
-    sub->add_option("job", flags->job, "Key or id of the job")->required()->type_name("JOB");
+    FlagAdder (*sub)("job", flags->job, "JOB", "Key or id of the job")->required();
     AddServerFlags(*sub, flags->server, scope);
     if (scope == std::string_view("job")) AddReasonFlag(*sub, flags->server);
     // A plan file is JSON anyway.
@@ -375,11 +362,9 @@ Verb AddJobVerb(CLI::App& program) {
   add("show", "Show the state of the job, its assignment and its nodes", "read", Show);
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets, Targets::kOne);
-  add("plan", "Print a plan file", "read", PrintPlan)
-      ->add_option("plan", flags->plan,
-                   "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: "
-                   "current)")
-      ->type_name("PLAN");
+  FlagAdder (*add("plan", "Print a plan file", "read", PrintPlan))(
+      "plan", flags->plan, "PLAN",
+      "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: current)");
   AddStragglerFlags(
       *add("straggler", "Report that a pipeline is slow, will be slow, or is no longer slow", "job",
            ReportStraggler),

@@ -106,8 +106,7 @@ Result<void> RunJobs(const Streams& streams, const JobsFlags& flags) {
 
 Verb AddJobsVerb(CLI::App& program) {
   auto flags = std::make_shared<JobsFlags>();
-  CLI::App* verb = program.add_subcommand("jobs", kAboutJobs);
-  verb->footer(kJobsExamples);
+  const auto [verb, add] = AddVerb(program, "jobs", kAboutJobs, kJobsExamples);
   verb->add_flag("--all", flags->all, "Include jobs that have ended");
   verb->add_flag("--json", flags->as_json, "Print JSON, for scripts (docs/server.md, \"JSON\")");
   AddServerFlags(*verb, flags->server, "read");

@@ -216,33 +216,29 @@ Result<void> RunPartition(const Streams& streams, const PartitionFlags& flags,
 
 Verb AddPartitionVerb(CLI::App& program) {
   auto flags = std::make_shared<PartitionFlags>();
-  CLI::App* verb = program.add_subcommand("partition", kPartitionAbout);
-  verb->footer(kPartitionExamples);
+  const auto [verb, add] = AddVerb(program, "partition", kPartitionAbout, kPartitionExamples);
   const auto count = WholeNumberIn({1, 1'000'000});
-  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb->add_option(name, value, help)->type_name(type);
-  };
-  add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)")
-      ->check(InputFile())
+  add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)",
+      InputFile())
       ->required();
-  add("--stages", flags->stages, "N", "Number of stages")->check(count)->required();
+  add("--stages", flags->stages, "N", "Number of stages", count)->required();
   const auto names = schedule::ScheduleNames();
-  add("--schedule", flags->schedule, "NAME", "The order of instructions on each pp_rank")
-      ->transform(OneOf(std::vector<std::string>(names.begin(), names.end())))
+  add("--schedule", flags->schedule, "NAME", "The order of instructions on each pp_rank",
+      OneOf(std::vector<std::string>(names.begin(), names.end())))
       ->capture_default_str();
-  add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline")
-      ->check(count)
+  add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline",
+      count)
       ->required();
-  add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits")
-      ->check(NumberIn({0, 100'000}, "watts"));
+  add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits",
+      NumberIn({0, 100'000}, "watts"));
   add("--facts", flags->facts, "FILE",
-      "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does")
-      ->check(InputFile());
-  add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
-      ->check(count)
+      "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does",
+      InputFile());
+  add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)",
+      count)
       ->capture_default_str();
-  CLI::Option* split = add("--split", flags->split, "NAME", "The split whose profile is written")
-                           ->transform(OneOf({kBalanced, kFastest, kEnergy}))
+  CLI::Option* split = add("--split", flags->split, "NAME", "The split whose profile is written",
+                           OneOf({kBalanced, kFastest, kEnergy}))
                            ->capture_default_str();
   add("-o,--output", flags->profile, "PROFILE.csv",
       "Write the profile of the stages of a split, for perseus plan");

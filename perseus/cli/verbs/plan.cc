@@ -512,40 +512,32 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
 
 Verb AddPlanVerb(CLI::App& program) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* verb = program.add_subcommand("plan", kPlanAbout);
-  verb->footer(kPlanExamples);
-  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv")
-      ->check(InputFile());
+  const auto [verb, add] = AddVerb(program, "plan", kPlanAbout, kPlanExamples);
+  AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   AddTargetFlags(*verb, flags->targets, Targets::kMany);
-  verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");
-  verb->add_option("--stops", flags->stops,
-                   "Number of further plans for the slider of the report, at even distances along "
-                   "the frontier (default: up to 10, fewer for large jobs)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1000}));
+  add("-o,--output", flags->directory, "DIR", "Directory for the results");
+  add("--stops", flags->stops, "N",
+      "Number of further plans for the slider of the report, at even distances along the frontier "
+      "(default: up to 10, fewer for large jobs)",
+      WholeNumberIn({0, 1000}));
   AddSwitchFlags(*verb, flags->switches);
   AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");
   AddFigureFlags(*verb, flags->figures);
-  verb->add_flag(
-      "--no-frontier", flags->without_frontier,
-      "For very large jobs: plan only no slowdown and the targets that you ask for, without "
-      "the frontier (slowdowns, deadlines and least energy)");
-  verb->add_flag(
-          "--exact-frontier", flags->with_exact_frontier,
-          "Compute every breakpoint, even if it takes minutes (default: for very large jobs, "
-          "bounds of the frontier that differ by at most 0.01 %)")
+  verb->add_flag("--no-frontier", flags->without_frontier,
+                 "For very large jobs: plan only no slowdown and the targets that you ask for, "
+                 "without the frontier (slowdowns, deadlines and least energy)");
+  verb->add_flag("--exact-frontier", flags->with_exact_frontier,
+                 "Compute every breakpoint, even if it takes minutes (default: for very large "
+                 "jobs, bounds of the frontier that differ by at most 0.01 %)")
       ->excludes("--no-frontier");
-  verb->add_option("--effort", flags->effort,
-                   "How much work to spend on better plans: 0 is a first look, 2 is twice the "
-                   "default work. The same effort gives the same plans everywhere (default: 1)")
-      ->type_name("N")
-      ->check(WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
-  verb->add_flag(
-      "--progress", flags->with_progress,
-      "Print each plan on standard error as soon as it is found, and when it gets better "
-      "(a terminal shows them without this flag)");
+  add("--effort", flags->effort, "N",
+      "How much work to spend on better plans: 0 is a first look, 2 is twice the default work. The "
+      "same effort gives the same plans everywhere (default: 1)",
+      WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
+  verb->add_flag("--progress", flags->with_progress,
+                 "Print each plan on standard error as soon as it is found, and when it gets "
+                 "better (a terminal shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   verb->add_flag("--plot", flags->with_plot, "Also draw the frontier, as wide as the terminal");
   return {verb, [flags](const Streams& streams) { return RunPlan(streams, *flags); }};

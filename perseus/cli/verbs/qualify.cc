@@ -272,19 +272,12 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
 
 Verb AddQualifyVerb(CLI::App& program) {
   auto flags = std::make_shared<QualifyFlags>();
-  CLI::App* verb = program.add_subcommand("qualify", kQualifyAbout);
-  verb->footer(kQualifyExamples);
-  AddDirectFlags(*verb, flags->direct);
-  verb->add_option("--gpu", flags->gpus, "Only this GPU; may be repeated (default: all)")
-      ->type_name("UUID")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  verb->add_option("-o,--output,--out", flags->output, "The facts (default: facts.toml)")
-      ->type_name("FILE.toml");
-  verb->add_option("--duration", flags->duration_s, "How long to measure (default: 300)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({10, kLongestDuration}, "in seconds"));
+  const auto [verb, add] = AddVerb(program, "qualify", kQualifyAbout, kQualifyExamples);
+  AddDirectFlags(add, flags->direct);
+  add.Repeatable("--gpu", flags->gpus, "UUID", "Only this GPU; may be repeated (default: all)");
+  add("-o,--output,--out", flags->output, "FILE.toml", "The facts (default: facts.toml)");
+  add("--duration", flags->duration_s, "SECONDS", "How long to measure (default: 300)",
+      NumberIn({10, kLongestDuration}, "in seconds"));
   verb->add_flag("--no-clocks", flags->sets_no_clocks,
                  "Measure only what needs no right to set clocks");
   verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");

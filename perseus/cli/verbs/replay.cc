@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -314,9 +313,7 @@ Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto graph,
                            replay::BuildTraceGraph(trace, flags.reading.clock_tolerance));
   for (const std::string& name : trace.unused_ignored) {
-    std::fputs(fmt::format("perseus: warning: --ignore {}: no event has this name\n", Excerpt(name))
-                   .c_str(),
-               streams.err);
+    streams.Warn(fmt::format("--ignore {}: no event has this name", Excerpt(name)));
   }
   auto slowdowns = replay::StragglerSlowdowns(graph);
   if (!slowdowns) return Fail("{}: {}", flags.path, slowdowns.error().message);
@@ -334,31 +331,23 @@ Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
 Verb AddReplayVerb(CLI::App& program) {
   auto flags = std::make_shared<ReplayFlags>();
   flags->delays = {5};
-  CLI::App* verb = program.add_subcommand("replay", kReplayAbout);
-  verb->footer(kReplayExamples);
-  verb->add_option("trace", flags->path, "Timeline (Chrome trace in JSON, gzip or not)")
-      ->type_name("TRACE")
-      ->check(InputFile())
+  const auto [verb, add] = AddVerb(program, "replay", kReplayAbout, kReplayExamples);
+  add("trace", flags->path, "TRACE", "Timeline (Chrome trace in JSON, gzip or not)", InputFile())
       ->required();
-  verb->add_option("--gpu", flags->gpu, "The model of the GPUs (those of perseus synth)")
-      ->type_name("NAME")
+  add("--gpu", flags->gpu, "NAME", "The model of the GPUs (those of perseus synth)",
+      OneOf(replay::JobPowerModelNames()))
+      ->capture_default_str();
+  add("--delay", flags->delays, "N",
+      "Also a controller that acts on the step N steps before; may be repeated",
+      WholeNumberIn({1, 1'000'000}))
       ->capture_default_str()
-      ->transform(OneOf(replay::JobPowerModelNames()));
-  verb->add_option("--delay", flags->delays,
-                   "Also a controller that acts on the step N steps before; may be repeated")
-      ->type_name("N")
-      ->capture_default_str()
-      ->allow_extra_args(false)
-      ->check(WholeNumberIn({1, 1'000'000}));
-  verb->add_option("--ignore", flags->reading.ignored,
-                   "Ignore events with this name; may be repeated")
-      ->type_name("NAME")
       ->allow_extra_args(false);
-  verb->add_option("--clock-tolerance", flags->clock_tolerance_ms,
-                   "The largest difference between the clocks of ranks, in ms")
-      ->type_name("MS")
-      ->capture_default_str()
-      ->check(NumberIn({0, 60'000}, "milliseconds"));
+  add("--ignore", flags->reading.ignored, "NAME", "Ignore events with this name; may be repeated")
+      ->allow_extra_args(false);
+  add("--clock-tolerance", flags->clock_tolerance_ms, "MS",
+      "The largest difference between the clocks of ranks, in ms",
+      NumberIn({0, 60'000}, "milliseconds"))
+      ->capture_default_str();
   verb->add_flag("--steps", flags->shows_steps, "Also print a line for each step");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
   return {verb, [flags](const Streams& streams) { return RunReplay(streams, *flags); }};

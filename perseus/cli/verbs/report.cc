@@ -280,23 +280,16 @@ Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
 
 Verb AddReportVerb(CLI::App& program) {
   auto flags = std::make_shared<ReportFlags>();
-  CLI::App* verb = program.add_subcommand("report", kReportAbout);
-  verb->footer(kReportExamples);
-  verb->add_option("source", flags->sources, "A directory of perseus plan -o, or plans (JSON)")
-      ->type_name("DIR|PLAN...")
-      ->check(ExistingPath())
+  const auto [verb, add] = AddVerb(program, "report", kReportAbout, kReportExamples);
+  add("source", flags->sources, "DIR|PLAN...", "A directory of perseus plan -o, or plans (JSON)",
+      ExistingPath())
       ->required();
-  verb->add_option("--profile", flags->profile,
-                   "The profile (or graph) of the plans (default: the one that they name)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--frontier", flags->frontier,
-                   "The frontier.csv of the job (default: the one in DIR)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--show", flags->show, "The plan that is shown first (default: no-slowdown)")
-      ->type_name("NAME");
-  verb->add_option("-o,--output", flags->output, "The page (HTML)")->type_name("FILE");
+  add("--profile", flags->profile, "FILE",
+      "The profile (or graph) of the plans (default: the one that they name)", InputFile());
+  add("--frontier", flags->frontier, "FILE",
+      "The frontier.csv of the job (default: the one in DIR)", InputFile());
+  add("--show", flags->show, "NAME", "The plan that is shown first (default: no-slowdown)");
+  add("-o,--output", flags->output, "FILE", "The page (HTML)");
   AddFigureFlags(*verb, flags->figures);
   AddNoiseFlags(*verb, flags->noise, "Also show the mean time and energy under noise");
   return {verb, [flags](const Streams& streams) { return RunReport(streams, *flags); }};

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -67,10 +66,6 @@ struct RunFlags {
   int status = 0;  // Of the training.
 };
 
-void Report(const Streams& streams, const std::string& line) {
-  std::fputs(fmt::format("perseus: {}\n", line).c_str(), streams.err);
-}
-
 template <typename Value>
 void AddFlag(std::vector<std::string>& words, const char* name, const std::optional<Value>& value) {
   if (value) words.insert(words.end(), {name, fmt::format("{}", *value)});
@@ -81,7 +76,7 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
   TurnkeyOptions options;
   options.job_directory = job_directory;
   options.start = start;
-  options.say = [&streams](const std::string& line) { Report(streams, line); };
+  options.say = [&streams](const std::string& line) { streams.Say(line); };
   options.verify_steps = flags.verify_steps;
   options.budget_steps = flags.budget_steps.value_or(options.budget_steps);
   options.follow_steps = flags.follow_steps.value_or(options.follow_steps);
@@ -181,18 +176,18 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto signals, RunSignals::Take());
   RunEnvironment environment = PrepareRun(flags.job_directory, flags.plan, flags.command);
   const fs::path& directory = environment.job_directory;
-  for (const std::string& warning : environment.warnings) Report(streams, warning);
+  for (const std::string& warning : environment.warnings) streams.Say(warning);
   const auto lock = Coordinate(directory);
   const bool is_coordinator = lock && *lock;
   if (!directory.empty()) {
     const bool has_other = lock && !*lock;
-    Report(streams,
-           fmt::format("recording in {}{}", directory.string(),
-                       has_other && flags.tunes ? "; another perseus run tunes this job" : ""));
+    streams.Say(
+        fmt::format("recording in {}{}", directory.string(),
+                    has_other && flags.tunes ? "; another perseus run tunes this job" : ""));
   }
   if (!lock) {
-    Report(streams, fmt::format("{}; this run is not {}summed up", lock.error().message,
-                                flags.tunes ? "tuned and not " : ""));
+    streams.Say(fmt::format("{}; this run is not {}summed up", lock.error().message,
+                            flags.tunes ? "tuned and not " : ""));
   }
   // A file system may have coarse times.
   const auto start = fs::file_time_type::clock::now() - std::chrono::seconds(2);
@@ -206,62 +201,60 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   auto training = Child::Start(spec);
   if (!training) {
     flags.status = training.error().kind == ErrorKind::kUnreachable ? kNotFound : kCannotRun;
-    Report(streams, training.error().message);
+    streams.Say(training.error().message);
     return {};
   }
   flags.status = Follow(*training, signals, turnkey);
   if (turnkey) turnkey->Finish();
   if (!is_coordinator) return {};
   if (const auto run = tuner::SumUpRun(directory, start)) {
-    for (const std::string& line : Describe(*run, directory, flags.status)) Report(streams, line);
+    for (const std::string& line : Describe(*run, directory, flags.status)) streams.Say(line);
   } else {
-    Report(streams, run.error().message);
+    streams.Say(run.error().message);
   }
   // The first lines of a long log are far away.
-  if (!environment.plan_problem.empty()) Report(streams, environment.plan_problem);
+  if (!environment.plan_problem.empty()) streams.Say(environment.plan_problem);
   if (turnkey) {
-    for (const std::string& line : turnkey->Summary()) Report(streams, line);
+    for (const std::string& line : turnkey->Summary()) streams.Say(line);
   }
   return {};
 }
 
 void AddTuneFlags(CLI::App& verb, RunFlags& flags, CLI::Option* tune) {
-  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb.add_option(name, value, help)->type_name(type)->group("With --tune")->needs(tune);
+  const FlagAdder of_group(verb, "With --tune");
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help,
+                       CLI::Validator check) {
+    of_group(name, value, type, help, std::move(check))->needs(tune);
   };
-  add("--budget-steps", flags.budget_steps, "N", "Steps to measure in (default: 60)")
-      ->check(WholeNumberIn({1, 1'000'000}));
+  add("--budget-steps", flags.budget_steps, "N", "Steps to measure in (default: 60)",
+      WholeNumberIn({1, 1'000'000}));
   add("--budget-slowdown", flags.budget_slowdown_percent, "PCT",
-      "The largest mean slowdown of these steps (default: 25)")
-      ->check(NumberIn({0, 1'000}, "percent"));
+      "The largest mean slowdown of these steps (default: 25)", NumberIn({0, 1'000}, "percent"));
   add("--follow-steps", flags.follow_steps, "N",
-      "Steps in which each of two plans is measured at its own clocks (default: 12)")
-      ->check(WholeNumberIn({2, 1'000'000}));
+      "Steps in which each of two plans is measured at its own clocks (default: 12)",
+      WholeNumberIn({2, 1'000'000}));
   add("--verify-steps", flags.verify_steps, "N",
-      "Steps, with the plan and without, that measure what it saves (default: 100)")
-      ->check(WholeNumberIn({1, 10'000'000}));
-  add("--facts", flags.facts, "FILE", "Hardware facts (TOML) of the GPUs")->check(InputFile());
+      "Steps, with the plan and without, that measure what it saves (default: 100)",
+      WholeNumberIn({1, 10'000'000}));
+  add("--facts", flags.facts, "FILE", "Hardware facts (TOML) of the GPUs", InputFile());
   add("--switch-latency", flags.switch_latency_ms, "MS",
-      "Time from the request of a clock until the GPU has it")
-      ->check(NumberIn({0, 60'000}, "milliseconds"));
-  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next (default: measured)")
-      ->check(NumberIn({0, 3600}, "in seconds"));
+      "Time from the request of a clock until the GPU has it",
+      NumberIn({0, 60'000}, "milliseconds"));
+  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next (default: measured)",
+      NumberIn({0, 3600}, "in seconds"));
   add("--assignment-delay", flags.assignment_delay_s, "SECONDS",
-      "Time until every rank has read an assignment (default: 1)")
-      ->check(NumberIn({0.1, 600}, "in seconds"));
+      "Time until every rank has read an assignment (default: 1)",
+      NumberIn({0.1, 600}, "in seconds"));
 }
 
 }  // namespace
 
 Verb AddRunVerb(CLI::App& program) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App* verb = program.add_subcommand("run", kRunAbout);
-  verb->footer(kRunExamples);
-  verb->add_option("--job-directory", flags->job_directory,
-                   "Where steps are recorded (default: a new directory perseus-run-N)")
-      ->type_name("DIR");
-  CLI::Option* plan = verb->add_option("--plan", flags->plan, "A plan that the training follows")
-                          ->type_name("FILE");
+  const auto [verb, add] = AddVerb(program, "run", kRunAbout, kRunExamples);
+  add("--job-directory", flags->job_directory, "DIR",
+      "Where steps are recorded (default: a new directory perseus-run-N)");
+  CLI::Option* plan = add("--plan", flags->plan, "FILE", "A plan that the training follows");
   CLI::Option* tune =
       verb->add_flag("--tune", flags->tunes, "Profile, plan, follow the plan, and verify it")
           ->excludes(plan);

@@ -51,14 +51,9 @@ Result<void> RunSchedule(const Streams& streams, const ScheduleFlags& flags) {
 
 Verb AddScheduleVerb(CLI::App& program) {
   auto flags = std::make_shared<ScheduleFlags>();
-  CLI::App* verb = program.add_subcommand("schedule", kScheduleAbout);
-  verb->footer(kScheduleExamples);
-  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory());
-  verb->add_option("-o,--output", flags->output,
-                   "The schedule file (CSV; default: standard output)")
-      ->type_name("FILE");
+  const auto [verb, add] = AddVerb(program, "schedule", kScheduleAbout, kScheduleExamples);
+  AddJobDirectory(add, flags->directory);
+  add("-o,--output", flags->output, "FILE", "The schedule file (CSV; default: standard output)");
   const Verb search = AddScheduleSearchVerb(*verb);
   return {verb, [flags, search](const Streams& streams) {
             return search.flags->parsed() ? search.run(streams) : RunSchedule(streams, *flags);

@@ -248,36 +248,29 @@ Result<void> RunSearch(const Streams& streams, const SearchFlags& flags) {
 
 Verb AddScheduleSearchVerb(CLI::App& schedule) {
   auto flags = std::make_shared<SearchFlags>();
-  CLI::App* verb = schedule.add_subcommand("search", kSearchAbout);
-  verb->footer(kSearchExamples);
-  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv")
-      ->check(InputFile());
+  const auto [verb, add] = AddVerb(schedule, "search", kSearchAbout, kSearchExamples);
+  AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   for (const char* fixed : {"--schedule", "--schedule-file", "--graph", "--max-in-flight"}) {
     verb->remove_option(verb->get_option(fixed));
   }
-  verb->add_option("--more", flags->more,
-                   "The rows: so many microbatches more than 1F1B on each pp_rank "
-                   "(default: 0,1,2,3,4,6,8, until more is of no use)")
-      ->type_name("N[,N...]")
+  add("--more", flags->more, "N[,N...]",
+      "The rows: so many microbatches more than 1F1B on each pp_rank (default: 0,1,2,3,4,6,8, "
+      "until more is of no use)",
+      WholeNumberIn({0, 1'000'000}))
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(WholeNumberIn({0, 1'000'000}));
-  verb->add_option("-o,--output", flags->directory,
-                   "Directory for the schedules (CSV, as torch.distributed.pipelining loads "
-                   "them, and in words), search.json and report.html")
-      ->type_name("DIR");
+      ->allow_extra_args(false);
+  add("-o,--output", flags->directory, "DIR",
+      "Directory for the schedules (CSV, as torch.distributed.pipelining loads them, and in "
+      "words), search.json and report.html");
   AddFigureFlags(*verb, flags->figures);
-  verb->add_option("--max-switches", flags->job.most_switches,
-                   "Clock changes of each GPU in an iteration, at most, of all plans (default: the "
-                   "limit of the job file, or the rate of the hardware facts)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1'000'000}));
-  verb->add_option("--effort", flags->effort,
-                   "Effort of the plans, as in perseus plan (default: 0, a first look)")
-      ->type_name("N")
-      ->check(WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
+  add("--max-switches", flags->job.most_switches, "N",
+      "Clock changes of each GPU in an iteration, at most, of all plans (default: the limit of the "
+      "job file, or the rate of the hardware facts)",
+      WholeNumberIn({0, 1'000'000}));
+  add("--effort", flags->effort, "N",
+      "Effort of the plans, as in perseus plan (default: 0, a first look)",
+      WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
   verb->add_flag("--progress", flags->with_progress,
                  "Print each better schedule on standard error as soon as it is found (a terminal "
                  "shows them without this flag)");

@@ -2,7 +2,6 @@
 
 #include <csignal>
 #include <memory>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -95,86 +94,69 @@ void AddLimitFlags(CLI::App& verb, ServeFlags& flags) {
             .jobs = 10'000,
             .jobs_of_owner = 1'000,
             .streams_of_token = 10'000};
-  const auto add = [&verb](const char* name, auto& value, const char* type, const char* help) {
-    constexpr bool kIsWhole = std::is_integral_v<std::remove_cvref_t<decltype(value)>>;
-    verb.add_option(name, value, help)
-        ->check(kIsWhole ? WholeNumberIn({0, 1e6}) : NumberIn({0, 1e6}, ""))
-        ->type_name(type);
-  };
+  const FlagAdder add(verb);
+  const auto number = NumberIn({0, 1e6}, "");
+  const auto count = WholeNumberIn({0, 1e6});
   add("--rate", limits.requests_per_second, "N",
       "Largest number of requests per second of one token, of each node, and of changes of one "
-      "job, with bursts of ten times as many; 0: no limit (default: 100)");
+      "job, with bursts of ten times as many; 0: no limit (default: 100)",
+      number);
   add("--byte-rate", flags.mebibytes_per_second, "MIB",
       "Largest rate of the bodies of one token or node, in MiB per second; 0: no limit (default: "
-      "16)");
+      "16)",
+      number);
   add("--address-rate", flags.address_rate, "N",
-      "Largest number of requests per second from one address, before they are read; a proxy or "
-      "a network may have all nodes behind one address (default: no limit)");
-  add("--max-jobs", limits.jobs, "N", "Most jobs that may run; 0: no limit (default: 10000)");
+      "Largest number of requests per second from one address, before they are read; a proxy or a "
+      "network may have all nodes behind one address (default: no limit)",
+      number);
+  add("--max-jobs", limits.jobs, "N", "Most jobs that may run; 0: no limit (default: 10000)",
+      count);
   add("--max-jobs-of-owner", limits.jobs_of_owner, "N",
-      "Most jobs of one owner that may run; 0: no limit (default: 1000)");
+      "Most jobs of one owner that may run; 0: no limit (default: 1000)", count);
   add("--max-streams-of-token", limits.streams_of_token, "N",
-      "Most event streams of one token; 0: no limit (default: 10000)");
+      "Most event streams of one token; 0: no limit (default: 10000)", count);
 }
 
 }  // namespace
 
 Verb AddServeVerb(CLI::App& program) {
   auto flags = std::make_shared<ServeFlags>();
-  CLI::App* verb = program.add_subcommand("serve", kServeAbout);
-  verb->footer(kServeExamples);
+  const auto [verb, add] = AddVerb(program, "serve", kServeAbout, kServeExamples);
   server::ControlPlaneOptions& options = flags->options;
-  verb->add_option("--listen", options.address, "Address to listen on (default: 127.0.0.1:7410)")
-      ->type_name("HOST:PORT");
-  verb->add_option("--database", options.database,
-                   "sqlite:FILE, or postgresql://USER@HOST/NAME (default: PERSEUS_DATABASE, or "
-                   "sqlite:perseus.db)")
-      ->envname("PERSEUS_DATABASE")
-      ->type_name("URL");
-  verb->add_option("--tls-certificate", flags->tls.certificate, "Certificate with its chain (PEM)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--tls-key", flags->tls.key, "Private key (PEM)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--client-ca", flags->tls.client_authority,
-                   "Require client certificates that this authority (PEM) signed")
-      ->type_name("FILE")
-      ->check(InputFile());
+  add("--listen", options.address, "HOST:PORT", "Address to listen on (default: 127.0.0.1:7410)");
+  add("--database", options.database, "URL",
+      "sqlite:FILE, or postgresql://USER@HOST/NAME (default: PERSEUS_DATABASE, or "
+      "sqlite:perseus.db)")
+      ->envname("PERSEUS_DATABASE");
+  add("--tls-certificate", flags->tls.certificate, "FILE", "Certificate with its chain (PEM)",
+      InputFile());
+  add("--tls-key", flags->tls.key, "FILE", "Private key (PEM)", InputFile());
+  add("--client-ca", flags->tls.client_authority, "FILE",
+      "Require client certificates that this authority (PEM) signed", InputFile());
   // --issuers is the name of version 0.1.
-  verb->add_option("--identities,--issuers", flags->identities,
-                   "Accept the people of a proxy, and munge credentials, as this file (TOML) says "
-                   "(docs/identity.md)")
-      ->type_name("FILE")
-      ->check(InputFile());
+  add("--identities,--issuers", flags->identities, "FILE",
+      "Accept the people of a proxy, and munge credentials, as this file (TOML) says "
+      "(docs/identity.md)",
+      InputFile());
   verb->add_flag("--insecure", options.is_insecure,
                  "Allow other machines to connect without TLS and tokens");
-  verb->add_option("--planners", options.planning_threads,
-                   "Number of planning threads (default: 2)")
-      ->check(WholeNumberIn({1, 256}))
-      ->type_name("N");
-  verb->add_option("--assignment-delay", options.lead_s,
-                   "Seconds until an assignment has reached every rank (default: 0.5)")
-      ->check(NumberIn({0, 60}, "seconds"))
-      ->type_name("S");
-  verb->add_option("--keep-ended", options.keep_ended_days,
-                   "Days after which ended jobs are deleted; 0: at once (default: 30)")
-      ->check(NumberIn({0, 36500}, "days"))
-      ->type_name("DAYS");
+  add("--planners", options.planning_threads, "N", "Number of planning threads (default: 2)",
+      WholeNumberIn({1, 256}));
+  add("--assignment-delay", options.lead_s, "S",
+      "Seconds until an assignment has reached every rank (default: 0.5)",
+      NumberIn({0, 60}, "seconds"));
+  add("--keep-ended", options.keep_ended_days, "DAYS",
+      "Days after which ended jobs are deleted; 0: at once (default: 30)",
+      NumberIn({0, 36500}, "days"));
   AddLimitFlags(*verb, *flags);
-  verb->add_option("--largest-body", flags->body_mib,
-                   "Largest body of a request in MiB; most routes accept less (default: 64)")
-      ->check(WholeNumberIn({1, 64}))
-      ->type_name("MIB");
-  verb->add_option("--replica", options.replica,
-                   "Unique name of this replica (default: host name and process id)")
-      ->type_name("NAME");
-  verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
-      ->transform(OneOf({"debug", "info", "warn", "error"}))
-      ->type_name("LEVEL");
-  verb->add_option("--log-format", flags->log_format, "text or json (default: text)")
-      ->transform(OneOf({"text", "json"}))
-      ->type_name("FORMAT");
+  add("--largest-body", flags->body_mib, "MIB",
+      "Largest body of a request in MiB; most routes accept less (default: 64)",
+      WholeNumberIn({1, 64}));
+  add("--replica", options.replica, "NAME",
+      "Unique name of this replica (default: host name and process id)");
+  AddLogLevel(add, flags->log_level);
+  add("--log-format", flags->log_format, "FORMAT", "text or json (default: text)",
+      OneOf({"text", "json"}));
   return {verb, [flags](const Streams& streams) { return RunServe(streams, *flags); }};
 }
 

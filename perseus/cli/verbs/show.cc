@@ -179,11 +179,9 @@ Result<void> RunShow(const Streams& streams, const ShowFlags& flags) {
 
 Verb AddShowVerb(CLI::App& program) {
   auto flags = std::make_shared<ShowFlags>();
-  CLI::App* verb = program.add_subcommand("show", kShowAbout);
-  verb->footer(kShowExamples);
-  verb->add_option("plan", flags->plans, "Plans (JSON), or directories of perseus plan -o")
-      ->type_name("DIR|PLAN...")
-      ->check(ExistingPath())
+  const auto [verb, add] = AddVerb(program, "show", kShowAbout, kShowExamples);
+  add("plan", flags->plans, "DIR|PLAN...", "Plans (JSON), or directories of perseus plan -o",
+      ExistingPath())
       ->required();
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   return {verb, [flags](const Streams& streams) { return RunShow(streams, *flags); }};

@@ -117,43 +117,29 @@ Result<void> Revoke(const Streams& streams, const TokenFlags& flags) {
 
 Verb AddTokenVerb(CLI::App& program) {
   auto flags = std::make_shared<TokenFlags>();
-  CLI::App* verb = program.add_subcommand("token", kTokenAbout);
-  verb->footer(kTokenExamples);
+  CLI::App* verb = AddVerb(program, "token", kTokenAbout, kTokenExamples).verb;
   verb->require_subcommand(1);
   CLI::App* create = verb->add_subcommand("create", "Create a token and print it");
-  create->add_option("--scope", flags->scope, "operator, member, agent, job, read or join")
-      ->required()
-      ->transform(OneOf({"operator", "member", "agent", "job", "read", "join"}))
-      ->type_name("SCOPE");
-  create
-      ->add_option("--node", flags->nodes,
-                   "For scopes agent and join: a node that it is good for, such as 'gpu-*', or '*' "
-                   "for every node; repeatable")
-      ->type_name("NAME");
-  create
-      ->add_option("--job", flags->jobs,
-                   "For scope job: the key of the job. For agent, join and read: a job that it is "
-                   "good for, such as 'team-a-*' (default: all); repeatable")
-      ->type_name("KEY");
-  create
-      ->add_option("--owner", flags->owner,
-                   "For scopes member, job and read: the team or person whose jobs it is good for")
-      ->type_name("OWNER");
-  create
-      ->add_option("--certificate", flags->certificate,
-                   "Client certificates with this common name, such as 'gpu-*', take the place of "
-                   "the secret")
-      ->type_name("NAME");
-  create->add_option("--name", flags->name, "Name in lists, logs and the audit trail")
-      ->type_name("NAME");
-  create
-      ->add_option("--expires-in-days", flags->expires_in_days,
-                   "Days until it expires (default: never)")
-      ->check(NumberIn({0, 36'500}, "in days"))
-      ->type_name("DAYS");
+  const FlagAdder add(*create);
+  add("--scope", flags->scope, "SCOPE", "operator, member, agent, job, read or join",
+      OneOf({"operator", "member", "agent", "job", "read", "join"}))
+      ->required();
+  add("--node", flags->nodes, "NAME",
+      "For scopes agent and join: a node that it is good for, such as 'gpu-*', or '*' for every "
+      "node; repeatable");
+  add("--job", flags->jobs, "KEY",
+      "For scope job: the key of the job. For agent, join and read: a job that it is good for, "
+      "such as 'team-a-*' (default: all); repeatable");
+  add("--owner", flags->owner, "OWNER",
+      "For scopes member, job and read: the team or person whose jobs it is good for");
+  add("--certificate", flags->certificate, "NAME",
+      "Client certificates with this common name, such as 'gpu-*', take the place of the secret");
+  add("--name", flags->name, "NAME", "Name in lists, logs and the audit trail");
+  add("--expires-in-days", flags->expires_in_days, "DAYS", "Days until it expires (default: never)",
+      NumberIn({0, 36'500}, "in days"));
   CLI::App* list = verb->add_subcommand("list", "List the tokens, without their secrets");
   CLI::App* revoke = verb->add_subcommand("revoke", "Revoke a token");
-  revoke->add_option("id", flags->id, "Id of the token, as listed")->required()->type_name("ID");
+  FlagAdder (*revoke)("id", flags->id, "ID", "Id of the token, as listed")->required();
   for (CLI::App* sub : {create, list, revoke}) {
     AddServerFlags(*sub, flags->server, "operator");
     sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");

@@ -86,23 +86,13 @@ Result<void> RunTrace(const Streams& streams, const TraceFlags& flags) {
 
 Verb AddTraceVerb(CLI::App& program) {
   auto flags = std::make_shared<TraceFlags>();
-  CLI::App* verb = program.add_subcommand("trace", kTraceAbout);
-  verb->footer(kTraceExamples);
+  const auto [verb, add] = AddVerb(program, "trace", kTraceAbout, kTraceExamples);
   const auto step = WholeNumberIn({0, 2'000'000'000});
-  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory())
-      ->required();
-  verb->add_option("-o,--output", flags->output, "The trace (JSON)")->type_name("FILE")->required();
-  verb->add_option("--plan", flags->plan, "The plan to show (default: those in force)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--from", flags->from, "First step (default: 5 before the end)")
-      ->type_name("N")
-      ->check(step);
-  verb->add_option("--to", flags->to, "Last step (default: the last one)")
-      ->type_name("N")
-      ->check(step);
+  AddJobDirectory(add, flags->directory)->required();
+  add("-o,--output", flags->output, "FILE", "The trace (JSON)")->required();
+  add("--plan", flags->plan, "FILE", "The plan to show (default: those in force)", InputFile());
+  add("--from", flags->from, "N", "First step (default: 5 before the end)", step);
+  add("--to", flags->to, "N", "Last step (default: the last one)", step);
   return {verb, [flags](const Streams& streams) { return RunTrace(streams, *flags); }};
 }
 

@@ -1,7 +1,6 @@
 // `perseus tune` is the coordinator of a training job.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -163,10 +162,7 @@ std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
                                                const std::string& job_directory) {
   auto memory = tuner::ReadRankMemory(job_directory);
   if (memory) return *std::move(memory);
-  std::fputs(
-      fmt::format("perseus: warning: {}; the profile has no memory\n", memory.error().message)
-          .c_str(),
-      streams.err);
+  streams.Warn(memory.error().message + "; the profile has no memory");
   return std::nullopt;
 }
 
@@ -274,10 +270,6 @@ Result<void> TakePlanBack(const Streams& streams, const TuneFlags& flags) {
                         version));
 }
 
-void SayProgress(const Streams& streams, std::string_view text) {
-  std::fputs(fmt::format("perseus: {}\n", text).c_str(), streams.err);
-}
-
 // Whether neither the flags nor the job file have a schedule. `file` has the keys of the job file.
 bool LacksSchedule(const job::JobSettings& flags, const job::Job& file) {
   return flags.schedule.empty() && flags.schedule_file.empty() && flags.graph.empty() &&
@@ -296,14 +288,13 @@ Result<job::UnprofiledJob> LoadTunedJob(const Streams& streams, const TuneFlags&
                                         const tuner::ShouldEnd& should_end, Clock& clock) {
   PERSEUS_ASSIGN_OR_RETURN(const auto file, ReadJobFile(flags.job.job_file));
   if (!LacksSchedule(flags.job, file)) return job::LoadUnprofiledJob(flags.job);
-  SayProgress(streams,
-              fmt::format("waiting for the first steps of the ranks in {}", flags.directory));
+  streams.Say(fmt::format("waiting for the first steps of the ranks in {}", flags.directory));
   tuner::ScheduleWait wait;
   wait.timeout = ToNanoseconds(flags.start_timeout_s.value_or(flags.timeout_s));
   wait.should_end = should_end;
   PERSEUS_ASSIGN_OR_RETURN(const auto ran, tuner::AwaitRanSchedule(flags.directory, wait, clock));
   std::string text = tuner::Describe(ran);
-  SayProgress(streams, text.substr(0, text.find('\n')));
+  streams.Say(text.substr(0, text.find('\n')));
   job::JobSettings job = flags.job;
   const std::filesystem::path path = std::filesystem::path(flags.directory) / "schedule.csv";
   PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(flags.directory, path.filename(),
@@ -353,7 +344,7 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   options.leaves_plan_in_force = !flags.restores;
   options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = should_end;
-  options.say = [&streams](std::string_view text) { SayProgress(streams, text); };
+  options.say = [&streams](std::string_view text) { streams.Say(text); };
   const Origin blocking_power =
       options.job.model.blocking_power_w > 0 ? Origin::kGiven : Origin::kMeasured;
   const Origin p2p = options.measures_p2p ? Origin::kMeasured : Origin::kGiven;
@@ -369,46 +360,32 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
 
 Verb AddTuneVerb(CLI::App& program) {
   auto flags = std::make_shared<TuneFlags>();
-  CLI::App* verb = program.add_subcommand("tune", kTuneAbout);
-  verb->footer(kTuneExamples);
-  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory())
-      ->required();
-  verb->add_option("-o,--output", flags->output, "Directory for profile.csv, plan.json and others")
-      ->type_name("DIR");
-  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb->add_option(name, value, help)->type_name(type)->group("Budget");
-  };
-  add("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)")
-      ->check(WholeNumberIn({1, 1'000'000}));
-  add("--budget-slowdown", flags->slowdown_percent, "PCT",
-      "The largest mean slowdown of these steps (default: 25)")
-      ->check(NumberIn({0, 1'000}, "percent"));
-  add("--frequencies", flags->budget.frequencies, "N",
-      "The most clocks of each instruction (default: 10)")
-      ->check(WholeNumberIn({2, 1'000}));
-  add("--steps-per-round", flags->budget.steps_per_round, "N",
-      "Steps at the same clocks (default: 3)")
-      ->check(WholeNumberIn({1, 1'000}));
-  add("--least-gain", flags->least_gain_percent, "PCT",
-      "End when further steps promise to save less of the energy than this (default: 0.02)")
-      ->check(NumberIn({0, 100}, "percent"));
-  add("--follow-steps", flags->steps_followed, "N",
-      "Steps in which each of two plans is measured at its own clocks (default: 12)")
-      ->check(WholeNumberIn({2, 1'000'000}));
-  verb->add_option("--assignment-delay", flags->assignment_delay_s,
-                   "Time until every rank has read an assignment (default: 1)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 600}, "in seconds"));
-  verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 86'400}, "in seconds"));
-  verb->add_option("--start-timeout", flags->start_timeout_s,
-                   "How long to wait for the first steps, if no schedule is given (default: "
-                   "--timeout)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 10'000'000}, "in seconds"));
+  const auto [verb, add] = AddVerb(program, "tune", kTuneAbout, kTuneExamples);
+  AddJobDirectory(add, flags->directory)->required();
+  add("-o,--output", flags->output, "DIR", "Directory for profile.csv, plan.json and others");
+  const FlagAdder budget(*verb, "Budget");
+  budget("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)",
+         WholeNumberIn({1, 1'000'000}));
+  budget("--budget-slowdown", flags->slowdown_percent, "PCT",
+         "The largest mean slowdown of these steps (default: 25)", NumberIn({0, 1'000}, "percent"));
+  budget("--frequencies", flags->budget.frequencies, "N",
+         "The most clocks of each instruction (default: 10)", WholeNumberIn({2, 1'000}));
+  budget("--steps-per-round", flags->budget.steps_per_round, "N",
+         "Steps at the same clocks (default: 3)", WholeNumberIn({1, 1'000}));
+  budget("--least-gain", flags->least_gain_percent, "PCT",
+         "End when further steps promise to save less of the energy than this (default: 0.02)",
+         NumberIn({0, 100}, "percent"));
+  budget("--follow-steps", flags->steps_followed, "N",
+         "Steps in which each of two plans is measured at its own clocks (default: 12)",
+         WholeNumberIn({2, 1'000'000}));
+  add("--assignment-delay", flags->assignment_delay_s, "SECONDS",
+      "Time until every rank has read an assignment (default: 1)",
+      NumberIn({0.1, 600}, "in seconds"));
+  add("--timeout", flags->timeout_s, "SECONDS", "How long a rank may be silent (default: 60)",
+      NumberIn({0.1, 86'400}, "in seconds"));
+  add("--start-timeout", flags->start_timeout_s, "SECONDS",
+      "How long to wait for the first steps, if no schedule is given (default: --timeout)",
+      NumberIn({0.1, 10'000'000}, "in seconds"));
   verb->add_flag("--restore", flags->restores,
                  "Restore the clocks at the end, with no plan in force");
   verb->add_flag("--give-back", flags->gives_back,

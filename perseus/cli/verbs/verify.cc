@@ -278,50 +278,31 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
 
 Verb AddVerifyVerb(CLI::App& program) {
   auto flags = std::make_shared<VerifyFlags>();
-  CLI::App* verb = program.add_subcommand("verify", kVerifyAbout);
-  verb->footer(kVerifyExamples);
-  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory())
-      ->required();
-  verb->add_option("--plan", flags->plan, "The plan to verify (default: the one in force)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--against", flags->against,
-                   "The directory of another run: compare the last steps of both")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory());
-  verb->add_option("--steps", flags->steps,
-                   "Steps to take, baseline and planned together; with --against, of each run "
-                   "(default: 100)")
-      ->type_name("N")
-      ->check(WholeNumberIn({1, 10'000'000}));
-  verb->add_option("--pipelines", flags->pipelines,
-                   "Data-parallel pipelines of the job (default: those of the plan)")
-      ->type_name("N")
-      ->check(WholeNumberIn({1, 1'000'000}));
-  verb->add_option("--confidence", flags->level_percent,
-                   "Level of the confidence intervals (default: 95)")
-      ->type_name("PCT")
-      ->check(NumberIn({51, 99.9}, "percent"));
-  verb->add_option("--tolerance", flags->tolerance_percent,
-                   "Slowdown that still counts as none (default: 0.2)")
-      ->type_name("PCT")
-      ->check(NumberIn({0, 100}, "percent"));
-  verb->add_option("--counter-period", flags->counter_period_ms,
-                   "Time between two updates of the energy counters of GPUs (default: 100)")
-      ->type_name("MS")
-      ->check(NumberIn({1, 10'000}, "milliseconds"));
-  verb->add_option("--assignment-delay", flags->assignment_delay_s,
-                   "Time until every rank has read an assignment (default: 1)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 600}, "in seconds"));
-  verb->add_option("--seed", flags->seed, "Seed of the random order (default: 1)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1'000'000'000}));
-  verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 86'400}, "in seconds"));
+  const auto [verb, add] = AddVerb(program, "verify", kVerifyAbout, kVerifyExamples);
+  AddJobDirectory(add, flags->directory)->required();
+  add("--plan", flags->plan, "FILE", "The plan to verify (default: the one in force)", InputFile());
+  add("--against", flags->against, "JOBDIR",
+      "The directory of another run: compare the last steps of both", JobDirectory());
+  add("--steps", flags->steps, "N",
+      "Steps to take, baseline and planned together; with --against, of each run (default: 100)",
+      WholeNumberIn({1, 10'000'000}));
+  add("--pipelines", flags->pipelines, "N",
+      "Data-parallel pipelines of the job (default: those of the plan)",
+      WholeNumberIn({1, 1'000'000}));
+  add("--confidence", flags->level_percent, "PCT",
+      "Level of the confidence intervals (default: 95)", NumberIn({51, 99.9}, "percent"));
+  add("--tolerance", flags->tolerance_percent, "PCT",
+      "Slowdown that still counts as none (default: 0.2)", NumberIn({0, 100}, "percent"));
+  add("--counter-period", flags->counter_period_ms, "MS",
+      "Time between two updates of the energy counters of GPUs (default: 100)",
+      NumberIn({1, 10'000}, "milliseconds"));
+  add("--assignment-delay", flags->assignment_delay_s, "SECONDS",
+      "Time until every rank has read an assignment (default: 1)",
+      NumberIn({0.1, 600}, "in seconds"));
+  add("--seed", flags->seed, "N", "Seed of the random order (default: 1)",
+      WholeNumberIn({0, 1'000'000'000}));
+  add("--timeout", flags->timeout_s, "SECONDS", "How long a rank may be silent (default: 60)",
+      NumberIn({0.1, 86'400}, "in seconds"));
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   return {verb, [flags](const Streams& streams) { return RunVerify(streams, *flags); }};
 }
