@@ -21,7 +21,6 @@
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/verbs/help.h"
 #include "perseus/cli/verbs/verbs.h"
-#include "perseus/cli/verbs/version.h"
 
 namespace perseus::cli {
 namespace {

@@ -10,19 +10,23 @@
 
 namespace perseus::cli {
 
+Result<FileDescriptor> TakeSignals(std::span<const int> numbers) {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int number : numbers) sigaddset(&wanted, number);
+  FileDescriptor signals;
+  if (sigprocmask(SIG_BLOCK, &wanted, nullptr) == 0) {
+    signals = FileDescriptor(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
+  if (signals) return signals;
+  return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
+}
+
 Result<EndSignals> EndSignals::Take() {
-  sigset_t ends;
-  sigemptyset(&ends);
-  sigaddset(&ends, SIGTERM);
-  sigaddset(&ends, SIGINT);
-  sigaddset(&ends, SIGHUP);  // The system sends it when the terminal closes.
+  // The system sends SIGHUP when the terminal closes.
+  constexpr int kEnds[] = {SIGTERM, SIGINT, SIGHUP};
   EndSignals taken;
-  if (sigprocmask(SIG_BLOCK, &ends, nullptr) == 0) {
-    taken.signals_ = FileDescriptor(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
-  }
-  if (!taken.signals_) {
-    return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
-  }
+  PERSEUS_ASSIGN_OR_RETURN(taken.signals_, TakeSignals(kEnds));
   return taken;
 }
 

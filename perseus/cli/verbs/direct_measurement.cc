@@ -4,8 +4,6 @@
 
 #include <string_view>
 
-#include "perseus/runtime/protocol/messages/unix_socket.h"
-
 namespace perseus::cli {
 namespace {
 
@@ -23,13 +21,6 @@ void AddDirectFlags(const FlagAdder& add, DirectFlags& flags) {
   add("--state", flags.state, "FILE", fmt::format("The agent's state (default: {})", kAgentState));
 }
 
-Result<void> RefuseBesideAgent(const DirectFlags& flags) {
-  if (!protocol::Connect(flags.socket)) return {};
-  return FailAs(ErrorKind::kSystem,
-                "an agent runs on {}, and only it may set clocks (stop it to measure)",
-                flags.socket);
-}
-
 std::vector<agent::Finding> ExamineNode(const DirectFlags& flags) {
   const std::string socket = GivenFlag("--socket", flags.socket, kAgentSocket);
   return agent::ExamineNode(
@@ -40,35 +31,6 @@ std::vector<agent::Finding> ExamineNode(const DirectFlags& flags) {
        .restore_command = "perseus gpu restore" +
                           GivenFlag("--devices", flags.devices, DirectFlags().devices) + socket +
                           GivenFlag("--state", flags.state, kAgentState)});
-}
-
-nlohmann::ordered_json FindingsAsJson(const std::vector<agent::Finding>& findings) {
-  auto list = nlohmann::ordered_json::array();
-  for (const agent::Finding& finding : findings) {
-    constexpr const char* kLevels[] = {"ok", "note", "problem"};
-    list.push_back({{"level", kLevels[static_cast<std::size_t>(finding.level)]},
-                    {"what", finding.what},
-                    {"detail", finding.detail},
-                    {"remedy", finding.remedy}});
-  }
-  return list;
-}
-
-Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
-                                           const std::vector<device::Device*>& gpus) {
-  constexpr std::string_view kNvml = "nvml:";
-  std::vector<std::string> uuids;
-  for (const device::Device* gpu : gpus) {
-    if (gpu->info().backend == "nvml") uuids.push_back(gpu->info().uuid);
-  }
-  if (uuids.empty()) {
-    return qualifier::Surroundings{.driver_version = "unknown", .programs = {}, .limits = {}};
-  }
-  std::string_view file;
-  if (flags.devices.starts_with(kNvml)) {
-    file = std::string_view(flags.devices).substr(kNvml.size());
-  }
-  return qualifier::LookAround(file, uuids);
 }
 
 }  // namespace perseus::cli

@@ -2,15 +2,12 @@
 // is, without an agent.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "perseus/base/result.h"
 #include "perseus/cli/flags/agent_setup.h"
+#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/runtime/agent/doctor.h"
-#include "perseus/runtime/qualifier/surroundings.h"
 
 namespace perseus::cli {
 
@@ -23,15 +20,6 @@ struct DirectFlags {
 // Adds --devices, --socket and --state.
 void AddDirectFlags(const FlagAdder& add, DirectFlags& flags);
 
-// Fails (kSystem) if an agent runs.
-Result<void> RefuseBesideAgent(const DirectFlags& flags);
-
 std::vector<agent::Finding> ExamineNode(const DirectFlags& flags);
-nlohmann::ordered_json FindingsAsJson(const std::vector<agent::Finding>& findings);
-
-// What else is on these GPUs. It is known for NVIDIA GPUs; for others, the result is empty, and the
-// driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.
-Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
-                                           const std::vector<device::Device*>& gpus);
 
 }  // namespace perseus::cli

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "perseus/base/wording.h"
 #include "perseus/cli/terminal/standard_output.h"
@@ -40,8 +41,16 @@ std::string FormatScreen(const std::vector<agent::Finding>& findings) {
 }
 
 std::string FormatJson(const std::vector<agent::Finding>& findings) {
+  auto list = nlohmann::ordered_json::array();
+  for (const agent::Finding& finding : findings) {
+    constexpr const char* kLevels[] = {"ok", "note", "problem"};
+    list.push_back({{"level", kLevels[static_cast<std::size_t>(finding.level)]},
+                    {"what", finding.what},
+                    {"detail", finding.detail},
+                    {"remedy", finding.remedy}});
+  }
   const nlohmann::ordered_json object{
-      {"format", "perseus-doctor"}, {"version", 1}, {"findings", FindingsAsJson(findings)}};
+      {"format", "perseus-doctor"}, {"version", 1}, {"findings", std::move(list)}};
   return object.dump(2) + "\n";
 }
 

@@ -2,25 +2,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "perseus/base/file.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/emulation_input.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/noise/noisy_execution.h"
+#include "perseus/planning/plan/target.h"
 #include "perseus/planning/report/trace.h"
+#include "perseus/simulation/baselines/policy.h"
 #include "perseus/simulation/emulator/emulation.h"
+#include "perseus/simulation/emulator/event_file.h"
 
 namespace perseus::cli {
 namespace {
@@ -39,6 +48,146 @@ constexpr const char* kEmulateExamples =
     "      --blocking-power 83.64 --gpus-per-stage 8 --pipelines 16 \\\n"
     "      --iterations 1000 --events events.toml --follow 1 -o out\n"
     "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 1";
+
+// In the order of AllPolicies. Perseus is the last one.
+constexpr std::array<std::string_view, 6> kPolicies = {
+    "allmax", "zeus-global", "zeus-per-stage", "envpipe", "perseus-published", "perseus"};
+
+// Adds the place of an event to an error.
+tl::unexpected<Error> FailAt(const std::string& where, const Error& error) {
+  return FailAs(error.kind, "{}: {}", where, error.message);
+}
+
+// Chooses the clocks of all pipelines by a policy: Perseus, or a published baseline. Keeps a
+// reference to the planner. Not thread safe.
+class Chooser {
+ public:
+  // `policy` is one of kPolicies. `unit` is the unit of time of perseus-published. Fails if the
+  // policy has no plan for this job.
+  static Result<Chooser> Create(const plan::Planner& planner, const std::string& policy,
+                                Nanoseconds unit);
+
+  // The plan without events: with no slowdown, or with the least slowdown of the policy.
+  Result<std::vector<int>> NoSlowdown() const;
+  // The plan while a straggler's iteration takes that time.
+  Result<std::vector<int>> Beside(Nanoseconds straggler) const;
+  // The fastest plan with at most this mean power of all pipelines. Fails (kUnreachable) if no plan
+  // has it; the message has the least power of all pipelines.
+  Result<std::vector<int>> WithinPower(double watts, int pipelines);
+
+  const std::string& name() const { return name_; }
+  const std::string& note() const { return offered_.note; }
+
+ private:
+  explicit Chooser(const plan::Planner& planner) : planner_(&planner) {}
+  Result<double> LeastPower();
+
+  const plan::Planner* planner_;
+  std::string name_;
+  bool is_ours_ = true;
+  baselines::PolicyPoints offered_;         // The plans of a published baseline.
+  std::optional<plan::Frontier> frontier_;  // For Perseus; computed when a power cap needs it.
+};
+
+Result<Chooser> Chooser::Create(const plan::Planner& planner, const std::string& policy,
+                                Nanoseconds unit) {
+  const auto number = static_cast<std::size_t>(
+      std::find(kPolicies.begin(), kPolicies.end(), policy) - kPolicies.begin());
+  const auto policies = baselines::AllPolicies(unit);
+  Chooser chooser(planner);
+  chooser.name_ = policies[number]->name();
+  chooser.is_ours_ = number + 1 == kPolicies.size();
+  if (chooser.is_ours_) return chooser;
+  PERSEUS_ASSIGN_OR_RETURN(auto offered, policies[number]->Points(planner, {}));
+  chooser.offered_ = std::move(offered);
+  return chooser;
+}
+
+Result<std::vector<int>> Chooser::NoSlowdown() const {
+  const Nanoseconds time = planner_->baseline().time;
+  if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanFor(time));
+  return std::move(plan.options);
+}
+
+Result<std::vector<int>> Chooser::Beside(Nanoseconds straggler) const {
+  if (!is_ours_) return baselines::ChooseFor(straggler, offered_.points, *planner_).options;
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanForStraggler(straggler));
+  return std::move(plan.options);
+}
+
+Result<std::vector<int>> Chooser::WithinPower(double watts, int pipelines) {
+  const double share_w = watts / pipelines;
+  if (is_ours_) {
+    if (!frontier_) {
+      PERSEUS_ASSIGN_OR_RETURN(auto frontier, planner_->ComputeFrontier());
+      frontier_ = std::move(frontier);
+    }
+    auto plan = plan::PlanForTarget(*planner_, &*frontier_,
+                                    {.kind = plan::Target::Kind::kPowerCap, .value = share_w});
+    if (plan) return std::move(plan->options);
+    if (plan.error().kind != ErrorKind::kUnreachable) return Fail(plan);
+  } else {
+    for (const baselines::OperatingPoint& point : offered_.points) {
+      if (point.evaluation.average_power_w() <= share_w) return point.options;
+    }
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto least_w, LeastPower());
+  return FailAs(ErrorKind::kUnreachable,
+                "{} has no plan that meets a power cap of {} W: the {} pipelines of the job draw "
+                "at least {} W (raise the cap, or run fewer pipelines)",
+                name_, watts, pipelines, std::ceil(least_w * pipelines));
+}
+
+// The least power of one pipeline.
+Result<double> Chooser::LeastPower() {
+  if (is_ours_) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto plan,
+                             planner_->PlanFor(frontier_->points[frontier_->least_energy].time));
+    return plan.evaluation.average_power_w();
+  }
+  double least_w = offered_.points.front().evaluation.average_power_w();
+  for (const baselines::OperatingPoint& point : offered_.points) {
+    least_w = std::min(least_w, point.evaluation.average_power_w());
+  }
+  return least_w;
+}
+
+// Reads the options of a plan file.
+Result<std::vector<int>> ReadOptions(const std::string& path,
+                                     const schedule::InstructionGraph& graph) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, ReadPlan(path));
+  return plan_file::FindOptions(plan, graph, path);
+}
+
+// Adds the events of a file to `spec`, which has its number of pipelines. Errors have the file and
+// the line of the event.
+Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::EmulationSpec spec,
+                                           const std::string& event_file,
+                                           const schedule::InstructionGraph& graph,
+                                           Chooser& chooser) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(event_file));
+  PERSEUS_ASSIGN_OR_RETURN(auto events, emulator::ParseEvents(text, event_file));
+  spec.disturbances = std::move(events.disturbances);
+  for (const emulator::Disturbance& slow : spec.disturbances) {
+    if (slow.kind == emulator::Disturbance::Kind::kSlow)
+      WarnIfLikelyPercent(streams, "slowdown =", slow.value);
+  }
+  for (const emulator::Events::PushedPlan& pushed : events.plans) {
+    const std::string path =
+        (std::filesystem::path(event_file).parent_path() / pushed.file).string();
+    auto options = ReadOptions(path, graph);
+    if (!options) return FailAt(pushed.where, options.error());
+    spec.changes.push_back({pushed.from, *std::move(options), pushed.where});
+  }
+  spec.power_caps = std::move(events.power_caps);
+  for (emulator::PowerCap& cap : spec.power_caps) {
+    auto options = chooser.WithinPower(cap.watts, spec.pipelines);
+    if (!options) return FailAt(cap.where, options.error());
+    cap.options = *std::move(options);
+  }
+  return spec;
+}
 
 struct EmulateFlags {
   job::JobSettings job;
@@ -303,7 +452,7 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
   add("--policy", flags.policy, "NAME",
       "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, envpipe, "
       "perseus-published or perseus (default: perseus)",
-      OneOf(PolicyNames()))
+      OneOf({kPolicies.begin(), kPolicies.end()}))
       ->excludes(plan);
   add("--unit", flags.unit_ms, "MS",
       "Of --policy perseus-published: it rounds times to this (default: 1)",

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -72,8 +72,7 @@ Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const No
 }
 
 Result<LoadedPlan> LoadPlan(const EvaluateFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
-  PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(text, flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto file, ReadPlan(flags.plan));
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.plan, flags.job));
   PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
   return LoadedPlan{std::move(job), std::move(options),

@@ -10,7 +10,6 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/verbs/version.h"
 
 namespace perseus::cli {
 namespace {

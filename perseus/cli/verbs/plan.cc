@@ -17,13 +17,9 @@
 #include "perseus/cli/terminal/interrupt.h"
 #include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
-#include "perseus/cli/verbs/change_rate.h"
 #include "perseus/cli/verbs/limited_plans.h"
 #include "perseus/cli/verbs/noise_plans.h"
-#include "perseus/cli/verbs/plan_bounds.h"
-#include "perseus/cli/verbs/plan_files.h"
 #include "perseus/cli/verbs/plan_report.h"
-#include "perseus/cli/verbs/plan_rows.h"
 #include "perseus/cli/verbs/plan_targets.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/schedule_report.h"
@@ -219,6 +215,22 @@ Result<void> TradeOff(const PlanFlags& flags, const plan::Planner& planner,
   if (!flags.switches.picks_limit) return {};
   computed.limit = PickLimit(planner, *computed.switch_tradeoff, most_changes_per_s);
   return {};
+}
+
+// Replaces the bound of each plan by the bound for measured options where it is greater
+// (planning/discrete_bound). Leaves out stops, which have no row in the table. `raised` is a plan
+// that has such a bound already: other plans of its deadline take it over.
+void RaiseRowBounds(const plan::Planner& planner, std::vector<PlannedTarget>& planned,
+                    const plan::Plan* raised = nullptr) {
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    plan::Plan& plan = planned[i].plan;
+    if (planned[i].is_stop) return;
+    if (raised != nullptr && raised->deadline == plan.deadline) {
+      plan.lower_bound_j = std::max(plan.lower_bound_j, raised->lower_bound_j);
+    } else {
+      discrete_bound::RaiseBound(planner, plan);
+    }
+  });
 }
 
 // Replaces the plans by plans that keep the limit, or else the rate of the hardware facts. For a

@@ -1,15 +1,19 @@
-// Formats the results of `perseus plan` as text and as JSON.
+// Formats the results of `perseus plan`: its text, its JSON and its files.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "perseus/base/result.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/verbs/noise_plans.h"
 #include "perseus/cli/verbs/plan_targets.h"
+#include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/switch_plans.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/report/report.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
@@ -35,5 +39,23 @@ std::string FormatFinding(const PlanOutcome& outcome);
 
 // The JSON of --json and of summary.json. `files` are the names of the files of the run.
 std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files);
+
+// The data of the report. The page first shows the plan with the slug `first_asked`.
+Result<std::string> MakePlanReportData(const PlanOutcome& outcome,
+                                       std::vector<report::FrontierCurve> overlays,
+                                       std::string_view first_asked);
+
+// The order of instructions, for the training.
+constexpr const char* kScheduleCsv = "schedule.csv";
+
+struct OptionalFiles {
+  bool schedule = false;  // A schedule that was searched for is always written.
+};
+
+// All files but the summary. The trace shows the baseline and the plan with the slug `first_asked`.
+Result<std::vector<ResultFile>> MakePlanFiles(const PlanOutcome& outcome,
+                                              std::string_view first_asked,
+                                              const std::string& report_data,
+                                              const OptionalFiles& optional);
 
 }  // namespace perseus::cli

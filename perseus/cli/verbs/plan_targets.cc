@@ -10,6 +10,7 @@
 #include "perseus/base/parallel.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/target_flags.h"
+#include "perseus/cli/terminal/table.h"
 #include "perseus/planning/plan/best_plan.h"
 
 namespace perseus::cli {
@@ -99,6 +100,24 @@ int DefaultStops(const schedule::InstructionGraph& graph) {
   return static_cast<int>(std::min<std::size_t>(kMostStops, kMostStopInstructions / instructions));
 }
 
+void PlanRows::ShowPlan(const plan::Plan& plan) {
+  if (!IsVisible()) return;
+  Show(plan.target,
+       FormatRow(plan) + (limit_follows_ ? " (before clock changes are limited)" : ""));
+}
+
+void PlanRows::ShowLimited(const plan::Plan& plan, const std::string& target) {
+  if (IsVisible()) Show(target, FormatRow(plan));
+}
+
+std::string PlanRows::FormatRow(const plan::Plan& plan) const {
+  const plan::Evaluation& evaluation = plan.evaluation;
+  return fmt::format(
+      "{}: {} s, {} J, saves {}, gap {:.3f} %", plan.target,
+      FormatQuantity(ToSeconds(evaluation.time)), FormatQuantity(evaluation.energy_j),
+      FormatPercent(1 - evaluation.energy_j / planner_.baseline().energy_j), plan.gap() * 100);
+}
+
 Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
                                   const plan::SearchLimits& limits) {
   std::atomic<std::size_t> done = 0;
@@ -110,7 +129,7 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
     plan::SearchLimits own = limits;
     if (entry.wanted.is_stop) own.work *= kWorkOfStops;
     entry.plan = entry.search.PlanWith(own);
-    if (entry.plan && !entry.wanted.is_stop) rows_.Show(*entry.plan);
+    if (entry.plan && !entry.wanted.is_stop) rows_.ShowPlan(*entry.plan);
     if (!entry.plan && !entry.wanted.is_stop) has_failed = true;
     rows_.Update(static_cast<double>(++done) / static_cast<double>(entries.size()));
   });

@@ -14,7 +14,7 @@
 #include "perseus/base/file.h"
 #include "perseus/base/host.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/progress_bar.h"
+#include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
@@ -23,8 +23,10 @@
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/agent/settings_guard.h"
 #include "perseus/runtime/device/open_devices.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 #include "perseus/runtime/qualifier/cuda_node.h"
 #include "perseus/runtime/qualifier/qualification.h"
+#include "perseus/runtime/qualifier/surroundings.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "perseus/simulation/virtual_qualifier/simulated_node.h"
 
@@ -150,11 +152,11 @@ Result<std::vector<std::size_t>> ChooseGpus(const std::vector<std::string>& uuid
   return indices;
 }
 
-qualifier::QualifyOptions OptionsOf(const QualifyFlags& flags, ProgressBar& bar) {
+qualifier::QualifyOptions OptionsOf(const QualifyFlags& flags, RowBlock& block) {
   return {.duration_s = flags.duration_s,
           .sets_clocks = !flags.sets_no_clocks,
-          .progress = [&bar](std::string_view label, double fraction) {
-            bar.Begin(std::string(label), fraction);
+          .progress = [&block](std::string_view label, double fraction) {
+            block.Begin(std::string(label), fraction);
           }};
 }
 
@@ -180,8 +182,8 @@ Result<void> QualifyVirtual(const Streams& streams, const QualifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
   qualifier::SimulatedNode node(qualifier::ModelOf(spec), static_cast<int>(chosen.size()),
                                 spec.seed);
-  ProgressBar bar(streams.err);
-  PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, bar)));
+  RowBlock block(streams.err);
+  PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, block)));
   return Finish(streams, flags, qualified, spec.name, "simulated");
 }
 
@@ -196,6 +198,33 @@ std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::Devic
     limits.push_back(fmt::format("{}: {}.", finding.what, finding.detail));
   }
   return limits;
+}
+
+// Fails (kSystem) if an agent runs.
+Result<void> RefuseBesideAgent(const DirectFlags& flags) {
+  if (!protocol::Connect(flags.socket)) return {};
+  return FailAs(ErrorKind::kSystem,
+                "an agent runs on {}, and only it may set clocks (stop it to measure)",
+                flags.socket);
+}
+
+// What else is on these GPUs. It is known for NVIDIA GPUs; for others, the result is empty, and the
+// driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.
+Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
+                                           const std::vector<device::Device*>& gpus) {
+  constexpr std::string_view kNvml = "nvml:";
+  std::vector<std::string> uuids;
+  for (const device::Device* gpu : gpus) {
+    if (gpu->info().backend == "nvml") uuids.push_back(gpu->info().uuid);
+  }
+  if (uuids.empty()) {
+    return qualifier::Surroundings{.driver_version = "unknown", .programs = {}, .limits = {}};
+  }
+  std::string_view file;
+  if (flags.devices.starts_with(kNvml)) {
+    file = std::string_view(flags.devices).substr(kNvml.size());
+  }
+  return qualifier::LookAround(file, uuids);
 }
 
 Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
@@ -222,9 +251,8 @@ Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
     limits.push_back(fmt::format("Another program ran during the measurement: {}.", program));
   }
 
-  qualifier::QualifyOptions options;
-  ProgressBar bar(streams.err);
-  options = OptionsOf(flags, bar);
+  RowBlock block(streams.err);
+  qualifier::QualifyOptions options = OptionsOf(flags, block);
   options.should_stop = [&signals] { return signals.HaveCome(); };
   // Without the right to write the state, nothing is set: nobody could restore it after a crash.
   const auto directory = std::filesystem::path(flags.direct.state).parent_path();

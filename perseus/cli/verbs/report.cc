@@ -18,10 +18,9 @@
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/verbs/auto_schedule_file.h"
-#include "perseus/cli/verbs/plan_paths.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/schedule_report.h"
-#include "perseus/cli/verbs/tradeoff_file.h"
+#include "perseus/cli/verbs/summary_file.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/noise/noise_bound.h"
 #include "perseus/planning/noise/noise_margin.h"
@@ -53,21 +52,6 @@ struct ReportFlags {
   FigureFlags figures;
   NoiseFlags noise;
 };
-
-struct NamedPlan {
-  std::string path;
-  plan_file::PlanFile file;
-};
-
-Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& paths) {
-  std::vector<NamedPlan> plans;
-  for (const std::string& path : paths) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
-    plans.push_back({path, std::move(plan)});
-  }
-  return plans;
-}
 
 // The job of the first plan, with the profile of --profile or else its own.
 Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags) {
@@ -148,12 +132,11 @@ std::string FrontierPath(const ReportFlags& flags) {
   return fs::exists(beside, error) ? beside.string() : "";
 }
 
-Result<std::string> MakeData(const ReportFlags& flags,
+Result<std::string> MakeData(const ReportFlags& flags, const Summary& summary,
                              std::optional<report::SwitchTradeoff> tradeoff) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.sources));
-  PERSEUS_ASSIGN_OR_RETURN(const auto plans, ReadPlans(paths));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plans, ReadPlans(flags.sources));
   PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobOf(plans.front(), flags));
-  PERSEUS_ASSIGN_OR_RETURN(job.auto_schedule, ReadSearch(flags.sources.front(), job));
+  PERSEUS_ASSIGN_OR_RETURN(job.auto_schedule, summary.Search(job));
   PERSEUS_RETURN_IF_ERROR(CheckFigures(
       flags.figures,
       {.has_switches = tradeoff.has_value(), .has_schedules = job.auto_schedule.has_value()}));
@@ -165,7 +148,7 @@ Result<std::string> MakeData(const ReportFlags& flags,
                         .frontier = {},
                         .plans = {},
                         .overlays = {}};
-  PERSEUS_ASSIGN_OR_RETURN(report.stopped_early, ReadStoppedEarly(flags.sources.front()));
+  PERSEUS_ASSIGN_OR_RETURN(report.stopped_early, summary.StoppedEarly());
   PERSEUS_ASSIGN_OR_RETURN(report.noise, NoiseOf(flags.noise, job.planned));
   std::vector<std::string> names;
   for (const NamedPlan& plan : plans) {
@@ -181,7 +164,7 @@ Result<std::string> MakeData(const ReportFlags& flags,
     });
     std::vector<double> slowdowns;
     for (const noise::NoisyDifference& one : differences) slowdowns.push_back(one.slowdown);
-    PERSEUS_ASSIGN_OR_RETURN(const auto most_changes, ReadMostSwitches(flags.sources.front()));
+    PERSEUS_ASSIGN_OR_RETURN(const auto most_changes, summary.MostSwitches());
     const noise::NoiseBound bound =
         noise::ComputeNoiseBound(planner, *report.noise, slowdowns, {.most_changes = most_changes});
     for (std::size_t i = 0; i < differences.size(); ++i) {
@@ -255,11 +238,12 @@ Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
   PERSEUS_RETURN_IF_ERROR(CheckOutputs(flags));
-  PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, ReadTradeoff(flags.sources.front()));
+  PERSEUS_ASSIGN_OR_RETURN(const auto summary, Summary::Read(flags.sources.front()));
+  PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, summary.Tradeoff());
   // Whether the schedule was searched for depends on the plans.
   PERSEUS_RETURN_IF_ERROR(
       CheckFigures(flags.figures, {.has_switches = tradeoff.has_value(), .has_schedules = true}));
-  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, std::move(tradeoff)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, summary, std::move(tradeoff)));
   std::optional<std::string> page;
   if (!flags.output.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(auto made, report::FormatReportPage(data));

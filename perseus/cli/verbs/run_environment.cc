@@ -5,9 +5,7 @@
 
 #include <charconv>
 #include <cstddef>
-#include <fstream>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <system_error>
 
@@ -15,6 +13,7 @@
 #include "perseus/base/file.h"
 #include "perseus/base/process.h"
 #include "perseus/base/result.h"
+#include "perseus/cli/verbs/child_process.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 
@@ -55,35 +54,19 @@ Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
 
 // ---- The Python package ----
 
-std::optional<fs::path> FindInPath(const std::string& program) {
-  if (program.find('/') != std::string::npos) return program;
-  std::istringstream folders(EnvironmentOr("PATH"));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path path = fs::path(folder.empty() ? "." : folder) / program;
-    if (::access(path.c_str(), X_OK) == 0) return path;
-  }
-  return std::nullopt;
-}
-
 // The Python that runs the command: the command itself, or the one in the first line of its script
 // (torchrun), or else `python3`.
 std::string PythonOf(const std::vector<std::string>& command) {
-  const std::optional<fs::path> program = FindInPath(command.front());
-  if (!program) return "python3";
-  if (program->filename().string().starts_with("python")) return program->string();
-  std::ifstream file(*program);
-  char first[256] = {};
-  file.read(first, sizeof first - 1);
-  std::string line;
-  std::istringstream lines(first);
-  std::getline(lines, line);
-  if (!line.starts_with("#!")) return "python3";
-  std::istringstream words(line.substr(2));
-  std::string interpreter;
-  words >> interpreter;
-  if (interpreter.ends_with("/env")) words >> interpreter;
-  const bool is_python = fs::path(interpreter).filename().string().starts_with("python");
-  return is_python ? interpreter : "python3";
+  const auto is_python = [](const fs::path& file) {
+    return file.filename().string().starts_with("python");
+  };
+  const std::string program = FindProgram(command.front());
+  if (is_python(program)) return program;
+  for (const std::string& word : InterpreterOf(program)) {
+    if (is_python(word)) return word;
+    if (!word.ends_with("/env")) break;
+  }
+  return "python3";
 }
 
 // Whether this Python does not run the hook: -I and -E ignore PYTHONPATH, and -S ignores

@@ -6,7 +6,6 @@
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/verbs/schedule_search.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
 

@@ -1,5 +1,4 @@
-#include "perseus/cli/verbs/schedule_search.h"
-
+// `perseus schedule search` searches for the schedule whose plan needs the least energy.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -21,6 +20,7 @@
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/schedule_report.h"
+#include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/schedule/order_text.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 

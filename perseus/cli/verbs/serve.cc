@@ -1,13 +1,19 @@
 // `perseus serve` runs the server of the control plane.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <spdlog/formatter.h>
 
+#include <chrono>
 #include <csignal>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "perseus/cli/flags/agent_setup.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/json_log.h"
 #include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/server/control_plane.h"
@@ -38,6 +44,56 @@ struct ServeFlags {
   std::string log_format = "text";
 };
 
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+
+// The pairs of `key=value key="a value"`. Empty if the text is anything else.
+Pairs PairsOf(std::string_view text) {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
+  Pairs pairs;
+  while (!text.empty()) {
+    const std::size_t equals = text.find_first_not_of(kLetters);
+    if (equals == 0 || equals == std::string_view::npos || text[equals] != '=') return {};
+    const std::string_view key = text.substr(0, equals);
+    text.remove_prefix(equals + 1);
+    const bool is_quoted = text.starts_with('"');
+    if (is_quoted) text.remove_prefix(1);
+    const std::size_t end = text.find(is_quoted ? '"' : ' ');
+    if (is_quoted && end == std::string_view::npos) return {};
+    pairs.emplace_back(key, text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (is_quoted && text.starts_with(' ')) text.remove_prefix(1);
+  }
+  return pairs;
+}
+
+// A log of JSON objects, one per line: {"time", "level", "message"}. If the message consists of
+// pairs (key=value key="a value"), as for requests, each pair is a member, too.
+class JsonLines final : public spdlog::formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override {
+    const std::string_view text(message.payload.data(), message.payload.size());
+    const std::string_view level(spdlog::level::to_string_view(message.level).data(),
+                                 spdlog::level::to_string_view(message.level).size());
+    const auto milliseconds =
+        std::chrono::duration_cast<std::chrono::milliseconds>(message.time.time_since_epoch());
+    nlohmann::ordered_json json{
+        {"time", fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z",
+                             fmt::gmtime(std::chrono::system_clock::to_time_t(message.time)),
+                             milliseconds.count() % 1000)},
+        {"level", level},
+        {"message", text}};
+    for (auto& [key, value] : PairsOf(text)) {
+      if (!json.contains(key)) json[key] = std::move(value);
+    }
+    const std::string dumped =
+        json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    line.append(dumped.data(), dumped.data() + dumped.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonLines>();
+  }
+};
+
 Result<void> CheckTls(const http::TlsFiles& tls) {
   if (tls.certificate.empty() == tls.key.empty() &&
       (!tls.certificate.empty() || tls.client_authority.empty())) {
@@ -61,7 +117,7 @@ Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(options.identities, options.read_identities());
   }
   spdlog::logger log = MakeLog(streams, flags.log_level);
-  if (flags.log_format == "json") log.set_formatter(JsonLogFormatter());
+  if (flags.log_format == "json") log.set_formatter(std::make_unique<JsonLines>());
   // Before threads start, because they inherit the blocked signals.
   sigset_t signals;
   sigemptyset(&signals);

@@ -7,11 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
-#include "perseus/cli/verbs/plan_paths.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -57,7 +56,8 @@ struct Shown {
   double gap() const { return std::max(0.0, plan.energy_j / plan.lower_bound_j - 1); }
 };
 
-Shown Summarize(std::string path, plan_file::PlanFile plan) {
+Shown Summarize(NamedPlan named) {
+  plan_file::PlanFile& plan = named.file;
   Shown shown;
   std::map<std::pair<int, std::string>, ClockShare>
       clocks;  // The stage in the key gives the order.
@@ -78,7 +78,7 @@ Shown Summarize(std::string path, plan_file::PlanFile plan) {
   }
   for (auto& [place, clock] : clocks) shown.clocks.push_back(std::move(clock));
   shown.waiting = 1 - busy_s / (ToSeconds(plan.time) * static_cast<double>(plan.pp_ranks.size()));
-  shown.path = std::move(path);
+  shown.path = std::move(named.path);
   shown.plan = std::move(plan);
   return shown;
 }
@@ -166,12 +166,8 @@ std::string FormatTable(const std::vector<Shown>& plans) {
 
 Result<void> RunShow(const Streams& streams, const ShowFlags& flags) {
   std::vector<Shown> plans;
-  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.plans));
-  for (const std::string& path : paths) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
-    plans.push_back(Summarize(path, std::move(plan)));
-  }
+  PERSEUS_ASSIGN_OR_RETURN(auto named, ReadPlans(flags.plans));
+  for (NamedPlan& plan : named) plans.push_back(Summarize(std::move(plan)));
   return streams.Print(flags.as_json ? FormatJson(plans) : FormatTable(plans));
 }
 

@@ -10,6 +10,7 @@
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/tuner/run_trace.h"
@@ -53,8 +54,7 @@ Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags));
   std::vector<plan_file::PlanFile> plans;
   for (const std::filesystem::path& path : paths) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path.string()));
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, ReadPlan(path.string()));
     plans.push_back(std::move(plan));
   }
   return plans;

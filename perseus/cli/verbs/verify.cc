@@ -1,9 +1,7 @@
 // `perseus verify` measures what a plan saves in a running job.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,7 +10,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/progress_bar.h"
+#include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -259,14 +257,10 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
   const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
   std::optional<tuner::Verification> verification;
   {
-    ProgressBar bar(streams.err);
-    bar.Begin("verify", 1);
-    options.progress = [&](double part) { bar.Update(part); };
-    // Overwrites the bar, which is drawn again below.
-    const char* const line_begin = isatty(::fileno(streams.err)) == 1 ? "\r\x1b[K" : "";
-    options.say = [line_begin, &streams](std::string_view line) {
-      std::fputs(fmt::format("{}perseus: {}\n", line_begin, line).c_str(), streams.err);
-    };
+    RowBlock block(streams.err);
+    block.Begin("verify");
+    options.progress = [&](double part) { block.Update(part); };
+    options.say = [&](std::string_view line) { block.Say(fmt::format("perseus: {}", line)); };
     PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
     verification = std::move(verified);
   }
