@@ -11,15 +11,6 @@
 #include "perseus/cli/flags/flag_checks.h"
 
 namespace perseus::cli {
-namespace {
-
-Result<void> AddFigure(const std::string& path, const std::string& data) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto drawn,
-                           report::DrawFigure(report::FigureOf(path).value(), data));
-  return WriteFileAtomically(path, drawn);
-}
-
-}  // namespace
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
   const FlagAdder add(verb, "Figures");
@@ -80,19 +71,14 @@ Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags
   return overlays;
 }
 
-Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data) {
+Result<void> WriteFigures(const FigureFlags& flags, const std::string& data) {
   std::vector<std::string> drawn;
   for (const std::string& path : flags.figures) {
-    PERSEUS_ASSIGN_OR_RETURN(auto contents,
+    PERSEUS_ASSIGN_OR_RETURN(drawn.emplace_back(),
                              report::DrawFigure(report::FigureOf(path).value(), data));
-    drawn.push_back(std::move(contents));
   }
-  return drawn;
-}
-
-Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn) {
   for (std::size_t i = 0; i < drawn.size(); ++i) {
-    if (auto written = WriteFileAtomically(flags.figures[i], drawn[i]); !written) return written;
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.figures[i], drawn[i]));
   }
   return {};
 }
@@ -101,7 +87,7 @@ Result<void> AddFigures(const FigureFlags& flags, const std::string& data,
                         const std::string& directory) {
   std::optional<Error> first;
   for (const std::string& path : flags.figures) {
-    const auto added = AddFigure(path, data);
+    const auto added = WriteFigures({.figures = {path}, .overlays = {}}, data);
     if (!added && !first) first = added.error();
   }
   if (!first) return {};

@@ -37,19 +37,15 @@ NewVerb AddVerb(CLI::App& program, const char* name, const char* about, const ch
 }
 
 CLI::Validator NumberIn(const NumberRange& range) {
-  return NumberIn({range.least, range.most}, std::string(range.unit));
-}
-
-CLI::Validator NumberIn(Range range, const std::string& unit) {
-  auto check = [range, unit](std::string& text) -> std::string {
+  auto check = [range](std::string& text) -> std::string {
     const std::optional<double> number = FiniteNumber(text);
     // CLI11 cannot convert it.
     if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
       return fmt::format("{} is too small: write 0", Excerpt(text));
     }
-    if (number && *number >= range.least && *number <= range.most) return {};
+    if (number && range.Holds(*number)) return {};
     return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
-                       unit.empty() ? "" : fmt::format(" ({})", unit));
+                       range.unit.empty() ? "" : fmt::format(" ({})", range.unit));
   };
   return {std::move(check), ""};
 }
@@ -61,11 +57,11 @@ void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_
                   times_as_long, 1 + times_as_long / 100));
 }
 
-CLI::Validator WholeNumberIn(Range range) {
+CLI::Validator WholeNumberIn(const NumberRange& range) {
   auto check = [range](std::string& text) -> std::string {
     const std::optional<double> number = FiniteNumber(text);
     const bool is_plain = text.find_first_not_of("0123456789") == std::string::npos;
-    if (number && is_plain && *number >= range.least && *number <= range.most) return {};
+    if (number && is_plain && range.Holds(*number)) return {};
     return fmt::format("{} is not a whole number from {:.0f} to {:.0f}", Excerpt(text), range.least,
                        range.most);
   };

@@ -45,13 +45,8 @@ struct NewVerb {
 };
 NewVerb AddVerb(CLI::App& program, const char* name, const char* about, const char* examples);
 
-struct Range {
-  double least = 0;
-  double most = 0;
-};
-
-// Checks that the text is a finite number in the range. Errors have the unit, such as "seconds".
-CLI::Validator NumberIn(Range range, const std::string& unit);
+// Checks that the text is a finite number in the range. Errors have its unit, which has to be
+// static.
 CLI::Validator NumberIn(const NumberRange& range);
 // The unit of how many times as long a straggler takes.
 constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
@@ -60,7 +55,7 @@ constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
 void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long);
 
 // The same as NumberIn for a whole number.
-CLI::Validator WholeNumberIn(Range range);
+CLI::Validator WholeNumberIn(const NumberRange& range);
 
 // The text must be one of the names, in capital or small letters. The value is then the name as
 // given here. For a wrong one, the error suggests the nearest.

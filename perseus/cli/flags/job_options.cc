@@ -71,7 +71,7 @@ void AddMemoryFlags(CLI::App& verb, job::MemorySettings& flags) {
 void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
   const bool has_profile = comes == JobComes::kWithProfile;
   const bool may_search = comes != JobComes::kWithoutProfile;
-  const auto count = WholeNumberIn({job::kCountRange.least, job::kCountRange.most});
+  const auto count = WholeNumberIn(job::kCountRange);
   const FlagAdder add(verb, kGroup);
   add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it", InputFile());
   const auto generated = schedule::ScheduleNames();
@@ -126,7 +126,7 @@ void AddModelFlags(CLI::App& verb, job::JobSettings& flags) {
   const FlagAdder add(verb, kGroup);
   const auto seconds = NumberIn(job::kSecondsRange);
   add("--gpus-per-stage", flags.gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)",
-      WholeNumberIn({job::kCountRange.least, job::kCountRange.most}));
+      WholeNumberIn(job::kCountRange));
   add("--facts", flags.facts, "FILE",
       "Hardware facts (TOML) of the GPUs: they give the blocking power and the switch latency, "
       "unless a flag or the job file does, and the greatest rate of clock changes of plans",

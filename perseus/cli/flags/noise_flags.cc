@@ -9,14 +9,14 @@
 namespace perseus::cli {
 namespace {
 
-constexpr Range kPercent = {0, 100 * noise::kMostNoise};
+constexpr NumberRange kPercent{0, 100 * noise::kMostNoise, "percent"};
 // Less is hardly noise, and probably a fraction: 0.01 for 1 %.
 constexpr double kLeastPercent = 0.1;
 
 CLI::Validator CheckPercent() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
-        std::string problem = NumberIn(kPercent, "percent")(text);
+        std::string problem = NumberIn(kPercent)(text);
         if (!problem.empty()) return problem;
         const double percent = std::stod(text);
         if (percent == 0 || percent >= kLeastPercent) return {};

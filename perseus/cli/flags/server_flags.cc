@@ -110,9 +110,11 @@ Result<ServerClient::Registered> ServerClient::Register(const std::string& body)
   return Registered{.job = std::move(job), .is_new = response.status == 201};
 }
 
-Result<void> ReadingAnswers(const std::function<Result<void>()>& run) {
+Result<void> WithServer(const ServerFlags& flags,
+                        const std::function<Result<void>(ServerClient&)>& run) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags));
   try {
-    return run();
+    return run(server);
   } catch (const nlohmann::json::exception& error) {
     std::string_view what = error.what();  // "[json.exception.out_of_range.403] key 'jobs' ..."
     what.remove_prefix(std::min(what.size(), what.find("] ") + 2));

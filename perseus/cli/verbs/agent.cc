@@ -45,7 +45,7 @@ struct AgentFlags {
   std::string log_level = "info";
 };
 
-constexpr Range kChangesPerSecond = {0.001, 1'000'000};
+constexpr NumberRange kChangesPerSecond{0.001, 1'000'000, "per second"};
 
 // The limit on clock changes of the flags; 0: none. The flag is above the file.
 Result<double> MostChanges(const AgentFlags& flags) {
@@ -135,10 +135,10 @@ Verb AddAgentVerb(CLI::App& program) {
       "GPU=default removes them; repeatable");
   add("--restore-timeout", flags->timeout_s, "SECONDS",
       "How long to try to restore GPUs at shutdown (default: 30)",
-      NumberIn({0, 3600}, "in seconds"));
+      NumberIn({0, 3600, "in seconds"}));
   add("--exit-when-idle", flags->exit_when_idle_s, "SECONDS",
       "Stop after this time without a client, with every GPU restored (default: never)",
-      NumberIn({0, 86'400}, "in seconds"));
+      NumberIn({0, 86'400, "in seconds"}));
   add("--when-overridden", flags->when_overridden, "WHAT",
       "If another program locks the clock of a leased GPU: yield (set no clock until it is "
       "unlocked) or insist (set it again) (default: yield)",
@@ -146,7 +146,7 @@ Verb AddAgentVerb(CLI::App& program) {
   add("--max-changes", flags->most_changes_per_s, "N",
       "The most clock changes per second, of all GPUs together (default: that of --facts, or no "
       "limit)",
-      NumberIn(kChangesPerSecond, "per second"));
+      NumberIn(kChangesPerSecond));
   add("--facts", flags->facts, "FILE",
       "The hardware facts of this node, which have the limit on clock changes (perseus qualify "
       "writes them)",

@@ -50,8 +50,7 @@ std::string PageTarget(const AuditFlags& flags, std::string_view order, int limi
 
 // Calls `take` for each record: the newest `limit` ones first, or all from the oldest on.
 template <typename Take>
-Result<void> ForEachRecord(const AuditFlags& flags, const Take& take) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> ForEachRecord(ServerClient& server, const AuditFlags& flags, const Take& take) {
   std::optional<std::int64_t> from;
   int left = flags.limit;
   while (true) {
@@ -73,11 +72,11 @@ std::string BriefValue(const ordered_json& value) {
   return text;
 }
 
-Result<void> List(const Streams& streams, const AuditFlags& flags) {
+Result<void> List(const Streams& streams, ServerClient& server, const AuditFlags& flags) {
   Table table(
       {"number", "at", "who", "from", "action", "job", "subject", "before", "after", "reason"});
   std::string lines;
-  const auto listed = ForEachRecord(flags, [&](const ordered_json& record) {
+  const auto listed = ForEachRecord(server, flags, [&](const ordered_json& record) {
     if (flags.as_json) {
       lines += record.dump() + "\n";
       return;
@@ -111,7 +110,8 @@ Verb AddAuditVerb(CLI::App& program) {
   verb->add_flag("--json", flags->as_json, "Print a JSON object per line");
   AddServerFlags(*verb, flags->server, "operator");
   return {verb, [flags](const Streams& streams) {
-            return ReadingAnswers([&] { return List(streams, *flags); });
+            return WithServer(flags->server,
+                              [&](ServerClient& server) { return List(streams, server, *flags); });
           }};
 }
 

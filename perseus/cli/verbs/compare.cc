@@ -256,8 +256,7 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   if (is_drawn) {
     PERSEUS_ASSIGN_OR_RETURN(
         const auto data, ReportData(flags, job, planner, frontier, outcomes, std::move(overlays)));
-    PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
-    if (auto written = WriteFigures(flags.figures, figures); !written) return written;
+    PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, data));
   }
   return streams.Print(flags.as_json
                            ? FormatJson(planner, job.facts, times, flags.stragglers, outcomes)
@@ -274,10 +273,10 @@ Verb AddCompareVerb(CLI::App& program) {
   AddJobFlags(*verb, flags->job);
   add.Repeatable("--straggler", flags->stragglers, "TIMES",
                  "Another pipeline takes this many times as long; repeatable",
-                 NumberIn({1, 100}, kTimesAsLong));
+                 NumberIn({1, 100, kTimesAsLong}));
   CLI::Option* unit =
       add("--unit", flags->unit_ms, "MS", "Perseus as published rounds times to this (default: 1)",
-          NumberIn({1e-3, 1e6}, "milliseconds"));
+          NumberIn({1e-3, 1e6, "milliseconds"}));
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
   return {verb, [flags, unit](const Streams& streams) {

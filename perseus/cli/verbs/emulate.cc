@@ -456,7 +456,7 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
       ->excludes(plan);
   add("--unit", flags.unit_ms, "MS",
       "Of --policy perseus-published: it rounds times to this (default: 1)",
-      NumberIn({1e-3, 1e6}, "milliseconds"));
+      NumberIn({1e-3, 1e6, "milliseconds"}));
   add("--events", flags.events, "FILE", "Events: stragglers, plans and power caps (TOML)",
       InputFile());
   add("--follow", flags.follow, "ITERATIONS",
@@ -465,7 +465,7 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
       WholeNumberIn({0, 1'000'000}));
   AddNoiseFlags(verb, flags.noise, "Vary the times");
   add("--latency-spread", flags.latency_spread, "X",
-      "Relative spread of the switch latency (0.01 means 1 %)", NumberIn({0, 3}, "a fraction"));
+      "Relative spread of the switch latency (0.01 means 1 %)", NumberIn({0, 3, "a fraction"}));
   add("--seed", flags.seed, "N", "Seed of the noise (default: 1)", WholeNumberIn({0, 1e15}));
 }
 

@@ -38,22 +38,15 @@ struct EvaluateFlags {
   bool as_json = false;
 };
 
-// The time and energy in the plan file.
-struct Claim {
-  std::string target;
-  std::string profile;
-  Nanoseconds time = 0;
-  double energy_j = 0;
-
-  bool Holds(const plan::Evaluation& evaluation) const {
-    return time == evaluation.time && energy_j == evaluation.energy_j;
-  }
-};
-
 struct LoadedPlan {
   job::LoadedJob job;
   std::vector<int> options;
-  Claim claim;
+  plan_file::PlanFile file;
+
+  // Whether the time and energy in the file are those of this evaluation.
+  bool Holds(const plan::Evaluation& evaluation) const {
+    return file.time == evaluation.time && file.energy_j == evaluation.energy_j;
+  }
 };
 
 struct UnderNoise {
@@ -72,11 +65,10 @@ Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const No
 }
 
 Result<LoadedPlan> LoadPlan(const EvaluateFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto file, ReadPlan(flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(auto file, ReadPlan(flags.plan));
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.plan, flags.job));
   PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
-  return LoadedPlan{std::move(job), std::move(options),
-                    Claim{file.target, file.job.profile, file.time, file.energy_j}};
+  return LoadedPlan{std::move(job), std::move(options), std::move(file)};
 }
 
 ordered_json Describe(const plan::Evaluation& evaluation) {
@@ -104,10 +96,10 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
         {"slowdown", noisy->difference.slowdown},  {"slowdown_ci", noisy->difference.slowdown_ci},
         {"saving", noisy->difference.saving},      {"saving_ci", noisy->difference.saving_ci}};
   }
-  result["claimed"] = {{"target", plan.claim.target},
-                       {"time_s", ToSeconds(plan.claim.time)},
-                       {"energy_j", plan.claim.energy_j},
-                       {"holds", plan.claim.Holds(evaluation)}};
+  result["claimed"] = {{"target", plan.file.target},
+                       {"time_s", ToSeconds(plan.file.time)},
+                       {"energy_j", plan.file.energy_j},
+                       {"holds", plan.Holds(evaluation)}};
   return result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -134,7 +126,7 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
                 FormatQuantity(baseline.energy_j), "", "",
                 FormatQuantity(baseline.average_power_w()), switches(baseline)});
-  table.AddRow({plan.claim.target, FormatQuantity(ToSeconds(evaluation.time)),
+  table.AddRow({plan.file.target, FormatQuantity(ToSeconds(evaluation.time)),
                 FormatQuantity(evaluation.energy_j),
                 FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
@@ -150,11 +142,11 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   }
   const std::string facts = job::Describe(plan.job.facts);
   if (!facts.empty()) text += "\n" + facts;
-  if (plan.claim.Holds(evaluation)) {
+  if (plan.Holds(evaluation)) {
     text += "\nThe plan file has the same time and energy as this evaluation.\n";
   } else {
-    const auto time = FormatApart(ToSeconds(plan.claim.time), ToSeconds(evaluation.time));
-    const auto energy = FormatApart(plan.claim.energy_j, evaluation.energy_j);
+    const auto time = FormatApart(ToSeconds(plan.file.time), ToSeconds(evaluation.time));
+    const auto energy = FormatApart(plan.file.energy_j, evaluation.energy_j);
     text += fmt::format(
         "\nThe plan file has {} s and {} J, but this evaluation gives {} s and {} J. The profile, "
         "the switch latency or the job differs from that of the plan, or the plan was edited.\n",
@@ -182,7 +174,7 @@ Result<void> RunEvaluate(const Streams& streams, const EvaluateFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(streams.Print(flags.as_json
                                             ? FormatJson(plan, baseline, evaluation, noisy)
                                             : FormatTable(plan, baseline, evaluation, noisy)));
-  if (plan.claim.Holds(evaluation) || ChangesTheJob(flags.job, plan.claim.profile)) return {};
+  if (plan.Holds(evaluation) || ChangesTheJob(flags.job, plan.file.job.profile)) return {};
   return Fail("{}: its time and energy are not those of this evaluation (see above)", flags.plan);
 }
 

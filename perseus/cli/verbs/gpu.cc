@@ -236,7 +236,7 @@ Verb AddGpuVerb(CLI::App& program) {
   add("--devices", flags->devices, "WHICH", "The same as for perseus agent");
   add("--state", flags->state, "FILE", "The agent's state");
   add("--timeout", flags->timeout_s, "SECONDS", "How long to try (default: 10)",
-      NumberIn({0, 3600}, "in seconds"));
+      NumberIn({0, 3600, "in seconds"}));
 
   return {verb, [=](const Streams& streams) -> Result<void> {
             if (list->parsed()) return RunList(streams, *flags);

@@ -189,7 +189,7 @@ std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned
       planned.profile, flags.registered.job_file);
 }
 
-Result<void> Register(const Streams& streams, const Flags& flags) {
+Result<void> Register(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(
       flags.schedule_output, {flags.profile, flags.registered.job_file, flags.registered.facts}));
   // A search for a schedule needs the profile.
@@ -200,7 +200,6 @@ Result<void> Register(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(streams, flags, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
   PERSEUS_RETURN_IF_ERROR(CheckFits(flags, csv, registration.dump()));
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(registration.dump()));
   if (!flags.profile.empty()) {
     if (auto put = Upload(streams, server, flags, csv, registered); !put) return put;
@@ -228,13 +227,12 @@ Result<void> Register(const Streams& streams, const Flags& flags) {
   return streams.Print(flags.as_json ? registered.job.dump(2) + "\n" : answer);
 }
 
-Result<void> Show(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> Show(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, server.Get(PathOf(flags)));
   return streams.Print(flags.as_json ? job.dump(2) + "\n" : FormatJob(job));
 }
 
-Result<void> SetTarget(const Streams& streams, const Flags& flags) {
+Result<void> SetTarget(const Streams& streams, ServerClient& server, const Flags& flags) {
   if (!AsksForTarget(flags.targets)) {
     return Fail(
         "the target is missing (give --slowdown, --deadline, --energy-budget, --power-cap, "
@@ -242,18 +240,16 @@ Result<void> SetTarget(const Streams& streams, const Flags& flags) {
         flags.job);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(streams, flags.targets));
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto set,
                            server.Send("PUT", PathOf(flags, "/target"), target.dump()));
   if (flags.as_json) return streams.Print(set.dump(2) + "\n");
   return streams.Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
 }
 
-Result<void> ReportStraggler(const Streams& streams, const Flags& flags) {
+Result<void> ReportStraggler(const Streams& streams, ServerClient& server, const Flags& flags) {
   if (flags.is_over == flags.slowdown.has_value()) {
     return Fail("give either --slowdown (such as 1.25) or --over");
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.dp_rank));
   if (flags.is_over) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
@@ -271,8 +267,7 @@ Result<void> ReportStraggler(const Streams& streams, const Flags& flags) {
   return streams.Print(FormatStragglers(ordered_json::array({put})));
 }
 
-Result<void> ListStragglers(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> ListStragglers(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/stragglers")));
   if (flags.as_json) return streams.Print(list.dump(2) + "\n");
   std::string text = FormatStragglers(list.at("stragglers"));
@@ -280,8 +275,7 @@ Result<void> ListStragglers(const Streams& streams, const Flags& flags) {
   return streams.Print(text + "\n" + FormatPastStragglers(list.at("past")));
 }
 
-Result<void> PrintPlan(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> PrintPlan(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plan, server.GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan))));
   const auto json = nlohmann::json::parse(plan, nullptr, false);
@@ -293,8 +287,7 @@ Result<void> PrintPlan(const Streams& streams, const Flags& flags) {
   return streams.Print(plan);
 }
 
-Result<void> End(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> End(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto ended, server.Send("POST", PathOf(flags, "/end"), "{}"));
   if (flags.as_json) return streams.Print(ended.dump(2) + "\n");
   return streams.Print(
@@ -319,7 +312,7 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
   add("--max-harm", flags.most_harm_percent, "PERCENT",
       "Take a plan back that makes steps longer than the default clocks by more than this "
       "(default: 1)",
-      NumberIn({0.1, 100}, "percent"));
+      NumberIn({0.1, 100, "percent"}));
   AddTargetFlags(verb, flags.targets, Targets::kOne);
 }
 
@@ -330,12 +323,12 @@ void AddStragglerFlags(CLI::App& verb, Flags& flags) {
       ->required();
   add("--slowdown", flags.slowdown, "FACTOR",
       "T'/T: how many times as long its iteration takes, such as 1.25",
-      NumberIn({1, 100}, kTimesAsLong));
+      NumberIn({1, 100, kTimesAsLong}));
   add("--starts-in", flags.starts_in_s, "SECONDS", "When the slowdown begins (default: 0)",
-      NumberIn({0, 1e8}, "in seconds"));
+      NumberIn({0, 1e8, "in seconds"}));
   add("--expires-in", flags.expires_in_s, "SECONDS",
       "When the slowdown ends (default: an hour after it begins)",
-      NumberIn({0, 1e8}, "in seconds"));
+      NumberIn({0, 1e8, "in seconds"}));
   verb.add_flag("--over", flags.is_over, "The pipeline is no longer slow");
 }
 
@@ -345,7 +338,7 @@ Verb AddJobVerb(CLI::App& program) {
   auto flags = std::make_shared<Flags>();
   CLI::App* verb = AddVerb(program, "job", kJobAbout, kJobExamples).verb;
   verb->require_subcommand(1);
-  using Run = Result<void> (*)(const Streams&, const Flags&);
+  using Run = Result<void> (*)(const Streams&, ServerClient&, const Flags&);
   auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
   const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
     CLI::App* sub = verb->add_subcommand(name, about);
@@ -374,8 +367,10 @@ Verb AddJobVerb(CLI::App& program) {
   add("end", "End the job", "job", End);
   return {verb, [flags, actions](const Streams& streams) {
             for (const auto& [sub, run] : *actions) {
-              if (sub->parsed())
-                return ReadingAnswers([&, &run = run] { return run(streams, *flags); });
+              if (!sub->parsed()) continue;
+              return WithServer(flags->server, [&, &run = run](ServerClient& server) {
+                return run(streams, server, *flags);
+              });
             }
             return Result<void>();
           }};

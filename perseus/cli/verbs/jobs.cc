@@ -96,8 +96,7 @@ std::string FormatJobs(const ordered_json& jobs) {
   return table.Format();
 }
 
-Result<void> RunJobs(const Streams& streams, const JobsFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> RunJobs(const Streams& streams, ServerClient& server, const JobsFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto jobs, FetchJobs(server, flags.all));
   return streams.Print(flags.as_json ? jobs.dump(2) + "\n" : FormatJobs(jobs));
 }
@@ -111,7 +110,9 @@ Verb AddJobsVerb(CLI::App& program) {
   verb->add_flag("--json", flags->as_json, "Print JSON, for scripts (docs/server.md, \"JSON\")");
   AddServerFlags(*verb, flags->server, "read");
   return {verb, [flags](const Streams& streams) {
-            return ReadingAnswers([&] { return RunJobs(streams, *flags); });
+            return WithServer(flags->server, [&](ServerClient& server) {
+              return RunJobs(streams, server, *flags);
+            });
           }};
 }
 

@@ -1,11 +1,9 @@
 #include "perseus/cli/verbs/limited_plans.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -60,54 +58,21 @@ const PlannedTarget* Find(const std::vector<PlannedTarget>& planned, const std::
   return found == planned.end() ? nullptr : &*found;
 }
 
-// What several threads plan: the targets of the table, and the stops between them. A stop starts
-// from its neighbors in the table, so it waits for them.
-class SharedPlans {
- public:
-  explicit SharedPlans(const std::vector<PlannedTarget>& planned)
-      : planned_(planned), plans_(planned.size(), Fail("not planned")), is_known_(planned.size()) {}
-
-  // The targets of the table first, because a stop may only wait for what has begun.
-  std::vector<std::size_t> Order() const {
-    std::vector<std::size_t> order(planned_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_partition(order.begin(), order.end(),
-                          [&](std::size_t i) { return !planned_[i].is_stop; });
-    return order;
-  }
-
-  void Set(std::size_t target, Result<few_switches::BudgetPlan> plan) {
-    plans_[target] = std::move(plan);
-    is_known_[target] = true;
-    is_known_[target].notify_all();
-  }
-
-  // The plans of the nearest targets of the table before and after this one that have a plan.
-  std::vector<plan::Plan> NeighborsOf(std::size_t target) const {
-    std::vector<plan::Plan> neighbors;
-    std::size_t before = target;
-    while (before > 0 && !HasPlan(before)) --before;
-    if (HasPlan(before)) neighbors.push_back(*plans_[before]->plan);
-    std::size_t after = target;
-    while (after < plans_.size() && !HasPlan(after)) ++after;
-    if (after < plans_.size()) neighbors.push_back(*plans_[after]->plan);
-    return neighbors;
-  }
-
-  // Of all targets, once all are set.
-  LimitedPlans Take() { return std::move(plans_); }
-
- private:
-  bool HasPlan(std::size_t target) const {
-    if (planned_[target].is_stop) return false;
-    is_known_[target].wait(false);
-    return plans_[target] && plans_[target]->plan;
-  }
-
-  const std::vector<PlannedTarget>& planned_;
-  LimitedPlans plans_;
-  std::vector<std::atomic<bool>> is_known_;
-};
+// The plans of the nearest targets of the table before and after this one that have a plan.
+std::vector<plan::Plan> NeighborsOf(std::size_t target, const std::vector<PlannedTarget>& planned,
+                                    const LimitedPlans& plans) {
+  const auto has_plan = [&](std::size_t i) {
+    return !planned[i].is_stop && plans[i] && plans[i]->plan;
+  };
+  std::vector<plan::Plan> neighbors;
+  std::size_t before = target;
+  while (before > 0 && !has_plan(before)) --before;
+  if (has_plan(before)) neighbors.push_back(*plans[before]->plan);
+  std::size_t after = target;
+  while (after < plans.size() && !has_plan(after)) ++after;
+  if (after < plans.size()) neighbors.push_back(*plans[after]->plan);
+  return neighbors;
+}
 
 // The plan with the limit for the target of `planned`. `starts` are plans for other deadlines.
 Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
@@ -226,21 +191,16 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
   };
   few_switches::SwitchLimits limits_of_stops = limits;
   limits_of_stops.effort *= kEffortOfStops;
-  SharedPlans shared(planned);
-  const std::vector<std::size_t> order = shared.Order();
-  ForEachOnAllCores(order.size(), [&](std::size_t task) {
-    const std::size_t i = order[task];
-    try {
-      const bool is_stop = planned[i].is_stop;
-      const auto neighbors = is_stop ? shared.NeighborsOf(i) : std::vector<plan::Plan>();
-      shared.Set(i, LimitOne(planner, planned[i], most_switches, is_stop ? limits_of_stops : limits,
-                             tradeoff, with_below(i, neighbors)));
-    } catch (...) {  // Out of memory. Stops must not wait forever.
-      shared.Set(i, Fail("not planned"));
-      throw;
-    }
-  });
-  LimitedPlans limited = shared.Take();
+  LimitedPlans limited(planned.size(), Fail("not planned"));
+  // A stop starts from its neighbors in the table.
+  for (const bool of_stops : {false, true}) {
+    ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+      if (planned[i].is_stop != of_stops) return;
+      limited[i] = LimitOne(
+          planner, planned[i], most_switches, of_stops ? limits_of_stops : limits, tradeoff,
+          with_below(i, of_stops ? NeighborsOf(i, planned, limited) : std::vector<plan::Plan>()));
+    });
+  }
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     const bool has_plan = limited[i] && limited[i]->plan;

@@ -230,7 +230,7 @@ Verb AddPartitionVerb(CLI::App& program) {
       count)
       ->required();
   add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits",
-      NumberIn({0, 100'000}, "watts"));
+      NumberIn({0, 100'000, "watts"}));
   add("--facts", flags->facts, "FILE",
       "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does",
       InputFile());

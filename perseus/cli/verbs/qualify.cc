@@ -305,7 +305,7 @@ Verb AddQualifyVerb(CLI::App& program) {
   add.Repeatable("--gpu", flags->gpus, "UUID", "Only this GPU; may be repeated (default: all)");
   add("-o,--output,--out", flags->output, "FILE.toml", "The facts (default: facts.toml)");
   add("--duration", flags->duration_s, "SECONDS", "How long to measure (default: 300)",
-      NumberIn({10, kLongestDuration}, "in seconds"));
+      NumberIn({10, kLongestDuration, "in seconds"}));
   verb->add_flag("--no-clocks", flags->sets_no_clocks,
                  "Measure only what needs no right to set clocks");
   verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");

@@ -67,23 +67,15 @@ struct Answer {
   replay::WhatIf what_if;
   std::vector<replay::StragglerSlowdown> slowdowns;  // By step.
   replay::StragglerSlowdown job_slowdown;
-  Sums highest;
+  Sums highest = {};
   double intrinsic_j = 0;
   double extrinsic_j = 0;
   double bound_j = 0;
   double median_error = 0;
   double largest_error = 0;
   double median_error_without_delays = 0;
-  std::vector<std::int64_t> doubtful_steps;  // With an error above kDoubtfulError.
-  bool has_gaps = false;                     // Whether some steps of the job were not recorded.
-
-  Answer(const replay::JobTrace& of, const ReplayFlags& asked, replay::WhatIf answered,
-         std::vector<replay::StragglerSlowdown> slowdowns_of_steps)
-      : trace(of),
-        flags(asked),
-        what_if(std::move(answered)),
-        slowdowns(std::move(slowdowns_of_steps)),
-        job_slowdown(replay::SumOf(slowdowns)) {}
+  std::vector<std::int64_t> doubtful_steps = {};  // With an error above kDoubtfulError.
+  bool has_gaps = false;  // Whether some steps of the job were not recorded.
 
   double saving(double energy_j) const { return 1 - energy_j / highest.energy_j; }
   double slowdown(double time_s) const { return time_s / highest.time_s - 1; }
@@ -100,7 +92,8 @@ Sums SumOf(const std::vector<replay::StepOutcome>& steps) {
 
 Answer Summarize(const replay::JobTrace& trace, const ReplayFlags& flags, replay::WhatIf what_if,
                  std::vector<replay::StragglerSlowdown> slowdowns) {
-  Answer answer{trace, flags, std::move(what_if), std::move(slowdowns)};
+  const replay::StragglerSlowdown job_slowdown = replay::SumOf(slowdowns);
+  Answer answer{trace, flags, std::move(what_if), std::move(slowdowns), job_slowdown};
   std::vector<double> errors;
   std::vector<double> without_delays;
   const std::vector<replay::StepBloat>& steps = answer.what_if.steps;
@@ -346,7 +339,7 @@ Verb AddReplayVerb(CLI::App& program) {
       ->allow_extra_args(false);
   add("--clock-tolerance", flags->clock_tolerance_ms, "MS",
       "The largest difference between the clocks of ranks, in ms",
-      NumberIn({0, 60'000}, "milliseconds"))
+      NumberIn({0, 60'000, "milliseconds"}))
       ->capture_default_str();
   verb->add_flag("--steps", flags->shows_steps, "Also print a line for each step");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");

@@ -101,8 +101,8 @@ Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
 
 // Checks that the frontier belongs to the plans: at the deadline of each plan, it must have the
 // bound of the relaxation. This is the bound of most plans. A plan may have a greater one.
-Result<void> CheckSameJob(const report::FrontierCurve& frontier, const report::Report& report,
-                          const std::string& path) {
+Result<void> CheckSameJob(const report::Report& report, const std::string& path) {
+  const report::FrontierCurve& frontier = report.frontier;
   plan::Frontier curve{.points = frontier.points, .least_energy = 0};
   const auto least = std::ranges::min_element(curve.points, {}, &plan::FrontierPoint::bound_j);
   curve.least_energy = static_cast<std::size_t>(least - curve.points.begin());
@@ -181,13 +181,11 @@ Result<std::string> MakeData(const ReportFlags& flags, const Summary& summary,
 
   if (const std::string path = FrontierPath(flags); !path.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto frontier, report::ParseFrontier(text, path));
-    PERSEUS_RETURN_IF_ERROR(CheckSameJob(frontier, report, path));
-    report.frontier = std::move(frontier);
+    PERSEUS_ASSIGN_OR_RETURN(report.frontier, report::ParseFrontier(text, path));
+    PERSEUS_RETURN_IF_ERROR(CheckSameJob(report, path));
     report.frontier.name = "bound";
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
-  report.overlays = std::move(overlays);
+  PERSEUS_ASSIGN_OR_RETURN(report.overlays, LoadOverlays(flags.figures));
   report.switch_tradeoff = std::move(tradeoff);
   if (job.auto_schedule) {
     PERSEUS_ASSIGN_OR_RETURN(const auto schedules,
@@ -246,14 +244,10 @@ Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, summary, std::move(tradeoff)));
   std::optional<std::string> page;
   if (!flags.output.empty()) {
-    PERSEUS_ASSIGN_OR_RETURN(auto made, report::FormatReportPage(data));
-    page = std::move(made);
+    PERSEUS_ASSIGN_OR_RETURN(page, report::FormatReportPage(data));
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
-  if (auto written = WriteFigures(flags.figures, figures); !written) return written;
-  if (page) {
-    if (auto written = WriteFileAtomically(flags.output, *page); !written) return written;
-  }
+  PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, data));
+  if (page) PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.output, *page));
   std::string answer;
   for (const std::string& path : flags.figures.figures) answer += fmt::format("wrote {}\n", path);
   if (page) answer += fmt::format("wrote {}\n", flags.output);

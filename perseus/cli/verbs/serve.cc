@@ -151,7 +151,7 @@ void AddLimitFlags(CLI::App& verb, ServeFlags& flags) {
             .jobs_of_owner = 1'000,
             .streams_of_token = 10'000};
   const FlagAdder add(verb);
-  const auto number = NumberIn({0, 1e6}, "");
+  const auto number = NumberIn({0, 1e6});
   const auto count = WholeNumberIn({0, 1e6});
   add("--rate", limits.requests_per_second, "N",
       "Largest number of requests per second of one token, of each node, and of changes of one "
@@ -200,10 +200,10 @@ Verb AddServeVerb(CLI::App& program) {
       WholeNumberIn({1, 256}));
   add("--assignment-delay", options.lead_s, "S",
       "Seconds until an assignment has reached every rank (default: 0.5)",
-      NumberIn({0, 60}, "seconds"));
+      NumberIn({0, 60, "seconds"}));
   add("--keep-ended", options.keep_ended_days, "DAYS",
       "Days after which ended jobs are deleted; 0: at once (default: 30)",
-      NumberIn({0, 36500}, "days"));
+      NumberIn({0, 36500, "days"}));
   AddLimitFlags(*verb, *flags);
   add("--largest-body", flags->body_mib, "MIB",
       "Largest body of a request in MiB; most routes accept less (default: 64)",

@@ -199,7 +199,7 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
       "First layer of each stage, and the number of layers, such as 0,8,14,21,27; or layers or "
       "blocks: the same number of these in each stage (default: layers)");
   add("--power-limit", flags.power_limit_w, "W",
-      "Power limit of the GPU (default: that of the data sheet)", NumberIn({1, 1e5}, "watts"));
+      "Power limit of the GPU (default: that of the data sheet)", NumberIn({1, 1e5, "watts"}));
   flags.only_with_model.push_back(
       verb.add_flag("--recompute-activations", flags.model.recomputes_activations,
                     "Run the forward pass of each block again before its backward pass")
@@ -246,14 +246,14 @@ Verb AddSynthVerb(CLI::App& program) {
       ->allow_extra_args(false);
   flags->only_without_model = {
       add("--work-scale", spec.work_scale, "X", "Work of a microbatch, relative to the default",
-          NumberIn({1e-3, 1e3}, "")),
+          NumberIn({1e-3, 1e3})),
       add("--head", spec.language_model_head, "X",
           "Extra work of the last stage, as a fraction of a stage",
-          NumberIn({0, 10}, "a fraction")),
+          NumberIn({0, 10, "a fraction"})),
       add("--imbalance", spec.imbalance, "X", "Relative difference of the work of stages",
-          NumberIn({0, 0.9}, "a fraction")),
+          NumberIn({0, 0.9, "a fraction"})),
       add("--noise", spec.noise, "X", "Relative spread of the measurements",
-          NumberIn({0, 0.3}, "a fraction")),
+          NumberIn({0, 0.3, "a fraction"})),
       add("--seed", spec.seed, "N", "Seed of imbalance and noise", WholeNumberIn({0, 1e18}))};
   AddModelFlags(*verb, *flags);
   without_default("-o,--output", flags->path, "FILE", "File (default: standard output)");

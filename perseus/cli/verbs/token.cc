@@ -63,7 +63,7 @@ std::string BoundsText(const ordered_json& token) {
   return text;
 }
 
-Result<void> Create(const Streams& streams, const TokenFlags& flags) {
+Result<void> Create(const Streams& streams, ServerClient& server, const TokenFlags& flags) {
   if (flags.scope == "job" && flags.jobs.size() != 1) {
     return Fail("a token of scope job is for one job (give --job once)");
   }
@@ -74,7 +74,6 @@ Result<void> Create(const Streams& streams, const TokenFlags& flags) {
         "a token of scope {} is for nodes (add --node 'gpu-*', or --node '*' for every node)",
         flags.scope);
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   ordered_json body{{"scope", flags.scope}, {"name", flags.name}};
   if (flags.scope == "job") {
     body["job"] = flags.jobs.front();
@@ -92,8 +91,7 @@ Result<void> Create(const Streams& streams, const TokenFlags& flags) {
   return streams.Print(token.at(shown).get<std::string>() + "\n");
 }
 
-Result<void> List(const Streams& streams, const TokenFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> List(const Streams& streams, ServerClient& server, const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto tokens, server.Get("/v1/tokens"));
   if (flags.as_json) return streams.Print(tokens.dump(2) + "\n");
   Table table({"id", "scope", "good for", "name", "created", "expires"});
@@ -104,8 +102,7 @@ Result<void> List(const Streams& streams, const TokenFlags& flags) {
   return streams.Print(table.Format());
 }
 
-Result<void> Revoke(const Streams& streams, const TokenFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> Revoke(const Streams& streams, ServerClient& server, const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(
       const auto revoked,
       server.Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), ""));
@@ -136,7 +133,7 @@ Verb AddTokenVerb(CLI::App& program) {
       "Client certificates with this common name, such as 'gpu-*', take the place of the secret");
   add("--name", flags->name, "NAME", "Name in lists, logs and the audit trail");
   add("--expires-in-days", flags->expires_in_days, "DAYS", "Days until it expires (default: never)",
-      NumberIn({0, 36'500}, "in days"));
+      NumberIn({0, 36'500, "in days"}));
   CLI::App* list = verb->add_subcommand("list", "List the tokens, without their secrets");
   CLI::App* revoke = verb->add_subcommand("revoke", "Revoke a token");
   FlagAdder (*revoke)("id", flags->id, "ID", "Id of the token, as listed")->required();
@@ -146,9 +143,10 @@ Verb AddTokenVerb(CLI::App& program) {
     if (sub != list) AddReasonFlag(*sub, flags->server);
   }
   return {verb, [=](const Streams& streams) {
-            return ReadingAnswers([&] {
-              if (create->parsed()) return Create(streams, *flags);
-              return list->parsed() ? List(streams, *flags) : Revoke(streams, *flags);
+            return WithServer(flags->server, [&](ServerClient& server) {
+              if (create->parsed()) return Create(streams, server, *flags);
+              return list->parsed() ? List(streams, server, *flags)
+                                    : Revoke(streams, server, *flags);
             });
           }};
 }

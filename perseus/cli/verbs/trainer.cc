@@ -330,10 +330,10 @@ Verb AddTrainerVerb(CLI::App& program) {
   add("--plan", flags->plan, "FILE", "A plan to follow from the start (PERSEUS_PLAN)", InputFile());
   add("--scale", flags->scale, "FACTOR",
       "Multiply the times and energies of the profile by this (default: 1)",
-      NumberIn({1e-3, 1e3}, "as a factor"));
+      NumberIn({1e-3, 1e3, "as a factor"}));
   add("--timeout", flags->timeout_s, "SECONDS",
       "How long a rank may keep the others waiting (default: 30)",
-      NumberIn({0.1, 86'400}, "in seconds"));
+      NumberIn({0.1, 86'400, "in seconds"}));
   add("--record", flags->record, "FILE",
       "Write the time and energy of every step, as the virtual GPUs know them (CSV)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");

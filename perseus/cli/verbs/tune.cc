@@ -367,25 +367,25 @@ Verb AddTuneVerb(CLI::App& program) {
   budget("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)",
          WholeNumberIn({1, 1'000'000}));
   budget("--budget-slowdown", flags->slowdown_percent, "PCT",
-         "The largest mean slowdown of these steps (default: 25)", NumberIn({0, 1'000}, "percent"));
+         "The largest mean slowdown of these steps (default: 25)", NumberIn({0, 1'000, "percent"}));
   budget("--frequencies", flags->budget.frequencies, "N",
          "The most clocks of each instruction (default: 10)", WholeNumberIn({2, 1'000}));
   budget("--steps-per-round", flags->budget.steps_per_round, "N",
          "Steps at the same clocks (default: 3)", WholeNumberIn({1, 1'000}));
   budget("--least-gain", flags->least_gain_percent, "PCT",
          "End when further steps promise to save less of the energy than this (default: 0.02)",
-         NumberIn({0, 100}, "percent"));
+         NumberIn({0, 100, "percent"}));
   budget("--follow-steps", flags->steps_followed, "N",
          "Steps in which each of two plans is measured at its own clocks (default: 12)",
          WholeNumberIn({2, 1'000'000}));
   add("--assignment-delay", flags->assignment_delay_s, "SECONDS",
       "Time until every rank has read an assignment (default: 1)",
-      NumberIn({0.1, 600}, "in seconds"));
+      NumberIn({0.1, 600, "in seconds"}));
   add("--timeout", flags->timeout_s, "SECONDS", "How long a rank may be silent (default: 60)",
-      NumberIn({0.1, 86'400}, "in seconds"));
+      NumberIn({0.1, 86'400, "in seconds"}));
   add("--start-timeout", flags->start_timeout_s, "SECONDS",
       "How long to wait for the first steps, if no schedule is given (default: --timeout)",
-      NumberIn({0.1, 10'000'000}, "in seconds"));
+      NumberIn({0.1, 10'000'000, "in seconds"}));
   verb->add_flag("--restore", flags->restores,
                  "Restore the clocks at the end, with no plan in force");
   verb->add_flag("--give-back", flags->gives_back,

@@ -101,6 +101,14 @@ Promise PromiseOf(const plan_file::PlanFile& plan) {
           ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1};
 }
 
+nlohmann::ordered_json ToJson(const profiler::Comparison& comparison) {
+  return {{"level", comparison.level},
+          {"saving", ToJson(comparison.saving)},
+          {"slowdown", ToJson(comparison.slowdown)},
+          {"saves", NameOf(comparison.saves)},
+          {"slows", NameOf(comparison.slows)}};
+}
+
 std::string FormatJson(const tuner::Verification& verification, const plan_file::PlanFile& plan) {
   const profiler::Comparison& comparison = verification.comparison;
   const Promise promise = PromiseOf(plan);
@@ -129,20 +137,16 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
   const auto or_null = [&](std::int64_t count) {
     return is_decidable ? nlohmann::ordered_json(count) : nlohmann::ordered_json();
   };
-  const nlohmann::ordered_json json{{"level", comparison.level},
-                                    {"saving", ToJson(comparison.saving)},
-                                    {"slowdown", ToJson(comparison.slowdown)},
-                                    {"saves", NameOf(comparison.saves)},
-                                    {"slows", NameOf(comparison.slows)},
-                                    {"pairs_needed", or_null(comparison.pairs_needed)},
-                                    {"steps_needed", or_null(StepsNeeded(verification))},
-                                    {"promised_saving", promise.saving},
-                                    {"promised_slowdown", promise.slowdown},
-                                    {"steps_of_a_block", verification.layout.length},
-                                    {"pairs_left_out", verification.left_out},
-                                    {"ended_early", verification.ended_early},
-                                    {"outliers", std::move(outliers)},
-                                    {"pairs", std::move(pairs)}};
+  nlohmann::ordered_json json = ToJson(comparison);
+  json.update(nlohmann::ordered_json{{"pairs_needed", or_null(comparison.pairs_needed)},
+                                     {"steps_needed", or_null(StepsNeeded(verification))},
+                                     {"promised_saving", promise.saving},
+                                     {"promised_slowdown", promise.slowdown},
+                                     {"steps_of_a_block", verification.layout.length},
+                                     {"pairs_left_out", verification.left_out},
+                                     {"ended_early", verification.ended_early},
+                                     {"outliers", std::move(outliers)},
+                                     {"pairs", std::move(pairs)}});
   return json.dump(2) + "\n";
 }
 
@@ -188,7 +192,6 @@ profiler::ComparisonOptions ComparisonOf(const VerifyFlags& flags) {
 }
 
 std::string FormatJson(const tuner::RunComparison& compared) {
-  const profiler::Comparison& comparison = compared.comparison;
   nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
   for (const profiler::BlockPair& pair : compared.pairs) {
     pairs.push_back({{"baseline_time_s", pair.baseline_time_s},
@@ -196,15 +199,11 @@ std::string FormatJson(const tuner::RunComparison& compared) {
                      {"time_s", pair.planned_time_s},
                      {"energy_j", pair.planned_energy_j}});
   }
-  const nlohmann::ordered_json json{{"level", comparison.level},
-                                    {"saving", ToJson(comparison.saving)},
-                                    {"slowdown", ToJson(comparison.slowdown)},
-                                    {"saves", NameOf(comparison.saves)},
-                                    {"slows", NameOf(comparison.slows)},
-                                    {"steps_of_a_block", compared.block_length},
-                                    {"first_step", compared.first_step},
-                                    {"first_step_of_baseline", compared.first_step_against},
-                                    {"pairs", std::move(pairs)}};
+  nlohmann::ordered_json json = ToJson(compared.comparison);
+  json.update(nlohmann::ordered_json{{"steps_of_a_block", compared.block_length},
+                                     {"first_step", compared.first_step},
+                                     {"first_step_of_baseline", compared.first_step_against},
+                                     {"pairs", std::move(pairs)}});
   return json.dump(2) + "\n";
 }
 
@@ -284,19 +283,19 @@ Verb AddVerifyVerb(CLI::App& program) {
       "Data-parallel pipelines of the job (default: those of the plan)",
       WholeNumberIn({1, 1'000'000}));
   add("--confidence", flags->level_percent, "PCT",
-      "Level of the confidence intervals (default: 95)", NumberIn({51, 99.9}, "percent"));
+      "Level of the confidence intervals (default: 95)", NumberIn({51, 99.9, "percent"}));
   add("--tolerance", flags->tolerance_percent, "PCT",
-      "Slowdown that still counts as none (default: 0.2)", NumberIn({0, 100}, "percent"));
+      "Slowdown that still counts as none (default: 0.2)", NumberIn({0, 100, "percent"}));
   add("--counter-period", flags->counter_period_ms, "MS",
       "Time between two updates of the energy counters of GPUs (default: 100)",
-      NumberIn({1, 10'000}, "milliseconds"));
+      NumberIn({1, 10'000, "milliseconds"}));
   add("--assignment-delay", flags->assignment_delay_s, "SECONDS",
       "Time until every rank has read an assignment (default: 1)",
-      NumberIn({0.1, 600}, "in seconds"));
+      NumberIn({0.1, 600, "in seconds"}));
   add("--seed", flags->seed, "N", "Seed of the random order (default: 1)",
       WholeNumberIn({0, 1'000'000'000}));
   add("--timeout", flags->timeout_s, "SECONDS", "How long a rank may be silent (default: 60)",
-      NumberIn({0.1, 86'400}, "in seconds"));
+      NumberIn({0.1, 86'400, "in seconds"}));
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   return {verb, [flags](const Streams& streams) { return RunVerify(streams, *flags); }};
 }
