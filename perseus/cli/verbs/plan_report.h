@@ -21,13 +21,12 @@ namespace perseus::cli {
 struct PlanOutcome {
   const job::LoadedJob& job;
   const plan::Planner& planner;
-  const std::optional<plan::Frontier>& frontier;
-  const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
-  const PickedLimit& limit;                   // Of --max-switches, for all targets.
-  const std::optional<SwitchTradeoff>& switch_tradeoff;
-  const std::optional<NoiseOutcome>& noise;
-  // Of a schedule that was searched for.
-  const std::optional<schedule_search::Tradeoff>& schedules;
+  std::optional<plan::Frontier> frontier = {};
+  std::vector<PlannedTarget> targets = {};  // The first is "no slowdown".
+  PickedLimit limit = {};                   // Of --max-switches, for all targets.
+  std::optional<SwitchTradeoff> switch_tradeoff = {};
+  std::optional<NoiseOutcome> noise = {};
+  std::optional<schedule_search::Tradeoff> schedules = {};  // Of a schedule that was searched for.
   bool was_interrupted = false;
 };
 
