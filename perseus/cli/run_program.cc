@@ -9,11 +9,9 @@
 #include <optional>
 #include <span>
 #include <sstream>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/system_cause.h"

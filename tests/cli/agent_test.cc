@@ -1,6 +1,5 @@
 // Tests `perseus agent`, `perseus gpu` and `perseus doctor` on virtual GPUs, with real agents.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>

@@ -1,6 +1,5 @@
 // Tests of what surrounds the program: closed and broken outputs, names with any bytes, and values
 // at the edge of what a number can be.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <regex>

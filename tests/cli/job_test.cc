@@ -1,6 +1,5 @@
 // Tests `perseus job` and `perseus jobs` with a real server.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>

@@ -1,5 +1,4 @@
 // Tests `perseus plan --noise`: margins, also within limits of clock changes, and their bound.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <sstream>

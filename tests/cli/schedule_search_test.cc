@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <vector>
 
 #include "tests/cli/command.h"
 

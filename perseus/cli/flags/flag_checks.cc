@@ -30,12 +30,6 @@ std::optional<double> FiniteNumber(std::string_view text) {
 
 }  // namespace
 
-NewVerb AddVerb(CLI::App& program, const char* name, const char* about, const char* examples) {
-  CLI::App* verb = program.add_subcommand(name, about);
-  verb->footer(examples);
-  return {verb, FlagAdder(*verb)};
-}
-
 CLI::Validator NumberIn(const NumberRange& range) {
   auto check = [range](std::string& text) -> std::string {
     const std::optional<double> number = FiniteNumber(text);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,11 +40,21 @@ class FlagAdder {
   std::string group_;
 };
 
+// A verb of the program with its flags.
+struct NoFlags {};
+template <typename Flags = NoFlags>
 struct NewVerb {
   CLI::App* verb;
   FlagAdder add;
+  std::shared_ptr<Flags> flags;
 };
-NewVerb AddVerb(CLI::App& program, const char* name, const char* about, const char* examples);
+template <typename Flags = NoFlags>
+NewVerb<Flags> AddVerb(CLI::App& program, const char* name, const char* about,
+                       const char* examples) {
+  CLI::App* verb = program.add_subcommand(name, about);
+  verb->footer(examples);
+  return {verb, FlagAdder(*verb), std::make_shared<Flags>()};
+}
 
 // Checks that the text is a finite number in the range. Errors have its unit, which has to be
 // static.

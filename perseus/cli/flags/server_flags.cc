@@ -17,11 +17,6 @@ namespace {
 
 constexpr const char* kServer = "http://127.0.0.1:7410";
 
-// The flag, or else the variable, or else the default.
-std::string FirstOf(const std::string& flag, const char* variable, const std::string& otherwise) {
-  return flag.empty() ? EnvironmentOr(variable, otherwise) : flag;
-}
-
 Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
   if (!text) return Fail(text);
   auto json = nlohmann::ordered_json::parse(*text, nullptr, false);
@@ -59,12 +54,12 @@ void AddReasonFlag(CLI::App& verb, ServerFlags& flags) {
 }
 
 std::string TokenFileOf(const ServerFlags& flags) {
-  return FirstOf(flags.token_file, "PERSEUS_TOKEN_FILE", "");
+  return flags.token_file.empty() ? EnvironmentOr("PERSEUS_TOKEN_FILE") : flags.token_file;
 }
 
 Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags, TokenComes comes) {
   http::ClientOptions options;
-  options.server = FirstOf(flags.server, "PERSEUS_SERVER", kServer);
+  options.server = flags.server.empty() ? EnvironmentOr("PERSEUS_SERVER", kServer) : flags.server;
   options.authority = flags.authority;
   options.certificate = flags.certificate;
   options.key = flags.key;

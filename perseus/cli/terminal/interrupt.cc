@@ -1,8 +1,6 @@
 #include "perseus/cli/terminal/interrupt.h"
 
-#include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <ctime>
 #include <mutex>
 

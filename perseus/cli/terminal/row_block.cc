@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <string_view>
 #include <utility>
 
 namespace perseus::cli {
@@ -21,12 +19,6 @@ bool HasMovableCursor(std::FILE* err) {
   const char* terminal = std::getenv("TERM");
   return ::isatty(::fileno(err)) == 1 && terminal != nullptr &&
          std::string_view(terminal) != "dumb";
-}
-
-winsize SizeOfTerminal(std::FILE* err) {
-  winsize size{};
-  if (::ioctl(::fileno(err), TIOCGWINSZ, &size) != 0) size = {};
-  return size;
 }
 
 }  // namespace
@@ -84,7 +76,8 @@ void RowBlock::Write(const std::string& text) const {
 // beginning.
 void RowBlock::Draw() {
   if (output_ != Output::kBlock) return;
-  const winsize size = SizeOfTerminal(err_);
+  winsize size{};
+  if (::ioctl(::fileno(err_), TIOCGWINSZ, &size) != 0) size = {};
   const std::size_t height = size.ws_row > 0 ? size.ws_row : kRowsOfUnknownTerminal;
   const std::size_t width = size.ws_col > 1 ? size.ws_col - 1U : 79U;
   const std::size_t most = std::max(kFewestRows, height) - 2;

@@ -1,4 +1,4 @@
-// The streams on which a command writes, and the standard descriptors of the process.
+// The streams on which a command writes.
 #pragma once
 
 #include <cstdio>
@@ -7,11 +7,6 @@
 #include "perseus/base/result.h"
 
 namespace perseus::cli {
-
-// Opens the standard descriptors that the caller closed. Otherwise the next file of the program
-// would get such a number, and what the program prints would be written into that file. Writing to
-// a standard output that was closed still fails.
-void HoldStandardDescriptors();
 
 // Those of the process, or those that a test reads.
 struct Streams {

@@ -1,10 +1,8 @@
 // `perseus agent`: the daemon of a node.
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -118,8 +116,7 @@ Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
 }  // namespace
 
 Verb AddAgentVerb(CLI::App& program) {
-  auto flags = std::make_shared<AgentFlags>();
-  const auto [verb, add] = AddVerb(program, "agent", kAgentAbout, kAgentExamples);
+  auto [verb, add, flags] = AddVerb<AgentFlags>(program, "agent", kAgentAbout, kAgentExamples);
   add("--devices", flags->devices, "WHICH",
       "auto, nvml, rocm, or virtual:FILE (default: auto; nvml:FILE and rocm:FILE give the path of "
       "the library)");
@@ -152,7 +149,7 @@ Verb AddAgentVerb(CLI::App& program) {
       "writes them)",
       InputFile());
   AddLogLevel(add, flags->log_level);
-  return {verb, [flags](const Streams& streams) { return RunAgent(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunAgent(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 
@@ -98,8 +96,7 @@ Result<void> List(const Streams& streams, ServerClient& server, const AuditFlags
 }  // namespace
 
 Verb AddAuditVerb(CLI::App& program) {
-  auto flags = std::make_shared<AuditFlags>();
-  const auto [verb, add] = AddVerb(program, "audit", kAuditAbout, kAuditExamples);
+  auto [verb, add, flags] = AddVerb<AuditFlags>(program, "audit", kAuditAbout, kAuditExamples);
   add("--job", flags->job, "JOB", "Only of this job (key or id)");
   add("--who", flags->who, "WHO", "Only by this token (name or id)");
   add("--action", flags->action, "ACTION",
@@ -109,7 +106,7 @@ Verb AddAuditVerb(CLI::App& program) {
       ->excludes(verb->add_flag("--all", flags->all, "All records, oldest first"));
   verb->add_flag("--json", flags->as_json, "Print a JSON object per line");
   AddServerFlags(*verb, flags->server, "operator");
-  return {verb, [flags](const Streams& streams) {
+  return {verb, [flags = flags](const Streams& streams) {
             return WithServer(flags->server,
                               [&](ServerClient& server) { return List(streams, server, *flags); });
           }};

@@ -9,7 +9,6 @@
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -267,8 +266,8 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
 }  // namespace
 
 Verb AddCompareVerb(CLI::App& program) {
-  auto flags = std::make_shared<CompareFlags>();
-  const auto [verb, add] = AddVerb(program, "compare", kCompareAbout, kCompareExamples);
+  auto [verb, add, flags] =
+      AddVerb<CompareFlags>(program, "compare", kCompareAbout, kCompareExamples);
   AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   add.Repeatable("--straggler", flags->stragglers, "TIMES",
@@ -279,7 +278,7 @@ Verb AddCompareVerb(CLI::App& program) {
           NumberIn({1e-3, 1e6, "milliseconds"}));
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
-  return {verb, [flags, unit](const Streams& streams) {
+  return {verb, [flags = flags, unit](const Streams& streams) {
             flags->is_unit_given = unit->count() > 0;
             return RunCompare(streams, *flags);
           }};

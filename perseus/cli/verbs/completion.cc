@@ -1,17 +1,12 @@
 // `perseus completion` prints a completion script for a shell. The script asks the program itself
 // what may come next, so that it never differs from the flags.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <sstream>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 
 namespace perseus::cli {
@@ -157,15 +152,15 @@ Verb AddCompletionVerb(CLI::App& program) {
     std::string shell;
     std::vector<std::string> words;
   };
-  auto flags = std::make_shared<Flags>();
-  const auto [verb, add] = AddVerb(program, "completion", kCompletionAbout, kCompletionExamples);
+  auto [verb, add, flags] =
+      AddVerb<Flags>(program, "completion", kCompletionAbout, kCompletionExamples);
   verb->add_option("shell", flags->shell, "bash, zsh or fish")
       ->required()
       ->transform(OneOf({"bash", "zsh", "fish"}));
   add("words", flags->words, "WORD",
       "For the script: after --, the words before the cursor, the last one after an equals sign. "
       "Prints what may come next");
-  return {verb, [flags, &program](const Streams& streams) {
+  return {verb, [flags = flags, &program](const Streams& streams) {
             const auto& [shell, words] = *flags;
             if (words.empty()) {
               return streams.Print(std::string(shell == "bash"  ? kBash

@@ -2,12 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "perseus/base/wording.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/direct_measurement.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/agent/doctor.h"
@@ -72,13 +70,12 @@ Result<void> RunDoctor(const Streams& streams, const DoctorFlags& flags) {
 }  // namespace
 
 Verb AddDoctorVerb(CLI::App& program) {
-  auto flags = std::make_shared<DoctorFlags>();
-  const auto [verb, add] = AddVerb(program, "doctor", kDoctorAbout, kDoctorExamples);
+  auto [verb, add, flags] = AddVerb<DoctorFlags>(program, "doctor", kDoctorAbout, kDoctorExamples);
   AddDirectFlags(add, flags->direct);
   // It changes nothing anyway; scripts from before give this flag.
   verb->add_flag("--read-only")->group("");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  return {verb, [flags](const Streams& streams) { return RunDoctor(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunDoctor(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

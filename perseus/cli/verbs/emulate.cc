@@ -6,20 +6,16 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "perseus/base/file.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/results.h"
@@ -472,8 +468,8 @@ void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
 }  // namespace
 
 Verb AddEmulateVerb(CLI::App& program) {
-  auto flags = std::make_shared<EmulateFlags>();
-  const auto [verb, add] = AddVerb(program, "emulate", kEmulateAbout, kEmulateExamples);
+  auto [verb, add, flags] =
+      AddVerb<EmulateFlags>(program, "emulate", kEmulateAbout, kEmulateExamples);
   AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   verb->get_option("--pipelines")
@@ -487,7 +483,7 @@ Verb AddEmulateVerb(CLI::App& program) {
   add("-o,--output", flags->directory, "DIR",
       "Directory for iterations.csv, pp_ranks.csv, trace.json and emulation.json");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags](const Streams& streams) { return RunEmulate(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunEmulate(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/switches.h"
@@ -181,8 +179,8 @@ Result<void> RunEvaluate(const Streams& streams, const EvaluateFlags& flags) {
 }  // namespace
 
 Verb AddEvaluateVerb(CLI::App& program) {
-  auto flags = std::make_shared<EvaluateFlags>();
-  const auto [verb, add] = AddVerb(program, "evaluate", kEvaluateAbout, kEvaluateExamples);
+  auto [verb, add, flags] =
+      AddVerb<EvaluateFlags>(program, "evaluate", kEvaluateAbout, kEvaluateExamples);
   add("plan", flags->plan, "PLAN", "Plan (JSON)", InputFile())->required();
   add("--profile", flags->job.profile, "FILE",
       "Measured options (default: the profile that the plan names)", InputFile());
@@ -191,7 +189,7 @@ Verb AddEvaluateVerb(CLI::App& program) {
   AddModelFlags(*verb, flags->job);
   AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags](const Streams& streams) { return RunEvaluate(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunEvaluate(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

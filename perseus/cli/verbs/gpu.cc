@@ -11,7 +11,6 @@
 
 #include "perseus/cli/flags/agent_setup.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/agent/leftovers.h"

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 #include <sstream>
-#include <utility>
 #include <vector>
 
 #include "perseus/base/excerpt.h"
@@ -212,12 +211,11 @@ Verb AddHelpVerb(CLI::App& program) {
     std::vector<std::string> names;
     bool all = false;
   };
-  auto flags = std::make_shared<Flags>();
-  const auto [verb, add] = AddVerb(program, "help", kHelpAbout, kHelpExamples);
+  auto [verb, add, flags] = AddVerb<Flags>(program, "help", kHelpAbout, kHelpExamples);
   add("verb", flags->names, "VERB", "The verb, and its part");
   verb->add_flag("--all", flags->all, "List all verbs");
   return {
-      verb, [&program, flags](const Streams& streams) {
+      verb, [&program, flags = flags](const Streams& streams) {
         if (!flags->names.empty()) return PrintHelp(streams, program, flags->names);
         return streams.Print(FormatProgramHelp(flags->all ? HelpVerbs::kAll : HelpVerbs::kCommon));
       }};

@@ -11,7 +11,6 @@
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/flags/target_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/job_text.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/job_planning/job_spec.h"

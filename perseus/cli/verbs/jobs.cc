@@ -1,13 +1,11 @@
 // `perseus jobs` lists the jobs of a server.
 #include <fmt/format.h>
 
-#include <memory>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/server_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/job_text.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -104,12 +102,11 @@ Result<void> RunJobs(const Streams& streams, ServerClient& server, const JobsFla
 }  // namespace
 
 Verb AddJobsVerb(CLI::App& program) {
-  auto flags = std::make_shared<JobsFlags>();
-  const auto [verb, add] = AddVerb(program, "jobs", kAboutJobs, kJobsExamples);
+  auto [verb, add, flags] = AddVerb<JobsFlags>(program, "jobs", kAboutJobs, kJobsExamples);
   verb->add_flag("--all", flags->all, "Include jobs that have ended");
   verb->add_flag("--json", flags->as_json, "Print JSON, for scripts (docs/server.md, \"JSON\")");
   AddServerFlags(*verb, flags->server, "read");
-  return {verb, [flags](const Streams& streams) {
+  return {verb, [flags = flags](const Streams& streams) {
             return WithServer(flags->server, [&](ServerClient& server) {
               return RunJobs(streams, server, *flags);
             });

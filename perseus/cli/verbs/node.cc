@@ -2,13 +2,8 @@
 #include "perseus/base/host.h"
 #include "perseus/cluster/node/run_node.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -108,8 +103,7 @@ Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
 }  // namespace
 
 Verb AddNodeVerb(CLI::App& program) {
-  auto flags = std::make_shared<NodeFlags>();
-  const auto [verb, add] = AddVerb(program, "node", kNodeAbout, kNodeExamples);
+  auto [verb, add, flags] = AddVerb<NodeFlags>(program, "node", kNodeAbout, kNodeExamples);
   add("--name", flags->name, "NAME",
       "The name of this node for the server (default: its host name)");
   add("--jobs", flags->jobs_directory, "DIR",
@@ -130,7 +124,7 @@ Verb AddNodeVerb(CLI::App& program) {
        "Socket of munged (default: that of the system)")
       ->needs(munge);
   AddLogLevel(add, flags->log_level);
-  return {verb, [flags](const Streams& streams) { return RunNodeVerb(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunNodeVerb(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

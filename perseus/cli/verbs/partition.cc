@@ -4,16 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
@@ -215,8 +212,8 @@ Result<void> RunPartition(const Streams& streams, const PartitionFlags& flags,
 }  // namespace
 
 Verb AddPartitionVerb(CLI::App& program) {
-  auto flags = std::make_shared<PartitionFlags>();
-  const auto [verb, add] = AddVerb(program, "partition", kPartitionAbout, kPartitionExamples);
+  auto [verb, add, flags] =
+      AddVerb<PartitionFlags>(program, "partition", kPartitionAbout, kPartitionExamples);
   const auto count = WholeNumberIn({1, 1'000'000});
   add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)",
       InputFile())
@@ -243,7 +240,7 @@ Verb AddPartitionVerb(CLI::App& program) {
   add("-o,--output", flags->profile, "PROFILE.csv",
       "Write the profile of the stages of a split, for perseus plan");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags, split](const Streams& streams) {
+  return {verb, [flags = flags, split](const Streams& streams) {
             return RunPartition(streams, *flags, split->count() > 0);
           }};
 }

@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <utility>
 
 #include "perseus/base/parallel.h"
@@ -15,7 +13,6 @@
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
 #include "perseus/cli/terminal/interrupt.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/limited_plans.h"
 #include "perseus/cli/verbs/noise_plans.h"
@@ -489,8 +486,7 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
 }  // namespace
 
 Verb AddPlanVerb(CLI::App& program) {
-  auto flags = std::make_shared<PlanFlags>();
-  const auto [verb, add] = AddVerb(program, "plan", kPlanAbout, kPlanExamples);
+  auto [verb, add, flags] = AddVerb<PlanFlags>(program, "plan", kPlanAbout, kPlanExamples);
   AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   AddTargetFlags(*verb, flags->targets, Targets::kMany);
@@ -518,7 +514,7 @@ Verb AddPlanVerb(CLI::App& program) {
                  "better (a terminal shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   verb->add_flag("--plot", flags->with_plot, "Also draw the frontier, as wide as the terminal");
-  return {verb, [flags](const Streams& streams) { return RunPlan(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunPlan(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

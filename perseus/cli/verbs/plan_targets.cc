@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <utility>
 
 #include "perseus/base/parallel.h"
+#include "perseus/base/round_step.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/target_flags.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/planning/plan/best_plan.h"
 
@@ -26,21 +24,11 @@ constexpr std::size_t kMostStopInstructions = 40'000;
 
 bool IsSlowdown(const plan::Target& target) { return target.kind == plan::Target::Kind::kSlowdown; }
 
-// The least of 1, 2 and 5 times a power of ten that makes at most `most` steps of `range`.
-double NiceStep(double range, int most) {
-  const double least = range / most;
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  for (double step : {power, 2 * power, 5 * power}) {
-    if (step >= least) return step;
-  }
-  return 10 * power;
-}
-
 // Slowdowns (in percent) at even distances, below `longest`.
 std::vector<double> StopsUpTo(double longest, int stops) {
   std::vector<double> percents;
   if (stops == 0 || !(longest > 0)) return percents;
-  const double step = NiceStep(longest, stops);
+  const double step = RoundStepFrom(longest / stops).value();
   for (int i = 1; i * step < longest; ++i) {
     // Rounds to the value as a user would write it: 0.3, not 0.30000000000000004.
     percents.push_back(std::stod(fmt::format("{:.6g}", i * step)));

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -16,7 +15,6 @@
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/direct_measurement.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -38,8 +36,7 @@ using hardware_facts::HardwareFacts;
 
 constexpr const char* kQualifyAbout =
     "Measure in five minutes what the GPUs of this node do when their clocks change: how long a\n"
-    "change takes, what it costs other work, and the power of a GPU that is idle, blocked or "
-    "busy.\n"
+    "change takes, what it costs other work, and the power of a GPU that is idle, blocked or busy. "
     "Restores every clock at its end.";
 constexpr const char* kQualifyExamples =
     "Examples:\n"
@@ -291,16 +288,11 @@ Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
   return finished ? restored : finished;
 }
 
-Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
-  if (flags.direct.devices.starts_with(kVirtual)) return QualifyVirtual(streams, flags);
-  return QualifyReal(streams, flags);
-}
-
 }  // namespace
 
 Verb AddQualifyVerb(CLI::App& program) {
-  auto flags = std::make_shared<QualifyFlags>();
-  const auto [verb, add] = AddVerb(program, "qualify", kQualifyAbout, kQualifyExamples);
+  auto [verb, add, flags] =
+      AddVerb<QualifyFlags>(program, "qualify", kQualifyAbout, kQualifyExamples);
   AddDirectFlags(add, flags->direct);
   add.Repeatable("--gpu", flags->gpus, "UUID", "Only this GPU; may be repeated (default: all)");
   add("-o,--output,--out", flags->output, "FILE.toml", "The facts (default: facts.toml)");
@@ -309,7 +301,10 @@ Verb AddQualifyVerb(CLI::App& program) {
   verb->add_flag("--no-clocks", flags->sets_no_clocks,
                  "Measure only what needs no right to set clocks");
   verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");
-  return {verb, [flags](const Streams& streams) { return RunQualify(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) {
+            return flags->direct.devices.starts_with(kVirtual) ? QualifyVirtual(streams, *flags)
+                                                               : QualifyReal(streams, *flags);
+          }};
 }
 
 }  // namespace perseus::cli

@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/simulation/replay/job_power_model.h"
@@ -31,9 +28,8 @@ using nlohmann::ordered_json;
 constexpr const char* kReplayAbout =
     "Read the recorded timeline of a real job (a Chrome trace of all ranks and steps, gzip or\n"
     "not). Check that its graph, run again, gives the recorded step times. Print how much longer "
-    "it\n"
-    "took because of stragglers, its energy bloat on a model of a GPU, and what controllers would\n"
-    "have saved that know this step, the previous step, or an earlier one.";
+    "it took because of stragglers, its energy bloat on a model of a GPU, and what controllers "
+    "would have saved that know this step, the previous step, or an earlier one.";
 constexpr const char* kReplayExamples =
     "Examples:\n"
     "  perseus replay timeline.json.gz --gpu a100\n"
@@ -322,9 +318,8 @@ Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
 }  // namespace
 
 Verb AddReplayVerb(CLI::App& program) {
-  auto flags = std::make_shared<ReplayFlags>();
+  auto [verb, add, flags] = AddVerb<ReplayFlags>(program, "replay", kReplayAbout, kReplayExamples);
   flags->delays = {5};
-  const auto [verb, add] = AddVerb(program, "replay", kReplayAbout, kReplayExamples);
   add("trace", flags->path, "TRACE", "Timeline (Chrome trace in JSON, gzip or not)", InputFile())
       ->required();
   add("--gpu", flags->gpu, "NAME", "The model of the GPUs (those of perseus synth)",
@@ -343,7 +338,7 @@ Verb AddReplayVerb(CLI::App& program) {
       ->capture_default_str();
   verb->add_flag("--steps", flags->shows_steps, "Also print a line for each step");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
-  return {verb, [flags](const Streams& streams) { return RunReplay(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunReplay(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

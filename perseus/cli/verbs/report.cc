@@ -5,7 +5,6 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -17,7 +16,6 @@
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/schedule_report.h"
 #include "perseus/cli/verbs/summary_file.h"
@@ -257,8 +255,7 @@ Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
 }  // namespace
 
 Verb AddReportVerb(CLI::App& program) {
-  auto flags = std::make_shared<ReportFlags>();
-  const auto [verb, add] = AddVerb(program, "report", kReportAbout, kReportExamples);
+  auto [verb, add, flags] = AddVerb<ReportFlags>(program, "report", kReportAbout, kReportExamples);
   add("source", flags->sources, "DIR|PLAN...", "A directory of perseus plan -o, or plans (JSON)",
       ExistingPath())
       ->required();
@@ -270,7 +267,7 @@ Verb AddReportVerb(CLI::App& program) {
   add("-o,--output", flags->output, "FILE", "The page (HTML)");
   AddFigureFlags(*verb, flags->figures);
   AddNoiseFlags(*verb, flags->noise, "Also show the mean time and energy under noise");
-  return {verb, [flags](const Streams& streams) { return RunReport(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunReport(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

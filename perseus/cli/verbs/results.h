@@ -42,8 +42,7 @@ struct ResultKind {
   std::string_view summary;    // The name of the file that lists the others, if runs differ.
   std::string_view format;     // The value of its key `format`.
   std::string_view always[4];  // The names of the files that every run writes.
-  // Whether a run may write a file with this name, which is not in `always`.
-  bool (*is_other)(std::string_view name);
+  const char* others;          // The names of those that some runs write, as a regex.
 };
 
 extern const ResultKind kPlanResults;

@@ -4,13 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <chrono>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -19,6 +16,7 @@
 #include "perseus/base/environment.h"
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/number.h"
 #include "perseus/base/process.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/base/wording.h"
@@ -38,11 +36,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRunAbout =
     "Run a training with Perseus attached, without a change of its code. Processes that use a\n"
-    "supported framework attach by themselves (see docs/frameworks.md), use the node's agent or\n"
-    "start one, and record their steps. At the end, says what the steps took. With --tune, also\n"
+    "supported framework attach by themselves (see docs/frameworks.md), use the node's agent or "
+    "start one, and record their steps. At the end, says what the steps took. With --tune, also "
     "profiles the job while it trains, makes a plan, puts it into force and measures what it "
-    "saves.\n"
-    "The exit status is that of the training. It also runs if Perseus cannot do anything.";
+    "saves. The exit status is that of the training. It also runs if Perseus cannot do anything.";
 constexpr const char* kRunExamples =
     "Examples:\n"
     "  perseus run -- torchrun --nproc-per-node 4 train.py\n"
@@ -166,9 +163,7 @@ int NodesOf(const std::vector<std::string>& command) {
     if (value.empty() && i + 1 < command.size()) value = command[i + 1];
     if (value.starts_with('=')) value.remove_prefix(1);
     value.remove_prefix(value.rfind(':') == std::string_view::npos ? 0 : value.rfind(':') + 1);
-    int nodes = 1;
-    const auto read = std::from_chars(value.data(), value.data() + value.size(), nodes);
-    return read.ec == std::errc() ? nodes : 1;
+    return ParseNumber<int>(value).value_or(1);
   }
   return 1;
 }
@@ -445,8 +440,7 @@ void AddTuneFlags(CLI::App& verb, RunFlags& flags, CLI::Option* tune) {
 }  // namespace
 
 Verb AddRunVerb(CLI::App& program) {
-  auto flags = std::make_shared<RunFlags>();
-  const auto [verb, add] = AddVerb(program, "run", kRunAbout, kRunExamples);
+  auto [verb, add, flags] = AddVerb<RunFlags>(program, "run", kRunAbout, kRunExamples);
   add("--job-directory", flags->job_directory, "DIR",
       "Where steps are recorded (default: a new directory perseus-run-N)");
   CLI::Option* plan = add("--plan", flags->plan, "FILE", "A plan that the training follows");
@@ -454,9 +448,10 @@ Verb AddRunVerb(CLI::App& program) {
       verb->add_flag("--tune", flags->tunes, "Profile, plan, follow the plan, and verify it")
           ->excludes(plan);
   AddTuneFlags(*verb, *flags, tune);
-  return {verb, [flags](const Streams& streams) { return RunTraining(streams, *flags); },
-          [flags](std::vector<std::string> command) { flags->command = std::move(command); },
-          [flags] { return flags->status; }};
+  return {
+      verb, [flags = flags](const Streams& streams) { return RunTraining(streams, *flags); },
+      [flags = flags](std::vector<std::string> command) { flags->command = std::move(command); },
+      [flags = flags] { return flags->status; }};
 }
 
 }  // namespace perseus::cli

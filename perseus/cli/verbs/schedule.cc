@@ -1,11 +1,8 @@
 // `perseus schedule` writes the schedule that a job really ran, or searches for a better one.
 #include <fmt/format.h>
 
-#include <memory>
-
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
 
@@ -49,12 +46,12 @@ Result<void> RunSchedule(const Streams& streams, const ScheduleFlags& flags) {
 }  // namespace
 
 Verb AddScheduleVerb(CLI::App& program) {
-  auto flags = std::make_shared<ScheduleFlags>();
-  const auto [verb, add] = AddVerb(program, "schedule", kScheduleAbout, kScheduleExamples);
+  auto [verb, add, flags] =
+      AddVerb<ScheduleFlags>(program, "schedule", kScheduleAbout, kScheduleExamples);
   AddJobDirectory(add, flags->directory);
   add("-o,--output", flags->output, "FILE", "The schedule file (CSV; default: standard output)");
   const Verb search = AddScheduleSearchVerb(*verb);
-  return {verb, [flags, search](const Streams& streams) {
+  return {verb, [flags = flags, search](const Streams& streams) {
             return search.flags->parsed() ? search.run(streams) : RunSchedule(streams, *flags);
           }};
 }

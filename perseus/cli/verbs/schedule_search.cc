@@ -1,22 +1,15 @@
 // `perseus schedule search` searches for the schedule whose plan needs the least energy.
 #include <fmt/format.h>
 
-#include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/terminal/interrupt.h"
 #include "perseus/cli/terminal/row_block.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/schedule_report.h"
@@ -158,35 +151,24 @@ Result<std::vector<ResultFile>> MakeSearchFiles(const Tradeoff& tradeoff,
   return files;
 }
 
-// Shows the best schedule so far of each row.
-class SearchRows {
- public:
-  SearchRows(std::FILE* err, RowBlock::Lines lines) : block_(err, "schedules", lines) {}
-
-  void Show(int more, const schedule_search::Reference& reference,
-            const schedule_search::Candidate& best, double completed) {
-    if (more != more_) block_.Begin(fmt::format("schedules with +{}", more));
-    more_ = more;
-    block_.Show(fmt::format("{}", more),
-                fmt::format("+{}: {} saves up to {} (in flight {})", more, best.origin,
-                            FormatPercent(1 - best.relaxed_energy_j / reference.energy_j),
-                            schedule_search::FormatInFlight(best.in_flight)));
-    block_.Update(completed);
-  }
-
- private:
-  RowBlock block_;
-  int more_ = -1;
-};
-
 // Shows the best schedules so far, and ends early after Ctrl-C.
 Result<Tradeoff> ComputeInteractively(const Streams& streams, const schedule_search::SearchJob& job,
                                       schedule_search::TradeoffOptions options,
                                       bool with_progress) {
   const FinishOnInterrupt interrupt(streams.err);
-  SearchRows rows(streams.err, with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
+  RowBlock rows(streams.err, "schedules",
+                with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
   options.finish = interrupt.token();
-  options.progress = [&](auto&&... best) { rows.Show(best...); };
+  options.progress = [&, shown = -1](int more, const schedule_search::Reference& reference,
+                                     const schedule_search::Candidate& best,
+                                     double completed) mutable {
+    if (std::exchange(shown, more) != more) rows.Begin(fmt::format("schedules with +{}", more));
+    rows.Show(fmt::format("{}", more),
+              fmt::format("+{}: {} saves up to {} (in flight {})", more, best.origin,
+                          FormatPercent(1 - best.relaxed_energy_j / reference.energy_j),
+                          schedule_search::FormatInFlight(best.in_flight)));
+    rows.Update(completed);
+  };
   return schedule_search::ComputeTradeoff(job, options);
 }
 
@@ -247,8 +229,7 @@ Result<void> RunSearch(const Streams& streams, const SearchFlags& flags) {
 }  // namespace
 
 Verb AddScheduleSearchVerb(CLI::App& schedule) {
-  auto flags = std::make_shared<SearchFlags>();
-  const auto [verb, add] = AddVerb(schedule, "search", kSearchAbout, kSearchExamples);
+  auto [verb, add, flags] = AddVerb<SearchFlags>(schedule, "search", kSearchAbout, kSearchExamples);
   AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   for (const char* fixed : {"--schedule", "--schedule-file", "--graph", "--max-in-flight"}) {
@@ -275,7 +256,7 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
                  "Print each better schedule on standard error as soon as it is found (a terminal "
                  "shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags](const Streams& streams) { return RunSearch(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunSearch(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

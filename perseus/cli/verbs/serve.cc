@@ -7,14 +7,11 @@
 #include <csignal>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "perseus/cli/flags/agent_setup.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/server/control_plane.h"
 #include "perseus/cluster/server/identity/identity_settings.h"
@@ -176,8 +173,7 @@ void AddLimitFlags(CLI::App& verb, ServeFlags& flags) {
 }  // namespace
 
 Verb AddServeVerb(CLI::App& program) {
-  auto flags = std::make_shared<ServeFlags>();
-  const auto [verb, add] = AddVerb(program, "serve", kServeAbout, kServeExamples);
+  auto [verb, add, flags] = AddVerb<ServeFlags>(program, "serve", kServeAbout, kServeExamples);
   server::ControlPlaneOptions& options = flags->options;
   add("--listen", options.address, "HOST:PORT", "Address to listen on (default: 127.0.0.1:7410)");
   add("--database", options.database, "URL",
@@ -213,7 +209,7 @@ Verb AddServeVerb(CLI::App& program) {
   AddLogLevel(add, flags->log_level);
   add("--log-format", flags->log_format, "FORMAT", "text or json (default: text)",
       OneOf({"text", "json"}));
-  return {verb, [flags](const Streams& streams) { return RunServe(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunServe(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -174,13 +172,12 @@ Result<void> RunShow(const Streams& streams, const ShowFlags& flags) {
 }  // namespace
 
 Verb AddShowVerb(CLI::App& program) {
-  auto flags = std::make_shared<ShowFlags>();
-  const auto [verb, add] = AddVerb(program, "show", kShowAbout, kShowExamples);
+  auto [verb, add, flags] = AddVerb<ShowFlags>(program, "show", kShowAbout, kShowExamples);
   add("plan", flags->plans, "DIR|PLAN...", "Plans (JSON), or directories of perseus plan -o",
       ExistingPath())
       ->required();
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags](const Streams& streams) { return RunShow(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunShow(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <optional>
 
 #include "perseus/base/file.h"
 #include "perseus/base/number.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/simulation/synthetic/model_profile.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
@@ -211,9 +209,9 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
 }  // namespace
 
 Verb AddSynthVerb(CLI::App& program) {
-  auto flags = std::make_shared<SynthFlags>();
+  auto [verb, without_default, flags] =
+      AddVerb<SynthFlags>(program, "synth", kSynthAbout, kSynthExamples);
   synthetic::SyntheticProfileSpec& spec = flags->spec;
-  const auto [verb, without_default] = AddVerb(program, "synth", kSynthAbout, kSynthExamples);
   std::vector<std::string> gpus;
   for (const synthetic::GpuModel& model : synthetic::GpuModels()) gpus.emplace_back(model.name);
   for (const synthetic::GpuRoofline& gpu : synthetic::GpuRooflines()) {
@@ -257,7 +255,7 @@ Verb AddSynthVerb(CLI::App& program) {
       add("--seed", spec.seed, "N", "Seed of imbalance and noise", WholeNumberIn({0, 1e18}))};
   AddModelFlags(*verb, *flags);
   without_default("-o,--output", flags->path, "FILE", "File (default: standard output)");
-  return {verb, [flags](const Streams& streams) { return RunSynth(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunSynth(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -4,11 +4,9 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 

@@ -2,14 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <set>
-#include <vector>
 
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
@@ -85,15 +82,14 @@ Result<void> RunTrace(const Streams& streams, const TraceFlags& flags) {
 }  // namespace
 
 Verb AddTraceVerb(CLI::App& program) {
-  auto flags = std::make_shared<TraceFlags>();
-  const auto [verb, add] = AddVerb(program, "trace", kTraceAbout, kTraceExamples);
+  auto [verb, add, flags] = AddVerb<TraceFlags>(program, "trace", kTraceAbout, kTraceExamples);
   const auto step = WholeNumberIn({0, 2'000'000'000});
   AddJobDirectory(add, flags->directory)->required();
   add("-o,--output", flags->output, "FILE", "The trace (JSON)")->required();
   add("--plan", flags->plan, "FILE", "The plan to show (default: those in force)", InputFile());
   add("--from", flags->from, "N", "First step (default: 5 before the end)", step);
   add("--to", flags->to, "N", "Last step (default: the last one)", step);
-  return {verb, [flags](const Streams& streams) { return RunTrace(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunTrace(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -6,9 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -17,7 +16,6 @@
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/simulation/trainer/message.h"
 #include "perseus/simulation/trainer/rank_process.h"
@@ -171,11 +169,8 @@ Result<void> RunRank(const TrainerFlags& flags) {
 Result<std::vector<std::string>> OwnCommand() {
   PERSEUS_ASSIGN_OR_RETURN(const auto line, ReadFile("/proc/self/cmdline"));
   std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < line.size();) {
-    const std::size_t end = std::min(line.find('\0', begin), line.size());
-    words.push_back(line.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::istringstream parts(line);
+  for (std::string word; std::getline(parts, word, '\0');) words.push_back(word);
   if (words.empty()) return FailAs(ErrorKind::kSystem, "/proc/self/cmdline is empty (mount /proc)");
   words.front() = "/proc/self/exe";
   return words;
@@ -311,8 +306,8 @@ Result<void> RunParent(const Streams& streams, const TrainerFlags& flags) {
 }  // namespace
 
 Verb AddTrainerVerb(CLI::App& program) {
-  auto flags = std::make_shared<TrainerFlags>();
-  const auto [verb, add] = AddVerb(program, "trainer", kTrainerAbout, kTrainerExamples);
+  auto [verb, add, flags] =
+      AddVerb<TrainerFlags>(program, "trainer", kTrainerAbout, kTrainerExamples);
   add("--profile", flags->job.profile, "FILE", "Time and energy of its instructions (CSV)",
       InputFile());
   add("--node", flags->nodes, "FILE", "A node of virtual GPUs (TOML); repeatable", InputFile())
@@ -340,7 +335,7 @@ Verb AddTrainerVerb(CLI::App& program) {
   // This is not for users. CLI11 does not show an empty group.
   verb->add_option("--as-rank", flags->as_rank)->group("");
   AddJobFlags(*verb, flags->job);
-  return {verb, [flags](const Streams& streams) {
+  return {verb, [flags = flags](const Streams& streams) {
             return flags->as_rank.empty() ? RunParent(streams, *flags) : RunRank(*flags);
           }};
 }

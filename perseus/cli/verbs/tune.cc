@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,7 +12,6 @@
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
 #include "perseus/cli/terminal/signals.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/few_switches/change_rate.h"
@@ -32,11 +30,10 @@ namespace {
 
 constexpr const char* kTuneAbout =
     "Profile a job while it trains, make a plan, and put it into force. The ranks of the job use\n"
-    "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a\n"
-    "few clocks, which it chooses by their effect on the plan. Then the job follows the plan, and\n"
-    "tune measures it and makes a better plan. If tune ends early, the next tune continues\n"
-    "(JOBDIR/tuner.json). Without a schedule in the job file or the flags, tune takes the order "
-    "of\n"
+    "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a "
+    "few clocks, which it chooses by their effect on the plan. Then the job follows the plan, and "
+    "tune measures it and makes a better plan. If tune ends early, the next tune continues "
+    "(JOBDIR/tuner.json). Without a schedule in the job file or the flags, tune takes the order of "
     "instructions that the job runs (JOBDIR/schedule.csv).";
 constexpr const char* kTuneExamples =
     "Examples:\n"
@@ -192,12 +189,9 @@ std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps
       slowdown.lower * 100, slowdown.upper * 100);
 }
 
-// Where a value comes from that tune measures unless it is given.
-enum class Origin { kGiven, kMeasured };
-
-std::string_view Name(Origin origin) { return origin == Origin::kGiven ? "given" : "measured"; }
-
-std::string FormatText(const tuner::TuningResult& result, Origin blocking_power, Origin p2p) {
+// `blocking_power` and `p2p` say where these come from: "given" or "measured".
+std::string FormatText(const tuner::TuningResult& result, std::string_view blocking_power,
+                       std::string_view p2p) {
   const plan_file::PlanFile& plan = result.plan;
   return fmt::format(
       "measured at most {} clocks of an instruction, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
@@ -210,7 +204,7 @@ std::string FormatText(const tuner::TuningResult& result, Origin blocking_power,
       "{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
-      Name(blocking_power), 1e3 * ToSeconds(plan.job.model.fixed.p2p), Name(p2p),
+      blocking_power, 1e3 * ToSeconds(plan.job.model.fixed.p2p), p2p,
       FormatMeasuredNoise(result.noise), plan.target, SavingOf(result) * 100,
       SlowdownOf(result) * 100,
       result.version == 0
@@ -345,9 +339,8 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = should_end;
   options.say = [&streams](std::string_view text) { streams.Say(text); };
-  const Origin blocking_power =
-      options.job.model.blocking_power_w > 0 ? Origin::kGiven : Origin::kMeasured;
-  const Origin p2p = options.measures_p2p ? Origin::kMeasured : Origin::kGiven;
+  const char* blocking_power = options.job.model.blocking_power_w > 0 ? "given" : "measured";
+  const char* p2p = options.measures_p2p ? "measured" : "given";
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
   const auto memory = MemoryOfRanks(streams, flags.directory);
   if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, memory, results));
@@ -359,8 +352,7 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
 }  // namespace
 
 Verb AddTuneVerb(CLI::App& program) {
-  auto flags = std::make_shared<TuneFlags>();
-  const auto [verb, add] = AddVerb(program, "tune", kTuneAbout, kTuneExamples);
+  auto [verb, add, flags] = AddVerb<TuneFlags>(program, "tune", kTuneAbout, kTuneExamples);
   AddJobDirectory(add, flags->directory)->required();
   add("-o,--output", flags->output, "DIR", "Directory for profile.csv, plan.json and others");
   const FlagAdder budget(*verb, "Budget");
@@ -394,7 +386,7 @@ Verb AddTuneVerb(CLI::App& program) {
   AddChangeLimitFlags(*verb, flags->changes);
   AddTargetFlags(*verb, flags->targets, Targets::kOne);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
-  return {verb, [flags](const Streams& streams) { return RunTune(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunTune(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
@@ -25,13 +23,11 @@ namespace {
 
 constexpr const char* kVerifyAbout =
     "Measure what a plan saves in a running job: blocks of steps at the default clocks and blocks\n"
-    "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with\n"
-    "confidence intervals, or that they cannot be determined, and how many steps would do. Takes\n"
-    "--steps steps, and then puts the previous assignment back into force. If it ends earlier,\n"
-    "the blocks so far decide, if they are enough.\n"
-    "With --against, compares two runs of a job from their records, for example with two "
-    "schedules,\n"
-    "and takes no step.";
+    "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with "
+    "confidence intervals, or that they cannot be determined, and how many steps would do. Takes "
+    "--steps steps, and then puts the previous assignment back into force. If it ends earlier, the "
+    "blocks so far decide, if they are enough. With --against, compares two runs of a job from "
+    "their records, for example with two schedules, and takes no step.";
 constexpr const char* kVerifyExamples =
     "Examples:\n"
     "  perseus verify run --plan out/plans/no-slowdown.json --steps 200\n"
@@ -270,8 +266,7 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
 }  // namespace
 
 Verb AddVerifyVerb(CLI::App& program) {
-  auto flags = std::make_shared<VerifyFlags>();
-  const auto [verb, add] = AddVerb(program, "verify", kVerifyAbout, kVerifyExamples);
+  auto [verb, add, flags] = AddVerb<VerifyFlags>(program, "verify", kVerifyAbout, kVerifyExamples);
   AddJobDirectory(add, flags->directory)->required();
   add("--plan", flags->plan, "FILE", "The plan to verify (default: the one in force)", InputFile());
   add("--against", flags->against, "JOBDIR",
@@ -297,7 +292,7 @@ Verb AddVerifyVerb(CLI::App& program) {
   add("--timeout", flags->timeout_s, "SECONDS", "How long a rank may be silent (default: 60)",
       NumberIn({0.1, 86'400, "in seconds"}));
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  return {verb, [flags](const Streams& streams) { return RunVerify(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunVerify(streams, *flags); }};
 }
 
 }  // namespace perseus::cli
