@@ -44,7 +44,7 @@ void RowBlock::Update(double fraction) {
 }
 
 void RowBlock::Show(const std::string& key, std::string text) {
-  if (!IsVisible()) return;
+  if (output_ == Output::kNothing) return;
   const std::lock_guard lock(mutex_);
   auto row = std::ranges::find(rows_, key, &Row::key);
   if (row == rows_.end()) row = rows_.insert(row, {key, ""});

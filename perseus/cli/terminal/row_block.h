@@ -28,9 +28,6 @@ class RowBlock {
   RowBlock& operator=(const RowBlock&) = delete;
   ~RowBlock() { Write(Erased()); }
 
-  // Whether anything is shown.
-  bool IsVisible() const { return output_ != Output::kNothing; }
-
   // What the verb does now, and the completed fraction.
   void Begin(std::string activity, double fraction = 0);
   void Update(double fraction);

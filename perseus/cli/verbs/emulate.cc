@@ -58,25 +58,78 @@ tl::unexpected<Error> FailAt(const std::string& where, const Error& error) {
 // reference to the planner. Not thread safe.
 class Chooser {
  public:
-  // `policy` is one of kPolicies. `unit` is the unit of time of perseus-published. Fails if the
-  // policy has no plan for this job.
+  // `unit` is the unit of time of perseus-published. Fails if the policy has no plan for this job.
   static Result<Chooser> Create(const plan::Planner& planner, const std::string& policy,
-                                Nanoseconds unit);
+                                Nanoseconds unit) {
+    const auto number = static_cast<std::size_t>(
+        std::find(kPolicies.begin(), kPolicies.end(), policy) - kPolicies.begin());
+    const auto policies = baselines::AllPolicies(unit);
+    Chooser chooser(planner);
+    chooser.name_ = policies[number]->name();
+    chooser.is_ours_ = number + 1 == kPolicies.size();
+    if (chooser.is_ours_) return chooser;
+    PERSEUS_ASSIGN_OR_RETURN(chooser.offered_, policies[number]->Points(planner, {}));
+    return chooser;
+  }
 
   // The plan without events: with no slowdown, or with the least slowdown of the policy.
-  Result<std::vector<int>> NoSlowdown() const;
+  Result<std::vector<int>> NoSlowdown() const {
+    const Nanoseconds time = planner_->baseline().time;
+    if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanFor(time));
+    return std::move(plan.options);
+  }
+
   // The plan while a straggler's iteration takes that time.
-  Result<std::vector<int>> Beside(Nanoseconds straggler) const;
+  Result<std::vector<int>> Beside(Nanoseconds straggler) const {
+    if (!is_ours_) return baselines::ChooseFor(straggler, offered_.points, *planner_).options;
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanForStraggler(straggler));
+    return std::move(plan.options);
+  }
+
   // The fastest plan with at most this mean power of all pipelines. Fails (kUnreachable) if no plan
   // has it; the message has the least power of all pipelines.
-  Result<std::vector<int>> WithinPower(double watts, int pipelines);
+  Result<std::vector<int>> WithinPower(double watts, int pipelines) {
+    const double share_w = watts / pipelines;
+    if (is_ours_) {
+      if (!frontier_) {
+        PERSEUS_ASSIGN_OR_RETURN(frontier_, planner_->ComputeFrontier());
+      }
+      auto plan = plan::PlanForTarget(*planner_, &*frontier_,
+                                      {.kind = plan::Target::Kind::kPowerCap, .value = share_w});
+      if (plan) return std::move(plan->options);
+      if (plan.error().kind != ErrorKind::kUnreachable) return Fail(plan);
+    } else {
+      for (const baselines::OperatingPoint& point : offered_.points) {
+        if (point.evaluation.average_power_w() <= share_w) return point.options;
+      }
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const auto least_w, LeastPower());
+    return FailAs(ErrorKind::kUnreachable,
+                  "{} has no plan that meets a power cap of {} W: the {} pipelines of the job draw "
+                  "at least {} W (raise the cap, or run fewer pipelines)",
+                  name_, watts, pipelines, std::ceil(least_w * pipelines));
+  }
 
   const std::string& name() const { return name_; }
   const std::string& note() const { return offered_.note; }
 
  private:
   explicit Chooser(const plan::Planner& planner) : planner_(&planner) {}
-  Result<double> LeastPower();
+
+  // The least power of one pipeline.
+  Result<double> LeastPower() {
+    if (is_ours_) {
+      PERSEUS_ASSIGN_OR_RETURN(const auto plan,
+                               planner_->PlanFor(frontier_->points[frontier_->least_energy].time));
+      return plan.evaluation.average_power_w();
+    }
+    double least_w = offered_.points.front().evaluation.average_power_w();
+    for (const baselines::OperatingPoint& point : offered_.points) {
+      least_w = std::min(least_w, point.evaluation.average_power_w());
+    }
+    return least_w;
+  }
 
   const plan::Planner* planner_;
   std::string name_;
@@ -84,70 +137,6 @@ class Chooser {
   baselines::PolicyPoints offered_;         // The plans of a published baseline.
   std::optional<plan::Frontier> frontier_;  // For Perseus; computed when a power cap needs it.
 };
-
-Result<Chooser> Chooser::Create(const plan::Planner& planner, const std::string& policy,
-                                Nanoseconds unit) {
-  const auto number = static_cast<std::size_t>(
-      std::find(kPolicies.begin(), kPolicies.end(), policy) - kPolicies.begin());
-  const auto policies = baselines::AllPolicies(unit);
-  Chooser chooser(planner);
-  chooser.name_ = policies[number]->name();
-  chooser.is_ours_ = number + 1 == kPolicies.size();
-  if (chooser.is_ours_) return chooser;
-  PERSEUS_ASSIGN_OR_RETURN(auto offered, policies[number]->Points(planner, {}));
-  chooser.offered_ = std::move(offered);
-  return chooser;
-}
-
-Result<std::vector<int>> Chooser::NoSlowdown() const {
-  const Nanoseconds time = planner_->baseline().time;
-  if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
-  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanFor(time));
-  return std::move(plan.options);
-}
-
-Result<std::vector<int>> Chooser::Beside(Nanoseconds straggler) const {
-  if (!is_ours_) return baselines::ChooseFor(straggler, offered_.points, *planner_).options;
-  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanForStraggler(straggler));
-  return std::move(plan.options);
-}
-
-Result<std::vector<int>> Chooser::WithinPower(double watts, int pipelines) {
-  const double share_w = watts / pipelines;
-  if (is_ours_) {
-    if (!frontier_) {
-      PERSEUS_ASSIGN_OR_RETURN(auto frontier, planner_->ComputeFrontier());
-      frontier_ = std::move(frontier);
-    }
-    auto plan = plan::PlanForTarget(*planner_, &*frontier_,
-                                    {.kind = plan::Target::Kind::kPowerCap, .value = share_w});
-    if (plan) return std::move(plan->options);
-    if (plan.error().kind != ErrorKind::kUnreachable) return Fail(plan);
-  } else {
-    for (const baselines::OperatingPoint& point : offered_.points) {
-      if (point.evaluation.average_power_w() <= share_w) return point.options;
-    }
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const auto least_w, LeastPower());
-  return FailAs(ErrorKind::kUnreachable,
-                "{} has no plan that meets a power cap of {} W: the {} pipelines of the job draw "
-                "at least {} W (raise the cap, or run fewer pipelines)",
-                name_, watts, pipelines, std::ceil(least_w * pipelines));
-}
-
-// The least power of one pipeline.
-Result<double> Chooser::LeastPower() {
-  if (is_ours_) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto plan,
-                             planner_->PlanFor(frontier_->points[frontier_->least_energy].time));
-    return plan.evaluation.average_power_w();
-  }
-  double least_w = offered_.points.front().evaluation.average_power_w();
-  for (const baselines::OperatingPoint& point : offered_.points) {
-    least_w = std::min(least_w, point.evaluation.average_power_w());
-  }
-  return least_w;
-}
 
 // Reads the options of a plan file.
 Result<std::vector<int>> ReadOptions(const std::string& path,

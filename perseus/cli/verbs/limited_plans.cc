@@ -179,6 +179,52 @@ tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
       is_certain ? ", or measure all instructions of a GPU at the same clocks" : "");
 }
 
+Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
+                                             const std::vector<PlannedTarget>& planned,
+                                             int most_switches,
+                                             const few_switches::SwitchLimits& limits,
+                                             const std::optional<SwitchTradeoff>& tradeoff) {
+  const std::vector<int> steps =
+      StepsTo(std::min(most_switches, MostPossibleSwitches(planner.graph())));
+  Result<std::vector<PlannedTarget>> limited;
+  std::vector<PlannedTarget> below;
+  for (const int step : steps) {
+    few_switches::SwitchLimits of_step = limits;
+    of_step.effort *= EffortOfStep(step);
+    if (limits.finish.stop_requested()) {
+      if (step != steps.back()) continue;
+      of_step.effort *= kEffortAfterFinish;
+      of_step.finish = {};
+    }
+    limited = LimitSwitches(planner, planned, step, of_step, tradeoff, WithoutPlan::kFail, below);
+    if (limited) below = *limited;
+    // A target may have no plan within a smaller limit. Then a run with that limit fails, too.
+    if (!limited && limited.error().kind != ErrorKind::kUnreachable) return limited;
+  }
+  if (limited && steps.back() < most_switches) {
+    PERSEUS_RETURN_IF_ERROR(Loosen(planner, planned, most_switches, limits, *limited));
+  }
+  return limited;
+}
+
+// Each of `plans` becomes the one of `others` for the same target, if that is better. A stop of
+// `others` that `plans` lacks is added.
+Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<PlannedTarget>& others,
+                          int most_switches, const few_switches::SwitchLimits& limits,
+                          std::vector<PlannedTarget>& plans) {
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    const auto own = std::ranges::find(plans, others[i].slug, &PlannedTarget::slug);
+    if (own == plans.end()) {
+      const auto place = std::min(i, plans.size());
+      plans.insert(plans.begin() + static_cast<std::ptrdiff_t>(place), others[i]);
+      continue;
+    }
+    PERSEUS_RETURN_IF_ERROR(
+        KeepBetter(planner, own->target, others[i].plan, most_switches, limits, own->plan));
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::vector<PlannedTarget>> LimitSwitches(
@@ -232,56 +278,6 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
   ShareBetterPlans(result);
   return result;
 }
-
-namespace {
-
-Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
-                                             const std::vector<PlannedTarget>& planned,
-                                             int most_switches,
-                                             const few_switches::SwitchLimits& limits,
-                                             const std::optional<SwitchTradeoff>& tradeoff) {
-  const std::vector<int> steps =
-      StepsTo(std::min(most_switches, MostPossibleSwitches(planner.graph())));
-  Result<std::vector<PlannedTarget>> limited;
-  std::vector<PlannedTarget> below;
-  for (const int step : steps) {
-    few_switches::SwitchLimits of_step = limits;
-    of_step.effort *= EffortOfStep(step);
-    if (limits.finish.stop_requested()) {
-      if (step != steps.back()) continue;
-      of_step.effort *= kEffortAfterFinish;
-      of_step.finish = {};
-    }
-    limited = LimitSwitches(planner, planned, step, of_step, tradeoff, WithoutPlan::kFail, below);
-    if (limited) below = *limited;
-    // A target may have no plan within a smaller limit. Then a run with that limit fails, too.
-    if (!limited && limited.error().kind != ErrorKind::kUnreachable) return limited;
-  }
-  if (limited && steps.back() < most_switches) {
-    PERSEUS_RETURN_IF_ERROR(Loosen(planner, planned, most_switches, limits, *limited));
-  }
-  return limited;
-}
-
-// Each of `plans` becomes the one of `others` for the same target, if that is better. A stop of
-// `others` that `plans` lacks is added.
-Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<PlannedTarget>& others,
-                          int most_switches, const few_switches::SwitchLimits& limits,
-                          std::vector<PlannedTarget>& plans) {
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    const auto own = std::ranges::find(plans, others[i].slug, &PlannedTarget::slug);
-    if (own == plans.end()) {
-      const auto place = std::min(i, plans.size());
-      plans.insert(plans.begin() + static_cast<std::ptrdiff_t>(place), others[i]);
-      continue;
-    }
-    PERSEUS_RETURN_IF_ERROR(
-        KeepBetter(planner, own->target, others[i].plan, most_switches, limits, own->plan));
-  }
-  return {};
-}
-
-}  // namespace
 
 Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
                                                 const PlansOfEfforts& of_efforts, int most_switches,

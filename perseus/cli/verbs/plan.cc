@@ -12,7 +12,7 @@
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
-#include "perseus/cli/terminal/interrupt.h"
+#include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/limited_plans.h"
 #include "perseus/cli/verbs/noise_plans.h"

@@ -89,13 +89,8 @@ int DefaultStops(const schedule::InstructionGraph& graph) {
 }
 
 void PlanRows::ShowPlan(const plan::Plan& plan) {
-  if (!IsVisible()) return;
   Show(plan.target,
        FormatRow(plan) + (limit_follows_ ? " (before clock changes are limited)" : ""));
-}
-
-void PlanRows::ShowLimited(const plan::Plan& plan, const std::string& target) {
-  if (IsVisible()) Show(target, FormatRow(plan));
 }
 
 std::string PlanRows::FormatRow(const plan::Plan& plan) const {

@@ -62,7 +62,9 @@ class PlanRows : public RowBlock {
   // Replaces the row of this target, or adds one at the end.
   void ShowPlan(const plan::Plan& plan);
   // Replaces the row of `target` by its plan with a limit.
-  void ShowLimited(const plan::Plan& plan, const std::string& target);
+  void ShowLimited(const plan::Plan& plan, const std::string& target) {
+    Show(target, FormatRow(plan));
+  }
 
  private:
   std::string FormatRow(const plan::Plan& plan) const;

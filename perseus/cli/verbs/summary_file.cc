@@ -106,8 +106,7 @@ bool Describes(const job::AutoSchedule& search, const schedule::Schedule& schedu
 
 Result<void> PlanAgain(const job::LoadedJob& job, job::AutoSchedule& search) {
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(job.planned.profile));
-  PERSEUS_ASSIGN_OR_RETURN(auto profile, profile::ParseProfile(text, job.planned.profile));
-  search.profile = std::move(profile);
+  PERSEUS_ASSIGN_OR_RETURN(search.profile, profile::ParseProfile(text, job.planned.profile));
   const schedule::Schedule& schedule = job.planned.schedule;
   const schedule_search::SearchJob searched{.profile = *search.profile,
                                             .model = job.planned.model,

@@ -34,25 +34,23 @@ struct TraceFlags {
   std::optional<int> to;
 };
 
-// The path of --plan, or else those in the assignment in force. Pipelines may follow different
+// The plan of --plan, or else those of the assignment in force. Pipelines may follow different
 // plans.
-Result<std::set<std::filesystem::path>> PlanPaths(const TraceFlags& flags) {
-  if (!flags.plan.empty()) return std::set<std::filesystem::path>{flags.plan};
-  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));
-  std::set<std::filesystem::path> paths;
-  if (!assignment) return paths;
-  const std::filesystem::path directory = flags.directory;
-  if (!assignment->plan.empty()) paths.insert(directory / assignment->plan);
-  for (const auto& [pipeline, plan] : assignment->plans) paths.insert(directory / plan);
-  return paths;
-}
-
 Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags));
+  const std::filesystem::path directory = flags.directory;
+  std::set<std::filesystem::path> paths;
+  if (flags.plan.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(directory));
+    if (assignment && !assignment->plan.empty()) paths.insert(directory / assignment->plan);
+    if (assignment) {
+      for (const auto& [pipeline, plan] : assignment->plans) paths.insert(directory / plan);
+    }
+  } else {
+    paths.insert(flags.plan);
+  }
   std::vector<plan_file::PlanFile> plans;
   for (const std::filesystem::path& path : paths) {
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, ReadPlan(path.string()));
-    plans.push_back(std::move(plan));
+    PERSEUS_ASSIGN_OR_RETURN(plans.emplace_back(), ReadPlan(path.string()));
   }
   return plans;
 }

@@ -289,8 +289,7 @@ Result<void> RunParent(const Streams& streams, const TrainerFlags& flags) {
     if (auto set = virtual_gpu::SetClockOfJob(directory, clock); !set) return set;
   }
   if (!flags.plan.empty()) options.environment.emplace_back("PERSEUS_PLAN", flags.plan);
-  PERSEUS_ASSIGN_OR_RETURN(auto command, OwnCommand());
-  options.command = std::move(command);
+  PERSEUS_ASSIGN_OR_RETURN(options.command, OwnCommand());
   options.command.emplace_back("--as-rank");
 
   PERSEUS_ASSIGN_OR_RETURN(const auto summary, trainer::RunTraining(options));

@@ -51,8 +51,6 @@ Verb AddVersionVerb(CLI::App& program);
 // These keep a reference to `program`, whose verbs and flags they show.
 Verb AddCompletionVerb(CLI::App& program);
 Verb AddHelpVerb(CLI::App& program);
-// A part of the verb `schedule`.
-Verb AddScheduleSearchVerb(CLI::App& schedule);
 
 // "perseus 0.1.0 (4b097f5f1c2d; Release, GNU 12.2.0)": the version, the commit, and the build. The
 // commit ends with "-dirty" if sources were changed since.

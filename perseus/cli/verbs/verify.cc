@@ -256,8 +256,7 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
     block.Begin("verify");
     options.progress = [&](double part) { block.Update(part); };
     options.say = [&](std::string_view line) { block.Say(fmt::format("perseus: {}", line)); };
-    PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
-    verification = std::move(verified);
+    PERSEUS_ASSIGN_OR_RETURN(verification, tuner::Verify(options, *clock));
   }
   return streams.Print(flags.as_json ? FormatJson(*verification, plan)
                                      : FormatText(*verification, plan, options.comparison));
