@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -140,22 +140,6 @@ TEST_F(UseTest, AnInterleavedScheduleNeedsChunks) {
                 "--blocking-power 80")
                 .err.find("rounds"),
             std::string::npos);
-}
-
-TEST_F(UseTest, AMissingFileIsBadInput) {
-  ExpectComplaint(Run(std::string("plan nothing.csv -o out") + kJob), 2,
-                  "nothing.csv: cannot read");
-  EXPECT_THAT(Files("out"), IsEmpty());
-}
-
-TEST_F(UseTest, CrlfAndByteOrderMarksAreAccepted) {
-  std::string text = "\xEF\xBB\xBF";
-  for (char c : kHeader + kRows) {
-    if (c == '\n') text += '\r';
-    text += c;
-  }
-  Write("windows.csv", text);
-  RunWell("plan windows.csv --schedule 1f1b --microbatches 2 --blocking-power 80");
 }
 
 }  // namespace

@@ -2,12 +2,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <chrono>
 #include <csignal>
-#include <thread>
 
 #include "perseus/base/file.h"
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -25,19 +23,15 @@ class JobProgramTest : public CommandTest {
     server_ = std::stoi(
         RunWell("serve --listen 127.0.0.1:0 --database sqlite:server.db 2>log & echo $!"));
     const std::string mark = "listening on 127.0.0.1:";
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (std::chrono::steady_clock::now() < end) {
+    EXPECT_TRUE(Comes([&] {
       // The shell may create the log after it has printed the process number.
       const std::string log = ReadFile(Directory() / "log").value_or("");
       const std::size_t at = log.find(mark);
-      if (at != std::string::npos && log.find('\n', at) != std::string::npos) {
-        server_flag_ =
-            " --server http://127.0.0.1:" + std::to_string(std::stoi(log.substr(at + mark.size())));
-        return;
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    ADD_FAILURE() << "the server does not start: " << Read("log");
+      if (at == log.npos || log.find('\n', at) == log.npos) return false;
+      server_flag_ =
+          " --server http://127.0.0.1:" + std::to_string(std::stoi(log.substr(at + mark.size())));
+      return true;
+    })) << Read("log");
   }
   ~JobProgramTest() override { kill(server_, SIGTERM); }
 
@@ -47,15 +41,6 @@ class JobProgramTest : public CommandTest {
   }
   std::string Jobs(const std::string& arguments = "") const {
     return RunWell("jobs" + arguments + server_flag_);
-  }
-  template <typename Condition>
-  static bool Comes(Condition condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    }
-    return true;
   }
   std::string Audit(const std::string& arguments) const {
     return RunWell("audit " + arguments + server_flag_);
@@ -85,10 +70,7 @@ TEST_F(JobProgramTest, AJobKeepsTheScheduleThatWasFoundForIt) {
   // The same command finds the same schedule, and so the same job. Another memory is another job.
   EXPECT_THAT(JobWell(flags + "--max-in-flight 5,4,3,1"), StartsWith("job run7 is "));
   EXPECT_THAT(Job(flags).err, HasSubstr("has another registration"));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (Job("plan run7").status != 0 && std::chrono::steady_clock::now() < end) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  EXPECT_TRUE(Comes([&] { return Job("plan run7").status == 0; }));
   EXPECT_THAT(JobWell("plan run7"), HasSubstr("no slowdown"));
   EXPECT_EQ(Read("found.csv").find("0F0,0F1,0F2,0F3,0F4,0B0"), 0U) << Read("found.csv");
   ExpectComplaint(Job("register run8 --schedule auto --microbatches 8 --blocking-power 80"), 2,

@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -153,6 +153,7 @@ TEST_F(PlanNoiseTest, TheNoiseOfTheProfileCountsUnlessAFlagGivesIt) {
 
 TEST_F(PlanNoiseTest, NoiseIsRefusedWhereItMeansNothing) {
   ExpectComplaint(Run(plan_ + "--common-noise 1"), 2, "--noise 0");
+  ExpectComplaint(Run("emulate profile.csv --common-noise 1"), 2, "--noise 0");
   Write("plan.json", "{}");
   ExpectComplaint(Run("evaluate plan.json --common-noise 1"), 2, "--noise 0");
   ExpectComplaint(Run(plan_ + "--noise 30"), 2, "percent");

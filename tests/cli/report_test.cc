@@ -1,7 +1,7 @@
 // Tests `perseus report`, and the flags --figure and --overlay of `perseus plan`.
 #include <gmock/gmock.h>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

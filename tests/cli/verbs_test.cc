@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -114,32 +114,11 @@ TEST_F(VerbsTest, AMisspelledFlagComesFirst) {
   ExpectComplaint(Run("job shwo --json"), 2, "did you mean show");
 }
 
-TEST_F(VerbsTest, AUserIsANumber) {
-  ExpectComplaint(Run("gpu grant GPU-1 --uid nobody"), 2,
-                  "\"nobody\" is not a whole number from 0 to 4294967294");
-}
-
-// A wrong name is reported before a missing flag.
-TEST_F(VerbsTest, AMissingFileComesFirst) {
-  for (const char* verb : {"plan", "compare", "emulate", "partition", "report", "evaluate", "show",
-                           "replay", "trace", "verify --plan"}) {
-    ExpectComplaint(Run(std::string(verb) + " absent"), 2,
-                    "absent: cannot read: No such file or directory");
-  }
-}
-
 TEST_F(VerbsTest, SynthIsRepeatable) {
   RunWell("synth --gpu a40 --stages 3 --seed 7 -o a.csv");
   EXPECT_EQ(RunWell("synth --gpu a40 --stages 3 --seed 7"), Read("a.csv"));
   EXPECT_NE(RunWell("synth --gpu a40 --stages 3 --seed 8"), Read("a.csv"));
   EXPECT_THAT(Read("a.csv"), StartsWith("stage,instruction,frequency,time,energy\n"));
-}
-
-TEST_F(VerbsTest, SynthMakesProfilesForSplitBackwards) {
-  RunWell(
-      "synth --stages 2 --chunks 2 --instructions forward,backward_input,backward_weight "
-      "-o split.csv");
-  RunWell("plan split.csv --schedule zb-v --microbatches 4 --chunks 2 --blocking-power 80");
 }
 
 TEST_F(VerbsTest, SynthOutOfRangeIsOneLine) {

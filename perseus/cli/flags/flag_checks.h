@@ -52,7 +52,7 @@ template <typename Flags = NoFlags>
 NewVerb<Flags> AddVerb(CLI::App& program, const char* name, const char* about,
                        const char* examples) {
   CLI::App* verb = program.add_subcommand(name, about);
-  verb->footer(examples);
+  verb->footer(std::string("Examples:\n") + examples);
   return {verb, FlagAdder(*verb), std::make_shared<Flags>()};
 }
 

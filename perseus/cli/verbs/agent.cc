@@ -22,7 +22,6 @@ constexpr const char* kAgentAbout =
     "lease their GPUs from it. When a lease ends, the agent restores the GPU. Needs permission\n"
     "to set clocks (root, or CAP_SYS_ADMIN; see docs/agent.md). Ends with SIGTERM.";
 constexpr const char* kAgentExamples =
-    "Examples:\n"
     "  perseus agent                            # as root: all GPUs of the driver\n"
     "  perseus agent --devices virtual:node.toml --socket agent.sock \\\n"
     "      --state agent.json\n"

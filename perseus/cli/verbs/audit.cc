@@ -19,7 +19,6 @@ constexpr const char* kAuditAbout =
     "List who changed what: targets, profiles, stragglers, assignments, jobs and tokens\n"
     "(docs/identity.md).";
 constexpr const char* kAuditExamples =
-    "Examples:\n"
     "  perseus audit --job gpt3-run7\n"
     "  perseus audit --who ann --action token\n"
     "  perseus audit --all --json > audit.jsonl";

@@ -28,7 +28,6 @@ constexpr const char* kCompareAbout =
     "straggler has finished. Clock changes have no limit here, so Perseus plans as\n"
     "`perseus plan --per-instruction` does, and saves a little more than `perseus plan`.";
 constexpr const char* kCompareExamples =
-    "Examples:\n"
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"
     "      --blocking-power 83.64\n"
     "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 \\\n"

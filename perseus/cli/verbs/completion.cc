@@ -15,7 +15,6 @@ namespace {
 constexpr const char* kCompletionAbout =
     "Print a shell completion script for the verbs, flags and choices of perseus.";
 constexpr const char* kCompletionExamples =
-    "Examples:\n"
     "  source <(perseus completion bash)\n"
     "  perseus completion zsh > ~/.zfunc/_perseus\n"
     "  perseus completion fish > ~/.config/fish/completions/perseus.fish";

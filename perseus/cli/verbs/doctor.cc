@@ -18,9 +18,7 @@ namespace {
 constexpr const char* kDoctorAbout =
     "Show what works on this node, what does not, and the command that fixes each problem.\n"
     "Changes nothing.";
-constexpr const char* kDoctorExamples =
-    "Examples:\n"
-    "  perseus doctor";
+constexpr const char* kDoctorExamples = "  perseus doctor";
 
 struct DoctorFlags {
   DirectFlags direct;

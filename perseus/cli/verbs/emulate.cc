@@ -39,7 +39,6 @@ constexpr const char* kEmulateAbout =
     "frequency. That job has the same stragglers, but ignores plans and power caps. An event at a\n"
     "time (from_s) occurs at the same time in both jobs, and so possibly in different iterations.";
 constexpr const char* kEmulateExamples =
-    "Examples:\n"
     "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 \\\n"
     "      --blocking-power 83.64 --gpus-per-stage 8 --pipelines 16 \\\n"
     "      --iterations 1000 --events events.toml --follow 1 -o out\n"
@@ -427,33 +426,6 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
   return directory.Publish();
 }
 
-// The flags of the policy and of the events.
-void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
-  const FlagAdder add(verb);
-  CLI::Option* plan = add("--plan", flags.plan, "PLAN.json",
-                          "The plan that pipelines follow (JSON; default: no slowdown, without a "
-                          "limit of clock changes)",
-                          InputFile());
-  add("--policy", flags.policy, "NAME",
-      "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, envpipe, "
-      "perseus-published or perseus (default: perseus)",
-      OneOf({kPolicies.begin(), kPolicies.end()}))
-      ->excludes(plan);
-  add("--unit", flags.unit_ms, "MS",
-      "Of --policy perseus-published: it rounds times to this (default: 1)",
-      NumberIn({1e-3, 1e6, "milliseconds"}));
-  add("--events", flags.events, "FILE", "Events: stragglers, plans and power caps (TOML)",
-      InputFile());
-  add("--follow", flags.follow, "ITERATIONS",
-      "Pipelines that wait for a straggler slow down, too, this many iterations after it begins "
-      "(0: at once, because a forecast announced it)",
-      WholeNumberIn({0, 1'000'000}));
-  AddNoiseFlags(verb, flags.noise, "Vary the times");
-  add("--latency-spread", flags.latency_spread, "X",
-      "Relative spread of the switch latency (0.01 means 1 %)", NumberIn({0, 3, "a fraction"}));
-  add("--seed", flags.seed, "N", "Seed of the noise (default: 1)", WholeNumberIn({0, 1e15}));
-}
-
 }  // namespace
 
 Verb AddEmulateVerb(CLI::App& program) {
@@ -465,7 +437,28 @@ Verb AddEmulateVerb(CLI::App& program) {
       ->description("Data-parallel pipelines, which wait for the slowest");
   add("--iterations", flags->iterations, "N", "Number of iterations (default: 100)",
       WholeNumberIn({1, 100'000'000}));
-  AddEventFlags(*verb, *flags);
+  CLI::Option* plan = add("--plan", flags->plan, "PLAN.json",
+                          "The plan that pipelines follow (JSON; default: no slowdown, without a "
+                          "limit of clock changes)",
+                          InputFile());
+  add("--policy", flags->policy, "NAME",
+      "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, envpipe, "
+      "perseus-published or perseus (default: perseus)",
+      OneOf({kPolicies.begin(), kPolicies.end()}))
+      ->excludes(plan);
+  add("--unit", flags->unit_ms, "MS",
+      "Of --policy perseus-published: it rounds times to this (default: 1)",
+      NumberIn({1e-3, 1e6, "milliseconds"}));
+  add("--events", flags->events, "FILE", "Events: stragglers, plans and power caps (TOML)",
+      InputFile());
+  add("--follow", flags->follow, "ITERATIONS",
+      "Pipelines that wait for a straggler slow down, too, this many iterations after it begins "
+      "(0: at once, because a forecast announced it)",
+      WholeNumberIn({0, 1'000'000}));
+  AddNoiseFlags(*verb, flags->noise, "Vary the times");
+  add("--latency-spread", flags->latency_spread, "X",
+      "Relative spread of the switch latency (0.01 means 1 %)", NumberIn({0, 3, "a fraction"}));
+  add("--seed", flags->seed, "N", "Seed of the noise (default: 1)", WholeNumberIn({0, 1e15}));
   add("--trace", flags->traced, "N",
       "The iteration that trace.json shows, without noise (default: 0)",
       WholeNumberIn({0, 100'000'000}));

@@ -25,7 +25,6 @@ constexpr const char* kEvaluateAbout =
     "states another time or energy, and no flag changes the profile or the job, the exit status\n"
     "is 2.";
 constexpr const char* kEvaluateExamples =
-    "Examples:\n"
     "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv \\\n"
     "      --switch-latency 10";
 
@@ -116,19 +115,18 @@ std::pair<std::string, std::string> FormatApart(double one, double other) {
 std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
                         const plan::Evaluation& evaluation,
                         const std::optional<UnderNoise>& noisy) {
-  const auto switches = [&](const plan::Evaluation& evaluated) {
-    return FormatSwitches(SwitchesPerGpu(evaluated));
-  };
   Table table(
       {"plan", "time (s)", "energy (J)", "saving", "slowdown", "power (W)", "switches/GPU"});
   table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
                 FormatQuantity(baseline.energy_j), "", "",
-                FormatQuantity(baseline.average_power_w()), switches(baseline)});
+                FormatQuantity(baseline.average_power_w()),
+                FormatSwitches(SwitchesPerGpu(baseline))});
   table.AddRow({plan.file.target, FormatQuantity(ToSeconds(evaluation.time)),
                 FormatQuantity(evaluation.energy_j),
                 FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
-                FormatQuantity(evaluation.average_power_w()), switches(evaluation)});
+                FormatQuantity(evaluation.average_power_w()),
+                FormatSwitches(SwitchesPerGpu(evaluation))});
   std::string text = table.Format();
   if (noisy) {
     text += fmt::format(

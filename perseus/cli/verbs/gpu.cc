@@ -24,7 +24,6 @@ constexpr const char* kGpuAbout =
     "Show and manage the GPUs of this node through its agent: who holds each GPU, its setting,\n"
     "and the setting that it returns to. # is the number that nvidia-smi or rocm-smi shows.";
 constexpr const char* kGpuExamples =
-    "Examples:\n"
     "  perseus gpu list\n"
     "  perseus gpu release GPU-1f…             # its owner, or root\n"
     "  perseus gpu release 0                   # the same, by its number\n"

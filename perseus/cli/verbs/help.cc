@@ -15,7 +15,6 @@ namespace {
 
 constexpr const char* kHelpAbout = "Print the help of a verb.";
 constexpr const char* kHelpExamples =
-    "Examples:\n"
     "  perseus help\n"
     "  perseus help plan\n"
     "  perseus help job register\n"

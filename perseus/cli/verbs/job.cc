@@ -26,7 +26,6 @@ using nlohmann::ordered_json;
 
 constexpr const char* kJobAbout = "Manage one job of a perseus server (docs/server.md).";
 constexpr const char* kJobExamples =
-    "Examples:\n"
     "  perseus job register gpt3-run7 --job job.toml --profile profile.csv\n"
     "  perseus job show gpt3-run7\n"
     "  perseus job target gpt3-run7 --slowdown 5\n"

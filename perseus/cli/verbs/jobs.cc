@@ -19,7 +19,6 @@ constexpr const char* kAboutJobs =
     "List the jobs of a perseus server. `step (s)` and `energy (J)` are measured means of the last "
     "steps. `planned saving` is the saving of the plans in force.";
 constexpr const char* kJobsExamples =
-    "Examples:\n"
     "  perseus jobs\n"
     "  watch perseus jobs                       # until Ctrl-C\n"
     "  perseus jobs --json | jq '.[] | select(.status == \"failed\").key'";

@@ -24,7 +24,6 @@ constexpr const char* kNodeAbout =
     "directories, and no other. If the server is away or this program ends, ranks keep their\n"
     "assignment. Ends with SIGTERM.";
 constexpr const char* kNodeExamples =
-    "Examples:\n"
     "  perseus node --server https://perseus:7410 --token-file /etc/perseus/token\n"
     "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run\n"
     "      # for a job that was started with PERSEUS_JOB_DIR=run";

@@ -28,7 +28,6 @@ constexpr const char* kPartitionAbout =
     "fastest split (energy). Imbalance is the time of the longest stage divided by that of the\n"
     "shortest, at maximum frequency.";
 constexpr const char* kPartitionExamples =
-    "Examples:\n"
     "  perseus partition layers.csv --stages 4 --schedule 1f1b --microbatches 32 \\\n"
     "      --blocking-power 83.64 -o profile.csv    # and prints how to plan it";
 

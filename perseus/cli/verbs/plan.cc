@@ -38,7 +38,6 @@ constexpr const char* kPlanAbout =
     "soon, and then get better. Ctrl-C ends that: the best plans so far are written as usual,\n"
     "without a limit of clock changes if none was picked yet.";
 constexpr const char* kPlanExamples =
-    "Examples:\n"
     "  perseus plan profile.csv --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 \\\n"
@@ -91,8 +90,7 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
-  PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  return {};
+  return CheckNoise(flags.noise);
 }
 
 // A general graph need not be about GPUs, and the plan of a very large job takes long enough

@@ -39,7 +39,6 @@ constexpr const char* kQualifyAbout =
     "change takes, what it costs other work, and the power of a GPU that is idle, blocked or busy. "
     "Restores every clock at its end.";
 constexpr const char* kQualifyExamples =
-    "Examples:\n"
     "  sudo perseus qualify                     # no agent, no job; writes facts.toml\n"
     "  perseus qualify --no-clocks              # what needs no right to set clocks";
 

@@ -31,7 +31,6 @@ constexpr const char* kReplayAbout =
     "it took because of stragglers, its energy bloat on a model of a GPU, and what controllers "
     "would have saved that know this step, the previous step, or an earlier one.";
 constexpr const char* kReplayExamples =
-    "Examples:\n"
     "  perseus replay timeline.json.gz --gpu a100\n"
     "  perseus replay timeline.json.gz --delay 2 --delay 10 --steps\n"
     "  perseus replay timeline.json --ignore data-loading --json";

@@ -35,7 +35,6 @@ constexpr const char* kReportAbout =
     "SOURCE is the directory that `perseus plan -o` wrote, or plans in JSON for one job. Every\n"
     "plan is evaluated again on the profile that it names. A plan with another result is refused.";
 constexpr const char* kReportExamples =
-    "Examples:\n"
     "  perseus report out -o report.html --overlay published=reference.csv\n"
     "  perseus report out --figure frontier.svg --figure timeline.svg\n"
     "  perseus report out/plans/slowdown-5.json --profile profile.csv \\\n"

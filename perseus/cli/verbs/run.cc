@@ -41,7 +41,6 @@ constexpr const char* kRunAbout =
     "profiles the job while it trains, makes a plan, puts it into force and measures what it "
     "saves. The exit status is that of the training. It also runs if Perseus cannot do anything.";
 constexpr const char* kRunExamples =
-    "Examples:\n"
     "  perseus run -- torchrun --nproc-per-node 4 train.py\n"
     "  perseus run --tune -- torchrun --nproc-per-node 4 train.py\n"
     "  perseus run --plan perseus-run-1/tuned/plan.json -- \\\n"

@@ -34,7 +34,6 @@ constexpr const char* kScheduleAbout =
     "which steps had another order: an evaluation, or a batch with fewer microbatches. `search`\n"
     "finds the schedule whose plan needs the least energy, before a job runs.";
 constexpr const char* kScheduleExamples =
-    "Examples:\n"
     "  perseus schedule run -o order.csv\n"
     "  perseus plan profile.csv --schedule-file order.csv \\\n"
     "      --blocking-power 83.64 -o out\n"
@@ -68,7 +67,6 @@ constexpr const char* kSearchAbout =
     "microbatch more than with 1F1B. `in flight` is what the schedule holds on pp_ranks 0, 1, ...\n"
     "No schedule in this memory saves more than `at most`.";
 constexpr const char* kSearchExamples =
-    "Examples:\n"
     "  perseus schedule search profile.csv --microbatches 24 \\\n"
     "      --blocking-power 83.64 -o schedules\n"
     "  perseus plan profile.csv --schedule-file schedules/more-1.csv \\\n"

@@ -25,7 +25,6 @@ constexpr const char* kServeAbout =
     "current directory. Several replicas share one PostgreSQL database. SIGHUP reloads the\n"
     "certificates and the file of --identities. SIGTERM ends the server.";
 constexpr const char* kServeExamples =
-    "Examples:\n"
     "  perseus serve\n"
     "  perseus serve --listen 0.0.0.0:7410 --tls-certificate server.pem \\\n"
     "      --tls-key server.key --database postgresql://perseus@db/perseus";

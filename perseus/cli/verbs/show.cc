@@ -22,7 +22,6 @@ constexpr const char* kShowAbout =
     "Reads only the plans, in JSON, as `perseus plan -o` writes them: files, or its directory.\n"
     "`perseus evaluate` checks plans against a profile.";
 constexpr const char* kShowExamples =
-    "Example:\n"
     "  perseus show out/plans/no-slowdown.json out/plans/slowdown-5.json";
 
 struct ShowFlags {
@@ -173,6 +172,7 @@ Result<void> RunShow(const Streams& streams, const ShowFlags& flags) {
 
 Verb AddShowVerb(CLI::App& program) {
   auto [verb, add, flags] = AddVerb<ShowFlags>(program, "show", kShowAbout, kShowExamples);
+  verb->footer(std::string("Example:\n") + kShowExamples);
   add("plan", flags->plans, "DIR|PLAN...", "Plans (JSON), or directories of perseus plan -o",
       ExistingPath())
       ->required();

@@ -23,7 +23,6 @@ constexpr const char* kSynthAbout =
     "published architecture on a modeled GPU, layer by layer, with the modeled memory of each\n"
     "stage (activation_bytes, model_bytes). The same flags give the same file on every machine.";
 constexpr const char* kSynthExamples =
-    "Examples:\n"
     "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
     "  perseus synth --gpu a40 --stages 4 --noise 0 \\\n"
     "      --instructions forward,backward_input,backward_weight -o zero-bubble.csv\n"
@@ -130,18 +129,16 @@ Result<synthetic::ModelProfileSpec> ModelSpec(const SynthFlags& flags) {
   return spec;
 }
 
-// The profile of an architecture with its memory.
-Result<std::string> FormatModelProfile(const SynthFlags& flags) {
+// The profile; that of an architecture with its memory.
+Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
+  if (flags.model_name->count() == 0) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(flags.spec));
+    return profile::FormatProfile(profile);
+  }
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, ModelSpec(flags));
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeModelProfile(spec));
   PERSEUS_ASSIGN_OR_RETURN(const auto memory, synthetic::ModelMemory(spec));
   return profile::AddMemory(profile, profile::FormatProfile(profile), memory);
-}
-
-Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
-  if (flags.model_name->count() > 0) return FormatModelProfile(flags);
-  PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(flags.spec));
-  return profile::FormatProfile(profile);
 }
 
 // For a reader of a terminal, who sees hundreds of rows that do not say what they are.

@@ -20,7 +20,6 @@ constexpr const char* kTokenAbout =
     "server is an operator: create a token of scope operator first, and keep it. A token is\n"
     "printed only once. The server stores only its hash.";
 constexpr const char* kTokenExamples =
-    "Examples:\n"
     "  perseus token create --scope operator --name ann > operator.token\n"
     "  perseus token create --scope job --job gpt3-run7 --expires-in-days 30 \\\n"
     "      --token-file operator.token > job.token\n"

@@ -19,7 +19,6 @@ constexpr const char* kTraceAbout =
     "Write a timeline of what a job really ran, from its rank logs: instructions, requested and\n"
     "applied clocks, power, and the plan for comparison. Open it with https://ui.perfetto.dev.";
 constexpr const char* kTraceExamples =
-    "Examples:\n"
     "  perseus trace run -o trace.json                  # the last 5 steps\n"
     "  perseus trace run --from 100 --to 120 --plan out/plans/no-slowdown.json \\\n"
     "      -o trace.json";

@@ -31,7 +31,6 @@ constexpr const char* kTrainerAbout =
     "computes nothing: the time and energy of an instruction are those of the profile at the\n"
     "present clock of the GPU. Ends after --steps, or, after SIGTERM, at the end of the step.";
 constexpr const char* kTrainerExamples =
-    "Examples:\n"
     "  perseus agent --devices virtual:a.toml --socket a.sock --state a.json \\\n"
     "      --metrics off &\n"
     "  perseus trainer --job job.toml --profile profile.csv --node a.toml \\\n"

@@ -36,7 +36,6 @@ constexpr const char* kTuneAbout =
     "(JOBDIR/tuner.json). Without a schedule in the job file or the flags, tune takes the order of "
     "instructions that the job runs (JOBDIR/schedule.csv).";
 constexpr const char* kTuneExamples =
-    "Examples:\n"
     "  perseus tune run -o tuned\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 \\\n"
     "      -o tuned\n"

@@ -29,7 +29,6 @@ constexpr const char* kVerifyAbout =
     "blocks so far decide, if they are enough. With --against, compares two runs of a job from "
     "their records, for example with two schedules, and takes no step.";
 constexpr const char* kVerifyExamples =
-    "Examples:\n"
     "  perseus verify run --plan out/plans/no-slowdown.json --steps 200\n"
     "  perseus verify run-more-1 --against run-1f1b --steps 200";
 
