@@ -35,23 +35,11 @@ class EmulateTest : public CommandTest {
       "--pipelines 3 ";
 };
 
-TEST_F(EmulateTest, MultipliesThePlanByPipelinesAndIterations) {
-  RunWell("plan " + job_ + "--per-instruction --stops 0 -o out");
-  const json plan = json::parse(Read("out/plans/no-slowdown.json"));
-  const json emulation =
-      RunJson("emulate " + job_ + "--iterations 7 --plan out/plans/no-slowdown.json --json");
-  EXPECT_EQ(emulation["format"], "perseus-emulation");
-  EXPECT_EQ(emulation["version"], 1);
-  EXPECT_NEAR(emulation["emulated"]["energy_j"], 21 * plan["energy_j"].get<double>(), 1e-6);
-  EXPECT_NEAR(emulation["emulated"]["time_s"], 7 * plan["time_s"].get<double>(), 1e-9);
-  EXPECT_NEAR(emulation["maximum_frequency"]["energy_j"],
-              21 * plan["baseline"]["energy_j"].get<double>(), 1e-6);
-  EXPECT_EQ(emulation["slowdown"].get<double>() <= 0, true);
-}
-
 TEST_F(EmulateTest, UnderNoiseItHasIntervals) {
   const std::string command = "emulate " + job_ + "--iterations 40 --noise 2 ";
   const json noisy = RunJson(command + "--json");
+  EXPECT_EQ(noisy["format"], "perseus-emulation");
+  EXPECT_EQ(noisy["version"], 1);
   const json& noise = noisy.at("noise");
   EXPECT_EQ(noise["independent"], 0.02);
   EXPECT_NEAR(noise["slowdown"], noisy["slowdown"].get<double>(), 1e-9);

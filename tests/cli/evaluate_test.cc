@@ -79,14 +79,6 @@ TEST_F(EvaluateVerbTest, TheExampleWritesAndReadsFrequencyLists) {
   EXPECT_THAT(Files("."), Not(Contains("ran")));
 }
 
-TEST_F(EvaluateVerbTest, SwitchingTakesTime) {
-  const json at_once = RunJson(plan_);
-  const json late = RunJson(plan_ + " --switch-latency 20");
-  EXPECT_GE(late["time_s"], at_once["time_s"]);
-  EXPECT_EQ(late["switch_latency_s"], 0.02);
-  EXPECT_EQ(late["baseline"]["time_s"], at_once["baseline"]["time_s"]);
-}
-
 TEST_F(EvaluateVerbTest, AFalseClaimIsReported) {
   Damage("out/plans/slowdown-5.json", "\"energy_j\": ", "\"energy_j\": 1");
   const Outcome outcome = Run(plan_ + " --json");

@@ -132,21 +132,6 @@ TEST_F(PlanSearchTest, ProgressPrintsEachPlanAndKeepsTheOutputPure) {
   EXPECT_EQ(outcome.out, RunWell(plan_ + "--slowdown 5 --json"));
 }
 
-TEST_F(PlanSearchTest, MoreEffortIsNeverWorse) {
-  std::map<std::string, double> last;
-  for (const char* effort : {"0", "1", "2"}) {
-    SCOPED_TRACE(effort);
-    const nlohmann::json summary = RunJson(plan_ + "--slowdown 5 --effort " + effort);
-    for (const auto& plan : summary["plans"]) {
-      const std::string name = plan["name"];
-      const double energy_j = plan["energy_j"];
-      EXPECT_LE(energy_j, last.contains(name) ? last[name] : energy_j) << name;
-      last[name] = energy_j;
-    }
-  }
-  EXPECT_GE(last.size(), 3U);
-}
-
 TEST_F(PlanSearchTest, TheNumberOfCoresChangesNoResult) {
   // The first of the cores that this process may use.
   const std::string one_core =

@@ -63,7 +63,7 @@ TEST_F(PlanVerbTest, RowsOfAVeryShortJobDiffer) {
 }
 
 TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
-  RunWell(plan_ + "--slowdown 7 -o out");
+  EXPECT_EQ(RunWell(plan_ + "--slowdown 7 -o out --json"), Read("out/summary.json"));
   const std::vector<std::string> files = Files("out");
   EXPECT_THAT(files,
               IsSupersetOf({"frontier.csv", "plans/least-energy.json", "plans/no-slowdown.json",
@@ -113,11 +113,6 @@ TEST_F(PlanVerbTest, NoRowIsBetterForTheTargetOfAnotherRow) {
   }
 }
 
-TEST_F(PlanVerbTest, TheSummaryEqualsTheJsonOutput) {
-  const std::string printed = RunWell(plan_ + "--no-frontier -o out --json");
-  EXPECT_EQ(printed, Read("out/summary.json"));
-}
-
 TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
   Write("jobs/job.toml",
         "profile = \"../profile.csv\"\n[pipeline]\nschedule = \"gpipe\"\npp_ranks = 4\n"
@@ -149,10 +144,6 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   EXPECT_THAT(RunWell(plan + "--switch-latency 0 --switch-tradeoff"),
               AllOf(HasSubstr("no slowdown, at most "),
                     HasSubstr("allows 10 clock changes per second and GPU; 1 of 1 plans are")));
-  // Fewer changes take the latency into account, too. No plan has more than the rate allows.
-  const json late = RunJson(plan + "--switch-tradeoff")["plans"][0];
-  EXPECT_LE(late.at("switches_per_gpu_s"), 10);
-  EXPECT_LE(late.at("time_s"), late.at("deadline_s"));
   std::string slow = ReadFile(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml").value();
   const std::string rate = "{value = 80, low = 80";
   slow.replace(slow.find(rate), rate.size(), "{value = 8, low = 8");
@@ -167,10 +158,6 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
     const json picked = RunJson(plan + "--switch-latency 0 " + way)["plans"][0];
     EXPECT_LE(picked.at("max_switches"), first.at("max_switches"));
   }
-  // A margin for noise adds no change.
-  const json noisy = RunJson(plan + "--switch-latency 0 --switch-tradeoff --noise 1");
-  EXPECT_LE(noisy["plans"][0].at("switches_per_gpu"), first.at("max_switches"));
-  EXPECT_LE(noisy["noise"]["plans"][0].at("slowdown"), 5e-4);
   ExpectComplaint(Run(plan + "--max-switches some"), 2, "--max-switches");
 }
 
@@ -183,17 +170,6 @@ TEST_F(PlanVerbTest, LimitsClockChanges) {
   EXPECT_LE(limited["time_s"], limited["deadline_s"]);
   const json free = RunJson(plan + "--per-instruction");
   EXPECT_GE(limited["lower_bound_j"], PlanNamed(free, "no-slowdown")["lower_bound_j"]);
-  // The plan file has at most two changes on each pp_rank, with the one back to its beginning.
-  const json file = json::parse(Read("out/plans/no-slowdown.json"));
-  for (const json& rank : file.at("pp_ranks")) {
-    const json& instructions = rank.at("instructions");
-    int changes = 0;
-    for (std::size_t i = 0; i < instructions.size(); ++i) {
-      const json& next = instructions[(i + 1) % instructions.size()];
-      if (instructions[i].at("frequency") != next.at("frequency")) ++changes;
-    }
-    EXPECT_LE(changes, 2) << rank;
-  }
   RunWell("evaluate out/plans/no-slowdown.json --profile profile.csv");
 }
 
@@ -306,11 +282,6 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   EXPECT_FALSE(each.contains("max_switches"));
   EXPECT_GE(plan["saving"], 0.95 * PlanNamed(each, "no-slowdown")["saving"].get<double>());
   EXPECT_LT(plan["switches"], PlanNamed(each, "no-slowdown")["switches"]);
-  // Every plan keeps the limit, also one without a time of its own.
-  const json others = RunJson(plan_ + "--price 0.1 2 --edp");
-  for (const json& one : others["plans"]) {
-    EXPECT_EQ(one["max_switches"], others["max_switches"]) << one["name"];
-  }
   // The page draws the trade-off, and marks the limit.
   EXPECT_THAT(Read("out/report.html"), HasSubstr("\"switch_tradeoff\""));
   const std::string mark = fmt::format("\"max_switches\":{}", summary["max_switches"].get<int>());
@@ -460,11 +431,6 @@ TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
   // The directory is checked before the contents of the inputs.
   ExpectComplaint(Run("plan file -o /proc/perseus/out"), 1,
                   "/proc/perseus/out: cannot make the directory: No such file");
-}
-
-TEST_F(PlanVerbTest, ImpossibleRequestsAreRefusedBeforePlanning) {
-  // The unreachable deadline would only be found by planning.
-  ExpectComplaint(Run(plan_ + "--no-frontier --deadline 0.001 --edp"), 2, "--no-frontier");
 }
 
 }  // namespace

@@ -84,12 +84,6 @@ TEST_F(QualifyVerbTest, APartitionTakesTheBlockingPowerOfFacts) {
   EXPECT_THAT(RunWell(partition + "--facts facts.toml --blocking-power 70"),
               Not(HasSubstr("hardware facts")));
   ExpectComplaint(Run(partition), 2, "the blocking power is missing");
-  RunWell(std::string(kVirtual) + "--no-clocks -o less.toml");
-  std::string less = Read("less.toml");
-  const std::size_t line = less.find("blocked_w");
-  less.erase(line, less.find('\n', line) + 1 - line);
-  Write("less.toml", less);
-  ExpectComplaint(Run(partition + "--facts less.toml"), 2, "has no blocked_w");
 }
 
 TEST_F(QualifyVerbTest, BusyGpusAreRefused) {

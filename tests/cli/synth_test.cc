@@ -1,5 +1,4 @@
-// Tests `perseus synth --model`, which makes profiles of published architectures. verbs_test.cc has
-// the tests of `synth` without --model.
+// Tests `perseus synth`, above all --model, which makes profiles of published architectures.
 #include <gmock/gmock.h>
 
 #include <utility>

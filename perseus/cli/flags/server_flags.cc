@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "perseus/base/environment.h"
-#include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cluster/node/own_token.h"

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "perseus/base/host.h"
-#include "perseus/cli/flags/agent_setup.h"
 #include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/agent/agent.h"
@@ -66,12 +66,6 @@ Result<double> MostChanges(const AgentFlags& flags) {
   return most;
 }
 
-// ", metrics on 127.0.0.1:9836". If the flag has port 0, `port` is the one that the system chose.
-std::string MetricsPlace(const std::string& address, int port) {
-  if (port == 0) return "";
-  return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
-}
-
 Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const double most_changes_per_s, MostChanges(flags));
   RaiseLimitOnOpenFiles();
@@ -99,7 +93,12 @@ Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
   }
 
   PERSEUS_ASSIGN_OR_RETURN(auto agent, agent::Agent::Start(std::move(options), log));
-  log.info("listening on {}{}", flags.socket, MetricsPlace(flags.metrics, agent->metrics_port()));
+  std::string metrics;
+  if (const int port = agent->metrics_port(); port != 0) {
+    metrics =
+        fmt::format(", metrics on {}:{}", flags.metrics.substr(0, flags.metrics.rfind(':')), port);
+  }
+  log.info("listening on {}{}", flags.socket, metrics);
   if (most_changes_per_s > 0) log.info("at most {} clock changes per second", most_changes_per_s);
   auto run = agent->Run();
   if (!run) {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "perseus/base/wording.h"
-#include "perseus/cli/verbs/direct_measurement.h"
+#include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/agent/doctor.h"
 #include "perseus/runtime/device/open_devices.h"

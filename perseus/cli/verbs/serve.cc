@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "perseus/cli/flags/agent_setup.h"
 #include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/server/control_plane.h"
 #include "perseus/cluster/server/identity/identity_settings.h"

@@ -52,17 +52,8 @@ nlohmann::ordered_json ToJson(const profiler::Interval& interval) {
 }
 
 std::string_view NameOf(profiler::Verdict verdict) {
-  switch (verdict) {
-    case profiler::Verdict::kCannotTell:
-      return "cannot-tell";
-    case profiler::Verdict::kLess:
-      return "less";
-    case profiler::Verdict::kSame:
-      return "same";
-    case profiler::Verdict::kGreater:
-      return "greater";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"cannot-tell", "less", "same", "greater"};
+  return kNames[static_cast<std::size_t>(verdict)];
 }
 
 std::string_view NameOf(profiler::Comparison::Outlier::Quantity quantity) {
