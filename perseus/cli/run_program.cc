@@ -15,7 +15,6 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/system_cause.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/verbs/help.h"
 #include "perseus/cli/verbs/verbs.h"

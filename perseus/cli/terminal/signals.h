@@ -29,10 +29,9 @@ class EndSignals {
   bool have_come_ = false;
 };
 
-// Ctrl-C (SIGINT) for a computation that can end early with a good result.
-// While it lives, the first SIGINT requests a finish, and says so on `err`. The second one
-// ends the process in the usual way. Create it before other threads start, because they inherit the
-// signal mask.
+// Ctrl-C (SIGINT) for a computation that can end early with a good result. While it lives, the
+// first SIGINT requests a finish, and says so on `err`. The second one ends the process in the
+// usual way. Create it before other threads start, because they inherit the signal mask.
 //
 // Thread safety: token() may be used by any thread.
 class FinishOnInterrupt {

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "perseus/base/host.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"

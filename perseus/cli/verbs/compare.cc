@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "perseus/cli/flags/figure_flags.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/switches.h"

@@ -13,7 +13,6 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/terminal/table.h"

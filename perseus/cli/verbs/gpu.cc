@@ -9,7 +9,6 @@
 #include <utility>
 #include <variant>
 
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/flags/target_flags.h"

@@ -9,7 +9,6 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/terminal/signals.h"

@@ -7,7 +7,6 @@
 
 #include "perseus/base/parallel.h"
 #include "perseus/cli/flags/figure_flags.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/flags/switch_flags.h"

@@ -12,7 +12,6 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/base/host.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"

@@ -7,7 +7,6 @@
 
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/figure_flags.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"

@@ -10,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/server/control_plane.h"

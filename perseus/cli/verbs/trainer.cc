@@ -14,7 +14,6 @@
 #include "perseus/base/file.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/simulation/trainer/message.h"

@@ -7,7 +7,6 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
