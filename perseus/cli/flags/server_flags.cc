@@ -49,7 +49,7 @@ void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope
 }
 
 void AddReasonFlag(CLI::App& verb, ServerFlags& flags) {
-  FlagAdder(verb)("--reason", flags.reason, "TEXT", "Why, in one line, for the audit trail");
+  FlagAdder{verb}("--reason", flags.reason, "TEXT", "Why, in one line, for the audit trail");
 }
 
 std::string TokenFileOf(const ServerFlags& flags) {

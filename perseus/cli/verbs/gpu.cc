@@ -194,13 +194,13 @@ Result<void> RunRestore(const Streams& streams, const GpuFlags& flags) {
 
 CLI::App* AddPart(CLI::App& verb, GpuFlags& flags, const char* name, const char* about) {
   CLI::App* part = verb.add_subcommand(name, about);
-  FlagAdder (*part)("--socket", flags.socket, "FILE",
-                    fmt::format("The agent's socket (default: {})", kAgentSocket));
+  FlagAdder{*part}("--socket", flags.socket, "FILE",
+                   fmt::format("The agent's socket (default: {})", kAgentSocket));
   return part;
 }
 
 void AddGpus(CLI::App& part, GpuFlags& flags) {
-  FlagAdder(part)("gpus", flags.gpus, "GPU", "UUIDs or numbers, as perseus gpu list shows them")
+  FlagAdder{part}("gpus", flags.gpus, "GPU", "UUIDs or numbers, as perseus gpu list shows them")
       ->required();
 }
 

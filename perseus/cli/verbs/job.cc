@@ -339,7 +339,7 @@ Verb AddJobVerb(CLI::App& program) {
   auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
   const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
     CLI::App* sub = verb->add_subcommand(name, about);
-    FlagAdder (*sub)("job", flags->job, "JOB", "Key or id of the job")->required();
+    FlagAdder{*sub}("job", flags->job, "JOB", "Key or id of the job")->required();
     AddServerFlags(*sub, flags->server, scope);
     if (scope == std::string_view("job")) AddReasonFlag(*sub, flags->server);
     // A plan file is JSON anyway.
@@ -352,7 +352,7 @@ Verb AddJobVerb(CLI::App& program) {
   add("show", "Show the state of the job, its assignment and its nodes", "read", Show);
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets, Targets::kOne);
-  FlagAdder (*add("plan", "Print a plan file", "read", PrintPlan))(
+  FlagAdder{*add("plan", "Print a plan file", "read", PrintPlan)}(
       "plan", flags->plan, "PLAN",
       "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: current)");
   AddStragglerFlags(

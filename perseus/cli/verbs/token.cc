@@ -133,7 +133,7 @@ Verb AddTokenVerb(CLI::App& program) {
       NumberIn({0, 36'500, "in days"}));
   CLI::App* list = verb->add_subcommand("list", "List the tokens, without their secrets");
   CLI::App* revoke = verb->add_subcommand("revoke", "Revoke a token");
-  FlagAdder (*revoke)("id", flags->id, "ID", "Id of the token, as listed")->required();
+  FlagAdder{*revoke}("id", flags->id, "ID", "Id of the token, as listed")->required();
   for (CLI::App* sub : {create, list, revoke}) {
     AddServerFlags(*sub, flags->server, "operator");
     sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
