@@ -8,7 +8,7 @@ namespace perseus {
 struct NumberRange {
   double least = 0;
   double most = 0;
-  std::string_view unit;
+  std::string_view unit = {};
 
   // False for NaN.
   bool Holds(double number) const { return number >= least && number <= most; }

@@ -9,19 +9,15 @@
 #include <optional>
 #include <span>
 #include <sstream>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/system_cause.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/verbs/help.h"
 #include "perseus/cli/verbs/verbs.h"
-#include "perseus/cli/verbs/version.h"
 
 namespace perseus::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -53,13 +53,6 @@ TEST_F(CompareTest, PerseusPublishedIsNeverSlowerThanItsLeastEnergy) {
   EXPECT_EQ(published["results"][1]["straggler"].dump(), "1.3");
   EXPECT_EQ(published["results"][1]["setting"], published["points"].back()["setting"]);
   EXPECT_EQ(published["results"][2]["setting"], published["points"].back()["setting"]);
-}
-
-TEST_F(CompareTest, ATooSmallUnitIsRefused) {
-  MakeProfile();
-  ExpectComplaint(Run("compare profile.csv --schedule 1f1b --microbatches 12 "
-                      "--blocking-power 83.64 --unit 0.001"),
-                  2, "or more)");
 }
 
 }  // namespace

@@ -1,11 +1,9 @@
 // Tests `perseus emulate` and `perseus compare` as a user runs them.
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <limits>
 #include <sstream>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -13,33 +11,35 @@ namespace {
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 class EmulateTest : public CommandTest {
  protected:
   EmulateTest() { MakeProfile(); }
+
+  // The numbers of a CSV, without its header.
+  std::vector<std::vector<double>> RowsOf(const std::string& file) const {
+    std::vector<std::vector<double>> rows;
+    std::istringstream lines(Read(file));
+    std::string line;
+    for (std::getline(lines, line); std::getline(lines, line);) {
+      std::istringstream cells(line);
+      auto& row = rows.emplace_back();
+      for (std::string cell; std::getline(cells, cell, ',');) row.push_back(std::stod(cell));
+    }
+    return rows;
+  }
 
   const std::string job_ =
       "profile.csv --schedule 1f1b --pp-ranks 4 --microbatches 4 --blocking-power 83.64 "
       "--pipelines 3 ";
 };
 
-TEST_F(EmulateTest, MultipliesThePlanByPipelinesAndIterations) {
-  RunWell("plan " + job_ + "--per-instruction --stops 0 -o out");
-  const json plan = json::parse(Read("out/plans/no-slowdown.json"));
-  const json emulation =
-      RunJson("emulate " + job_ + "--iterations 7 --plan out/plans/no-slowdown.json --json");
-  EXPECT_EQ(emulation["format"], "perseus-emulation");
-  EXPECT_EQ(emulation["version"], 1);
-  EXPECT_NEAR(emulation["emulated"]["energy_j"], 21 * plan["energy_j"].get<double>(), 1e-6);
-  EXPECT_NEAR(emulation["emulated"]["time_s"], 7 * plan["time_s"].get<double>(), 1e-9);
-  EXPECT_NEAR(emulation["maximum_frequency"]["energy_j"],
-              21 * plan["baseline"]["energy_j"].get<double>(), 1e-6);
-  EXPECT_EQ(emulation["slowdown"].get<double>() <= 0, true);
-}
-
 TEST_F(EmulateTest, UnderNoiseItHasIntervals) {
   const std::string command = "emulate " + job_ + "--iterations 40 --noise 2 ";
   const json noisy = RunJson(command + "--json");
+  EXPECT_EQ(noisy["format"], "perseus-emulation");
+  EXPECT_EQ(noisy["version"], 1);
   const json& noise = noisy.at("noise");
   EXPECT_EQ(noise["independent"], 0.02);
   EXPECT_NEAR(noise["slowdown"], noisy["slowdown"].get<double>(), 1e-9);
@@ -52,38 +52,6 @@ TEST_F(EmulateTest, UnderNoiseItHasIntervals) {
   EXPECT_FALSE(RunJson("emulate " + job_ + "--iterations 2 --json").contains("noise"));
 }
 
-// Noise that a whole pp_rank shares does not average out within an iteration.
-TEST_F(EmulateTest, HasCommonNoiseAndThatOfTheProfile) {
-  const auto spread_of = [&](const std::string& flags) {
-    RunWell("emulate " + job_ + "--iterations 60 -o emu " + flags);
-    double least = std::numeric_limits<double>::infinity();
-    double most = 0;
-    std::istringstream rows(Read("emu/iterations.csv"));
-    std::string row;
-    std::getline(rows, row);
-    while (std::getline(rows, row)) {
-      const double time_s = std::stod(row.substr(row.find(',') + 1));
-      least = std::min(least, time_s);
-      most = std::max(most, time_s);
-    }
-    return most / least - 1;
-  };
-  EXPECT_GT(spread_of("--noise 0 --common-noise 2"), 1.5 * spread_of("--noise 2"));
-  ExpectComplaint(Run("emulate " + job_ + "--common-noise 2"), 2, "add --noise 0");
-
-  std::istringstream rows(Read("profile.csv"));
-  std::string noisy;
-  bool is_header = true;
-  for (std::string row; std::getline(rows, row); is_header = false) {
-    noisy += row + (is_header ? ",noise,common_noise\n" : ",0.02,0.005\n");
-  }
-  Write("profile.csv", noisy);
-  const json noise = RunJson("emulate " + job_ + "--iterations 5 --json").at("noise");
-  EXPECT_NEAR(noise.at("independent"), 0.02, 1e-9);
-  EXPECT_NEAR(noise.at("common"), 0.005, 1e-9);
-  EXPECT_FALSE(RunJson("emulate " + job_ + "--iterations 5 --noise 0 --json").contains("noise"));
-}
-
 TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
   Write("events.toml",
         "[[straggler]]\ndp_rank = 1\npp_rank = 2\nfrom = 2\nuntil = 5\nslowdown = 1.5\n");
@@ -94,29 +62,16 @@ TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
               ElementsAre("emulation.json", "iterations.csv", "pp_ranks.csv", "trace.json"));
   const json emulation = json::parse(Read("emu/emulation.json"));
   EXPECT_THAT(emulation["files"], ElementsAre("iterations.csv", "pp_ranks.csv", "trace.json"));
+  EXPECT_THAT(
+      Read("emu/iterations.csv"),
+      StartsWith("iteration,time,energy,average_power,peak_power,slowest_dp_rank,switches\n"));
+  const auto iterations = RowsOf("emu/iterations.csv");
+  EXPECT_EQ(iterations.size(), 8U);
   double energy_j = 0;
-  int rows = 0;
-  std::istringstream iterations(Read("emu/iterations.csv"));
-  std::string line;
-  std::getline(iterations, line);
-  EXPECT_EQ(line, "iteration,time,energy,average_power,peak_power,slowest_dp_rank,switches");
-  for (; std::getline(iterations, line); ++rows) {
-    std::istringstream cells(line);
-    std::string cell;
-    for (int i = 0; i < 3; ++i) std::getline(cells, cell, ',');
-    energy_j += std::stod(cell);
-  }
-  EXPECT_EQ(rows, 8);
+  for (const auto& row : iterations) energy_j += row.at(2);
   EXPECT_NEAR(energy_j, emulation["emulated"]["energy_j"], 1e-6);
   double ranks_j = 0;
-  std::istringstream ranks(Read("emu/pp_ranks.csv"));
-  std::getline(ranks, line);
-  while (std::getline(ranks, line)) {
-    std::istringstream cells(line);
-    std::vector<std::string> row;
-    for (std::string cell; std::getline(cells, cell, ',');) row.push_back(cell);
-    ranks_j += std::stod(row.at(4)) + std::stod(row.at(5));
-  }
+  for (const auto& row : RowsOf("emu/pp_ranks.csv")) ranks_j += row.at(4) + row.at(5);
   EXPECT_NEAR(ranks_j, energy_j, 1e-9 * energy_j);
   // The straggler and the others are different kinds of pipeline.
   EXPECT_THAT(Read("emu/trace.json"), HasSubstr("dp_ranks 0, 2"));
@@ -125,21 +80,8 @@ TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
 
 TEST_F(EmulateTest, FilesOfOtherOriginAreNotReplaced) {
   const std::string command = "emulate " + job_ + "--iterations 2 -o out";
-  for (const char* name : {"iterations.csv", "pp_ranks.csv", "trace.json"}) {
-    Write(std::string("out/") + name, "precious");
-    ExpectComplaint(Run(command), 2, std::string("out/") + name + ": already exists");
-    EXPECT_EQ(Read(std::string("out/") + name), "precious");
-    EXPECT_THAT(Files("out"), ElementsAre(name));
-    RunWell("--version; rm -r out");
-  }
   Write("out/emulation.json", R"({"files": ["../profile.csv"]})");
   ExpectComplaint(Run(command), 2, "out/emulation.json: was not written by perseus emulate");
-  RunWell("--version; rm -r out");
-  RunWell("plan " + job_ + "--per-instruction --stops 0 --no-frontier -o out");
-  const std::vector<std::string> planned = Files("out");
-  ExpectComplaint(Run(command + " --plan out/plans/no-slowdown.json"), 2,
-                  "out/trace.json: already exists");
-  EXPECT_EQ(Files("out"), planned);
   RunWell("--version; rm -r out");
   RunWell(command);
   const std::vector<std::string> emulated = Files("out");
@@ -147,25 +89,7 @@ TEST_F(EmulateTest, FilesOfOtherOriginAreNotReplaced) {
   EXPECT_EQ(Files("out"), emulated);
 }
 
-TEST_F(EmulateTest, ARunReplacesTheFilesOfAnEarlierRun) {
-  const std::string command = "emulate " + job_ + "--iterations 2 -o out ";
-  RunWell(command);
-  Write("out/notes.txt", "notes");
-  RunWell(command);
-  EXPECT_THAT(Files("out"), ElementsAre("emulation.json", "iterations.csv", "notes.txt",
-                                        "pp_ranks.csv", "trace.json"));
-}
-
-TEST_F(EmulateTest, FollowingWithoutDelaySavesEnergyAndLosesNoTime) {
-  Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 1\nuntil = 9\nslowdown = 1.3\n");
-  const std::string command = "emulate " + job_ + "--iterations 10 --events events.toml --json ";
-  const json alone = RunJson(command);
-  const json followed = RunJson(command + "--follow 0");
-  EXPECT_LT(followed["emulated"]["energy_j"], alone["emulated"]["energy_j"]);
-  EXPECT_EQ(followed["emulated"]["time_s"], alone["emulated"]["time_s"]);
-  EXPECT_EQ(followed["maximum_frequency"], alone["maximum_frequency"]);
-}
-
+// The path of a plan is relative to the file of events.
 TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
   RunWell("plan " + job_ + "--per-instruction --slowdown 5 --stops 0 -o out");
   const json summary = json::parse(Read("out/summary.json"));
@@ -174,21 +98,10 @@ TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
         "[[plan]]\nfrom = 2\nfile = \"plans/slowdown-5.json\"\n[[power_cap]]\nfrom = 4\nwatts = " +
             std::to_string(least_w * 1.02) + "\n");
   RunWell("emulate " + job_ + "--iterations 6 --events out/events.toml -o emu");
-  std::istringstream iterations(Read("emu/iterations.csv"));
-  std::vector<double> times;
-  std::vector<double> powers;
-  std::string line;
-  std::getline(iterations, line);
-  while (std::getline(iterations, line)) {
-    std::istringstream cells(line);
-    std::vector<std::string> row;
-    for (std::string cell; std::getline(cells, cell, ',');) row.push_back(cell);
-    times.push_back(std::stod(row.at(1)));
-    powers.push_back(std::stod(row.at(3)));
-  }
-  EXPECT_GT(times.at(2), times.at(1));
-  EXPECT_GT(powers.at(3), least_w * 1.02);
-  EXPECT_LE(powers.at(4), least_w * 1.02);
+  const auto rows = RowsOf("emu/iterations.csv");
+  EXPECT_GT(rows.at(2).at(1), rows.at(1).at(1));
+  EXPECT_GT(rows.at(3).at(3), least_w * 1.02);
+  EXPECT_LE(rows.at(4).at(3), least_w * 1.02);
 }
 
 TEST_F(EmulateTest, BadInputIsOneLine) {
@@ -196,9 +109,6 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
   Write("events.toml", "[[straggler]]\ndp_rank = 3\nslowdown = 2\n");
   ExpectComplaint(Run(command + "--events events.toml"), 2,
                   "events.toml:1: dp_rank 3 cannot be slowed down");
-  Write("events.toml", "[[straggler]]\ndp_rank = 0\nslowdwn = 2\n");
-  ExpectComplaint(Run(command + "--events events.toml"), 2,
-                  "events.toml:3: [[straggler]] has no key");
   Write("events.toml", "[[power_cap]]\nwatts = 1\n");
   ExpectComplaint(Run(command + "--events events.toml"), 3,
                   "events.toml:1: Perseus has no plan that meets a power cap of 1 W: the 3 "
@@ -244,34 +154,6 @@ TEST_F(EmulateTest, ASlowdownThatLooksLikePercentGetsAWarning) {
   EXPECT_EQ(outcome.err,
             "perseus: warning: slowdown = 20 means 20 times as long (for 20 % longer, give "
             "slowdown = 1.2)\n");
-}
-
-TEST_F(EmulateTest, ReportsEventsWithoutEffect) {
-  Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 100\nslowdown = 1.2\n");
-  EXPECT_THAT(RunWell("emulate " + job_ + "--iterations 4 --events events.toml"),
-              HasSubstr("events.toml:1: this straggler had no effect"));
-}
-
-TEST_F(EmulateTest, ComparesEveryPolicyAndPerseusIsBest) {
-  const json comparison =
-      RunJson("compare " + job_ + "--straggler 1.1 --straggler 1.4 --unit 0.1 --json");
-  const json& policies = comparison["policies"];
-  ASSERT_EQ(policies.size(), 6U);
-  EXPECT_EQ(policies.back()["policy"], "Perseus");
-  for (const json& policy : policies) {
-    ASSERT_EQ(policy["results"].size(), 3U);
-    for (std::size_t i = 0; i < 3; ++i) {
-      const json& result = policy["results"][i];
-      const json& ours = policies.back()["results"][i];
-      EXPECT_LE(ours["slowdown"], 0.0);
-      // No policy saves more without taking more time.
-      if (result["slowdown"] <= 0.0) {
-        EXPECT_LE(result["saving"].get<double>(), ours["saving"].get<double>() + 1e-9)
-            << policy["policy"] << ", " << i;
-      }
-    }
-  }
-  EXPECT_THAT(RunWell("compare " + job_), HasSubstr("EnvPipe"));
 }
 
 TEST_F(EmulateTest, ComparesInOneFigure) {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -79,20 +79,6 @@ TEST_F(EvaluateVerbTest, TheExampleWritesAndReadsFrequencyLists) {
   EXPECT_THAT(Files("."), Not(Contains("ran")));
 }
 
-TEST_F(EvaluateVerbTest, SwitchingTakesTime) {
-  const json at_once = RunJson(plan_);
-  const json late = RunJson(plan_ + " --switch-latency 20");
-  EXPECT_GE(late["time_s"], at_once["time_s"]);
-  EXPECT_EQ(late["switch_latency_s"], 0.02);
-  EXPECT_EQ(late["baseline"]["time_s"], at_once["baseline"]["time_s"]);
-}
-
-TEST_F(EvaluateVerbTest, AByteOrderMarkIsAccepted) {
-  const std::string mark = "\xEF\xBB\xBF";
-  Write("plan.json", mark + Read("out/plans/slowdown-5.json"));
-  RunWell("evaluate plan.json");
-}
-
 TEST_F(EvaluateVerbTest, AFalseClaimIsReported) {
   Damage("out/plans/slowdown-5.json", "\"energy_j\": ", "\"energy_j\": 1");
   const Outcome outcome = Run(plan_ + " --json");
@@ -127,26 +113,17 @@ TEST_F(EvaluateVerbTest, AnErrorOfTheOrderNamesThePlan) {
   ExpectComplaint(Run("evaluate reversed.json"), 2, "reversed.json: schedule 1f1b deadlocks");
 }
 
-TEST_F(EvaluateVerbTest, AnEmptyFileIsRefused) {
-  Write("empty.json", "");
-  ExpectComplaint(Run("evaluate empty.json"), 2, "empty.json:");
-}
-
-TEST_F(EvaluateVerbTest, AnUnmeasuredClockIsReportedWithTheNearestOne) {
-  json plan = json::parse(Read("out/plans/no-slowdown.json"));
-  plan["pp_ranks"][2]["instructions"][5]["frequency"] = 1203;
-  Write("changed.json", plan.dump());
-  ExpectComplaint(Run("evaluate changed.json"), 2,
-                  "changed.json: pp_ranks[2].instructions[5]: stage 2 forward was not measured at "
-                  "1203 MHz, the nearest measured is 1200 MHz (");
-}
-
 TEST_F(EvaluateVerbTest, APlanHasItsOwnSchedule) {
   for (const char* flag : {"--schedule", "--fold", "--max-in-flight", "--memory"}) {
     ExpectComplaint(Run(plan_ + " " + flag), 2, "is unknown (see perseus evaluate --help");
   }
   Write("g.json", "{}");
   ExpectComplaint(Run(plan_ + " --graph g.json"), 2, "remove --graph");
+}
+
+TEST_F(EvaluateVerbTest, AFileOfAnotherKindIsRefused) {
+  ExpectComplaint(Run("evaluate profile.csv"), 2,
+                  "profile.csv: is not a plan, but a CSV such as a profile (perseus plan makes");
 }
 
 TEST_F(EvaluateVerbTest, YearsOfWaitingCountAndMoreIsRefused) {
@@ -185,13 +162,6 @@ TEST_F(EvaluateVerbTest, YearsOfWaitingCountAndMoreIsRefused) {
   EXPECT_NEAR(result["blocking_energy_j"], 31 * 400e6 * 83, 1e-3 * 31 * 400e6 * 83);
   write_plan("longer.json", 1200);
   ExpectComplaint(Run("evaluate longer.json" + job), 2, "36 years");
-}
-
-TEST_F(EvaluateVerbTest, AFileOfAnotherKindIsRefused) {
-  Write("other.json", "{\"a\": 1}");
-  ExpectComplaint(Run("evaluate other.json"), 2, "other.json: is not a plan of Perseus");
-  ExpectComplaint(Run("evaluate profile.csv"), 2,
-                  "profile.csv: is not a plan, but a CSV such as a profile (perseus plan makes");
 }
 
 TEST_F(EvaluateVerbTest, AProfileInAnotherUnitIsRefused) {

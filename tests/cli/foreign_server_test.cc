@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "perseus/base/file_descriptor.h"
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

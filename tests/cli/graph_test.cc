@@ -1,7 +1,7 @@
 // Tests work that is not a pipeline, from `plan` to `evaluate`.
 #include <gmock/gmock.h>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -1,11 +1,10 @@
 // Tests of what surrounds the program: closed and broken outputs, names with any bytes, and values
 // at the edge of what a number can be.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <regex>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -56,6 +55,7 @@ TEST_F(HostileTest, AMistakeInTheWordsIsNamed) {
       {plan + "--slowdown", "--slowdown has no value: give it one (see perseus plan --help)"},
       {plan + "--price 1", "--price needs 2 values: KWH GPUHOUR (see perseus plan --help)"},
       {"job show ''", "job: the value is empty (give a value)"},
+      {"synth --output ''", "--output: the value is empty"},
       {"synth --seed -1", "\"-1\" is not a whole number from 0 to 1000000000000000000 (see"},
       {plan + "-o", "--output has no value: give it one (see perseus plan --help)"},
       {"plan -- profile.csv --schedule gpipe",

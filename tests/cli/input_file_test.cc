@@ -6,7 +6,7 @@
 #include <sys/un.h>
 
 #include "perseus/base/file_descriptor.h"
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

@@ -1,10 +1,9 @@
 // Tests `perseus plan --noise`: margins, also within limits of clock changes, and their bound.
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <sstream>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -85,27 +84,19 @@ TEST_F(PlanNoiseTest, ReportRefusesAnEditedLimitOfClockChanges) {
   }
 }
 
-TEST_F(PlanNoiseTest, NoiseGivesPlansThatKeepTheirMeanTime) {
-  const json noisy = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1 -o out").at("noise");
-  EXPECT_EQ(noisy.at("independent"), 0.01);
-  ASSERT_EQ(noisy.at("plans").size(), 2U);
-  for (const json& plan : noisy["plans"]) {
-    const double allowed = plan.at("name") == "no-slowdown" ? 0 : 0.05;
-    EXPECT_LE(plan.at("slowdown").get<double>(),
-              allowed + 5e-4 + plan.at("slowdown_ci").get<double>());
-    EXPECT_GT(plan.at("without_margin").at("slowdown").get<double>(),
-              plan.at("slowdown").get<double>());
-    EXPECT_GT(plan.at("saving").get<double>(), 0);
-    // The error of the estimate is about 0.01 points.
-    EXPECT_GT(plan.at("most_saving").get<double>(), plan["saving"].get<double>() - 3e-4);
-    EXPECT_LT(plan["most_saving"].get<double>(), plan["saving"].get<double>() + 0.01);
+TEST_F(PlanNoiseTest, ThePlanFileIsThePlanWithTheMargin) {
+  const std::string plan = plan_ + "--no-frontier --slowdown 5 ";
+  const json with = RunJson(plan + "--noise 1 -o out");
+  EXPECT_EQ(with.at("noise").at("independent"), 0.01);
+  for (const json& one : with["noise"].at("plans")) {
+    EXPECT_GT(one.at("without_margin").at("slowdown"), one.at("slowdown"));
+    EXPECT_GT(one.at("saving"), 0);
+    EXPECT_LT(one.at("most_saving").get<double>(), one["saving"].get<double>() + 0.01);
   }
-  // The plan file is the plan with the margin.
-  const json without = RunJson(plan_ + "--no-frontier --slowdown 5 --per-instruction");
-  const json with = RunJson(plan_ + "--no-frontier --slowdown 5 --noise 1");
-  EXPECT_GT(with["plans"][0].at("energy_j"), without["plans"][0].at("energy_j"));
+  EXPECT_GT(with["plans"][0].at("energy_j"),
+            RunJson(plan + "--per-instruction")["plans"][0].at("energy_j"));
   const json judged = RunJson("evaluate out/plans/no-slowdown.json --noise 1").at("noise");
-  const json& planned = noisy["plans"][0];
+  const json& planned = with["noise"]["plans"][0];
   EXPECT_NEAR(judged.at("slowdown").get<double>(), planned.at("slowdown").get<double>(),
               2 * (judged.at("slowdown_ci").get<double>() + planned["slowdown_ci"].get<double>()));
   EXPECT_THAT(RunWell(plan_ + "--no-frontier --noise 1 --common-noise 0.5"),
@@ -155,6 +146,7 @@ TEST_F(PlanNoiseTest, TheNoiseOfTheProfileCountsUnlessAFlagGivesIt) {
 
 TEST_F(PlanNoiseTest, NoiseIsRefusedWhereItMeansNothing) {
   ExpectComplaint(Run(plan_ + "--common-noise 1"), 2, "--noise 0");
+  ExpectComplaint(Run("emulate profile.csv --common-noise 1"), 2, "--noise 0");
   Write("plan.json", "{}");
   ExpectComplaint(Run("evaluate plan.json --common-noise 1"), 2, "--noise 0");
   ExpectComplaint(Run(plan_ + "--noise 30"), 2, "percent");

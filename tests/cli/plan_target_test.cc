@@ -7,7 +7,7 @@
 #include <regex>
 #include <sstream>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {

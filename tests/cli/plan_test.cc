@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "perseus/base/file.h"
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -47,7 +47,9 @@ TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
     EXPECT_THAT(out, HasSubstr(row));
   }
   EXPECT_THAT(out, HasSubstr("of the energy at maximum frequency"));
+  EXPECT_THAT(out, HasSubstr("No plan was saved (-o DIR"));
   EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // No -o, no files.
+  ExpectComplaint(Run(plan_ + "--stops 3"), 2, "--stops needs a directory for the report");
 }
 
 TEST_F(PlanVerbTest, RowsOfAVeryShortJobDiffer) {
@@ -61,7 +63,7 @@ TEST_F(PlanVerbTest, RowsOfAVeryShortJobDiffer) {
 }
 
 TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
-  RunWell(plan_ + "--slowdown 7 -o out");
+  EXPECT_EQ(RunWell(plan_ + "--slowdown 7 -o out --json"), Read("out/summary.json"));
   const std::vector<std::string> files = Files("out");
   EXPECT_THAT(files,
               IsSupersetOf({"frontier.csv", "plans/least-energy.json", "plans/no-slowdown.json",
@@ -75,39 +77,10 @@ TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
       EXPECT_TRUE(json::accept(Read("out/" + file))) << file;
     }
   }
+  EXPECT_THAT(Read("out/frontier.csv"),
+              StartsWith("time,energy_bound,marginal_watts,energy_error\n"));
   // The trace is of the first target.
   EXPECT_THAT(Read("out/trace.json"), AllOf(HasSubstr("7 % slowdown"), Not(HasSubstr("least"))));
-}
-
-TEST_F(PlanVerbTest, TheFrontierHasAllBreakpointsInOrder) {
-  const json summary = RunJson(plan_ + "-o out");
-  std::istringstream lines(Read("out/frontier.csv"));
-  std::string line;
-  std::getline(lines, line);
-  EXPECT_EQ(line, "time,energy_bound,marginal_watts,energy_error");
-  std::size_t rows = 0;
-  double last_time = 0;
-  while (std::getline(lines, line)) {
-    ++rows;
-    const double time = std::stod(line);
-    EXPECT_GT(time, last_time);
-    last_time = time;
-  }
-  EXPECT_EQ(summary["frontier"]["breakpoints"], rows);
-}
-
-TEST_F(PlanVerbTest, EveryPlanKeepsItsDeadlineAndItsBound) {
-  const json summary = RunJson(
-      plan_ + "--slowdown 3 --slowdown 0.5 --min-energy --edp --price 0.12 2 --price 0.3 0");
-  EXPECT_GE(summary["plans"].size(), 8U);
-  for (const json& plan : summary["plans"]) {
-    EXPECT_LE(plan["time_s"], plan["deadline_s"]) << plan;
-    EXPECT_GE(plan["gap"], 0) << plan;
-  }
-  EXPECT_LE(PlanNamed(summary, "no-slowdown")["time_s"], summary["baseline"]["time_s"]);
-  EXPECT_THAT(PlanNamed(summary, "slowdown-0.5")["target"].get<std::string>(),
-              StartsWith("0.5 % slowdown"));
-  PlanNamed(summary, "price-0.3-0");
 }
 
 // The search for a plan is not exact, above all with a switch latency.
@@ -140,11 +113,6 @@ TEST_F(PlanVerbTest, NoRowIsBetterForTheTargetOfAnotherRow) {
   }
 }
 
-TEST_F(PlanVerbTest, TheSummaryEqualsTheJsonOutput) {
-  const std::string printed = RunWell(plan_ + "--no-frontier -o out --json");
-  EXPECT_EQ(printed, Read("out/summary.json"));
-}
-
 TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
   Write("jobs/job.toml",
         "profile = \"../profile.csv\"\n[pipeline]\nschedule = \"gpipe\"\npp_ranks = 4\n"
@@ -156,21 +124,6 @@ TEST_F(PlanVerbTest, FlagsOverrideTheJobFile) {
       RunJson("plan --job jobs/job.toml --schedule 1f1b --microbatches 8 --blocking-power 83.64");
   EXPECT_EQ(of_flags["job"]["schedule"], "1f1b");
   EXPECT_EQ(of_flags["plans"], RunJson(plan_)["plans"]);
-}
-
-TEST_F(PlanVerbTest, HardwareFactsReplaceTwoNumbers) {
-  const std::string facts = PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml";
-  const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier ";
-  const json of_facts = RunJson(plan + "--per-instruction -o out --facts " + facts);
-  const json job = json::parse(Read("out/plans/no-slowdown.json")).at("job");
-  EXPECT_EQ(job.at("blocking_power_w"), 86.25);  // The mean of 95 and 77.5.
-  EXPECT_EQ(job.at("switch_latency_ms"), 12.5);
-  EXPECT_EQ(
-      of_facts["plans"],
-      RunJson(plan + "--per-instruction --blocking-power 86.25 --switch-latency 12.5")["plans"]);
-  EXPECT_EQ(RunJson(plan + "--per-instruction --switch-latency 0 --facts " + facts)["plans"],
-            RunJson(plan + "--per-instruction --blocking-power 86.25")["plans"]);
-  ExpectComplaint(Run(plan + "--facts profile.csv"), 2, "profile.csv:1: not TOML");
 }
 
 // The facts allow 80 changes per second of 8 GPUs. With --switch-tradeoff, no other limit is
@@ -191,10 +144,6 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   EXPECT_THAT(RunWell(plan + "--switch-latency 0 --switch-tradeoff"),
               AllOf(HasSubstr("no slowdown, at most "),
                     HasSubstr("allows 10 clock changes per second and GPU; 1 of 1 plans are")));
-  // Fewer changes take the latency into account, too. No plan has more than the rate allows.
-  const json late = RunJson(plan + "--switch-tradeoff")["plans"][0];
-  EXPECT_LE(late.at("switches_per_gpu_s"), 10);
-  EXPECT_LE(late.at("time_s"), late.at("deadline_s"));
   std::string slow = ReadFile(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml").value();
   const std::string rate = "{value = 80, low = 80";
   slow.replace(slow.find(rate), rate.size(), "{value = 8, low = 8");
@@ -209,10 +158,6 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
     const json picked = RunJson(plan + "--switch-latency 0 " + way)["plans"][0];
     EXPECT_LE(picked.at("max_switches"), first.at("max_switches"));
   }
-  // A margin for noise adds no change.
-  const json noisy = RunJson(plan + "--switch-latency 0 --switch-tradeoff --noise 1");
-  EXPECT_LE(noisy["plans"][0].at("switches_per_gpu"), first.at("max_switches"));
-  EXPECT_LE(noisy["noise"]["plans"][0].at("slowdown"), 5e-4);
   ExpectComplaint(Run(plan + "--max-switches some"), 2, "--max-switches");
 }
 
@@ -225,33 +170,7 @@ TEST_F(PlanVerbTest, LimitsClockChanges) {
   EXPECT_LE(limited["time_s"], limited["deadline_s"]);
   const json free = RunJson(plan + "--per-instruction");
   EXPECT_GE(limited["lower_bound_j"], PlanNamed(free, "no-slowdown")["lower_bound_j"]);
-  // The plan file has at most two changes on each pp_rank, with the one back to its beginning.
-  const json file = json::parse(Read("out/plans/no-slowdown.json"));
-  for (const json& rank : file.at("pp_ranks")) {
-    const json& instructions = rank.at("instructions");
-    int changes = 0;
-    for (std::size_t i = 0; i < instructions.size(); ++i) {
-      const json& next = instructions[(i + 1) % instructions.size()];
-      if (instructions[i].at("frequency") != next.at("frequency")) ++changes;
-    }
-    EXPECT_LE(changes, 2) << rank;
-  }
   RunWell("evaluate out/plans/no-slowdown.json --profile profile.csv");
-}
-
-TEST_F(PlanVerbTest, LimitsClockChangesForTargetsWithoutATime) {
-  const json plans =
-      RunJson(plan_ + "--effort 0 --max-switches 4 --power-cap 900 --edp --price 0.1 2")["plans"];
-  int limited = 0;
-  for (const json& one : plans) {
-    ASSERT_EQ(one["max_switches"], 4) << one["name"];
-    EXPECT_LE(one["switches_per_gpu"], 4) << one["name"];
-    if (!one["name"].get<std::string>().starts_with("slowdown")) ++limited;
-    if (one["name"].get<std::string>().starts_with("power-cap")) {
-      EXPECT_LE(one["average_power_w"], 900);
-    }
-  }
-  EXPECT_GE(limited, 3);
 }
 
 // With one climb, which starts from the plans of the whole effort, effort 2 is worse than 1 here.
@@ -295,19 +214,6 @@ TEST_F(PlanVerbTest, WithACostOfClockChangesNoLimitIsNoWorseThanALimit) {
   const json limited = PlanNamed(RunJson(plan + "--max-switches 16"), "no-slowdown");
   EXPECT_LE(free["energy_j"], 1.001 * limited["energy_j"].get<double>());
   EXPECT_LE(free["time_s"], free["deadline_s"]);
-}
-
-TEST_F(PlanVerbTest, PrintsWhatLimitsOfClockChangesSave) {
-  const std::string plan = plan_ + "--no-frontier --switch-tradeoff ";
-  EXPECT_THAT(RunWell(plan),
-              AllOf(HasSubstr("\nlimit "), HasSubstr("\n16 "), HasSubstr("\nunlimited ")));
-  const json tradeoff = RunJson(plan)["switch_tradeoff"];
-  ASSERT_GE(tradeoff.size(), 8U);
-  for (std::size_t i = 0; i < tradeoff.size(); ++i) {
-    EXPECT_GE(tradeoff[i]["energy_j"], tradeoff[i]["lower_bound_j"]);
-    const json& before = tradeoff[i == 0 ? 0 : i - 1];
-    EXPECT_LE(tradeoff[i]["energy_j"], before["energy_j"]);
-  }
 }
 
 TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
@@ -376,11 +282,6 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   EXPECT_FALSE(each.contains("max_switches"));
   EXPECT_GE(plan["saving"], 0.95 * PlanNamed(each, "no-slowdown")["saving"].get<double>());
   EXPECT_LT(plan["switches"], PlanNamed(each, "no-slowdown")["switches"]);
-  // Every plan keeps the limit, also one without a time of its own.
-  const json others = RunJson(plan_ + "--price 0.1 2 --edp");
-  for (const json& one : others["plans"]) {
-    EXPECT_EQ(one["max_switches"], others["max_switches"]) << one["name"];
-  }
   // The page draws the trade-off, and marks the limit.
   EXPECT_THAT(Read("out/report.html"), HasSubstr("\"switch_tradeoff\""));
   const std::string mark = fmt::format("\"max_switches\":{}", summary["max_switches"].get<int>());
@@ -463,13 +364,6 @@ TEST_F(PlanVerbTest, RefusesLimitsOfClockChangesThatCannotBe) {
   EXPECT_THAT(Files("out"), IsEmpty());
 }
 
-TEST_F(PlanVerbTest, AScheduleFileMayReplaceAName) {
-  Write("s.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-  RunWell("synth --stages 2 -o two.csv");
-  const json summary = RunJson("plan two.csv --schedule-file s.csv --blocking-power 80");
-  EXPECT_EQ(summary["job"]["instructions"], 8);
-}
-
 TEST_F(PlanVerbTest, WithoutTheFrontierItMakesOnlyTheRequestedPlans) {
   const json summary = RunJson(plan_ + "--no-frontier --slowdown 5 -o out");
   EXPECT_EQ(summary["plans"].size(), 2U);
@@ -510,21 +404,6 @@ TEST_F(PlanVerbTest, WarnsOfTargetsThatAreProbablyInAnotherUnit) {
   EXPECT_THAT(warning("--energy-budget 1e6"), HasSubstr("J of one pipeline at maximum frequency"));
 }
 
-TEST_F(PlanVerbTest, StopsNeedAReport) {
-  ExpectComplaint(Run(plan_ + "--stops 3"), 2, "--stops needs a directory for the report");
-}
-
-TEST_F(PlanVerbTest, SaysThatNothingWasSaved) {
-  EXPECT_THAT(RunWell(plan_ + "--no-frontier"), HasSubstr("No plan was saved (-o DIR"));
-  EXPECT_THAT(RunWell(plan_ + "--no-frontier -o out"), Not(HasSubstr("No plan was saved")));
-}
-
-TEST_F(PlanVerbTest, ALaterRunRemovesTheFilesOfAnEarlierRun) {
-  RunWell(plan_ + "--slowdown 7 -o out");
-  RunWell(plan_ + "--no-frontier -o out");
-  EXPECT_THAT(Results("out"), ElementsAre("plans/no-slowdown.json", "summary.json", "trace.json"));
-}
-
 TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsNotTouched) {
   Write("out/summary.json", "{\"files\": [\"../profile.csv\"]}");
   ExpectComplaint(Run(plan_ + "-o out"), 2, "was not written by perseus plan");
@@ -552,11 +431,6 @@ TEST_F(PlanVerbTest, OutputThatCannotBeWrittenIsASystemFailure) {
   // The directory is checked before the contents of the inputs.
   ExpectComplaint(Run("plan file -o /proc/perseus/out"), 1,
                   "/proc/perseus/out: cannot make the directory: No such file");
-}
-
-TEST_F(PlanVerbTest, ImpossibleRequestsAreRefusedBeforePlanning) {
-  // The unreachable deadline would only be found by planning.
-  ExpectComplaint(Run(plan_ + "--no-frontier --deadline 0.001 --edp"), 2, "--no-frontier");
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-// Runs the built program `perseus` in a new directory.
+// Runs the program `perseus` in a new directory.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -38,6 +39,12 @@ class ProgramTest : public testing::Test {
   // The same without the report page, because a build without npm does not have it.
   std::vector<std::string> Results(const std::string& folder) const;
 
+  // Waits for at most a minute. Returns whether the condition came true.
+  static bool Comes(const std::function<bool()>& condition);
+  // A process that a shell started in the background. The test cannot wait for it, and it may
+  // remain a zombie.
+  static bool HasEnded(pid_t process);
+
   // Makes profile.csv with four stages. kJob has the flags of a small job with it.
   void MakeProfile() const;
   static constexpr const char* kJob =
@@ -45,6 +52,15 @@ class ProgramTest : public testing::Test {
 
  private:
   TemporaryDirectory root_;  // Contains that directory and the output of the program.
+};
+
+// Runs the command line in the process of the test.
+class CommandTest : public ProgramTest {
+ protected:
+  // Calls RunProgram, which takes no time to start a process. Arguments with a redirection, a pipe
+  // or another part of the language of the shell need the process that RunProcess starts.
+  Outcome Run(const std::string& arguments) const override;
+  Outcome RunProcess(const std::string& arguments) const { return ProgramTest::Run(arguments); }
 };
 
 // Expects this exit status, one line on standard error that contains `about`, and no output.

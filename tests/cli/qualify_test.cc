@@ -3,12 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <chrono>
-#include <functional>
-#include <thread>
-
-#include "perseus/base/file.h"
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 #include "tests/fake_nvml/fake_nvml.h"
 
 namespace perseus {
@@ -41,19 +36,6 @@ class QualifyVerbTest : public CommandTest {
   static void End(pid_t process, int signal) {
     kill(process, signal);
     EXPECT_TRUE(Comes([&] { return HasEnded(process); }));
-  }
-  static bool Comes(const std::function<bool()>& condition) {
-    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > end) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    }
-    return true;
-  }
-  // The process is a child of the shell, so it may remain a zombie.
-  static bool HasEnded(pid_t process) {
-    const auto stat = ReadFile("/proc/" + std::to_string(process) + "/stat");
-    return !stat || stat->find(") Z ") != std::string::npos;
   }
 };
 
@@ -102,12 +84,6 @@ TEST_F(QualifyVerbTest, APartitionTakesTheBlockingPowerOfFacts) {
   EXPECT_THAT(RunWell(partition + "--facts facts.toml --blocking-power 70"),
               Not(HasSubstr("hardware facts")));
   ExpectComplaint(Run(partition), 2, "the blocking power is missing");
-  RunWell(std::string(kVirtual) + "--no-clocks -o less.toml");
-  std::string less = Read("less.toml");
-  const std::size_t line = less.find("blocked_w");
-  less.erase(line, less.find('\n', line) + 1 - line);
-  Write("less.toml", less);
-  ExpectComplaint(Run(partition + "--facts less.toml"), 2, "has no blocked_w");
 }
 
 TEST_F(QualifyVerbTest, BusyGpusAreRefused) {

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 #include "tests/support/job_traces.h"
 
 namespace perseus {
@@ -71,7 +70,7 @@ void ExpectConsistent(const json& answer) {
 }
 
 TEST_F(ReplayVerbTest, JsonIsConsistent) {
-  for (const char* gpu : {"a100", "a40", "a100-pcie", "a100-sxm", "h100-sxm"}) {
+  for (const char* gpu : {"a100", "h100-sxm"}) {
     const json answer =
         RunJson(std::string("replay job.json --delay 3 --delay 2 --json --gpu ") + gpu);
     EXPECT_EQ(answer["format"], "perseus-replay");
@@ -101,19 +100,8 @@ TEST_F(ReplayVerbTest, StatesTheStragglerSlowdownOfTheJobAndOfEachStep) {
                     ContainsRegex("0\\.106625 +1\\.229"), ContainsRegex("0\\.106625 +0\\.947")));
 }
 
-TEST_F(ReplayVerbTest, GzipGivesTheSameResult) {
-  const std::string plain = RunWell("replay job.json --json");
-  RunWell("--version; gzip -n job.json; mv job.json.gz job.json");
-  EXPECT_EQ(RunWell("replay job.json --json"), plain);
-}
-
+// What a reader of traces refuses is in its own tests (simulation/replay).
 TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
-  const std::string text = Read("job.json");
-  ExpectComplaint(Run("replay absent.json"), 2, "absent.json");
-  Write("cut.json", text.substr(0, text.size() / 2));
-  ExpectComplaint(Run("replay cut.json"), 2, "in or after event");
-  RunWell("--version; gzip -c job.json | head -c 500 > cut.json.gz");
-  ExpectComplaint(Run("replay cut.json.gz"), 2, "gzip data ends early");
   std::vector<TracedEvent> events = TwoPipelines();
   events.push_back({"data-loading", 0, 0, 7, 0, 1, -1});
   Write("unknown.json", FormatTimeline(events));
@@ -124,47 +112,12 @@ TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
   EXPECT_EQ(misspelled.out, known);
   EXPECT_EQ(misspelled.err,
             "perseus: warning: --ignore \"data-laoding\": no event has this name\n");
-  std::erase_if(events, [](auto& e) { return e.name == "backward-recv"; });
-  Write("lost.json", FormatTimeline(events));
-  ExpectComplaint(Run("replay lost.json --ignore data-loading"), 2,
-                  "(backward-send, dp_rank 0, pp_rank 1, step 7)");
+  Write("zero.json", FormatTimeline({{"forward-compute", 0, 0, 1, 0, 0, 0},
+                                     {"backward-compute", 0, 0, 1, 0, 0, 0},
+                                     {"gc", 0, 0, 1, 5, 5, -1}}));
+  ExpectComplaint(Run("replay zero.json"), 2, "step 1: all its computations have the duration 0");
   ExpectComplaint(Run("replay job.json --delay 0"), 2, "delay");
   ExpectComplaint(Run("replay job.json --gpu h900"), 2, "h900");
-}
-
-// By default, the clocks of machines may differ by one millisecond.
-TEST_F(ReplayVerbTest, AClockThatJumpsBackIsRefused) {
-  const std::vector<TracedEvent> good = TwoPipelines({.steps = 3, .late_ms = 500});
-  const auto shifted = [&](const char* name, int microbatch, double shift_ms) {
-    std::vector<TracedEvent> events = good;
-    for (TracedEvent& event : events) {
-      if (event.name != name || event.microbatch != microbatch || event.dp_rank != 0 ||
-          event.pp_rank != 0 || event.step != 8) {
-        continue;
-      }
-      event.start_ms += shift_ms;
-      event.end_ms += shift_ms;
-    }
-    Write("jump.json", FormatTimeline(events));
-    return Run("replay jump.json");
-  };
-  // F1 (11 to 21 ms) would begin before F0 ends. B0 (42 to 62 ms) would begin before its gradient
-  // arrives at 42 ms.
-  EXPECT_EQ(shifted("forward-compute", 1, -1.9).status,
-            0);  // The rank was idle for one millisecond.
-  ExpectComplaint(shifted("forward-compute", 1, -2.1), 2, "1.100 ms before event");
-  EXPECT_EQ(shifted("backward-compute", 0, -0.9).status, 0);
-  ExpectComplaint(shifted("backward-compute", 0, -15), 2,
-                  "15.000 ms before what it computes on was received by event");
-  ExpectComplaint(shifted("forward-compute", 0, -1500), 2, "ts is before 0: its clock jumps");
-  std::vector<TracedEvent> events = good;
-  for (TracedEvent& event : events) {
-    if (event.step == 8) continue;
-    event.start_ms += 1000;
-    event.end_ms += 1000;
-  }
-  Write("jump.json", FormatTimeline(events));
-  ExpectComplaint(Run("replay jump.json"), 2, "ms before step 7 does: its clock jumps");
 }
 
 TEST_F(ReplayVerbTest, AReplayThatDiffersFromTheRecordingFailsItsCheck) {
@@ -194,16 +147,8 @@ TEST_F(ReplayVerbTest, NegativeDurationsWithinTheClockToleranceAreCounted) {
               HasSubstr(fmt::format("4 of {} events end before they begin", events.size())));
   EXPECT_EQ(RunJson("replay negative.json --json")["negative_durations"], 4);
   ExpectComplaint(Run("replay negative.json --clock-tolerance 0.04"), 2,
-                  "dur is -50 us: the event ends before it begins by more than the clock tolerance "
-                  "of 0.040 ms, as 4 events do in total");
+                  "by more than the clock tolerance of 0.040 ms, as 4 events do in total");
   EXPECT_THAT(RunWell("replay job.json"), Not(HasSubstr("end before they begin")));
-}
-
-TEST_F(ReplayVerbTest, StepsWithoutDurationAreRefused) {
-  Write("zero.json", FormatTimeline({{"forward-compute", 0, 0, 1, 0, 0, 0},
-                                     {"backward-compute", 0, 0, 1, 0, 0, 0},
-                                     {"gc", 0, 0, 1, 5, 5, -1}}));
-  ExpectComplaint(Run("replay zero.json"), 2, "step 1: all its computations have the duration 0");
 }
 
 TEST_F(ReplayVerbTest, AStepMayHaveAnyNumber) {
@@ -278,13 +223,6 @@ TEST_F(RecordedJobTest, BloatMatchesTheKindOfStraggler) {
       for (const json& step : answer["steps"]) EXPECT_EQ(step["slowest_dp_rank"], 0);
     }
   }
-}
-
-TEST_F(RecordedJobTest, ATruncatedTimelineIsRefused) {
-  const std::filesystem::path path = Timeline("ST");
-  if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is absent";
-  RunWell("--version; head -c 100000 " + path.string() + " > cut.json.gz");
-  ExpectComplaint(Run("replay cut.json.gz"), 2, "gzip data ends early");
 }
 
 }  // namespace

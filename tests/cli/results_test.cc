@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -310,20 +310,6 @@ TEST_F(ResultsTest, ADirectoryOfTheUserIsNotRemoved) {
   const Contents before = Of("out");
   ExpectComplaint(Run(plan_ + "-o out"), 2, "out/trace.json: is a directory");
   EXPECT_EQ(Of("out"), before);
-}
-
-TEST_F(ResultsTest, AnEmptyValueIsAMistake) {
-  for (const char* present : {"layers.csv", "out/summary.json", "run/notes.txt"})
-    Write(present, "");
-  for (const std::string command :
-       {"plan profile.csv -o ''", "emulate profile.csv -o ''", "synth --output ''",
-        "report out -o ''", "trace run -o ''", "tune run -o ''", "partition layers.csv -o ''"}) {
-    const Outcome outcome = Run(command + (command.starts_with("partition")
-                                               ? " --stages 2 --microbatches 4 --blocking-power 80"
-                                               : ""));
-    ExpectComplaint(outcome, 2, "--output: the value is empty");
-  }
-  ExpectComplaint(Run("plan ''"), 2, "profile: the value is empty");
 }
 
 }  // namespace

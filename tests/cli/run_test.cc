@@ -1,7 +1,6 @@
 // `perseus run` around programs that train nothing: what it gives them, and what it returns.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -9,7 +8,6 @@
 
 #include "perseus/base/file.h"
 #include "tests/cli/program.h"
-#include "tests/support/sparse_file.h"
 
 namespace perseus {
 namespace {
@@ -253,26 +251,6 @@ TEST_F(RunVerbTest, RecordsNothingWhereALinkReplacesTheRanks) {
   EXPECT_EQ(outcome.out, "<>\n");
   EXPECT_THAT(outcome.err, HasSubstr("perseus: cannot write to run: run/ranks: is a symbolic link "
                                      "(put a directory in its place); nothing is recorded\n"));
-}
-
-// Each user who may write into the job directory may put any file there.
-TEST_F(RunVerbTest, ReadersOfAJobNeitherWaitNorFillTheMemory) {
-  const std::filesystem::path log = Directory() / "run/ranks/dp0-pp0-tp0.jsonl";
-  std::filesystem::create_directories(log.parent_path());
-  const auto expect = [&](const std::string& why) {
-    const std::string about = "run/ranks/dp0-pp0-tp0.jsonl: " + why;
-    ExpectComplaint(Run("trace run -o trace.json"), 2, about);
-    ExpectComplaint(Run("schedule run"), 2, about);
-    std::filesystem::remove(log);
-  };
-  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
-  expect("is not a regular file (put a file in its place)");
-  std::filesystem::create_symlink("/dev/zero", log);
-  expect("is a symbolic link (put a file in its place)");
-  Write("run/ranks/dp0-pp0-tp0.jsonl", "");
-  LengthenWithHole(log);
-  ExpectComplaint(Run("trace run -o trace.json"), 2, "tp0.jsonl:1: the line is longer than ");
-  ExpectComplaint(Run("schedule run"), 2, "tp0.jsonl:1: the line is longer than ");
 }
 
 TEST_F(RunVerbTest, OneOfSeveralTunes) {

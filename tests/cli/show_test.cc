@@ -3,7 +3,7 @@
 
 #include <sstream>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -58,17 +58,11 @@ TEST_F(ShowVerbTest, MeanClocksAndWaitingMatchTheInstructions) {
               1e-12);
 }
 
+// Long paths and targets do not widen the columns, which are numbered.
 TEST_F(ShowVerbTest, PutsPlansSideBySide) {
   const std::string table = RunWell("show " + plans_);
-  EXPECT_THAT(table, HasSubstr("no slowdown"));
-  EXPECT_THAT(table, HasSubstr("10 % slowdown"));
   EXPECT_THAT(table, HasSubstr("stage 0 backward (MHz)"));
   EXPECT_THAT(table, Not(HasSubstr("different jobs")));
-}
-
-// Long paths and targets do not widen the columns.
-TEST_F(ShowVerbTest, ColumnsAreNumbered) {
-  const std::string table = RunWell("show " + plans_);
   EXPECT_THAT(table, HasSubstr(" 1  out/plans/no-slowdown.json: no slowdown"));
   EXPECT_THAT(table, HasSubstr(" 2  out/plans/slowdown-10.json: 10 % slowdown"));
   std::istringstream lines(table.substr(table.find("\n\n") + 2));
@@ -83,28 +77,18 @@ TEST_F(ShowVerbTest, ReportsPlansOfDifferentJobs) {
               HasSubstr("different jobs"));
 }
 
+// In the order of their times.
 TEST_F(ShowVerbTest, ADirectoryStandsForItsPlans) {
-  const json shown = RunJson("show out")["plans"];
-  ASSERT_EQ(shown.size(), 2u);
-  EXPECT_EQ(shown[0]["file"], "out/plans/no-slowdown.json");
-  EXPECT_EQ(shown[1]["file"], "out/plans/slowdown-10.json");
-  EXPECT_EQ(shown[1]["switches_per_gpu"].get<double>() * 4, shown[1]["switches"].get<double>());
-  ExpectComplaint(Run("show ."), 2, ".: has no summary.json");
-}
-
-TEST_F(ShowVerbTest, PlansOfADirectoryAreInTheOrderOfTheirTimes) {
   RunWell(std::string("plan profile.csv --no-frontier --slowdown 2 --slowdown 10 --min-energy ") +
           "--slowdown 0 -o many" + kJob);
-  const json shown = RunJson("show many")["plans"];
   std::vector<std::string> files;
-  for (const json& plan : shown) files.push_back(plan["file"]);
+  for (const json& plan : RunJson("show many")["plans"]) {
+    files.push_back(plan["file"]);
+    EXPECT_EQ(plan["switches_per_gpu"].get<double>() * 4, plan["switches"].get<double>());
+  }
   EXPECT_THAT(files, ElementsAre("many/plans/no-slowdown.json", "many/plans/slowdown-2.json",
                                  "many/plans/slowdown-10.json", "many/plans/least-energy.json"));
-}
-
-TEST_F(ShowVerbTest, AFileThatIsNotAPlanIsRefused) {
-  ExpectComplaint(Run("show out/plans/no-slowdown.json profile.csv"), 2,
-                  "profile.csv: is not a plan, but a CSV such as a profile");
+  ExpectComplaint(Run("show ."), 2, ".: has no summary.json");
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
-// Tests `perseus synth --model`, which makes profiles of published architectures. verbs_test.cc has
-// the tests of `synth` without --model.
+// Tests `perseus synth`, above all --model, which makes profiles of published architectures.
 #include <gmock/gmock.h>
 
-#include <ostream>
+#include <utility>
 
-#include "tests/cli/command.h"
+#include "tests/cli/program.h"
 
 namespace perseus {
 namespace {
@@ -75,50 +74,26 @@ TEST_F(SynthModelTest, ListsTheModels) {
               AllOf(HasSubstr("gpt3-175b"), HasSubstr("Mixtral 8x7B"), HasSubstr("images")));
 }
 
-struct BadModel {
-  std::string name;
-  std::string arguments;
-  std::string complaint;
-};
-
-void PrintTo(const BadModel& bad, std::ostream* out) { *out << bad.name; }
-
-class BadModelTest : public CommandTest, public testing::WithParamInterface<BadModel> {};
-
-TEST_P(BadModelTest, IsOneLineAndStatusTwo) {
-  ExpectComplaint(Run("synth -o bad.csv " + GetParam().arguments), 2, GetParam().complaint);
-  EXPECT_THAT(Files("."), IsEmpty());
+// What a model refuses is in its own tests (simulation/synthetic).
+TEST_F(SynthModelTest, WhatIsNotForAModelIsOneLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"--model gpt3-xl --stages 28", "cannot fill 28 parts"},
+      {"--model gpt3-xl --boundaries 0,x,27", "\"x\" is not a layer number"},
+      {"--model gpt3-xl --boundaries 0,,27", "\"\" is not a layer number"},
+      {"--model gpt3-xl --boundaries 0,99999999999", "is not a layer"},
+      {"--model gpt3-xl --gpu a100",
+       "a100 exists only without --model (choose one of a40, a100-pcie, a100-sxm, h100-sxm, or "
+       "remove --model)"},
+      {"--gpu h100-sxm",
+       "h100-sxm exists only with --model (choose one of a100, a40, or add --model)"},
+      {"--model gpt3-xl --noise 0", "remove it"},
+      {"--microbatch-size 2", "--microbatch-size needs --model"},
+      {"--recompute-activations", "needs --model"}};
+  for (const auto& [arguments, complaint] : cases) {
+    ExpectComplaint(Run(std::string("synth -o bad.csv ") + arguments), 2, complaint);
+    EXPECT_THAT(Files("."), IsEmpty());
+  }
 }
-
-INSTANTIATE_TEST_SUITE_P(
-    All, BadModelTest,
-    testing::Values(
-        BadModel{"UnknownModel", "--model gpt5", "gpt5"},
-        BadModel{"TooFewBoundaries", "--model gpt3-xl --stages 4 --boundaries 0,8,27",
-                 "make 2 parts, but 4 parts are needed"},
-        BadModel{"FallingBoundaries", "--model gpt3-xl --stages 2 --boundaries 0,28,27",
-                 "28 is followed by 27"},
-        BadModel{"ShortBoundaries", "--model gpt3-xl --stages 2 --boundaries 0,8,20",
-                 "the model has 27 layers"},
-        BadModel{"NotANumber", "--model gpt3-xl --boundaries 0,x,27",
-                 "\"x\" is not a layer number"},
-        BadModel{"EmptyNumber", "--model gpt3-xl --boundaries 0,,27", "\"\" is not a layer number"},
-        BadModel{"HugeNumber", "--model gpt3-xl --boundaries 0,99999999999", "is not a layer"},
-        BadModel{"TooManyStages", "--model gpt3-xl --stages 28", "cannot fill 28 parts"},
-        BadModel{"GpuOfTheOtherKind", "--model gpt3-xl --gpu a100",
-                 "a100 exists only without --model (choose one of a40, a100-pcie, a100-sxm, "
-                 "h100-sxm, or remove --model)"},
-        BadModel{"GpuOfModelsAlone", "--gpu h100-sxm",
-                 "h100-sxm exists only with --model (choose one of a100, a40, or add --model)"},
-        BadModel{"NoiseOfAModel", "--model gpt3-xl --noise 0", "remove it"},
-        BadModel{"BatchOfNoModel", "--microbatch-size 2", "--microbatch-size needs --model"},
-        BadModel{"RecomputationOfNoModel", "--recompute-activations", "needs --model"},
-        BadModel{"NoDivisor", "--model gpt3-xl --tensor-parallel 3", "choose a divisor"},
-        BadModel{"SequenceOfImages", "--model wide-resnet101_8 --sequence-length 9",
-                 "leave the sequence length out"},
-        BadModel{"LowLimit", "--model gpt3-xl --power-limit 50", "raise the limit"},
-        BadModel{"NanLimit", "--model gpt3-xl --power-limit nan", "not a number"}),
-    [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace
 }  // namespace perseus

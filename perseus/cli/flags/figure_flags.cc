@@ -8,36 +8,18 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/cli/flags/flag_checks.h"
 
 namespace perseus::cli {
-namespace {
-
-Result<void> AddFigure(const std::string& path, const std::string& data) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto drawn,
-                           report::DrawFigure(report::FigureOf(path).value(), data));
-  return WriteFileAtomically(path, drawn);
-}
-
-}  // namespace
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags) {
-  verb.add_option(
-          "--figure", flags.figures,
-          "Write a figure: frontier, timeline or profile (plan without --max-switches N or "
-          "--per-instruction, or with --switch-tradeoff: also switches; of a searched schedule: "
-          "also memory, schedules and orders), as .svg; may be repeated")
-      ->type_name("FILE")
-      ->group("Figures")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  verb.add_option("--overlay", flags.overlays,
-                  "Also draw another frontier (CSV with time and energy); may be repeated")
-      ->type_name("[NAME=]FILE")
-      ->group("Figures")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
+  const FlagAdder add(verb, "Figures");
+  add.Repeatable("--figure", flags.figures, "FILE",
+                 "Write a figure: frontier, timeline or profile (plan without --max-switches N or "
+                 "--per-instruction, or with --switch-tradeoff: also switches; of a searched "
+                 "schedule: also memory, schedules and orders), as .svg; may be repeated");
+  add.Repeatable("--overlay", flags.overlays, "[NAME=]FILE",
+                 "Also draw another frontier (CSV with time and energy); may be repeated");
 }
 
 Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {
@@ -89,19 +71,14 @@ Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags
   return overlays;
 }
 
-Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data) {
+Result<void> WriteFigures(const FigureFlags& flags, const std::string& data) {
   std::vector<std::string> drawn;
   for (const std::string& path : flags.figures) {
-    PERSEUS_ASSIGN_OR_RETURN(auto contents,
+    PERSEUS_ASSIGN_OR_RETURN(drawn.emplace_back(),
                              report::DrawFigure(report::FigureOf(path).value(), data));
-    drawn.push_back(std::move(contents));
   }
-  return drawn;
-}
-
-Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn) {
   for (std::size_t i = 0; i < drawn.size(); ++i) {
-    if (auto written = WriteFileAtomically(flags.figures[i], drawn[i]); !written) return written;
+    PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.figures[i], drawn[i]));
   }
   return {};
 }
@@ -110,7 +87,7 @@ Result<void> AddFigures(const FigureFlags& flags, const std::string& data,
                         const std::string& directory) {
   std::optional<Error> first;
   for (const std::string& path : flags.figures) {
-    const auto added = AddFigure(path, data);
+    const auto added = WriteFigures({.figures = {path}, .overlays = {}}, data);
     if (!added && !first) first = added.error();
   }
   if (!first) return {};

@@ -38,12 +38,9 @@ std::vector<OverlayFlag> OverlaysOf(const FigureFlags& flags);
 // Reads the frontiers of --overlay.
 Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags);
 
-// Draws the figures and returns the contents of their files. `data` is that of the report. Requires
-// that CheckFigures succeeded.
-Result<std::vector<std::string>> DrawFigures(const FigureFlags& flags, const std::string& data);
-
-// Writes the files. `drawn` is the result of DrawFigures.
-Result<void> WriteFigures(const FigureFlags& flags, const std::vector<std::string>& drawn);
+// Draws all figures, and then writes their files. `data` is that of the report. Requires that
+// CheckFigures succeeded.
+Result<void> WriteFigures(const FigureFlags& flags, const std::string& data);
 
 // For a run whose other results are already in `directory` (empty: they are not saved). Draws and
 // writes every figure that it can. The error of the others says that the results are complete.

@@ -5,13 +5,11 @@
 
 #include <cerrno>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
@@ -32,35 +30,32 @@ std::optional<double> FiniteNumber(std::string_view text) {
 
 }  // namespace
 
-CLI::Validator NumberIn(Range range, const std::string& unit) {
-  auto check = [range, unit](std::string& text) -> std::string {
+CLI::Validator NumberIn(const NumberRange& range) {
+  auto check = [range](std::string& text) -> std::string {
     const std::optional<double> number = FiniteNumber(text);
     // CLI11 cannot convert it.
     if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
       return fmt::format("{} is too small: write 0", Excerpt(text));
     }
-    if (number && *number >= range.least && *number <= range.most) return {};
+    if (number && range.Holds(*number)) return {};
     return fmt::format("{} is not a number from {} to {}{}", Excerpt(text), range.least, range.most,
-                       unit.empty() ? "" : fmt::format(" ({})", unit));
+                       range.unit.empty() ? "" : fmt::format(" ({})", range.unit));
   };
   return {std::move(check), ""};
 }
 
 void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long) {
   if (times_as_long <= kLargestLikely) return;
-  std::fputs(
-      fmt::format("perseus: warning: {0} {1:g} means {1:g} times as long (for {1:g} % longer, "
-                  "give {0} {2:g})\n",
-                  flag, times_as_long, 1 + times_as_long / 100)
-          .c_str(),
-      streams.err);
+  streams.Warn(
+      fmt::format("{0} {1:g} means {1:g} times as long (for {1:g} % longer, give {0} {2:g})", flag,
+                  times_as_long, 1 + times_as_long / 100));
 }
 
-CLI::Validator WholeNumberIn(Range range) {
+CLI::Validator WholeNumberIn(const NumberRange& range) {
   auto check = [range](std::string& text) -> std::string {
     const std::optional<double> number = FiniteNumber(text);
     const bool is_plain = text.find_first_not_of("0123456789") == std::string::npos;
-    if (number && is_plain && *number >= range.least && *number <= range.most) return {};
+    if (number && is_plain && range.Holds(*number)) return {};
     return fmt::format("{} is not a whole number from {:.0f} to {:.0f}", Excerpt(text), range.least,
                        range.most);
   };
@@ -110,6 +105,16 @@ Result<void> CheckReplacesNoInput(const std::string& output,
     return Fail("{}: is a file to read, and is not overwritten (write into another file)", output);
   }
   return {};
+}
+
+CLI::Option* AddJobDirectory(const FlagAdder& add, std::string& directory) {
+  return add("directory", directory, "JOBDIR", "The job's directory (its PERSEUS_JOB_DIR)",
+             JobDirectory());
+}
+
+void AddLogLevel(const FlagAdder& add, std::string& level) {
+  add("--log-level", level, "LEVEL", "debug, info, warn or error (default: info)",
+      OneOf({"debug", "info", "warn", "error"}));
 }
 
 CLI::Validator JobDirectory() {

@@ -1,23 +1,64 @@
-// Checks of the values of flags. Unlike those of CLI11, the checks of numbers refuse "nan" and
-// "1e999".
+// Declares flags, and checks their values. Unlike those of CLI11, the checks of numbers refuse
+// "nan" and "1e999".
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
 #include "perseus/cli/terminal/standard_output.h"
 
 namespace perseus::cli {
 
-struct Range {
-  double least = 0;
-  double most = 0;
+// Declares the flags and arguments of a verb that take a value, in one group of its help.
+class FlagAdder {
+ public:
+  explicit FlagAdder(CLI::App& verb, std::string group = "Options")
+      : verb_(verb), group_(std::move(group)) {}
+
+  // `type` names the value in the help.
+  template <typename Value>
+  CLI::Option* operator()(const char* names, Value& value, const char* type,
+                          const std::string& help, CLI::Validator check = {}) const {
+    CLI::Option* option = verb_.add_option(names, value, help);
+    return option->type_name(type)->group(group_)->transform(std::move(check));
+  }
+  // For a flag that may be repeated, with one value each time.
+  template <typename Values>
+  CLI::Option* Repeatable(const char* names, Values& values, const char* type,
+                          const std::string& help, CLI::Validator check = {}) const {
+    CLI::Option* option = (*this)(names, values, type, help, std::move(check));
+    return option->expected(1)->allow_extra_args(false)->take_all();
+  }
+
+ private:
+  CLI::App& verb_;
+  std::string group_;
 };
 
-// Checks that the text is a finite number in the range. Errors have the unit, such as "seconds".
-CLI::Validator NumberIn(Range range, const std::string& unit);
+// A verb of the program with its flags.
+struct NoFlags {};
+template <typename Flags = NoFlags>
+struct NewVerb {
+  CLI::App* verb;
+  FlagAdder add;
+  std::shared_ptr<Flags> flags;
+};
+template <typename Flags = NoFlags>
+NewVerb<Flags> AddVerb(CLI::App& program, const char* name, const char* about,
+                       const char* examples) {
+  CLI::App* verb = program.add_subcommand(name, about);
+  verb->footer(std::string("Examples:\n") + examples);
+  return {verb, FlagAdder(*verb), std::make_shared<Flags>()};
+}
+
+// Checks that the text is a finite number in the range. Errors have its unit, which has to be
+// static.
+CLI::Validator NumberIn(const NumberRange& range);
 // The unit of how many times as long a straggler takes.
 constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
 // Warns on standard error of a straggler that takes more than 3 times as long: the number is
@@ -25,10 +66,10 @@ constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
 void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long);
 
 // The same as NumberIn for a whole number.
-CLI::Validator WholeNumberIn(Range range);
+CLI::Validator WholeNumberIn(const NumberRange& range);
 
-// For CLI::Option::transform: the text must be one of the names, in capital or small letters. The
-// value is then the name as given here. For a wrong one, the error suggests the nearest.
+// The text must be one of the names, in capital or small letters. The value is then the name as
+// given here. For a wrong one, the error suggests the nearest.
 CLI::Validator OneOf(std::vector<std::string> names);
 
 // A wrong name of a file or directory. The message is complete: it needs no reference to --help. A
@@ -43,8 +84,11 @@ class WrongPath : public CLI::ParseError {
 CLI::Validator InputFile();
 // Checks that a file or directory to read exists.
 CLI::Validator ExistingPath();
+// Adds the argument JOBDIR, whose directory has to exist.
+CLI::Option* AddJobDirectory(const FlagAdder& add, std::string& directory);
 // Checks that the directory of a job exists.
 CLI::Validator JobDirectory();
+void AddLogLevel(const FlagAdder& add, std::string& level);
 
 // Fails (kInput) if the file to write is one of those to read. Empty names are none.
 Result<void> CheckReplacesNoInput(const std::string& output,

@@ -3,13 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/planning/job/plausibility.h"
 #include "perseus/planning/schedule/schedule.h"
 
@@ -23,12 +20,10 @@ void AddSwitchCostFlag(CLI::App& verb, job::JobSettings& flags) {
   const auto check = [](std::string& text) -> std::string {
     const std::size_t comma = text.find(',');
     std::string seconds = text.substr(0, comma);
-    const NumberRange& stall = job::kStallRange;
-    const NumberRange& energy = job::kSwitchEnergyRange;
-    std::string problem = NumberIn({stall.least, stall.most}, std::string(stall.unit))(seconds);
+    std::string problem = NumberIn(job::kStallRange)(seconds);
     if (!problem.empty() || comma == std::string::npos) return problem;
     std::string joules = text.substr(comma + 1);
-    return NumberIn({energy.least, energy.most}, std::string(energy.unit))(joules);
+    return NumberIn(job::kSwitchEnergyRange)(joules);
   };
   const auto store = [&flags](const std::string& text) {
     const std::size_t comma = text.find(',');
@@ -46,38 +41,28 @@ void AddSwitchCostFlag(CLI::App& verb, job::JobSettings& flags) {
 
 // Of a schedule that is searched for.
 void AddMemoryFlags(CLI::App& verb, job::MemorySettings& flags) {
-  const auto number = [](const NumberRange& range) {
-    return NumberIn({range.least, range.most}, std::string(range.unit));
-  };
-  verb.add_option("--activation-memory", flags.activation_mib,
-                  "What the activations of one microbatch take on a GPU, for all stages or for "
-                  "each (default: the profile's column activation_bytes)")
-      ->type_name("MIB[,MIB...]")
-      ->group(kGroup)
+  const FlagAdder add(verb, kGroup);
+  add("--activation-memory", flags.activation_mib, "MIB[,MIB...]",
+      "What the activations of one microbatch take on a GPU, for all stages or for each (default: "
+      "the profile's column activation_bytes)",
+      NumberIn(job::kActivationRange))
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(number(job::kActivationRange));
-  verb.add_option("--kept-memory", flags.kept_mib,
-                  "What stays of these activations until a recompute, for all stages or for each: "
-                  "the search then also chooses what is recomputed")
-      ->type_name("MIB[,MIB...]")
-      ->group(kGroup)
+      ->allow_extra_args(false);
+  add("--kept-memory", flags.kept_mib, "MIB[,MIB...]",
+      "What stays of these activations until a recompute, for all stages or for each: the search "
+      "then also chooses what is recomputed",
+      NumberIn(job::kKeptRange))
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(number(job::kKeptRange));
-  verb.add_option("--memory", flags.gpu_gib,
-                  "The memory of a GPU: a schedule that is searched for has to fit")
-      ->type_name("GIB")
-      ->group(kGroup)
-      ->check(number(job::kGpuMemoryRange));
-  verb.add_option("--model-memory", flags.model_gib,
-                  "What weights, gradients and optimizer states take of it, for all pp_ranks or "
-                  "for each (default: the profile's column model_bytes, or 0)")
-      ->type_name("GIB[,GIB...]")
-      ->group(kGroup)
+      ->allow_extra_args(false);
+  add("--memory", flags.gpu_gib, "GIB",
+      "The memory of a GPU: a schedule that is searched for has to fit",
+      NumberIn(job::kGpuMemoryRange));
+  add("--model-memory", flags.model_gib, "GIB[,GIB...]",
+      "What weights, gradients and optimizer states take of it, for all pp_ranks or for each "
+      "(default: the profile's column model_bytes, or 0)",
+      NumberIn(job::kModelMemoryRange))
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(number(job::kModelMemoryRange));
+      ->allow_extra_args(false);
 }
 
 }  // namespace
@@ -85,84 +70,77 @@ void AddMemoryFlags(CLI::App& verb, job::MemorySettings& flags) {
 void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes) {
   const bool has_profile = comes == JobComes::kWithProfile;
   const bool may_search = comes != JobComes::kWithoutProfile;
-  const auto count = WholeNumberIn({job::kCountRange.least, job::kCountRange.most});
-  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb.add_option(name, value, help)->type_name(type)->group(kGroup);
-  };
-  add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it")
-      ->check(InputFile());
+  const auto count = WholeNumberIn(job::kCountRange);
+  const FlagAdder add(verb, kGroup);
+  add("--job", flags.job_file, "FILE", "Job file (TOML); the flags below override it", InputFile());
+  const auto generated = schedule::ScheduleNames();
+  std::vector<std::string> names(generated.begin(), generated.end());
+  if (may_search) names.emplace_back(job::kAutoSchedule);
   CLI::Option* schedule =
       add("--schedule", flags.schedule, "NAME",
           may_search ? "The order of instructions on each pp_rank; auto searches for the one whose "
                        "plan needs the least energy (docs/schedules.md)"
-                     : "The order of instructions on each pp_rank");
-  const auto generated = schedule::ScheduleNames();
-  std::vector<std::string> names(generated.begin(), generated.end());
+                     : "The order of instructions on each pp_rank",
+          OneOf(names));
   if (may_search) {
-    names.emplace_back(job::kAutoSchedule);
     add("--max-in-flight", flags.max_in_flight, "N[,N...]",
         "Of --schedule auto: the microbatches whose activations a pp_rank may hold, one number for "
-        "all or one for each (default: as many as with 1f1b)")
+        "all or one for each (default: as many as with 1f1b)",
+        count)
         ->delimiter(',')
-        ->allow_extra_args(false)
-        ->check(count);
+        ->allow_extra_args(false);
     AddMemoryFlags(verb, flags.memory);
     verb.add_flag("--fold", flags.fold,
                   "Of --schedule auto: the stages are in a V on the pp_ranks, as with zb-v and "
                   "dualpipe-v")
         ->group(kGroup);
   }
-  schedule->transform(OneOf(names));
   CLI::Option* schedule_file =
       add("--schedule-file", flags.schedule_file, "FILE",
-          "The schedule as a CSV that torch.distributed.pipelining dumped");
-  schedule_file->check(InputFile())->excludes(schedule);
+          "The schedule as a CSV that torch.distributed.pipelining dumped", InputFile());
+  schedule_file->excludes(schedule);
   add("--graph", flags.graph, "FILE",
-      "Instructions and dependencies in JSON, for work that is not a pipeline")
-      ->check(InputFile())
+      "Instructions and dependencies in JSON, for work that is not a pipeline", InputFile())
       ->excludes(schedule)
       ->excludes(schedule_file);
   add("--pp-ranks", flags.pp_ranks, "N",
       has_profile ? "Positions along the pipeline (default: the number that the profile has)"
                   : "Positions along the pipeline (required, unless the job file or a schedule "
-                    "file has it)")
-      ->check(count);
-  add("--microbatches", flags.microbatches, "N", "Microbatches of one iteration of one pipeline")
-      ->check(count);
-  add("--chunks", flags.chunks, "N", "Model chunks on each pp_rank (interleaved schedules)")
-      ->check(count);
+                    "file has it)",
+      count);
+  add("--microbatches", flags.microbatches, "N", "Microbatches of one iteration of one pipeline",
+      count);
+  add("--chunks", flags.chunks, "N", "Model chunks on each pp_rank (interleaved schedules)", count);
   add("--pipelines", flags.pipelines, "N",
-      has_profile ? "Data-parallel pipelines; for totals only" : "Data-parallel pipelines")
-      ->check(count);
+      has_profile ? "Data-parallel pipelines; for totals only" : "Data-parallel pipelines", count);
   AddModelFlags(verb, flags);
 }
 
+void AddProfile(const FlagAdder& add, job::JobSettings& flags) {
+  add("profile", flags.profile, "PROFILE.csv", "Measured time and energy of each stage (CSV)",
+      InputFile());
+}
+
 void AddModelFlags(CLI::App& verb, job::JobSettings& flags) {
-  const auto number = [](const NumberRange& range) {
-    return NumberIn({range.least, range.most}, std::string(range.unit));
-  };
-  const auto seconds = number(job::kSecondsRange);
-  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb.add_option(name, value, help)->type_name(type)->group("Job");
-  };
-  add("--gpus-per-stage", flags.gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
-      ->check(WholeNumberIn({job::kCountRange.least, job::kCountRange.most}));
+  const FlagAdder add(verb, kGroup);
+  const auto seconds = NumberIn(job::kSecondsRange);
+  add("--gpus-per-stage", flags.gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)",
+      WholeNumberIn(job::kCountRange));
   add("--facts", flags.facts, "FILE",
       "Hardware facts (TOML) of the GPUs: they give the blocking power and the switch latency, "
-      "unless a flag or the job file does, and the greatest rate of clock changes of plans")
-      ->check(InputFile());
-  add("--blocking-power", flags.blocking_power_w, "W", "Power of one GPU while it waits")
-      ->check(number(job::kBlockingPowerRange));
+      "unless a flag or the job file does, and the greatest rate of clock changes of plans",
+      InputFile());
+  add("--blocking-power", flags.blocking_power_w, "W", "Power of one GPU while it waits",
+      NumberIn(job::kBlockingPowerRange));
   add("--switch-latency", flags.switch_latency_ms, "MS",
-      "Time from the request of a clock until the GPU has it")
-      ->check(number(job::kSwitchLatencyRange));
+      "Time from the request of a clock until the GPU has it", NumberIn(job::kSwitchLatencyRange));
   AddSwitchCostFlag(verb, flags);
-  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next")->check(seconds);
-  add("--load", flags.load_s, "S", "Time to load a microbatch, on the first stage")->check(seconds);
-  add("--all-reduce", flags.all_reduce_s, "S", "Time to reduce gradients, on each pp_rank")
-      ->check(seconds);
-  add("--optimizer", flags.optimizer_s, "S", "Time of the optimizer step, on each pp_rank")
-      ->check(seconds);
+  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next", seconds);
+  add("--load", flags.load_s, "S", "Time to load a microbatch, on the first stage", seconds);
+  add("--all-reduce", flags.all_reduce_s, "S", "Time to reduce gradients, on each pp_rank",
+      seconds);
+  add("--optimizer", flags.optimizer_s, "S", "Time of the optimizer step, on each pp_rank",
+      seconds);
 }
 
 Result<job::LoadedJob> LoadJobToPlan(const Streams& streams, const job::JobSettings& flags,
@@ -202,9 +180,7 @@ std::string WithFlagNames(const CLI::App& verb, std::string_view message) {
 
 Result<void> WarnIfImplausible(const Streams& streams, const job::LoadedJob& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto warnings, job::CheckPlausible(job));
-  for (const std::string& warning : warnings) {
-    std::fputs(fmt::format("perseus: warning: {}\n", warning).c_str(), streams.err);
-  }
+  for (const std::string& warning : warnings) streams.Warn(warning);
   return {};
 }
 

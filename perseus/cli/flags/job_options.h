@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/standard_output.h"
 #include "perseus/planning/job/job_setup.h"
 
@@ -17,6 +18,9 @@ enum class JobComes { kWithProfile, kWithoutProfile, kMaybeWithProfile };
 // Adds all flags of a job except the profile, which is an argument of some verbs and a flag of
 // others.
 void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobComes::kWithProfile);
+
+// Adds the profile as an argument.
+void AddProfile(const FlagAdder& add, job::JobSettings& flags);
 
 // Adds those of these flags that also override the job of a plan: what its GPUs and the fixed
 // instructions need.

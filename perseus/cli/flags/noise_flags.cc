@@ -9,14 +9,14 @@
 namespace perseus::cli {
 namespace {
 
-constexpr Range kPercent = {0, 100 * noise::kMostNoise};
+constexpr NumberRange kPercent{0, 100 * noise::kMostNoise, "percent"};
 // Less is hardly noise, and probably a fraction: 0.01 for 1 %.
 constexpr double kLeastPercent = 0.1;
 
 CLI::Validator CheckPercent() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
-        std::string problem = NumberIn(kPercent, "percent")(text);
+        std::string problem = NumberIn(kPercent)(text);
         if (!problem.empty()) return problem;
         const double percent = std::stod(text);
         if (percent == 0 || percent >= kLeastPercent) return {};
@@ -48,16 +48,14 @@ Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
 }
 
 void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose) {
-  verb.add_option("--noise", flags.percent,
-                  fmt::format("{}: the relative standard deviation of the time of each "
-                              "instruction, in percent (default: that of the profile; 0: none)",
-                              purpose))
-      ->type_name("PERCENT")
-      ->check(CheckPercent());
-  verb.add_option("--common-noise", flags.common_percent,
-                  "Further noise that all instructions of a pp_rank share in an iteration")
-      ->type_name("PERCENT")
-      ->check(CheckPercent());
+  const FlagAdder add(verb);
+  add("--noise", flags.percent, "PERCENT",
+      fmt::format("{}: the relative standard deviation of the time of each instruction, in percent "
+                  "(default: that of the profile; 0: none)",
+                  purpose),
+      CheckPercent());
+  add("--common-noise", flags.common_percent, "PERCENT",
+      "Further noise that all instructions of a pp_rank share in an iteration", CheckPercent());
 }
 
 Result<void> CheckNoise(const NoiseFlags& flags) {

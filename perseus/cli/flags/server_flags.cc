@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "perseus/base/environment.h"
-#include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cluster/node/own_token.h"
@@ -16,11 +15,6 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kServer = "http://127.0.0.1:7410";
-
-// The flag, or else the variable, or else the default.
-std::string FirstOf(const std::string& flag, const char* variable, const std::string& otherwise) {
-  return flag.empty() ? EnvironmentOr(variable, otherwise) : flag;
-}
 
 Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
   if (!text) return Fail(text);
@@ -34,50 +28,37 @@ Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
 }  // namespace
 
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope) {
-  const std::string group = "Server";
-  verb.add_option("--server", flags.server,
-                  fmt::format("URL of the server, or comma-separated URLs of replicas (default: "
-                              "PERSEUS_SERVER, or {})",
-                              kServer))
-      ->type_name("URL")
-      ->group(group);
-  CLI::Option* token =
-      verb.add_option("--token-file", flags.token_file,
-                      fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
-                                  scope == "agent" ? ", or none" : ""));
-  token->type_name("FILE")->group(group);
-  // A node that joins writes this file itself.
-  if (scope != "agent") token->check(InputFile());
-  verb.add_option("--ca", flags.authority,
-                  "Certificate authority to trust (PEM; default: those of the system)")
-      ->type_name("FILE")
-      ->check(InputFile())
-      ->group(group);
+  const FlagAdder add(verb, "Server");
+  add("--server", flags.server, "URL",
+      fmt::format(
+          "URL of the server, or comma-separated URLs of replicas (default: PERSEUS_SERVER, or {})",
+          kServer));
+  const bool is_of_node = scope == "agent";  // A node that joins writes this file itself.
+  add("--token-file", flags.token_file, "FILE",
+      fmt::format("A token of scope {} (default: PERSEUS_TOKEN_FILE{})", scope,
+                  is_of_node ? ", or none" : ""),
+      is_of_node ? CLI::Validator() : InputFile());
+  add("--ca", flags.authority, "FILE",
+      "Certificate authority to trust (PEM; default: those of the system)", InputFile());
   CLI::Option* certificate =
-      verb.add_option("--cert", flags.certificate, "Client certificate (PEM)")
-          ->type_name("FILE")
-          ->check(InputFile())
-          ->group(group);
-  CLI::Option* key = verb.add_option("--key", flags.key, "Key of the client certificate (PEM)")
-                         ->type_name("FILE")
-                         ->check(InputFile())
-                         ->group(group);
+      add("--cert", flags.certificate, "FILE", "Client certificate (PEM)", InputFile());
+  CLI::Option* key =
+      add("--key", flags.key, "FILE", "Key of the client certificate (PEM)", InputFile());
   certificate->needs(key);
   key->needs(certificate);
 }
 
 void AddReasonFlag(CLI::App& verb, ServerFlags& flags) {
-  verb.add_option("--reason", flags.reason, "Why, in one line, for the audit trail")
-      ->type_name("TEXT");
+  FlagAdder{verb}("--reason", flags.reason, "TEXT", "Why, in one line, for the audit trail");
 }
 
 std::string TokenFileOf(const ServerFlags& flags) {
-  return FirstOf(flags.token_file, "PERSEUS_TOKEN_FILE", "");
+  return flags.token_file.empty() ? EnvironmentOr("PERSEUS_TOKEN_FILE") : flags.token_file;
 }
 
 Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags, TokenComes comes) {
   http::ClientOptions options;
-  options.server = FirstOf(flags.server, "PERSEUS_SERVER", kServer);
+  options.server = flags.server.empty() ? EnvironmentOr("PERSEUS_SERVER", kServer) : flags.server;
   options.authority = flags.authority;
   options.certificate = flags.certificate;
   options.key = flags.key;
@@ -123,9 +104,11 @@ Result<ServerClient::Registered> ServerClient::Register(const std::string& body)
   return Registered{.job = std::move(job), .is_new = response.status == 201};
 }
 
-Result<void> ReadingAnswers(const std::function<Result<void>()>& run) {
+Result<void> WithServer(const ServerFlags& flags,
+                        const std::function<Result<void>(ServerClient&)>& run) {
+  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags));
   try {
-    return run();
+    return run(server);
   } catch (const nlohmann::json::exception& error) {
     std::string_view what = error.what();  // "[json.exception.out_of_range.403] key 'jobs' ..."
     what.remove_prefix(std::min(what.size(), what.find("] ") + 2));

@@ -58,8 +58,9 @@ class ServerClient {
   http::Fields fields_;  // Of requests that change something.
 };
 
-// Runs `run`, which reads answers of the server. If an answer lacks what it reads, or has it in
-// another form, the result is an error.
-Result<void> ReadingAnswers(const std::function<Result<void>()>& run);
+// Connects with the server and calls `run`, which reads its answers. If an answer lacks what it
+// reads, or has it in another form, the result is an error.
+Result<void> WithServer(const ServerFlags& flags,
+                        const std::function<Result<void>(ServerClient&)>& run);
 
 }  // namespace perseus::cli

@@ -16,15 +16,6 @@ constexpr double kSmallTradeoffEffort = 0.11;
 constexpr double kSmallPlanEffort = 0.09;
 constexpr double kLargePlanEffort = 0.25;
 
-CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit) {
-  return verb
-      .add_flag(
-          "--per-instruction", per_instruction,
-          "No limit of clock changes, even if the job file or --facts has one: a clock for each "
-          "instruction")
-      ->excludes(limit);
-}
-
 }  // namespace
 
 void SwitchFlags::UseJob(const std::optional<int>& limit) {
@@ -43,24 +34,12 @@ double SwitchFlags::plan_effort(std::size_t instructions) const {
                     kSmallPlanEffort, kLargePlanEffort);
 }
 
-void AddChangeLimitFlags(CLI::App& verb, ChangeLimitFlags& flags) {
-  CLI::Option* limit =
-      verb.add_option("--max-switches", flags.most_switches,
-                      "At most this many clock changes of each GPU per iteration, the change back "
-                      "at the end included (default: max_switches of the job file)")
-          ->type_name("N")
-          ->check(WholeNumberIn({0, job::kMostSwitches}));
-  AddPerInstructionFlag(verb, flags.per_instruction, limit);
-}
-
-few_switches::ChangeLimit ChangeLimitOf(const ChangeLimitFlags& flags,
-                                        const std::optional<int>& most_switches_of_job,
-                                        const std::optional<double>& most_changes_per_s) {
-  if (flags.per_instruction) return {};
-  few_switches::ChangeLimit limit;
-  limit.most_changes = flags.most_switches ? flags.most_switches : most_switches_of_job;
-  if (!limit.most_changes) limit.changes_per_s = most_changes_per_s;
-  return limit;
+CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit) {
+  return verb
+      .add_flag("--per-instruction", per_instruction,
+                "No limit of clock changes, even if the job file or --facts has one: a clock for "
+                "each instruction")
+      ->excludes(limit);
 }
 
 void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {

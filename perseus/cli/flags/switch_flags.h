@@ -4,24 +4,12 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 
-#include "perseus/planning/few_switches/change_rate.h"
-
 namespace perseus::cli {
 
-// One plan for the whole job, as `perseus tune` makes it.
-struct ChangeLimitFlags {
-  std::optional<int> most_switches;
-  bool per_instruction = false;
-};
+// `limit` is --max-switches of the verb.
+CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit);
 
-void AddChangeLimitFlags(CLI::App& verb, ChangeLimitFlags& flags);
-
-// The limit of these flags, or else that of the job file, or else the rate of the hardware facts.
-few_switches::ChangeLimit ChangeLimitOf(const ChangeLimitFlags& flags,
-                                        const std::optional<int>& most_switches_of_job,
-                                        const std::optional<double>& most_changes_per_s);
-
-// Several plans, and what limits cost.
+// For several plans, and what limits cost.
 struct SwitchFlags {
   std::optional<int> most_switches;
   bool picks_limit = false;  // --max-switches auto, or by default.
@@ -29,8 +17,6 @@ struct SwitchFlags {
   bool per_instruction = false;
   bool with_tradeoff = false;
 
-  // Whether the user limits clock changes.
-  bool are_given() const { return most_switches || (needs_tradeoff() && !by_default); }
   bool needs_tradeoff() const { return with_tradeoff || picks_limit; }
   // Takes the limit of the job file, unless a flag says otherwise.
   void UseJob(const std::optional<int>& limit);

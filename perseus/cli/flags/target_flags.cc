@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <string_view>
 
-#include "perseus/base/number_range.h"
 #include "perseus/cli/flags/flag_checks.h"
 
 namespace perseus::cli {
@@ -13,16 +11,10 @@ namespace perseus::cli {
 void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count) {
   // Each flag takes one value (--price two), so that `--slowdown 5 profile.csv` does not take the
   // profile.
-  auto add = [&](plan::Target::Kind kind, const char* name, auto& values, const char* type,
-                 const char* help) {
-    const NumberRange range = plan::ValueRange(kind);
-    verb.add_option(name, values, help)
-        ->expected(1)
-        ->allow_extra_args(false)
-        ->take_all()
-        ->type_name(type)
-        ->group("Targets")
-        ->check(NumberIn({range.least, range.most}, std::string(range.unit)));
+  const auto add = [targets = FlagAdder(verb, "Targets")](plan::Target::Kind kind, const char* name,
+                                                          auto& values, const char* type,
+                                                          const char* help) {
+    targets.Repeatable(name, values, type, help, NumberIn(plan::ValueRange(kind)));
   };
   add(plan::Target::Kind::kSlowdown, "--slowdown", flags.slowdowns_percent, "PCT",
       count == Targets::kOne ? "At most this much slower than at maximum frequency"
@@ -78,13 +70,10 @@ void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& 
   constexpr double kLeastLikelyPercent = 0.5;
   constexpr double kMostLikelyTimes = 10;
   constexpr double kMostLikelyPrice = 2;
-  const auto warn = [&](const std::string& reason) {
-    std::fputs(fmt::format("perseus: warning: {}\n", reason).c_str(), streams.err);
-  };
   const auto warn_above = [&](std::string_view flag, double value, double usual,
                               std::string_view unit) {
     if (value <= usual) return;
-    warn(
+    streams.Warn(
         fmt::format("{} {:g} is above the {:.6g} {} of one pipeline at maximum frequency, so it "
                     "has no effect (give {} of one pipeline)",
                     flag, value, usual, unit, unit == "J" ? "joules" : "watts"));
@@ -92,12 +81,12 @@ void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& 
   for (const plan::Target& target : asked) {
     const double value = target.value;
     if (target.kind == Kind::kSlowdown && value > 0 && value < kLeastLikelyPercent) {
-      warn(fmt::format("--slowdown {0:g} is {0:g} % (for {1:g} %, give --slowdown {1:g})", value,
-                       100 * value));
+      streams.Warn(fmt::format("--slowdown {0:g} is {0:g} % (for {1:g} %, give --slowdown {1:g})",
+                               value, 100 * value));
     }
     if (target.kind == Kind::kPrice && target.gpu_hour > 0 &&
         value > kMostLikelyPrice * target.gpu_hour) {
-      warn(
+      streams.Warn(
           fmt::format("{:g} for a kWh is much beside {:g} for a GPU-hour (give both in the same "
                       "currency, not one in cents)",
                       value, target.gpu_hour));
@@ -105,7 +94,7 @@ void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& 
     if (baseline == nullptr) continue;
     const double usual_s = ToSeconds(baseline->time);
     if (target.kind == Kind::kDeadline && value > kMostLikelyTimes * usual_s) {
-      warn(
+      streams.Warn(
           fmt::format("--deadline {:g} is far above {:.6g} s, the iteration time at maximum "
                       "frequency (give seconds)",
                       value, usual_s));

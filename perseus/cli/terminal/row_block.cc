@@ -5,9 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
-#include <string_view>
 #include <utility>
 
 namespace perseus::cli {
@@ -23,17 +21,6 @@ bool HasMovableCursor(std::FILE* err) {
          std::string_view(terminal) != "dumb";
 }
 
-// Moves the cursor up so many lines, and erases everything below it.
-std::string EraseLines(std::size_t lines) {
-  return lines == 0 ? "" : fmt::format("\r\x1b[{}A\x1b[J", lines);
-}
-
-winsize SizeOfTerminal(std::FILE* err) {
-  winsize size{};
-  if (::ioctl(::fileno(err), TIOCGWINSZ, &size) != 0) size = {};
-  return size;
-}
-
 }  // namespace
 
 RowBlock::RowBlock(std::FILE* err, std::string results, Lines lines)
@@ -43,10 +30,10 @@ RowBlock::RowBlock(std::FILE* err, std::string results, Lines lines)
               : lines == Lines::kYes ? Output::kLines
                                      : Output::kNothing) {}
 
-void RowBlock::Begin(std::string activity) {
+void RowBlock::Begin(std::string activity, double fraction) {
   const std::lock_guard lock(mutex_);
   activity_ = std::move(activity);
-  fraction_ = 0;
+  fraction_ = fraction;
   Draw();
 }
 
@@ -57,7 +44,7 @@ void RowBlock::Update(double fraction) {
 }
 
 void RowBlock::Show(const std::string& key, std::string text) {
-  if (!IsVisible()) return;
+  if (output_ == Output::kNothing) return;
   const std::lock_guard lock(mutex_);
   auto row = std::ranges::find(rows_, key, &Row::key);
   if (row == rows_.end()) row = rows_.insert(row, {key, ""});
@@ -67,11 +54,16 @@ void RowBlock::Show(const std::string& key, std::string text) {
   Draw();
 }
 
-void RowBlock::Erase() {
+void RowBlock::Say(std::string_view line) {
   const std::lock_guard lock(mutex_);
-  if (output_ != Output::kBlock || lines_drawn_ == 0) return;
-  Write(EraseLines(lines_drawn_));
-  lines_drawn_ = 0;
+  Write(fmt::format("{}{}\n", Erased(), line));
+  Draw();
+}
+
+// Moves the cursor up so many lines, and erases everything below it.
+std::string RowBlock::Erased() {
+  const std::size_t lines = std::exchange(lines_drawn_, 0);
+  return lines == 0 ? "" : fmt::format("\r\x1b[{}A\x1b[J", lines);
 }
 
 // fmt::print would throw if the stream is closed or full.
@@ -84,19 +76,20 @@ void RowBlock::Write(const std::string& text) const {
 // beginning.
 void RowBlock::Draw() {
   if (output_ != Output::kBlock) return;
-  const winsize size = SizeOfTerminal(err_);
+  winsize size{};
+  if (::ioctl(::fileno(err_), TIOCGWINSZ, &size) != 0) size = {};
   const std::size_t height = size.ws_row > 0 ? size.ws_row : kRowsOfUnknownTerminal;
   const std::size_t width = size.ws_col > 1 ? size.ws_col - 1U : 79U;
   const std::size_t most = std::max(kFewestRows, height) - 2;
-  std::string text = EraseLines(lines_drawn_);
-  lines_drawn_ = 0;
+  std::string text = Erased();
   const auto add = [&](std::string_view line) {
     text += fmt::format("{}\n", line.substr(0, width));
     ++lines_drawn_;
   };
   for (std::size_t i = 0; i < std::min(rows_.size(), most); ++i) add(rows_[i].text);
-  add(fmt::format("{} {:.0f} % (Ctrl-C: finish with these {})", activity_, fraction_ * 100,
-                  results_));
+  add(fmt::format(
+      "{} {:.0f} %{}", activity_, fraction_ * 100,
+      results_.empty() ? "" : fmt::format(" (Ctrl-C: finish with these {})", results_)));
   Write(text);
   drawn_ = Clock::now();
 }

@@ -1,5 +1,5 @@
-// Shows the best results so far of a long computation, on `err`. The final results are
-// printed apart, and do not depend on this.
+// Shows the progress of a long computation, on `err`, and its best results so far if it has some.
+// The final results are printed apart, and do not depend on this.
 //
 // On a terminal, the rows are a block that is drawn again in place whenever a row changes, and
 // erased at the end. Below them is what the verb does now. Without a terminal, nothing is shown,
@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace perseus::cli {
@@ -21,22 +22,21 @@ class RowBlock {
   enum class Lines { kNo, kYes };
   // `results` is what the rows show, in the plural: "plans". `lines`: without a terminal.
   RowBlock(std::FILE* err, std::string results, Lines lines);
+  // Without rows: shows only what the verb does, on a terminal.
+  explicit RowBlock(std::FILE* err) : RowBlock(err, "", Lines::kNo) {}
   RowBlock(const RowBlock&) = delete;
   RowBlock& operator=(const RowBlock&) = delete;
-  ~RowBlock() { Erase(); }
-
-  // Whether anything is shown.
-  bool IsVisible() const { return output_ != Output::kNothing; }
+  ~RowBlock() { Write(Erased()); }
 
   // What the verb does now, and the completed fraction.
-  void Begin(std::string activity);
+  void Begin(std::string activity, double fraction = 0);
   void Update(double fraction);
 
   // Replaces the row of this key, or adds one at the end.
   void Show(const std::string& key, std::string text);
 
-  // Erases the block.
-  void Erase();
+  // Prints a line that stays, above the block.
+  void Say(std::string_view line);
 
  private:
   enum class Output { kNothing, kLines, kBlock };
@@ -46,6 +46,8 @@ class RowBlock {
     std::string key;
     std::string text;
   };
+  // The escapes that erase the block.
+  std::string Erased();
   void Draw();
   void Write(const std::string& text) const;
 

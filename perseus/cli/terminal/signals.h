@@ -1,21 +1,55 @@
-// Receives SIGTERM, SIGINT and SIGHUP for verbs that run long and have to clean up at the end.
+// Receives signals for verbs that run long and have to clean up at the end, or can end early with a
+// good result.
 #pragma once
+
+#include <csignal>
+#include <cstdio>
+#include <span>
+#include <stop_token>
+#include <thread>
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 
 namespace perseus::cli {
 
-// From Take() on, the signals no longer end the process. The verb polls HaveCome().
+// Blocks the signals. They are read from the descriptor that is returned. Call this before threads
+// start, because they inherit the signal mask.
+Result<FileDescriptor> TakeSignals(std::span<const int> numbers);
+
+// Receives SIGTERM, SIGINT and SIGHUP. From Take() on, the signals no longer end the process. The
+// verb polls HaveCome().
 class EndSignals {
  public:
-  // Call this before threads start, because they inherit the signal mask.
   static Result<EndSignals> Take();
   bool HaveCome();
 
  private:
   FileDescriptor signals_;
   bool have_come_ = false;
+};
+
+// Ctrl-C (SIGINT) for a computation that can end early with a good result. While it lives, the
+// first SIGINT requests a finish, and says so on `err`. The second one ends the process in the
+// usual way. Create it before other threads start, because they inherit the signal mask.
+//
+// Thread safety: token() may be used by any thread.
+class FinishOnInterrupt {
+ public:
+  explicit FinishOnInterrupt(std::FILE* err);
+  FinishOnInterrupt(const FinishOnInterrupt&) = delete;
+  FinishOnInterrupt& operator=(const FinishOnInterrupt&) = delete;
+  ~FinishOnInterrupt();
+
+  std::stop_token token() const { return finish_.get_token(); }
+
+ private:
+  void Wait(const std::stop_token& ends);
+
+  std::FILE* const err_;
+  std::stop_source finish_;
+  sigset_t before_{};
+  std::jthread waiter_;  // The last member: it uses the others.
 };
 
 }  // namespace perseus::cli

@@ -1,4 +1,4 @@
-// The streams on which a command writes, and the standard descriptors of the process.
+// The streams on which a command writes.
 #pragma once
 
 #include <cstdio>
@@ -8,11 +8,6 @@
 
 namespace perseus::cli {
 
-// Opens the standard descriptors that the caller closed. Otherwise the next file of the program
-// would get such a number, and what the program prints would be written into that file. Writing to
-// a standard output that was closed still fails.
-void HoldStandardDescriptors();
-
 // Those of the process, or those that a test reads.
 struct Streams {
   std::FILE* out;
@@ -20,6 +15,10 @@ struct Streams {
 
   // Writes the text to `out` and flushes it. Fails (kSystem) with the reason of the system.
   Result<void> Print(std::string_view text) const;
+  // Writes "perseus: LINE" to `err`. If this fails, nothing happens.
+  void Say(std::string_view line) const;
+  // The same with "perseus: warning: ".
+  void Warn(std::string_view line) const;
 };
 
 }  // namespace perseus::cli

@@ -7,8 +7,6 @@
 namespace perseus::cli {
 namespace {
 
-constexpr Terminal kAscii{.width = 80, .color = false, .unicode = false};
-
 Terminal Describe(const OutputDevice& output, const std::map<std::string, std::string>& variables) {
   return DescribeTerminal(output, [&](const char* name) {
     const auto found = variables.find(name);
@@ -44,28 +42,6 @@ TEST(TerminalTest, HasUnicodeIfTheLocaleNamesUtf8) {
   EXPECT_FALSE(Describe({}, {{"LC_ALL", "C"}, {"LANG", "de_DE.UTF-8"}}).unicode);
   EXPECT_TRUE(Describe({}, {{"LC_ALL", ""}, {"LANG", "de_DE.UTF-8"}}).unicode);
   EXPECT_FALSE(Describe({}, {{"LANG", "de_DE.ISO-8859-1"}}).unicode);
-}
-
-TEST(CharacterGridTest, HasColorsOnlyOnRequestAndResetsThem) {
-  CharacterGrid grid(2, 5);
-  grid.Put(0, 1, U"ab", Color::kRed);
-  grid.Put(0, 3, U'c', Color::kGreen);
-  grid.Put(1, 3, U"outside");
-  grid.Put(7, 0, U'x');
-  EXPECT_EQ(grid.Format(kAscii), " abc\n   ou\n");
-  EXPECT_EQ(grid.Format({.width = 80, .color = true, .unicode = false}),
-            " \x1b[31mab\x1b[32mc\x1b[0m\n   ou\n");
-}
-
-TEST(CharacterGridTest, OnlyCellsInsideAreBlank) {
-  CharacterGrid grid(1, 5);
-  grid.Put(0, 2, U'x');
-  EXPECT_TRUE(grid.IsBlank(0, 0, 2));
-  EXPECT_TRUE(grid.IsBlank(0, 3, 2));
-  EXPECT_FALSE(grid.IsBlank(0, 1, 2));
-  EXPECT_FALSE(grid.IsBlank(0, 4, 2));
-  EXPECT_FALSE(grid.IsBlank(0, -1, 2));
-  EXPECT_FALSE(grid.IsBlank(1, 0, 2));
 }
 
 }  // namespace

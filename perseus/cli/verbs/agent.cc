@@ -1,16 +1,13 @@
 // `perseus agent`: the daemon of a node.
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "perseus/base/host.h"
-#include "perseus/cli/flags/agent_setup.h"
-#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/agent/agent.h"
@@ -24,7 +21,6 @@ constexpr const char* kAgentAbout =
     "lease their GPUs from it. When a lease ends, the agent restores the GPU. Needs permission\n"
     "to set clocks (root, or CAP_SYS_ADMIN; see docs/agent.md). Ends with SIGTERM.";
 constexpr const char* kAgentExamples =
-    "Examples:\n"
     "  perseus agent                            # as root: all GPUs of the driver\n"
     "  perseus agent --devices virtual:node.toml --socket agent.sock \\\n"
     "      --state agent.json\n"
@@ -45,7 +41,7 @@ struct AgentFlags {
   std::string log_level = "info";
 };
 
-constexpr Range kChangesPerSecond = {0.001, 1'000'000};
+constexpr NumberRange kChangesPerSecond{0.001, 1'000'000, "per second"};
 
 // The limit on clock changes of the flags; 0: none. The flag is above the file.
 Result<double> MostChanges(const AgentFlags& flags) {
@@ -67,12 +63,6 @@ Result<double> MostChanges(const AgentFlags& flags) {
         flags.facts, most, kChangesPerSecond.least);
   }
   return most;
-}
-
-// ", metrics on 127.0.0.1:9836". If the flag has port 0, `port` is the one that the system chose.
-std::string MetricsPlace(const std::string& address, int port) {
-  if (port == 0) return "";
-  return fmt::format(", metrics on {}:{}", address.substr(0, address.rfind(':')), port);
 }
 
 Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
@@ -102,7 +92,12 @@ Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
   }
 
   PERSEUS_ASSIGN_OR_RETURN(auto agent, agent::Agent::Start(std::move(options), log));
-  log.info("listening on {}{}", flags.socket, MetricsPlace(flags.metrics, agent->metrics_port()));
+  std::string metrics;
+  if (const int port = agent->metrics_port(); port != 0) {
+    metrics =
+        fmt::format(", metrics on {}:{}", flags.metrics.substr(0, flags.metrics.rfind(':')), port);
+  }
+  log.info("listening on {}{}", flags.socket, metrics);
   if (most_changes_per_s > 0) log.info("at most {} clock changes per second", most_changes_per_s);
   auto run = agent->Run();
   if (!run) {
@@ -118,57 +113,40 @@ Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
 }  // namespace
 
 Verb AddAgentVerb(CLI::App& program) {
-  auto flags = std::make_shared<AgentFlags>();
-  CLI::App* verb = program.add_subcommand("agent", kAgentAbout);
-  verb->footer(kAgentExamples);
-  verb->add_option("--devices", flags->devices,
-                   "auto, nvml, rocm, or virtual:FILE (default: auto; nvml:FILE and rocm:FILE give "
-                   "the path of the library)")
-      ->type_name("WHICH");
-  verb->add_option("--socket", flags->socket,
-                   fmt::format("Where clients connect (default: {})", kAgentSocket))
-      ->type_name("FILE");
-  verb->add_option(
-          "--state", flags->state,
-          fmt::format("The file that records the original settings of each GPU (default: {})",
-                      kAgentState))
-      ->type_name("FILE");
-  verb->add_option("--metrics", flags->metrics,
-                   "The address of /metrics for Prometheus, or off (default: 127.0.0.1:9836)")
-      ->type_name("ADDRESS");
-  verb->add_option(
-          "--rest", flags->resting,
-          "The SM clocks to restore if the driver cannot report them; saved in --state, until "
-          "GPU=default removes them; repeatable")
-      ->type_name("GPU=MIN-MAX");
-  verb->add_option("--restore-timeout", flags->timeout_s,
-                   "How long to try to restore GPUs at shutdown (default: 30)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0, 3600}, "in seconds"));
-  verb->add_option(
-          "--exit-when-idle", flags->exit_when_idle_s,
-          "Stop after this time without a client, with every GPU restored (default: never)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0, 86'400}, "in seconds"));
-  verb->add_option("--when-overridden", flags->when_overridden,
-                   "If another program locks the clock of a leased GPU: yield (set no clock until "
-                   "it is unlocked) or insist (set it again) (default: yield)")
-      ->type_name("WHAT")
-      ->transform(OneOf({"yield", "insist"}));
-  verb->add_option("--max-changes", flags->most_changes_per_s,
-                   "The most clock changes per second, of all GPUs together (default: that of "
-                   "--facts, or no limit)")
-      ->type_name("N")
-      ->check(NumberIn(kChangesPerSecond, "per second"));
-  verb->add_option("--facts", flags->facts,
-                   "The hardware facts of this node, which have the limit on clock changes "
-                   "(perseus qualify writes them)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
-      ->type_name("LEVEL")
-      ->transform(OneOf({"debug", "info", "warn", "error"}));
-  return {verb, [flags](const Streams& streams) { return RunAgent(streams, *flags); }};
+  auto [verb, add, flags] = AddVerb<AgentFlags>(program, "agent", kAgentAbout, kAgentExamples);
+  add("--devices", flags->devices, "WHICH",
+      "auto, nvml, rocm, or virtual:FILE (default: auto; nvml:FILE and rocm:FILE give the path of "
+      "the library)");
+  add("--socket", flags->socket, "FILE",
+      fmt::format("Where clients connect (default: {})", kAgentSocket));
+  add("--state", flags->state, "FILE",
+      fmt::format("The file that records the original settings of each GPU (default: {})",
+                  kAgentState));
+  add("--metrics", flags->metrics, "ADDRESS",
+      "The address of /metrics for Prometheus, or off (default: 127.0.0.1:9836)");
+  add("--rest", flags->resting, "GPU=MIN-MAX",
+      "The SM clocks to restore if the driver cannot report them; saved in --state, until "
+      "GPU=default removes them; repeatable");
+  add("--restore-timeout", flags->timeout_s, "SECONDS",
+      "How long to try to restore GPUs at shutdown (default: 30)",
+      NumberIn({0, 3600, "in seconds"}));
+  add("--exit-when-idle", flags->exit_when_idle_s, "SECONDS",
+      "Stop after this time without a client, with every GPU restored (default: never)",
+      NumberIn({0, 86'400, "in seconds"}));
+  add("--when-overridden", flags->when_overridden, "WHAT",
+      "If another program locks the clock of a leased GPU: yield (set no clock until it is "
+      "unlocked) or insist (set it again) (default: yield)",
+      OneOf({"yield", "insist"}));
+  add("--max-changes", flags->most_changes_per_s, "N",
+      "The most clock changes per second, of all GPUs together (default: that of --facts, or no "
+      "limit)",
+      NumberIn(kChangesPerSecond));
+  add("--facts", flags->facts, "FILE",
+      "The hardware facts of this node, which have the limit on clock changes (perseus qualify "
+      "writes them)",
+      InputFile());
+  AddLogLevel(add, flags->log_level);
+  return {verb, [flags = flags](const Streams& streams) { return RunAgent(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 
@@ -21,7 +19,6 @@ constexpr const char* kAuditAbout =
     "List who changed what: targets, profiles, stragglers, assignments, jobs and tokens\n"
     "(docs/identity.md).";
 constexpr const char* kAuditExamples =
-    "Examples:\n"
     "  perseus audit --job gpt3-run7\n"
     "  perseus audit --who ann --action token\n"
     "  perseus audit --all --json > audit.jsonl";
@@ -50,8 +47,7 @@ std::string PageTarget(const AuditFlags& flags, std::string_view order, int limi
 
 // Calls `take` for each record: the newest `limit` ones first, or all from the oldest on.
 template <typename Take>
-Result<void> ForEachRecord(const AuditFlags& flags, const Take& take) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> ForEachRecord(ServerClient& server, const AuditFlags& flags, const Take& take) {
   std::optional<std::int64_t> from;
   int left = flags.limit;
   while (true) {
@@ -73,11 +69,11 @@ std::string BriefValue(const ordered_json& value) {
   return text;
 }
 
-Result<void> List(const Streams& streams, const AuditFlags& flags) {
+Result<void> List(const Streams& streams, ServerClient& server, const AuditFlags& flags) {
   Table table(
       {"number", "at", "who", "from", "action", "job", "subject", "before", "after", "reason"});
   std::string lines;
-  const auto listed = ForEachRecord(flags, [&](const ordered_json& record) {
+  const auto listed = ForEachRecord(server, flags, [&](const ordered_json& record) {
     if (flags.as_json) {
       lines += record.dump() + "\n";
       return;
@@ -99,22 +95,19 @@ Result<void> List(const Streams& streams, const AuditFlags& flags) {
 }  // namespace
 
 Verb AddAuditVerb(CLI::App& program) {
-  auto flags = std::make_shared<AuditFlags>();
-  CLI::App* verb = program.add_subcommand("audit", kAuditAbout);
-  verb->footer(kAuditExamples);
-  verb->add_option("--job", flags->job, "Only of this job (key or id)")->type_name("JOB");
-  verb->add_option("--who", flags->who, "Only by this token (name or id)")->type_name("WHO");
-  verb->add_option("--action", flags->action,
-                   "Only this action, such as job.target, or its first word, such as token")
-      ->type_name("ACTION");
-  CLI::Option* limit =
-      verb->add_option("--limit", flags->limit, "How many records, newest first (default: 50)");
-  limit->check(WholeNumberIn({1, 1'000'000}))->type_name("N");
-  limit->excludes(verb->add_flag("--all", flags->all, "All records, oldest first"));
+  auto [verb, add, flags] = AddVerb<AuditFlags>(program, "audit", kAuditAbout, kAuditExamples);
+  add("--job", flags->job, "JOB", "Only of this job (key or id)");
+  add("--who", flags->who, "WHO", "Only by this token (name or id)");
+  add("--action", flags->action, "ACTION",
+      "Only this action, such as job.target, or its first word, such as token");
+  add("--limit", flags->limit, "N", "How many records, newest first (default: 50)",
+      WholeNumberIn({1, 1'000'000}))
+      ->excludes(verb->add_flag("--all", flags->all, "All records, oldest first"));
   verb->add_flag("--json", flags->as_json, "Print a JSON object per line");
   AddServerFlags(*verb, flags->server, "operator");
-  return {verb, [flags](const Streams& streams) {
-            return ReadingAnswers([&] { return List(streams, *flags); });
+  return {verb, [flags = flags](const Streams& streams) {
+            return WithServer(flags->server,
+                              [&](ServerClient& server) { return List(streams, server, *flags); });
           }};
 }
 

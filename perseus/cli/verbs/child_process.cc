@@ -6,24 +6,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <thread>
 
+#include "perseus/base/environment.h"
 #include "perseus/base/excerpt.h"
 #include "perseus/base/system_cause.h"
+#include "perseus/cli/terminal/signals.h"
 
 extern char** environ;
 
 namespace perseus::cli {
 namespace {
-
-constexpr std::array kPassedOn{SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 // The environment of this process, with these variables.
 std::vector<std::string> EnvironmentWith(const std::map<std::string, std::string>& changes) {
@@ -47,13 +46,13 @@ void AddFile(posix_spawn_file_actions_t& actions, int descriptor, const FileDesc
   if (file) posix_spawn_file_actions_adddup2(&actions, file.get(), descriptor);
 }
 
-// The file that the command runs, along PATH. Empty if none exists.
-std::string FileOf(const std::string& command) {
+}  // namespace
+
+std::string FindProgram(const std::string& command) {
   if (command.find('/') != std::string::npos) {
     return access(command.c_str(), X_OK) == 0 ? command : "";
   }
-  const char* path = std::getenv("PATH");
-  std::istringstream directories(path == nullptr ? "" : path);
+  std::istringstream directories(EnvironmentOr("PATH"));
   for (std::string directory; std::getline(directories, directory, ':');) {
     const std::string file = (directory.empty() ? "." : directory) + "/" + command;
     if (access(file.c_str(), X_OK) == 0) return file;
@@ -61,18 +60,16 @@ std::string FileOf(const std::string& command) {
   return "";
 }
 
-// What the first line of a script names. Empty if the file is no script.
-std::string InterpreterOf(const std::string& file) {
+std::vector<std::string> InterpreterOf(const std::string& file) {
   std::ifstream script(file);
+  char begin[256] = {};  // A program has no first line.
+  script.read(begin, sizeof begin - 1);
   std::string line;
-  if (!std::getline(script, line) || !line.starts_with("#!")) return "";
+  std::istringstream lines(begin);
+  if (!std::getline(lines, line) || !line.starts_with("#!")) return {};
   std::istringstream words(line.substr(2));
-  std::string interpreter;
-  words >> interpreter;
-  return Excerpt(interpreter);
+  return {std::istream_iterator<std::string>(words), {}};
 }
-
-}  // namespace
 
 Result<Child> Child::Start(const ChildSpec& spec) {
   std::vector<std::string> words = spec.command;
@@ -98,10 +95,10 @@ Result<Child> Child::Start(const ChildSpec& spec) {
   posix_spawnattr_destroy(&attributes);
   if (error == 0) return Child(process);
   const ErrorKind kind = error == ENOENT ? ErrorKind::kUnreachable : ErrorKind::kSystem;
-  const std::string file = error == ENOENT ? FileOf(words.front()) : "";
-  if (const std::string interpreter = InterpreterOf(file); !interpreter.empty()) {
+  const std::string file = error == ENOENT ? FindProgram(words.front()) : "";
+  if (const auto interpreter = InterpreterOf(file); !interpreter.empty()) {
     return FailAs(kind, "cannot run {}: its interpreter {} does not exist (correct its first line)",
-                  file, interpreter);
+                  file, Excerpt(interpreter.front()));
   }
   if (!file.empty()) {
     return FailAs(kind, "cannot run {}: its loader does not exist (is it built for this system?)",
@@ -137,24 +134,18 @@ int Child::End(double patience_s) {
 }
 
 Result<RunSignals> RunSignals::Take() {
-  sigset_t wanted;
-  sigemptyset(&wanted);
-  sigaddset(&wanted, SIGCHLD);
-  for (const int number : kPassedOn) sigaddset(&wanted, number);
+  constexpr int kTaken[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
   RunSignals taken;
-  if (sigprocmask(SIG_BLOCK, &wanted, nullptr) == 0) {
-    taken.signals_ = signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK);
-  }
-  if (taken.signals_ >= 0) return taken;
-  return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
+  PERSEUS_ASSIGN_OR_RETURN(taken.signals_, TakeSignals(kTaken));
+  return taken;
 }
 
 std::vector<int> RunSignals::Wait(int timeout_ms) const {
-  pollfd poll_signals{signals_, POLLIN, 0};
+  pollfd poll_signals{signals_.get(), POLLIN, 0};
   poll(&poll_signals, 1, timeout_ms);
   std::vector<int> numbers;
   signalfd_siginfo info;
-  while (read(signals_, &info, sizeof info) == sizeof info) {
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
     const bool is_of_terminal = info.ssi_code == SI_KERNEL;
     const auto number = static_cast<int>(info.ssi_signo);
     if (number != SIGCHLD && !is_of_terminal) numbers.push_back(number);

@@ -22,6 +22,11 @@ struct ChildSpec {
   enum class Group { kOfParent, kOwn } group = Group::kOfParent;  // Which Ctrl-C it receives.
 };
 
+// The file that the command runs, along PATH. Empty if none exists.
+std::string FindProgram(const std::string& command);
+// The words of the first line of a script after "#!". Empty if the file is no script.
+std::vector<std::string> InterpreterOf(const std::string& file);
+
 class Child {
  public:
   // Fails (kUnreachable) if there is no such program, and (kSystem) if it cannot run. The child has
@@ -49,7 +54,7 @@ class RunSignals {
   std::vector<int> Wait(int timeout_ms) const;
 
  private:
-  int signals_ = -1;
+  FileDescriptor signals_;
 };
 
 }  // namespace perseus::cli

@@ -7,9 +7,7 @@
 #include <utility>
 
 #include "perseus/cli/flags/figure_flags.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -29,7 +27,6 @@ constexpr const char* kCompareAbout =
     "straggler has finished. Clock changes have no limit here, so Perseus plans as\n"
     "`perseus plan --per-instruction` does, and saves a little more than `perseus plan`.";
 constexpr const char* kCompareExamples =
-    "Examples:\n"
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"
     "      --blocking-power 83.64\n"
     "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 \\\n"
@@ -256,8 +253,7 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   if (is_drawn) {
     PERSEUS_ASSIGN_OR_RETURN(
         const auto data, ReportData(flags, job, planner, frontier, outcomes, std::move(overlays)));
-    PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
-    if (auto written = WriteFigures(flags.figures, figures); !written) return written;
+    PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, data));
   }
   return streams.Print(flags.as_json
                            ? FormatJson(planner, job.facts, times, flags.stragglers, outcomes)
@@ -268,26 +264,19 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
 }  // namespace
 
 Verb AddCompareVerb(CLI::App& program) {
-  auto flags = std::make_shared<CompareFlags>();
-  CLI::App* verb = program.add_subcommand("compare", kCompareAbout);
-  verb->footer(kCompareExamples);
-  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv")
-      ->check(InputFile());
+  auto [verb, add, flags] =
+      AddVerb<CompareFlags>(program, "compare", kCompareAbout, kCompareExamples);
+  AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
-  verb->add_option("--straggler", flags->stragglers,
-                   "Another pipeline takes this many times as long; repeatable")
-      ->type_name("TIMES")
-      ->check(NumberIn({1, 100}, kTimesAsLong))
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  CLI::Option* unit = verb->add_option("--unit", flags->unit_ms,
-                                       "Perseus as published rounds times to this (default: 1)");
-  unit->type_name("MS")->check(NumberIn({1e-3, 1e6}, "milliseconds"));
+  add.Repeatable("--straggler", flags->stragglers, "TIMES",
+                 "Another pipeline takes this many times as long; repeatable",
+                 NumberIn({1, 100, kTimesAsLong}));
+  CLI::Option* unit =
+      add("--unit", flags->unit_ms, "MS", "Perseus as published rounds times to this (default: 1)",
+          NumberIn({1e-3, 1e6, "milliseconds"}));
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
-  return {verb, [flags, unit](const Streams& streams) {
+  return {verb, [flags = flags, unit](const Streams& streams) {
             flags->is_unit_given = unit->count() > 0;
             return RunCompare(streams, *flags);
           }};

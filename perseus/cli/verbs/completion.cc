@@ -1,17 +1,12 @@
 // `perseus completion` prints a completion script for a shell. The script asks the program itself
 // what may come next, so that it never differs from the flags.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <sstream>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 
 namespace perseus::cli {
@@ -20,7 +15,6 @@ namespace {
 constexpr const char* kCompletionAbout =
     "Print a shell completion script for the verbs, flags and choices of perseus.";
 constexpr const char* kCompletionExamples =
-    "Examples:\n"
     "  source <(perseus completion bash)\n"
     "  perseus completion zsh > ~/.zfunc/_perseus\n"
     "  perseus completion fish > ~/.config/fish/completions/perseus.fish";
@@ -157,17 +151,15 @@ Verb AddCompletionVerb(CLI::App& program) {
     std::string shell;
     std::vector<std::string> words;
   };
-  auto flags = std::make_shared<Flags>();
-  CLI::App* verb = program.add_subcommand("completion", kCompletionAbout);
-  verb->footer(kCompletionExamples);
+  auto [verb, add, flags] =
+      AddVerb<Flags>(program, "completion", kCompletionAbout, kCompletionExamples);
   verb->add_option("shell", flags->shell, "bash, zsh or fish")
       ->required()
       ->transform(OneOf({"bash", "zsh", "fish"}));
-  verb->add_option("words", flags->words,
-                   "For the script: after --, the words before the cursor, the last one after an "
-                   "equals sign. Prints what may come next")
-      ->type_name("WORD");
-  return {verb, [flags, &program](const Streams& streams) {
+  add("words", flags->words, "WORD",
+      "For the script: after --, the words before the cursor, the last one after an equals sign. "
+      "Prints what may come next");
+  return {verb, [flags = flags, &program](const Streams& streams) {
             const auto& [shell, words] = *flags;
             if (words.empty()) {
               return streams.Print(std::string(shell == "bash"  ? kBash

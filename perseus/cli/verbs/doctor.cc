@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "perseus/base/wording.h"
-#include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/verbs/direct_measurement.h"
+#include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/agent/doctor.h"
 #include "perseus/runtime/device/open_devices.h"
@@ -19,9 +18,7 @@ namespace {
 constexpr const char* kDoctorAbout =
     "Show what works on this node, what does not, and the command that fixes each problem.\n"
     "Changes nothing.";
-constexpr const char* kDoctorExamples =
-    "Examples:\n"
-    "  perseus doctor";
+constexpr const char* kDoctorExamples = "  perseus doctor";
 
 struct DoctorFlags {
   DirectFlags direct;
@@ -40,8 +37,16 @@ std::string FormatScreen(const std::vector<agent::Finding>& findings) {
 }
 
 std::string FormatJson(const std::vector<agent::Finding>& findings) {
+  auto list = nlohmann::ordered_json::array();
+  for (const agent::Finding& finding : findings) {
+    constexpr const char* kLevels[] = {"ok", "note", "problem"};
+    list.push_back({{"level", kLevels[static_cast<std::size_t>(finding.level)]},
+                    {"what", finding.what},
+                    {"detail", finding.detail},
+                    {"remedy", finding.remedy}});
+  }
   const nlohmann::ordered_json object{
-      {"format", "perseus-doctor"}, {"version", 1}, {"findings", FindingsAsJson(findings)}};
+      {"format", "perseus-doctor"}, {"version", 1}, {"findings", std::move(list)}};
   return object.dump(2) + "\n";
 }
 
@@ -63,14 +68,12 @@ Result<void> RunDoctor(const Streams& streams, const DoctorFlags& flags) {
 }  // namespace
 
 Verb AddDoctorVerb(CLI::App& program) {
-  auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* verb = program.add_subcommand("doctor", kDoctorAbout);
-  verb->footer(kDoctorExamples);
-  AddDirectFlags(*verb, flags->direct);
+  auto [verb, add, flags] = AddVerb<DoctorFlags>(program, "doctor", kDoctorAbout, kDoctorExamples);
+  AddDirectFlags(add, flags->direct);
   // It changes nothing anyway; scripts from before give this flag.
   verb->add_flag("--read-only")->group("");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  return {verb, [flags](const Streams& streams) { return RunDoctor(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunDoctor(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -2,25 +2,29 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
+#include <optional>
+#include <string_view>
 #include <utility>
-#include <vector>
 
+#include "perseus/base/file.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/emulation_input.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/noise/noisy_execution.h"
+#include "perseus/planning/plan/target.h"
 #include "perseus/planning/report/trace.h"
+#include "perseus/simulation/baselines/policy.h"
 #include "perseus/simulation/emulator/emulation.h"
+#include "perseus/simulation/emulator/event_file.h"
 
 namespace perseus::cli {
 namespace {
@@ -34,11 +38,139 @@ constexpr const char* kEmulateAbout =
     "frequency. That job has the same stragglers, but ignores plans and power caps. An event at a\n"
     "time (from_s) occurs at the same time in both jobs, and so possibly in different iterations.";
 constexpr const char* kEmulateExamples =
-    "Examples:\n"
     "  perseus emulate profile.csv --schedule 1f1b --microbatches 96 \\\n"
     "      --blocking-power 83.64 --gpus-per-stage 8 --pipelines 16 \\\n"
     "      --iterations 1000 --events events.toml --follow 1 -o out\n"
     "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 1";
+
+// In the order of AllPolicies. Perseus is the last one.
+constexpr std::array<std::string_view, 6> kPolicies = {
+    "allmax", "zeus-global", "zeus-per-stage", "envpipe", "perseus-published", "perseus"};
+
+// Adds the place of an event to an error.
+tl::unexpected<Error> FailAt(const std::string& where, const Error& error) {
+  return FailAs(error.kind, "{}: {}", where, error.message);
+}
+
+// Chooses the clocks of all pipelines by a policy: Perseus, or a published baseline. Keeps a
+// reference to the planner. Not thread safe.
+class Chooser {
+ public:
+  // `unit` is the unit of time of perseus-published. Fails if the policy has no plan for this job.
+  static Result<Chooser> Create(const plan::Planner& planner, const std::string& policy,
+                                Nanoseconds unit) {
+    const auto number = static_cast<std::size_t>(
+        std::find(kPolicies.begin(), kPolicies.end(), policy) - kPolicies.begin());
+    const auto policies = baselines::AllPolicies(unit);
+    Chooser chooser(planner);
+    chooser.name_ = policies[number]->name();
+    chooser.is_ours_ = number + 1 == kPolicies.size();
+    if (chooser.is_ours_) return chooser;
+    PERSEUS_ASSIGN_OR_RETURN(chooser.offered_, policies[number]->Points(planner, {}));
+    return chooser;
+  }
+
+  // The plan without events: with no slowdown, or with the least slowdown of the policy.
+  Result<std::vector<int>> NoSlowdown() const {
+    const Nanoseconds time = planner_->baseline().time;
+    if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanFor(time));
+    return std::move(plan.options);
+  }
+
+  // The plan while a straggler's iteration takes that time.
+  Result<std::vector<int>> Beside(Nanoseconds straggler) const {
+    if (!is_ours_) return baselines::ChooseFor(straggler, offered_.points, *planner_).options;
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanForStraggler(straggler));
+    return std::move(plan.options);
+  }
+
+  // The fastest plan with at most this mean power of all pipelines. Fails (kUnreachable) if no plan
+  // has it; the message has the least power of all pipelines.
+  Result<std::vector<int>> WithinPower(double watts, int pipelines) {
+    const double share_w = watts / pipelines;
+    if (is_ours_) {
+      if (!frontier_) {
+        PERSEUS_ASSIGN_OR_RETURN(frontier_, planner_->ComputeFrontier());
+      }
+      auto plan = plan::PlanForTarget(*planner_, &*frontier_,
+                                      {.kind = plan::Target::Kind::kPowerCap, .value = share_w});
+      if (plan) return std::move(plan->options);
+      if (plan.error().kind != ErrorKind::kUnreachable) return Fail(plan);
+    } else {
+      for (const baselines::OperatingPoint& point : offered_.points) {
+        if (point.evaluation.average_power_w() <= share_w) return point.options;
+      }
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const auto least_w, LeastPower());
+    return FailAs(ErrorKind::kUnreachable,
+                  "{} has no plan that meets a power cap of {} W: the {} pipelines of the job draw "
+                  "at least {} W (raise the cap, or run fewer pipelines)",
+                  name_, watts, pipelines, std::ceil(least_w * pipelines));
+  }
+
+  const std::string& name() const { return name_; }
+  const std::string& note() const { return offered_.note; }
+
+ private:
+  explicit Chooser(const plan::Planner& planner) : planner_(&planner) {}
+
+  // The least power of one pipeline.
+  Result<double> LeastPower() {
+    if (is_ours_) {
+      PERSEUS_ASSIGN_OR_RETURN(const auto plan,
+                               planner_->PlanFor(frontier_->points[frontier_->least_energy].time));
+      return plan.evaluation.average_power_w();
+    }
+    double least_w = offered_.points.front().evaluation.average_power_w();
+    for (const baselines::OperatingPoint& point : offered_.points) {
+      least_w = std::min(least_w, point.evaluation.average_power_w());
+    }
+    return least_w;
+  }
+
+  const plan::Planner* planner_;
+  std::string name_;
+  bool is_ours_ = true;
+  baselines::PolicyPoints offered_;         // The plans of a published baseline.
+  std::optional<plan::Frontier> frontier_;  // For Perseus; computed when a power cap needs it.
+};
+
+// Reads the options of a plan file.
+Result<std::vector<int>> ReadOptions(const std::string& path,
+                                     const schedule::InstructionGraph& graph) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, ReadPlan(path));
+  return plan_file::FindOptions(plan, graph, path);
+}
+
+// Adds the events of a file to `spec`, which has its number of pipelines. Errors have the file and
+// the line of the event.
+Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::EmulationSpec spec,
+                                           const std::string& event_file,
+                                           const schedule::InstructionGraph& graph,
+                                           Chooser& chooser) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(event_file));
+  PERSEUS_ASSIGN_OR_RETURN(auto events, emulator::ParseEvents(text, event_file));
+  spec.disturbances = std::move(events.disturbances);
+  for (const emulator::Disturbance& slow : spec.disturbances) {
+    if (slow.kind == emulator::Disturbance::Kind::kSlow)
+      WarnIfLikelyPercent(streams, "slowdown =", slow.value);
+  }
+  for (const emulator::Events::PushedPlan& pushed : events.plans) {
+    const std::string path =
+        (std::filesystem::path(event_file).parent_path() / pushed.file).string();
+    auto options = ReadOptions(path, graph);
+    if (!options) return FailAt(pushed.where, options.error());
+    spec.changes.push_back({pushed.from, *std::move(options), pushed.where});
+  }
+  spec.power_caps = std::move(events.power_caps);
+  for (emulator::PowerCap& cap : spec.power_caps) {
+    auto options = chooser.WithinPower(cap.watts, spec.pipelines);
+    if (!options) return FailAt(cap.where, options.error());
+    cap.options = *std::move(options);
+  }
+  return spec;
+}
 
 struct EmulateFlags {
   job::JobSettings job;
@@ -293,71 +425,46 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
   return directory.Publish();
 }
 
-// The flags of the policy and of the events.
-void AddEventFlags(CLI::App& verb, EmulateFlags& flags) {
-  CLI::Option* plan = verb.add_option("--plan", flags.plan,
-                                      "The plan that pipelines follow (JSON; default: no slowdown, "
-                                      "without a limit of clock changes)")
-                          ->type_name("PLAN.json")
-                          ->check(InputFile());
-  verb.add_option("--policy", flags.policy,
-                  "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, "
-                  "envpipe, perseus-published or perseus (default: perseus)")
-      ->type_name("NAME")
-      ->transform(OneOf(PolicyNames()))
-      ->excludes(plan);
-  verb.add_option("--unit", flags.unit_ms,
-                  "Of --policy perseus-published: it rounds times to this (default: 1)")
-      ->type_name("MS")
-      ->check(NumberIn({1e-3, 1e6}, "milliseconds"));
-  verb.add_option("--events", flags.events, "Events: stragglers, plans and power caps (TOML)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb.add_option(
-          "--follow", flags.follow,
-          "Pipelines that wait for a straggler slow down, too, this many iterations after it "
-          "begins (0: at once, because a forecast announced it)")
-      ->type_name("ITERATIONS")
-      ->check(WholeNumberIn({0, 1'000'000}));
-  AddNoiseFlags(verb, flags.noise, "Vary the times");
-  verb.add_option("--latency-spread", flags.latency_spread,
-                  "Relative spread of the switch latency (0.01 means 1 %)")
-      ->type_name("X")
-      ->check(NumberIn({0, 3}, "a fraction"));
-  verb.add_option("--seed", flags.seed, "Seed of the noise (default: 1)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1e15}));
-}
-
-void AddOutputFlags(CLI::App& verb, EmulateFlags& flags) {
-  verb.add_option("--trace", flags.traced,
-                  "The iteration that trace.json shows, without noise (default: 0)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 100'000'000}));
-  verb.add_option("-o,--output", flags.directory,
-                  "Directory for iterations.csv, pp_ranks.csv, trace.json and emulation.json")
-      ->type_name("DIR");
-}
-
 }  // namespace
 
 Verb AddEmulateVerb(CLI::App& program) {
-  auto flags = std::make_shared<EmulateFlags>();
-  CLI::App* verb = program.add_subcommand("emulate", kEmulateAbout);
-  verb->footer(kEmulateExamples);
-  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv")
-      ->check(InputFile());
+  auto [verb, add, flags] =
+      AddVerb<EmulateFlags>(program, "emulate", kEmulateAbout, kEmulateExamples);
+  AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   verb->get_option("--pipelines")
       ->description("Data-parallel pipelines, which wait for the slowest");
-  verb->add_option("--iterations", flags->iterations, "Number of iterations (default: 100)")
-      ->type_name("N")
-      ->check(WholeNumberIn({1, 100'000'000}));
-  AddEventFlags(*verb, *flags);
-  AddOutputFlags(*verb, *flags);
+  add("--iterations", flags->iterations, "N", "Number of iterations (default: 100)",
+      WholeNumberIn({1, 100'000'000}));
+  CLI::Option* plan = add("--plan", flags->plan, "PLAN.json",
+                          "The plan that pipelines follow (JSON; default: no slowdown, without a "
+                          "limit of clock changes)",
+                          InputFile());
+  add("--policy", flags->policy, "NAME",
+      "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, envpipe, "
+      "perseus-published or perseus (default: perseus)",
+      OneOf({kPolicies.begin(), kPolicies.end()}))
+      ->excludes(plan);
+  add("--unit", flags->unit_ms, "MS",
+      "Of --policy perseus-published: it rounds times to this (default: 1)",
+      NumberIn({1e-3, 1e6, "milliseconds"}));
+  add("--events", flags->events, "FILE", "Events: stragglers, plans and power caps (TOML)",
+      InputFile());
+  add("--follow", flags->follow, "ITERATIONS",
+      "Pipelines that wait for a straggler slow down, too, this many iterations after it begins "
+      "(0: at once, because a forecast announced it)",
+      WholeNumberIn({0, 1'000'000}));
+  AddNoiseFlags(*verb, flags->noise, "Vary the times");
+  add("--latency-spread", flags->latency_spread, "X",
+      "Relative spread of the switch latency (0.01 means 1 %)", NumberIn({0, 3, "a fraction"}));
+  add("--seed", flags->seed, "N", "Seed of the noise (default: 1)", WholeNumberIn({0, 1e15}));
+  add("--trace", flags->traced, "N",
+      "The iteration that trace.json shows, without noise (default: 0)",
+      WholeNumberIn({0, 100'000'000}));
+  add("-o,--output", flags->directory, "DIR",
+      "Directory for iterations.csv, pp_ranks.csv, trace.json and emulation.json");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags](const Streams& streams) { return RunEmulate(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunEmulate(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -2,16 +2,13 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/base/file.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -27,7 +24,6 @@ constexpr const char* kEvaluateAbout =
     "states another time or energy, and no flag changes the profile or the job, the exit status\n"
     "is 2.";
 constexpr const char* kEvaluateExamples =
-    "Examples:\n"
     "  perseus evaluate out/plans/no-slowdown.json --profile profile.csv \\\n"
     "      --switch-latency 10";
 
@@ -38,22 +34,15 @@ struct EvaluateFlags {
   bool as_json = false;
 };
 
-// The time and energy in the plan file.
-struct Claim {
-  std::string target;
-  std::string profile;
-  Nanoseconds time = 0;
-  double energy_j = 0;
-
-  bool Holds(const plan::Evaluation& evaluation) const {
-    return time == evaluation.time && energy_j == evaluation.energy_j;
-  }
-};
-
 struct LoadedPlan {
   job::LoadedJob job;
   std::vector<int> options;
-  Claim claim;
+  plan_file::PlanFile file;
+
+  // Whether the time and energy in the file are those of this evaluation.
+  bool Holds(const plan::Evaluation& evaluation) const {
+    return file.time == evaluation.time && file.energy_j == evaluation.energy_j;
+  }
 };
 
 struct UnderNoise {
@@ -72,12 +61,10 @@ Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const No
 }
 
 Result<LoadedPlan> LoadPlan(const EvaluateFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(flags.plan));
-  PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(text, flags.plan));
+  PERSEUS_ASSIGN_OR_RETURN(auto file, ReadPlan(flags.plan));
   PERSEUS_ASSIGN_OR_RETURN(auto job, job::LoadPlannedJob(file, flags.plan, flags.job));
   PERSEUS_ASSIGN_OR_RETURN(auto options, plan_file::FindOptions(file, job.graph, flags.plan));
-  return LoadedPlan{std::move(job), std::move(options),
-                    Claim{file.target, file.job.profile, file.time, file.energy_j}};
+  return LoadedPlan{std::move(job), std::move(options), std::move(file)};
 }
 
 ordered_json Describe(const plan::Evaluation& evaluation) {
@@ -105,10 +92,10 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
         {"slowdown", noisy->difference.slowdown},  {"slowdown_ci", noisy->difference.slowdown_ci},
         {"saving", noisy->difference.saving},      {"saving_ci", noisy->difference.saving_ci}};
   }
-  result["claimed"] = {{"target", plan.claim.target},
-                       {"time_s", ToSeconds(plan.claim.time)},
-                       {"energy_j", plan.claim.energy_j},
-                       {"holds", plan.claim.Holds(evaluation)}};
+  result["claimed"] = {{"target", plan.file.target},
+                       {"time_s", ToSeconds(plan.file.time)},
+                       {"energy_j", plan.file.energy_j},
+                       {"holds", plan.Holds(evaluation)}};
   return result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -127,19 +114,18 @@ std::pair<std::string, std::string> FormatApart(double one, double other) {
 std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline,
                         const plan::Evaluation& evaluation,
                         const std::optional<UnderNoise>& noisy) {
-  const auto switches = [&](const plan::Evaluation& evaluated) {
-    return FormatSwitches(SwitchesPerGpu(evaluated));
-  };
   Table table(
       {"plan", "time (s)", "energy (J)", "saving", "slowdown", "power (W)", "switches/GPU"});
   table.AddRow({"maximum frequency", FormatQuantity(ToSeconds(baseline.time)),
                 FormatQuantity(baseline.energy_j), "", "",
-                FormatQuantity(baseline.average_power_w()), switches(baseline)});
-  table.AddRow({plan.claim.target, FormatQuantity(ToSeconds(evaluation.time)),
+                FormatQuantity(baseline.average_power_w()),
+                FormatSwitches(SwitchesPerGpu(baseline))});
+  table.AddRow({plan.file.target, FormatQuantity(ToSeconds(evaluation.time)),
                 FormatQuantity(evaluation.energy_j),
                 FormatPercent(1 - evaluation.energy_j / baseline.energy_j),
                 FormatPercent(ToSeconds(evaluation.time) / ToSeconds(baseline.time) - 1),
-                FormatQuantity(evaluation.average_power_w()), switches(evaluation)});
+                FormatQuantity(evaluation.average_power_w()),
+                FormatSwitches(SwitchesPerGpu(evaluation))});
   std::string text = table.Format();
   if (noisy) {
     text += fmt::format(
@@ -151,11 +137,11 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   }
   const std::string facts = job::Describe(plan.job.facts);
   if (!facts.empty()) text += "\n" + facts;
-  if (plan.claim.Holds(evaluation)) {
+  if (plan.Holds(evaluation)) {
     text += "\nThe plan file has the same time and energy as this evaluation.\n";
   } else {
-    const auto time = FormatApart(ToSeconds(plan.claim.time), ToSeconds(evaluation.time));
-    const auto energy = FormatApart(plan.claim.energy_j, evaluation.energy_j);
+    const auto time = FormatApart(ToSeconds(plan.file.time), ToSeconds(evaluation.time));
+    const auto energy = FormatApart(plan.file.energy_j, evaluation.energy_j);
     text += fmt::format(
         "\nThe plan file has {} s and {} J, but this evaluation gives {} s and {} J. The profile, "
         "the switch latency or the job differs from that of the plan, or the plan was edited.\n",
@@ -183,32 +169,24 @@ Result<void> RunEvaluate(const Streams& streams, const EvaluateFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(streams.Print(flags.as_json
                                             ? FormatJson(plan, baseline, evaluation, noisy)
                                             : FormatTable(plan, baseline, evaluation, noisy)));
-  if (plan.claim.Holds(evaluation) || ChangesTheJob(flags.job, plan.claim.profile)) return {};
+  if (plan.Holds(evaluation) || ChangesTheJob(flags.job, plan.file.job.profile)) return {};
   return Fail("{}: its time and energy are not those of this evaluation (see above)", flags.plan);
 }
 
 }  // namespace
 
 Verb AddEvaluateVerb(CLI::App& program) {
-  auto flags = std::make_shared<EvaluateFlags>();
-  CLI::App* verb = program.add_subcommand("evaluate", kEvaluateAbout);
-  verb->footer(kEvaluateExamples);
-  verb->add_option("plan", flags->plan, "Plan (JSON)")
-      ->type_name("PLAN")
-      ->check(InputFile())
-      ->required();
-  verb->add_option("--profile", flags->job.profile,
-                   "Measured options (default: the profile that the plan names)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--graph", flags->job.graph,
-                   "The same for a general graph (default: the graph that the plan names)")
-      ->type_name("FILE")
-      ->check(InputFile());
+  auto [verb, add, flags] =
+      AddVerb<EvaluateFlags>(program, "evaluate", kEvaluateAbout, kEvaluateExamples);
+  add("plan", flags->plan, "PLAN", "Plan (JSON)", InputFile())->required();
+  add("--profile", flags->job.profile, "FILE",
+      "Measured options (default: the profile that the plan names)", InputFile());
+  add("--graph", flags->job.graph, "FILE",
+      "The same for a general graph (default: the graph that the plan names)", InputFile());
   AddModelFlags(*verb, flags->job);
   AddNoiseFlags(*verb, flags->noise, "Also compute the mean time and energy under noise");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags](const Streams& streams) { return RunEvaluate(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunEvaluate(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -9,9 +9,7 @@
 #include <utility>
 #include <variant>
 
-#include "perseus/cli/flags/agent_setup.h"
-#include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/agent/leftovers.h"
@@ -25,7 +23,6 @@ constexpr const char* kGpuAbout =
     "Show and manage the GPUs of this node through its agent: who holds each GPU, its setting,\n"
     "and the setting that it returns to. # is the number that nvidia-smi or rocm-smi shows.";
 constexpr const char* kGpuExamples =
-    "Examples:\n"
     "  perseus gpu list\n"
     "  perseus gpu release GPU-1f…             # its owner, or root\n"
     "  perseus gpu release 0                   # the same, by its number\n"
@@ -197,34 +194,29 @@ Result<void> RunRestore(const Streams& streams, const GpuFlags& flags) {
 
 CLI::App* AddPart(CLI::App& verb, GpuFlags& flags, const char* name, const char* about) {
   CLI::App* part = verb.add_subcommand(name, about);
-  part->add_option("--socket", flags.socket,
-                   fmt::format("The agent's socket (default: {})", kAgentSocket))
-      ->type_name("FILE");
+  FlagAdder{*part}("--socket", flags.socket, "FILE",
+                   fmt::format("The agent's socket (default: {})", kAgentSocket));
   return part;
 }
 
 void AddGpus(CLI::App& part, GpuFlags& flags) {
-  part.add_option("gpus", flags.gpus, "UUIDs or numbers, as perseus gpu list shows them")
-      ->type_name("GPU")
+  FlagAdder{part}("gpus", flags.gpus, "GPU", "UUIDs or numbers, as perseus gpu list shows them")
       ->required();
 }
 
 void AddGrantee(CLI::App& part, GpuFlags& flags) {
   AddGpus(part, flags);
-  part.add_option("--uid", flags.uid, "The number of a user")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, kMostUid}));
-  part.add_option("--cgroup", flags.cgroup,
-                  "A cgroup, with all cgroups below it, such as /slurm/job_17")
-      ->type_name("PATH");
+  const FlagAdder add(part);
+  add("--uid", flags.uid, "N", "The number of a user", WholeNumberIn({0, kMostUid}));
+  add("--cgroup", flags.cgroup, "PATH",
+      "A cgroup, with all cgroups below it, such as /slurm/job_17");
 }
 
 }  // namespace
 
 Verb AddGpuVerb(CLI::App& program) {
   auto flags = std::make_shared<GpuFlags>();
-  CLI::App* verb = program.add_subcommand("gpu", kGpuAbout);
-  verb->footer(kGpuExamples);
+  CLI::App* verb = AddVerb(program, "gpu", kGpuAbout, kGpuExamples).verb;
   verb->require_subcommand(1);
 
   CLI::App* list = AddPart(*verb, *flags, "list", "Show who holds which GPU, and its setting");
@@ -237,12 +229,11 @@ Verb AddGpuVerb(CLI::App& program) {
   AddGrantee(*revoke, *flags);
   CLI::App* restore =
       AddPart(*verb, *flags, "restore", "Restore the GPUs of an agent that was killed (root)");
-  restore->add_option("--devices", flags->devices, "The same as for perseus agent")
-      ->type_name("WHICH");
-  restore->add_option("--state", flags->state, "The agent's state")->type_name("FILE");
-  restore->add_option("--timeout", flags->timeout_s, "How long to try (default: 10)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0, 3600}, "in seconds"));
+  const FlagAdder add(*restore);
+  add("--devices", flags->devices, "WHICH", "The same as for perseus agent");
+  add("--state", flags->state, "FILE", "The agent's state");
+  add("--timeout", flags->timeout_s, "SECONDS", "How long to try (default: 10)",
+      NumberIn({0, 3600, "in seconds"}));
 
   return {verb, [=](const Streams& streams) -> Result<void> {
             if (list->parsed()) return RunList(streams, *flags);

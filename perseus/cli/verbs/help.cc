@@ -5,19 +5,16 @@
 #include <algorithm>
 #include <iterator>
 #include <sstream>
-#include <utility>
 #include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/verbs/version.h"
 
 namespace perseus::cli {
 namespace {
 
 constexpr const char* kHelpAbout = "Print the help of a verb.";
 constexpr const char* kHelpExamples =
-    "Examples:\n"
     "  perseus help\n"
     "  perseus help plan\n"
     "  perseus help job register\n"
@@ -213,13 +210,11 @@ Verb AddHelpVerb(CLI::App& program) {
     std::vector<std::string> names;
     bool all = false;
   };
-  auto flags = std::make_shared<Flags>();
-  CLI::App* verb = program.add_subcommand("help", kHelpAbout);
-  verb->footer(kHelpExamples);
-  verb->add_option("verb", flags->names, "The verb, and its part")->type_name("VERB");
+  auto [verb, add, flags] = AddVerb<Flags>(program, "help", kHelpAbout, kHelpExamples);
+  add("verb", flags->names, "VERB", "The verb, and its part");
   verb->add_flag("--all", flags->all, "List all verbs");
   return {
-      verb, [&program, flags](const Streams& streams) {
+      verb, [&program, flags = flags](const Streams& streams) {
         if (!flags->names.empty()) return PrintHelp(streams, program, flags->names);
         return streams.Print(FormatProgramHelp(flags->all ? HelpVerbs::kAll : HelpVerbs::kCommon));
       }};

@@ -2,17 +2,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/flags/target_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/job_text.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -28,7 +25,6 @@ using nlohmann::ordered_json;
 
 constexpr const char* kJobAbout = "Manage one job of a perseus server (docs/server.md).";
 constexpr const char* kJobExamples =
-    "Examples:\n"
     "  perseus job register gpt3-run7 --job job.toml --profile profile.csv\n"
     "  perseus job show gpt3-run7\n"
     "  perseus job target gpt3-run7 --slowdown 5\n"
@@ -167,8 +163,7 @@ Result<void> Upload(const Streams& streams, ServerClient& server, const Flags& f
   const auto put = server.Send("PUT", PathOf(flags, "/profile"), csv, "text/csv");
   if (put) {
     for (const auto& warning : put->value("warnings", ordered_json::array())) {
-      std::fputs(fmt::format("perseus: warning: {}\n", warning.get<std::string>()).c_str(),
-                 streams.err);
+      streams.Warn(warning.get<std::string>());
     }
     return {};
   }
@@ -191,7 +186,7 @@ std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned
       planned.profile, flags.registered.job_file);
 }
 
-Result<void> Register(const Streams& streams, const Flags& flags) {
+Result<void> Register(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckReplacesNoInput(
       flags.schedule_output, {flags.profile, flags.registered.job_file, flags.registered.facts}));
   // A search for a schedule needs the profile.
@@ -202,23 +197,20 @@ Result<void> Register(const Streams& streams, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(streams, flags, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
   PERSEUS_RETURN_IF_ERROR(CheckFits(flags, csv, registration.dump()));
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(registration.dump()));
   if (!flags.profile.empty()) {
     if (auto put = Upload(streams, server, flags, csv, registered); !put) return put;
   }
   if (planned.model.blocking_power_w == 0 && !flags.registered.blocking_power_w) {
-    std::fputs(
-        "perseus: warning: no blocking power is given: plans use 0 W for waiting GPUs "
-        "(--blocking-power W, blocking_power_w in the job file, or --facts FILE)\n",
-        streams.err);
+    streams.Warn(
+        "no blocking power is given: plans use 0 W for waiting GPUs (--blocking-power W, "
+        "blocking_power_w in the job file, or --facts FILE)");
   }
   if (!flags.gpu.empty() && !job.facts.gpu_name.empty() && flags.gpu != job.facts.gpu_name) {
-    std::fputs(fmt::format("perseus: warning: the hardware facts are of the GPU {}, but the job "
-                           "has the GPU {} (give the facts of its nodes)\n",
-                           job.facts.gpu_name, flags.gpu)
-                   .c_str(),
-               streams.err);
+    streams.Warn(
+        fmt::format("the hardware facts are of the GPU {}, but the job has the GPU {} (give the "
+                    "facts of its nodes)",
+                    job.facts.gpu_name, flags.gpu));
   }
   std::string answer =
       fmt::format("job {} is {}{}\n", flags.job, registered.job.at("id").get<std::string>(),
@@ -232,13 +224,12 @@ Result<void> Register(const Streams& streams, const Flags& flags) {
   return streams.Print(flags.as_json ? registered.job.dump(2) + "\n" : answer);
 }
 
-Result<void> Show(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> Show(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, server.Get(PathOf(flags)));
   return streams.Print(flags.as_json ? job.dump(2) + "\n" : FormatJob(job));
 }
 
-Result<void> SetTarget(const Streams& streams, const Flags& flags) {
+Result<void> SetTarget(const Streams& streams, ServerClient& server, const Flags& flags) {
   if (!AsksForTarget(flags.targets)) {
     return Fail(
         "the target is missing (give --slowdown, --deadline, --energy-budget, --power-cap, "
@@ -246,18 +237,16 @@ Result<void> SetTarget(const Streams& streams, const Flags& flags) {
         flags.job);
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(streams, flags.targets));
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   PERSEUS_ASSIGN_OR_RETURN(const auto set,
                            server.Send("PUT", PathOf(flags, "/target"), target.dump()));
   if (flags.as_json) return streams.Print(set.dump(2) + "\n");
   return streams.Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
 }
 
-Result<void> ReportStraggler(const Streams& streams, const Flags& flags) {
+Result<void> ReportStraggler(const Streams& streams, ServerClient& server, const Flags& flags) {
   if (flags.is_over == flags.slowdown.has_value()) {
     return Fail("give either --slowdown (such as 1.25) or --over");
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.dp_rank));
   if (flags.is_over) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
@@ -275,8 +264,7 @@ Result<void> ReportStraggler(const Streams& streams, const Flags& flags) {
   return streams.Print(FormatStragglers(ordered_json::array({put})));
 }
 
-Result<void> ListStragglers(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> ListStragglers(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/stragglers")));
   if (flags.as_json) return streams.Print(list.dump(2) + "\n");
   std::string text = FormatStragglers(list.at("stragglers"));
@@ -284,8 +272,7 @@ Result<void> ListStragglers(const Streams& streams, const Flags& flags) {
   return streams.Print(text + "\n" + FormatPastStragglers(list.at("past")));
 }
 
-Result<void> PrintPlan(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> PrintPlan(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plan, server.GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan))));
   const auto json = nlohmann::json::parse(plan, nullptr, false);
@@ -297,8 +284,7 @@ Result<void> PrintPlan(const Streams& streams, const Flags& flags) {
   return streams.Print(plan);
 }
 
-Result<void> End(const Streams& streams, const Flags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> End(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto ended, server.Send("POST", PathOf(flags, "/end"), "{}"));
   if (flags.as_json) return streams.Print(ended.dump(2) + "\n");
   return streams.Print(
@@ -307,47 +293,39 @@ Result<void> End(const Streams& streams, const Flags& flags) {
 
 void AddRegisterFlags(CLI::App& verb, Flags& flags) {
   AddJobFlags(verb, flags.registered, JobComes::kMaybeWithProfile);
-  verb.add_option("--profile", flags.profile, "Profile of the job (CSV), if it is measured")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb.add_option("--write-schedule", flags.schedule_output,
-                  "Write the schedule (CSV) for the training, such as that of --schedule auto")
-      ->type_name("FILE");
-  verb.add_option("--gpu", flags.gpu, "Name of the GPUs (default: that of --facts)")
-      ->type_name("NAME");
-  verb.add_option("--max-switches", flags.most_switches,
-                  "At most this many clock changes of each GPU per iteration")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, job::kMostSwitches}));
-  verb.add_option("--owner", flags.owner,
-                  "The team or person that the job belongs to (default: as the token says)")
-      ->type_name("OWNER");
+  const FlagAdder add(verb);
+  add("--profile", flags.profile, "FILE", "Profile of the job (CSV), if it is measured",
+      InputFile());
+  add("--write-schedule", flags.schedule_output, "FILE",
+      "Write the schedule (CSV) for the training, such as that of --schedule auto");
+  add("--gpu", flags.gpu, "NAME", "Name of the GPUs (default: that of --facts)");
+  add("--max-switches", flags.most_switches, "N",
+      "At most this many clock changes of each GPU per iteration",
+      WholeNumberIn({0, job::kMostSwitches}));
+  add("--owner", flags.owner, "OWNER",
+      "The team or person that the job belongs to (default: as the token says)");
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
-  verb.add_option("--max-harm", flags.most_harm_percent,
-                  "Take a plan back that makes steps longer than the default clocks by more than "
-                  "this (default: 1)")
-      ->type_name("PERCENT")
-      ->check(NumberIn({0.1, 100}, "percent"));
+  add("--max-harm", flags.most_harm_percent, "PERCENT",
+      "Take a plan back that makes steps longer than the default clocks by more than this "
+      "(default: 1)",
+      NumberIn({0.1, 100, "percent"}));
   AddTargetFlags(verb, flags.targets, Targets::kOne);
 }
 
 void AddStragglerFlags(CLI::App& verb, Flags& flags) {
-  verb.add_option("dp_rank", flags.dp_rank, "Number of the pipeline, from 0")
-      ->required()
-      ->check(WholeNumberIn({0, 999'999}))
-      ->type_name("DP_RANK");
-  verb.add_option("--slowdown", flags.slowdown,
-                  "T'/T: how many times as long its iteration takes, such as 1.25")
-      ->check(NumberIn({1, 100}, kTimesAsLong))
-      ->type_name("FACTOR");
-  verb.add_option("--starts-in", flags.starts_in_s, "When the slowdown begins (default: 0)")
-      ->check(NumberIn({0, 1e8}, "in seconds"))
-      ->type_name("SECONDS");
-  verb.add_option("--expires-in", flags.expires_in_s,
-                  "When the slowdown ends (default: an hour after it begins)")
-      ->check(NumberIn({0, 1e8}, "in seconds"))
-      ->type_name("SECONDS");
+  const FlagAdder add(verb);
+  add("dp_rank", flags.dp_rank, "DP_RANK", "Number of the pipeline, from 0",
+      WholeNumberIn({0, 999'999}))
+      ->required();
+  add("--slowdown", flags.slowdown, "FACTOR",
+      "T'/T: how many times as long its iteration takes, such as 1.25",
+      NumberIn({1, 100, kTimesAsLong}));
+  add("--starts-in", flags.starts_in_s, "SECONDS", "When the slowdown begins (default: 0)",
+      NumberIn({0, 1e8, "in seconds"}));
+  add("--expires-in", flags.expires_in_s, "SECONDS",
+      "When the slowdown ends (default: an hour after it begins)",
+      NumberIn({0, 1e8, "in seconds"}));
   verb.add_flag("--over", flags.is_over, "The pipeline is no longer slow");
 }
 
@@ -355,14 +333,13 @@ void AddStragglerFlags(CLI::App& verb, Flags& flags) {
 
 Verb AddJobVerb(CLI::App& program) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* verb = program.add_subcommand("job", kJobAbout);
-  verb->footer(kJobExamples);
+  CLI::App* verb = AddVerb(program, "job", kJobAbout, kJobExamples).verb;
   verb->require_subcommand(1);
-  using Run = Result<void> (*)(const Streams&, const Flags&);
+  using Run = Result<void> (*)(const Streams&, ServerClient&, const Flags&);
   auto actions = std::make_shared<std::vector<std::pair<CLI::App*, Run>>>();
   const auto add = [&](const char* name, const char* about, const char* scope, Run run) {
     CLI::App* sub = verb->add_subcommand(name, about);
-    sub->add_option("job", flags->job, "Key or id of the job")->required()->type_name("JOB");
+    FlagAdder{*sub}("job", flags->job, "JOB", "Key or id of the job")->required();
     AddServerFlags(*sub, flags->server, scope);
     if (scope == std::string_view("job")) AddReasonFlag(*sub, flags->server);
     // A plan file is JSON anyway.
@@ -375,11 +352,9 @@ Verb AddJobVerb(CLI::App& program) {
   add("show", "Show the state of the job, its assignment and its nodes", "read", Show);
   AddTargetFlags(*add("target", "Set another target while the job runs", "job", SetTarget),
                  flags->targets, Targets::kOne);
-  add("plan", "Print a plan file", "read", PrintPlan)
-      ->add_option("plan", flags->plan,
-                   "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: "
-                   "current)")
-      ->type_name("PLAN");
+  FlagAdder{*add("plan", "Print a plan file", "read", PrintPlan)}(
+      "plan", flags->plan, "PLAN",
+      "current, no-slowdown, slowdown-5, deadline-2.9s, least-energy, … (default: current)");
   AddStragglerFlags(
       *add("straggler", "Report that a pipeline is slow, will be slow, or is no longer slow", "job",
            ReportStraggler),
@@ -389,8 +364,10 @@ Verb AddJobVerb(CLI::App& program) {
   add("end", "End the job", "job", End);
   return {verb, [flags, actions](const Streams& streams) {
             for (const auto& [sub, run] : *actions) {
-              if (sub->parsed())
-                return ReadingAnswers([&, &run = run] { return run(streams, *flags); });
+              if (!sub->parsed()) continue;
+              return WithServer(flags->server, [&, &run = run](ServerClient& server) {
+                return run(streams, server, *flags);
+              });
             }
             return Result<void>();
           }};

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <utility>
 
 #include "perseus/base/wording.h"
 #include "perseus/cli/terminal/table.h"
@@ -28,11 +27,6 @@ std::string FormatNodes(const ordered_json& nodes) {
   return table.Format();
 }
 
-// "0", "0-14": pipelines of one row.
-std::string RangeText(std::size_t first, std::size_t last) {
-  return first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
-}
-
 // Neighbors with the same plan share a row, because most pipelines of a large job are equal.
 std::string FormatAssignment(const ordered_json& assignment) {
   const auto& baseline = assignment.at("baseline");
@@ -48,9 +42,9 @@ std::string FormatAssignment(const ordered_json& assignment) {
     while (last + 1 < shares.size() && shares[last + 1] == shares[first]) ++last;
     const ordered_json& share = shares[first];
     const double energy_j = share.at("energy_j");
-    table.AddRow({RangeText(first, last), share.at("plan"),
-                  FormatQuantity(share.at("time_s").get<double>()), FormatQuantity(energy_j),
-                  FormatPercent(1 - energy_j / baseline_j)});
+    table.AddRow({first == last ? std::to_string(first) : fmt::format("{}-{}", first, last),
+                  share.at("plan"), FormatQuantity(share.at("time_s").get<double>()),
+                  FormatQuantity(energy_j), FormatPercent(1 - energy_j / baseline_j)});
     first = last + 1;
   }
   if (shares.empty()) return text + "no plan is in force: all ranks run at the default clocks\n";

@@ -1,13 +1,11 @@
 // `perseus jobs` lists the jobs of a server.
 #include <fmt/format.h>
 
-#include <memory>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/server_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/job_text.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -21,7 +19,6 @@ constexpr const char* kAboutJobs =
     "List the jobs of a perseus server. `step (s)` and `energy (J)` are measured means of the last "
     "steps. `planned saving` is the saving of the plans in force.";
 constexpr const char* kJobsExamples =
-    "Examples:\n"
     "  perseus jobs\n"
     "  watch perseus jobs                       # until Ctrl-C\n"
     "  perseus jobs --json | jq '.[] | select(.status == \"failed\").key'";
@@ -96,8 +93,7 @@ std::string FormatJobs(const ordered_json& jobs) {
   return table.Format();
 }
 
-Result<void> RunJobs(const Streams& streams, const JobsFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> RunJobs(const Streams& streams, ServerClient& server, const JobsFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto jobs, FetchJobs(server, flags.all));
   return streams.Print(flags.as_json ? jobs.dump(2) + "\n" : FormatJobs(jobs));
 }
@@ -105,14 +101,14 @@ Result<void> RunJobs(const Streams& streams, const JobsFlags& flags) {
 }  // namespace
 
 Verb AddJobsVerb(CLI::App& program) {
-  auto flags = std::make_shared<JobsFlags>();
-  CLI::App* verb = program.add_subcommand("jobs", kAboutJobs);
-  verb->footer(kJobsExamples);
+  auto [verb, add, flags] = AddVerb<JobsFlags>(program, "jobs", kAboutJobs, kJobsExamples);
   verb->add_flag("--all", flags->all, "Include jobs that have ended");
   verb->add_flag("--json", flags->as_json, "Print JSON, for scripts (docs/server.md, \"JSON\")");
   AddServerFlags(*verb, flags->server, "read");
-  return {verb, [flags](const Streams& streams) {
-            return ReadingAnswers([&] { return RunJobs(streams, *flags); });
+  return {verb, [flags = flags](const Streams& streams) {
+            return WithServer(flags->server, [&](ServerClient& server) {
+              return RunJobs(streams, server, *flags);
+            });
           }};
 }
 

@@ -1,11 +1,9 @@
 #include "perseus/cli/verbs/limited_plans.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -60,54 +58,21 @@ const PlannedTarget* Find(const std::vector<PlannedTarget>& planned, const std::
   return found == planned.end() ? nullptr : &*found;
 }
 
-// What several threads plan: the targets of the table, and the stops between them. A stop starts
-// from its neighbors in the table, so it waits for them.
-class SharedPlans {
- public:
-  explicit SharedPlans(const std::vector<PlannedTarget>& planned)
-      : planned_(planned), plans_(planned.size(), Fail("not planned")), is_known_(planned.size()) {}
-
-  // The targets of the table first, because a stop may only wait for what has begun.
-  std::vector<std::size_t> Order() const {
-    std::vector<std::size_t> order(planned_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_partition(order.begin(), order.end(),
-                          [&](std::size_t i) { return !planned_[i].is_stop; });
-    return order;
-  }
-
-  void Set(std::size_t target, Result<few_switches::BudgetPlan> plan) {
-    plans_[target] = std::move(plan);
-    is_known_[target] = true;
-    is_known_[target].notify_all();
-  }
-
-  // The plans of the nearest targets of the table before and after this one that have a plan.
-  std::vector<plan::Plan> NeighborsOf(std::size_t target) const {
-    std::vector<plan::Plan> neighbors;
-    std::size_t before = target;
-    while (before > 0 && !HasPlan(before)) --before;
-    if (HasPlan(before)) neighbors.push_back(*plans_[before]->plan);
-    std::size_t after = target;
-    while (after < plans_.size() && !HasPlan(after)) ++after;
-    if (after < plans_.size()) neighbors.push_back(*plans_[after]->plan);
-    return neighbors;
-  }
-
-  // Of all targets, once all are set.
-  LimitedPlans Take() { return std::move(plans_); }
-
- private:
-  bool HasPlan(std::size_t target) const {
-    if (planned_[target].is_stop) return false;
-    is_known_[target].wait(false);
-    return plans_[target] && plans_[target]->plan;
-  }
-
-  const std::vector<PlannedTarget>& planned_;
-  LimitedPlans plans_;
-  std::vector<std::atomic<bool>> is_known_;
-};
+// The plans of the nearest targets of the table before and after this one that have a plan.
+std::vector<plan::Plan> NeighborsOf(std::size_t target, const std::vector<PlannedTarget>& planned,
+                                    const LimitedPlans& plans) {
+  const auto has_plan = [&](std::size_t i) {
+    return !planned[i].is_stop && plans[i] && plans[i]->plan;
+  };
+  std::vector<plan::Plan> neighbors;
+  std::size_t before = target;
+  while (before > 0 && !has_plan(before)) --before;
+  if (has_plan(before)) neighbors.push_back(*plans[before]->plan);
+  std::size_t after = target;
+  while (after < plans.size() && !has_plan(after)) ++after;
+  if (after < plans.size()) neighbors.push_back(*plans[after]->plan);
+  return neighbors;
+}
 
 // The plan with the limit for the target of `planned`. `starts` are plans for other deadlines.
 Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
@@ -214,67 +179,6 @@ tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
       is_certain ? ", or measure all instructions of a GPU at the same clocks" : "");
 }
 
-}  // namespace
-
-Result<std::vector<PlannedTarget>> LimitSwitches(
-    const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
-    const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,
-    WithoutPlan without_plan, const std::vector<PlannedTarget>& below) {
-  const auto with_below = [&](std::size_t i, std::vector<plan::Plan> starts) {
-    if (const PlannedTarget* one = Find(below, planned[i].slug)) starts.push_back(one->plan);
-    return starts;
-  };
-  few_switches::SwitchLimits limits_of_stops = limits;
-  limits_of_stops.effort *= kEffortOfStops;
-  SharedPlans shared(planned);
-  const std::vector<std::size_t> order = shared.Order();
-  ForEachOnAllCores(order.size(), [&](std::size_t task) {
-    const std::size_t i = order[task];
-    try {
-      const bool is_stop = planned[i].is_stop;
-      const auto neighbors = is_stop ? shared.NeighborsOf(i) : std::vector<plan::Plan>();
-      shared.Set(i, LimitOne(planner, planned[i], most_switches, is_stop ? limits_of_stops : limits,
-                             tradeoff, with_below(i, neighbors)));
-    } catch (...) {  // Out of memory. Stops must not wait forever.
-      shared.Set(i, Fail("not planned"));
-      throw;
-    }
-  });
-  LimitedPlans limited = shared.Take();
-  std::vector<PlannedTarget> result;
-  for (std::size_t i = 0; i < planned.size(); ++i) {
-    const bool has_plan = limited[i] && limited[i]->plan;
-    if (!limited[i] && limited[i].error().kind != ErrorKind::kUnreachable) {
-      return Fail(limited[i]);
-    }
-    if (!has_plan) {
-      if (planned[i].is_stop) continue;
-      if (without_plan == WithoutPlan::kKeepUnlimited) {
-        result.push_back(std::move(planned[i]));
-        continue;
-      }
-      if (!planned[i].is_asked) continue;
-      if (!limited[i]) return Fail(limited[i]);
-      return FailWithoutPlan(planned[i].plan, *limited[i], limited);
-    }
-    few_switches::BudgetPlan& found = *limited[i];
-    if (const PlannedTarget* one = Find(below, planned[i].slug)) {
-      PERSEUS_RETURN_IF_ERROR(
-          KeepBetter(planner, planned[i].target, one->plan, most_switches, limits, *found.plan));
-    }
-    PERSEUS_RETURN_IF_ERROR(
-        KeepUnlimitedIfBetter(planner, planned[i], most_switches, limits, *found.plan));
-    found.plan->target = few_switches::NameWithLimit(planned[i].plan.target, most_switches);
-    planned[i].plan = *std::move(found.plan);
-    planned[i].most_switches = most_switches;
-    result.push_back(std::move(planned[i]));
-  }
-  ShareBetterPlans(result);
-  return result;
-}
-
-namespace {
-
 Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
                                              const std::vector<PlannedTarget>& planned,
                                              int most_switches,
@@ -323,6 +227,58 @@ Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<Planne
 
 }  // namespace
 
+Result<std::vector<PlannedTarget>> LimitSwitches(
+    const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
+    const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,
+    WithoutPlan without_plan, const std::vector<PlannedTarget>& below) {
+  const auto with_below = [&](std::size_t i, std::vector<plan::Plan> starts) {
+    if (const PlannedTarget* one = Find(below, planned[i].slug)) starts.push_back(one->plan);
+    return starts;
+  };
+  few_switches::SwitchLimits limits_of_stops = limits;
+  limits_of_stops.effort *= kEffortOfStops;
+  LimitedPlans limited(planned.size(), Fail("not planned"));
+  // A stop starts from its neighbors in the table.
+  for (const bool of_stops : {false, true}) {
+    ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+      if (planned[i].is_stop != of_stops) return;
+      limited[i] = LimitOne(
+          planner, planned[i], most_switches, of_stops ? limits_of_stops : limits, tradeoff,
+          with_below(i, of_stops ? NeighborsOf(i, planned, limited) : std::vector<plan::Plan>()));
+    });
+  }
+  std::vector<PlannedTarget> result;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    const bool has_plan = limited[i] && limited[i]->plan;
+    if (!limited[i] && limited[i].error().kind != ErrorKind::kUnreachable) {
+      return Fail(limited[i]);
+    }
+    if (!has_plan) {
+      if (planned[i].is_stop) continue;
+      if (without_plan == WithoutPlan::kKeepUnlimited) {
+        result.push_back(std::move(planned[i]));
+        continue;
+      }
+      if (!planned[i].is_asked) continue;
+      if (!limited[i]) return Fail(limited[i]);
+      return FailWithoutPlan(planned[i].plan, *limited[i], limited);
+    }
+    few_switches::BudgetPlan& found = *limited[i];
+    if (const PlannedTarget* one = Find(below, planned[i].slug)) {
+      PERSEUS_RETURN_IF_ERROR(
+          KeepBetter(planner, planned[i].target, one->plan, most_switches, limits, *found.plan));
+    }
+    PERSEUS_RETURN_IF_ERROR(
+        KeepUnlimitedIfBetter(planner, planned[i], most_switches, limits, *found.plan));
+    found.plan->target = few_switches::NameWithLimit(planned[i].plan.target, most_switches);
+    planned[i].plan = *std::move(found.plan);
+    planned[i].most_switches = most_switches;
+    result.push_back(std::move(planned[i]));
+  }
+  ShareBetterPlans(result);
+  return result;
+}
+
 Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
                                                 const PlansOfEfforts& of_efforts, int most_switches,
                                                 const few_switches::SwitchLimits& limits,
@@ -342,6 +298,63 @@ Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
     best = std::move(climbed);
   }
   return best;
+}
+
+Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
+                                                  std::vector<PlannedTarget> planned,
+                                                  double changes_per_s,
+                                                  const few_switches::SwitchLimits& limits) {
+  std::vector<Result<few_switches::KeptPlan>> kept(planned.size(), Fail("not planned"));
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    kept[i] = few_switches::KeepChangeLimit(planner, planned[i].plan, planned[i].target,
+                                            {.changes_per_s = changes_per_s}, limits);
+  });
+  std::vector<PlannedTarget> result;
+  for (std::size_t i = 0; i < planned.size(); ++i) {
+    if (!kept[i] && !planned[i].is_asked) continue;
+    if (!kept[i]) {
+      return FailAs(kept[i].error().kind,
+                    "{} (the hardware facts have this rate: ignore it with --per-instruction)",
+                    kept[i].error().message);
+    }
+    planned[i].plan = std::move(kept[i]->plan);
+    planned[i].most_switches = kept[i]->most_changes;
+    result.push_back(std::move(planned[i]));
+  }
+  ShareBetterPlans(result);
+  return result;
+}
+
+std::string DescribeChangeRate(const job::UsedFacts& facts,
+                               const std::vector<PlannedTarget>& planned) {
+  if (!facts.most_changes_per_s) return {};
+  // --max-switches auto may choose a lower limit than the rate allows.
+  const auto limited = std::ranges::count_if(planned, [&](const PlannedTarget& target) {
+    return target.most_switches &&
+           *target.most_switches ==
+               few_switches::MostChanges(*facts.most_changes_per_s, target.plan.deadline);
+  });
+  return fmt::format(
+      "hardware facts: {} allows {:.4g} clock changes per second and GPU; {} (--per-instruction "
+      "ignores this)\n",
+      facts.path, *facts.most_changes_per_s,
+      limited == 0 ? "no plan needs more"
+                   : fmt::format("{} of {} plans are limited to it", limited, planned.size()));
+}
+
+void WarnAboveRate(const Streams& streams, const std::vector<PlannedTarget>& planned,
+                   double changes_per_s, const std::string& facts) {
+  double most_per_s = 0;
+  for (const PlannedTarget& target : planned) {
+    const plan::Evaluation& evaluation = target.plan.evaluation;
+    most_per_s =
+        std::max(most_per_s, few_switches::MostSwitches(evaluation) / ToSeconds(evaluation.time));
+  }
+  if (most_per_s <= changes_per_s) return;
+  streams.Warn(
+      fmt::format("the plans have up to {:.3g} clock changes per second and GPU, and {} allows "
+                  "{:.3g} (use a lower --max-switches, or none)",
+                  most_per_s, facts, changes_per_s));
 }
 
 }  // namespace perseus::cli

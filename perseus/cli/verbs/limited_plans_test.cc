@@ -1,7 +1,6 @@
 // Plans for limits of clock changes: what the limit of one run says about that of another.
 #include "perseus/cli/verbs/limited_plans.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>

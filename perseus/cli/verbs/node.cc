@@ -2,20 +2,14 @@
 #include "perseus/base/host.h"
 #include "perseus/cluster/node/run_node.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <system_error>
 #include <utility>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/excerpt.h"
-#include "perseus/cli/flags/agent_setup.h"
-#include "perseus/cli/flags/flag_checks.h"
+#include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -29,7 +23,6 @@ constexpr const char* kNodeAbout =
     "directories, and no other. If the server is away or this program ends, ranks keep their\n"
     "assignment. Ends with SIGTERM.";
 constexpr const char* kNodeExamples =
-    "Examples:\n"
     "  perseus node --server https://perseus:7410 --token-file /etc/perseus/token\n"
     "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run\n"
     "      # for a job that was started with PERSEUS_JOB_DIR=run";
@@ -108,42 +101,28 @@ Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
 }  // namespace
 
 Verb AddNodeVerb(CLI::App& program) {
-  auto flags = std::make_shared<NodeFlags>();
-  CLI::App* verb = program.add_subcommand("node", kNodeAbout);
-  verb->footer(kNodeExamples);
-  verb->add_option("--name", flags->name,
-                   "The name of this node for the server (default: its host name)")
-      ->type_name("NAME");
-  verb->add_option(
-          "--jobs", flags->jobs_directory,
-          fmt::format("The directory of job directories; those with a server.json belong to the "
-                      "server (default: {}, unless --job is given)",
-                      kJobsDirectory))
-      ->type_name("DIR");
-  verb->add_option("--job", flags->jobs, "One job directory; repeatable")->type_name("KEY=DIR");
+  auto [verb, add, flags] = AddVerb<NodeFlags>(program, "node", kNodeAbout, kNodeExamples);
+  add("--name", flags->name, "NAME",
+      "The name of this node for the server (default: its host name)");
+  add("--jobs", flags->jobs_directory, "DIR",
+      fmt::format("The directory of job directories; those with a server.json belong to the server "
+                  "(default: {}, unless --job is given)",
+                  kJobsDirectory));
+  add("--job", flags->jobs, "KEY=DIR", "One job directory; repeatable");
   AddServerFlags(*verb, flags->server, "agent");
-  CLI::Option* token =
-      verb->add_option("--join-token-file", flags->join_token_file,
-                       "A token of scope join: get the node's own token with it, keep it in "
-                       "--token-file, and renew it")
-          ->type_name("FILE")
-          ->group("Server");
+  const FlagAdder join(*verb, "Server");
+  CLI::Option* token = join("--join-token-file", flags->join_token_file, "FILE",
+                            "A token of scope join: get the node's own token with it, keep it in "
+                            "--token-file, and renew it");
   CLI::Option* munge =
-      verb->add_option("--join-munge", flags->munge_server,
-                       "The same with a credential of munge; NAME is the audience that the server "
-                       "accepts")
-          ->type_name("NAME")
-          ->group("Server")
+      join("--join-munge", flags->munge_server, "NAME",
+           "The same with a credential of munge; NAME is the audience that the server accepts")
           ->excludes(token);
-  verb->add_option("--munge-socket", flags->munge_socket,
-                   "Socket of munged (default: that of the system)")
-      ->type_name("FILE")
-      ->group("Server")
+  join("--munge-socket", flags->munge_socket, "FILE",
+       "Socket of munged (default: that of the system)")
       ->needs(munge);
-  verb->add_option("--log-level", flags->log_level, "debug, info, warn or error (default: info)")
-      ->type_name("LEVEL")
-      ->transform(OneOf({"debug", "info", "warn", "error"}));
-  return {verb, [flags](const Streams& streams) { return RunNodeVerb(streams, *flags); }};
+  AddLogLevel(add, flags->log_level);
+  return {verb, [flags = flags](const Streams& streams) { return RunNodeVerb(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -1,7 +1,6 @@
 // Plans that keep their time under noise: `perseus plan --noise`.
 #pragma once
 
-#include <stop_token>
 #include <string>
 #include <vector>
 

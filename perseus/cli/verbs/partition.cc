@@ -4,16 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
@@ -31,7 +28,6 @@ constexpr const char* kPartitionAbout =
     "fastest split (energy). Imbalance is the time of the longest stage divided by that of the\n"
     "shortest, at maximum frequency.";
 constexpr const char* kPartitionExamples =
-    "Examples:\n"
     "  perseus partition layers.csv --stages 4 --schedule 1f1b --microbatches 32 \\\n"
     "      --blocking-power 83.64 -o profile.csv    # and prints how to plan it";
 
@@ -215,39 +211,35 @@ Result<void> RunPartition(const Streams& streams, const PartitionFlags& flags,
 }  // namespace
 
 Verb AddPartitionVerb(CLI::App& program) {
-  auto flags = std::make_shared<PartitionFlags>();
-  CLI::App* verb = program.add_subcommand("partition", kPartitionAbout);
-  verb->footer(kPartitionExamples);
+  auto [verb, add, flags] =
+      AddVerb<PartitionFlags>(program, "partition", kPartitionAbout, kPartitionExamples);
   const auto count = WholeNumberIn({1, 1'000'000});
-  const auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb->add_option(name, value, help)->type_name(type);
-  };
-  add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)")
-      ->check(InputFile())
+  add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)",
+      InputFile())
       ->required();
-  add("--stages", flags->stages, "N", "Number of stages")->check(count)->required();
+  add("--stages", flags->stages, "N", "Number of stages", count)->required();
   const auto names = schedule::ScheduleNames();
-  add("--schedule", flags->schedule, "NAME", "The order of instructions on each pp_rank")
-      ->transform(OneOf(std::vector<std::string>(names.begin(), names.end())))
+  add("--schedule", flags->schedule, "NAME", "The order of instructions on each pp_rank",
+      OneOf(std::vector<std::string>(names.begin(), names.end())))
       ->capture_default_str();
-  add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline")
-      ->check(count)
+  add("--microbatches", flags->microbatches, "N", "Microbatches of one iteration of one pipeline",
+      count)
       ->required();
-  add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits")
-      ->check(NumberIn({0, 100'000}, "watts"));
+  add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits",
+      NumberIn({0, 100'000, "watts"}));
   add("--facts", flags->facts, "FILE",
-      "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does")
-      ->check(InputFile());
-  add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)")
-      ->check(count)
+      "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does",
+      InputFile());
+  add("--gpus-per-stage", flags->gpus_per_stage, "N", "GPUs that share a stage (tensor parallel)",
+      count)
       ->capture_default_str();
-  CLI::Option* split = add("--split", flags->split, "NAME", "The split whose profile is written")
-                           ->transform(OneOf({kBalanced, kFastest, kEnergy}))
+  CLI::Option* split = add("--split", flags->split, "NAME", "The split whose profile is written",
+                           OneOf({kBalanced, kFastest, kEnergy}))
                            ->capture_default_str();
   add("-o,--output", flags->profile, "PROFILE.csv",
       "Write the profile of the stages of a split, for perseus plan");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags, split](const Streams& streams) {
+  return {verb, [flags = flags, split](const Streams& streams) {
             return RunPartition(streams, *flags, split->count() > 0);
           }};
 }

@@ -2,28 +2,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <utility>
 
 #include "perseus/base/parallel.h"
 #include "perseus/cli/flags/figure_flags.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
-#include "perseus/cli/terminal/interrupt.h"
-#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/terminal/table.h"
-#include "perseus/cli/verbs/change_rate.h"
 #include "perseus/cli/verbs/limited_plans.h"
 #include "perseus/cli/verbs/noise_plans.h"
-#include "perseus/cli/verbs/plan_bounds.h"
-#include "perseus/cli/verbs/plan_files.h"
 #include "perseus/cli/verbs/plan_report.h"
-#include "perseus/cli/verbs/plan_rows.h"
 #include "perseus/cli/verbs/plan_targets.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/schedule_report.h"
@@ -45,7 +37,6 @@ constexpr const char* kPlanAbout =
     "soon, and then get better. Ctrl-C ends that: the best plans so far are written as usual,\n"
     "without a limit of clock changes if none was picked yet.";
 constexpr const char* kPlanExamples =
-    "Examples:\n"
     "  perseus plan profile.csv --schedule 1f1b --pp-ranks 8 --microbatches 96 \\\n"
     "      --blocking-power 83.64 --gpus-per-stage 8 -o out\n"
     "  perseus plan --job job.toml --slowdown 5 --power-cap 21000 --price 0.12 2 \\\n"
@@ -98,8 +89,7 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.with_plot && flags.as_json) {
     return Fail("--plot and --json exclude each other (remove one of them)");
   }
-  PERSEUS_RETURN_IF_ERROR(CheckNoise(flags.noise));
-  return {};
+  return CheckNoise(flags.noise);
 }
 
 // A general graph need not be about GPUs, and the plan of a very large job takes long enough
@@ -110,257 +100,250 @@ bool PicksLimitByDefault(const PlanFlags& flags, const job::LoadedJob& job) {
          job.graph.instructions.size() <= kMostInstructions;
 }
 
-struct FrontierAndPlans {
-  std::optional<plan::Frontier> frontier;
-  std::vector<PlannedTarget> planned;
-  std::optional<SwitchTradeoff> switch_tradeoff;
-  PickedLimit limit;  // Of the clock changes of the plans.
-  std::optional<NoiseOutcome> noise;
-  std::stop_token finish;  // Ctrl-C: with the plans so far.
-  bool was_interrupted = false;
-};
-
-int SearchesOf(const PlanFlags& flags) { return std::max(1, flags.effort); }
-
-// The work of a search for plans within limits of clock changes, relative to the usual. A first
-// look is a short search.
-double WorkWithinLimits(const PlanFlags& flags) {
-  constexpr double kWorkOfFirstLook = 0.1;
-  return flags.effort == plan::kFirstLook ? kWorkOfFirstLook : 1;
-}
-
-// Fills `frontier`, to which `plans` keeps a reference, and makes a first plan for each target.
-// Shows the plans meanwhile: first the one with no slowdown, while another core finds how long an
-// iteration may take to save energy, then all that need no frontier. The frontier of a large job
-// starts from their optima and that of the least time, and takes longest. A request to finish
-// leaves it out if no target needs it.
-Result<void> LookFirst(const PlanFlags& flags, const plan::Planner& planner,
-                       const std::vector<plan::Target>& asked, const std::stop_token& finish,
-                       std::optional<plan::Frontier>& frontier, TargetPlans& plans,
-                       PlanRows& rows) {
-  const bool with_frontier = !flags.without_frontier;
-  const bool walks = flags.with_exact_frontier || planner.ProbablyWalks();
-  Result<void> first;
-  Result<plan::FrontierPoint> least_energy;
-  ForEachOnAllCores(with_frontier ? 3 : 1, [&](std::size_t task) {
-    if (task == 0) first = plans.LookFirst(nullptr, TargetsToPlan({}, planner, std::nullopt, 0));
-    if (task == 1) least_energy = planner.CheapestPoint(0);
-    // The planner remembers the optimum. A failure would come again, and then with its cause.
-    if (task == 2 && !walks) {
-      (void)planner.Relax(planner.least_time(), planner.blocking_price());
+// Replaces the bound of each plan by the bound for measured options where it is greater
+// (planning/discrete_bound). Leaves out stops, which have no row in the table. `raised` is a plan
+// that has such a bound already: other plans of its deadline take it over.
+void RaiseRowBounds(const plan::Planner& planner, std::vector<PlannedTarget>& planned,
+                    const plan::Plan* raised = nullptr) {
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    plan::Plan& plan = planned[i].plan;
+    if (planned[i].is_stop) return;
+    if (raised != nullptr && raised->deadline == plan.deadline) {
+      plan.lower_bound_j = std::max(plan.lower_bound_j, raised->lower_bound_j);
+    } else {
+      discrete_bound::RaiseBound(planner, plan);
     }
   });
-  PERSEUS_RETURN_IF_ERROR(first);
-  PERSEUS_RETURN_IF_ERROR(least_energy);
-  // Only the report uses stops.
-  const int stops =
-      flags.directory.empty() ? 0 : flags.stops.value_or(DefaultStops(planner.graph()));
-  const std::vector<WantedTarget> wanted = TargetsToPlan(
-      asked, planner, with_frontier ? std::optional(least_energy->time) : std::nullopt, stops);
-  std::vector<WantedTarget> deadlines = wanted;
-  std::erase_if(deadlines,
-                [](const WantedTarget& one) { return plan::NeedsFrontier(one.target.kind); });
-  PERSEUS_RETURN_IF_ERROR(plans.LookFirst(nullptr, deadlines));
-  if (!with_frontier) return {};
-  rows.Begin("frontier");
-  const bool may_stop = deadlines.size() == wanted.size();
-  Result<plan::Frontier> computed = planner.ComputeFrontier(
-      [&](double part) { rows.Update(part); }, may_stop ? finish : std::stop_token(),
-      flags.with_exact_frontier ? plan::FrontierPrecision::kExact
-                                : plan::FrontierPrecision::kStatedError);
-  if (!computed && may_stop && finish.stop_requested()) return {};
-  if (!computed) return Fail(computed);
-  frontier = *std::move(computed);
-  return plans.LookFirst(&*frontier, wanted);
 }
 
-// The plan whose limits are traded off. A limit that is picked holds for all plans. So it is the
-// one of no slowdown, which loses most by a limit that another target picks, unless that plan saves
-// nothing. Else it is the first one that the user asks for, if its target has a time.
-const PlannedTarget& TradedPlan(const PlanFlags& flags, const plan::Planner& planner,
-                                const std::vector<PlannedTarget>& planned,
-                                const std::vector<plan::Target>& asked) {
-  const auto find = [&](const plan::Target& target) {
-    const auto found = std::ranges::find(planned, plan::Slug(target), &PlannedTarget::slug);
-    return found == planned.end() ? planned.begin() : found;
-  };
-  const auto no_slowdown = find({});
-  const bool saves = Saves(planner, no_slowdown->plan);
-  const bool has_time = !plan::NeedsFrontier(asked.front().kind);
-  return (flags.switches.picks_limit && saves) || !has_time ? *no_slowdown : *find(asked.front());
+RowBlock::Lines LinesOf(const PlanFlags& flags) {
+  return flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo;
 }
 
-few_switches::SwitchLimits TradeoffLimits(const PlanFlags& flags, const plan::Planner& planner,
-                                          const FrontierAndPlans& computed) {
-  return {.effort = flags.switches.tradeoff_effort(planner.graph().instructions.size()) *
-                    WorkWithinLimits(flags),
-          .searches = SearchesOf(flags),
-          .finish = computed.finish,
-          .threads = few_switches::SwitchLimits::Threads::kAllCores};
-}
+// Fills the outcome of one run. A request to finish (Ctrl-C) ends it with the plans so far.
+class PlanRun {
+ public:
+  PlanRun(const Streams& streams, const PlanFlags& flags, const std::vector<plan::Target>& asked,
+          std::stop_token finish, PlanOutcome& outcome)
+      : flags_(flags),
+        switches_(flags.switches),
+        asked_(asked),
+        finish_(std::move(finish)),
+        outcome_(outcome),
+        planner_(outcome.planner),
+        most_changes_per_s_(outcome.job.facts.most_changes_per_s),
+        rows_(streams.err, planner_, LinesOf(flags)),
+        plans_(planner_, rows_) {}
 
-// Computes the trade-off, and picks the limit if no flag says it. `bounds` are those of
-// BoundTradeoff for the plan's deadline, or none.
-Result<void> TradeOff(const PlanFlags& flags, const plan::Planner& planner,
-                      const plan::Plan& unlimited, const std::optional<double>& most_changes_per_s,
-                      PlanRows& rows, FrontierAndPlans& computed,
-                      std::vector<few_switches::BudgetBound> bounds = {}) {
-  rows.Begin("limits of clock changes");
-  PERSEUS_ASSIGN_OR_RETURN(
-      computed.switch_tradeoff,
-      ComputeSwitchTradeoff(planner, unlimited, TradeoffLimits(flags, planner, computed),
-                            std::move(bounds)));
-  for (PlannedTarget& one : computed.planned) {
-    if (one.plan.deadline == unlimited.deadline && !plan::NeedsFrontier(one.target.kind)) {
-      one.plan.options = computed.switch_tradeoff->unlimited.options;
-      one.plan.evaluation = computed.switch_tradeoff->unlimited.evaluation;
+  // Plans every target: first quick plans, then better ones, until the effort is done or the user
+  // interrupts, and then plans with few clock changes, or with a margin for noise.
+  Result<void> ComputePlans(const std::optional<noise::Noise>& noise) {
+    if (switches_.most_switches || switches_.picks_limit) rows_.AnnounceLimit();
+    PERSEUS_RETURN_IF_ERROR(LookFirst());
+    const plan::SearchLimits search{.effort = flags_.effort, .stop = {}, .finish = finish_};
+    if (switches_.by_default) PERSEUS_RETURN_IF_ERROR(TradeOffByDefault(search));
+    PlansOfEfforts of_less_effort;  // For a margin of noise, or a limit.
+    if (!outcome_.limit.most_switches) {
+      const bool needs_all = noise || switches_.most_switches;
+      for (int effort = 1; needs_all && effort < flags_.effort; ++effort) {
+        PERSEUS_RETURN_IF_ERROR(plans_.Improve({.effort = effort, .stop = {}, .finish = finish_}));
+        of_less_effort.push_back(plans_.Best());
+      }
+      PERSEUS_RETURN_IF_ERROR(plans_.Improve(search));
     }
-  }
-  if (!flags.switches.picks_limit) return {};
-  computed.limit = PickLimit(planner, *computed.switch_tradeoff, most_changes_per_s);
-  return {};
-}
-
-// Replaces the plans by plans that keep the limit, or else the rate of the hardware facts. For a
-// limit of the user, plans of less effort are starts, too.
-Result<void> LimitPlans(const PlanFlags& flags, const plan::Planner& planner,
-                        const std::optional<double>& most_changes_per_s,
-                        PlansOfEfforts of_less_effort, PlanRows& rows, FrontierAndPlans& computed) {
-  std::vector<PlannedTarget>& planned = computed.planned;
-  const few_switches::SwitchLimits limits{
-      .effort =
-          flags.switches.plan_effort(planner.graph().instructions.size()) * WorkWithinLimits(flags),
-      .searches = SearchesOf(flags),
-      .breadth = few_switches::SwitchLimits::Breadth::kNarrow,
-      .finish = computed.finish};
-  if (const std::optional<int> most = computed.limit.most_switches) {
-    rows.Begin("limit of clock changes");
-    if (flags.switches.most_switches) {
-      PlansOfEfforts of_efforts = std::move(of_less_effort);
-      of_efforts.push_back(planned);
-      PERSEUS_ASSIGN_OR_RETURN(
-          planned, ClimbToLimit(planner, of_efforts, *most, limits, computed.switch_tradeoff));
-      if (computed.switch_tradeoff) TakeBetterPlans(planned, *computed.switch_tradeoff);
-    } else {
-      PERSEUS_ASSIGN_OR_RETURN(
-          planned,
-          LimitSwitches(planner, std::move(planned), *most, limits, computed.switch_tradeoff,
-                        flags.switches.by_default && !most_changes_per_s
-                            ? WithoutPlan::kKeepUnlimited
-                            : WithoutPlan::kFail));
+    std::vector<PlannedTarget>& planned = outcome_.targets = plans_.Best();
+    if (!outcome_.limit.most_switches) {
+      if (!switches_.most_switches) ImproveUnderSwitchCost(planner_, finish_, planned);
+      RaiseRowBounds(planner_, planned);
     }
-  } else if (most_changes_per_s) {
-    rows.Begin("rate of clock changes");
-    PERSEUS_ASSIGN_OR_RETURN(
-        planned, KeepChangeRate(planner, std::move(planned), *most_changes_per_s, limits));
-  } else {
+    if (!switches_.by_default) {
+      outcome_.limit.most_switches = switches_.most_switches;
+      if (switches_.needs_tradeoff()) PERSEUS_RETURN_IF_ERROR(TradeOff(TradedPlan(planned).plan));
+    }
+    PERSEUS_RETURN_IF_ERROR(LimitPlans(of_less_effort));
+    if (noise) {
+      noise::MarginLimits margin{.stop = {}, .finish = finish_};
+      if (outcome_.limit.most_switches || most_changes_per_s_) {
+        margin.changes = noise::MarginLimits::Changes::kNoMore;
+        of_less_effort.clear();  // These have more changes.
+      }
+      PERSEUS_ASSIGN_OR_RETURN(outcome_.noise,
+                               AddNoiseMargins(planner_, *noise, margin, planned, of_less_effort));
+    }
+    for (const PlannedTarget& one : planned) {
+      PERSEUS_RETURN_IF_ERROR(plan::CheckKeeps(planner_, one.target, one.plan));
+    }
+    outcome_.was_interrupted = finish_.stop_requested();
     return {};
   }
-  RaiseRowBounds(planner, planned,
-                 computed.switch_tradeoff ? &computed.switch_tradeoff->unlimited : nullptr);
-  for (const PlannedTarget& one : planned) {
-    if (!one.is_stop) rows.ShowLimited(one.plan, plan::Describe(one.target));
-  }
-  return {};
-}
 
-// By default, most plans are only the starts of plans with a limit. For these, a first look is
-// enough. Only the plan of the trade-off improves, while other cores bound what its limits allow.
-Result<void> TradeOffByDefault(const PlanFlags& flags, const plan::Planner& planner,
-                               const std::vector<plan::Target>& asked,
-                               const plan::SearchLimits& search,
-                               const std::optional<double>& most_changes_per_s, TargetPlans& plans,
-                               PlanRows& rows, FrontierAndPlans& computed) {
-  const auto traded_plan = [&] {
-    return PlannedTarget(TradedPlan(flags, planner, plans.Best(), asked));
-  };
-  const PlannedTarget first = traded_plan();
-  plan::Plan traded;
-  Result<void> improved;
-  Result<std::vector<few_switches::BudgetBound>> bounds;
-  ForEachOnAllCores(2, [&](std::size_t task) {
-    if (task == 0) {
-      improved = plans.Improve(search, first.slug);
-      traded = traded_plan().plan;
-      discrete_bound::RaiseBound(planner, traded);
-    } else {
-      bounds =
-          BoundTradeoff(planner, first.plan.deadline, TradeoffLimits(flags, planner, computed));
-    }
-  });
-  PERSEUS_RETURN_IF_ERROR(improved);
-  PERSEUS_RETURN_IF_ERROR(bounds);
-  if (traded.deadline != first.plan.deadline) bounds->clear();
-  return TradeOff(flags, planner, traded, most_changes_per_s, rows, computed, *std::move(bounds));
-}
+ private:
+  // Computes the frontier and makes a first plan for each target. Shows the plans meanwhile: first
+  // the one with no slowdown, while another core finds how long an iteration may take to save
+  // energy, then all that need no frontier. The frontier of a large job starts from their optima
+  // and that of the least time, and takes longest. A request to finish leaves it out if no target
+  // needs it.
+  Result<void> LookFirst() {
+    const bool with_frontier = !flags_.without_frontier;
+    const bool walks = flags_.with_exact_frontier || planner_.ProbablyWalks();
+    Result<void> first;
+    Result<plan::FrontierPoint> least_energy;
+    ForEachOnAllCores(with_frontier ? 3 : 1, [&](std::size_t task) {
+      if (task == 0) {
+        first = plans_.LookFirst(nullptr, TargetsToPlan({}, planner_, std::nullopt, 0));
+      }
+      if (task == 1) least_energy = planner_.CheapestPoint(0);
+      // The planner remembers the optimum. A failure would come again, and then with its cause.
+      if (task == 2 && !walks) {
+        (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
+      }
+    });
+    PERSEUS_RETURN_IF_ERROR(first);
+    PERSEUS_RETURN_IF_ERROR(least_energy);
+    // Only the report uses stops.
+    const int stops =
+        flags_.directory.empty() ? 0 : flags_.stops.value_or(DefaultStops(planner_.graph()));
+    const std::vector<WantedTarget> wanted = TargetsToPlan(
+        asked_, planner_, with_frontier ? std::optional(least_energy->time) : std::nullopt, stops);
+    std::vector<WantedTarget> deadlines = wanted;
+    std::erase_if(deadlines,
+                  [](const WantedTarget& one) { return plan::NeedsFrontier(one.target.kind); });
+    PERSEUS_RETURN_IF_ERROR(plans_.LookFirst(nullptr, deadlines));
+    if (!with_frontier) return {};
+    rows_.Begin("frontier");
+    const bool may_stop = deadlines.size() == wanted.size();
+    Result<plan::Frontier> computed = planner_.ComputeFrontier(
+        [&](double part) { rows_.Update(part); }, may_stop ? finish_ : std::stop_token(),
+        flags_.with_exact_frontier ? plan::FrontierPrecision::kExact
+                                   : plan::FrontierPrecision::kStatedError);
+    if (!computed && may_stop && finish_.stop_requested()) return {};
+    if (!computed) return Fail(computed);
+    outcome_.frontier = *std::move(computed);
+    return plans_.LookFirst(&*outcome_.frontier, wanted);
+  }
 
-// Plans every target: first quick plans, then better ones, until the effort is done or the user
-// interrupts, and then plans with few clock changes, or with a margin for noise.
-Result<FrontierAndPlans> ComputePlans(const Streams& streams, const PlanFlags& flags,
-                                      const plan::Planner& planner,
-                                      const std::vector<plan::Target>& asked,
-                                      const std::optional<noise::Noise>& noise,
-                                      const std::optional<double>& most_changes_per_s,
-                                      const std::stop_token& finish) {
-  FrontierAndPlans computed;
-  computed.finish = finish;
-  PlanRows rows(streams.err, planner,
-                flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
-  TargetPlans plans(planner, rows);
-  const SwitchFlags& switches = flags.switches;
-  if (switches.most_switches || switches.picks_limit) rows.AnnounceLimit();
-  PERSEUS_RETURN_IF_ERROR(LookFirst(flags, planner, asked, finish, computed.frontier, plans, rows));
-  const plan::SearchLimits search{.effort = flags.effort, .stop = {}, .finish = finish};
-  if (switches.by_default) {
-    PERSEUS_RETURN_IF_ERROR(TradeOffByDefault(flags, planner, asked, search, most_changes_per_s,
-                                              plans, rows, computed));
+  // The plan whose limits are traded off. A limit that is picked holds for all plans. So it is the
+  // one of no slowdown, which loses most by a limit that another target picks, unless that plan
+  // saves nothing. Else it is the first one that the user asks for, if its target has a time.
+  const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {
+    const auto find = [&](const plan::Target& target) {
+      const auto found = std::ranges::find(planned, plan::Slug(target), &PlannedTarget::slug);
+      return found == planned.end() ? planned.begin() : found;
+    };
+    const auto no_slowdown = find({});
+    const bool saves = Saves(planner_, no_slowdown->plan);
+    const bool has_time = !plan::NeedsFrontier(asked_.front().kind);
+    return (switches_.picks_limit && saves) || !has_time ? *no_slowdown : *find(asked_.front());
   }
-  PlansOfEfforts of_less_effort;  // For a margin of noise, or a limit.
-  if (!computed.limit.most_switches) {
-    const bool needs_all = noise || switches.most_switches;
-    for (int effort = 1; needs_all && effort < flags.effort; ++effort) {
-      PERSEUS_RETURN_IF_ERROR(
-          plans.Improve({.effort = effort, .stop = {}, .finish = search.finish}));
-      of_less_effort.push_back(plans.Best());
-    }
-    PERSEUS_RETURN_IF_ERROR(plans.Improve(search));
+
+  int Searches() const { return std::max(1, flags_.effort); }
+
+  // The work of a search for plans within limits of clock changes, relative to the usual. A first
+  // look is a short search.
+  double WorkWithinLimits() const { return flags_.effort == plan::kFirstLook ? 0.1 : 1; }
+
+  few_switches::SwitchLimits TradeoffLimits() const {
+    return {.effort = switches_.tradeoff_effort(planner_.graph().instructions.size()) *
+                      WorkWithinLimits(),
+            .searches = Searches(),
+            .finish = finish_,
+            .threads = few_switches::SwitchLimits::Threads::kAllCores};
   }
-  computed.planned = plans.Best();
-  if (!computed.limit.most_switches) {
-    if (!switches.most_switches) ImproveUnderSwitchCost(planner, finish, computed.planned);
-    RaiseRowBounds(planner, computed.planned);
-  }
-  if (!switches.by_default) {
-    computed.limit.most_switches = switches.most_switches;
-    if (switches.needs_tradeoff()) {
-      PERSEUS_RETURN_IF_ERROR(TradeOff(flags, planner,
-                                       TradedPlan(flags, planner, computed.planned, asked).plan,
-                                       most_changes_per_s, rows, computed));
-    }
-  }
-  PERSEUS_RETURN_IF_ERROR(
-      LimitPlans(flags, planner, most_changes_per_s, of_less_effort, rows, computed));
-  if (noise) {
-    noise::MarginLimits margin{.stop = {}, .finish = computed.finish};
-    if (computed.limit.most_switches || most_changes_per_s) {
-      margin.changes = noise::MarginLimits::Changes::kNoMore;
-      of_less_effort.clear();  // These have more changes.
-    }
+
+  // Computes the trade-off, and picks the limit if no flag says it. `bounds` are those of
+  // BoundTradeoff for the plan's deadline, or none.
+  Result<void> TradeOff(const plan::Plan& unlimited,
+                        std::vector<few_switches::BudgetBound> bounds = {}) {
+    rows_.Begin("limits of clock changes");
     PERSEUS_ASSIGN_OR_RETURN(
-        computed.noise, AddNoiseMargins(planner, *noise, margin, computed.planned, of_less_effort));
+        outcome_.switch_tradeoff,
+        ComputeSwitchTradeoff(planner_, unlimited, TradeoffLimits(), std::move(bounds)));
+    for (PlannedTarget& one : outcome_.targets) {
+      if (one.plan.deadline == unlimited.deadline && !plan::NeedsFrontier(one.target.kind)) {
+        one.plan.options = outcome_.switch_tradeoff->unlimited.options;
+        one.plan.evaluation = outcome_.switch_tradeoff->unlimited.evaluation;
+      }
+    }
+    if (!switches_.picks_limit) return {};
+    outcome_.limit = PickLimit(planner_, *outcome_.switch_tradeoff, most_changes_per_s_);
+    return {};
   }
-  for (const PlannedTarget& one : computed.planned) {
-    PERSEUS_RETURN_IF_ERROR(plan::CheckKeeps(planner, one.target, one.plan));
+
+  // By default, most plans are only the starts of plans with a limit. For these, a first look is
+  // enough. Only the plan of the trade-off improves, while other cores bound what its limits allow.
+  Result<void> TradeOffByDefault(const plan::SearchLimits& search) {
+    const auto traded_plan = [&] { return PlannedTarget(TradedPlan(plans_.Best())); };
+    const PlannedTarget first = traded_plan();
+    plan::Plan traded;
+    Result<void> improved;
+    Result<std::vector<few_switches::BudgetBound>> bounds;
+    ForEachOnAllCores(2, [&](std::size_t task) {
+      if (task == 0) {
+        improved = plans_.Improve(search, first.slug);
+        traded = traded_plan().plan;
+        discrete_bound::RaiseBound(planner_, traded);
+      } else {
+        bounds = BoundTradeoff(planner_, first.plan.deadline, TradeoffLimits());
+      }
+    });
+    PERSEUS_RETURN_IF_ERROR(improved);
+    PERSEUS_RETURN_IF_ERROR(bounds);
+    if (traded.deadline != first.plan.deadline) bounds->clear();
+    return TradeOff(traded, *std::move(bounds));
   }
-  computed.was_interrupted = finish.stop_requested();
-  return computed;
-}
+
+  // Replaces the plans by plans that keep the limit, or else the rate of the hardware facts. For a
+  // limit of the user, plans of less effort are starts, too.
+  Result<void> LimitPlans(PlansOfEfforts of_less_effort) {
+    std::vector<PlannedTarget>& planned = outcome_.targets;
+    std::optional<SwitchTradeoff>& tradeoff = outcome_.switch_tradeoff;
+    const few_switches::SwitchLimits limits{
+        .effort = switches_.plan_effort(planner_.graph().instructions.size()) * WorkWithinLimits(),
+        .searches = Searches(),
+        .breadth = few_switches::SwitchLimits::Breadth::kNarrow,
+        .finish = finish_};
+    if (const std::optional<int> most = outcome_.limit.most_switches) {
+      rows_.Begin("limit of clock changes");
+      if (switches_.most_switches) {
+        of_less_effort.push_back(planned);
+        PERSEUS_ASSIGN_OR_RETURN(planned,
+                                 ClimbToLimit(planner_, of_less_effort, *most, limits, tradeoff));
+        if (tradeoff) TakeBetterPlans(planned, *tradeoff);
+      } else {
+        const bool may_keep = switches_.by_default && !most_changes_per_s_;
+        PERSEUS_ASSIGN_OR_RETURN(
+            planned, LimitSwitches(planner_, std::move(planned), *most, limits, tradeoff,
+                                   may_keep ? WithoutPlan::kKeepUnlimited : WithoutPlan::kFail));
+      }
+    } else if (most_changes_per_s_) {
+      rows_.Begin("rate of clock changes");
+      PERSEUS_ASSIGN_OR_RETURN(
+          planned, KeepChangeRate(planner_, std::move(planned), *most_changes_per_s_, limits));
+    } else {
+      return {};
+    }
+    RaiseRowBounds(planner_, planned, tradeoff ? &tradeoff->unlimited : nullptr);
+    for (const PlannedTarget& one : planned) {
+      if (!one.is_stop) rows_.ShowLimited(one.plan, plan::Describe(one.target));
+    }
+    return {};
+  }
+
+  const PlanFlags& flags_;
+  const SwitchFlags& switches_;
+  const std::vector<plan::Target>& asked_;
+  const std::stop_token finish_;
+  PlanOutcome& outcome_;
+  const plan::Planner& planner_;
+  const std::optional<double>& most_changes_per_s_;
+  PlanRows rows_;
+  TargetPlans plans_;
+};
 
 // Loads the job. If its schedule is searched for, shows the best one so far.
 Result<job::LoadedJob> LoadShowingSearch(const Streams& streams, const PlanFlags& flags,
                                          const std::stop_token& finish) {
-  RowBlock rows(streams.err, "schedules",
-                flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo);
+  RowBlock rows(streams.err, "schedules", LinesOf(flags));
   rows.Begin("schedule auto");
   schedule_search::SearchEffort search;
   search.finish = finish;
@@ -462,25 +445,14 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(
       CheckFigures(flags.figures, {.has_switches = flags.switches.needs_tradeoff(),
                                    .has_schedules = job.auto_schedule.has_value()}));
-  PERSEUS_ASSIGN_OR_RETURN(const auto computed, ComputePlans(streams, flags, planner, asked, noise,
-                                                             job.facts.most_changes_per_s, finish));
+  PlanOutcome outcome{.job = job, .planner = planner};
+  PERSEUS_RETURN_IF_ERROR(PlanRun(streams, flags, asked, finish, outcome).ComputePlans(noise));
   interrupt.reset();
-  std::optional<schedule_search::Tradeoff> schedules;
   if (job.auto_schedule) {
-    PERSEUS_ASSIGN_OR_RETURN(schedules,
+    PERSEUS_ASSIGN_OR_RETURN(outcome.schedules,
                              job::CompareWithReference(SearchJobOf(job), *job.auto_schedule));
   }
-
-  const PlanOutcome outcome{job,
-                            planner,
-                            computed.frontier,
-                            computed.planned,
-                            computed.limit,
-                            computed.switch_tradeoff,
-                            computed.noise,
-                            schedules,
-                            computed.was_interrupted};
-  if (allowed_per_s) WarnAboveRate(streams, computed.planned, *allowed_per_s, job.facts.path);
+  if (allowed_per_s) WarnAboveRate(streams, outcome.targets, *allowed_per_s, job.facts.path);
   const std::string first_asked = plan::Slug(asked.front());
   std::string report_data;
   if (!flags.directory.empty() || !flags.figures.figures.empty()) {
@@ -511,44 +483,35 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
 }  // namespace
 
 Verb AddPlanVerb(CLI::App& program) {
-  auto flags = std::make_shared<PlanFlags>();
-  CLI::App* verb = program.add_subcommand("plan", kPlanAbout);
-  verb->footer(kPlanExamples);
-  verb->add_option("profile", flags->job.profile, "Measured time and energy of each stage (CSV)")
-      ->type_name("PROFILE.csv")
-      ->check(InputFile());
+  auto [verb, add, flags] = AddVerb<PlanFlags>(program, "plan", kPlanAbout, kPlanExamples);
+  AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
   AddTargetFlags(*verb, flags->targets, Targets::kMany);
-  verb->add_option("-o,--output", flags->directory, "Directory for the results")->type_name("DIR");
-  verb->add_option("--stops", flags->stops,
-                   "Number of further plans for the slider of the report, at even distances along "
-                   "the frontier (default: up to 10, fewer for large jobs)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1000}));
+  add("-o,--output", flags->directory, "DIR", "Directory for the results");
+  add("--stops", flags->stops, "N",
+      "Number of further plans for the slider of the report, at even distances along the frontier "
+      "(default: up to 10, fewer for large jobs)",
+      WholeNumberIn({0, 1000}));
   AddSwitchFlags(*verb, flags->switches);
   AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");
   AddFigureFlags(*verb, flags->figures);
-  verb->add_flag(
-      "--no-frontier", flags->without_frontier,
-      "For very large jobs: plan only no slowdown and the targets that you ask for, without "
-      "the frontier (slowdowns, deadlines and least energy)");
-  verb->add_flag(
-          "--exact-frontier", flags->with_exact_frontier,
-          "Compute every breakpoint, even if it takes minutes (default: for very large jobs, "
-          "bounds of the frontier that differ by at most 0.01 %)")
+  verb->add_flag("--no-frontier", flags->without_frontier,
+                 "For very large jobs: plan only no slowdown and the targets that you ask for, "
+                 "without the frontier (slowdowns, deadlines and least energy)");
+  verb->add_flag("--exact-frontier", flags->with_exact_frontier,
+                 "Compute every breakpoint, even if it takes minutes (default: for very large "
+                 "jobs, bounds of the frontier that differ by at most 0.01 %)")
       ->excludes("--no-frontier");
-  verb->add_option("--effort", flags->effort,
-                   "How much work to spend on better plans: 0 is a first look, 2 is twice the "
-                   "default work. The same effort gives the same plans everywhere (default: 1)")
-      ->type_name("N")
-      ->check(WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
-  verb->add_flag(
-      "--progress", flags->with_progress,
-      "Print each plan on standard error as soon as it is found, and when it gets better "
-      "(a terminal shows them without this flag)");
+  add("--effort", flags->effort, "N",
+      "How much work to spend on better plans: 0 is a first look, 2 is twice the default work. The "
+      "same effort gives the same plans everywhere (default: 1)",
+      WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));
+  verb->add_flag("--progress", flags->with_progress,
+                 "Print each plan on standard error as soon as it is found, and when it gets "
+                 "better (a terminal shows them without this flag)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
   verb->add_flag("--plot", flags->with_plot, "Also draw the frontier, as wide as the terminal");
-  return {verb, [flags](const Streams& streams) { return RunPlan(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunPlan(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

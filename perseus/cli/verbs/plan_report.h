@@ -1,15 +1,19 @@
-// Formats the results of `perseus plan` as text and as JSON.
+// Formats the results of `perseus plan`: its text, its JSON and its files.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "perseus/base/result.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/verbs/noise_plans.h"
 #include "perseus/cli/verbs/plan_targets.h"
+#include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/switch_plans.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/report/report.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
@@ -17,13 +21,12 @@ namespace perseus::cli {
 struct PlanOutcome {
   const job::LoadedJob& job;
   const plan::Planner& planner;
-  const std::optional<plan::Frontier>& frontier;
-  const std::vector<PlannedTarget>& targets;  // The first is "no slowdown".
-  const PickedLimit& limit;                   // Of --max-switches, for all targets.
-  const std::optional<SwitchTradeoff>& switch_tradeoff;
-  const std::optional<NoiseOutcome>& noise;
-  // Of a schedule that was searched for.
-  const std::optional<schedule_search::Tradeoff>& schedules;
+  std::optional<plan::Frontier> frontier = {};
+  std::vector<PlannedTarget> targets = {};  // The first is "no slowdown".
+  PickedLimit limit = {};                   // Of --max-switches, for all targets.
+  std::optional<SwitchTradeoff> switch_tradeoff = {};
+  std::optional<NoiseOutcome> noise = {};
+  std::optional<schedule_search::Tradeoff> schedules = {};  // Of a schedule that was searched for.
   bool was_interrupted = false;
 };
 
@@ -35,5 +38,23 @@ std::string FormatFinding(const PlanOutcome& outcome);
 
 // The JSON of --json and of summary.json. `files` are the names of the files of the run.
 std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files);
+
+// The data of the report. The page first shows the plan with the slug `first_asked`.
+Result<std::string> MakePlanReportData(const PlanOutcome& outcome,
+                                       std::vector<report::FrontierCurve> overlays,
+                                       std::string_view first_asked);
+
+// The order of instructions, for the training.
+constexpr const char* kScheduleCsv = "schedule.csv";
+
+struct OptionalFiles {
+  bool schedule = false;  // A schedule that was searched for is always written.
+};
+
+// All files but the summary. The trace shows the baseline and the plan with the slug `first_asked`.
+Result<std::vector<ResultFile>> MakePlanFiles(const PlanOutcome& outcome,
+                                              std::string_view first_asked,
+                                              const std::string& report_data,
+                                              const OptionalFiles& optional);
 
 }  // namespace perseus::cli

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cmath>
 #include <utility>
 
 #include "perseus/base/parallel.h"
+#include "perseus/base/round_step.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/target_flags.h"
+#include "perseus/cli/terminal/table.h"
 #include "perseus/planning/plan/best_plan.h"
 
 namespace perseus::cli {
@@ -25,21 +24,11 @@ constexpr std::size_t kMostStopInstructions = 40'000;
 
 bool IsSlowdown(const plan::Target& target) { return target.kind == plan::Target::Kind::kSlowdown; }
 
-// The least of 1, 2 and 5 times a power of ten that makes at most `most` steps of `range`.
-double NiceStep(double range, int most) {
-  const double least = range / most;
-  const double power = std::pow(10, std::floor(std::log10(least)));
-  for (double step : {power, 2 * power, 5 * power}) {
-    if (step >= least) return step;
-  }
-  return 10 * power;
-}
-
 // Slowdowns (in percent) at even distances, below `longest`.
 std::vector<double> StopsUpTo(double longest, int stops) {
   std::vector<double> percents;
   if (stops == 0 || !(longest > 0)) return percents;
-  const double step = NiceStep(longest, stops);
+  const double step = RoundStepFrom(longest / stops).value();
   for (int i = 1; i * step < longest; ++i) {
     // Rounds to the value as a user would write it: 0.3, not 0.30000000000000004.
     percents.push_back(std::stod(fmt::format("{:.6g}", i * step)));
@@ -99,6 +88,19 @@ int DefaultStops(const schedule::InstructionGraph& graph) {
   return static_cast<int>(std::min<std::size_t>(kMostStops, kMostStopInstructions / instructions));
 }
 
+void PlanRows::ShowPlan(const plan::Plan& plan) {
+  Show(plan.target,
+       FormatRow(plan) + (limit_follows_ ? " (before clock changes are limited)" : ""));
+}
+
+std::string PlanRows::FormatRow(const plan::Plan& plan) const {
+  const plan::Evaluation& evaluation = plan.evaluation;
+  return fmt::format(
+      "{}: {} s, {} J, saves {}, gap {:.3f} %", plan.target,
+      FormatQuantity(ToSeconds(evaluation.time)), FormatQuantity(evaluation.energy_j),
+      FormatPercent(1 - evaluation.energy_j / planner_.baseline().energy_j), plan.gap() * 100);
+}
+
 Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
                                   const plan::SearchLimits& limits) {
   std::atomic<std::size_t> done = 0;
@@ -110,7 +112,7 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
     plan::SearchLimits own = limits;
     if (entry.wanted.is_stop) own.work *= kWorkOfStops;
     entry.plan = entry.search.PlanWith(own);
-    if (entry.plan && !entry.wanted.is_stop) rows_.Show(*entry.plan);
+    if (entry.plan && !entry.wanted.is_stop) rows_.ShowPlan(*entry.plan);
     if (!entry.plan && !entry.wanted.is_stop) has_failed = true;
     rows_.Update(static_cast<double>(++done) / static_cast<double>(entries.size()));
   });

@@ -5,6 +5,8 @@
 // depends on its target and the effort only, not on the number of cores.
 #pragma once
 
+#include <atomic>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,7 +14,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cli/verbs/plan_rows.h"
+#include "perseus/cli/terminal/row_block.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan/target_search.h"
@@ -46,6 +48,30 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
 // The default number of stops: at most 10, and fewer for large jobs, so that planning does not take
 // much longer. 0 for jobs with tens of thousands of instructions.
 int DefaultStops(const schedule::InstructionGraph& graph);
+
+// The plans as rows while they are made. Several threads may call all methods.
+class PlanRows : public RowBlock {
+ public:
+  // Keeps a reference to the planner.
+  PlanRows(std::FILE* err, const plan::Planner& planner, Lines lines)
+      : RowBlock(err, "plans", lines), planner_(planner) {}
+
+  // From now on, rows say that a limit of clock changes follows, which changes the plans.
+  void AnnounceLimit() { limit_follows_ = true; }
+
+  // Replaces the row of this target, or adds one at the end.
+  void ShowPlan(const plan::Plan& plan);
+  // Replaces the row of `target` by its plan with a limit.
+  void ShowLimited(const plan::Plan& plan, const std::string& target) {
+    Show(target, FormatRow(plan));
+  }
+
+ private:
+  std::string FormatRow(const plan::Plan& plan) const;
+
+  const plan::Planner& planner_;
+  std::atomic<bool> limit_follows_ = false;
+};
 
 // Plans several targets, with more and more effort.
 class TargetPlans {

@@ -6,25 +6,24 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <utility>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/base/host.h"
-#include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/progress_bar.h"
+#include "perseus/cli/flags/node_setup.h"
+#include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
-#include "perseus/cli/verbs/direct_measurement.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/agent/settings_guard.h"
 #include "perseus/runtime/device/open_devices.h"
+#include "perseus/runtime/protocol/messages/unix_socket.h"
 #include "perseus/runtime/qualifier/cuda_node.h"
 #include "perseus/runtime/qualifier/qualification.h"
+#include "perseus/runtime/qualifier/surroundings.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 #include "perseus/simulation/virtual_qualifier/simulated_node.h"
 
@@ -36,11 +35,9 @@ using hardware_facts::HardwareFacts;
 
 constexpr const char* kQualifyAbout =
     "Measure in five minutes what the GPUs of this node do when their clocks change: how long a\n"
-    "change takes, what it costs other work, and the power of a GPU that is idle, blocked or "
-    "busy.\n"
+    "change takes, what it costs other work, and the power of a GPU that is idle, blocked or busy. "
     "Restores every clock at its end.";
 constexpr const char* kQualifyExamples =
-    "Examples:\n"
     "  sudo perseus qualify                     # no agent, no job; writes facts.toml\n"
     "  perseus qualify --no-clocks              # what needs no right to set clocks";
 
@@ -150,11 +147,11 @@ Result<std::vector<std::size_t>> ChooseGpus(const std::vector<std::string>& uuid
   return indices;
 }
 
-qualifier::QualifyOptions OptionsOf(const QualifyFlags& flags, ProgressBar& bar) {
+qualifier::QualifyOptions OptionsOf(const QualifyFlags& flags, RowBlock& block) {
   return {.duration_s = flags.duration_s,
           .sets_clocks = !flags.sets_no_clocks,
-          .progress = [&bar](std::string_view label, double fraction) {
-            bar.Begin(std::string(label), fraction);
+          .progress = [&block](std::string_view label, double fraction) {
+            block.Begin(std::string(label), fraction);
           }};
 }
 
@@ -180,8 +177,8 @@ Result<void> QualifyVirtual(const Streams& streams, const QualifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
   qualifier::SimulatedNode node(qualifier::ModelOf(spec), static_cast<int>(chosen.size()),
                                 spec.seed);
-  ProgressBar bar(streams.err);
-  PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, bar)));
+  RowBlock block(streams.err);
+  PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, block)));
   return Finish(streams, flags, qualified, spec.name, "simulated");
 }
 
@@ -196,6 +193,33 @@ std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::Devic
     limits.push_back(fmt::format("{}: {}.", finding.what, finding.detail));
   }
   return limits;
+}
+
+// Fails (kSystem) if an agent runs.
+Result<void> RefuseBesideAgent(const DirectFlags& flags) {
+  if (!protocol::Connect(flags.socket)) return {};
+  return FailAs(ErrorKind::kSystem,
+                "an agent runs on {}, and only it may set clocks (stop it to measure)",
+                flags.socket);
+}
+
+// What else is on these GPUs. It is known for NVIDIA GPUs; for others, the result is empty, and the
+// driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.
+Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
+                                           const std::vector<device::Device*>& gpus) {
+  constexpr std::string_view kNvml = "nvml:";
+  std::vector<std::string> uuids;
+  for (const device::Device* gpu : gpus) {
+    if (gpu->info().backend == "nvml") uuids.push_back(gpu->info().uuid);
+  }
+  if (uuids.empty()) {
+    return qualifier::Surroundings{.driver_version = "unknown", .programs = {}, .limits = {}};
+  }
+  std::string_view file;
+  if (flags.devices.starts_with(kNvml)) {
+    file = std::string_view(flags.devices).substr(kNvml.size());
+  }
+  return qualifier::LookAround(file, uuids);
 }
 
 Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
@@ -222,9 +246,8 @@ Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
     limits.push_back(fmt::format("Another program ran during the measurement: {}.", program));
   }
 
-  qualifier::QualifyOptions options;
-  ProgressBar bar(streams.err);
-  options = OptionsOf(flags, bar);
+  RowBlock block(streams.err);
+  qualifier::QualifyOptions options = OptionsOf(flags, block);
   options.should_stop = [&signals] { return signals.HaveCome(); };
   // Without the right to write the state, nothing is set: nobody could restore it after a crash.
   const auto directory = std::filesystem::path(flags.direct.state).parent_path();
@@ -263,32 +286,23 @@ Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
   return finished ? restored : finished;
 }
 
-Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
-  if (flags.direct.devices.starts_with(kVirtual)) return QualifyVirtual(streams, flags);
-  return QualifyReal(streams, flags);
-}
-
 }  // namespace
 
 Verb AddQualifyVerb(CLI::App& program) {
-  auto flags = std::make_shared<QualifyFlags>();
-  CLI::App* verb = program.add_subcommand("qualify", kQualifyAbout);
-  verb->footer(kQualifyExamples);
-  AddDirectFlags(*verb, flags->direct);
-  verb->add_option("--gpu", flags->gpus, "Only this GPU; may be repeated (default: all)")
-      ->type_name("UUID")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->take_all();
-  verb->add_option("-o,--output,--out", flags->output, "The facts (default: facts.toml)")
-      ->type_name("FILE.toml");
-  verb->add_option("--duration", flags->duration_s, "How long to measure (default: 300)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({10, kLongestDuration}, "in seconds"));
+  auto [verb, add, flags] =
+      AddVerb<QualifyFlags>(program, "qualify", kQualifyAbout, kQualifyExamples);
+  AddDirectFlags(add, flags->direct);
+  add.Repeatable("--gpu", flags->gpus, "UUID", "Only this GPU; may be repeated (default: all)");
+  add("-o,--output,--out", flags->output, "FILE.toml", "The facts (default: facts.toml)");
+  add("--duration", flags->duration_s, "SECONDS", "How long to measure (default: 300)",
+      NumberIn({10, kLongestDuration, "in seconds"}));
   verb->add_flag("--no-clocks", flags->sets_no_clocks,
                  "Measure only what needs no right to set clocks");
   verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");
-  return {verb, [flags](const Streams& streams) { return RunQualify(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) {
+            return flags->direct.devices.starts_with(kVirtual) ? QualifyVirtual(streams, *flags)
+                                                               : QualifyReal(streams, *flags);
+          }};
 }
 
 }  // namespace perseus::cli

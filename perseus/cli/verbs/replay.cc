@@ -5,17 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/simulation/replay/job_power_model.h"
@@ -32,11 +28,9 @@ using nlohmann::ordered_json;
 constexpr const char* kReplayAbout =
     "Read the recorded timeline of a real job (a Chrome trace of all ranks and steps, gzip or\n"
     "not). Check that its graph, run again, gives the recorded step times. Print how much longer "
-    "it\n"
-    "took because of stragglers, its energy bloat on a model of a GPU, and what controllers would\n"
-    "have saved that know this step, the previous step, or an earlier one.";
+    "it took because of stragglers, its energy bloat on a model of a GPU, and what controllers "
+    "would have saved that know this step, the previous step, or an earlier one.";
 constexpr const char* kReplayExamples =
-    "Examples:\n"
     "  perseus replay timeline.json.gz --gpu a100\n"
     "  perseus replay timeline.json.gz --delay 2 --delay 10 --steps\n"
     "  perseus replay timeline.json --ignore data-loading --json";
@@ -68,23 +62,15 @@ struct Answer {
   replay::WhatIf what_if;
   std::vector<replay::StragglerSlowdown> slowdowns;  // By step.
   replay::StragglerSlowdown job_slowdown;
-  Sums highest;
+  Sums highest = {};
   double intrinsic_j = 0;
   double extrinsic_j = 0;
   double bound_j = 0;
   double median_error = 0;
   double largest_error = 0;
   double median_error_without_delays = 0;
-  std::vector<std::int64_t> doubtful_steps;  // With an error above kDoubtfulError.
-  bool has_gaps = false;                     // Whether some steps of the job were not recorded.
-
-  Answer(const replay::JobTrace& of, const ReplayFlags& asked, replay::WhatIf answered,
-         std::vector<replay::StragglerSlowdown> slowdowns_of_steps)
-      : trace(of),
-        flags(asked),
-        what_if(std::move(answered)),
-        slowdowns(std::move(slowdowns_of_steps)),
-        job_slowdown(replay::SumOf(slowdowns)) {}
+  std::vector<std::int64_t> doubtful_steps = {};  // With an error above kDoubtfulError.
+  bool has_gaps = false;  // Whether some steps of the job were not recorded.
 
   double saving(double energy_j) const { return 1 - energy_j / highest.energy_j; }
   double slowdown(double time_s) const { return time_s / highest.time_s - 1; }
@@ -101,7 +87,8 @@ Sums SumOf(const std::vector<replay::StepOutcome>& steps) {
 
 Answer Summarize(const replay::JobTrace& trace, const ReplayFlags& flags, replay::WhatIf what_if,
                  std::vector<replay::StragglerSlowdown> slowdowns) {
-  Answer answer{trace, flags, std::move(what_if), std::move(slowdowns)};
+  const replay::StragglerSlowdown job_slowdown = replay::SumOf(slowdowns);
+  Answer answer{trace, flags, std::move(what_if), std::move(slowdowns), job_slowdown};
   std::vector<double> errors;
   std::vector<double> without_delays;
   const std::vector<replay::StepBloat>& steps = answer.what_if.steps;
@@ -314,9 +301,7 @@ Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto graph,
                            replay::BuildTraceGraph(trace, flags.reading.clock_tolerance));
   for (const std::string& name : trace.unused_ignored) {
-    std::fputs(fmt::format("perseus: warning: --ignore {}: no event has this name\n", Excerpt(name))
-                   .c_str(),
-               streams.err);
+    streams.Warn(fmt::format("--ignore {}: no event has this name", Excerpt(name)));
   }
   auto slowdowns = replay::StragglerSlowdowns(graph);
   if (!slowdowns) return Fail("{}: {}", flags.path, slowdowns.error().message);
@@ -332,36 +317,27 @@ Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
 }  // namespace
 
 Verb AddReplayVerb(CLI::App& program) {
-  auto flags = std::make_shared<ReplayFlags>();
+  auto [verb, add, flags] = AddVerb<ReplayFlags>(program, "replay", kReplayAbout, kReplayExamples);
   flags->delays = {5};
-  CLI::App* verb = program.add_subcommand("replay", kReplayAbout);
-  verb->footer(kReplayExamples);
-  verb->add_option("trace", flags->path, "Timeline (Chrome trace in JSON, gzip or not)")
-      ->type_name("TRACE")
-      ->check(InputFile())
+  add("trace", flags->path, "TRACE", "Timeline (Chrome trace in JSON, gzip or not)", InputFile())
       ->required();
-  verb->add_option("--gpu", flags->gpu, "The model of the GPUs (those of perseus synth)")
-      ->type_name("NAME")
+  add("--gpu", flags->gpu, "NAME", "The model of the GPUs (those of perseus synth)",
+      OneOf(replay::JobPowerModelNames()))
+      ->capture_default_str();
+  add("--delay", flags->delays, "N",
+      "Also a controller that acts on the step N steps before; may be repeated",
+      WholeNumberIn({1, 1'000'000}))
       ->capture_default_str()
-      ->transform(OneOf(replay::JobPowerModelNames()));
-  verb->add_option("--delay", flags->delays,
-                   "Also a controller that acts on the step N steps before; may be repeated")
-      ->type_name("N")
-      ->capture_default_str()
-      ->allow_extra_args(false)
-      ->check(WholeNumberIn({1, 1'000'000}));
-  verb->add_option("--ignore", flags->reading.ignored,
-                   "Ignore events with this name; may be repeated")
-      ->type_name("NAME")
       ->allow_extra_args(false);
-  verb->add_option("--clock-tolerance", flags->clock_tolerance_ms,
-                   "The largest difference between the clocks of ranks, in ms")
-      ->type_name("MS")
-      ->capture_default_str()
-      ->check(NumberIn({0, 60'000}, "milliseconds"));
+  add("--ignore", flags->reading.ignored, "NAME", "Ignore events with this name; may be repeated")
+      ->allow_extra_args(false);
+  add("--clock-tolerance", flags->clock_tolerance_ms, "MS",
+      "The largest difference between the clocks of ranks, in ms",
+      NumberIn({0, 60'000, "milliseconds"}))
+      ->capture_default_str();
   verb->add_flag("--steps", flags->shows_steps, "Also print a line for each step");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
-  return {verb, [flags](const Streams& streams) { return RunReplay(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunReplay(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

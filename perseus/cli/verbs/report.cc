@@ -5,7 +5,6 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -14,14 +13,11 @@
 #include "perseus/base/file.h"
 #include "perseus/base/parallel.h"
 #include "perseus/cli/flags/figure_flags.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/verbs/auto_schedule_file.h"
-#include "perseus/cli/verbs/plan_paths.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/schedule_report.h"
-#include "perseus/cli/verbs/tradeoff_file.h"
+#include "perseus/cli/verbs/summary_file.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/noise/noise_bound.h"
 #include "perseus/planning/noise/noise_margin.h"
@@ -38,7 +34,6 @@ constexpr const char* kReportAbout =
     "SOURCE is the directory that `perseus plan -o` wrote, or plans in JSON for one job. Every\n"
     "plan is evaluated again on the profile that it names. A plan with another result is refused.";
 constexpr const char* kReportExamples =
-    "Examples:\n"
     "  perseus report out -o report.html --overlay published=reference.csv\n"
     "  perseus report out --figure frontier.svg --figure timeline.svg\n"
     "  perseus report out/plans/slowdown-5.json --profile profile.csv \\\n"
@@ -53,21 +48,6 @@ struct ReportFlags {
   FigureFlags figures;
   NoiseFlags noise;
 };
-
-struct NamedPlan {
-  std::string path;
-  plan_file::PlanFile file;
-};
-
-Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& paths) {
-  std::vector<NamedPlan> plans;
-  for (const std::string& path : paths) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
-    plans.push_back({path, std::move(plan)});
-  }
-  return plans;
-}
 
 // The job of the first plan, with the profile of --profile or else its own.
 Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags) {
@@ -117,8 +97,8 @@ Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
 
 // Checks that the frontier belongs to the plans: at the deadline of each plan, it must have the
 // bound of the relaxation. This is the bound of most plans. A plan may have a greater one.
-Result<void> CheckSameJob(const report::FrontierCurve& frontier, const report::Report& report,
-                          const std::string& path) {
+Result<void> CheckSameJob(const report::Report& report, const std::string& path) {
+  const report::FrontierCurve& frontier = report.frontier;
   plan::Frontier curve{.points = frontier.points, .least_energy = 0};
   const auto least = std::ranges::min_element(curve.points, {}, &plan::FrontierPoint::bound_j);
   curve.least_energy = static_cast<std::size_t>(least - curve.points.begin());
@@ -148,12 +128,11 @@ std::string FrontierPath(const ReportFlags& flags) {
   return fs::exists(beside, error) ? beside.string() : "";
 }
 
-Result<std::string> MakeData(const ReportFlags& flags,
+Result<std::string> MakeData(const ReportFlags& flags, const Summary& summary,
                              std::optional<report::SwitchTradeoff> tradeoff) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.sources));
-  PERSEUS_ASSIGN_OR_RETURN(const auto plans, ReadPlans(paths));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plans, ReadPlans(flags.sources));
   PERSEUS_ASSIGN_OR_RETURN(auto job, LoadJobOf(plans.front(), flags));
-  PERSEUS_ASSIGN_OR_RETURN(job.auto_schedule, ReadSearch(flags.sources.front(), job));
+  PERSEUS_ASSIGN_OR_RETURN(job.auto_schedule, summary.Search(job));
   PERSEUS_RETURN_IF_ERROR(CheckFigures(
       flags.figures,
       {.has_switches = tradeoff.has_value(), .has_schedules = job.auto_schedule.has_value()}));
@@ -165,7 +144,7 @@ Result<std::string> MakeData(const ReportFlags& flags,
                         .frontier = {},
                         .plans = {},
                         .overlays = {}};
-  PERSEUS_ASSIGN_OR_RETURN(report.stopped_early, ReadStoppedEarly(flags.sources.front()));
+  PERSEUS_ASSIGN_OR_RETURN(report.stopped_early, summary.StoppedEarly());
   PERSEUS_ASSIGN_OR_RETURN(report.noise, NoiseOf(flags.noise, job.planned));
   std::vector<std::string> names;
   for (const NamedPlan& plan : plans) {
@@ -181,7 +160,7 @@ Result<std::string> MakeData(const ReportFlags& flags,
     });
     std::vector<double> slowdowns;
     for (const noise::NoisyDifference& one : differences) slowdowns.push_back(one.slowdown);
-    PERSEUS_ASSIGN_OR_RETURN(const auto most_changes, ReadMostSwitches(flags.sources.front()));
+    PERSEUS_ASSIGN_OR_RETURN(const auto most_changes, summary.MostSwitches());
     const noise::NoiseBound bound =
         noise::ComputeNoiseBound(planner, *report.noise, slowdowns, {.most_changes = most_changes});
     for (std::size_t i = 0; i < differences.size(); ++i) {
@@ -198,13 +177,11 @@ Result<std::string> MakeData(const ReportFlags& flags,
 
   if (const std::string path = FrontierPath(flags); !path.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto frontier, report::ParseFrontier(text, path));
-    PERSEUS_RETURN_IF_ERROR(CheckSameJob(frontier, report, path));
-    report.frontier = std::move(frontier);
+    PERSEUS_ASSIGN_OR_RETURN(report.frontier, report::ParseFrontier(text, path));
+    PERSEUS_RETURN_IF_ERROR(CheckSameJob(report, path));
     report.frontier.name = "bound";
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
-  report.overlays = std::move(overlays);
+  PERSEUS_ASSIGN_OR_RETURN(report.overlays, LoadOverlays(flags.figures));
   report.switch_tradeoff = std::move(tradeoff);
   if (job.auto_schedule) {
     PERSEUS_ASSIGN_OR_RETURN(const auto schedules,
@@ -255,21 +232,18 @@ Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
     return Fail("the output is missing (add -o report.html, or --figure frontier.svg)");
   }
   PERSEUS_RETURN_IF_ERROR(CheckOutputs(flags));
-  PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, ReadTradeoff(flags.sources.front()));
+  PERSEUS_ASSIGN_OR_RETURN(const auto summary, Summary::Read(flags.sources.front()));
+  PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, summary.Tradeoff());
   // Whether the schedule was searched for depends on the plans.
   PERSEUS_RETURN_IF_ERROR(
       CheckFigures(flags.figures, {.has_switches = tradeoff.has_value(), .has_schedules = true}));
-  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, std::move(tradeoff)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, summary, std::move(tradeoff)));
   std::optional<std::string> page;
   if (!flags.output.empty()) {
-    PERSEUS_ASSIGN_OR_RETURN(auto made, report::FormatReportPage(data));
-    page = std::move(made);
+    PERSEUS_ASSIGN_OR_RETURN(page, report::FormatReportPage(data));
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto figures, DrawFigures(flags.figures, data));
-  if (auto written = WriteFigures(flags.figures, figures); !written) return written;
-  if (page) {
-    if (auto written = WriteFileAtomically(flags.output, *page); !written) return written;
-  }
+  PERSEUS_RETURN_IF_ERROR(WriteFigures(flags.figures, data));
+  if (page) PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.output, *page));
   std::string answer;
   for (const std::string& path : flags.figures.figures) answer += fmt::format("wrote {}\n", path);
   if (page) answer += fmt::format("wrote {}\n", flags.output);
@@ -279,27 +253,19 @@ Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
 }  // namespace
 
 Verb AddReportVerb(CLI::App& program) {
-  auto flags = std::make_shared<ReportFlags>();
-  CLI::App* verb = program.add_subcommand("report", kReportAbout);
-  verb->footer(kReportExamples);
-  verb->add_option("source", flags->sources, "A directory of perseus plan -o, or plans (JSON)")
-      ->type_name("DIR|PLAN...")
-      ->check(ExistingPath())
+  auto [verb, add, flags] = AddVerb<ReportFlags>(program, "report", kReportAbout, kReportExamples);
+  add("source", flags->sources, "DIR|PLAN...", "A directory of perseus plan -o, or plans (JSON)",
+      ExistingPath())
       ->required();
-  verb->add_option("--profile", flags->profile,
-                   "The profile (or graph) of the plans (default: the one that they name)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--frontier", flags->frontier,
-                   "The frontier.csv of the job (default: the one in DIR)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--show", flags->show, "The plan that is shown first (default: no-slowdown)")
-      ->type_name("NAME");
-  verb->add_option("-o,--output", flags->output, "The page (HTML)")->type_name("FILE");
+  add("--profile", flags->profile, "FILE",
+      "The profile (or graph) of the plans (default: the one that they name)", InputFile());
+  add("--frontier", flags->frontier, "FILE",
+      "The frontier.csv of the job (default: the one in DIR)", InputFile());
+  add("--show", flags->show, "NAME", "The plan that is shown first (default: no-slowdown)");
+  add("-o,--output", flags->output, "FILE", "The page (HTML)");
   AddFigureFlags(*verb, flags->figures);
   AddNoiseFlags(*verb, flags->noise, "Also show the mean time and energy under noise");
-  return {verb, [flags](const Streams& streams) { return RunReport(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunReport(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -10,7 +10,7 @@
 #include <csignal>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <string_view>
+#include <regex>
 #include <system_error>
 #include <utility>
 
@@ -26,31 +26,12 @@ constexpr const char* kLockName = ".perseus-lock";
 constexpr const char* kNewName = ".perseus-new";
 constexpr const char* kEarlierSummary = "earlier.json";  // In DIR/.perseus-new.
 
-// Not in every run: plans, and a schedule that was searched for.
-bool IsOfSomePlanRuns(std::string_view name) {
-  if (name == "schedule.csv" || name == "schedule.txt") return true;
-  return name.starts_with("plans/") && name.ends_with(".json") &&
-         std::ranges::count(name, '/') == 1;
-}
-
-// The schedules of the rows "more-N" and "fits", each as CSV and in words.
-bool IsOfSomeSearches(std::string_view name) {
-  if (name == "report.html") return true;
-  if (!name.ends_with(".csv") && !name.ends_with(".txt")) return false;
-  name.remove_suffix(4);
-  if (name == "fits") return true;
-  if (!name.starts_with("more-")) return false;
-  name.remove_prefix(5);
-  return !name.empty() && name.find_first_not_of("0123456789") == name.npos;
-}
-
-bool IsNone(std::string_view /*name*/) { return false; }
-
 // Whether a run writes files with that name. A user may have edited the list in a summary, and a
 // run must not move other files because of it.
 bool IsResultName(const ResultKind& kind, std::string_view name) {
   if (name.empty() || name == kind.summary) return false;
-  return std::ranges::find(kind.always, name) != std::end(kind.always) || kind.is_other(name);
+  return std::ranges::find(kind.always, name) != std::end(kind.always) ||
+         std::regex_match(name.begin(), name.end(), std::regex(kind.others));
 }
 
 tl::unexpected<Error> SystemFailure(const fs::path& path, std::string_view what,
@@ -231,19 +212,20 @@ const ResultKind kPlanResults{"perseus plan",
                               "summary.json",
                               "perseus-summary",
                               {"frontier.csv", "trace.json", "report.html"},
-                              IsOfSomePlanRuns};
+                              "plans/[^/]*\\.json|schedule\\.(csv|txt)"};
 const ResultKind kEmulationResults{"perseus emulate",
                                    "emulation.json",
                                    "perseus-emulation",
                                    {"iterations.csv", "pp_ranks.csv", "trace.json"},
-                                   IsNone};
-const ResultKind kTuningResults{"perseus tune",
-                                "plan.json",
-                                "perseus-plan",
-                                {"profile.csv", "planned.csv", "options.csv"},
-                                IsNone};
-const ResultKind kSearchResults{
-    "perseus schedule search", "search.json", "perseus-schedule-search", {}, IsOfSomeSearches};
+                                   ""};
+const ResultKind kTuningResults{
+    "perseus tune", "plan.json", "perseus-plan", {"profile.csv", "planned.csv", "options.csv"}, ""};
+// The schedules of the rows "more-N" and "fits", each as CSV and in words.
+const ResultKind kSearchResults{"perseus schedule search",
+                                "search.json",
+                                "perseus-schedule-search",
+                                {},
+                                "report\\.html|(fits|more-[0-9]+)\\.(csv|txt)"};
 
 Result<std::vector<std::string>> FilesOfRun(const fs::path& directory, const ResultKind& kind) {
   PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(directory / kind.summary, directory, kind));

@@ -18,19 +18,9 @@
 // The design: a run writes its files into a new directory, DIR/.perseus-new. The summary comes last
 // and makes them complete. Then each file is renamed to its place, and what only the earlier run
 // had is removed. All steps can be repeated, so there is nothing to undo: an incomplete new
-// directory is removed, and a complete one is put in place. Rivals:
-//
-// - A new directory beside DIR, exchanged with it (renameat2 with RENAME_EXCHANGE, or two renames).
-//   This is one step, but the user's other files have to move from one directory to the other, and
-//   a kill in between leaves them in the wrong one. A shell, a file browser or a server that is in
-//   DIR stays in the old directory, which is then removed: after `-o .`, `ls` shows nothing. DIR
-//   cannot be a mount point (the usual case in a container), nor be in a directory that the user
-//   may not write. Permissions and ACLs of DIR are lost.
-// - Keeping the earlier files until the end, and undoing a replacement that was killed. This was
-//   the design of version 0.1. It has twice the states, and restores results that are older than
-//   complete ones.
-// - Replacing file by file, without a record. A killed run leaves files of two runs, and nothing
-//   says so.
+// directory is removed, and a complete one is put in place. A new directory beside DIR that is
+// exchanged with it would not do: the user's other files would have to move, a shell in DIR would
+// stay in the old one, and DIR could not be a mount point (the usual case in a container).
 //
 // DIR/.perseus-run, which a killed run of version 0.1 may have left, is a file of the user here: it
 // is neither followed nor removed.
@@ -52,8 +42,7 @@ struct ResultKind {
   std::string_view summary;    // The name of the file that lists the others, if runs differ.
   std::string_view format;     // The value of its key `format`.
   std::string_view always[4];  // The names of the files that every run writes.
-  // Whether a run may write a file with this name, which is not in `always`.
-  bool (*is_other)(std::string_view name);
+  const char* others;          // The names of those that some runs write, as a regex.
 };
 
 extern const ResultKind kPlanResults;

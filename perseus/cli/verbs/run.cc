@@ -1,27 +1,31 @@
 // `perseus run` runs a training with Perseus attached, and says at its end what it took and saved.
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
-#include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 
+#include "perseus/base/environment.h"
+#include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/number.h"
+#include "perseus/base/process.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/child_process.h"
-#include "perseus/cli/verbs/run_environment.h"
 #include "perseus/cli/verbs/turnkey.h"
 #include "perseus/cli/verbs/verbs.h"
+#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/tuner/run_summary.h"
 
@@ -32,13 +36,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRunAbout =
     "Run a training with Perseus attached, without a change of its code. Processes that use a\n"
-    "supported framework attach by themselves (see docs/frameworks.md), use the node's agent or\n"
-    "start one, and record their steps. At the end, says what the steps took. With --tune, also\n"
+    "supported framework attach by themselves (see docs/frameworks.md), use the node's agent or "
+    "start one, and record their steps. At the end, says what the steps took. With --tune, also "
     "profiles the job while it trains, makes a plan, puts it into force and measures what it "
-    "saves.\n"
-    "The exit status is that of the training. It also runs if Perseus cannot do anything.";
+    "saves. The exit status is that of the training. It also runs if Perseus cannot do anything.";
 constexpr const char* kRunExamples =
-    "Examples:\n"
     "  perseus run -- torchrun --nproc-per-node 4 train.py\n"
     "  perseus run --tune -- torchrun --nproc-per-node 4 train.py\n"
     "  perseus run --plan perseus-run-1/tuned/plan.json -- \\\n"
@@ -50,6 +52,192 @@ constexpr const char* kRunExamples =
 constexpr int kLookEveryMs = 200;
 constexpr int kNotFound = 127;
 constexpr int kCannotRun = 126;
+
+fs::path OwnProgram() {
+  std::error_code error;
+  return fs::read_symlink("/proc/self/exe", error);
+}
+
+Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
+  std::error_code error;
+  if (!wanted.empty()) {
+    const auto ranks = protocol::OwnFolder::Open(wanted, "ranks");
+    if (!ranks) return Fail("cannot write to {}: {}", wanted.string(), ranks.error().message);
+    const fs::path absolute = fs::absolute(wanted);
+    if (::access((absolute / "ranks").c_str(), W_OK | X_OK) == 0) return absolute;
+    return Fail("cannot write to {}: permission denied (name another one with --job-directory)",
+                wanted.string());
+  }
+  const fs::path here = fs::current_path(error);
+  for (int number = 1; !error; ++number) {
+    const fs::path path = here / fmt::format("perseus-run-{}", number);
+    // False without an error if it exists.
+    if (fs::create_directory(path, error)) {
+      fs::create_directory(path / "ranks", error);
+      if (!error) return path;
+    }
+  }
+  return Fail("cannot make a directory in {}: {} (name one with --job-directory)", here.string(),
+              error.message());
+}
+
+// The Python that runs the command: the command itself, or the one in the first line of its script
+// (torchrun), or else `python3`.
+std::string PythonOf(const std::vector<std::string>& command) {
+  const auto is_python = [](const fs::path& file) {
+    return file.filename().string().starts_with("python");
+  };
+  const std::string program = FindProgram(command.front());
+  if (is_python(program)) return program;
+  for (const std::string& word : InterpreterOf(program)) {
+    if (is_python(word)) return word;
+    if (!word.ends_with("/env")) break;
+  }
+  return "python3";
+}
+
+// Whether this Python does not run the hook: -I and -E ignore PYTHONPATH, and -S ignores
+// sitecustomize.
+bool IgnoresHook(const std::vector<std::string>& command) {
+  if (!fs::path(command.front()).filename().string().starts_with("python")) return false;
+  for (std::size_t i = 1; i < command.size(); ++i) {
+    const std::string& word = command[i];
+    if (!word.starts_with('-') || word.starts_with("--")) return false;
+    // The rest of the word, or the next one, belongs to these flags.
+    const std::string flags = word.substr(1, word.find_first_of("cmWX") - 1);
+    if (flags.find_first_of("IES") != std::string::npos) return true;
+    if (flags.size() + 1 < word.size()) return false;
+  }
+  return false;
+}
+
+bool HasHook(const fs::path& package) {
+  return ::access((package / "hook" / "sitecustomize.py").c_str(), R_OK) == 0;
+}
+
+// The folder of the package that this Python imports.
+std::optional<fs::path> ImportedPackage(const std::string& python) {
+  auto found = RunProgram({python, "-c",
+                           "import importlib.util as u; s = u.find_spec('perseus'); "
+                           "print(list(s.submodule_search_locations)[0] if s else '')"},
+                          "");
+  if (!found) return std::nullopt;
+  std::string path = *std::move(found);
+  while (path.ends_with('\n')) path.pop_back();
+  return HasHook(path) ? std::optional<fs::path>(path) : std::nullopt;
+}
+
+// The folder of the package that was built or installed with this program.
+std::optional<fs::path> NeighboringPackage() {
+  const fs::path prefix = OwnProgram().parent_path().parent_path();
+  for (const char* const folder : {"python", "lib/python3/dist-packages"}) {
+    const fs::path package = prefix / folder / "perseus";
+    if (HasHook(package)) return package;
+  }
+  return std::nullopt;
+}
+
+// PYTHONPATH with the hook first. Empty if the package is not found.
+std::string PythonPath(const std::vector<std::string>& command) {
+  const std::string before = EnvironmentOr("PYTHONPATH");
+  const std::string rest = before.empty() ? "" : ":" + before;
+  if (const auto imported = ImportedPackage(PythonOf(command))) {
+    return (*imported / "hook").string() + rest;
+  }
+  const auto package = NeighboringPackage();
+  if (!package) return "";
+  // Last, so that nothing beside the package hides modules of the training.
+  return fmt::format("{}{}:{}", (*package / "hook").string(), rest,
+                     package->parent_path().string());
+}
+
+// The value of `--nnodes N`, `--nnodes=N` or `--nnodes MIN:MAX` of torchrun: the greatest number of
+// nodes. 1 if it is not there, or is no number.
+int NodesOf(const std::vector<std::string>& command) {
+  constexpr std::string_view kFlag = "--nnodes";
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    std::string_view value = command[i];
+    if (!value.starts_with(kFlag)) continue;
+    value.remove_prefix(kFlag.size());
+    if (value.empty() && i + 1 < command.size()) value = command[i + 1];
+    if (value.starts_with('=')) value.remove_prefix(1);
+    value.remove_prefix(value.rfind(':') == std::string_view::npos ? 0 : value.rfind(':') + 1);
+    return ParseNumber<int>(value).value_or(1);
+  }
+  return 1;
+}
+
+// What makes the training attach Perseus by itself.
+struct RunEnvironment {
+  std::map<std::string, std::string> variables;  // To set for the training.
+  // The job directory, absolute. Empty if none can be written: then nothing is recorded.
+  std::filesystem::path job_directory;
+  std::vector<std::string> warnings;  // What does not work, why, and what to do.
+  std::string plan_problem;           // Of these, the one why no rank follows the plan; or empty.
+};
+
+void SetUnlessSet(RunEnvironment& environment, const char* name, const std::string& value) {
+  if (EnvironmentOr(name).empty()) environment.variables[name] = value;
+}
+
+// A plan that no rank could read is reported before the training begins.
+Result<void> CheckPlan(const fs::path& plan) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadRegularFile(plan));
+  PERSEUS_ASSIGN_OR_RETURN(const auto parsed, plan_file::ParsePlan(text, plan.string()));
+  if (!parsed.job.IsGeneralGraph()) return {};
+  return Fail(
+      "{}: is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
+      "with perseus plan --schedule)",
+      plan.string());
+}
+
+// `job_directory` empty: makes perseus-run-1 (or the next free number) in the working directory.
+// `plan` may be empty. `command` is the training: its Python has to find the package `perseus`.
+// Variables that the user has set (PERSEUS_AGENT, PERSEUS_ATTACH, PERSEUS_PROGRAM) stay. Never
+// fails: a training runs without Perseus, too.
+RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
+                          const std::vector<std::string>& command) {
+  RunEnvironment environment;
+  if (auto made = MakeJobDirectory(job_directory)) {
+    environment.job_directory = *std::move(made);
+    environment.variables["PERSEUS_JOB_DIR"] = environment.job_directory.string();
+  } else {
+    environment.warnings.push_back(made.error().message + "; nothing is recorded");
+  }
+  SetUnlessSet(environment, "PERSEUS_ATTACH", "auto");
+  if (const int nodes = NodesOf(command); nodes > 1 && job_directory.empty()) {
+    environment.warnings.push_back(fmt::format(
+        "the training runs on {} nodes, but each node records into a directory of its own, so "
+        "ranks are missing in each (start perseus run on each node with the same --job-directory, "
+        "on a file system that all nodes share)",
+        nodes));
+  }
+  // The library takes the node's agent if it listens.
+  SetUnlessSet(environment, "PERSEUS_AGENT", "own");
+  SetUnlessSet(environment, "PERSEUS_PROGRAM", OwnProgram().string());
+  if (std::string path = PythonPath(command); !path.empty()) {
+    environment.variables["PYTHONPATH"] = std::move(path);
+  } else {
+    environment.warnings.push_back(
+        "the Python package perseus is not installed, so no framework is attached: only a program "
+        "that opens a session by itself is recorded (pip install it for the Python of the "
+        "training)");
+  }
+  if (IgnoresHook(command)) {
+    environment.warnings.push_back(
+        "this Python does not run the hook of Perseus, so no framework is attached (leave out -I, "
+        "-E and -S, or call perseus.attach)");
+  }
+  if (plan.empty()) return environment;
+  if (const auto checked = CheckPlan(plan)) {
+    std::error_code error;
+    environment.variables["PERSEUS_PLAN"] = fs::absolute(plan, error).string();
+  } else {
+    environment.plan_problem = checked.error().message + "; no plan is followed";
+    environment.warnings.push_back(environment.plan_problem);
+  }
+  return environment;
+}
 
 struct RunFlags {
   std::vector<std::string> command;
@@ -67,10 +255,6 @@ struct RunFlags {
   int status = 0;  // Of the training.
 };
 
-void Report(const Streams& streams, const std::string& line) {
-  std::fputs(fmt::format("perseus: {}\n", line).c_str(), streams.err);
-}
-
 template <typename Value>
 void AddFlag(std::vector<std::string>& words, const char* name, const std::optional<Value>& value) {
   if (value) words.insert(words.end(), {name, fmt::format("{}", *value)});
@@ -81,7 +265,7 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
   TurnkeyOptions options;
   options.job_directory = job_directory;
   options.start = start;
-  options.say = [&streams](const std::string& line) { Report(streams, line); };
+  options.say = [&streams](const std::string& line) { streams.Say(line); };
   options.verify_steps = flags.verify_steps;
   options.budget_steps = flags.budget_steps.value_or(options.budget_steps);
   options.follow_steps = flags.follow_steps.value_or(options.follow_steps);
@@ -181,18 +365,18 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto signals, RunSignals::Take());
   RunEnvironment environment = PrepareRun(flags.job_directory, flags.plan, flags.command);
   const fs::path& directory = environment.job_directory;
-  for (const std::string& warning : environment.warnings) Report(streams, warning);
+  for (const std::string& warning : environment.warnings) streams.Say(warning);
   const auto lock = Coordinate(directory);
   const bool is_coordinator = lock && *lock;
   if (!directory.empty()) {
     const bool has_other = lock && !*lock;
-    Report(streams,
-           fmt::format("recording in {}{}", directory.string(),
-                       has_other && flags.tunes ? "; another perseus run tunes this job" : ""));
+    streams.Say(
+        fmt::format("recording in {}{}", directory.string(),
+                    has_other && flags.tunes ? "; another perseus run tunes this job" : ""));
   }
   if (!lock) {
-    Report(streams, fmt::format("{}; this run is not {}summed up", lock.error().message,
-                                flags.tunes ? "tuned and not " : ""));
+    streams.Say(fmt::format("{}; this run is not {}summed up", lock.error().message,
+                            flags.tunes ? "tuned and not " : ""));
   }
   // A file system may have coarse times.
   const auto start = fs::file_time_type::clock::now() - std::chrono::seconds(2);
@@ -206,69 +390,67 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   auto training = Child::Start(spec);
   if (!training) {
     flags.status = training.error().kind == ErrorKind::kUnreachable ? kNotFound : kCannotRun;
-    Report(streams, training.error().message);
+    streams.Say(training.error().message);
     return {};
   }
   flags.status = Follow(*training, signals, turnkey);
   if (turnkey) turnkey->Finish();
   if (!is_coordinator) return {};
   if (const auto run = tuner::SumUpRun(directory, start)) {
-    for (const std::string& line : Describe(*run, directory, flags.status)) Report(streams, line);
+    for (const std::string& line : Describe(*run, directory, flags.status)) streams.Say(line);
   } else {
-    Report(streams, run.error().message);
+    streams.Say(run.error().message);
   }
   // The first lines of a long log are far away.
-  if (!environment.plan_problem.empty()) Report(streams, environment.plan_problem);
+  if (!environment.plan_problem.empty()) streams.Say(environment.plan_problem);
   if (turnkey) {
-    for (const std::string& line : turnkey->Summary()) Report(streams, line);
+    for (const std::string& line : turnkey->Summary()) streams.Say(line);
   }
   return {};
 }
 
 void AddTuneFlags(CLI::App& verb, RunFlags& flags, CLI::Option* tune) {
-  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb.add_option(name, value, help)->type_name(type)->group("With --tune")->needs(tune);
+  const FlagAdder of_group(verb, "With --tune");
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help,
+                       CLI::Validator check) {
+    of_group(name, value, type, help, std::move(check))->needs(tune);
   };
-  add("--budget-steps", flags.budget_steps, "N", "Steps to measure in (default: 60)")
-      ->check(WholeNumberIn({1, 1'000'000}));
+  add("--budget-steps", flags.budget_steps, "N", "Steps to measure in (default: 60)",
+      WholeNumberIn({1, 1'000'000}));
   add("--budget-slowdown", flags.budget_slowdown_percent, "PCT",
-      "The largest mean slowdown of these steps (default: 25)")
-      ->check(NumberIn({0, 1'000}, "percent"));
+      "The largest mean slowdown of these steps (default: 25)", NumberIn({0, 1'000, "percent"}));
   add("--follow-steps", flags.follow_steps, "N",
-      "Steps in which each of two plans is measured at its own clocks (default: 12)")
-      ->check(WholeNumberIn({2, 1'000'000}));
+      "Steps in which each of two plans is measured at its own clocks (default: 12)",
+      WholeNumberIn({2, 1'000'000}));
   add("--verify-steps", flags.verify_steps, "N",
-      "Steps, with the plan and without, that measure what it saves (default: 100)")
-      ->check(WholeNumberIn({1, 10'000'000}));
-  add("--facts", flags.facts, "FILE", "Hardware facts (TOML) of the GPUs")->check(InputFile());
+      "Steps, with the plan and without, that measure what it saves (default: 100)",
+      WholeNumberIn({1, 10'000'000}));
+  add("--facts", flags.facts, "FILE", "Hardware facts (TOML) of the GPUs", InputFile());
   add("--switch-latency", flags.switch_latency_ms, "MS",
-      "Time from the request of a clock until the GPU has it")
-      ->check(NumberIn({0, 60'000}, "milliseconds"));
-  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next (default: measured)")
-      ->check(NumberIn({0, 3600}, "in seconds"));
+      "Time from the request of a clock until the GPU has it",
+      NumberIn({0, 60'000, "milliseconds"}));
+  add("--p2p", flags.p2p_s, "S", "Transfer time from one pp_rank to the next (default: measured)",
+      NumberIn({0, 3600, "in seconds"}));
   add("--assignment-delay", flags.assignment_delay_s, "SECONDS",
-      "Time until every rank has read an assignment (default: 1)")
-      ->check(NumberIn({0.1, 600}, "in seconds"));
+      "Time until every rank has read an assignment (default: 1)",
+      NumberIn({0.1, 600, "in seconds"}));
 }
 
 }  // namespace
 
 Verb AddRunVerb(CLI::App& program) {
-  auto flags = std::make_shared<RunFlags>();
-  CLI::App* verb = program.add_subcommand("run", kRunAbout);
-  verb->footer(kRunExamples);
-  verb->add_option("--job-directory", flags->job_directory,
-                   "Where steps are recorded (default: a new directory perseus-run-N)")
-      ->type_name("DIR");
-  CLI::Option* plan = verb->add_option("--plan", flags->plan, "A plan that the training follows")
-                          ->type_name("FILE");
+  auto [verb, add, flags] = AddVerb<RunFlags>(program, "run", kRunAbout, kRunExamples);
+  add("--job-directory", flags->job_directory, "DIR",
+      "Where steps are recorded (default: a new directory perseus-run-N)");
+  CLI::Option* plan = add("--plan", flags->plan, "FILE", "A plan that the training follows");
   CLI::Option* tune =
       verb->add_flag("--tune", flags->tunes, "Profile, plan, follow the plan, and verify it")
           ->excludes(plan);
   AddTuneFlags(*verb, *flags, tune);
-  return {verb, [flags](const Streams& streams) { return RunTraining(streams, *flags); },
-          [flags](std::vector<std::string> command) { flags->command = std::move(command); },
-          [flags] { return flags->status; }};
+  return {
+      verb, [flags = flags](const Streams& streams) { return RunTraining(streams, *flags); },
+      [flags = flags](std::vector<std::string> command) { flags->command = std::move(command); },
+      [flags = flags] { return flags->status; }};
 }
 
 }  // namespace perseus::cli

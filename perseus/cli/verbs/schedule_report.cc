@@ -41,6 +41,16 @@ Result<void> AddTimeline(const SearchJob& job, const TradeoffRow& row, std::stri
   return {};
 }
 
+// The row whose schedule is shown beside the reference: the one that fits the memory of the GPUs if
+// that is known. Otherwise the first one that saves energy, or the first one.
+const TradeoffRow& ChosenRow(const Tradeoff& tradeoff) {
+  if (tradeoff.fitting) return *tradeoff.fitting;
+  const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {
+    return row.saving - tradeoff.fixed.saving >= schedule_search::kWorthSaying;
+  });
+  return first == tradeoff.rows.end() ? tradeoff.rows.front() : *first;
+}
+
 }  // namespace
 
 SearchJob SearchJobOf(const job::LoadedJob& job) {
@@ -57,14 +67,6 @@ SearchJob SearchJobOf(const job::LoadedJob& job) {
 std::string NameOfRow(const TradeoffRow& row) {
   if (row.candidate.schedule.name == job::kAutoSchedule) return row.candidate.schedule.name;
   return row.more < 0 ? "fits" : fmt::format("+{}", row.more);
-}
-
-const TradeoffRow& ChosenRow(const Tradeoff& tradeoff) {
-  if (tradeoff.fitting) return *tradeoff.fitting;
-  const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {
-    return row.saving - tradeoff.fixed.saving >= schedule_search::kWorthSaying;
-  });
-  return first == tradeoff.rows.end() ? tradeoff.rows.front() : *first;
 }
 
 Result<report::ScheduleTradeoff> ReportedSchedules(const SearchJob& job, const Tradeoff& tradeoff,

@@ -14,10 +14,6 @@ namespace perseus::cli {
 // that of perseus plan.
 std::string NameOfRow(const schedule_search::TradeoffRow& row);
 
-// The row whose schedule is shown beside the reference: the one that fits the memory of the GPUs if
-// that is known. Otherwise the first one that saves energy, or the first one.
-const schedule_search::TradeoffRow& ChosenRow(const schedule_search::Tradeoff& tradeoff);
-
 // `memory_source` says which numbers of bytes were measured, modeled or given.
 Result<report::ScheduleTradeoff> ReportedSchedules(const schedule_search::SearchJob& job,
                                                    const schedule_search::Tradeoff& tradeoff,

@@ -3,15 +3,12 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
-#include "perseus/cli/verbs/plan_paths.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -25,7 +22,6 @@ constexpr const char* kShowAbout =
     "Reads only the plans, in JSON, as `perseus plan -o` writes them: files, or its directory.\n"
     "`perseus evaluate` checks plans against a profile.";
 constexpr const char* kShowExamples =
-    "Example:\n"
     "  perseus show out/plans/no-slowdown.json out/plans/slowdown-5.json";
 
 struct ShowFlags {
@@ -57,7 +53,8 @@ struct Shown {
   double gap() const { return std::max(0.0, plan.energy_j / plan.lower_bound_j - 1); }
 };
 
-Shown Summarize(std::string path, plan_file::PlanFile plan) {
+Shown Summarize(NamedPlan named) {
+  plan_file::PlanFile& plan = named.file;
   Shown shown;
   std::map<std::pair<int, std::string>, ClockShare>
       clocks;  // The stage in the key gives the order.
@@ -78,7 +75,7 @@ Shown Summarize(std::string path, plan_file::PlanFile plan) {
   }
   for (auto& [place, clock] : clocks) shown.clocks.push_back(std::move(clock));
   shown.waiting = 1 - busy_s / (ToSeconds(plan.time) * static_cast<double>(plan.pp_ranks.size()));
-  shown.path = std::move(path);
+  shown.path = std::move(named.path);
   shown.plan = std::move(plan);
   return shown;
 }
@@ -166,27 +163,21 @@ std::string FormatTable(const std::vector<Shown>& plans) {
 
 Result<void> RunShow(const Streams& streams, const ShowFlags& flags) {
   std::vector<Shown> plans;
-  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags.plans));
-  for (const std::string& path : paths) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path));
-    plans.push_back(Summarize(path, std::move(plan)));
-  }
+  PERSEUS_ASSIGN_OR_RETURN(auto named, ReadPlans(flags.plans));
+  for (NamedPlan& plan : named) plans.push_back(Summarize(std::move(plan)));
   return streams.Print(flags.as_json ? FormatJson(plans) : FormatTable(plans));
 }
 
 }  // namespace
 
 Verb AddShowVerb(CLI::App& program) {
-  auto flags = std::make_shared<ShowFlags>();
-  CLI::App* verb = program.add_subcommand("show", kShowAbout);
-  verb->footer(kShowExamples);
-  verb->add_option("plan", flags->plans, "Plans (JSON), or directories of perseus plan -o")
-      ->type_name("DIR|PLAN...")
-      ->check(ExistingPath())
+  auto [verb, add, flags] = AddVerb<ShowFlags>(program, "show", kShowAbout, kShowExamples);
+  verb->footer(std::string("Example:\n") + kShowExamples);
+  add("plan", flags->plans, "DIR|PLAN...", "Plans (JSON), or directories of perseus plan -o",
+      ExistingPath())
       ->required();
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the table");
-  return {verb, [flags](const Streams& streams) { return RunShow(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunShow(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

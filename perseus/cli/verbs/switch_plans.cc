@@ -22,13 +22,6 @@ std::string FormatShare(double share) {
   return fmt::format("{:.1f} %", std::floor(share * 1000) / 10);
 }
 
-std::string FormatGap(double gap) { return fmt::format("{:.3f} %", gap * 100); }
-
-// The most changes of a pp_rank, and the same per second.
-std::vector<std::string> FormatChanges(int most, Nanoseconds time) {
-  return {fmt::to_string(most), fmt::format("{:.2f}", most / ToSeconds(time))};
-}
-
 double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
   return planner.baseline().energy_j - plan.evaluation.energy_j;
 }
@@ -240,15 +233,11 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
       {"limit", "saving", "of unlimited", "at most", "gap", "busiest GPU", "busiest per s"});
   const auto add = [&](const std::string& limit, const plan::Plan& plan) {
     const double saved = saving(plan.evaluation.energy_j);
-    std::vector<std::string> row = {
-        limit, FormatPercent(saved), unlimited > 0 ? FormatShare(saved / unlimited) : "",
-        FormatPercent(saving(std::min(plan.lower_bound_j, plan.evaluation.energy_j))),
-        FormatGap(plan.gap())};
-    for (std::string& cell :
-         FormatChanges(few_switches::MostSwitches(plan.evaluation), plan.evaluation.time)) {
-      row.push_back(std::move(cell));
-    }
-    table.AddRow(std::move(row));
+    const int most = few_switches::MostSwitches(plan.evaluation);
+    table.AddRow({limit, FormatPercent(saved), unlimited > 0 ? FormatShare(saved / unlimited) : "",
+                  FormatPercent(saving(std::min(plan.lower_bound_j, plan.evaluation.energy_j))),
+                  fmt::format("{:.3f} %", plan.gap() * 100), fmt::to_string(most),
+                  fmt::format("{:.2f}", most / ToSeconds(plan.evaluation.time))});
   };
   const std::vector<report::SwitchLimit> reported = ReportedTradeoff(planner, tradeoff).limits;
   for (std::size_t i = 0; i < reported.size(); ++i) {

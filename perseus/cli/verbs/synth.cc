@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <memory>
 #include <optional>
 
 #include "perseus/base/file.h"
 #include "perseus/base/number.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/simulation/synthetic/model_profile.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
@@ -25,7 +23,6 @@ constexpr const char* kSynthAbout =
     "published architecture on a modeled GPU, layer by layer, with the modeled memory of each\n"
     "stage (activation_bytes, model_bytes). The same flags give the same file on every machine.";
 constexpr const char* kSynthExamples =
-    "Examples:\n"
     "  perseus synth --gpu a100 --stages 8 -o profile.csv\n"
     "  perseus synth --gpu a40 --stages 4 --noise 0 \\\n"
     "      --instructions forward,backward_input,backward_weight -o zero-bubble.csv\n"
@@ -132,18 +129,16 @@ Result<synthetic::ModelProfileSpec> ModelSpec(const SynthFlags& flags) {
   return spec;
 }
 
-// The profile of an architecture with its memory.
-Result<std::string> FormatModelProfile(const SynthFlags& flags) {
+// The profile; that of an architecture with its memory.
+Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
+  if (flags.model_name->count() == 0) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(flags.spec));
+    return profile::FormatProfile(profile);
+  }
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, ModelSpec(flags));
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeModelProfile(spec));
   PERSEUS_ASSIGN_OR_RETURN(const auto memory, synthetic::ModelMemory(spec));
   return profile::AddMemory(profile, profile::FormatProfile(profile), memory);
-}
-
-Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
-  if (flags.model_name->count() > 0) return FormatModelProfile(flags);
-  PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(flags.spec));
-  return profile::FormatProfile(profile);
 }
 
 // For a reader of a terminal, who sees hundreds of rows that do not say what they are.
@@ -152,7 +147,7 @@ std::string DescribeProfile(const SynthFlags& flags) {
   const std::string gpu =
       has_model && flags.gpu->count() == 0 ? kDefaultGpuOfModels : flags.spec.gpu;
   return fmt::format(
-      "perseus: this profile has {} stages of {} on {} GPUs (-o FILE writes it to a file; perseus "
+      "this profile has {} stages of {} on {} GPUs (-o FILE writes it to a file; perseus "
       "synth --help lists the flags)",
       flags.spec.stages, has_model ? flags.model.workload.model : "a synthetic model", gpu);
 }
@@ -170,7 +165,7 @@ Result<void> RunSynth(const Streams& streams, SynthFlags flags) {
   if (!flags.path.empty()) return WriteFileAtomically(flags.path, text);
   PERSEUS_RETURN_IF_ERROR(streams.Print(text));
   if (::isatty(::fileno(streams.out)) == 1) {
-    std::fputs((DescribeProfile(flags) + "\n").c_str(), streams.err);
+    streams.Say(DescribeProfile(flags));
   }
   return {};
 }
@@ -179,31 +174,27 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
   synthetic::ModelWorkload& workload = flags.model.workload;
   std::vector<std::string> models;
   for (const synthetic::ModelInfo& model : synthetic::ModelZoo()) models.emplace_back(model.name);
-  flags.model_name = verb.add_option("--model", workload.model, "Architecture")
-                         ->type_name("NAME")
-                         ->transform(OneOf(models))
-                         ->group(kModelGroup);
-  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    CLI::Option* option = verb.add_option(name, value, help)->type_name(type)->group(kModelGroup);
+  const FlagAdder of_group(verb, kModelGroup);
+  flags.model_name = of_group("--model", workload.model, "NAME", "Architecture", OneOf(models));
+  const auto add = [&](const char* name, auto& value, const char* type, const char* help,
+                       CLI::Validator check = {}) {
+    CLI::Option* option = of_group(name, value, type, help, std::move(check));
     flags.only_with_model.push_back(option);
     return option;
   };
   const auto count = WholeNumberIn({1, 1e6});
-  add("--microbatch-size", workload.microbatch_size, "N", "Sequences (or images) of a microbatch")
-      ->capture_default_str()
-      ->check(count);
+  add("--microbatch-size", workload.microbatch_size, "N", "Sequences (or images) of a microbatch",
+      count)
+      ->capture_default_str();
   add("--sequence-length", workload.sequence_length, "N",
-      "Tokens of a sequence (default: the published length)")
-      ->check(count);
-  add("--tensor-parallel", workload.tensor_parallel, "N", "GPUs that share each stage")
-      ->capture_default_str()
-      ->check(count);
+      "Tokens of a sequence (default: the published length)", count);
+  add("--tensor-parallel", workload.tensor_parallel, "N", "GPUs that share each stage", count)
+      ->capture_default_str();
   add("--boundaries", flags.boundaries, "LIST",
       "First layer of each stage, and the number of layers, such as 0,8,14,21,27; or layers or "
       "blocks: the same number of these in each stage (default: layers)");
   add("--power-limit", flags.power_limit_w, "W",
-      "Power limit of the GPU (default: that of the data sheet)")
-      ->check(NumberIn({1, 1e5}, "watts"));
+      "Power limit of the GPU (default: that of the data sheet)", NumberIn({1, 1e5, "watts"}));
   flags.only_with_model.push_back(
       verb.add_flag("--recompute-activations", flags.model.recomputes_activations,
                     "Run the forward pass of each block again before its backward pass")
@@ -215,10 +206,9 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
 }  // namespace
 
 Verb AddSynthVerb(CLI::App& program) {
-  auto flags = std::make_shared<SynthFlags>();
+  auto [verb, without_default, flags] =
+      AddVerb<SynthFlags>(program, "synth", kSynthAbout, kSynthExamples);
   synthetic::SyntheticProfileSpec& spec = flags->spec;
-  CLI::App* verb = program.add_subcommand("synth", kSynthAbout);
-  verb->footer(kSynthExamples);
   std::vector<std::string> gpus;
   for (const synthetic::GpuModel& model : synthetic::GpuModels()) gpus.emplace_back(model.name);
   for (const synthetic::GpuRoofline& gpu : synthetic::GpuRooflines()) {
@@ -229,42 +219,40 @@ Verb AddSynthVerb(CLI::App& program) {
        kind = static_cast<InstructionKind>(static_cast<int>(kind) + 1)) {
     computations.emplace_back(Name(kind));
   }
-  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb->add_option(name, value, help)->type_name(type)->capture_default_str();
+  const auto add = [&add_plain = without_default](const char* name, auto& value, const char* type,
+                                                  const char* help, CLI::Validator check) {
+    return add_plain(name, value, type, help, std::move(check))->capture_default_str();
   };
   flags->gpu = add("--gpu", spec.gpu, "NAME",
                    "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
-                   "(default: a100; with --model: a100-sxm)")
-                   ->transform(OneOf(gpus));
-  add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks; default: 8)")
-      ->check(WholeNumberIn({1, 100'000}));
-  add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank")
-      ->check(WholeNumberIn({1, 1'000}));
+                   "(default: a100; with --model: a100-sxm)",
+                   OneOf(gpus));
+  add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks; default: 8)",
+      WholeNumberIn({1, 100'000}));
+  add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank",
+      WholeNumberIn({1, 1'000}));
   verb->add_flag_function(
       "--fold", [&spec](std::int64_t) { spec.placement = synthetic::ChunkPlacement::kV; },
       "Place stages in a V on the pp_ranks, as zb-v and dualpipe-v do (with --chunks 2)");
-  verb->add_option("--instructions", flags->instructions,
-                   "The instructions of the schedule (default: forward,backward)")
+  without_default("--instructions", flags->instructions, "KIND,...",
+                  "The instructions of the schedule (default: forward,backward)",
+                  OneOf(computations))
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->transform(OneOf(computations))
-      ->type_name("KIND,...");
+      ->allow_extra_args(false);
   flags->only_without_model = {
-      add("--work-scale", spec.work_scale, "X", "Work of a microbatch, relative to the default")
-          ->check(NumberIn({1e-3, 1e3}, "")),
+      add("--work-scale", spec.work_scale, "X", "Work of a microbatch, relative to the default",
+          NumberIn({1e-3, 1e3})),
       add("--head", spec.language_model_head, "X",
-          "Extra work of the last stage, as a fraction of a stage")
-          ->check(NumberIn({0, 10}, "a fraction")),
-      add("--imbalance", spec.imbalance, "X", "Relative difference of the work of stages")
-          ->check(NumberIn({0, 0.9}, "a fraction")),
-      add("--noise", spec.noise, "X", "Relative spread of the measurements")
-          ->check(NumberIn({0, 0.3}, "a fraction")),
-      add("--seed", spec.seed, "N", "Seed of imbalance and noise")
-          ->check(WholeNumberIn({0, 1e18}))};
+          "Extra work of the last stage, as a fraction of a stage",
+          NumberIn({0, 10, "a fraction"})),
+      add("--imbalance", spec.imbalance, "X", "Relative difference of the work of stages",
+          NumberIn({0, 0.9, "a fraction"})),
+      add("--noise", spec.noise, "X", "Relative spread of the measurements",
+          NumberIn({0, 0.3, "a fraction"})),
+      add("--seed", spec.seed, "N", "Seed of imbalance and noise", WholeNumberIn({0, 1e18}))};
   AddModelFlags(*verb, *flags);
-  verb->add_option("-o,--output", flags->path, "File (default: standard output)")
-      ->type_name("FILE");
-  return {verb, [flags](const Streams& streams) { return RunSynth(streams, *flags); }};
+  without_default("-o,--output", flags->path, "FILE", "File (default: standard output)");
+  return {verb, [flags = flags](const Streams& streams) { return RunSynth(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
+#include <ranges>
 #include <string_view>
 #include <utility>
 
@@ -25,6 +27,90 @@ constexpr char32_t kBrailleDots[kDotsUp][kDotsAcross] = {
 
 // A name closer than this many columns to a symbol may seem to belong to it.
 constexpr int kNear = 4;
+
+// The values are the numbers of ANSI escapes.
+enum class Color : std::uint8_t {
+  kDefault = 0,
+  kRed = 31,
+  kGreen = 32,
+};
+
+// The character is in ASCII, or takes three bytes as all symbols of the plot do.
+void AppendUtf8(char32_t character, std::string& text) {
+  const auto add = [&](char32_t byte) { text += static_cast<char>(byte); };
+  if (character < 0x80) {
+    add(character);
+  } else {
+    add(0xE0 | character >> 12);
+    add(0x80 | (character >> 6 & 0x3F));
+    add(0x80 | (character & 0x3F));
+  }
+}
+
+// Each character is one column wide. The lines of a grid never wrap.
+class CharacterGrid {
+ public:
+  CharacterGrid(int rows, int columns)
+      : cells_(static_cast<std::size_t>(rows),
+               std::vector<Cell>(static_cast<std::size_t>(columns))) {}
+
+  // Characters outside the grid are ignored.
+  void Put(int row, int column, char32_t character, Color color = Color::kDefault) {
+    if (!Has(row, column)) return;
+    cells_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = {character, color};
+  }
+  // A text in ASCII, or in UTF-32.
+  template <typename Text>
+  requires std::ranges::range<Text>
+  void Put(int row, int column, const Text& text, Color color = Color::kDefault) {
+    for (const auto character : text) Put(row, column++, static_cast<char32_t>(character), color);
+  }
+
+  // Whether all of these cells are in the grid and blank.
+  bool IsBlank(int row, int column, int columns) const {
+    if (!Has(row, column) || !Has(row, column + columns - 1)) return false;
+    const auto first = cells_[static_cast<std::size_t>(row)].begin() + column;
+    return std::all_of(first, first + columns,
+                       [](const Cell& cell) { return cell.character == U' '; });
+  }
+
+  // Returns a line for each row, without blanks at its end.
+  std::string Format(const Terminal& terminal) const {
+    std::string text;
+    for (const std::vector<Cell>& row : cells_) {
+      const auto end = std::find_if(row.rbegin(), row.rend(), [](const Cell& cell) {
+                         return cell.character != U' ';
+                       }).base();
+      Color color = Color::kDefault;
+      const auto change_to = [&](Color next) {
+        if (terminal.color && next != color) {
+          text += fmt::format("\x1b[{}m", static_cast<int>(next));
+        }
+        color = next;
+      };
+      for (auto cell = row.begin(); cell != end; ++cell) {
+        change_to(cell->color);
+        AppendUtf8(cell->character, text);
+      }
+      change_to(Color::kDefault);
+      text += '\n';
+    }
+    return text;
+  }
+
+ private:
+  struct Cell {
+    char32_t character = U' ';
+    Color color = Color::kDefault;
+  };
+
+  bool Has(int row, int column) const {
+    return row >= 0 && row < std::ssize(cells_) && column >= 0 &&
+           column < std::ssize(cells_.front());
+  }
+
+  std::vector<std::vector<Cell>> cells_;  // [row][column]
+};
 
 constexpr Color kPlanColor = Color::kGreen;
 constexpr Color kBaselineColor = Color::kRed;
@@ -143,7 +229,7 @@ class FrontierDrawing {
   }
 
   void DrawAxes() {
-    grid_.Put(0, 0, U"energy of one pipeline's iteration (J)");
+    grid_.Put(0, 0, std::string_view("energy of one pipeline's iteration (J)"));
     for (int row = 1; row <= kPlotRows; ++row) grid_.Put(row, gutter_ - 1, symbols_.axis);
     for (const Axis::Tick& tick : energy_.ticks) {
       const int row = RowOf(tick.value);
@@ -160,7 +246,7 @@ class FrontierDrawing {
       grid_.Put(kAxisRow, at, symbols_.time_mark);
       grid_.Put(kAxisRow + 1, std::clamp(at - width / 2, 0, terminal_.width - width), tick.label);
     }
-    constexpr std::u32string_view kTitle = U"iteration time (s)";
+    constexpr std::string_view kTitle = "iteration time (s)";
     grid_.Put(kAxisRow + 2, terminal_.width - static_cast<int>(kTitle.size()), kTitle);
   }
 

@@ -96,7 +96,10 @@ TEST(DrawFrontierTest, MarksEveryPlanAndTheBaseline) {
     EXPECT_THAT(drawing, HasSubstr(text));
   }
   ExpectFits(drawing, kTerminalPlotUtf8);
-  EXPECT_EQ(WithoutEscapes(DrawFrontier(SmallPlot(), kColor)), drawing);
+  const std::string colored = DrawFrontier(SmallPlot(), kColor);
+  EXPECT_EQ(WithoutEscapes(colored), drawing);
+  EXPECT_THAT(colored, AllOf(HasSubstr("\x1b[31m✕\x1b[0m maximum frequency"),
+                             HasSubstr("\x1b[32m●\x1b[0m plan ")));
 }
 
 TEST(DrawFrontierTest, DrawsPlansWithoutAFrontier) {

@@ -4,11 +4,9 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
 
@@ -22,7 +20,6 @@ constexpr const char* kTokenAbout =
     "server is an operator: create a token of scope operator first, and keep it. A token is\n"
     "printed only once. The server stores only its hash.";
 constexpr const char* kTokenExamples =
-    "Examples:\n"
     "  perseus token create --scope operator --name ann > operator.token\n"
     "  perseus token create --scope job --job gpt3-run7 --expires-in-days 30 \\\n"
     "      --token-file operator.token > job.token\n"
@@ -63,7 +60,7 @@ std::string BoundsText(const ordered_json& token) {
   return text;
 }
 
-Result<void> Create(const Streams& streams, const TokenFlags& flags) {
+Result<void> Create(const Streams& streams, ServerClient& server, const TokenFlags& flags) {
   if (flags.scope == "job" && flags.jobs.size() != 1) {
     return Fail("a token of scope job is for one job (give --job once)");
   }
@@ -74,7 +71,6 @@ Result<void> Create(const Streams& streams, const TokenFlags& flags) {
         "a token of scope {} is for nodes (add --node 'gpu-*', or --node '*' for every node)",
         flags.scope);
   }
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
   ordered_json body{{"scope", flags.scope}, {"name", flags.name}};
   if (flags.scope == "job") {
     body["job"] = flags.jobs.front();
@@ -92,8 +88,7 @@ Result<void> Create(const Streams& streams, const TokenFlags& flags) {
   return streams.Print(token.at(shown).get<std::string>() + "\n");
 }
 
-Result<void> List(const Streams& streams, const TokenFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> List(const Streams& streams, ServerClient& server, const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto tokens, server.Get("/v1/tokens"));
   if (flags.as_json) return streams.Print(tokens.dump(2) + "\n");
   Table table({"id", "scope", "good for", "name", "created", "expires"});
@@ -104,8 +99,7 @@ Result<void> List(const Streams& streams, const TokenFlags& flags) {
   return streams.Print(table.Format());
 }
 
-Result<void> Revoke(const Streams& streams, const TokenFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(auto server, ServerClient::Connect(flags.server));
+Result<void> Revoke(const Streams& streams, ServerClient& server, const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(
       const auto revoked,
       server.Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), ""));
@@ -117,52 +111,39 @@ Result<void> Revoke(const Streams& streams, const TokenFlags& flags) {
 
 Verb AddTokenVerb(CLI::App& program) {
   auto flags = std::make_shared<TokenFlags>();
-  CLI::App* verb = program.add_subcommand("token", kTokenAbout);
-  verb->footer(kTokenExamples);
+  CLI::App* verb = AddVerb(program, "token", kTokenAbout, kTokenExamples).verb;
   verb->require_subcommand(1);
   CLI::App* create = verb->add_subcommand("create", "Create a token and print it");
-  create->add_option("--scope", flags->scope, "operator, member, agent, job, read or join")
-      ->required()
-      ->transform(OneOf({"operator", "member", "agent", "job", "read", "join"}))
-      ->type_name("SCOPE");
-  create
-      ->add_option("--node", flags->nodes,
-                   "For scopes agent and join: a node that it is good for, such as 'gpu-*', or '*' "
-                   "for every node; repeatable")
-      ->type_name("NAME");
-  create
-      ->add_option("--job", flags->jobs,
-                   "For scope job: the key of the job. For agent, join and read: a job that it is "
-                   "good for, such as 'team-a-*' (default: all); repeatable")
-      ->type_name("KEY");
-  create
-      ->add_option("--owner", flags->owner,
-                   "For scopes member, job and read: the team or person whose jobs it is good for")
-      ->type_name("OWNER");
-  create
-      ->add_option("--certificate", flags->certificate,
-                   "Client certificates with this common name, such as 'gpu-*', take the place of "
-                   "the secret")
-      ->type_name("NAME");
-  create->add_option("--name", flags->name, "Name in lists, logs and the audit trail")
-      ->type_name("NAME");
-  create
-      ->add_option("--expires-in-days", flags->expires_in_days,
-                   "Days until it expires (default: never)")
-      ->check(NumberIn({0, 36'500}, "in days"))
-      ->type_name("DAYS");
+  const FlagAdder add(*create);
+  add("--scope", flags->scope, "SCOPE", "operator, member, agent, job, read or join",
+      OneOf({"operator", "member", "agent", "job", "read", "join"}))
+      ->required();
+  add("--node", flags->nodes, "NAME",
+      "For scopes agent and join: a node that it is good for, such as 'gpu-*', or '*' for every "
+      "node; repeatable");
+  add("--job", flags->jobs, "KEY",
+      "For scope job: the key of the job. For agent, join and read: a job that it is good for, "
+      "such as 'team-a-*' (default: all); repeatable");
+  add("--owner", flags->owner, "OWNER",
+      "For scopes member, job and read: the team or person whose jobs it is good for");
+  add("--certificate", flags->certificate, "NAME",
+      "Client certificates with this common name, such as 'gpu-*', take the place of the secret");
+  add("--name", flags->name, "NAME", "Name in lists, logs and the audit trail");
+  add("--expires-in-days", flags->expires_in_days, "DAYS", "Days until it expires (default: never)",
+      NumberIn({0, 36'500, "in days"}));
   CLI::App* list = verb->add_subcommand("list", "List the tokens, without their secrets");
   CLI::App* revoke = verb->add_subcommand("revoke", "Revoke a token");
-  revoke->add_option("id", flags->id, "Id of the token, as listed")->required()->type_name("ID");
+  FlagAdder{*revoke}("id", flags->id, "ID", "Id of the token, as listed")->required();
   for (CLI::App* sub : {create, list, revoke}) {
     AddServerFlags(*sub, flags->server, "operator");
     sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
     if (sub != list) AddReasonFlag(*sub, flags->server);
   }
   return {verb, [=](const Streams& streams) {
-            return ReadingAnswers([&] {
-              if (create->parsed()) return Create(streams, *flags);
-              return list->parsed() ? List(streams, *flags) : Revoke(streams, *flags);
+            return WithServer(flags->server, [&](ServerClient& server) {
+              if (create->parsed()) return Create(streams, server, *flags);
+              return list->parsed() ? List(streams, server, *flags)
+                                    : Revoke(streams, server, *flags);
             });
           }};
 }

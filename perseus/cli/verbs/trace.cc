@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <set>
-#include <vector>
 
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/tuner/run_trace.h"
@@ -21,7 +19,6 @@ constexpr const char* kTraceAbout =
     "Write a timeline of what a job really ran, from its rank logs: instructions, requested and\n"
     "applied clocks, power, and the plan for comparison. Open it with https://ui.perfetto.dev.";
 constexpr const char* kTraceExamples =
-    "Examples:\n"
     "  perseus trace run -o trace.json                  # the last 5 steps\n"
     "  perseus trace run --from 100 --to 120 --plan out/plans/no-slowdown.json \\\n"
     "      -o trace.json";
@@ -36,26 +33,23 @@ struct TraceFlags {
   std::optional<int> to;
 };
 
-// The path of --plan, or else those in the assignment in force. Pipelines may follow different
+// The plan of --plan, or else those of the assignment in force. Pipelines may follow different
 // plans.
-Result<std::set<std::filesystem::path>> PlanPaths(const TraceFlags& flags) {
-  if (!flags.plan.empty()) return std::set<std::filesystem::path>{flags.plan};
-  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));
-  std::set<std::filesystem::path> paths;
-  if (!assignment) return paths;
-  const std::filesystem::path directory = flags.directory;
-  if (!assignment->plan.empty()) paths.insert(directory / assignment->plan);
-  for (const auto& [pipeline, plan] : assignment->plans) paths.insert(directory / plan);
-  return paths;
-}
-
 Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto paths, PlanPaths(flags));
+  const std::filesystem::path directory = flags.directory;
+  std::set<std::filesystem::path> paths;
+  if (flags.plan.empty()) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(directory));
+    if (assignment && !assignment->plan.empty()) paths.insert(directory / assignment->plan);
+    if (assignment) {
+      for (const auto& [pipeline, plan] : assignment->plans) paths.insert(directory / plan);
+    }
+  } else {
+    paths.insert(flags.plan);
+  }
   std::vector<plan_file::PlanFile> plans;
   for (const std::filesystem::path& path : paths) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, plan_file::ParsePlan(text, path.string()));
-    plans.push_back(std::move(plan));
+    PERSEUS_ASSIGN_OR_RETURN(plans.emplace_back(), ReadPlan(path.string()));
   }
   return plans;
 }
@@ -85,25 +79,14 @@ Result<void> RunTrace(const Streams& streams, const TraceFlags& flags) {
 }  // namespace
 
 Verb AddTraceVerb(CLI::App& program) {
-  auto flags = std::make_shared<TraceFlags>();
-  CLI::App* verb = program.add_subcommand("trace", kTraceAbout);
-  verb->footer(kTraceExamples);
+  auto [verb, add, flags] = AddVerb<TraceFlags>(program, "trace", kTraceAbout, kTraceExamples);
   const auto step = WholeNumberIn({0, 2'000'000'000});
-  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory())
-      ->required();
-  verb->add_option("-o,--output", flags->output, "The trace (JSON)")->type_name("FILE")->required();
-  verb->add_option("--plan", flags->plan, "The plan to show (default: those in force)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--from", flags->from, "First step (default: 5 before the end)")
-      ->type_name("N")
-      ->check(step);
-  verb->add_option("--to", flags->to, "Last step (default: the last one)")
-      ->type_name("N")
-      ->check(step);
-  return {verb, [flags](const Streams& streams) { return RunTrace(streams, *flags); }};
+  AddJobDirectory(add, flags->directory)->required();
+  add("-o,--output", flags->output, "FILE", "The trace (JSON)")->required();
+  add("--plan", flags->plan, "FILE", "The plan to show (default: those in force)", InputFile());
+  add("--from", flags->from, "N", "First step (default: 5 before the end)", step);
+  add("--to", flags->to, "N", "Last step (default: the last one)", step);
+  return {verb, [flags = flags](const Streams& streams) { return RunTrace(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -6,18 +6,15 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
 #include "perseus/base/file.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/simulation/trainer/message.h"
 #include "perseus/simulation/trainer/rank_process.h"
@@ -33,7 +30,6 @@ constexpr const char* kTrainerAbout =
     "computes nothing: the time and energy of an instruction are those of the profile at the\n"
     "present clock of the GPU. Ends after --steps, or, after SIGTERM, at the end of the step.";
 constexpr const char* kTrainerExamples =
-    "Examples:\n"
     "  perseus agent --devices virtual:a.toml --socket a.sock --state a.json \\\n"
     "      --metrics off &\n"
     "  perseus trainer --job job.toml --profile profile.csv --node a.toml \\\n"
@@ -171,11 +167,8 @@ Result<void> RunRank(const TrainerFlags& flags) {
 Result<std::vector<std::string>> OwnCommand() {
   PERSEUS_ASSIGN_OR_RETURN(const auto line, ReadFile("/proc/self/cmdline"));
   std::vector<std::string> words;
-  for (std::size_t begin = 0; begin < line.size();) {
-    const std::size_t end = std::min(line.find('\0', begin), line.size());
-    words.push_back(line.substr(begin, end - begin));
-    begin = end + 1;
-  }
+  std::istringstream parts(line);
+  for (std::string word; std::getline(parts, word, '\0');) words.push_back(word);
   if (words.empty()) return FailAs(ErrorKind::kSystem, "/proc/self/cmdline is empty (mount /proc)");
   words.front() = "/proc/self/exe";
   return words;
@@ -280,9 +273,7 @@ Result<void> RunParent(const Streams& streams, const TrainerFlags& flags) {
   }
   options.steps = flags.steps;
   options.rank_timeout = ToNanoseconds(flags.timeout_s);
-  options.warn = [&streams](std::string_view text) {
-    std::fputs(fmt::format("perseus: warning: {}\n", text).c_str(), streams.err);
-  };
+  options.warn = [&streams](std::string_view text) { streams.Warn(text); };
   options.environment = {{"PERSEUS_JOB", "trainer"}};
   for (const std::string& directory : flags.job_directories) {
     // The directory exists early, so that a coordinator that starts at the same time finds it.
@@ -296,8 +287,7 @@ Result<void> RunParent(const Streams& streams, const TrainerFlags& flags) {
     if (auto set = virtual_gpu::SetClockOfJob(directory, clock); !set) return set;
   }
   if (!flags.plan.empty()) options.environment.emplace_back("PERSEUS_PLAN", flags.plan);
-  PERSEUS_ASSIGN_OR_RETURN(auto command, OwnCommand());
-  options.command = std::move(command);
+  PERSEUS_ASSIGN_OR_RETURN(options.command, OwnCommand());
   options.command.emplace_back("--as-rank");
 
   PERSEUS_ASSIGN_OR_RETURN(const auto summary, trainer::RunTraining(options));
@@ -313,49 +303,36 @@ Result<void> RunParent(const Streams& streams, const TrainerFlags& flags) {
 }  // namespace
 
 Verb AddTrainerVerb(CLI::App& program) {
-  auto flags = std::make_shared<TrainerFlags>();
-  CLI::App* verb = program.add_subcommand("trainer", kTrainerAbout);
-  verb->footer(kTrainerExamples);
-  verb->add_option("--profile", flags->job.profile, "Time and energy of its instructions (CSV)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--node", flags->nodes, "A node of virtual GPUs (TOML); repeatable")
-      ->type_name("FILE")
-      ->check(InputFile())
+  auto [verb, add, flags] =
+      AddVerb<TrainerFlags>(program, "trainer", kTrainerAbout, kTrainerExamples);
+  add("--profile", flags->job.profile, "FILE", "Time and energy of its instructions (CSV)",
+      InputFile());
+  add("--node", flags->nodes, "FILE", "A node of virtual GPUs (TOML); repeatable", InputFile())
       ->allow_extra_args(false)
       ->required();
-  verb->add_option("--agent", flags->agents,
-                   "The socket of the agent of a node, or off; one for each node (default: off)")
-      ->type_name("SOCKET")
+  add("--agent", flags->agents, "SOCKET",
+      "The socket of the agent of a node, or off; one for each node (default: off)")
       ->allow_extra_args(false);
-  verb->add_option("--steps", flags->steps, "Iterations (default: 0, until SIGTERM)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1'000'000'000}));
-  verb->add_option(
-          "--job-directory", flags->job_directories,
-          "Directory for assignments and rank logs (PERSEUS_JOB_DIR); one for all nodes, or one "
-          "for each node")
-      ->type_name("DIR")
+  add("--steps", flags->steps, "N", "Iterations (default: 0, until SIGTERM)",
+      WholeNumberIn({0, 1'000'000'000}));
+  add("--job-directory", flags->job_directories, "DIR",
+      "Directory for assignments and rank logs (PERSEUS_JOB_DIR); one for all nodes, or one for "
+      "each node")
       ->allow_extra_args(false);
-  verb->add_option("--plan", flags->plan, "A plan to follow from the start (PERSEUS_PLAN)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--scale", flags->scale,
-                   "Multiply the times and energies of the profile by this (default: 1)")
-      ->type_name("FACTOR")
-      ->check(NumberIn({1e-3, 1e3}, "as a factor"));
-  verb->add_option("--timeout", flags->timeout_s,
-                   "How long a rank may keep the others waiting (default: 30)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 86'400}, "in seconds"));
-  verb->add_option("--record", flags->record,
-                   "Write the time and energy of every step, as the virtual GPUs know them (CSV)")
-      ->type_name("FILE");
+  add("--plan", flags->plan, "FILE", "A plan to follow from the start (PERSEUS_PLAN)", InputFile());
+  add("--scale", flags->scale, "FACTOR",
+      "Multiply the times and energies of the profile by this (default: 1)",
+      NumberIn({1e-3, 1e3, "as a factor"}));
+  add("--timeout", flags->timeout_s, "SECONDS",
+      "How long a rank may keep the others waiting (default: 30)",
+      NumberIn({0.1, 86'400, "in seconds"}));
+  add("--record", flags->record, "FILE",
+      "Write the time and energy of every step, as the virtual GPUs know them (CSV)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   // This is not for users. CLI11 does not show an empty group.
   verb->add_option("--as-rank", flags->as_rank)->group("");
   AddJobFlags(*verb, flags->job);
-  return {verb, [flags](const Streams& streams) {
+  return {verb, [flags = flags](const Streams& streams) {
             return flags->as_rank.empty() ? RunParent(streams, *flags) : RunRank(*flags);
           }};
 }

@@ -1,20 +1,16 @@
 // `perseus tune` is the coordinator of a training job.
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
-#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
 #include "perseus/cli/terminal/signals.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/few_switches/change_rate.h"
@@ -33,14 +29,12 @@ namespace {
 
 constexpr const char* kTuneAbout =
     "Profile a job while it trains, make a plan, and put it into force. The ranks of the job use\n"
-    "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a\n"
-    "few clocks, which it chooses by their effect on the plan. Then the job follows the plan, and\n"
-    "tune measures it and makes a better plan. If tune ends early, the next tune continues\n"
-    "(JOBDIR/tuner.json). Without a schedule in the job file or the flags, tune takes the order "
-    "of\n"
+    "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a "
+    "few clocks, which it chooses by their effect on the plan. Then the job follows the plan, and "
+    "tune measures it and makes a better plan. If tune ends early, the next tune continues "
+    "(JOBDIR/tuner.json). Without a schedule in the job file or the flags, tune takes the order of "
     "instructions that the job runs (JOBDIR/schedule.csv).";
 constexpr const char* kTuneExamples =
-    "Examples:\n"
     "  perseus tune run -o tuned\n"
     "  perseus tune run --job job.toml --budget-steps 80 --budget-slowdown 20 \\\n"
     "      -o tuned\n"
@@ -66,7 +60,8 @@ struct TuneFlags {
   bool restores = false;
   bool gives_back = false;
   bool as_json = false;
-  ChangeLimitFlags changes;
+  std::optional<int> most_switches;
+  bool per_instruction = false;
 };
 
 double SavingOf(const tuner::TuningResult& result) {
@@ -163,10 +158,7 @@ std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
                                                const std::string& job_directory) {
   auto memory = tuner::ReadRankMemory(job_directory);
   if (memory) return *std::move(memory);
-  std::fputs(
-      fmt::format("perseus: warning: {}; the profile has no memory\n", memory.error().message)
-          .c_str(),
-      streams.err);
+  streams.Warn(memory.error().message + "; the profile has no memory");
   return std::nullopt;
 }
 
@@ -196,12 +188,9 @@ std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps
       slowdown.lower * 100, slowdown.upper * 100);
 }
 
-// Where a value comes from that tune measures unless it is given.
-enum class Origin { kGiven, kMeasured };
-
-std::string_view Name(Origin origin) { return origin == Origin::kGiven ? "given" : "measured"; }
-
-std::string FormatText(const tuner::TuningResult& result, Origin blocking_power, Origin p2p) {
+// `blocking_power` and `p2p` say where these come from: "given" or "measured".
+std::string FormatText(const tuner::TuningResult& result, std::string_view blocking_power,
+                       std::string_view p2p) {
   const plan_file::PlanFile& plan = result.plan;
   return fmt::format(
       "measured at most {} clocks of an instruction, in {} rounds: {} steps, {:.1f} s, {:.2f} % "
@@ -214,7 +203,7 @@ std::string FormatText(const tuner::TuningResult& result, Origin blocking_power,
       "{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
-      Name(blocking_power), 1e3 * ToSeconds(plan.job.model.fixed.p2p), Name(p2p),
+      blocking_power, 1e3 * ToSeconds(plan.job.model.fixed.p2p), p2p,
       FormatMeasuredNoise(result.noise), plan.target, SavingOf(result) * 100,
       SlowdownOf(result) * 100,
       result.version == 0
@@ -274,10 +263,6 @@ Result<void> TakePlanBack(const Streams& streams, const TuneFlags& flags) {
                         version));
 }
 
-void SayProgress(const Streams& streams, std::string_view text) {
-  std::fputs(fmt::format("perseus: {}\n", text).c_str(), streams.err);
-}
-
 // Whether neither the flags nor the job file have a schedule. `file` has the keys of the job file.
 bool LacksSchedule(const job::JobSettings& flags, const job::Job& file) {
   return flags.schedule.empty() && flags.schedule_file.empty() && flags.graph.empty() &&
@@ -296,14 +281,13 @@ Result<job::UnprofiledJob> LoadTunedJob(const Streams& streams, const TuneFlags&
                                         const tuner::ShouldEnd& should_end, Clock& clock) {
   PERSEUS_ASSIGN_OR_RETURN(const auto file, ReadJobFile(flags.job.job_file));
   if (!LacksSchedule(flags.job, file)) return job::LoadUnprofiledJob(flags.job);
-  SayProgress(streams,
-              fmt::format("waiting for the first steps of the ranks in {}", flags.directory));
+  streams.Say(fmt::format("waiting for the first steps of the ranks in {}", flags.directory));
   tuner::ScheduleWait wait;
   wait.timeout = ToNanoseconds(flags.start_timeout_s.value_or(flags.timeout_s));
   wait.should_end = should_end;
   PERSEUS_ASSIGN_OR_RETURN(const auto ran, tuner::AwaitRanSchedule(flags.directory, wait, clock));
   std::string text = tuner::Describe(ran);
-  SayProgress(streams, text.substr(0, text.find('\n')));
+  streams.Say(text.substr(0, text.find('\n')));
   job::JobSettings job = flags.job;
   const std::filesystem::path path = std::filesystem::path(flags.directory) / "schedule.csv";
   PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(flags.directory, path.filename(),
@@ -338,8 +322,12 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   options.job = std::move(job.planned);
   options.measures_p2p = !flags.job.p2p_s && options.job.model.fixed.p2p == 0;
   options.facts_gpu_name = job.facts.gpu_name;
-  options.change_limit =
-      ChangeLimitOf(flags.changes, job.most_switches, job.facts.most_changes_per_s);
+  // The limit of the flags, or else that of the job file, or else the rate of the hardware facts.
+  if (!flags.per_instruction) {
+    few_switches::ChangeLimit& limit = options.change_limit;
+    limit.most_changes = flags.most_switches ? flags.most_switches : job.most_switches;
+    if (!limit.most_changes) limit.changes_per_s = job.facts.most_changes_per_s;
+  }
   job.facts.most_changes_per_s = options.change_limit.changes_per_s;  // Unless a limit replaces it.
   options.job.profile = flags.output.empty()
                             ? "planned.csv"
@@ -353,10 +341,9 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   options.leaves_plan_in_force = !flags.restores;
   options.timeout = ToNanoseconds(flags.timeout_s);
   options.should_end = should_end;
-  options.say = [&streams](std::string_view text) { SayProgress(streams, text); };
-  const Origin blocking_power =
-      options.job.model.blocking_power_w > 0 ? Origin::kGiven : Origin::kMeasured;
-  const Origin p2p = options.measures_p2p ? Origin::kMeasured : Origin::kGiven;
+  options.say = [&streams](std::string_view text) { streams.Say(text); };
+  const char* blocking_power = options.job.model.blocking_power_w > 0 ? "given" : "measured";
+  const char* p2p = options.measures_p2p ? "measured" : "given";
   PERSEUS_ASSIGN_OR_RETURN(const auto result, tuner::Tune(options, *clock));
   const auto memory = MemoryOfRanks(streams, flags.directory);
   if (!flags.output.empty()) PERSEUS_RETURN_IF_ERROR(WriteResults(result, memory, results));
@@ -368,56 +355,45 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
 }  // namespace
 
 Verb AddTuneVerb(CLI::App& program) {
-  auto flags = std::make_shared<TuneFlags>();
-  CLI::App* verb = program.add_subcommand("tune", kTuneAbout);
-  verb->footer(kTuneExamples);
-  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory())
-      ->required();
-  verb->add_option("-o,--output", flags->output, "Directory for profile.csv, plan.json and others")
-      ->type_name("DIR");
-  auto add = [&](const char* name, auto& value, const char* type, const char* help) {
-    return verb->add_option(name, value, help)->type_name(type)->group("Budget");
-  };
-  add("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)")
-      ->check(WholeNumberIn({1, 1'000'000}));
-  add("--budget-slowdown", flags->slowdown_percent, "PCT",
-      "The largest mean slowdown of these steps (default: 25)")
-      ->check(NumberIn({0, 1'000}, "percent"));
-  add("--frequencies", flags->budget.frequencies, "N",
-      "The most clocks of each instruction (default: 10)")
-      ->check(WholeNumberIn({2, 1'000}));
-  add("--steps-per-round", flags->budget.steps_per_round, "N",
-      "Steps at the same clocks (default: 3)")
-      ->check(WholeNumberIn({1, 1'000}));
-  add("--least-gain", flags->least_gain_percent, "PCT",
-      "End when further steps promise to save less of the energy than this (default: 0.02)")
-      ->check(NumberIn({0, 100}, "percent"));
-  add("--follow-steps", flags->steps_followed, "N",
-      "Steps in which each of two plans is measured at its own clocks (default: 12)")
-      ->check(WholeNumberIn({2, 1'000'000}));
-  verb->add_option("--assignment-delay", flags->assignment_delay_s,
-                   "Time until every rank has read an assignment (default: 1)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 600}, "in seconds"));
-  verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 86'400}, "in seconds"));
-  verb->add_option("--start-timeout", flags->start_timeout_s,
-                   "How long to wait for the first steps, if no schedule is given (default: "
-                   "--timeout)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 10'000'000}, "in seconds"));
+  auto [verb, add, flags] = AddVerb<TuneFlags>(program, "tune", kTuneAbout, kTuneExamples);
+  AddJobDirectory(add, flags->directory)->required();
+  add("-o,--output", flags->output, "DIR", "Directory for profile.csv, plan.json and others");
+  const FlagAdder budget(*verb, "Budget");
+  budget("--budget-steps", flags->budget.steps, "N", "Steps to measure in (default: 60)",
+         WholeNumberIn({1, 1'000'000}));
+  budget("--budget-slowdown", flags->slowdown_percent, "PCT",
+         "The largest mean slowdown of these steps (default: 25)", NumberIn({0, 1'000, "percent"}));
+  budget("--frequencies", flags->budget.frequencies, "N",
+         "The most clocks of each instruction (default: 10)", WholeNumberIn({2, 1'000}));
+  budget("--steps-per-round", flags->budget.steps_per_round, "N",
+         "Steps at the same clocks (default: 3)", WholeNumberIn({1, 1'000}));
+  budget("--least-gain", flags->least_gain_percent, "PCT",
+         "End when further steps promise to save less of the energy than this (default: 0.02)",
+         NumberIn({0, 100, "percent"}));
+  budget("--follow-steps", flags->steps_followed, "N",
+         "Steps in which each of two plans is measured at its own clocks (default: 12)",
+         WholeNumberIn({2, 1'000'000}));
+  add("--assignment-delay", flags->assignment_delay_s, "SECONDS",
+      "Time until every rank has read an assignment (default: 1)",
+      NumberIn({0.1, 600, "in seconds"}));
+  add("--timeout", flags->timeout_s, "SECONDS", "How long a rank may be silent (default: 60)",
+      NumberIn({0.1, 86'400, "in seconds"}));
+  add("--start-timeout", flags->start_timeout_s, "SECONDS",
+      "How long to wait for the first steps, if no schedule is given (default: --timeout)",
+      NumberIn({0.1, 10'000'000, "in seconds"}));
   verb->add_flag("--restore", flags->restores,
                  "Restore the clocks at the end, with no plan in force");
   verb->add_flag("--give-back", flags->gives_back,
                  "Only end the assignment of the plan of an earlier tune");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  AddChangeLimitFlags(*verb, flags->changes);
+  CLI::Option* limit = add("--max-switches", flags->most_switches, "N",
+                           "At most this many clock changes of each GPU per iteration, the change "
+                           "back at the end included (default: max_switches of the job file)",
+                           WholeNumberIn({0, job::kMostSwitches}));
+  AddPerInstructionFlag(*verb, flags->per_instruction, limit);
   AddTargetFlags(*verb, flags->targets, Targets::kOne);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
-  return {verb, [flags](const Streams& streams) { return RunTune(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunTune(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -1,20 +1,16 @@
 // `perseus verify` measures what a plan saves in a running job.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/cli/terminal/progress_bar.h"
+#include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
-#include "perseus/cli/terminal/standard_output.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
@@ -27,15 +23,12 @@ namespace {
 
 constexpr const char* kVerifyAbout =
     "Measure what a plan saves in a running job: blocks of steps at the default clocks and blocks\n"
-    "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with\n"
-    "confidence intervals, or that they cannot be determined, and how many steps would do. Takes\n"
-    "--steps steps, and then puts the previous assignment back into force. If it ends earlier,\n"
-    "the blocks so far decide, if they are enough.\n"
-    "With --against, compares two runs of a job from their records, for example with two "
-    "schedules,\n"
-    "and takes no step.";
+    "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with "
+    "confidence intervals, or that they cannot be determined, and how many steps would do. Takes "
+    "--steps steps, and then puts the previous assignment back into force. If it ends earlier, the "
+    "blocks so far decide, if they are enough. With --against, compares two runs of a job from "
+    "their records, for example with two schedules, and takes no step.";
 constexpr const char* kVerifyExamples =
-    "Examples:\n"
     "  perseus verify run --plan out/plans/no-slowdown.json --steps 200\n"
     "  perseus verify run-more-1 --against run-1f1b --steps 200";
 
@@ -59,17 +52,8 @@ nlohmann::ordered_json ToJson(const profiler::Interval& interval) {
 }
 
 std::string_view NameOf(profiler::Verdict verdict) {
-  switch (verdict) {
-    case profiler::Verdict::kCannotTell:
-      return "cannot-tell";
-    case profiler::Verdict::kLess:
-      return "less";
-    case profiler::Verdict::kSame:
-      return "same";
-    case profiler::Verdict::kGreater:
-      return "greater";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"cannot-tell", "less", "same", "greater"};
+  return kNames[static_cast<std::size_t>(verdict)];
 }
 
 std::string_view NameOf(profiler::Comparison::Outlier::Quantity quantity) {
@@ -103,6 +87,14 @@ Promise PromiseOf(const plan_file::PlanFile& plan) {
           ToSeconds(plan.time) / ToSeconds(plan.baseline_time) - 1};
 }
 
+nlohmann::ordered_json ToJson(const profiler::Comparison& comparison) {
+  return {{"level", comparison.level},
+          {"saving", ToJson(comparison.saving)},
+          {"slowdown", ToJson(comparison.slowdown)},
+          {"saves", NameOf(comparison.saves)},
+          {"slows", NameOf(comparison.slows)}};
+}
+
 std::string FormatJson(const tuner::Verification& verification, const plan_file::PlanFile& plan) {
   const profiler::Comparison& comparison = verification.comparison;
   const Promise promise = PromiseOf(plan);
@@ -131,20 +123,16 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
   const auto or_null = [&](std::int64_t count) {
     return is_decidable ? nlohmann::ordered_json(count) : nlohmann::ordered_json();
   };
-  const nlohmann::ordered_json json{{"level", comparison.level},
-                                    {"saving", ToJson(comparison.saving)},
-                                    {"slowdown", ToJson(comparison.slowdown)},
-                                    {"saves", NameOf(comparison.saves)},
-                                    {"slows", NameOf(comparison.slows)},
-                                    {"pairs_needed", or_null(comparison.pairs_needed)},
-                                    {"steps_needed", or_null(StepsNeeded(verification))},
-                                    {"promised_saving", promise.saving},
-                                    {"promised_slowdown", promise.slowdown},
-                                    {"steps_of_a_block", verification.layout.length},
-                                    {"pairs_left_out", verification.left_out},
-                                    {"ended_early", verification.ended_early},
-                                    {"outliers", std::move(outliers)},
-                                    {"pairs", std::move(pairs)}};
+  nlohmann::ordered_json json = ToJson(comparison);
+  json.update(nlohmann::ordered_json{{"pairs_needed", or_null(comparison.pairs_needed)},
+                                     {"steps_needed", or_null(StepsNeeded(verification))},
+                                     {"promised_saving", promise.saving},
+                                     {"promised_slowdown", promise.slowdown},
+                                     {"steps_of_a_block", verification.layout.length},
+                                     {"pairs_left_out", verification.left_out},
+                                     {"ended_early", verification.ended_early},
+                                     {"outliers", std::move(outliers)},
+                                     {"pairs", std::move(pairs)}});
   return json.dump(2) + "\n";
 }
 
@@ -190,7 +178,6 @@ profiler::ComparisonOptions ComparisonOf(const VerifyFlags& flags) {
 }
 
 std::string FormatJson(const tuner::RunComparison& compared) {
-  const profiler::Comparison& comparison = compared.comparison;
   nlohmann::ordered_json pairs = nlohmann::ordered_json::array();
   for (const profiler::BlockPair& pair : compared.pairs) {
     pairs.push_back({{"baseline_time_s", pair.baseline_time_s},
@@ -198,15 +185,11 @@ std::string FormatJson(const tuner::RunComparison& compared) {
                      {"time_s", pair.planned_time_s},
                      {"energy_j", pair.planned_energy_j}});
   }
-  const nlohmann::ordered_json json{{"level", comparison.level},
-                                    {"saving", ToJson(comparison.saving)},
-                                    {"slowdown", ToJson(comparison.slowdown)},
-                                    {"saves", NameOf(comparison.saves)},
-                                    {"slows", NameOf(comparison.slows)},
-                                    {"steps_of_a_block", compared.block_length},
-                                    {"first_step", compared.first_step},
-                                    {"first_step_of_baseline", compared.first_step_against},
-                                    {"pairs", std::move(pairs)}};
+  nlohmann::ordered_json json = ToJson(compared.comparison);
+  json.update(nlohmann::ordered_json{{"steps_of_a_block", compared.block_length},
+                                     {"first_step", compared.first_step},
+                                     {"first_step_of_baseline", compared.first_step_against},
+                                     {"pairs", std::move(pairs)}});
   return json.dump(2) + "\n";
 }
 
@@ -259,16 +242,11 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
   const auto taking_part = clock->TakePart(Clock::Part::kPeriodic);
   std::optional<tuner::Verification> verification;
   {
-    ProgressBar bar(streams.err);
-    bar.Begin("verify", 1);
-    options.progress = [&](double part) { bar.Update(part); };
-    // Overwrites the bar, which is drawn again below.
-    const char* const line_begin = isatty(::fileno(streams.err)) == 1 ? "\r\x1b[K" : "";
-    options.say = [line_begin, &streams](std::string_view line) {
-      std::fputs(fmt::format("{}perseus: {}\n", line_begin, line).c_str(), streams.err);
-    };
-    PERSEUS_ASSIGN_OR_RETURN(auto verified, tuner::Verify(options, *clock));
-    verification = std::move(verified);
+    RowBlock block(streams.err);
+    block.Begin("verify");
+    options.progress = [&](double part) { block.Update(part); };
+    options.say = [&](std::string_view line) { block.Say(fmt::format("perseus: {}", line)); };
+    PERSEUS_ASSIGN_OR_RETURN(verification, tuner::Verify(options, *clock));
   }
   return streams.Print(flags.as_json ? FormatJson(*verification, plan)
                                      : FormatText(*verification, plan, options.comparison));
@@ -277,53 +255,33 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
 }  // namespace
 
 Verb AddVerifyVerb(CLI::App& program) {
-  auto flags = std::make_shared<VerifyFlags>();
-  CLI::App* verb = program.add_subcommand("verify", kVerifyAbout);
-  verb->footer(kVerifyExamples);
-  verb->add_option("directory", flags->directory, "The job's directory (its PERSEUS_JOB_DIR)")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory())
-      ->required();
-  verb->add_option("--plan", flags->plan, "The plan to verify (default: the one in force)")
-      ->type_name("FILE")
-      ->check(InputFile());
-  verb->add_option("--against", flags->against,
-                   "The directory of another run: compare the last steps of both")
-      ->type_name("JOBDIR")
-      ->check(JobDirectory());
-  verb->add_option("--steps", flags->steps,
-                   "Steps to take, baseline and planned together; with --against, of each run "
-                   "(default: 100)")
-      ->type_name("N")
-      ->check(WholeNumberIn({1, 10'000'000}));
-  verb->add_option("--pipelines", flags->pipelines,
-                   "Data-parallel pipelines of the job (default: those of the plan)")
-      ->type_name("N")
-      ->check(WholeNumberIn({1, 1'000'000}));
-  verb->add_option("--confidence", flags->level_percent,
-                   "Level of the confidence intervals (default: 95)")
-      ->type_name("PCT")
-      ->check(NumberIn({51, 99.9}, "percent"));
-  verb->add_option("--tolerance", flags->tolerance_percent,
-                   "Slowdown that still counts as none (default: 0.2)")
-      ->type_name("PCT")
-      ->check(NumberIn({0, 100}, "percent"));
-  verb->add_option("--counter-period", flags->counter_period_ms,
-                   "Time between two updates of the energy counters of GPUs (default: 100)")
-      ->type_name("MS")
-      ->check(NumberIn({1, 10'000}, "milliseconds"));
-  verb->add_option("--assignment-delay", flags->assignment_delay_s,
-                   "Time until every rank has read an assignment (default: 1)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 600}, "in seconds"));
-  verb->add_option("--seed", flags->seed, "Seed of the random order (default: 1)")
-      ->type_name("N")
-      ->check(WholeNumberIn({0, 1'000'000'000}));
-  verb->add_option("--timeout", flags->timeout_s, "How long a rank may be silent (default: 60)")
-      ->type_name("SECONDS")
-      ->check(NumberIn({0.1, 86'400}, "in seconds"));
+  auto [verb, add, flags] = AddVerb<VerifyFlags>(program, "verify", kVerifyAbout, kVerifyExamples);
+  AddJobDirectory(add, flags->directory)->required();
+  add("--plan", flags->plan, "FILE", "The plan to verify (default: the one in force)", InputFile());
+  add("--against", flags->against, "JOBDIR",
+      "The directory of another run: compare the last steps of both", JobDirectory());
+  add("--steps", flags->steps, "N",
+      "Steps to take, baseline and planned together; with --against, of each run (default: 100)",
+      WholeNumberIn({1, 10'000'000}));
+  add("--pipelines", flags->pipelines, "N",
+      "Data-parallel pipelines of the job (default: those of the plan)",
+      WholeNumberIn({1, 1'000'000}));
+  add("--confidence", flags->level_percent, "PCT",
+      "Level of the confidence intervals (default: 95)", NumberIn({51, 99.9, "percent"}));
+  add("--tolerance", flags->tolerance_percent, "PCT",
+      "Slowdown that still counts as none (default: 0.2)", NumberIn({0, 100, "percent"}));
+  add("--counter-period", flags->counter_period_ms, "MS",
+      "Time between two updates of the energy counters of GPUs (default: 100)",
+      NumberIn({1, 10'000, "milliseconds"}));
+  add("--assignment-delay", flags->assignment_delay_s, "SECONDS",
+      "Time until every rank has read an assignment (default: 1)",
+      NumberIn({0.1, 600, "in seconds"}));
+  add("--seed", flags->seed, "N", "Seed of the random order (default: 1)",
+      WholeNumberIn({0, 1'000'000'000}));
+  add("--timeout", flags->timeout_s, "SECONDS", "How long a rank may be silent (default: 60)",
+      NumberIn({0.1, 86'400, "in seconds"}));
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  return {verb, [flags](const Streams& streams) { return RunVerify(streams, *flags); }};
+  return {verb, [flags = flags](const Streams& streams) { return RunVerify(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

@@ -68,7 +68,7 @@ struct UsedFacts {
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Nothing else gives it.
 };
 // "hardware facts: facts.toml gives the blocking power (86.25 W)", as a line. Empty without facts.
-// The rate of clock changes is not in it: only verbs that plan use it (cli/verbs/change_rate.h).
+// The rate of clock changes is not in it: only verbs that plan use it (cli/verbs/limited_plans.h).
 std::string Describe(const UsedFacts& facts);
 
 struct LoadedJob {

@@ -1,10 +1,12 @@
-#include "perseus/cli/flags/agent_setup.h"
+#include "perseus/cli/flags/node_setup.h"
 
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <sys/resource.h>
 
 #include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "perseus/base/host.h"
@@ -36,6 +38,11 @@ Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) 
   if (!lower || !upper || *lower < 1 || *upper < *lower) return bad();
   return agent::GpuManager::Setup::Resting{text.substr(0, equals), device::Control::kSmClock,
                                            device::Setting{*lower, *upper}};
+}
+
+// Such as " --socket FILE"; empty for the default.
+std::string GivenFlag(std::string_view flag, const std::string& value, std::string_view usual) {
+  return value == usual ? "" : fmt::format(" {} {}", flag, value);
 }
 
 }  // namespace
@@ -82,6 +89,25 @@ void RaiseLimitOnOpenFiles() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   static_cast<void>(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+void AddDirectFlags(const FlagAdder& add, DirectFlags& flags) {
+  add("--devices", flags.devices, "WHICH", "The same as for perseus agent (default: auto)");
+  add("--socket", flags.socket, "FILE",
+      fmt::format("The agent's socket (default: {})", kAgentSocket));
+  add("--state", flags.state, "FILE", fmt::format("The agent's state (default: {})", kAgentState));
+}
+
+std::vector<agent::Finding> ExamineNode(const DirectFlags& flags) {
+  const std::string socket = GivenFlag("--socket", flags.socket, kAgentSocket);
+  return agent::ExamineNode(
+      {.root = "/",
+       .socket = flags.socket,
+       .state = flags.state,
+       .list_command = "perseus gpu list" + socket,
+       .restore_command = "perseus gpu restore" +
+                          GivenFlag("--devices", flags.devices, DirectFlags().devices) + socket +
+                          GivenFlag("--state", flags.state, kAgentState)});
 }
 
 }  // namespace perseus::cli

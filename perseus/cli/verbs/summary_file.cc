@@ -1,8 +1,8 @@
-#include "perseus/cli/verbs/auto_schedule_file.h"
+#include "perseus/cli/verbs/summary_file.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <nlohmann/json.hpp>
-#include <utility>
+#include <limits>
 #include <vector>
 
 #include "perseus/base/file.h"
@@ -18,10 +18,57 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 using schedule_search::MemoryLimit;
 
-constexpr const char* kKey = "schedule_search";
+constexpr const char* kLimits = "its limits of clock changes";
+constexpr const char* kSearch = "the search for its schedule";
 
-// Requires numbers where there must be numbers: json throws otherwise.
-job::AutoSchedule ParseSearch(const json& search) {
+// These require values of the right types: json throws otherwise. So does at() of what should be an
+// object.
+int CountOf(const json& value) {
+  constexpr std::int64_t kMost = 1'000'000'000;
+  const bool is_count = value.is_number_integer() && value.get<std::int64_t>() >= 0 &&
+                        value.get<std::int64_t>() <= kMost;
+  return is_count ? value.get<int>() : json().get<int>();  // null is no number, so this throws.
+}
+
+std::optional<report::SwitchTradeoff> ParseTradeoff(const json& summary) {
+  const double baseline_j = summary.at("baseline").at("energy_j").get<double>();
+  const json& unlimited = summary.at("unlimited_plan");
+  report::SwitchTradeoff tradeoff{
+      unlimited.at("target").get<std::string>(), {}, unlimited.at("saving").get<double>()};
+  if (summary.contains("max_switches")) {
+    tradeoff.limit_of_plans = CountOf(summary.at("max_switches"));
+  }
+  for (const json& row : summary.at("switch_tradeoff")) {
+    const json& energy = row.at("energy_j");
+    const json& bound = row.at("lower_bound_j");
+    std::optional<double> energy_j;
+    if (!energy.is_null()) energy_j = energy.get<double>();
+    // JSON has no infinity: null means that no plan can be.
+    const double lower_bound_j =
+        bound.is_null() ? std::numeric_limits<double>::infinity() : bound.get<double>();
+    tradeoff.limits.push_back(report::MakeSwitchLimit(CountOf(row.at("max_switches")), energy_j,
+                                                      lower_bound_j, baseline_j));
+  }
+  return tradeoff;
+}
+
+std::optional<int> ParseMostSwitches(const json& summary) {
+  const json::array_t& plans = summary.at("plans").get_ref<const json::array_t&>();
+  if (plans.empty()) return std::nullopt;
+  int most = 0;
+  for (const json& plan : plans) {
+    if (!plan.get_ref<const json::object_t&>().contains("max_switches")) return std::nullopt;
+    most = std::max(most, CountOf(plan["max_switches"]));
+  }
+  return most;
+}
+
+std::optional<bool> ParseStoppedEarly(const json& summary) {
+  return summary.at("stopped_early").get<bool>();
+}
+
+std::optional<job::AutoSchedule> ParseSearch(const json& summary) {
+  const json& search = summary.at("schedule_search");
   job::AutoSchedule schedule;
   const json& memory = search.at("memory");
   const bool is_in_bytes = memory.at("unit").get<std::string>() == "bytes";
@@ -58,8 +105,7 @@ bool Describes(const job::AutoSchedule& search, const schedule::Schedule& schedu
 
 Result<void> PlanAgain(const job::LoadedJob& job, job::AutoSchedule& search) {
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(job.planned.profile));
-  PERSEUS_ASSIGN_OR_RETURN(auto profile, profile::ParseProfile(text, job.planned.profile));
-  search.profile = std::move(profile);
+  PERSEUS_ASSIGN_OR_RETURN(search.profile, profile::ParseProfile(text, job.planned.profile));
   const schedule::Schedule& schedule = job.planned.schedule;
   const schedule_search::SearchJob searched{.profile = *search.profile,
                                             .model = job.planned.model,
@@ -119,28 +165,51 @@ ordered_json DescribeSearch(const job::AutoSchedule& schedule,
   return search;
 }
 
-Result<std::optional<job::AutoSchedule>> ReadSearch(const fs::path& source,
-                                                    const job::LoadedJob& job) {
+Result<Summary> Summary::Read(const fs::path& source) {
+  Summary summary;
   std::error_code error;
-  const fs::path path = source / kPlanResults.summary;
-  if (!fs::is_directory(source, error) || !fs::exists(path, error)) return std::nullopt;
-  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const json summary = json::parse(text, nullptr, false);
-  if (!summary.is_object() || !summary.contains(kKey)) return std::nullopt;
-  const auto refuse = [&] {
-    return Fail(
-        "{}: the search for its schedule cannot be read (the file was probably edited: plan again)",
-        path.string());
-  };
-  job::AutoSchedule search;
+  summary.path_ = source / kPlanResults.summary;
+  if (!fs::is_directory(source, error) || !fs::exists(summary.path_, error)) return summary;
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(summary.path_));
+  summary.json_ = json::parse(text, nullptr, false);
+  return summary;
+}
+
+template <typename Value>
+Result<std::optional<Value>> Summary::Parse(const char* key, const char* what,
+                                            std::optional<Value> (*parse)(const json&)) const {
+  if (!json_.is_object() || !json_.contains(key)) return std::nullopt;
   try {
-    search = ParseSearch(summary.at(kKey));
+    return parse(json_);
   } catch (const json::exception&) {
-    return refuse();
+    return CannotRead(what);
   }
-  if (!Describes(search, job.planned.schedule)) return refuse();
-  PERSEUS_RETURN_IF_ERROR(PlanAgain(job, search));
-  return std::optional(std::move(search));
+}
+
+tl::unexpected<Error> Summary::CannotRead(const char* what) const {
+  return Fail("{}: {} cannot be read (the file was probably edited: plan again)", path_.string(),
+              what);
+}
+
+Result<std::optional<report::SwitchTradeoff>> Summary::Tradeoff() const {
+  return Parse("unlimited_plan", kLimits, ParseTradeoff);
+}
+
+Result<std::optional<int>> Summary::MostSwitches() const {
+  return Parse("plans", kLimits, ParseMostSwitches);
+}
+
+Result<bool> Summary::StoppedEarly() const {
+  PERSEUS_ASSIGN_OR_RETURN(const auto stopped, Parse("stopped_early", kLimits, ParseStoppedEarly));
+  return stopped.value_or(false);
+}
+
+Result<std::optional<job::AutoSchedule>> Summary::Search(const job::LoadedJob& job) const {
+  PERSEUS_ASSIGN_OR_RETURN(auto search, Parse("schedule_search", kSearch, ParseSearch));
+  if (!search) return search;
+  if (!Describes(*search, job.planned.schedule)) return CannotRead(kSearch);
+  PERSEUS_RETURN_IF_ERROR(PlanAgain(job, *search));
+  return search;
 }
 
 }  // namespace perseus::cli

@@ -1,10 +1,10 @@
-#include "perseus/cli/verbs/plan_paths.h"
+#include "perseus/cli/verbs/named_plans.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <system_error>
+#include <utility>
 
+#include "perseus/base/file.h"
 #include "perseus/cli/verbs/results.h"
 
 namespace perseus::cli {
@@ -28,18 +28,25 @@ Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
 
 }  // namespace
 
-Result<std::vector<std::string>> PlanPaths(const std::vector<std::string>& sources) {
-  std::vector<std::string> paths;
+Result<plan_file::PlanFile> ReadPlan(const std::string& path) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
+  return plan_file::ParsePlan(text, path);
+}
+
+Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& sources) {
+  std::vector<NamedPlan> plans;
   for (const std::string& source : sources) {
     std::error_code error;
-    if (!fs::is_directory(source, error)) {
-      paths.push_back(source);
-      continue;
+    std::vector<std::string> paths{source};
+    if (fs::is_directory(source, error)) {
+      PERSEUS_ASSIGN_OR_RETURN(paths, PlansIn(source));
     }
-    PERSEUS_ASSIGN_OR_RETURN(const auto found, PlansIn(source));
-    std::ranges::copy(found, std::back_inserter(paths));
+    for (const std::string& path : paths) {
+      PERSEUS_ASSIGN_OR_RETURN(auto plan, ReadPlan(path));
+      plans.push_back({path, std::move(plan)});
+    }
   }
-  return paths;
+  return plans;
 }
 
 }  // namespace perseus::cli

@@ -1,4 +1,4 @@
-// What `perseus agent` and `perseus gpu restore` share: how they open GPUs, and their log.
+// What the verbs of a node share: how they open its GPUs, and the log of those that run long.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/standard_output.h"
+#include "perseus/runtime/agent/doctor.h"
 #include "perseus/runtime/agent/gpu_manager.h"
 
 namespace perseus::cli {
@@ -29,5 +31,18 @@ void RaiseLimitOnOpenFiles();
 
 // A log on `streams.err`. It has no times under systemd, because the journal adds them.
 spdlog::logger MakeLog(const Streams& streams, const std::string& level);
+
+// What `perseus doctor` and `perseus qualify` share: they open the GPUs of a node directly, that
+// is, without an agent.
+struct DirectFlags {
+  std::string devices = "auto";
+  std::string socket = kAgentSocket;
+  std::string state = kAgentState;
+};
+
+// Adds --devices, --socket and --state.
+void AddDirectFlags(const FlagAdder& add, DirectFlags& flags);
+
+std::vector<agent::Finding> ExamineNode(const DirectFlags& flags);
 
 }  // namespace perseus::cli
