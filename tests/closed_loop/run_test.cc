@@ -51,8 +51,8 @@ class RunTest : public ClosedLoopJob {
 // No job file for Perseus: the schedule, the pipelines and the blocking power come from the job.
 TEST_F(RunTest, TuneGoesFromNothingToAVerifiedSaving) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4");
-  RunTrainer(
-      "--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 40 --verify-steps 60", 400);
+  RunTrainer("--tune --switch-latency 2 --assignment-delay 0.4 --budget-steps 40 --verify-steps 60",
+             400);
   EXPECT_EQ(JsonOf("run.out").at("steps"), 400);
   const std::string err = Read("run.err");
   EXPECT_THAT(err, AllOf(HasSubstr("\nperseus: plan 1 of 2 saves "),

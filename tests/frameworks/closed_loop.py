@@ -110,7 +110,8 @@ class ClosedLoopTest(unittest.TestCase):
             **self.environment(),
         )  # fmt: skip
         verified = None
-        while verified is None and run.poll() is None:
+        deadline = time.monotonic() + 600
+        while verified is None and run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.5)
             verified = self.read_json(self.job / "verify.json")
         self.stop(run)

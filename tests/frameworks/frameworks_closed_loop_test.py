@@ -19,7 +19,7 @@ class FrameworksClosedLoopTest(ClosedLoopTest):
         self.check(
             self.run_and_tune(
                 HERE / "virtual_training.py", example, "truth.csv", "--steps=100000",
-                "--microbatches=6", "--batch=1",
+                "--microbatches=4", "--batch=1",
             )
         )  # fmt: skip
 
