@@ -9,6 +9,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cli/flags/agent_setup.h"
+#include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/agent/doctor.h"
 #include "perseus/runtime/qualifier/surroundings.h"
 
@@ -28,6 +29,8 @@ Result<void> RefuseBesideAgent(const DirectFlags& flags);
 
 std::vector<agent::Finding> ExamineNode(const DirectFlags& flags);
 nlohmann::ordered_json FindingsAsJson(const std::vector<agent::Finding>& findings);
+// As tables, for people.
+std::string FormatFacts(const hardware_facts::HardwareFacts& facts);
 
 // What else is on these GPUs. It is known for NVIDIA GPUs; for others, the result is empty, and the
 // driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.

@@ -26,7 +26,6 @@
 #include "perseus/runtime/qualifier/cuda_node.h"
 #include "perseus/runtime/qualifier/qualification.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
-#include "perseus/simulation/virtual_qualifier/simulated_node.h"
 
 namespace perseus::cli {
 namespace {
@@ -44,7 +43,6 @@ constexpr const char* kQualifyExamples =
     "  sudo perseus qualify                     # no agent, no job; writes facts.toml\n"
     "  perseus qualify --no-clocks              # what needs no right to set clocks";
 
-constexpr std::string_view kVirtual = "virtual:";
 // A load kernel ends by itself after ten minutes (qualifier/cuda_node.h), and the longest window,
 // of the energy counter, takes a tenth of the duration. In an hour, that is six minutes.
 constexpr double kLongestDuration = 3'600;
@@ -103,36 +101,6 @@ std::string FormatInterference(const HardwareFacts& facts) {
   return table.Format() + "\n";
 }
 
-std::string FormatFacts(const HardwareFacts& facts) {
-  std::string text = fmt::format("{}: {} x {}, driver {}\n\n", facts.host, facts.gpu_count,
-                                 facts.gpu_name, facts.driver_version);
-  text += FormatSwitches(facts) + FormatPower(facts) + FormatInterference(facts);
-  if (facts.energy_counter) {
-    text += fmt::format(
-        "energy counter: changes every {} ms by multiples of {:g} J; counts {} % "
-        "more than the power readings\n",
-        FormatEstimate(facts.energy_counter->period_ms, "{:.1f}"),
-        facts.energy_counter->resolution_j,
-        FormatEstimate(
-            {100 * facts.energy_counter->bias.value, 100 * facts.energy_counter->bias.low,
-             100 * facts.energy_counter->bias.high, facts.energy_counter->bias.samples},
-            "{:.2f}"));
-  }
-  if (facts.max_changes_per_s) {
-    const Estimate& rate = *facts.max_changes_per_s;
-    text += fmt::format("changes without harm: at least {:g} a second, of the whole node ({})\n",
-                        rate.value,
-                        rate.high > rate.value ? fmt::format("not shown for {:g}", rate.high)
-                                               : "the greatest rate that was tried");
-  }
-  if (facts.range_lock_saves) {
-    text += fmt::format("a lock with min < max {} power while a GPU waits\n",
-                        *facts.range_lock_saves ? "saves" : "saves no");
-  }
-  for (const std::string& limit : facts.limits) text += "limit: " + limit + "\n";
-  return text;
-}
-
 // The chosen ones of `uuids`: all without a choice.
 Result<std::vector<std::size_t>> ChooseGpus(const std::vector<std::string>& uuids,
                                             const std::vector<std::string>& chosen) {
@@ -170,21 +138,6 @@ Result<void> Finish(const Streams& streams, const QualifyFlags& flags,
   return streams.Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output));
 }
 
-Result<void> QualifyVirtual(const Streams& streams, const QualifyFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto spec,
-      virtual_gpu::ReadVirtualNode(std::string_view(flags.direct.devices).substr(kVirtual.size())));
-  std::vector<std::string> uuids;
-  uuids.reserve(static_cast<std::size_t>(spec.gpus));
-  for (int gpu = 0; gpu < spec.gpus; ++gpu) uuids.push_back(virtual_gpu::VirtualUuid(spec, gpu));
-  PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
-  qualifier::SimulatedNode node(qualifier::ModelOf(spec), static_cast<int>(chosen.size()),
-                                spec.seed);
-  ProgressBar bar(streams.err);
-  PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, bar)));
-  return Finish(streams, flags, qualified, spec.name, "simulated");
-}
-
 // What limits clocks besides us, as sentences.
 std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::DeviceList& devices) {
   std::vector<std::string> limits;
@@ -198,7 +151,10 @@ std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::Devic
   return limits;
 }
 
-Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
+Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
+  if (flags.direct.devices.starts_with("virtual:")) {
+    return Fail("virtual GPUs have no facts to measure (run perseus qualify on real GPUs)");
+  }
   PERSEUS_RETURN_IF_ERROR(RefuseBesideAgent(flags.direct));
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(const auto devices,
@@ -263,12 +219,37 @@ Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
   return finished ? restored : finished;
 }
 
-Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
-  if (flags.direct.devices.starts_with(kVirtual)) return QualifyVirtual(streams, flags);
-  return QualifyReal(streams, flags);
-}
-
 }  // namespace
+
+std::string FormatFacts(const HardwareFacts& facts) {
+  std::string text = fmt::format("{}: {} x {}, driver {}\n\n", facts.host, facts.gpu_count,
+                                 facts.gpu_name, facts.driver_version);
+  text += FormatSwitches(facts) + FormatPower(facts) + FormatInterference(facts);
+  if (facts.energy_counter) {
+    text += fmt::format(
+        "energy counter: changes every {} ms by multiples of {:g} J; counts {} % "
+        "more than the power readings\n",
+        FormatEstimate(facts.energy_counter->period_ms, "{:.1f}"),
+        facts.energy_counter->resolution_j,
+        FormatEstimate(
+            {100 * facts.energy_counter->bias.value, 100 * facts.energy_counter->bias.low,
+             100 * facts.energy_counter->bias.high, facts.energy_counter->bias.samples},
+            "{:.2f}"));
+  }
+  if (facts.max_changes_per_s) {
+    const Estimate& rate = *facts.max_changes_per_s;
+    text += fmt::format("changes without harm: at least {:g} a second, of the whole node ({})\n",
+                        rate.value,
+                        rate.high > rate.value ? fmt::format("not shown for {:g}", rate.high)
+                                               : "the greatest rate that was tried");
+  }
+  if (facts.range_lock_saves) {
+    text += fmt::format("a lock with min < max {} power while a GPU waits\n",
+                        *facts.range_lock_saves ? "saves" : "saves no");
+  }
+  for (const std::string& limit : facts.limits) text += "limit: " + limit + "\n";
+  return text;
+}
 
 Verb AddQualifyVerb(CLI::App& program) {
   auto flags = std::make_shared<QualifyFlags>();
