@@ -10,7 +10,7 @@
 #include "perseus/base/parallel.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/target_flags.h"
-#include "perseus/planning/plan/best_plan.h"
+#include "perseus/planning/plan/target.h"
 
 namespace perseus::cli {
 namespace {

@@ -7,7 +7,6 @@
 #include "perseus/base/units.h"
 #include "perseus/planning/discrete_bound/dual_prices.h"
 #include "perseus/planning/discrete_bound/rank_program.h"
-#include "perseus/planning/plan/instruction_windows.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus::discrete_bound {

@@ -13,7 +13,6 @@
 #include "perseus/base/statistics.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/job/measurement_check.h"
-#include "perseus/planning/job/profile_rows.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::job {

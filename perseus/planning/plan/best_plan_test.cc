@@ -1,5 +1,5 @@
 // Tests of BestPlan: plans for several targets never contradict each other.
-#include "perseus/planning/plan/best_plan.h"
+#include "perseus/planning/plan/target.h"
 
 #include <gtest/gtest.h>
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -178,5 +179,14 @@ class Planner {
   double least_effective_energy_j_ = 0;       // Sum over instructions, each at its cheapest.
   std::shared_ptr<Relaxations> relaxations_;  // Copies of a planner share it.
 };
+
+// In every plan within the deadline, instruction i starts at earliest_starts[i] or later and ends
+// at latest_ends[i] or earlier: what the fastest times of all other instructions leave.
+struct InstructionWindows {
+  std::vector<Nanoseconds> earliest_starts;  // [instruction]
+  std::vector<Nanoseconds> latest_ends;      // [instruction]
+};
+// Requires that the fastest schedule meets the deadline.
+InstructionWindows FindWindows(const Planner& planner, Nanoseconds deadline);
 
 }  // namespace perseus::plan

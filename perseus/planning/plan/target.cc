@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace perseus::plan {
 namespace {
@@ -218,6 +219,11 @@ Nanoseconds LongestTime(const Planner& planner) {
                   Evaluator(graph, without_clocks).Evaluate(slowest).time + stalls);
 }
 
+// Whether `other` meets a target that `own` was made for.
+bool Meets(const Target& target, const Plan& own, const Evaluation& other) {
+  return (!LimitsTime(target.kind) || other.time <= own.deadline) && IsWithin(target, other);
+}
+
 }  // namespace
 
 std::string RoundedUp(double value) {
@@ -352,6 +358,25 @@ Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, con
   PERSEUS_RETURN_IF_ERROR(CheckValues(target));
   Result<Plan> plan = PlanOf({planner, limits}, frontier, target);
   if (plan) plan->target = Describe(target);
+  return plan;
+}
+
+Plan BestPlan(const Target& target, const Plan& own, std::span<const Plan> others) {
+  const auto rank = [&](const Plan& plan) {
+    return std::pair(CostOf(target, plan.evaluation), plan.evaluation.energy_j);
+  };
+  const Plan* best = &own;
+  for (const Plan& other : others) {
+    if (Meets(target, own, other.evaluation) && rank(other) < rank(*best)) best = &other;
+  }
+  Plan plan = *best;
+  plan.target = own.target;
+  if (LimitsTime(target.kind)) plan.deadline = own.deadline;
+  if (target.kind == Target::Kind::kMinEnergy)
+    plan.deadline = std::max(own.deadline, best->deadline);
+  if (LimitsTime(target.kind) || target.kind == Target::Kind::kMinEnergy) {
+    plan.lower_bound_j = own.lower_bound_j;
+  }
   return plan;
 }
 

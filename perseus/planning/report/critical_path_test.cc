@@ -1,4 +1,4 @@
-#include "perseus/planning/report/critical_path.h"
+#include "perseus/planning/report/report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

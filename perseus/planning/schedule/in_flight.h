@@ -21,7 +21,7 @@ namespace perseus::schedule {
 
 // The most that each pp_rank holds at any time: [pp_rank]. `size_of_stage` has the size of the
 // activations of one microbatch for each stage, in any unit. `kept_of_stage` has the part that
-// stays until a recompute; empty: all. Requires a schedule without defect (schedule_check.h).
+// stays until a recompute; empty: all. Requires a schedule without defect (schedule.h).
 std::vector<std::int64_t> PeakActivations(const Schedule& schedule,
                                           std::span<const std::int64_t> size_of_stage,
                                           std::span<const std::int64_t> kept_of_stage = {});

@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-#include "perseus/planning/schedule/schedule_check.h"
-#include "perseus/planning/schedule/warmup.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "perseus/planning/schedule/warmup.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule {
 namespace {

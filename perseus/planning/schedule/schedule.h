@@ -6,6 +6,7 @@
 // 0..R-1, stages R..2R-1 on the pp_ranks R-1..0).
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,5 +78,31 @@ Result<Schedule> ParseSchedule(std::string_view text, std::string_view name);
 
 // Writes the same format: only computations, without bubbles. (PyTorch's letters: F, I, W, B; R.)
 std::string FormatSchedule(const Schedule& schedule);
+
+// 1F1B with any warm-up: each pp_rank may start more forwards before its first backward. pp_rank r
+// runs in_flight[r] forwards, then a backward and a forward in turn, then the remaining
+// backwards. So it holds the activations of in_flight[r] microbatches, or of all if there are
+// fewer. GenerateSchedule's 1f1b is {R, R - 1, ..., 1} for R pp_ranks.
+//
+// Fails (kInput) without a pp_rank or a microbatch, if a number is below 1, and if a pp_rank has
+// more in flight than the one before it: its warm-up would wait for forwards that the pp_rank
+// before it runs only after a backward, so the schedule would deadlock.
+Result<Schedule> GenerateWarmupSchedule(int microbatches, std::span<const int> in_flight);
+
+// Checks that a schedule computes everything that an iteration needs, each instruction once.
+// (BuildInstructionGraph checks that its order can run.)
+struct ScheduleDefect {
+  int pp_rank = 0;
+  std::string message;  // Cause and remedy.
+};
+
+// For every microbatch, every stage has to run one forward, either one full backward or one dgrad
+// and one wgrad, and at most one recompute, all on the pp_rank that holds the stage. Returns the
+// first defect, by stage and microbatch. Time and memory are proportional to the number of
+// instructions, whatever numbers they contain.
+std::optional<ScheduleDefect> FindDefect(const Schedule& schedule);
+
+// "forward of microbatch 3 (stage 2)".
+std::string Describe(const Instruction& instruction);
 
 }  // namespace perseus::schedule

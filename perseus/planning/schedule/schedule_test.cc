@@ -14,7 +14,6 @@
 #include <tuple>
 
 #include "perseus/base/file.h"
-#include "perseus/planning/schedule/schedule_check.h"
 
 namespace perseus::schedule {
 namespace {

@@ -55,7 +55,7 @@ struct RankPaths {
   bool operator==(const RankPaths&) const = default;
 };
 
-// Requires a schedule without defect (schedule_check.h).
+// Requires a schedule without defect (schedule.h).
 std::vector<RankPaths> PathsOf(const schedule::Schedule& schedule);
 
 // Writes the order of every pp_rank into `schedule`, which has the same stages.

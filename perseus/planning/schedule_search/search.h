@@ -118,4 +118,19 @@ Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const
 // `more` microbatches more than the reference on every pp_rank, in microbatches.
 MemoryLimit MoreInFlight(const Reference& reference, int more);
 
+// ---- The generated schedules that a search starts from (candidates.cc) ----
+
+// Every generated schedule that has as many chunks as the profile and whose instructions the
+// profile has, and 1F1B with deeper warm-ups, up to the most microbatches that a pp_rank may hold.
+// The name of a schedule is its origin.
+std::vector<schedule::Schedule> GeneratedCandidates(const SearchJob& job, const MemoryLimit& limit);
+
+// The first of them that exists without a limit: the reference. With recomputation, the first that
+// fits the limit, if there is one.
+Result<schedule::Schedule> ReferenceSchedule(const SearchJob& job, const MemoryLimit& limit = {});
+
+bool Fits(const schedule::Schedule& schedule, const MemoryLimit& limit);
+
+Result<plan::Planner> PlannerOf(const SearchJob& job, const schedule::Schedule& schedule);
+
 }  // namespace perseus::schedule_search

@@ -20,12 +20,6 @@
 namespace perseus::replay {
 namespace {
 
-// How a relaxation treats the waits of pipelines for each other.
-enum class Waits {
-  kFree,  // They may become shorter.
-  kKept,  // At every meeting, each pipeline waits for others as long as at the highest clocks.
-};
-
 // For each element of StepGraph::waited, how long a meeting still waits for other pipelines when
 // this pipeline is ready.
 std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
@@ -263,14 +257,6 @@ Result<StepPlan> PlanWithoutSlowdown(const StepGraph& graph, const JobPowerModel
                   EnergyOf(graph, model, relaxation, solution, deadline)};
 }
 
-Result<double> LeastEnergyWith(Waits waits, const StepGraph& graph, const JobPowerModel& model,
-                               Nanoseconds deadline) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto relaxation,
-                           Relaxer(graph, model, graph.durations, waits).Relax());
-  PERSEUS_ASSIGN_OR_RETURN(const auto solution, Solve(relaxation, deadline));
-  return EnergyOf(graph, model, relaxation, solution, deadline);
-}
-
 Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
                              bool needs_for_later) {
   PlannedStep planned;
@@ -286,7 +272,7 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   planned.oracle = std::move(oracle.clocks);
   bloat.bound_j = oracle.energy_j;
 
-  PERSEUS_ASSIGN_OR_RETURN(const auto kept, LeastEnergyKeepingWaits(graph, model, highest.time));
+  PERSEUS_ASSIGN_OR_RETURN(const auto kept, LeastEnergy(graph, model, highest.time, Waits::kKept));
   // The highest clocks keep all waits, so only the rounding of sums can make this negative.
   bloat.intrinsic_j = std::max(0.0, bloat.energy_j - kept);
   bloat.extrinsic_j = kept - bloat.bound_j;
@@ -355,14 +341,12 @@ StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const St
   return outcome;
 }
 
-Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
-                           Nanoseconds deadline) {
-  return LeastEnergyWith(Waits::kFree, graph, model, deadline);
-}
-
-Result<double> LeastEnergyKeepingWaits(const StepGraph& graph, const JobPowerModel& model,
-                                       Nanoseconds deadline) {
-  return LeastEnergyWith(Waits::kKept, graph, model, deadline);
+Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model, Nanoseconds deadline,
+                           Waits waits) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto relaxation,
+                           Relaxer(graph, model, graph.durations, waits).Relax());
+  PERSEUS_ASSIGN_OR_RETURN(const auto solution, Solve(relaxation, deadline));
+  return EnergyOf(graph, model, relaxation, solution, deadline);
 }
 
 Result<WhatIf> AnalyzeWhatIf(const TraceGraph& trace, const JobPowerModel& model,

@@ -67,16 +67,15 @@ using StepClocks = std::vector<int>;
 // Runs the step with these clocks.
 StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const StepClocks& clocks);
 
+enum class Waits {
+  kFree,  // The waits of pipelines for each other may become shorter.
+  kKept,  // At every meeting, each pipeline waits for others as long as at the highest clocks.
+};
 // The least energy of any choice of clocks, with any number of switches, for which the step takes
 // at most `deadline`. The energy includes waiting until the deadline. Fails (kUnreachable) for a
 // deadline that the highest clocks miss.
-Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
-                           Nanoseconds deadline);
-
-// The same with one more condition: at every meeting, each pipeline waits for others as long as it
-// does at the highest clocks. The result is at least LeastEnergy(graph, model, deadline).
-Result<double> LeastEnergyKeepingWaits(const StepGraph& graph, const JobPowerModel& model,
-                                       Nanoseconds deadline);
+Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model, Nanoseconds deadline,
+                           Waits waits = Waits::kFree);
 
 struct StepBloat {
   std::int64_t number = 0;

@@ -212,7 +212,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
   model.backward.insert(model.backward.begin() + 1, {800, 1.2, 260});
   const Nanoseconds at_highest = 46'000'000;
   const double bound_j = *LeastEnergy(graph, model, at_highest);
-  const double bound_of_kept_j = *LeastEnergyKeepingWaits(graph, model, at_highest);
+  const double bound_of_kept_j = *LeastEnergy(graph, model, at_highest, Waits::kKept);
   double best_j = 1e9;
   double best_of_kept_j = 1e9;
   for (int choice = 0; choice < 81; ++choice) {

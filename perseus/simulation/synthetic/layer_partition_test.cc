@@ -1,4 +1,4 @@
-#include "perseus/simulation/synthetic/layer_partition.h"
+#include "perseus/simulation/synthetic/model_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

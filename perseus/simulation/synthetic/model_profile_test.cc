@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "perseus/planning/profile/curve.h"
-#include "perseus/simulation/synthetic/layer_partition.h"
 
 namespace perseus::synthetic {
 namespace {

@@ -1,4 +1,4 @@
-#include "perseus/simulation/virtual_gpu/instruction_table.h"
+#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 
 #include <gtest/gtest.h>
 
