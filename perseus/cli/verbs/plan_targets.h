@@ -15,7 +15,6 @@
 #include "perseus/cli/verbs/plan_rows.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
-#include "perseus/planning/plan/target_search.h"
 
 namespace perseus::cli {
 

@@ -21,7 +21,7 @@
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/schedule_report.h"
-#include "perseus/planning/schedule/order_text.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {

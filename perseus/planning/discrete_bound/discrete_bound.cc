@@ -4,7 +4,6 @@
 
 #include "perseus/base/index.h"
 #include "perseus/base/stopped.h"
-#include "perseus/planning/discrete_bound/dual_prices.h"
 #include "perseus/planning/discrete_bound/rank_program.h"
 #include "perseus/planning/discrete_bound/rank_steps.h"
 

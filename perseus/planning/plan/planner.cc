@@ -9,7 +9,7 @@
 #include "perseus/planning/plan/relaxations.h"
 #include "perseus/planning/plan/search/choices.h"
 #include "perseus/planning/plan/switching.h"
-#include "perseus/planning/plan/target_search.h"
+#include "perseus/planning/plan/target.h"
 
 namespace perseus::plan {
 namespace {

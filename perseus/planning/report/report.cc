@@ -11,7 +11,6 @@
 #include "perseus/base/index.h"
 #include "perseus/planning/profile/curve.h"
 #include "perseus/planning/report/assets.h"
-#include "perseus/planning/report/page_marks.h"
 
 namespace perseus::report {
 namespace {

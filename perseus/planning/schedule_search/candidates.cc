@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "perseus/base/index.h"
-#include "perseus/planning/schedule/in_flight.h"
 #include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule_search {

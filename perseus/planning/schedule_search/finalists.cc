@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "perseus/planning/few_switches/few_switches.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/relaxed_energy.h"
 #include "perseus/planning/schedule_search/search.h"
 

@@ -5,7 +5,7 @@
 
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/planner.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule_search {
 namespace {

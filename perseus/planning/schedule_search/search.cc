@@ -10,7 +10,7 @@
 #include "perseus/base/parallel.h"
 #include "perseus/base/stopped.h"
 #include "perseus/planning/plan/planner.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/moves.h"
 #include "perseus/planning/schedule_search/relaxed_energy.h"
 

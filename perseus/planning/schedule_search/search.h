@@ -10,7 +10,7 @@
 // that each pp_rank may hold (in microbatches or bytes, in_flight.h). Find the order of
 // instructions on each pp_rank so that the plan that meets the deadline needs the least energy. An
 // order is the interleaving of the pp_rank's forwards, backwards, wgrads and recomputes
-// (rank_paths.h).
+// (moves.h).
 //
 // THE VALUE OF A CANDIDATE is the relaxed energy: the optimum of the planner's relaxation for the
 // deadline (Planner::BoundFor). No plan for the candidate has less. Only the winner gets a plan.
@@ -45,7 +45,7 @@
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/planning/schedule_search/rank_paths.h"
+#include "perseus/planning/schedule_search/moves.h"
 
 namespace perseus::schedule_search {
 

@@ -10,7 +10,6 @@
 
 #include "perseus/base/index.h"
 #include "perseus/planning/plan/planner.h"
-#include "perseus/planning/schedule/in_flight.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/order_bound.h"
 #include "perseus/planning/schedule_search/relaxed_energy.h"

@@ -9,7 +9,7 @@
 
 #include "perseus/base/index.h"
 #include "perseus/base/parallel.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/moves.h"
 #include "perseus/planning/schedule_search/order_bound.h"
 
