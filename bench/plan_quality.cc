@@ -6,7 +6,7 @@
 //   plan_quality switches [SEARCHES]
 //
 // measured   both profiles of ../shared (skipped if absent), with 12 to 96 microbatches
-// examples   the profiles of examples/, as if measured on an A100
+// examples   the profile of examples/, as if measured on an A100
 // synthetic  every schedule with 24 microbatches, 1F1B with all; profiles without and with noise
 // SCHEDULE   only this schedule of the synthetic jobs, such as zb-v
 // switches   plans with few clock changes for both profiles of ../shared, with no slowdown: for
@@ -28,11 +28,10 @@
 #include <vector>
 
 #include "bench/measured_job.h"
-#include "perseus/base/file.h"
 #include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/planning_jobs.h"
 
 namespace perseus {
 namespace {
@@ -40,9 +39,8 @@ namespace {
 constexpr int kMicrobatches[] = {12, 24, 48, 96};
 constexpr int kFewMicrobatches[] = {12, 24, 96};
 constexpr double kSlowdownsPercent[] = {0, 1, 2, 3, 5, 7.5, 10, 15, 20};
-constexpr int kRanks = 8;
-// The blocking power of the A100 in synthetic_profile.h, for profiles without one.
-constexpr double kBlockingPowerW = 84;
+// For profiles without one.
+constexpr double kBlockingPowerW = kSyntheticBlockingPowerW;
 
 struct Job {
   std::string profile;
@@ -109,81 +107,32 @@ Result<void> PrintMeasured(std::string_view, Worst& worst) {
   });
 }
 
-Result<void> PrintSchedule(const Job& job, const profile::Profile& profile, Worst& worst) {
-  const Result<schedule::Schedule> schedule =
-      schedule::GenerateSchedule({.name = job.schedule,
-                                  .pp_ranks = profile.stages(),
-                                  .microbatches = job.microbatches,
-                                  .chunks = profile.chunks()});
-  if (!schedule) return Fail(schedule);
-  schedule::PipelineModel model;
-  model.blocking_power_w = job.blocking_power_w;
-  Result<schedule::InstructionGraph> graph =
-      schedule::BuildInstructionGraph(*schedule, profile, model);
-  if (!graph) return Fail(graph);
-  return PrintRows(job, *std::move(graph), worst);
-}
-
 Result<void> PrintExamples(std::string_view, Worst& worst) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           std::filesystem::path(PERSEUS_SOURCE_DIR) / "examples")) {
-    if (entry.path().extension() == ".csv") paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  for (const std::filesystem::path& path : paths) {
-    const Result<std::string> text = ReadFile(path);
-    if (!text) return Fail(text);
-    const Result<profile::Profile> profile = profile::ParseProfile(*text, path.string());
-    if (!profile) return Fail(profile);
-    for (const int microbatches : kMicrobatches) {
-      const Job job{path.stem().string(), "1f1b", microbatches, kBlockingPowerW};
-      if (Result<void> rows = PrintSchedule(job, *profile, worst); !rows) return rows;
-    }
+  const std::string name = "gpt3-like_a100_pp8";
+  const std::string path = PERSEUS_SOURCE_DIR "/examples/" + name + ".csv";
+  for (const int microbatches : kMicrobatches) {
+    PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIterationOf(path, kBlockingPowerW, microbatches));
+    const Job job{name, "1f1b", microbatches, kBlockingPowerW};
+    PERSEUS_RETURN_IF_ERROR(PrintRows(job, std::move(graph), worst));
   }
   return {};
 }
 
-struct ScheduleProfile {
-  std::string name;
-  int chunks = 1;
-  std::vector<InstructionKind> kinds;
-  synthetic::ChunkPlacement placement = synthetic::ChunkPlacement::kLoop;
-};
-
-std::vector<ScheduleProfile> Schedules() {
-  using Kind = InstructionKind;
-  const std::vector<Kind> whole = {Kind::kForward, Kind::kBackward};
-  const std::vector<Kind> split = {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight};
-  const std::vector<Kind> both = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput,
-                                  Kind::kBackwardWeight};
-  const std::vector<Kind> recompute = {Kind::kForward, Kind::kBackward, Kind::kRecompute};
-  return {{"1f1b", 1, whole},
-          {"gpipe", 1, whole},
-          {"interleaved-1f1b", 2, whole},
-          {"early-recompute-1f1b", 1, recompute},
-          {"zb-h1", 1, split},
-          {"zb-v", 2, split, synthetic::ChunkPlacement::kV},
-          {"dualpipe-v", 2, both, synthetic::ChunkPlacement::kV}};
-}
-
 Result<void> PrintSynthetic(std::string_view only, Worst& worst) {
   for (const double noise : {0.0, 0.001}) {
-    for (const ScheduleProfile& schedule : Schedules()) {
-      if (!only.empty() && only != schedule.name) continue;
-      synthetic::SyntheticProfileSpec spec;
-      spec.stages = kRanks;
-      spec.chunks = schedule.chunks;
-      spec.kinds = schedule.kinds;
-      spec.placement = schedule.placement;
-      spec.noise = noise;
-      const Result<profile::Profile> profile = synthetic::SynthesizeProfile(spec);
-      if (!profile) return Fail(profile);
+    for (const std::string schedule : {"1f1b", "gpipe", "interleaved-1f1b", "early-recompute-1f1b",
+                                       "zb-h1", "zb-v", "dualpipe-v"}) {
+      if (!only.empty() && only != schedule) continue;
       for (const int microbatches : kMicrobatches) {
-        if (schedule.name != "1f1b" && microbatches != 24) continue;
-        const Job job{fmt::format("synthetic, noise {}", noise), schedule.name, microbatches,
+        if (schedule != "1f1b" && microbatches != 24) continue;
+        const Job job{fmt::format("synthetic, noise {}", noise), schedule, microbatches,
                       kBlockingPowerW};
-        if (Result<void> rows = PrintSchedule(job, *profile, worst); !rows) return rows;
+        PERSEUS_RETURN_IF_ERROR(PrintRows(job,
+                                          MakeSyntheticJob({.schedule = schedule,
+                                                            .stages = kMeasuredStages,
+                                                            .microbatches = microbatches,
+                                                            .noise = noise}),
+                                          worst));
       }
     }
   }

@@ -163,8 +163,7 @@ void CompareWithProgram(const schedule::InstructionGraph& graph,
                         const plan::ExecutionModel& model) {
   const Result<plan::Planner> planner = plan::Planner::Create(graph, model);
   ASSERT_TRUE(planner) << planner.error().message;
-  const Nanoseconds slowest = frontier::EarliestTimes(
-      planner->network(), frontier::Pace::kSlowest)[At(planner->network().sink)];
+  const Nanoseconds slowest = planner->SlowestTime();
   for (const int part : {0, 4}) {
     SCOPED_TRACE(part);
     const Nanoseconds deadline =

@@ -149,6 +149,9 @@ schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job) {
   if (job.schedule == "dualpipe-v") {
     spec.kinds = {kForward, kBackward, kBackwardInput, kBackwardWeight};
   }
+  if (job.schedule.starts_with("early-recompute")) {
+    spec.kinds = {kForward, kBackward, kRecompute};
+  }
   schedule::PipelineModel model;
   model.blocking_power_w = kSyntheticBlockingPowerW;
   model.fixed = job.fixed;

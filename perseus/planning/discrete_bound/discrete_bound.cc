@@ -55,8 +55,7 @@ Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanosecon
                                          const BoundLimits& limits) {
   const frontier::Network& network = planner.network();
   // No plan of options that are not dominated takes longer than this.
-  deadline = std::min(deadline,
-                      frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)]);
+  deadline = std::min(deadline, planner.SlowestTime());
   DiscreteBound best;
   if (planner.model().switch_latency > 0) {
     PERSEUS_ASSIGN_OR_RETURN(best.lower_bound_j, planner.BoundFor(deadline));

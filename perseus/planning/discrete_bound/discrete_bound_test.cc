@@ -21,14 +21,9 @@ namespace {
 // Energies of plans are sums of doubles.
 constexpr double kRounding = 1e-12;
 
-Nanoseconds SlowestTime(const plan::Planner& planner) {
-  return frontier::EarliestTimes(planner.network(),
-                                 frontier::Pace::kSlowest)[At(planner.network().sink)];
-}
-
 // From the least time to the time at which every instruction runs at its cheapest.
 Nanoseconds DeadlineAt(const plan::Planner& planner, int percent) {
-  const Nanoseconds range = SlowestTime(planner) - planner.least_time();
+  const Nanoseconds range = planner.SlowestTime() - planner.least_time();
   return planner.least_time() + range / 100 * percent;
 }
 

@@ -79,8 +79,7 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph,
                          const plan::ExecutionModel& model) {
   const plan::Planner planner =
       *plan::Planner::Create(graph, model, plan::Planner::FewOptions::kAccept);
-  const Nanoseconds slowest = frontier::EarliestTimes(
-      planner.network(), frontier::Pace::kSlowest)[At(planner.network().sink)];
+  const Nanoseconds slowest = planner.SlowestTime();
   for (const int part : {0, 3, 6, 10}) {
     SCOPED_TRACE(part);
     const Nanoseconds deadline =

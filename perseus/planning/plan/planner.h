@@ -101,6 +101,8 @@ class Planner {
 
   // T_min of the relaxation. A plan of the fastest options attains it.
   Nanoseconds least_time() const { return least_time_; }
+  // The time of the relaxation if every instruction takes the slowest useful option.
+  Nanoseconds SlowestTime() const;
 
   // The power of all pp_ranks while they wait, rounded down to whole microwatts. So a bound that
   // charges time at this price is a bound.
@@ -162,7 +164,6 @@ class Planner {
 
  private:
   Planner() = default;
-  Nanoseconds SlowestTime() const;
   Frontier FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const;
   // Nothing if the walk is slow and `precision` does not require it.
   Result<std::optional<Frontier>> WalkFrontier(FrontierPrecision precision,

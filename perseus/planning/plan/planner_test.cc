@@ -21,11 +21,6 @@ using ::testing::HasSubstr;
 // The tolerance for sums of a few dozen joules in doubles and for prices rounded to microwatts.
 constexpr double kRounding = 1e-9;
 
-Nanoseconds SlowestTime(const Planner& planner) {
-  return frontier::EarliestTimes(planner.network(),
-                                 frontier::Pace::kSlowest)[At(planner.network().sink)];
-}
-
 Planner Synthetic() { return MakePlanner(MakeSyntheticJob({})); }
 
 schedule::OptionSet Computation(std::string name, std::vector<profile::Option> options) {
@@ -47,7 +42,7 @@ void CompareWithAll(const JobSpec& spec, std::uint64_t seed, Agreement& agreemen
   const double power_w = RandomBlockingPower(seed);
   const Planner planner = MakePlanner(RandomJob(spec, seed), {power_w, 0});
   const Nanoseconds least = planner.least_time();
-  const Nanoseconds slowest = SlowestTime(planner);
+  const Nanoseconds slowest = planner.SlowestTime();
   EXPECT_FALSE(SearchAll(planner.graph(), planner.model(), least - 1));
   for (const Nanoseconds deadline : {least, least + (slowest - least) / 3, slowest + 1}) {
     const auto best = SearchAll(planner.graph(), planner.model(), deadline);
@@ -102,7 +97,7 @@ TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
     const Result<Frontier> frontier = planner.ComputeFrontier();
     ASSERT_TRUE(frontier) << frontier.error().message;
     const Nanoseconds least = planner.least_time();
-    const Nanoseconds slowest = SlowestTime(planner);
+    const Nanoseconds slowest = planner.SlowestTime();
     EXPECT_EQ(frontier->least_time(), least);
     EXPECT_EQ(frontier->points.back().time, slowest);
     for (int part = 0; part <= 12; ++part) {
@@ -171,7 +166,7 @@ TEST(PlanFor, StopsAtTheTimeOfLeastEnergy) {
 TEST(BoundFor, IsTheBoundOfThePlan) {
   const Planner planner = Synthetic();
   const Nanoseconds least = planner.least_time();
-  for (const Nanoseconds deadline : {least, least + least / 10, 2 * SlowestTime(planner)}) {
+  for (const Nanoseconds deadline : {least, least + least / 10, 2 * planner.SlowestTime()}) {
     const auto plan = planner.PlanFor(deadline);
     const auto bound = planner.BoundFor(deadline);
     ASSERT_TRUE(plan && bound);

@@ -73,16 +73,11 @@ TEST_F(ChoiceSearchTest, AFinishKeepsTheFirstLook) {
 }
 
 TEST(ChoiceSearch, AcceptsAGraphOfFixedInstructions) {
-  schedule::InstructionGraph fixed;
-  schedule::OptionSet set;
-  set.name = "fixed";
-  set.kind = InstructionKind::kOptimizer;
-  set.options = {{0, {}, 10, 1.0, 1}};
-  fixed.option_sets = {set};
-  fixed.instructions = {{0, 0, -1}};
-  fixed.pp_rank_orders = {{0}};
-  fixed.pp_rank_names = {"pp_rank 0"};
-  const Planner planner = MakePlanner(fixed, {});
+  schedule::OptionSet fixed;
+  fixed.name = "fixed";
+  fixed.kind = InstructionKind::kOptimizer;
+  fixed.options = {{0, {}, 10, 1.0, 1}};
+  const Planner planner = MakePlanner(MakeChain({fixed}), {});
   const auto plan = planner.PlanFor(10);
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->evaluation.energy_j, 1.0);
@@ -90,11 +85,8 @@ TEST(ChoiceSearch, AcceptsAGraphOfFixedInstructions) {
 }
 
 Nanoseconds Between(const Planner& planner, std::uint64_t tenths) {
-  const frontier::Network& network = planner.network();
-  const Nanoseconds slowest =
-      frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
   const Nanoseconds least = planner.least_time();
-  return least + (slowest - least) * static_cast<Nanoseconds>(tenths) / 10;
+  return least + (planner.SlowestTime() - least) * static_cast<Nanoseconds>(tenths) / 10;
 }
 
 int InsideSegments(const frontier::Network& network, const Windows& windows) {

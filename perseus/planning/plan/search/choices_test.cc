@@ -128,8 +128,7 @@ TEST(DiffuseRoundingProperty, IsNeverLate) {
     ASSERT_TRUE(planner) << planner.error().message;
     const frontier::Network& network = planner->network();
     const auto least = planner->least_time();
-    const auto slowest =
-        frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
+    const auto slowest = planner->SlowestTime();
     const Result<frontier::Solution> solution = frontier::SolveDeadline(
         network, least + (slowest - least) * static_cast<Nanoseconds>(seed % 11) / 10);
     ASSERT_TRUE(solution) << solution.error().message;

@@ -64,11 +64,8 @@ class Case {
 
  private:
   Nanoseconds Deadline(std::uint64_t seed) const {
-    const frontier::Network& network = planner_.network();
-    const Nanoseconds slowest =
-        frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
     const Nanoseconds least = planner_.least_time();
-    return least + (slowest - least) * static_cast<Nanoseconds>(seed % 11) / 10;
+    return least + (planner_.SlowestTime() - least) * static_cast<Nanoseconds>(seed % 11) / 10;
   }
 
   Planner planner_;
