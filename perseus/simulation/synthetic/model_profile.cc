@@ -52,22 +52,6 @@ std::vector<profile::Option> Sweep(const GpuRoofline& gpu, const std::vector<Ker
   return options;
 }
 
-Result<void> CheckKinds(const std::vector<InstructionKind>& kinds) {
-  if (kinds.empty()) {
-    return Fail("model profile: no instruction kind is given (choose forward and backward)");
-  }
-  for (auto kind = kinds.begin(); kind != kinds.end(); ++kind) {
-    if (!IsComputation(*kind)) {
-      return Fail("model profile: no clock changes the time of {} (choose computations)",
-                  Name(*kind));
-    }
-    if (std::find(kinds.begin(), kind, *kind) != kind) {
-      return Fail("model profile: kind {} is given twice (give each kind once)", Name(*kind));
-    }
-  }
-  return {};
-}
-
 Result<std::vector<int>> BoundariesOf(const ModelProfileSpec& spec,
                                       std::span<const LayerWork> layers) {
   const int count = static_cast<int>(layers.size());
@@ -106,7 +90,7 @@ Result<CutModel> Cut(const ModelProfileSpec& spec) {
 }  // namespace
 
 Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
-  PERSEUS_RETURN_IF_ERROR(CheckKinds(spec.kinds));
+  PERSEUS_RETURN_IF_ERROR(CheckKinds("model profile", spec.kinds));
   if (!(spec.gpu.power_limit_w > spec.gpu.blocking_power_w)) {
     return Fail(
         "model profile: the power limit of {} W is not above the {} W that {} draws while it waits "

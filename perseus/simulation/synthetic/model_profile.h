@@ -16,9 +16,9 @@
 #include "perseus/base/result.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/profile/stage_memory.h"
-#include "perseus/simulation/synthetic/chunk_placement.h"
 #include "perseus/simulation/synthetic/gpu_roofline.h"
 #include "perseus/simulation/synthetic/model_zoo.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::synthetic {
 
