@@ -182,12 +182,6 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
               HasSubstr("cannot fill 28 parts"));
   EXPECT_THAT(message([](Spec& spec) { spec.workload = {.model = "x"}; }), HasSubstr("is unknown"));
   EXPECT_THAT(message([](Spec& spec) { spec.kinds = {}; }), HasSubstr("no instruction kind"));
-  EXPECT_THAT(message([](Spec& spec) { spec.kinds = {ModelProfileKind::kLoad}; }),
-              HasSubstr("time of load"));
-  EXPECT_THAT(message([](Spec& spec) {
-                spec.kinds = {ModelProfileKind::kForward, ModelProfileKind::kForward};
-              }),
-              HasSubstr("forward is given twice"));
   EXPECT_THAT(message([](Spec& spec) { spec.gpu.power_limit_w = 50; }),
               HasSubstr("raise the limit"));
   EXPECT_THAT(message([](Spec& spec) {

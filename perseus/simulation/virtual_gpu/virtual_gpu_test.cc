@@ -8,6 +8,7 @@
 
 #include "perseus/base/units.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/virtual_node_fixture.h"
 
 namespace perseus::virtual_gpu {
 namespace {
@@ -26,18 +27,6 @@ VirtualGpuModel Model() {
   model.thermal.throttle_at_c = 200;
   model.thermal.resume_at_c = 190;
   return model;
-}
-
-// An instruction that takes `seconds` at 300 W at 1000 MHz, and twice as long at 100 W at 500 MHz.
-// Values between are interpolated.
-InstructionTable Work(double seconds) {
-  InstructionTable table;
-  table.count = 2;
-  table.frequencies_mhz[0] = 500;
-  table.rows[0] = {2 * seconds, 200 * seconds};
-  table.frequencies_mhz[1] = 1000;
-  table.rows[1] = {seconds, 300 * seconds};
-  return table;
 }
 
 TEST(VirtualGpu, AtAConstantClockIsExactlyTheProfile) {

@@ -3,6 +3,7 @@
 #include "perseus/planning/plan/search/choice_search.h"
 
 #include <gtest/gtest.h>
+
 #include <algorithm>
 
 #include "perseus/base/index.h"
