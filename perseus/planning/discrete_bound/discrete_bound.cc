@@ -53,7 +53,6 @@ Bound BoundOf(const PricedSteps& steps, const BoundLimits& limits, std::int64_t&
 
 Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanoseconds deadline,
                                          const BoundLimits& limits) {
-  const frontier::Network& network = planner.network();
   // No plan of options that are not dominated takes longer than this.
   deadline = std::min(deadline, planner.SlowestTime());
   DiscreteBound best;

@@ -22,6 +22,17 @@ using Kind = InstructionKind;
 enum Window { kWhole, kSuffix, kMiddle };
 constexpr int kWindows = 3;
 
+// The curve of an instruction whose time has a price: where more time saves less than the price,
+// the instruction takes no more.
+profile::Curve PricedCurve(profile::Curve curve, Microwatts price) {
+  std::size_t kept = 0;
+  while (kept < curve.slopes.size() && curve.slopes[kept] > price) ++kept;
+  curve.slopes.resize(kept);
+  curve.times.resize(kept + 1);
+  for (Microwatts& slope : curve.slopes) slope -= price;
+  return curve;
+}
+
 // The network without orders. Its instructions: all forwards, all backwards, and for each pp_rank
 // an instant before its first forward, an instant after its last backward, and its windows.
 class OrderFreeJob {
@@ -286,17 +297,6 @@ class OrderFreeJob {
   std::vector<profile::Curve> curves_;  // [2 * pp_rank]: forward, [2 * pp_rank + 1]: backward.
   std::vector<schedule::Dependency> dependencies_;
 };
-
-// The curve of an instruction whose time has a price: where more time saves less than the price,
-// the instruction takes no more.
-profile::Curve PricedCurve(profile::Curve curve, Microwatts price) {
-  std::size_t kept = 0;
-  while (kept < curve.slopes.size() && curve.slopes[kept] > price) ++kept;
-  curve.slopes.resize(kept);
-  curve.times.resize(kept + 1);
-  for (Microwatts& slope : curve.slopes) slope -= price;
-  return curve;
-}
 
 // Fewer for larger jobs, like the evaluations of the search.
 int AscentSteps(int instructions) { return std::max(12, UsualEvaluations(instructions) / 5); }

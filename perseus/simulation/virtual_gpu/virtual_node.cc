@@ -31,6 +31,19 @@ device::DeviceInfo InfoOf(const VirtualNodeSpec& spec, int gpu) {
   return info;
 }
 
+std::optional<device::Setting> SettingOf(const VirtualGpuReading& reading,
+                                         device::Control control) {
+  switch (control) {
+    case device::Control::kSmClock:
+      return reading.requested_lock;
+    case device::Control::kMemoryClock:
+      return reading.memory_lock;
+    case device::Control::kPowerLimit:
+      return reading.power_limit;
+  }
+  return std::nullopt;
+}
+
 // A GPU of a virtual node as a Device: what its driver reports.
 class VirtualDevice final : public device::Device {
  public:
@@ -135,19 +148,6 @@ class VirtualDevice final : public device::Device {
   int gpu_;
   device::DeviceInfo info_;
 };
-
-std::optional<device::Setting> SettingOf(const VirtualGpuReading& reading,
-                                         device::Control control) {
-  switch (control) {
-    case device::Control::kSmClock:
-      return reading.requested_lock;
-    case device::Control::kMemoryClock:
-      return reading.memory_lock;
-    case device::Control::kPowerLimit:
-      return reading.power_limit;
-  }
-  return std::nullopt;
-}
 
 }  // namespace
 
