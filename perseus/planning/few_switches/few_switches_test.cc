@@ -251,7 +251,9 @@ TEST(FewSwitches, CountsTheChangesOfInstructionsWithOneClock) {
 
 plan::Planner PlannerOf(const std::string& schedule) {
   return MakePlanner(MakeSyntheticJob(
-      {.schedule = schedule, .fixed = {.p2p = kMillisecond, .all_reduce = {20 * kMillisecond}}}));
+      {.schedule = schedule,
+       .fixed = {
+           .p2p = kMillisecond, .load = {}, .all_reduce = {20 * kMillisecond}, .optimizer = {}}}));
 }
 
 // Eight microbatches on four stages with no slowdown: prices alone let a pp_rank mix a sequence

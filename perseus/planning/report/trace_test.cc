@@ -18,9 +18,10 @@ constexpr double kMicrosecondsPerSecond = 1e6;
 class TraceTest : public testing::Test {
  protected:
   TraceTest() {
-    graph_ = MakeSyntheticJob({.stages = 3,
-                               .microbatches = 4,
-                               .fixed = {.all_reduce = {.time = 5'000'000, .energy_j = 1}}});
+    graph_ = MakeSyntheticJob(
+        {.stages = 3,
+         .microbatches = 4,
+         .fixed = {.load = {}, .all_reduce = {.time = 5'000'000, .energy_j = 1}, .optimizer = {}}});
     std::vector<int> slower = schedule::BaselineOptions(graph_);
     for (std::size_t i = 0; i < slower.size(); i += 2) {
       if (IsComputation(graph_.options_of(static_cast<int>(i)).kind)) ++slower[i];
