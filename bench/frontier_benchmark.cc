@@ -1,27 +1,23 @@
-// How long does the whole frontier take, compared with a new search of the network after each step?
-// How long do one deadline and bounds of the frontier take? How do they grow with the iteration?
+// How long do the whole frontier, one deadline, and bounds of the frontier take? How do they grow
+// with the iteration?
 //
 //   frontier_benchmark            measured jobs (or synthetic ones if they are absent), and
 //                                 synthetic iterations of up to 32 stages x 128 microbatches: a
 //                                 minute
-//   frontier_benchmark --large    also the naive walk at 32 x 128 and everything at 64 x 512: a
-//                                 quarter of an hour
+//   frontier_benchmark --large    also 64 x 512
 //
-// It also takes the flags of Google Benchmark (--benchmark_filter=..., --benchmark_out=...). At the
-// end, it prints the ratios of the naive walk to ours, measured in the same run.
+// It also takes the flags of Google Benchmark (--benchmark_filter=..., --benchmark_out=...).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/measured_job.h"
-#include "bench/naive_walk.h"
 #include "perseus/base/file.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/enclosure.h"
@@ -57,11 +53,6 @@ void RunWalk(benchmark::State& state, const MakeNetwork& make_network) {
   state.counters["nodes/pivot"] = static_cast<double>(statistics.nodes_moved) / pivots;
   state.counters["longest_stall"] = static_cast<double>(statistics.longest_stall);
   state.counters["peak_MiB"] = PeakMebibytes();
-}
-
-void RunNaive(benchmark::State& state, const MakeNetwork& make_network) {
-  const frontier::Network network = make_network();
-  for (auto _ : state) benchmark::DoNotOptimize(NaiveFrontier(network));
 }
 
 void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int slowdown_percent) {
@@ -118,16 +109,12 @@ frontier::Network SyntheticNetwork(int stages, int microbatches) {
 }
 
 // The names of benchmarks are NAME/MICROBATCHES/what or STAGESxMICROBATCHES/what.
-enum class Effort { kWithNaive, kWithoutNaive };
-void Register(const std::string& name, const MakeNetwork& make_network, Effort effort) {
+void Register(const std::string& name, const MakeNetwork& make_network) {
   const auto add = [&](const std::string& what, auto&& run) {
     return benchmark::RegisterBenchmark((name + "/" + what).c_str(), run)
         ->Unit(benchmark::kMillisecond);
   };
   add("walk", [=](benchmark::State& state) { RunWalk(state, make_network); });
-  if (effort == Effort::kWithNaive) {
-    add("naive", [=](benchmark::State& state) { RunNaive(state, make_network); });
-  }
   add("bounds", [=](benchmark::State& state) {
     RunBounds(state, make_network);
   })->MeasureProcessCPUTime();  // They use all cores.
@@ -143,10 +130,8 @@ void RegisterAll(bool large) {
     if (!std::filesystem::exists(ProfilePath(job))) continue;
     measured = true;
     for (const int microbatches : {12, 24, 48, 96}) {
-      Register(
-          fmt::format("{}/{}", job.name, microbatches),
-          [=] { return NetworkOf(*ReadIteration(job, microbatches), job.blocking_power_w); },
-          Effort::kWithNaive);
+      Register(fmt::format("{}/{}", job.name, microbatches),
+               [=] { return NetworkOf(*ReadIteration(job, microbatches), job.blocking_power_w); });
     }
   }
   struct Size {
@@ -162,40 +147,10 @@ void RegisterAll(bool large) {
   }
   if (large) sizes.push_back({64, 512});
   for (const Size& size : sizes) {
-    const int instructions = 2 * size.stages * size.microbatches;
-    Register(
-        fmt::format("{}x{}", size.stages, size.microbatches),
-        [=] { return SyntheticNetwork(size.stages, size.microbatches); },
-        instructions <= (large ? 8192 : 2048) ? Effort::kWithNaive : Effort::kWithoutNaive);
+    Register(fmt::format("{}x{}", size.stages, size.microbatches),
+             [=] { return SyntheticNetwork(size.stages, size.microbatches); });
   }
 }
-
-class RatioReporter : public benchmark::ConsoleReporter {
- public:
-  RatioReporter() : ConsoleReporter(OO_None) {}
-
-  void ReportRuns(const std::vector<Run>& runs) override {
-    ConsoleReporter::ReportRuns(runs);
-    for (const Run& run : runs) {
-      const std::string name = run.benchmark_name();
-      const std::size_t slash = name.rfind('/');
-      times_[name.substr(0, slash)][name.substr(slash + 1)] = run.GetAdjustedCPUTime();
-    }
-  }
-
-  void Finalize() override {
-    for (const auto& [name, times] : times_) {
-      const auto naive = times.find("naive");
-      const auto walk = times.find("walk");
-      if (naive == times.end() || walk == times.end()) continue;
-      GetOutputStream() << fmt::format("{}: naive takes {:.1f} times as long as the walk\n", name,
-                                       naive->second / walk->second);
-    }
-  }
-
- private:
-  std::map<std::string, std::map<std::string, double>> times_;
-};
 
 }  // namespace
 }  // namespace perseus
@@ -210,6 +165,5 @@ int main(int argc, char** argv) {
   }
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   perseus::RegisterAll(large);
-  perseus::RatioReporter reporter;
-  benchmark::RunSpecifiedBenchmarks(&reporter);
+  benchmark::RunSpecifiedBenchmarks();
 }

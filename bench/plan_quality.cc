@@ -4,23 +4,15 @@
 //
 //   plan_quality [all | measured | examples | synthetic | SCHEDULE]
 //   plan_quality switches [SEARCHES]
-//   plan_quality bounds
-//   plan_quality noise
 //
 // measured   both profiles of ../shared (skipped if absent), with 12 to 96 microbatches
-// examples   the profiles of examples/, as if measured on an A100
+// examples   the profile of examples/, as if measured on an A100
 // synthetic  every schedule with 24 microbatches, 1F1B with all; profiles without and with noise
 // SCHEDULE   only this schedule of the synthetic jobs, such as zb-v
 // switches   plans with few clock changes for both profiles of ../shared, with no slowdown: for
 //            each limit of changes the saving, the most that any such plan can save, the gap, and
 //            the changes of the busiest pp_rank; and the CPU time of all limits together. SEARCHES
 //            is the effort of `perseus plan --max-switches auto --effort` (default: 1)
-// bounds     both profiles of ../shared, and synthetic 1F1B without and with noise: the gap to the
-//            bound of the relaxation and to the discrete bound, and the CPU time of both bounds
-// noise      plans with no slowdown on average for both profiles of ../shared, 1 to 3 % of noise,
-//            with and without limits of clock changes: the mean slowdown and the saving, the most
-//            that any plan within the limit can save, both as parts of the saving without noise,
-//            and the CPU time of the margin and of the bound
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,21 +22,16 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bench/measured_job.h"
-#include "perseus/base/file.h"
-#include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/few_switches/few_switches.h"
-#include "perseus/planning/noise/noise_bound.h"
-#include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/planning_jobs.h"
 
 namespace perseus {
 namespace {
@@ -52,9 +39,8 @@ namespace {
 constexpr int kMicrobatches[] = {12, 24, 48, 96};
 constexpr int kFewMicrobatches[] = {12, 24, 96};
 constexpr double kSlowdownsPercent[] = {0, 1, 2, 3, 5, 7.5, 10, 15, 20};
-constexpr int kRanks = 8;
-// The blocking power of the A100 in synthetic_profile.h, for profiles without one.
-constexpr double kBlockingPowerW = 84;
+// For profiles without one.
+constexpr double kBlockingPowerW = kSyntheticBlockingPowerW;
 
 struct Job {
   std::string profile;
@@ -121,81 +107,32 @@ Result<void> PrintMeasured(std::string_view, Worst& worst) {
   });
 }
 
-Result<void> PrintSchedule(const Job& job, const profile::Profile& profile, Worst& worst) {
-  const Result<schedule::Schedule> schedule =
-      schedule::GenerateSchedule({.name = job.schedule,
-                                  .pp_ranks = profile.stages(),
-                                  .microbatches = job.microbatches,
-                                  .chunks = profile.chunks()});
-  if (!schedule) return Fail(schedule);
-  schedule::PipelineModel model;
-  model.blocking_power_w = job.blocking_power_w;
-  Result<schedule::InstructionGraph> graph =
-      schedule::BuildInstructionGraph(*schedule, profile, model);
-  if (!graph) return Fail(graph);
-  return PrintRows(job, *std::move(graph), worst);
-}
-
 Result<void> PrintExamples(std::string_view, Worst& worst) {
-  std::vector<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(
-           std::filesystem::path(PERSEUS_SOURCE_DIR) / "examples")) {
-    if (entry.path().extension() == ".csv") paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-  for (const std::filesystem::path& path : paths) {
-    const Result<std::string> text = ReadFile(path);
-    if (!text) return Fail(text);
-    const Result<profile::Profile> profile = profile::ParseProfile(*text, path.string());
-    if (!profile) return Fail(profile);
-    for (const int microbatches : kMicrobatches) {
-      const Job job{path.stem().string(), "1f1b", microbatches, kBlockingPowerW};
-      if (Result<void> rows = PrintSchedule(job, *profile, worst); !rows) return rows;
-    }
+  const std::string name = "gpt3-like_a100_pp8";
+  const std::string path = PERSEUS_SOURCE_DIR "/examples/" + name + ".csv";
+  for (const int microbatches : kMicrobatches) {
+    PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIterationOf(path, kBlockingPowerW, microbatches));
+    const Job job{name, "1f1b", microbatches, kBlockingPowerW};
+    PERSEUS_RETURN_IF_ERROR(PrintRows(job, std::move(graph), worst));
   }
   return {};
 }
 
-struct ScheduleProfile {
-  std::string name;
-  int chunks = 1;
-  std::vector<InstructionKind> kinds;
-  synthetic::ChunkPlacement placement = synthetic::ChunkPlacement::kLoop;
-};
-
-std::vector<ScheduleProfile> Schedules() {
-  using Kind = InstructionKind;
-  const std::vector<Kind> whole = {Kind::kForward, Kind::kBackward};
-  const std::vector<Kind> split = {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight};
-  const std::vector<Kind> both = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput,
-                                  Kind::kBackwardWeight};
-  const std::vector<Kind> recompute = {Kind::kForward, Kind::kBackward, Kind::kRecompute};
-  return {{"1f1b", 1, whole},
-          {"gpipe", 1, whole},
-          {"interleaved-1f1b", 2, whole},
-          {"early-recompute-1f1b", 1, recompute},
-          {"zb-h1", 1, split},
-          {"zb-v", 2, split, synthetic::ChunkPlacement::kV},
-          {"dualpipe-v", 2, both, synthetic::ChunkPlacement::kV}};
-}
-
 Result<void> PrintSynthetic(std::string_view only, Worst& worst) {
   for (const double noise : {0.0, 0.001}) {
-    for (const ScheduleProfile& schedule : Schedules()) {
-      if (!only.empty() && only != schedule.name) continue;
-      synthetic::SyntheticProfileSpec spec;
-      spec.stages = kRanks;
-      spec.chunks = schedule.chunks;
-      spec.kinds = schedule.kinds;
-      spec.placement = schedule.placement;
-      spec.noise = noise;
-      const Result<profile::Profile> profile = synthetic::SynthesizeProfile(spec);
-      if (!profile) return Fail(profile);
+    for (const std::string schedule : {"1f1b", "gpipe", "interleaved-1f1b", "early-recompute-1f1b",
+                                       "zb-h1", "zb-v", "dualpipe-v"}) {
+      if (!only.empty() && only != schedule) continue;
       for (const int microbatches : kMicrobatches) {
-        if (schedule.name != "1f1b" && microbatches != 24) continue;
-        const Job job{fmt::format("synthetic, noise {}", noise), schedule.name, microbatches,
+        if (schedule != "1f1b" && microbatches != 24) continue;
+        const Job job{fmt::format("synthetic, noise {}", noise), schedule, microbatches,
                       kBlockingPowerW};
-        if (Result<void> rows = PrintSchedule(job, *profile, worst); !rows) return rows;
+        PERSEUS_RETURN_IF_ERROR(PrintRows(job,
+                                          MakeSyntheticJob({.schedule = schedule,
+                                                            .stages = kMeasuredStages,
+                                                            .microbatches = microbatches,
+                                                            .noise = noise}),
+                                          worst));
       }
     }
   }
@@ -243,125 +180,10 @@ Result<void> PrintSwitches(int searches) {
   });
 }
 
-Result<void> PrintBoundRows(const Job& job, schedule::InstructionGraph graph) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
-                           plan::Planner::Create(std::move(graph), {job.blocking_power_w, 0}));
-  for (const double slowdown : {0.0, 0.01, 0.1, 1.0}) {
-    const auto deadline = static_cast<Nanoseconds>(
-        std::floor(static_cast<double>(planner.baseline().time) * (1 + slowdown / 100)));
-    PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan, planner.PlanFor(deadline));
-    const double relaxed_gap = plan.gap();
-    const double relaxed_j = plan.lower_bound_j;
-    const double start = CpuMilliseconds();
-    PERSEUS_RETURN_IF_ERROR(planner.BoundFor(deadline));
-    const double middle = CpuMilliseconds();
-    PERSEUS_ASSIGN_OR_RETURN(const auto bound,
-                             discrete_bound::BoundDiscretePlans(planner, deadline));
-    const double end = CpuMilliseconds();
-    plan.lower_bound_j = std::max(plan.lower_bound_j, bound.lower_bound_j);
-    fmt::print("{:24} {:4} {:6} {:12.3f} {:12.3f} {:8.3f} {:8.4f} {:8.4f} {:8.1f} {:8.1f}\n",
-               job.profile, job.microbatches, slowdown, plan.evaluation.energy_j, relaxed_j,
-               plan.lower_bound_j - relaxed_j, 100 * relaxed_gap, 100 * plan.gap(), middle - start,
-               end - middle);
-    std::fflush(stdout);
-  }
-  return {};
-}
-
-Result<void> PrintSyntheticBounds(double noise) {
-  synthetic::SyntheticProfileSpec spec;
-  spec.stages = kRanks;
-  spec.noise = noise;
-  PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(spec));
-  for (const int microbatches : kFewMicrobatches) {
-    PERSEUS_ASSIGN_OR_RETURN(
-        const auto schedule,
-        schedule::GenerateSchedule(
-            {.name = "1f1b", .pp_ranks = kRanks, .microbatches = microbatches, .chunks = 1}));
-    schedule::PipelineModel model;
-    model.blocking_power_w = kBlockingPowerW;
-    PERSEUS_ASSIGN_OR_RETURN(auto graph, schedule::BuildInstructionGraph(schedule, profile, model));
-    PERSEUS_RETURN_IF_ERROR(PrintBoundRows(
-        {fmt::format("synthetic, noise {}", noise), "1f1b", microbatches, kBlockingPowerW},
-        std::move(graph)));
-  }
-  return {};
-}
-
-Result<void> PrintBounds() {
-  fmt::print("{:24} {:>4} {:>6} {:>12} {:>12} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "profile", "mb",
-             "slow %", "energy J", "relaxed J", "gain J", "gap %", "new %", "ms", "new ms");
-  PERSEUS_RETURN_IF_ERROR(ForMeasuredJobs(
-      kFewMicrobatches, [&](const MeasuredJob& measured, int microbatches) -> Result<void> {
-        PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
-        return PrintBoundRows(
-            {std::string(measured.name), "1f1b", microbatches, measured.blocking_power_w},
-            std::move(graph));
-      }));
-  for (const double noise : {0.0, 0.001}) PERSEUS_RETURN_IF_ERROR(PrintSyntheticBounds(noise));
-  return {};
-}
-
-Result<void> PrintNoiseRows(const MeasuredJob& measured, int microbatches) {
-  constexpr int kLimits[] = {2, 4, 8, 16};
-  const double kAimedAt[] = {noise::MarginLimits{}.allowance};
-  PERSEUS_ASSIGN_OR_RETURN(auto graph, ReadIteration(measured, microbatches));
-  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
-                           plan::Planner::Create(std::move(graph), {measured.blocking_power_w, 0}));
-  const plan::Evaluation& baseline = planner.baseline();
-  PERSEUS_ASSIGN_OR_RETURN(const plan::Plan unlimited, planner.PlanFor(baseline.time));
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto limited,
-      few_switches::PlanFewSwitches(planner, baseline.time, kLimits, std::span(&unlimited, 1)));
-  for (const double percent : {1, 2, 3}) {
-    const noise::Noise noise{.independent = percent / 100};
-    const auto print = [&](std::optional<int> most_changes,
-                           const plan::Plan& plan) -> Result<void> {
-      const double start_ms = CpuMilliseconds();
-      const noise::NoiseBound bound =
-          noise::ComputeNoiseBound(planner, noise, kAimedAt, {.most_changes = most_changes});
-      const double before_ms = CpuMilliseconds();
-      const auto changes =
-          most_changes ? noise::MarginLimits::Changes::kNoMore : noise::MarginLimits::Changes::kAny;
-      PERSEUS_ASSIGN_OR_RETURN(
-          const noise::NoisyPlan noisy,
-          noise::AddNoiseMargin(planner, plan, noise, 0, {.changes = changes}));
-      const double took_ms = CpuMilliseconds() - before_ms;
-      const double without_noise = 1 - plan.evaluation.energy_j / baseline.energy_j;
-      const double saving = noisy.after.saving;
-      const double most = bound.MostSaving(noisy.after.slowdown);
-      fmt::print(
-          "{:20} {:4} {:7} {:>9} {:8.3f} {:8.2f} {:10.2f} {:12.1f} {:10.1f} {:8.2f} {:8.2f}\n",
-          measured.name, microbatches, percent,
-          most_changes ? fmt::format("{}", *most_changes) : "unlimited", 100 * noisy.after.slowdown,
-          100 * saving, 100 * most, 100 * saving / without_noise, 100 * most / without_noise,
-          took_ms / 1e3, (before_ms - start_ms) / 1e3);
-      std::fflush(stdout);
-      return {};
-    };
-    for (const few_switches::BudgetPlan& one : limited) {
-      if (!one.plan) continue;
-      PERSEUS_RETURN_IF_ERROR(print(one.most_changes, *one.plan));
-    }
-    PERSEUS_RETURN_IF_ERROR(print(std::nullopt, unlimited));
-  }
-  return {};
-}
-
-Result<void> PrintNoise() {
-  fmt::print("{:20} {:>4} {:>7} {:>9} {:>8} {:>8} {:>10} {:>12} {:>10} {:>8} {:>8}\n", "profile",
-             "mb", "noise %", "switches", "slow %", "saves %", "at most %", "of noiseless",
-             "at most %", "plan s", "bound s");
-  return ForMeasuredJobs(kFewMicrobatches, PrintNoiseRows);
-}
-
 int Main(std::span<char*> arguments) {
   const std::string_view what = arguments.size() > 1 ? arguments[1] : "all";
-  if (what == "switches" || what == "bounds" || what == "noise") {
-    const int searches = arguments.size() > 2 ? std::atoi(arguments[2]) : 1;
-    const Result<void> printed = what == "bounds"  ? PrintBounds()
-                                 : what == "noise" ? PrintNoise()
-                                                   : PrintSwitches(searches);
+  if (what == "switches") {
+    const auto printed = PrintSwitches(arguments.size() > 2 ? std::atoi(arguments[2]) : 1);
     if (!printed) {
       fmt::print(stderr, "{}\n", printed.error().message);
       return 1;

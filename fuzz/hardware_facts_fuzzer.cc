@@ -2,19 +2,17 @@
 // trip, and that facts that parse can be used.
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 
 namespace {
 
 namespace facts = perseus::hardware_facts;
 
-void Require(bool condition) {
-  if (!condition) std::abort();
-}
+using perseus::fuzz::Require;
 
 void RequireGood(const facts::Estimate& estimate) {
   Require(std::isfinite(estimate.low) && std::isfinite(estimate.high));
@@ -28,8 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto read = facts::Parse(text, "fuzz");
   if (!read) {
-    Require(!read.error().message.empty());
-    Require(read.error().message.find('\n') == std::string::npos);
+    perseus::fuzz::RequireOneLine(read.error());
     return 0;
   }
   const std::string written = facts::Format(*read);

@@ -4,40 +4,12 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fuzz/profile_for.h"
 #include "fuzz/require.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
-namespace {
-
 using perseus::fuzz::Require;
 using perseus::fuzz::RequireOneLine;
-
-// A profile with every stage and kind that the plan may have, at two clocks.
-perseus::profile::Profile MakeProfile(const perseus::plan_file::PlanFile& plan) {
-  using perseus::InstructionKind;
-  std::vector<perseus::profile::ProfileEntry> entries;
-  const perseus::schedule::Schedule& schedule = plan.job.schedule;
-  for (std::size_t stage = 0; stage < schedule.pp_rank_of_stage.size(); ++stage) {
-    for (InstructionKind kind :
-         {InstructionKind::kForward, InstructionKind::kBackward, InstructionKind::kBackwardInput,
-          InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
-      perseus::profile::ProfileEntry entry{
-          schedule.pp_rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {}};
-      for (double frequency_mhz : {1410.0, 1200.0}) {
-        perseus::profile::Option option;
-        option.frequency_mhz = frequency_mhz;
-        option.other_knobs.resize(plan.other_knob_names.size(), 1);
-        option.time = 1;
-        option.energy_j = 1;
-        entry.options.push_back(std::move(option));
-      }
-      entries.push_back(std::move(entry));
-    }
-  }
-  return perseus::profile::Profile("profile", plan.other_knob_names, std::move(entries));
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -55,8 +27,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (plan->job.IsGeneralGraph()) return 0;
 
   // The reader may accept a schedule that is not complete or that deadlocks.
-  const auto graph = perseus::schedule::BuildInstructionGraph(plan->job.schedule,
-                                                              MakeProfile(*plan), plan->job.model);
+  const auto graph = perseus::schedule::BuildInstructionGraph(
+      plan->job.schedule, perseus::fuzz::ProfileFor(plan->job.schedule, plan->other_knob_names),
+      plan->job.model);
   if (!graph) {
     RequireOneLine(graph.error());
     return 0;

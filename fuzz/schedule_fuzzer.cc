@@ -3,35 +3,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fuzz/profile_for.h"
 #include "fuzz/require.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
 
-namespace {
-
 using perseus::fuzz::Require;
 using perseus::fuzz::RequireOneLine;
-
-// A profile with one option for every stage, chunk and kind that the schedule may have.
-perseus::profile::Profile MakeProfile(const perseus::schedule::Schedule& schedule) {
-  using perseus::InstructionKind;
-  std::vector<perseus::profile::ProfileEntry> entries;
-  for (std::size_t stage = 0; stage < schedule.pp_rank_of_stage.size(); ++stage) {
-    for (InstructionKind kind :
-         {InstructionKind::kForward, InstructionKind::kBackward, InstructionKind::kBackwardInput,
-          InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
-      perseus::profile::Option option;
-      option.frequency_mhz = 1410;
-      option.time = 1;
-      option.energy_j = 1;
-      entries.push_back(
-          {schedule.pp_rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {option}});
-    }
-  }
-  return perseus::profile::Profile("profile", {}, std::move(entries));
-}
-
-}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -50,8 +28,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(perseus::schedule::FormatSchedule(*again) == formatted);
 
   // A schedule that parses is complete, so only its order can be refused.
-  const auto graph = perseus::schedule::BuildInstructionGraph(*schedule, MakeProfile(*schedule),
-                                                              perseus::schedule::PipelineModel());
+  const auto graph = perseus::schedule::BuildInstructionGraph(
+      *schedule, perseus::fuzz::ProfileFor(*schedule), perseus::schedule::PipelineModel());
   if (!graph) {
     Require(graph.error().message.find("deadlocks: ") != std::string::npos);
     return 0;

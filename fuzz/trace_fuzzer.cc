@@ -6,7 +6,6 @@
 
 #include "fuzz/require.h"
 #include "perseus/simulation/replay/job_trace.h"
-#include "perseus/simulation/replay/straggler_slowdown.h"
 #include "perseus/simulation/replay/trace_replay.h"
 #include "perseus/simulation/replay/what_if.h"
 

@@ -30,7 +30,7 @@
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace py = pybind11;

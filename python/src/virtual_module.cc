@@ -13,7 +13,7 @@
 #include "perseus/base/file.h"
 #include "perseus/base/instruction_kind.h"
 #include "perseus/planning/profile/profile.h"
-#include "perseus/simulation/virtual_gpu/instruction_table.h"
+#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 namespace py = pybind11;

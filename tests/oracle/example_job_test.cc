@@ -1,6 +1,6 @@
-// The checks of measured_job_test.cc and published_policies_test.cc on a job that every clone has:
-// the example profile of this repository (eight unbalanced synthetic stages of a GPT-3-like model
-// on A100 GPUs, made by the generator in perseus/simulation/synthetic).
+// The checks of published_policies_test.cc on a job that every clone has: the example profile of
+// this repository (eight unbalanced synthetic stages of a GPT-3-like model on A100 GPUs, made by
+// the generator in perseus/simulation/synthetic).
 //
 // The published measurements are not part of the repository. published_policies_test.cc compares
 // the policies with published results on these measurements (docs/reproduction.md). The numbers
@@ -8,15 +8,10 @@
 // too.
 #include <gtest/gtest.h>
 
-#include <vector>
-
 #include "bench/measured_job.h"
-#include "bench/naive_walk.h"
 #include "perseus/base/file.h"
-#include "perseus/planning/frontier/walk.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/simulation/baselines/policy.h"
-#include "tests/oracle/solver_agreement.h"
 
 namespace perseus {
 namespace {
@@ -28,31 +23,8 @@ schedule::InstructionGraph ExampleIteration(int microbatches) {
   return *ReadIterationOf(path, kBlockingPowerW, microbatches);
 }
 
-frontier::Network ExampleNetwork(int microbatches) {
-  return NetworkOf(ExampleIteration(microbatches), kBlockingPowerW);
-}
-
 plan::Planner ExamplePlanner(int microbatches) {
   return *plan::Planner::Create(ExampleIteration(microbatches), {kBlockingPowerW, 0});
-}
-
-TEST(ExampleJob, BothSolversAgreeWithTheLinearProgram) {
-  for (const int microbatches : {12, 48}) {
-    SCOPED_TRACE(testing::Message() << microbatches << " microbatches");
-    ExpectSolversAgree(ExampleNetwork(microbatches));
-  }
-}
-
-TEST(ExampleJob, WalkEqualsTheTextbookAlgorithm) {
-  const frontier::Network network = ExampleNetwork(24);
-  frontier::Walk walk(network);
-  std::vector<FrontierVertex> frontier = {{walk.time(), walk.extra_energy()}};
-  while (!walk.finished()) {
-    walk.Advance(0);
-    frontier.push_back({walk.time(), walk.extra_energy()});
-  }
-  EXPECT_GT(frontier.size(), 100U);
-  EXPECT_TRUE(NaiveFrontier(network) == frontier);
 }
 
 struct Expected {

@@ -1,12 +1,56 @@
-// Compares policies on measured jobs with the published results.
+// Compares policies on measured jobs with the published results (reference/published.csv), in the
+// units of the profiles. The published times are ten times as large, and the published energies
+// eighty times (ten times eight GPUs in a stage).
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+
+#include "bench/measured_job.h"
+#include "perseus/base/file.h"
+#include "perseus/planning/profile/csv_reader.h"
 #include "perseus/simulation/baselines/policy.h"
-#include "tests/oracle/published_policies.h"
 #include "tests/oracle/skip_without.h"
 
 namespace perseus {
 namespace {
+
+struct PublishedPolicies {
+  const MeasuredJob* job = nullptr;
+  int microbatches = 0;
+  double perseus_saving = 0;  // Without a straggler, as a fraction.
+  double envpipe_time_s = 0;
+  double envpipe_energy_j = 0;
+};
+
+std::filesystem::path PublishedPoliciesPath() {
+  return PublishedFrontierPath(kMeasuredJobs[0], 12).parent_path() / "published.csv";
+}
+
+// All rows of the file. Aborts if the file does not have the expected contents.
+std::vector<PublishedPolicies> ReadPublishedPolicies() {
+  const auto text = ReadFile(PublishedPoliciesPath());
+  if (!text) std::abort();
+  std::vector<PublishedPolicies> rows;
+  profile::CsvReader reader(*text, "published.csv");
+  if (!reader.Next().value_or(false)) std::abort();
+  while (reader.Next().value_or(false)) {
+    const auto fields = reader.fields();
+    if (fields.size() != 7) std::abort();
+    const auto number = [&](std::size_t i) { return std::stod(std::string(fields[i])); };
+    PublishedPolicies row;
+    for (const MeasuredJob& job : kMeasuredJobs) {
+      if (job.name.starts_with(fields[0])) row.job = &job;
+    }
+    if (row.job == nullptr) std::abort();
+    row.microbatches = static_cast<int>(number(2));
+    row.perseus_saving = number(4) / 100;
+    row.envpipe_time_s = number(5) / 10;
+    row.envpipe_energy_j = number(6) / 80;
+    rows.push_back(row);
+  }
+  return rows;
+}
 
 class PublishedPoliciesTest : public testing::Test {
  protected:

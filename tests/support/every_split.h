@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "perseus/planning/partition/balanced_split.h"
+#include "perseus/planning/partition/partition.h"
 
 namespace perseus::partition {
 

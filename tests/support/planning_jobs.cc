@@ -138,29 +138,53 @@ std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
 }
 
 schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job) {
+  using enum InstructionKind;
   synthetic::SyntheticProfileSpec spec;
   spec.stages = job.stages;
   spec.noise = job.noise;
+  const bool is_folded = job.schedule.ends_with("-v");
+  if (is_folded) spec.placement = synthetic::ChunkPlacement::kV;
+  if (is_folded || job.schedule.starts_with("interleaved")) spec.chunks = 2;
+  if (job.schedule.starts_with("zb")) spec.kinds = {kForward, kBackwardInput, kBackwardWeight};
+  if (job.schedule == "dualpipe-v") {
+    spec.kinds = {kForward, kBackward, kBackwardInput, kBackwardWeight};
+  }
+  if (job.schedule.starts_with("early-recompute")) {
+    spec.kinds = {kForward, kBackward, kRecompute};
+  }
   schedule::PipelineModel model;
   model.blocking_power_w = kSyntheticBlockingPowerW;
+  model.fixed = job.fixed;
   return *schedule::BuildInstructionGraph(
       *schedule::GenerateSchedule({.name = job.schedule,
                                    .pp_ranks = job.stages,
                                    .microbatches = job.microbatches,
-                                   .chunks = 1}),
+                                   .chunks = spec.chunks}),
       *synthetic::SynthesizeProfile(spec), model);
 }
 
-schedule::InstructionGraph MakeJobWithoutSharedClock() {
+plan::Planner MakePlanner(schedule::InstructionGraph graph, const plan::ExecutionModel& model) {
+  return plan::Planner::Create(std::move(graph), model).value();
+}
+
+schedule::InstructionGraph MakeChain(std::vector<schedule::OptionSet> sets) {
   schedule::InstructionGraph graph;
-  graph.option_sets.resize(2);
-  graph.option_sets[0].options = {{1400, {}, 10, 9, 1}, {1300, {}, 20, 5, 1}};
-  graph.option_sets[1].options = {{1200, {}, 10, 9, 1}, {1100, {}, 20, 5, 1}};
-  graph.instructions = {{0, 0, 0}, {1, 0, 0}};
-  graph.dependencies = {{0, 1, 0}};
-  graph.pp_rank_orders = {{0, 1}};
+  graph.pp_rank_orders.resize(1);
   graph.pp_rank_names = {"pp_rank 0"};
+  for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
+    graph.instructions.push_back({i, 0, 0});
+    graph.pp_rank_orders[0].push_back(i);
+    if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
+  }
+  graph.option_sets = std::move(sets);
   return graph;
+}
+
+schedule::InstructionGraph MakeJobWithoutSharedClock() {
+  std::vector<schedule::OptionSet> sets(2);
+  sets[0].options = {{1400, {}, 10, 9, 1}, {1300, {}, 20, 5, 1}};
+  sets[1].options = {{1200, {}, 10, 9, 1}, {1100, {}, 20, 5, 1}};
+  return MakeChain(std::move(sets));
 }
 
 }  // namespace perseus

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/planning/plan/evaluation.h"
+#include "perseus/planning/plan/planner.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus {
@@ -44,15 +44,25 @@ struct Exhaustive {
 std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
                                     const plan::ExecutionModel& model, Nanoseconds deadline);
 
-// Stages of a synthetic A100 that differ only by the imbalance. The blocking power is 84 W.
+// Stages of a synthetic A100 that differ only by the imbalance. The blocking power is 84 W. Each
+// pp_rank has as many chunks, and the profile has the instructions, as the schedule needs.
 struct SyntheticJob {
   std::string schedule = "1f1b";
-  int stages = 4;
+  int stages = 4;  // One on each pp_rank.
   int microbatches = 8;
   double noise = 0.001;
+  schedule::FixedInstructions fixed = {};
 };
 schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job);
 inline constexpr double kSyntheticBlockingPowerW = 84;
+
+// Requires a job that has a planner.
+plan::Planner MakePlanner(schedule::InstructionGraph graph,
+                          const plan::ExecutionModel& model = {
+                              .blocking_power_w = kSyntheticBlockingPowerW});
+
+// Instructions on one pp_rank, one after the other. Instruction i has option set i.
+schedule::InstructionGraph MakeChain(std::vector<schedule::OptionSet> sets);
 
 // A pp_rank whose two instructions share no clock: it cannot run without changes. Each takes 10 or
 // 20 ns, and the least energy is 14 J.

@@ -15,6 +15,20 @@
 #include "tests/support/temporary_directory.h"
 
 namespace perseus {
+namespace virtual_gpu {
+
+// Work that takes `seconds` at 300 W at 1000 MHz, and twice as long at 100 W at 500 MHz and below.
+inline InstructionTable Work(double seconds) {
+  InstructionTable table;
+  table.count = 2;
+  table.frequencies_mhz[0] = 500;
+  table.rows[0] = {2 * seconds, 200 * seconds};
+  table.frequencies_mhz[1] = 1000;
+  table.rows[1] = {seconds, 300 * seconds};
+  return table;
+}
+
+}  // namespace virtual_gpu
 
 class VirtualNodeTest : public testing::Test {
  protected:
@@ -33,18 +47,6 @@ class VirtualNodeTest : public testing::Test {
     const auto path = directory_ / "box.toml";
     std::ofstream(path) << text;
     return path;
-  }
-
-  // Work that takes `seconds` at 300 W at 1000 MHz, and twice as long at 100 W at 500 MHz and
-  // below.
-  static virtual_gpu::InstructionTable Work(double seconds) {
-    virtual_gpu::InstructionTable table;
-    table.count = 2;
-    table.frequencies_mhz[0] = 500;
-    table.rows[0] = {2 * seconds, 200 * seconds};
-    table.frequencies_mhz[1] = 1000;
-    table.rows[1] = {seconds, 300 * seconds};
-    return table;
   }
 
   TemporaryDirectory directory_;

@@ -9,7 +9,7 @@
 
 #include "perseus/base/parallel.h"
 #include "perseus/planning/few_switches/change_rate.h"
-#include "perseus/planning/plan/best_plan.h"
+#include "perseus/planning/plan/target.h"
 
 namespace perseus::cli {
 namespace {

@@ -100,14 +100,12 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyInRandomPipelines) {
 
 // Above 16, not every limit is searched. A pp_rank has no more than 24 changes.
 TEST(LimitedPlans, MoreChangesNeverCostEnergyInLargeLimits) {
-  const plan::Planner planner = *plan::Planner::Create(
-      MakeSyntheticJob({.stages = 3, .microbatches = 12}), {kSyntheticBlockingPowerW, 0});
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 12}));
   ExpectThatMoreChangesNeverCostEnergy(planner, 0.01, {16, 19, 20, 23, 24, 1000});
 }
 
 TEST(LimitedPlans, MoreChangesNeverCostEnergyBesideATradeoff) {
-  const plan::Planner planner = *plan::Planner::Create(
-      MakeSyntheticJob({.stages = 3, .microbatches = 6}), {kSyntheticBlockingPowerW, 0});
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 6}));
   const plan::Plan unlimited = *planner.PlanFor(planner.baseline().time);
   const auto tradeoff = ComputeSwitchTradeoff(planner, unlimited, {.effort = 0.02});
   ASSERT_TRUE(tradeoff) << tradeoff.error().message;
@@ -125,12 +123,12 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyOfMeasuredJobs) {
     const profile::Profile profile = *profile::ParseProfile(*ReadFile(path), path);
     schedule::PipelineModel model;
     model.blocking_power_w = measured.blocking_power_w;
-    const plan::Planner planner = *plan::Planner::Create(
-        *schedule::BuildInstructionGraph(
-            *schedule::GenerateSchedule(
-                {.name = "1f1b", .pp_ranks = profile.stages(), .microbatches = 6}),
-            profile, model),
-        {measured.blocking_power_w, 0});
+    const plan::Planner planner =
+        MakePlanner(*schedule::BuildInstructionGraph(
+                        *schedule::GenerateSchedule(
+                            {.name = "1f1b", .pp_ranks = profile.stages(), .microbatches = 6}),
+                        profile, model),
+                    {measured.blocking_power_w, 0});
     ExpectThatMoreChangesNeverCostEnergy(planner, 0.01, {std::begin(kUpTo10), std::end(kUpTo10)});
   }
 }

@@ -9,7 +9,7 @@
 #include "perseus/base/round_step.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/terminal/table.h"
-#include "perseus/planning/plan/best_plan.h"
+#include "perseus/planning/plan/target.h"
 
 namespace perseus::cli {
 namespace {

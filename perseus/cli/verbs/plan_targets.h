@@ -17,7 +17,6 @@
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
-#include "perseus/planning/plan/target_search.h"
 
 namespace perseus::cli {
 

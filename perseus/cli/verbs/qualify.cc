@@ -15,7 +15,7 @@
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
-#include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/facts_table.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/agent/settings_guard.h"
@@ -25,12 +25,10 @@
 #include "perseus/runtime/qualifier/qualification.h"
 #include "perseus/runtime/qualifier/surroundings.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
-#include "perseus/simulation/virtual_qualifier/simulated_node.h"
 
 namespace perseus::cli {
 namespace {
 
-using hardware_facts::Estimate;
 using hardware_facts::HardwareFacts;
 
 constexpr const char* kQualifyAbout =
@@ -41,7 +39,6 @@ constexpr const char* kQualifyExamples =
     "  sudo perseus qualify                     # no agent, no job; writes facts.toml\n"
     "  perseus qualify --no-clocks              # what needs no right to set clocks";
 
-constexpr std::string_view kVirtual = "virtual:";
 // A load kernel ends by itself after ten minutes (qualifier/cuda_node.h), and the longest window,
 // of the energy counter, takes a tenth of the duration. In an hour, that is six minutes.
 constexpr double kLongestDuration = 3'600;
@@ -54,81 +51,6 @@ struct QualifyFlags {
   bool sets_no_clocks = false;
   bool is_forced = false;
 };
-
-std::string FormatEstimate(const Estimate& estimate, const char* number) {
-  return fmt::format("{} ({} to {})", fmt::format(fmt::runtime(number), estimate.value),
-                     fmt::format(fmt::runtime(number), estimate.low),
-                     fmt::format(fmt::runtime(number), estimate.high));
-}
-
-std::string FormatEstimate(const std::optional<Estimate>& estimate, const char* number) {
-  return estimate ? FormatEstimate(*estimate, number) : "-";
-}
-
-std::string FormatSwitches(const HardwareFacts& facts) {
-  if (facts.switches.empty()) return "";
-  Table table({"switch", "of", "latency (ms)", "95 % of them (ms)", "call (ms)", "samples"});
-  for (const auto& one : facts.switches) {
-    table.AddRow({fmt::format("{}, {}", one.is_far ? "far" : "near",
-                              one.direction == hardware_facts::Direction::kUp ? "up" : "down"),
-                  one.all_gpus ? "all GPUs" : "one GPU", FormatEstimate(one.latency_ms, "{:.2f}"),
-                  fmt::format("{:.2f}", one.p95_latency_ms), FormatEstimate(one.call_ms, "{:.2f}"),
-                  std::to_string(one.latency_ms.samples)});
-  }
-  return table.Format() + "\n";
-}
-
-std::string FormatPower(const HardwareFacts& facts) {
-  if (facts.power.empty()) return "";
-  Table table({"SM clock (MHz)", "idle (W)", "blocked (W)", "busy (W)"});
-  for (const auto& one : facts.power) {
-    table.AddRow({std::to_string(one.sm_clock_mhz), FormatEstimate(one.idle_w, "{:.1f}"),
-                  FormatEstimate(one.blocked_w, "{:.1f}"), FormatEstimate(one.busy_w, "{:.1f}")});
-  }
-  return table.Format() + "\n";
-}
-
-std::string FormatInterference(const HardwareFacts& facts) {
-  if (facts.interference.empty()) return "";
-  Table table({"operation", "changes/s", "reads/s and GPU", "takes longer by (%)"});
-  for (const auto& one : facts.interference) {
-    const Estimate percent{100 * one.slowdown.value, 100 * one.slowdown.low,
-                           100 * one.slowdown.high, one.slowdown.samples};
-    table.AddRow({one.kind, fmt::format("{:g}", one.changes_per_s),
-                  fmt::format("{:g}", one.reads_per_s), FormatEstimate(percent, "{:.2f}")});
-  }
-  return table.Format() + "\n";
-}
-
-std::string FormatFacts(const HardwareFacts& facts) {
-  std::string text = fmt::format("{}: {} x {}, driver {}\n\n", facts.host, facts.gpu_count,
-                                 facts.gpu_name, facts.driver_version);
-  text += FormatSwitches(facts) + FormatPower(facts) + FormatInterference(facts);
-  if (facts.energy_counter) {
-    text += fmt::format(
-        "energy counter: changes every {} ms by multiples of {:g} J; counts {} % "
-        "more than the power readings\n",
-        FormatEstimate(facts.energy_counter->period_ms, "{:.1f}"),
-        facts.energy_counter->resolution_j,
-        FormatEstimate(
-            {100 * facts.energy_counter->bias.value, 100 * facts.energy_counter->bias.low,
-             100 * facts.energy_counter->bias.high, facts.energy_counter->bias.samples},
-            "{:.2f}"));
-  }
-  if (facts.max_changes_per_s) {
-    const Estimate& rate = *facts.max_changes_per_s;
-    text += fmt::format("changes without harm: at least {:g} a second, of the whole node ({})\n",
-                        rate.value,
-                        rate.high > rate.value ? fmt::format("not shown for {:g}", rate.high)
-                                               : "the greatest rate that was tried");
-  }
-  if (facts.range_lock_saves) {
-    text += fmt::format("a lock with min < max {} power while a GPU waits\n",
-                        *facts.range_lock_saves ? "saves" : "saves no");
-  }
-  for (const std::string& limit : facts.limits) text += "limit: " + limit + "\n";
-  return text;
-}
 
 // The chosen ones of `uuids`: all without a choice.
 Result<std::vector<std::size_t>> ChooseGpus(const std::vector<std::string>& uuids,
@@ -165,21 +87,6 @@ Result<void> Finish(const Streams& streams, const QualifyFlags& flags,
   facts.measured_at = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   PERSEUS_RETURN_IF_ERROR(hardware_facts::Write(flags.output, facts));
   return streams.Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output));
-}
-
-Result<void> QualifyVirtual(const Streams& streams, const QualifyFlags& flags) {
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto spec,
-      virtual_gpu::ReadVirtualNode(std::string_view(flags.direct.devices).substr(kVirtual.size())));
-  std::vector<std::string> uuids;
-  uuids.reserve(static_cast<std::size_t>(spec.gpus));
-  for (int gpu = 0; gpu < spec.gpus; ++gpu) uuids.push_back(virtual_gpu::VirtualUuid(spec, gpu));
-  PERSEUS_ASSIGN_OR_RETURN(const auto chosen, ChooseGpus(uuids, flags.gpus));
-  qualifier::SimulatedNode node(qualifier::ModelOf(spec), static_cast<int>(chosen.size()),
-                                spec.seed);
-  RowBlock block(streams.err);
-  PERSEUS_ASSIGN_OR_RETURN(auto qualified, qualifier::Qualify(node, OptionsOf(flags, block)));
-  return Finish(streams, flags, qualified, spec.name, "simulated");
 }
 
 // What limits clocks besides us, as sentences.
@@ -222,7 +129,10 @@ Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
   return qualifier::LookAround(file, uuids);
 }
 
-Result<void> QualifyReal(const Streams& streams, const QualifyFlags& flags) {
+Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
+  if (flags.direct.devices.starts_with(kVirtual)) {
+    return Fail("virtual GPUs have no facts to measure (run perseus qualify on real GPUs)");
+  }
   PERSEUS_RETURN_IF_ERROR(RefuseBesideAgent(flags.direct));
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   PERSEUS_ASSIGN_OR_RETURN(const auto devices,
@@ -299,10 +209,7 @@ Verb AddQualifyVerb(CLI::App& program) {
   verb->add_flag("--no-clocks", flags->sets_no_clocks,
                  "Measure only what needs no right to set clocks");
   verb->add_flag("--force", flags->is_forced, "Measure although other programs use the GPUs");
-  return {verb, [flags = flags](const Streams& streams) {
-            return flags->direct.devices.starts_with(kVirtual) ? QualifyVirtual(streams, *flags)
-                                                               : QualifyReal(streams, *flags);
-          }};
+  return {verb, [flags = flags](const Streams& streams) { return RunQualify(streams, *flags); }};
 }
 
 }  // namespace perseus::cli

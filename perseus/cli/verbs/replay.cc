@@ -16,7 +16,6 @@
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/simulation/replay/job_power_model.h"
 #include "perseus/simulation/replay/job_trace.h"
-#include "perseus/simulation/replay/straggler_slowdown.h"
 #include "perseus/simulation/replay/trace_replay.h"
 #include "perseus/simulation/replay/what_if.h"
 

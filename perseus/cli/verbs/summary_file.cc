@@ -8,7 +8,7 @@
 #include "perseus/base/file.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/planning/profile/profile.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::cli {
 namespace {

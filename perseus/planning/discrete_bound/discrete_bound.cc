@@ -4,7 +4,6 @@
 
 #include "perseus/base/index.h"
 #include "perseus/base/stopped.h"
-#include "perseus/planning/discrete_bound/dual_prices.h"
 #include "perseus/planning/discrete_bound/rank_program.h"
 #include "perseus/planning/discrete_bound/rank_steps.h"
 
@@ -54,10 +53,8 @@ Bound BoundOf(const PricedSteps& steps, const BoundLimits& limits, std::int64_t&
 
 Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanoseconds deadline,
                                          const BoundLimits& limits) {
-  const frontier::Network& network = planner.network();
   // No plan of options that are not dominated takes longer than this.
-  deadline = std::min(deadline,
-                      frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)]);
+  deadline = std::min(deadline, planner.SlowestTime());
   DiscreteBound best;
   if (planner.model().switch_latency > 0) {
     PERSEUS_ASSIGN_OR_RETURN(best.lower_bound_j, planner.BoundFor(deadline));

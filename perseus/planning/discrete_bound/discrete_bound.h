@@ -10,7 +10,7 @@
 //
 // THE IDENTITY
 //   Let x be a flow from the source to the sink of the instruction graph, of value lambda >= P*S
-//   (dual_prices.h). Take a plan with the options o, effective energies ê_i, times t_i, starts S_i,
+//   (rank_steps.h). Take a plan with the options o, effective energies ê_i, times t_i, starts S_i,
 //   ends F_i = S_i + t_i and iteration time T <= T0. Flow is conserved, so the sum of x times the
 //   lengths of all instructions, dependencies, and the ways from the source and to the sink, is
 //   lambda * T. Therefore its energy is exactly

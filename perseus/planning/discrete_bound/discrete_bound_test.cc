@@ -11,8 +11,6 @@
 #include "bench/measured_job.h"
 #include "perseus/base/index.h"
 #include "perseus/planning/discrete_bound/rank_steps.h"
-#include "perseus/planning/schedule/schedule.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/oracle/skip_without.h"
 #include "tests/support/planning_jobs.h"
 #include "tests/support/seeds.h"
@@ -23,14 +21,9 @@ namespace {
 // Energies of plans are sums of doubles.
 constexpr double kRounding = 1e-12;
 
-Nanoseconds SlowestTime(const plan::Planner& planner) {
-  return frontier::EarliestTimes(planner.network(),
-                                 frontier::Pace::kSlowest)[At(planner.network().sink)];
-}
-
 // From the least time to the time at which every instruction runs at its cheapest.
 Nanoseconds DeadlineAt(const plan::Planner& planner, int percent) {
-  const Nanoseconds range = SlowestTime(planner) - planner.least_time();
+  const Nanoseconds range = planner.SlowestTime() - planner.least_time();
   return planner.least_time() + range / 100 * percent;
 }
 
@@ -48,8 +41,7 @@ void ExpectOftenRaised(const Tally& tally) {
 
 void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed, Tally& tally) {
   SCOPED_TRACE(seed);
-  const plan::Planner planner =
-      *plan::Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
+  const plan::Planner planner = MakePlanner(RandomJob(spec, seed), {RandomBlockingPower(seed), 0});
   for (const int percent : {0, 1, 5, 20, 50, 100}) {
     SCOPED_TRACE(percent);
     const Nanoseconds deadline = DeadlineAt(planner, percent);
@@ -112,7 +104,7 @@ schedule::InstructionGraph TwoBesideOne() {
 }
 
 TEST(DiscreteBound, CountsTheRestThatNoPairOfOptionsCanUse) {
-  const plan::Planner planner = *plan::Planner::Create(TwoBesideOne(), {0, 0});
+  const plan::Planner planner = MakePlanner(TwoBesideOne(), {});
   EXPECT_NEAR(*planner.BoundFor(10 * kMillisecond), 1 + 16, 1e-6);
   EXPECT_NEAR(BoundDiscretePlans(planner, 10 * kMillisecond)->lower_bound_j, 1 + 20, 1e-6);
   // With 11 ms, one of them can be slow.
@@ -120,20 +112,20 @@ TEST(DiscreteBound, CountsTheRestThatNoPairOfOptionsCanUse) {
 }
 
 TEST(DiscreteBound, WithASwitchLatencyItIsTheBoundOfTheRelaxation) {
-  const plan::Planner planner = *plan::Planner::Create(TwoBesideOne(), {0, kMillisecond});
+  const plan::Planner planner = MakePlanner(TwoBesideOne(), {0, kMillisecond});
   EXPECT_EQ(BoundDiscretePlans(planner, 10 * kMillisecond)->lower_bound_j,
             *planner.BoundFor(10 * kMillisecond));
 }
 
 TEST(DiscreteBound, BelowTheLeastTimeItFails) {
-  const plan::Planner planner = *plan::Planner::Create(TwoBesideOne(), {0, 0});
+  const plan::Planner planner = MakePlanner(TwoBesideOne(), {});
   const auto bound = BoundDiscretePlans(planner, 9 * kMillisecond);
   ASSERT_FALSE(bound);
   EXPECT_EQ(bound.error().kind, ErrorKind::kUnreachable);
 }
 
 TEST(DiscreteBound, RaisesThePlansThatItCanRaise) {
-  const plan::Planner planner = *plan::Planner::Create(TwoBesideOne(), {0, 0});
+  const plan::Planner planner = MakePlanner(TwoBesideOne(), {});
   plan::Plan fast = *planner.PlanFor(10 * kMillisecond);
   RaiseBound(planner, fast);
   EXPECT_NEAR(fast.lower_bound_j, 21, 1e-6);
@@ -146,16 +138,15 @@ TEST(DiscreteBound, RaisesThePlansThatItCanRaise) {
 }
 
 TEST(DiscreteBound, ExpectsAGainOnlyWithLittleSlackAndWithoutLatency) {
-  const plan::Planner planner = *plan::Planner::Create(TwoBesideOne(), {0, 0});
+  const plan::Planner planner = MakePlanner(TwoBesideOne(), {});
   EXPECT_TRUE(MayGain(planner, 10 * kMillisecond));
   EXPECT_TRUE(MayGain(planner, 13 * kMillisecond - 1));
   EXPECT_FALSE(MayGain(planner, 13 * kMillisecond));
-  EXPECT_FALSE(
-      MayGain(*plan::Planner::Create(TwoBesideOne(), {0, kMillisecond}), 10 * kMillisecond));
+  EXPECT_FALSE(MayGain(MakePlanner(TwoBesideOne(), {0, kMillisecond}), 10 * kMillisecond));
 }
 
 TEST(DiscreteBound, AfterAStopRequestPlansKeepTheirBounds) {
-  const plan::Planner planner = *plan::Planner::Create(TwoBesideOne(), {0, 0});
+  const plan::Planner planner = MakePlanner(TwoBesideOne(), {});
   std::stop_source source;
   source.request_stop();
   const auto bound = BoundDiscretePlans(planner, 10 * kMillisecond, {.stop = source.get_token()});
@@ -228,8 +219,8 @@ TEST(DiscreteBound, TheIdentityHoldsForEveryPlan) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const plan::Planner planner =
-        *plan::Planner::Create(RandomJob({.shape = shape, .instructions = 5, .options = 3}, seed),
-                               {RandomBlockingPower(seed), 0});
+        MakePlanner(RandomJob({.shape = shape, .instructions = 5, .options = 3}, seed),
+                    {RandomBlockingPower(seed), 0});
     for (const int percent : {0, 2, 30}) {
       const Identity identity(planner, DeadlineAt(planner, percent));
       std::vector<int> options(planner.graph().instructions.size(), 0);
@@ -301,32 +292,11 @@ TEST(DiscreteBound, OddJobsHaveABoundOrAnError) {
   EXPECT_GT(bounded, 0);
 }
 
-struct ScheduleCase {
-  std::string name;
-  int chunks = 1;
-  std::vector<InstructionKind> kinds;
-  synthetic::ChunkPlacement placement = synthetic::ChunkPlacement::kLoop;
-};
-
-class DiscreteBoundTest : public ::testing::TestWithParam<ScheduleCase> {};
+class DiscreteBoundTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(DiscreteBoundTest, IsNotAboveAnyPlan) {
-  const ScheduleCase& given = GetParam();
   for (const double noise : {0.0, 0.001}) {
-    synthetic::SyntheticProfileSpec spec;
-    spec.stages = 4;
-    spec.chunks = given.chunks;
-    spec.kinds = given.kinds;
-    spec.placement = given.placement;
-    spec.noise = noise;
-    schedule::PipelineModel model;
-    model.blocking_power_w = kSyntheticBlockingPowerW;
-    const auto planner = *plan::Planner::Create(
-        *schedule::BuildInstructionGraph(
-            *schedule::GenerateSchedule(
-                {.name = given.name, .pp_ranks = 4, .microbatches = 8, .chunks = given.chunks}),
-            *synthetic::SynthesizeProfile(spec), model),
-        {kSyntheticBlockingPowerW, 0});
+    const auto planner = MakePlanner(MakeSyntheticJob({.schedule = GetParam(), .noise = noise}));
     for (const int percent : {0, 2}) {
       SCOPED_TRACE(percent);
       plan::Plan plan = *planner.PlanFor(planner.least_time() * (100 + percent) / 100,
@@ -344,34 +314,20 @@ TEST_P(DiscreteBoundTest, IsNotAboveAnyPlan) {
   }
 }
 
-using Kind = InstructionKind;
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, DiscreteBoundTest,
-    ::testing::Values(
-        ScheduleCase{"1f1b", 1, {Kind::kForward, Kind::kBackward}},
-        ScheduleCase{"gpipe", 1, {Kind::kForward, Kind::kBackward}},
-        ScheduleCase{"interleaved-1f1b", 2, {Kind::kForward, Kind::kBackward}},
-        ScheduleCase{"zb-h1", 1, {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight}},
-        ScheduleCase{"zb-v",
-                     2,
-                     {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight},
-                     synthetic::ChunkPlacement::kV},
-        ScheduleCase{"dualpipe-v",
-                     2,
-                     {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight},
-                     synthetic::ChunkPlacement::kV}),
-    [](const auto& given) {
-      std::string name = given.param.name;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+INSTANTIATE_TEST_SUITE_P(Schedules, DiscreteBoundTest,
+                         ::testing::Values("1f1b", "gpipe", "interleaved-1f1b", "zb-h1", "zb-v",
+                                           "dualpipe-v"),
+                         [](const auto& given) {
+                           std::string name = given.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 // At the least time, the gap of GPT-3 with 24 microbatches falls by about 0.04 points.
 TEST(DiscreteBound, RaisesTheBoundOfTheMeasuredJob) {
   const MeasuredJob& job = kMeasuredJobs[0];
   SKIP_WITHOUT(ProfilePath(job));
-  const plan::Planner planner =
-      *plan::Planner::Create(*ReadIteration(job, 24), {job.blocking_power_w, 0});
+  const plan::Planner planner = MakePlanner(*ReadIteration(job, 24), {job.blocking_power_w, 0});
   const double relaxed_j = *planner.BoundFor(planner.baseline().time);
   const auto bound = BoundDiscretePlans(planner, planner.baseline().time);
   ASSERT_TRUE(bound) << bound.error().message;

@@ -20,7 +20,7 @@ using ::testing::Le;
 constexpr double kSumRounding = 1e-9;
 
 plan::Planner MakeRatePlanner(Nanoseconds switch_latency = 0) {
-  return *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, switch_latency});
+  return MakePlanner(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, switch_latency});
 }
 
 plan::Plan PlanOf(const plan::Planner& planner, const plan::Target& target) {
@@ -130,8 +130,8 @@ void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& fr
 
 TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
   for (const Nanoseconds latency : {Nanoseconds{0}, 2 * kMillisecond}) {
-    const plan::Planner planner = *plan::Planner::Create(
-        MakeSyntheticJob({.stages = 3, .microbatches = 3}), {kSyntheticBlockingPowerW, latency});
+    const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 3}),
+                                              {kSyntheticBlockingPowerW, latency});
     const plan::Frontier frontier = *planner.ComputeFrontier();
     const plan::Evaluation fastest = PlanOf(planner, {}).evaluation;
     const plan::Evaluation least =
@@ -179,7 +179,7 @@ TEST(KeepChangeLimit, KeepsANumberOfChanges) {
 }
 
 TEST(KeepChangeLimit, SaysThatNoPlanExists) {
-  const plan::Planner planner = *plan::Planner::Create(MakeJobWithoutSharedClock(), {});
+  const plan::Planner planner = MakePlanner(MakeJobWithoutSharedClock(), {});
   const plan::Plan plan = PlanOf(planner, {});
   const auto rate = KeepChangeLimit(planner, plan, {}, {.changes_per_s = 0});
   ASSERT_FALSE(rate);

@@ -104,25 +104,211 @@ class FewSwitches {
         search_(planner, ranks_, deadline, ToWatts(relaxed.price)) {}
 
   // Climbs for each budget.
-  std::vector<BudgetBound> Bound(std::span<const int> budgets) const;
+  // Falling budgets, because the prices of one are a good start for the next smaller one.
+  std::vector<BudgetBound> Bound(std::span<const int> budgets) const {
+    SwitchBound bound(planner_, ranks_, deadline_,
+                      limits_.threads == SwitchLimits::Threads::kAllCores);
+    PriceAscent ascent(bound, relaxed_);
+    const auto instructions = static_cast<double>(planner_.graph().instructions.size());
+    const double effort = std::max(limits_.effort, kLeastBoundEffort);
+    double choices = 0;  // A step with windows has about so many labels for each number of changes.
+    for (const RankClocks& rank : ranks_) {
+      choices += static_cast<double>(rank.positions()) * rank.clocks;
+    }
+    constexpr double kRounding = 1 + 1e-9;  // Covers the rounding of the sum.
+    const double most_j = MostEnergy(planner_, deadline_) * kRounding;
+    std::vector<BudgetBound> bounds(budgets.size());
+    for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
+      const bool has_time = !limits_.finish.stop_requested();
+      const double steps =
+          std::clamp(kStepWork / (instructions * (budgets[i] + 2)), kLeastSteps, kMostSteps);
+      const double more = budgets[i] < 2 ? kStepsWithoutChanges : 1;
+      PriceAscent::Effort climb;
+      if (has_time) {
+        climb.steps = static_cast<int>(steps * more * effort);
+        const double work = kWindowWork * effort;
+        const double step_work = choices * (budgets[i] + 1);
+        const bool is_small = step_work * kMostWindowSteps <= kSmallPartOfWork * kWindowWork;
+        const bool has_few = budgets[i] <= kMostWindowChanges * std::max(effort, 1.0);
+        const bool pays = (is_small || has_few) && step_work <= work;
+        if (pays) {
+          climb.steps = std::max(static_cast<int>(climb.steps * kStepsBeforeWindows),
+                                 std::min(climb.steps, static_cast<int>(kLeastSteps)));
+          climb.window_steps = static_cast<int>(kMostWindowSteps * effort);
+          climb.window_work = static_cast<std::int64_t>(work);
+        }
+      }
+      ascent.Climb(budgets[i], climb);
+      bounds[i] = {ascent.best(), ascent.latest()};
+      bounds[i].best.exists &= ToJoules(bounds[i].best.bound) <= most_j;
+    }
+    return bounds;
+  }
+
   // The best plan of one budget so far.
   using Best = std::optional<SegmentSearch::Found>;
   // Searches from the sequences of the bound, and from the best plans so far: this one, and that of
   // the next smaller budget. Call it for rising budgets, with numbers from 0.
-  void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best);
+  void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best) {
+    if (!bound.best.exists) return;
+    if (best && (!search_.best() || best->energy_j < search_.best()->energy_j))
+      search_.Restore(best);
+    std::vector<std::vector<Ring>> starts = Starts(most_changes, bound);
+    search_.ForgetOffers();
+    for (const std::vector<Ring>& start : starts) search_.Offer(start);
+    for (const auto& clocks : bound.latest) {
+      std::vector<Ring> rings = RingsOfSequences(clocks);
+      if (Fits(rings, most_changes)) search_.Offer(rings);
+    }
+    const auto first_seed = 1 + kSeedsOfSearch * static_cast<std::uint64_t>(search_number);
+    const Best found = Search(std::move(starts), most_changes, first_seed);
+    if (found && (!search_.best() || found->energy_j < search_.best()->energy_j)) {
+      search_.Restore(found);
+    }
+    best = search_.best();
+  }
+
   // Before the smallest budget.
   void Begin() { search_.Forget(); }
-  BudgetPlan PlanOf(int most_changes, const BudgetBound& bound, const Best& best) const;
+  BudgetPlan PlanOf(int most_changes, const BudgetBound& bound, const Best& best) const {
+    BudgetPlan result;
+    result.most_changes = most_changes;
+    result.lower_bound_j =
+        bound.best.exists ? ToJoules(bound.best.bound) : std::numeric_limits<double>::infinity();
+    if (!best) return result;
+    result.plan.emplace();
+    result.plan->deadline = deadline_;
+    result.plan->options = search_.OptionsOf(best->rings);
+    result.plan->evaluation =
+        plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(result.plan->options);
+    result.changes = result.plan->evaluation.pp_rank_switches;
+    return result;
+  }
 
  private:
+  // Anneals every start, then the best results again, as long as they get better, and polishes
+  // them. The starts are independent of each other.
   std::optional<SegmentSearch::Found> Search(std::vector<std::vector<Ring>> starts,
-                                             int most_changes, std::uint64_t first_seed);
+                                             int most_changes, std::uint64_t first_seed) {
+    const auto anneal = [&](SegmentSearch& search, std::vector<Ring> start, std::int64_t moves,
+                            std::size_t number) {
+      SegmentSearch::Effort effort;
+      effort.moves = Moves(moves);
+      effort.seed = first_seed + number;
+      search.Forget();
+      search.Anneal(std::move(start), most_changes, effort, {limits_.stop, limits_.finish});
+    };
+    std::vector<std::optional<SegmentSearch::Found>> results(starts.size());
+    ForEach(starts.size(), [&](std::size_t i) {
+      SegmentSearch search = search_;
+      anneal(search, std::move(starts[i]), kFirstMoves, i);
+      results[i] = search.best();
+    });
+    std::vector<SegmentSearch::Found> found;
+    for (std::optional<SegmentSearch::Found>& one : results) {
+      if (one) found.push_back(*std::move(one));
+    }
+    for (const SegmentSearch::Found& one : found) search_.Offer(one.rings);
+    std::ranges::stable_sort(found, {}, &SegmentSearch::Found::energy_j);
+    found.resize(std::min(found.size(), is_narrow() ? kNarrowFinalists : kFinalists));
+    ForEach(found.size(), [&](std::size_t i) {
+      SegmentSearch search = search_;
+      for (std::size_t round = 0; round < kRounds; ++round) {
+        anneal(search, found[i].rings, kFinalMoves, starts.size() + i * kRounds + round);
+        const double before_j = found[i].energy_j;
+        if (search.best() && search.best()->energy_j < before_j) found[i] = *search.best();
+        if (found[i].energy_j > before_j * (1 - kLeastGainOfRound)) break;
+      }
+      search.Restore(found[i]);
+      search.Polish(Moves(kFinalMoves));
+      found[i] = *search.best();
+    });
+    const auto best = std::ranges::min_element(found, {}, &SegmentSearch::Found::energy_j);
+    return best == found.end() ? std::nullopt : std::optional(*best);
+  }
+
   bool is_narrow() const { return limits_.breadth == SwitchLimits::Breadth::kNarrow; }
-  std::int64_t Moves(std::int64_t count) const;
-  void ForEach(std::size_t count, const std::function<void(std::size_t)>& work) const;
-  std::vector<std::vector<Ring>> Starts(int most_changes, const BudgetBound& bound) const;
-  std::optional<std::vector<Ring>> RingsOf(const std::vector<int>& options) const;
-  bool Fits(const std::vector<Ring>& rings, int most_changes) const;
+  std::int64_t Moves(std::int64_t count) const {
+    const auto instructions = static_cast<double>(planner_.graph().instructions.size());
+    const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
+    const double tiny = std::min(1.0, instructions / kTinyInstructions);
+    return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
+  }
+
+  void ForEach(std::size_t count, const std::function<void(std::size_t)>& work) const {
+    if (limits_.threads == SwitchLimits::Threads::kAllCores) return ForEachOnAllCores(count, work);
+    for (std::size_t i = 0; i < count; ++i) work(i);
+  }
+
+  std::vector<std::vector<Ring>> Starts(int most_changes, const BudgetBound& bound) const {
+    std::vector<std::vector<Ring>> starts;
+    const auto add = [&](std::optional<std::vector<Ring>> rings) {
+      if (rings && Fits(*rings, most_changes)) starts.push_back(*std::move(rings));
+    };
+    add(RingsOfSequences(bound.best.clocks));
+    SplitMix64 random{static_cast<std::uint64_t>(most_changes)};
+    const int mixtures = is_narrow() ? kNarrowMixtures : kMixtures;
+    for (int i = 0; i < mixtures && !bound.latest.empty(); ++i) {
+      std::vector<std::vector<int>> mixed;
+      for (std::size_t r = 0; r < ranks_.size(); ++r) {
+        mixed.push_back(bound.latest[At(Below(random, static_cast<int>(bound.latest.size())))][r]);
+      }
+      add(RingsOfSequences(mixed));
+    }
+    if (search_.best()) {
+      add(search_.best()->rings);
+      add(SegmentSearch(search_).BestMix(search_.best()->rings, most_changes));
+    } else {
+      // The highest clock that all instructions of a pp_rank have.
+      std::vector<Ring> constant;
+      for (const RankClocks& rank : ranks_) {
+        int clock = 0;
+        const auto is_complete = [&] {
+          for (int p = 0; p < rank.positions(); ++p) {
+            if (rank.options[rank.Cell(p, clock)] == RankClocks::kUnmeasured) return false;
+          }
+          return true;
+        };
+        while (clock + 1 < rank.clocks && !is_complete()) ++clock;
+        constant.push_back({{0, clock}});
+      }
+      add(std::move(constant));
+      add(RingsOf(schedule::BaselineOptions(planner_.graph())));
+    }
+    for (const plan::Plan& plan : known_) {
+      if (plan.options.size() != planner_.graph().instructions.size()) continue;
+      std::optional<std::vector<Ring>> rings = RingsOf(plan.options);
+      if (!rings) continue;
+      for (std::size_t r = 0; r < rings->size(); ++r) {
+        Shrink((*rings)[r], ranks_[r].positions(), most_changes);
+      }
+      add(std::move(rings));
+    }
+    return starts;
+  }
+
+  // The rings of a plan; none if it uses a clock that is not useful (rank_clocks.h).
+  std::optional<std::vector<Ring>> RingsOf(const std::vector<int>& options) const {
+    std::vector<std::vector<int>> sequences;
+    for (const RankClocks& rank : ranks_) {
+      std::vector<int> clocks;
+      for (int p = 0; p < rank.positions(); ++p) {
+        const int option = options[At(rank.instructions[At(p)])];
+        int clock = 0;
+        while (clock < rank.clocks && rank.options[rank.Cell(p, clock)] != option) ++clock;
+        if (clock == rank.clocks) return std::nullopt;
+        clocks.push_back(clock);
+      }
+      sequences.push_back(std::move(clocks));
+    }
+    return RingsOfSequences(sequences);
+  }
+
+  bool Fits(const std::vector<Ring>& rings, int most_changes) const {
+    return search_.IsMeasured(rings) && std::ranges::all_of(rings, [&](const Ring& ring) {
+             return ring.size() <= MostSegments(most_changes);
+           });
+  }
 
   const plan::Planner& planner_;
   Nanoseconds deadline_;
@@ -132,206 +318,6 @@ class FewSwitches {
   Prices relaxed_;
   SegmentSearch search_;
 };
-
-// The rings of a plan; none if it uses a clock that is not useful (rank_clocks.h).
-std::optional<std::vector<Ring>> FewSwitches::RingsOf(const std::vector<int>& options) const {
-  std::vector<std::vector<int>> sequences;
-  for (const RankClocks& rank : ranks_) {
-    std::vector<int> clocks;
-    for (int p = 0; p < rank.positions(); ++p) {
-      const int option = options[At(rank.instructions[At(p)])];
-      int clock = 0;
-      while (clock < rank.clocks && rank.options[rank.Cell(p, clock)] != option) ++clock;
-      if (clock == rank.clocks) return std::nullopt;
-      clocks.push_back(clock);
-    }
-    sequences.push_back(std::move(clocks));
-  }
-  return RingsOfSequences(sequences);
-}
-
-bool FewSwitches::Fits(const std::vector<Ring>& rings, int most_changes) const {
-  return search_.IsMeasured(rings) && std::ranges::all_of(rings, [&](const Ring& ring) {
-           return ring.size() <= MostSegments(most_changes);
-         });
-}
-
-std::vector<std::vector<Ring>> FewSwitches::Starts(int most_changes,
-                                                   const BudgetBound& bound) const {
-  std::vector<std::vector<Ring>> starts;
-  const auto add = [&](std::optional<std::vector<Ring>> rings) {
-    if (rings && Fits(*rings, most_changes)) starts.push_back(*std::move(rings));
-  };
-  add(RingsOfSequences(bound.best.clocks));
-  SplitMix64 random{static_cast<std::uint64_t>(most_changes)};
-  const int mixtures = is_narrow() ? kNarrowMixtures : kMixtures;
-  for (int i = 0; i < mixtures && !bound.latest.empty(); ++i) {
-    std::vector<std::vector<int>> mixed;
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      mixed.push_back(bound.latest[At(Below(random, static_cast<int>(bound.latest.size())))][r]);
-    }
-    add(RingsOfSequences(mixed));
-  }
-  if (search_.best()) {
-    add(search_.best()->rings);
-    add(SegmentSearch(search_).BestMix(search_.best()->rings, most_changes));
-  } else {
-    // The highest clock that all instructions of a pp_rank have.
-    std::vector<Ring> constant;
-    for (const RankClocks& rank : ranks_) {
-      int clock = 0;
-      const auto is_complete = [&] {
-        for (int p = 0; p < rank.positions(); ++p) {
-          if (rank.options[rank.Cell(p, clock)] == RankClocks::kUnmeasured) return false;
-        }
-        return true;
-      };
-      while (clock + 1 < rank.clocks && !is_complete()) ++clock;
-      constant.push_back({{0, clock}});
-    }
-    add(std::move(constant));
-    add(RingsOf(schedule::BaselineOptions(planner_.graph())));
-  }
-  for (const plan::Plan& plan : known_) {
-    if (plan.options.size() != planner_.graph().instructions.size()) continue;
-    std::optional<std::vector<Ring>> rings = RingsOf(plan.options);
-    if (!rings) continue;
-    for (std::size_t r = 0; r < rings->size(); ++r) {
-      Shrink((*rings)[r], ranks_[r].positions(), most_changes);
-    }
-    add(std::move(rings));
-  }
-  return starts;
-}
-
-void FewSwitches::ForEach(std::size_t count, const std::function<void(std::size_t)>& work) const {
-  if (limits_.threads == SwitchLimits::Threads::kAllCores) return ForEachOnAllCores(count, work);
-  for (std::size_t i = 0; i < count; ++i) work(i);
-}
-
-// Falling budgets, because the prices of one are a good start for the next smaller one.
-std::vector<BudgetBound> FewSwitches::Bound(std::span<const int> budgets) const {
-  SwitchBound bound(planner_, ranks_, deadline_,
-                    limits_.threads == SwitchLimits::Threads::kAllCores);
-  PriceAscent ascent(bound, relaxed_);
-  const auto instructions = static_cast<double>(planner_.graph().instructions.size());
-  const double effort = std::max(limits_.effort, kLeastBoundEffort);
-  double choices = 0;  // A step with windows has about so many labels for each number of changes.
-  for (const RankClocks& rank : ranks_) {
-    choices += static_cast<double>(rank.positions()) * rank.clocks;
-  }
-  constexpr double kRounding = 1 + 1e-9;  // Covers the rounding of the sum.
-  const double most_j = MostEnergy(planner_, deadline_) * kRounding;
-  std::vector<BudgetBound> bounds(budgets.size());
-  for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
-    const bool has_time = !limits_.finish.stop_requested();
-    const double steps =
-        std::clamp(kStepWork / (instructions * (budgets[i] + 2)), kLeastSteps, kMostSteps);
-    const double more = budgets[i] < 2 ? kStepsWithoutChanges : 1;
-    PriceAscent::Effort climb;
-    if (has_time) {
-      climb.steps = static_cast<int>(steps * more * effort);
-      const double work = kWindowWork * effort;
-      const double step_work = choices * (budgets[i] + 1);
-      const bool is_small = step_work * kMostWindowSteps <= kSmallPartOfWork * kWindowWork;
-      const bool has_few = budgets[i] <= kMostWindowChanges * std::max(effort, 1.0);
-      const bool pays = (is_small || has_few) && step_work <= work;
-      if (pays) {
-        climb.steps = std::max(static_cast<int>(climb.steps * kStepsBeforeWindows),
-                               std::min(climb.steps, static_cast<int>(kLeastSteps)));
-        climb.window_steps = static_cast<int>(kMostWindowSteps * effort);
-        climb.window_work = static_cast<std::int64_t>(work);
-      }
-    }
-    ascent.Climb(budgets[i], climb);
-    bounds[i] = {ascent.best(), ascent.latest()};
-    bounds[i].best.exists &= ToJoules(bounds[i].best.bound) <= most_j;
-  }
-  return bounds;
-}
-
-std::int64_t FewSwitches::Moves(std::int64_t count) const {
-  const auto instructions = static_cast<double>(planner_.graph().instructions.size());
-  const double small = std::clamp(kFullEffortInstructions / instructions, 1.0, kMostSmall);
-  const double tiny = std::min(1.0, instructions / kTinyInstructions);
-  return static_cast<std::int64_t>(static_cast<double>(count) * limits_.effort * small * tiny);
-}
-
-// Anneals every start, then the best results again, as long as they get better, and polishes them.
-// The starts are independent of each other.
-std::optional<SegmentSearch::Found> FewSwitches::Search(std::vector<std::vector<Ring>> starts,
-                                                        int most_changes,
-                                                        std::uint64_t first_seed) {
-  const auto anneal = [&](SegmentSearch& search, std::vector<Ring> start, std::int64_t moves,
-                          std::size_t number) {
-    SegmentSearch::Effort effort;
-    effort.moves = Moves(moves);
-    effort.seed = first_seed + number;
-    search.Forget();
-    search.Anneal(std::move(start), most_changes, effort, {limits_.stop, limits_.finish});
-  };
-  std::vector<std::optional<SegmentSearch::Found>> results(starts.size());
-  ForEach(starts.size(), [&](std::size_t i) {
-    SegmentSearch search = search_;
-    anneal(search, std::move(starts[i]), kFirstMoves, i);
-    results[i] = search.best();
-  });
-  std::vector<SegmentSearch::Found> found;
-  for (std::optional<SegmentSearch::Found>& one : results) {
-    if (one) found.push_back(*std::move(one));
-  }
-  for (const SegmentSearch::Found& one : found) search_.Offer(one.rings);
-  std::ranges::stable_sort(found, {}, &SegmentSearch::Found::energy_j);
-  found.resize(std::min(found.size(), is_narrow() ? kNarrowFinalists : kFinalists));
-  ForEach(found.size(), [&](std::size_t i) {
-    SegmentSearch search = search_;
-    for (std::size_t round = 0; round < kRounds; ++round) {
-      anneal(search, found[i].rings, kFinalMoves, starts.size() + i * kRounds + round);
-      const double before_j = found[i].energy_j;
-      if (search.best() && search.best()->energy_j < before_j) found[i] = *search.best();
-      if (found[i].energy_j > before_j * (1 - kLeastGainOfRound)) break;
-    }
-    search.Restore(found[i]);
-    search.Polish(Moves(kFinalMoves));
-    found[i] = *search.best();
-  });
-  const auto best = std::ranges::min_element(found, {}, &SegmentSearch::Found::energy_j);
-  return best == found.end() ? std::nullopt : std::optional(*best);
-}
-
-void FewSwitches::Improve(int most_changes, const BudgetBound& bound, int search_number,
-                          Best& best) {
-  if (!bound.best.exists) return;
-  if (best && (!search_.best() || best->energy_j < search_.best()->energy_j)) search_.Restore(best);
-  std::vector<std::vector<Ring>> starts = Starts(most_changes, bound);
-  search_.ForgetOffers();
-  for (const std::vector<Ring>& start : starts) search_.Offer(start);
-  for (const auto& clocks : bound.latest) {
-    std::vector<Ring> rings = RingsOfSequences(clocks);
-    if (Fits(rings, most_changes)) search_.Offer(rings);
-  }
-  const auto first_seed = 1 + kSeedsOfSearch * static_cast<std::uint64_t>(search_number);
-  const Best found = Search(std::move(starts), most_changes, first_seed);
-  if (found && (!search_.best() || found->energy_j < search_.best()->energy_j)) {
-    search_.Restore(found);
-  }
-  best = search_.best();
-}
-
-BudgetPlan FewSwitches::PlanOf(int most_changes, const BudgetBound& bound, const Best& best) const {
-  BudgetPlan result;
-  result.most_changes = most_changes;
-  result.lower_bound_j =
-      bound.best.exists ? ToJoules(bound.best.bound) : std::numeric_limits<double>::infinity();
-  if (!best) return result;
-  result.plan.emplace();
-  result.plan->deadline = deadline_;
-  result.plan->options = search_.OptionsOf(best->rings);
-  result.plan->evaluation =
-      plan::Evaluator(planner_.graph(), planner_.model()).Evaluate(result.plan->options);
-  result.changes = result.plan->evaluation.pp_rank_switches;
-  return result;
-}
 
 }  // namespace
 

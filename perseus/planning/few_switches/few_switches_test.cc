@@ -11,8 +11,6 @@
 
 #include "perseus/base/index.h"
 #include "perseus/planning/few_switches/price_ascent.h"
-#include "perseus/planning/schedule/schedule.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/planning_jobs.h"
 #include "tests/support/seeds.h"
 
@@ -81,8 +79,7 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph,
                          const plan::ExecutionModel& model) {
   const plan::Planner planner =
       *plan::Planner::Create(graph, model, plan::Planner::FewOptions::kAccept);
-  const Nanoseconds slowest = frontier::EarliestTimes(
-      planner.network(), frontier::Pace::kSlowest)[At(planner.network().sink)];
+  const Nanoseconds slowest = planner.SlowestTime();
   for (const int part : {0, 3, 6, 10}) {
     SCOPED_TRACE(part);
     const Nanoseconds deadline =
@@ -206,7 +203,7 @@ TEST(FewSwitches, ABoundThatIsAboveEveryPlanDoesNotExist) {
                 [&](const auto& option) { return option.frequency_mhz > highest_mhz; });
   const auto next = std::ranges::max_element(longest.options, {}, &profile::Option::frequency_mhz);
   longest.baseline = static_cast<int>(next - longest.options.begin());
-  const plan::Planner planner = *plan::Planner::Create(graph, {kSyntheticBlockingPowerW, 0});
+  const plan::Planner planner = MakePlanner(graph);
   const Nanoseconds deadline = planner.baseline().time;
   const auto plans = PlanFewSwitches(planner, deadline, std::vector{0, 2, 4, 8, 16, 32});
   ASSERT_TRUE(plans) << plans.error().message;
@@ -252,41 +249,17 @@ TEST(FewSwitches, CountsTheChangesOfInstructionsWithOneClock) {
   }
 }
 
-struct ScheduleCase {
-  std::string name;
-  std::string schedule;
-  int chunks = 1;
-  std::vector<InstructionKind> kinds;
-  synthetic::ChunkPlacement placement = synthetic::ChunkPlacement::kLoop;
-};
-
-plan::Planner MakePlanner(const ScheduleCase& given) {
-  synthetic::SyntheticProfileSpec spec;
-  spec.stages = 4;
-  spec.chunks = given.chunks;
-  spec.kinds = given.kinds;
-  spec.placement = given.placement;
-  spec.noise = 0.001;
-  schedule::PipelineModel model;
-  model.blocking_power_w = kSyntheticBlockingPowerW;
-  model.fixed.p2p = kMillisecond;
-  model.fixed.all_reduce = {20 * kMillisecond};
-  return *plan::Planner::Create(
-      *schedule::BuildInstructionGraph(*schedule::GenerateSchedule({.name = given.schedule,
-                                                                    .pp_ranks = spec.stages,
-                                                                    .microbatches = 8,
-                                                                    .chunks = given.chunks}),
-                                       *synthetic::SynthesizeProfile(spec), model),
-      {kSyntheticBlockingPowerW, 0});
+plan::Planner PlannerOf(const std::string& schedule) {
+  return MakePlanner(MakeSyntheticJob(
+      {.schedule = schedule,
+       .fixed = {
+           .p2p = kMillisecond, .load = {}, .all_reduce = {20 * kMillisecond}, .optimizer = {}}}));
 }
 
 // Eight microbatches on four stages with no slowdown: prices alone let a pp_rank mix a sequence
 // that is too slow with one that is too fast.
 TEST(FewSwitches, WindowsRaiseTheBoundWithNoSlowdown) {
-  const plan::Planner planner =
-      MakePlanner({.name = "OneForwardOneBackward",
-                   .schedule = "1f1b",
-                   .kinds = {InstructionKind::kForward, InstructionKind::kBackward}});
+  const plan::Planner planner = PlannerOf("1f1b");
   const Nanoseconds deadline = planner.baseline().time;
   const auto ranks = CollectClocks(planner.graph(), planner.model().blocking_power_w);
   SwitchBound bound(planner, ranks, deadline);
@@ -305,8 +278,7 @@ TEST(FewSwitches, WindowsRaiseTheBoundWithNoSlowdown) {
 
 // So large that each pp_rank gets a thread.
 TEST(FewSwitches, BoundsAreTheSameOnAllCores) {
-  const plan::Planner planner = *plan::Planner::Create(
-      MakeSyntheticJob({.stages = 4, .microbatches = 64}), {kSyntheticBlockingPowerW, 0});
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 64}));
   const int budgets[] = {2, 16};
   SwitchLimits limits{.effort = 0.1};
   const auto alone = BoundFewSwitches(planner, planner.baseline().time, budgets, limits);
@@ -320,10 +292,10 @@ TEST(FewSwitches, BoundsAreTheSameOnAllCores) {
   }
 }
 
-class FewSwitchesTest : public ::testing::TestWithParam<ScheduleCase> {};
+class FewSwitchesTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(FewSwitchesTest, EveryPlanKeepsItsBudgetItsDeadlineAndItsBound) {
-  const plan::Planner planner = MakePlanner(GetParam());
+  const plan::Planner planner = PlannerOf(GetParam());
   constexpr int kSteps[] = {0, 1, 2, 3, 5, 8};
   for (const int slowdown_percent : {0, 4}) {
     SCOPED_TRACE(slowdown_percent);
@@ -356,7 +328,7 @@ TEST_P(FewSwitchesTest, EveryPlanKeepsItsBudgetItsDeadlineAndItsBound) {
 }
 
 TEST_P(FewSwitchesTest, WithoutAUsefulLimitThePlanIsAtLeastAsGood) {
-  const plan::Planner planner = MakePlanner(GetParam());
+  const plan::Planner planner = PlannerOf(GetParam());
   const plan::Plan unlimited = *planner.PlanFor(planner.baseline().time);
   const int many = 1'000;
   const auto plans = PlanFewSwitches(planner, planner.baseline().time, std::span(&many, 1),
@@ -368,7 +340,7 @@ TEST_P(FewSwitchesTest, WithoutAUsefulLimitThePlanIsAtLeastAsGood) {
 }
 
 TEST_P(FewSwitchesTest, TheSameInputGivesTheSamePlans) {
-  const plan::Planner planner = MakePlanner(GetParam());
+  const plan::Planner planner = PlannerOf(GetParam());
   const auto make = [&] {
     return *PlanFewSwitches(planner, planner.baseline().time, kBudgets, {}, {.effort = 0.1});
   };
@@ -380,26 +352,16 @@ TEST_P(FewSwitchesTest, TheSameInputGivesTheSamePlans) {
   }
 }
 
-using Kind = InstructionKind;
-INSTANTIATE_TEST_SUITE_P(
-    Schedules, FewSwitchesTest,
-    ::testing::Values(
-        ScheduleCase{"OneForwardOneBackward", "1f1b", 1, {Kind::kForward, Kind::kBackward}},
-        ScheduleCase{"Interleaved", "interleaved-1f1b", 2, {Kind::kForward, Kind::kBackward}},
-        ScheduleCase{"ZeroBubble",
-                     "zb-h1",
-                     1,
-                     {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight}},
-        ScheduleCase{"ZeroBubbleV",
-                     "zb-v",
-                     2,
-                     {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight},
-                     synthetic::ChunkPlacement::kV}),
-    [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Schedules, FewSwitchesTest,
+                         ::testing::Values("1f1b", "interleaved-1f1b", "zb-h1", "zb-v"),
+                         [](const auto& given) {
+                           std::string name = given.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
 
 TEST(FewSwitches, RejectsBadRequests) {
-  const plan::Planner planner =
-      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({}));
   const auto complaint = [&](const plan::Planner& of, Nanoseconds deadline,
                              const std::vector<int>& budgets) {
     const auto plans = PlanFewSwitches(of, deadline, budgets);
@@ -412,8 +374,7 @@ TEST(FewSwitches, RejectsBadRequests) {
 }
 
 TEST(FewSwitches, StopsOnRequest) {
-  const plan::Planner planner =
-      *plan::Planner::Create(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 0});
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({}));
   std::stop_source stop;
   stop.request_stop();
   const auto plans =
@@ -423,7 +384,7 @@ TEST(FewSwitches, StopsOnRequest) {
 }
 
 TEST(FewSwitches, SaysThatNoPlanExists) {
-  const plan::Planner planner = *plan::Planner::Create(MakeJobWithoutSharedClock(), {});
+  const plan::Planner planner = MakePlanner(MakeJobWithoutSharedClock(), {});
   const auto plans = PlanFewSwitches(planner, 30, kBudgets);
   ASSERT_TRUE(plans) << plans.error().message;
   EXPECT_FALSE((*plans)[0].plan);

@@ -79,14 +79,11 @@ class PriceAscent {
   // Tries to raise the bound for that number of changes.
   void Climb(int changes, const Effort& effort);
 
-  // The best answer for the number of changes of the last Climb, and its prices.
+  // The best answer for the number of changes of the last Climb.
   const SwitchBound::Answer& best() const { return best_; }
   // [step][pp_rank] the clocks that attained the bound at the latest steps without windows.
   // Mixtures of them are near a solution of the relaxed problem.
   const std::vector<std::vector<std::vector<int>>>& latest() const { return latest_; }
-  const Prices& prices() const { return best_prices_; }
-  // [instruction] the averaged durations in ns: near a solution of the relaxed problem.
-  const std::vector<double>& durations() const { return durations_; }
 
  private:
   void Ascend(int changes, int steps, SwitchBound::Windows windows,
@@ -102,6 +99,7 @@ class PriceAscent {
   std::vector<std::int32_t> last_out_;  // [node] the last of its arcs in order_; -1 at the sink.
   std::vector<double> delays_;          // [arc] the fixed durations; 0 for instructions.
   PathFlow flow_;                       // The best one.
+  // [instruction] the averaged durations in ns: near a solution of the relaxed problem.
   std::vector<double> durations_;
   SwitchBound::Answer best_;
   Prices best_prices_;

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "perseus/base/parallel.h"
-#include "perseus/planning/plan/instruction_windows.h"
+#include "perseus/planning/plan/planner.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::few_switches {

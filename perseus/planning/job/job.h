@@ -37,7 +37,6 @@
 #include "perseus/base/result.h"
 #include "perseus/planning/job/gpu_memory.h"
 #include "perseus/planning/schedule/instruction_graph.h"
-#include "perseus/planning/schedule/switch_cost.h"
 
 namespace perseus::job {
 

@@ -3,21 +3,321 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/file.h"
+#include "perseus/base/result.h"
 #include "perseus/base/statistics.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/job/measurement_check.h"
-#include "perseus/planning/job/profile_rows.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/profile/csv_reader.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::job {
 namespace {
+
+// The options of each computation.
+using Computations = std::vector<const schedule::OptionSet*>;
+
+Computations ComputationsOf(const LoadedJob& job) {
+  Computations computations;
+  for (const schedule::OptionSet& set : job.graph.option_sets) {
+    if (IsComputation(set.kind)) computations.push_back(&set);
+  }
+  return computations;
+}
+
+// The option at maximum frequency.
+const profile::Option& BaselineOf(const schedule::OptionSet& set) {
+  return set.options[static_cast<std::size_t>(set.baseline)];
+}
+
+// Of each of `gpus` GPUs that share the energy.
+double PowerW(const profile::Option& option, int gpus) {
+  return option.energy_j / ToSeconds(option.time) / gpus;
+}
+
+// The line of the profile at which the options of a set begin, or that of one option. Nothing if
+// the profile is not a file that can be read again.
+std::optional<std::int64_t> LineOf(const LoadedJob& job, const schedule::OptionSet& set,
+                                   const profile::Option* option) {
+  const std::string& path = job.planned.profile;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return std::nullopt;
+  const auto text = ReadFile(path);
+  if (!text) return std::nullopt;
+  profile::CsvReader reader(*text, path);
+  std::vector<std::string> header;
+  if (const auto has_header = reader.Next(); !has_header || !*has_header) return std::nullopt;
+  for (const std::string_view name : reader.fields()) header.emplace_back(name);
+  const auto field = [&](std::string_view name) -> std::string_view {
+    const auto place = std::ranges::find(header, name);
+    if (place == header.end()) return {};
+    return reader.fields()[static_cast<std::size_t>(place - header.begin())];
+  };
+  // Some tools write all numbers as floating point: stage 3 is then 3.0.
+  const auto is = [](std::string_view number, double expected) {
+    double value = 0;
+    const auto parsed = std::from_chars(number.data(), number.data() + number.size(), value);
+    return parsed.ec == std::errc() && value == expected;
+  };
+  const auto is_option = [&] {
+    if (option == nullptr) return true;
+    const auto& names = job.graph.other_knob_names;
+    for (std::size_t knob = 0; knob < names.size(); ++knob) {
+      if (!is(field(names[knob]), option->other_knobs[knob])) return false;
+    }
+    return is(field("frequency"), option->frequency_mhz);
+  };
+  for (auto has_row = reader.Next(); has_row && *has_row; has_row = reader.Next()) {
+    if (reader.fields().size() != header.size()) return std::nullopt;
+    const std::string_view stage = field("stage");
+    if (!is(stage.empty() ? field("pp_rank") : stage, set.pp_rank)) continue;
+    const std::string_view chunk = field("chunk");
+    if (!chunk.empty() && !is(chunk, set.chunk)) continue;
+    if (ParseInstructionKind(field("instruction")) != set.kind) continue;
+    if (is_option()) return reader.line();
+  }
+  return std::nullopt;
+}
+
+// "profile.csv:17: stage 0 forward", with the line where the options of the set begin, or that of
+// `option`. Without a line if the profile is not a file that can be read again.
+std::string Place(const LoadedJob& job, const schedule::OptionSet& set,
+                  const profile::Option* option = nullptr) {
+  const auto line = LineOf(job, set, option);
+  return line ? fmt::format("{}:{}: {}", job.planned.profile, *line, set.name)
+              : fmt::format("{}: {}", job.planned.profile, set.name);
+}
+
+// No GPU that trains is outside of this range while it computes at maximum frequency.
+constexpr double kLeastBusyW = 5;
+constexpr double kMostBusyW = 20'000;
+// The SM clocks of all GPUs lie far inside of this range.
+constexpr double kKhzPerMhz = 1'000;
+constexpr double kLeastClockMhz = 20;
+constexpr double kMostClockMhz = 6'000;
+// All GPUs of today draw less.
+constexpr double kHighBusyW = 2'000;
+// Of one instruction. Those of the largest models take a few seconds.
+constexpr Nanoseconds kLongTime = 10 * 1'000'000'000LL;
+// Instructions of one job hardly differ so much, by these factors.
+constexpr double kUnlikePower = 4;
+constexpr double kUnlikeClock = 1.02;
+// Measurements of neighboring clocks may be off by some percent. From the second factor on, a row
+// is wrong.
+constexpr double kLeastOff = 1.2;
+constexpr double kFarOff = 2;
+// Forward and backward of a stage that differ by less may be either way around.
+constexpr double kUnlikeTimes = 1.2;
+// Within this range, a power has the right unit.
+constexpr double kLeastUsualW = 20;
+constexpr double kMostUsualW = 3'000;
+
+std::string_view ProbableUnit(double power_w) {
+  const auto is_usual = [](double watts) { return watts > kLeastUsualW && watts < kMostUsualW; };
+  if (is_usual(power_w * kMillisecondsPerSecond)) {
+    return "the times are probably in milliseconds, or the energies in kilojoules; they have to be "
+           "in seconds and joules";
+  }
+  if (is_usual(power_w * kMillisecondsPerSecond * kMillisecondsPerSecond)) {
+    return "the times are probably in microseconds, but have to be in seconds; or time and energy "
+           "are swapped";
+  }
+  if (is_usual(power_w / kMillisecondsPerSecond)) {
+    return "the energies are probably in millijoules, but have to be in joules; or the times are a "
+           "thousandth of the true ones";
+  }
+  return "the times have to be in seconds, and the energies in joules of one GPU";
+}
+
+// A clock of 1.41 or 1410000 is that of a GPU in another unit.
+Result<void> CheckClocks(const LoadedJob& job, const Computations& sets) {
+  for (const schedule::OptionSet* set : sets) {
+    for (const profile::Option& option : set->options) {
+      const double mhz = option.frequency_mhz;
+      if (mhz >= kLeastClockMhz && mhz <= kMostClockMhz) continue;
+      return Fail(
+          "{}: has a frequency of {:g} MHz, which cannot be the clock of a GPU (the frequencies "
+          "are probably in {}, but have to be in MHz; or it is a typing error)",
+          Place(job, *set, &option), mhz,
+          mhz < kLeastClockMhz               ? "GHz"
+          : mhz < kMostClockMhz * kKhzPerMhz ? "kHz"
+                                             : "Hz");
+    }
+  }
+  return {};
+}
+
+Result<void> CheckPowers(const LoadedJob& job, const Computations& sets) {
+  for (const schedule::OptionSet* set : sets) {
+    const double power_w = PowerW(BaselineOf(*set), job.planned.model.gpus_per_stage);
+    if (power_w >= kLeastBusyW && power_w <= kMostBusyW) continue;
+    return Fail("{}: draws {:.3g} W at {:g} MHz, which cannot be the power of a GPU ({})",
+                Place(job, *set), power_w, BaselineOf(*set).frequency_mhz, ProbableUnit(power_w));
+  }
+  return {};
+}
+
+// By what factor a row is off another one of the same instruction at a lower clock. A lower clock
+// takes at least as long, but at most as much longer as the clock is lower. It draws at most as
+// much power, but at least as the cube of the clock. 1: all is as it should be.
+double OffBy(const profile::Option& high, const profile::Option& low) {
+  const double clocks = high.frequency_mhz / low.frequency_mhz;
+  const double times = static_cast<double>(low.time) / static_cast<double>(high.time);
+  const double powers = PowerW(high, 1) / PowerW(low, 1);
+  return std::max({1.0, 1 / times, times / clocks, 1 / powers, powers / std::pow(clocks, 3)});
+}
+
+struct OffRow {
+  const schedule::OptionSet* set = nullptr;
+  const profile::Option* option = nullptr;
+  double factor = 1;  // By which it is off the rows of the next higher and the next lower clock.
+};
+
+// The rows of a set that are off their neighbors by at least this factor.
+std::vector<OffRow> OffRows(const schedule::OptionSet& set, double least_factor) {
+  std::map<std::vector<double>, std::vector<const profile::Option*>> by_knobs;
+  for (const profile::Option& option : set.options) by_knobs[option.other_knobs].push_back(&option);
+  std::vector<OffRow> found;
+  for (auto& [knobs, rows] : by_knobs) {
+    std::ranges::stable_sort(rows, std::greater<>(), &profile::Option::frequency_mhz);
+    std::vector<double> off_next;  // [row] the row and the next one.
+    for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
+      off_next.push_back(OffBy(*rows[i], *rows[i + 1]));
+    }
+    std::vector<double> off(rows.size(), 1);
+    for (std::size_t i = 1; i + 1 < rows.size(); ++i) {
+      off[i] = std::min(off_next[i - 1], off_next[i]);
+    }
+    // An end has one neighbor. If the neighbor is off, the end is probably not.
+    const std::size_t last = rows.size() - 1;
+    if (last > 0 && (last == 1 || off[1] < least_factor)) off.front() = off_next.front();
+    if (last > 1 && off[last - 1] < least_factor) off.back() = off_next.back();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (off[i] >= least_factor) found.push_back({&set, rows[i], off[i]});
+    }
+  }
+  return found;
+}
+
+// A single row in another unit, with a typing error, or of a measurement that was disturbed.
+Result<void> CheckRows(const LoadedJob& job, const Computations& sets,
+                       std::vector<std::string>& warnings) {
+  std::vector<OffRow> rows;
+  for (const schedule::OptionSet* set : sets) {
+    std::ranges::move(OffRows(*set, kLeastOff), std::back_inserter(rows));
+  }
+  if (rows.empty()) return {};
+  const OffRow& most = *std::ranges::max_element(rows, {}, &OffRow::factor);
+  const OffRow& first = most.factor >= kFarOff ? most : rows.front();
+  const std::string text = fmt::format(
+      "{}: at {:g} MHz, {:g} s and {:g} W do not fit the next clocks: a lower clock takes longer, "
+      "but not more so than it is lower, and draws less power",
+      Place(job, *first.set, first.option), first.option->frequency_mhz,
+      ToSeconds(first.option->time), PowerW(*first.option, job.planned.model.gpus_per_stage));
+  if (most.factor >= kFarOff) {
+    return Fail("{} (correct the time or the energy of this row, measure it again, or remove it)",
+                text);
+  }
+  warnings.push_back(rows.size() == 1
+                         ? text
+                         : fmt::format("{}; {} further row{}", text, rows.size() - 1,
+                                       rows.size() == 2 ? " is like this" : "s are like this"));
+  return {};
+}
+
+// Energies of a whole node, or a power in the column of energies, and stages that were measured in
+// different ways.
+void CheckAlike(const LoadedJob& job, const Computations& sets,
+                std::vector<std::string>& warnings) {
+  std::vector<double> powers;
+  for (const schedule::OptionSet* set : sets) {
+    powers.push_back(PowerW(BaselineOf(*set), job.planned.model.gpus_per_stage));
+  }
+  if (sets.empty()) return;
+  const double median_w = Median(powers);
+  if (median_w > kHighBusyW) {
+    warnings.push_back(fmt::format(
+        "{}: {:.0f} W is much for one GPU (energies have to be joules of one GPU: are they those "
+        "of several GPUs, or powers in watts?)",
+        Place(job, *sets.front()), powers.front()));
+  }
+  const auto longest = std::ranges::max_element(
+      sets, {}, [](const schedule::OptionSet* set) { return BaselineOf(*set).time; });
+  if (BaselineOf(**longest).time > kLongTime) {
+    warnings.push_back(fmt::format(
+        "{}: {:.3g} s is long for a microbatch (times have to be seconds and energies joules of "
+        "one instruction: are they milliseconds and millijoules, or sums of several?)",
+        Place(job, **longest), ToSeconds(BaselineOf(**longest).time)));
+  }
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    const double factor = std::max(powers[i] / median_w, median_w / powers[i]);
+    if (factor < kUnlikePower) continue;
+    warnings.push_back(fmt::format(
+        "{}: draws {:.3g} W at {:g} MHz, but most instructions draw about {:.3g} W (are its "
+        "energies those of one GPU, too?)",
+        Place(job, *sets[i]), powers[i], BaselineOf(*sets[i]).frequency_mhz, median_w));
+    break;
+  }
+  const auto [lowest, highest] = std::ranges::minmax(
+      sets, {}, [](const schedule::OptionSet* set) { return BaselineOf(*set).frequency_mhz; });
+  const double lowest_mhz = BaselineOf(*lowest).frequency_mhz;
+  const double highest_mhz = BaselineOf(*highest).frequency_mhz;
+  if (highest_mhz > kUnlikeClock * lowest_mhz) {
+    warnings.push_back(fmt::format(
+        "{}: was measured up to {:g} MHz, but {} up to {:g} MHz, so \"maximum frequency\" mixes "
+        "both (measure all instructions at the same clocks)",
+        Place(job, *lowest), lowest_mhz, highest->name, highest_mhz));
+  }
+}
+
+// A stage whose forward takes longer than its backward, while it is the other way around in all
+// other stages, of which there are at least two.
+void CheckSwapped(const LoadedJob& job, const Computations& sets,
+                  std::vector<std::string>& warnings) {
+  struct Stage {
+    const schedule::OptionSet* forward = nullptr;
+    const schedule::OptionSet* backward = nullptr;
+  };
+  std::map<std::pair<int, int>, Stage> stages;  // [pp_rank, chunk]
+  for (const schedule::OptionSet* set : sets) {
+    Stage& stage = stages[{set->pp_rank, set->chunk}];
+    if (set->kind == InstructionKind::kForward) stage.forward = set;
+    if (set->kind == InstructionKind::kBackward) stage.backward = set;
+  }
+  const schedule::OptionSet* swapped = nullptr;
+  std::size_t usual = 0;
+  for (const auto& [place, stage] : stages) {
+    if (stage.forward == nullptr || stage.backward == nullptr) return;
+    const double ratio = static_cast<double>(BaselineOf(*stage.backward).time) /
+                         static_cast<double>(BaselineOf(*stage.forward).time);
+    if (ratio >= kUnlikeTimes) {
+      ++usual;
+    } else if (ratio <= 1 / kUnlikeTimes) {
+      swapped = stage.forward;
+    }
+  }
+  if (usual < 2 || usual + 1 != stages.size() || swapped == nullptr) return;
+  warnings.push_back(
+      fmt::format("{}: takes longer than the backward of this stage, but in all other stages the "
+                  "backward takes longer (are forward and backward swapped?)",
+                  Place(job, *swapped)));
+}
 
 // A GPU that waits draws a third to two thirds of what it draws while it computes.
 constexpr double kHighBlockingPower = 0.8;
@@ -203,7 +503,11 @@ Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job) {
   std::vector<std::string> warnings;
   if (job.planned.IsGeneralGraph()) return warnings;
   const Computations sets = ComputationsOf(job);
-  PERSEUS_RETURN_IF_ERROR(CheckMeasurements(job, sets, warnings));
+  PERSEUS_RETURN_IF_ERROR(CheckClocks(job, sets));
+  PERSEUS_RETURN_IF_ERROR(CheckRows(job, sets, warnings));
+  PERSEUS_RETURN_IF_ERROR(CheckPowers(job, sets));
+  CheckAlike(job, sets, warnings);
+  CheckSwapped(job, sets, warnings);
   PERSEUS_RETURN_IF_ERROR(CheckKnobs(job, sets, warnings));
   PERSEUS_RETURN_IF_ERROR(CheckBlockingPower(job, sets, warnings));
   CheckFixedTimes(job, sets, warnings);

@@ -19,9 +19,8 @@ namespace {
 constexpr schedule::SwitchCost kDearSwitches{.stall = 5'000'000, .energy_j = 1};
 
 plan::Planner PlannerWithDearSwitches() {
-  return plan::Planner::Create(MakeSyntheticJob({}), {.blocking_power_w = kSyntheticBlockingPowerW,
-                                                      .switch_cost = kDearSwitches})
-      .value();
+  return MakePlanner(MakeSyntheticJob({}),
+                     {.blocking_power_w = kSyntheticBlockingPowerW, .switch_cost = kDearSwitches});
 }
 
 // Every pp_rank at one clock: that many measured clocks below the highest one.
@@ -101,9 +100,7 @@ TEST(SegmentMoves, AddNoChangeAndDoWhatTheySay) {
 }
 
 TEST(AddNoiseMargin, KeepsTheClockChangesOfALimitedPlan) {
-  const plan::Planner planner =
-      plan::Planner::Create(MakeSyntheticJob({}), {.blocking_power_w = kSyntheticBlockingPowerW})
-          .value();
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({}));
   const MarginLimits kLimits{.changes = MarginLimits::Changes::kNoMore};
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
     const plan::Plan plan = AtAnyClocks(planner, seed);
@@ -140,9 +137,8 @@ struct SlowHalf {
 TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFaster) {
   for (const Nanoseconds latency : {0, 10'000'000}) {
     const plan::Planner planner =
-        plan::Planner::Create(MakeSyntheticJob({}), {.blocking_power_w = kSyntheticBlockingPowerW,
-                                                     .switch_latency = latency})
-            .value();
+        MakePlanner(MakeSyntheticJob({}),
+                    {.blocking_power_w = kSyntheticBlockingPowerW, .switch_latency = latency});
     const SlowHalf job(planner);
     const std::vector<Move> faster = SegmentMoves(planner).Faster(job.options, job.mean);
     ASSERT_EQ(faster.size(), latency > 0 ? 1U : 0U);
@@ -158,10 +154,8 @@ TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFas
 TEST(SegmentMoves, AStallBeforeACriticalInstructionIsRemoved) {
   for (const Nanoseconds stall : {0, 10'000'000}) {
     const plan::Planner planner =
-        plan::Planner::Create(MakeSyntheticJob({}),
-                              {.blocking_power_w = kSyntheticBlockingPowerW,
-                               .switch_cost = {.stall = stall, .energy_j = 0}})
-            .value();
+        MakePlanner(MakeSyntheticJob({}), {.blocking_power_w = kSyntheticBlockingPowerW,
+                                           .switch_cost = {.stall = stall, .energy_j = 0}});
     const SlowHalf job(planner);
     const std::vector<Move> faster = SegmentMoves(planner).Faster(job.options, job.mean);
     ASSERT_EQ(faster.size(), stall > 0 ? 1U : 0U);

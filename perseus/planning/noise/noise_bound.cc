@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/index.h"
 #include "perseus/base/random.h"
-#include "perseus/planning/noise/limited_cost.h"
+#include "perseus/planning/few_switches/rank_clocks.h"
+#include "perseus/planning/few_switches/switch_bound.h"
 #include "perseus/planning/profile/curve.h"
 
 namespace perseus::noise {
@@ -138,6 +141,66 @@ class Executor {
   std::vector<double> ends_s_;
   std::vector<std::size_t> chosen_;  // [instruction] an index into before_.
   std::size_t last_ = 0;             // The instruction that ends last.
+};
+
+// The least cost of a plan with few clock changes, if a second has a price at each instruction.
+//
+// This is the program of few_switches/switch_bound.h. Its prices are a flow there, whose value
+// limits the iteration. Here they are the weights of paths under noise.
+class LimitedCost {
+ public:
+  // Of each pp_rank, in an iteration that repeats. Keeps a reference to the planner.
+  LimitedCost(const plan::Planner& planner, int most_changes)
+      : most_changes_(most_changes),
+        ranks_(few_switches::CollectClocks(planner.graph(), planner.model().blocking_power_w)),
+        bound_(planner, ranks_, planner.baseline().time) {
+    // Then the bound has no term of a deadline, and none of dependencies.
+    prices_.price = planner.blocking_price();
+    prices_.flow.assign(planner.network().arcs.size(), 0);
+    prices_.of_stalls.assign(planner.graph().instructions.size(), 0);
+  }
+
+  // The least sum, over all instructions, of the effective energy and the price of the time, and of
+  // what changes cost, in J. No plan has so few changes and costs less. Nothing if no plan has so
+  // few. The prices are [instruction], in W: of its time, and of a stall before it.
+  std::optional<double> Solve(std::span<const double> of_times_w,
+                              std::span<const double> of_stalls_w) {
+    for (std::size_t i = 0; i < of_times_w.size(); ++i) {
+      prices_.flow[i] = static_cast<Microwatts>(kMicrowattsPerWatt * of_times_w[i]);
+      prices_.of_stalls[i] = static_cast<Microwatts>(kMicrowattsPerWatt * of_stalls_w[i]);
+    }
+    best_ = bound_.Solve(prices_, most_changes_);
+    if (!best_.exists) return std::nullopt;
+    return ToJoules(best_.bound);
+  }
+
+  // Calls visit(instruction, seconds) for every instruction with a clock, with its time in the plan
+  // that Solve found.
+  template <typename Visit>
+  void ForEachTime(const Visit& visit) const {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const few_switches::RankClocks& rank = ranks_[r];
+      for (int p = 0; p < rank.positions(); ++p) {
+        visit(rank.instructions[At(p)],
+              ToSeconds(rank.times[rank.Cell(p, best_.clocks[r][At(p)])]));
+      }
+    }
+  }
+  // Of one call of Solve, about: positions * clocks * (changes + 2).
+  double work() const {
+    double choices = 0;
+    for (const few_switches::RankClocks& rank : ranks_) {
+      choices += static_cast<double>(rank.positions()) * rank.clocks;
+    }
+    return choices * (most_changes_ + 2);
+  }
+
+ private:
+  int most_changes_;
+  std::vector<few_switches::RankClocks> ranks_;
+  few_switches::SwitchBound bound_;
+  few_switches::Prices prices_;
+  few_switches::SwitchBound::Answer best_;
 };
 
 class FrankWolfe {

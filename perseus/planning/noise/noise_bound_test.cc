@@ -19,9 +19,7 @@ namespace perseus::noise {
 namespace {
 
 plan::Planner SyntheticPlanner(const SyntheticJob& job) {
-  return plan::Planner::Create(MakeSyntheticJob(job),
-                               {.blocking_power_w = kSyntheticBlockingPowerW})
-      .value();
+  return MakePlanner(MakeSyntheticJob(job));
 }
 
 Nanoseconds After(const plan::Planner& planner, double slowdown) {
@@ -78,7 +76,7 @@ TEST(NoiseBound, NoPlanOfASmallJobIsAbove) {
         plan::ExecutionModel{.blocking_power_w = kSyntheticBlockingPowerW, .switch_cost = cost},
         plan::ExecutionModel{.blocking_power_w = kSyntheticBlockingPowerW,
         .switch_latency = 20 * kMillisecond}}) {
-    const plan::Planner planner = plan::Planner::Create(graph, model).value();
+    const plan::Planner planner = MakePlanner(graph, model);
     const plan::Evaluator evaluator(graph, planner.model());
     const NoisyExecution execution(graph, planner.model(), noise, 400, 5);
     const NoiseBound of_any = ComputeNoiseBound(planner, noise, kNoSlowdown);

@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <utility>
+#include <vector>
 
+#include "perseus/base/index.h"
 #include "perseus/base/stopped.h"
 #include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/few_switches/few_switches.h"
-#include "perseus/planning/noise/margin_descent.h"
 #include "perseus/planning/noise/margin_moves.h"
+#include "perseus/planning/noise/noisy_execution.h"
 
 namespace perseus::noise {
 namespace {
@@ -29,6 +32,116 @@ tl::unexpected<Error> OutOfReach(double found, double allowed) {
                 "slowdown)",
                 100 * found, 100 * allowed);
 }
+
+constexpr std::uint64_t kSeed = 1;
+// Of a step of polishing, as parts of the time of an iteration.
+constexpr double kFirstBudget = 2e-3;
+constexpr double kLastBudget = 1e-6;
+
+// Makes the first moves, until `most_s` of mean time are used up.
+void Apply(const std::vector<Move>& moves, double most_s, std::vector<int>& options) {
+  for (const Move& move : moves) {
+    for (const auto& [instruction, option] : move.options) options[At(instruction)] = option;
+    most_s -= move.time_s;
+    if (most_s <= 0) break;
+  }
+}
+
+// The descent from a plan to one that is short enough on average, and cheap.
+class MarginDescent {
+ public:
+  struct Limits {
+    int samples = 0;
+    int runs = 0;                 // Of the samples. A repair may make some more.
+    std::stop_token stop = {};    // Nothing is repaired any more.
+    std::stop_token finish = {};  // Nothing is polished any more.
+  };
+  // Starts from `options`. Keeps references to the planner and `moves`.
+  MarginDescent(const plan::Planner& planner, const Noise& noise, const Limits& limits,
+                const MarginMoves& moves, std::span<const int> options)
+      : moves_(moves),
+        limits_(limits),
+        execution_(planner.graph(), planner.model(), noise, limits.samples, kSeed),
+        quiet_(planner.graph(), planner.model(), {}, 1, kSeed),
+        runs_left_(limits.runs),
+        options_(options.begin(), options.end()),
+        mean_(Run(execution_, options_)) {}
+
+  const NoisyMean& mean() const { return mean_; }  // Of options().
+  const std::vector<int>& options() const { return options_; }
+  int runs() const { return limits_.runs - runs_left_; }
+  double MeanTimeOf(std::span<const int> options) { return execution_.Run(options).time_s; }
+
+  // Returns false if it finds no options that take at most `target_s`.
+  bool Repair(double target_s) { return RepairFrom(execution_, options_, mean_, target_s); }
+
+  // The same for the time without noise. Usually, it is short enough already.
+  bool RepairWithoutNoise(double target_s) {
+    NoisyMean quiet = quiet_.Run(options_);
+    if (quiet.time_s <= target_s) return true;
+    const bool is_in_time = RepairFrom(quiet_, options_, quiet, target_s);
+    mean_ = Run(execution_, options_);
+    return is_in_time;
+  }
+
+  // Saves energy within `target_s`, until further steps would gain nothing.
+  void Polish(double target_s) {
+    double budget_s = kFirstBudget * target_s;
+    for (const Move& move : moves_.Slower(options_, mean_)) {
+      budget_s = std::max(budget_s, move.time_s);
+    }
+    while (budget_s > kLastBudget * target_s && runs_left_ > 0) {
+      if (limits_.finish.stop_requested()) return;
+      if (!ImproveWithin(budget_s, target_s)) budget_s /= 2;
+    }
+  }
+
+ private:
+  NoisyMean Run(const NoisyExecution& execution, std::span<const int> options) {
+    if (&execution == &execution_) --runs_left_;  // The other one has a single sample.
+    return execution.Run(options);
+  }
+
+  // Makes what gains most slower, for so much mean time, and then repairs. Whether this saves
+  // energy. If not, nothing changes.
+  bool ImproveWithin(double budget_s, double target_s) {
+    std::vector<Move> slower = moves_.Slower(options_, mean_);
+    std::erase_if(slower, [&](const Move& move) { return move.time_s > 2 * budget_s; });
+    std::ranges::stable_sort(slower, {}, &Move::price_w);
+    std::vector<int> options = options_;
+    if (slower.empty()) return false;
+    Apply(slower, budget_s, options);
+    NoisyMean mean = Run(execution_, options);
+    if (!RepairFrom(execution_, options, mean, target_s)) return false;
+    if (mean.energy_j >= mean_.energy_j) return false;
+    options_ = std::move(options);
+    mean_ = std::move(mean);
+    return true;
+  }
+
+  // Makes what is cheapest faster until the mean time is short enough.
+  bool RepairFrom(const NoisyExecution& execution, std::vector<int>& options, NoisyMean& mean,
+                  double target_s) {
+    while (mean.time_s > target_s) {
+      if (limits_.stop.stop_requested()) return false;
+      std::vector<Move> faster = moves_.Faster(options, mean);
+      if (faster.empty()) faster = moves_.BeforeCritical(options, mean);
+      if (faster.empty()) return false;
+      std::ranges::stable_sort(faster, {}, &Move::price_w);
+      Apply(faster, mean.time_s - target_s, options);
+      mean = Run(execution, options);
+    }
+    return true;
+  }
+
+  const MarginMoves& moves_;
+  Limits limits_;
+  NoisyExecution execution_;
+  NoisyExecution quiet_;
+  int runs_left_;
+  std::vector<int> options_;
+  NoisyMean mean_;
+};
 
 // The search for one plan with a margin.
 class MarginSearch {

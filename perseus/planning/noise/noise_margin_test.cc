@@ -18,11 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-plan::Planner PlannerFor(const SyntheticJob& job) {
-  return plan::Planner::Create(MakeSyntheticJob(job),
-                               {.blocking_power_w = kSyntheticBlockingPowerW})
-      .value();
-}
+plan::Planner PlannerFor(const SyntheticJob& job) { return MakePlanner(MakeSyntheticJob(job)); }
 
 // Other samples than those that the method uses.
 NoisyDifference Judge(const plan::Planner& planner, std::span<const int> options,
@@ -70,10 +66,8 @@ TEST(AddNoiseMargin, MoreTimeSavesMore) {
 TEST(AddNoiseMargin, KeepsItsPromiseWithASwitchLatency) {
   const schedule::InstructionGraph graph = MakeSyntheticJob({});
   for (const Nanoseconds latency : {2'000'000, 20'000'000}) {
-    const plan::Planner planner =
-        plan::Planner::Create(
-            graph, {.blocking_power_w = kSyntheticBlockingPowerW, .switch_latency = latency})
-            .value();
+    const plan::Planner planner = MakePlanner(
+        graph, {.blocking_power_w = kSyntheticBlockingPowerW, .switch_latency = latency});
     const plan::Plan plan = planner.PlanFor(planner.baseline().time).value();
     for (const double noise : {0.01, 0.03}) {
       SCOPED_TRACE(fmt::format("latency {} ns, noise {}", latency, noise));

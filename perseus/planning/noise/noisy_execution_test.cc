@@ -114,7 +114,7 @@ TEST(NoisyExecution, APlanDoesNotDifferFromItself) {
 TEST(NoisyExecution, IntervalsCoverTheMean) {
   const schedule::InstructionGraph graph = MakeSyntheticJob({});
   const plan::ExecutionModel model{.blocking_power_w = kSyntheticBlockingPowerW};
-  const plan::Planner planner = plan::Planner::Create(graph, model).value();
+  const plan::Planner planner = MakePlanner(graph, model);
   const std::vector<int> baseline = schedule::BaselineOptions(graph);
   const std::vector<int> options = planner.PlanFor(planner.baseline().time).value().options;
   const Noise noise{.independent = 0.02};

@@ -20,26 +20,6 @@ Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, opt
 
 }  // namespace
 
-// The setting at which a pp_rank runs, and the pending setting of a requested switch.
-struct Evaluator::Clock {
-  int setting = kNoSetting;
-  int pending = kNoSetting;
-  Nanoseconds switch_time = 0;   // When the pending setting takes effect.
-  Nanoseconds previous_end = 0;  // Of the last instruction that has a clock.
-
-  // When the previous instruction ends. A pending switch to the same setting stays as it is.
-  void Request(int wanted, Nanoseconds latency) {
-    if (pending == wanted) return;
-    pending = wanted;
-    switch_time = previous_end + latency;
-  }
-  void Settle(Nanoseconds now) {
-    if (pending == kNoSetting || switch_time > now) return;
-    setting = pending;
-    pending = kNoSetting;
-  }
-};
-
 struct Evaluator::Timing {
   Nanoseconds time;
   double energy_j;

@@ -38,7 +38,6 @@
 
 #include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
-#include "perseus/planning/schedule/switch_cost.h"
 
 namespace perseus::plan {
 
@@ -107,9 +106,28 @@ class Evaluator {
 
  private:
   friend class EvaluationUpdate;
-  struct Clock;   // The clock of a pp_rank during an evaluation.
   struct Timing;  // The time and energy of an option.
   static constexpr int kNoSetting = -1;
+  // The setting at which a pp_rank runs, and the pending setting of a requested switch.
+  struct Clock {
+    int setting = kNoSetting;
+    int pending = kNoSetting;
+    Nanoseconds switch_time = 0;   // When the pending setting takes effect. 0 if none is pending.
+    Nanoseconds previous_end = 0;  // Of the last instruction that has a clock.
+    bool operator==(const Clock&) const = default;
+
+    // When the previous instruction ends. A pending switch to the same setting stays as it is.
+    void Request(int wanted, Nanoseconds latency) {
+      if (pending == wanted) return;
+      pending = wanted;
+      switch_time = previous_end + latency;
+    }
+    void Settle(Nanoseconds now) {
+      if (pending == kNoSetting || switch_time > now) return;
+      setting = std::exchange(pending, kNoSetting);
+      switch_time = 0;
+    }
+  };
 
   static Timing Slowed(const Timing& measured, double factor);
   void RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting, Clock& clock,

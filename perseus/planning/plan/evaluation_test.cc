@@ -31,20 +31,6 @@ schedule::OptionSet Fixed(Nanoseconds time, double energy_j) {
   return set;
 }
 
-// Instruction i has option set i. All instructions are on one pp_rank, in order.
-schedule::InstructionGraph OneRank(std::vector<schedule::OptionSet> sets) {
-  schedule::InstructionGraph graph;
-  graph.pp_rank_orders.resize(1);
-  graph.pp_rank_names = {"pp_rank 0"};
-  for (int i = 0; i < static_cast<int>(sets.size()); ++i) {
-    graph.instructions.push_back({i, 0, -1});
-    graph.pp_rank_orders[0].push_back(i);
-    if (i > 0) graph.dependencies.push_back({i - 1, i, 0});
-  }
-  graph.option_sets = std::move(sets);
-  return graph;
-}
-
 constexpr int kFast = 0;
 constexpr int kSlow = 1;
 
@@ -76,7 +62,7 @@ TEST(Evaluate, AddsDelaysAndCountsWaiting) {
 }
 
 TEST(Evaluate, AnEmptyPpRankWaitsTheWholeTime) {
-  schedule::InstructionGraph graph = OneRank({TwoSpeeds()});
+  schedule::InstructionGraph graph = MakeChain({TwoSpeeds()});
   graph.pp_rank_orders.emplace_back();
   graph.pp_rank_names.emplace_back("idle");
   const Evaluation evaluation = Evaluator(graph, {50, 0}).Evaluate(std::vector{kFast});
@@ -84,7 +70,7 @@ TEST(Evaluate, AnEmptyPpRankWaitsTheWholeTime) {
 }
 
 TEST(Evaluate, CountsNoSwitchesIfAllRunAtOneClock) {
-  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const schedule::InstructionGraph graph = MakeChain({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   const Evaluation evaluation =
       Evaluator(graph, {50, 5 * kMillisecond}).Evaluate(std::vector{kSlow, kSlow, kSlow});
   EXPECT_EQ(evaluation.switches, 0);
@@ -94,7 +80,7 @@ TEST(Evaluate, CountsNoSwitchesIfAllRunAtOneClock) {
 
 // The iteration repeats, so the change back at its end counts.
 TEST(Evaluate, CountsTheChangeBackAtTheEnd) {
-  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const schedule::InstructionGraph graph = MakeChain({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   const Evaluator evaluator(graph, {});
   EXPECT_EQ(evaluator.Evaluate(std::vector{kFast, kFast, kSlow}).switches, 2);
   EXPECT_EQ(evaluator.Evaluate(std::vector{kFast, kSlow, kFast}).switches, 2);
@@ -105,7 +91,7 @@ TEST(Evaluate, CountsTheChangeBackAtTheEnd) {
 TEST(Evaluate, CountsTheChangesOfAnInstructionWithOneClock) {
   schedule::OptionSet one_clock;
   one_clock.options = {{900, {}, 7 * kMillisecond, 1.2, 1}};
-  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), one_clock, TwoSpeeds()});
+  const schedule::InstructionGraph graph = MakeChain({TwoSpeeds(), one_clock, TwoSpeeds()});
   const Evaluation at_once = Evaluator(graph, {}).Evaluate(std::vector{kSlow, 0, kSlow});
   EXPECT_EQ(at_once.switches, 2);
   EXPECT_THAT(at_once.pp_rank_switches, ElementsAre(2));
@@ -134,7 +120,7 @@ class SwitchLatency : public ::testing::TestWithParam<LatencyCase> {};
 TEST_P(SwitchLatency, MixesTheTwoOptions) {
   const LatencyCase& expected = GetParam();
   const schedule::InstructionGraph graph =
-      OneRank(std::vector<schedule::OptionSet>(expected.options.size(), TwoSpeeds()));
+      MakeChain(std::vector<schedule::OptionSet>(expected.options.size(), TwoSpeeds()));
   const Evaluation evaluation = Evaluator(graph, {0, expected.latency}).Evaluate(expected.options);
   EXPECT_EQ(evaluation.durations, expected.durations);
   EXPECT_THAT(evaluation.energies_j,
@@ -204,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SwitchLatencyOf, ALaterRequestReplacesAPendingSwitch) {
   schedule::OptionSet three = TwoSpeeds();
   three.options.insert(three.options.begin() + 1, {750, {}, 14 * kMillisecond, 1.4, 1});
-  const schedule::InstructionGraph graph = OneRank({three, three, three});
+  const schedule::InstructionGraph graph = MakeChain({three, three, three});
   // The latency is 12 ms. The second instruction runs at 1000 MHz for its 10 ms. 2 ms before its
   // switch to 500 MHz would happen, the third one requests 750 MHz. That switch would happen 12 ms
   // later, after the 10 ms of the third one.
@@ -216,7 +202,7 @@ TEST(SwitchLatencyOf, ALaterRequestReplacesAPendingSwitch) {
 
 //   [1000 MHz][500 MHz requested]..gap..[500 MHz]
 TEST(SwitchLatencyOf, APendingSwitchHappensInTheGap) {
-  schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  schedule::InstructionGraph graph = MakeChain({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   graph.dependencies[1].delay = 5 * kMillisecond;
   const Evaluation evaluation =
       Evaluator(graph, {0, 14 * kMillisecond}).Evaluate(std::vector{kFast, kSlow, kSlow});
@@ -226,7 +212,7 @@ TEST(SwitchLatencyOf, APendingSwitchHappensInTheGap) {
 
 //   [1000 MHz]..gap of 5 ms, in which the switch happens..[500 MHz]
 TEST(SwitchLatencyOf, ASwitchThatHappensWhileThePpRankWaitsCostsNothing) {
-  schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds()});
+  schedule::InstructionGraph graph = MakeChain({TwoSpeeds(), TwoSpeeds()});
   graph.dependencies[0].delay = 5 * kMillisecond;
   const auto down = [&](Nanoseconds latency) {
     return Evaluator(graph, {0, latency}).Evaluate(std::vector{kFast, kSlow});
@@ -239,7 +225,7 @@ TEST(SwitchLatencyOf, ASwitchThatHappensWhileThePpRankWaitsCostsNothing) {
 
 TEST(SwitchLatencyOf, FixedInstructionsDoNotChangeTheClock) {
   const schedule::InstructionGraph graph =
-      OneRank({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
+      MakeChain({TwoSpeeds(), Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
   const Evaluation same = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{1, 0, 1});
   EXPECT_THAT(same.durations, ElementsAre(kTwenty, 3 * kMillisecond, kTwenty));
   EXPECT_EQ(same.switches, 0);
@@ -251,7 +237,7 @@ TEST(SwitchLatencyOf, FixedInstructionsDoNotChangeTheClock) {
 }
 
 TEST(SwitchLatencyOf, AFixedInstructionMayComeFirst) {
-  const schedule::InstructionGraph graph = OneRank({Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
+  const schedule::InstructionGraph graph = MakeChain({Fixed(3 * kMillisecond, 0.5), TwoSpeeds()});
   const Evaluation evaluation =
       Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, kSlow});
   EXPECT_THAT(evaluation.durations, ElementsAre(3 * kMillisecond, kTwenty));
@@ -261,7 +247,7 @@ TEST(SwitchLatencyOf, AFixedInstructionMayComeFirst) {
 TEST(SwitchLatencyOf, TheNearestFrequencyReplacesOneThatWasNotMeasured) {
   schedule::OptionSet coarse;  // 1000 MHz was never measured; 900 MHz is nearer than 400.
   coarse.options = {{900, {}, 8 * kMillisecond, 1.6, 1}, {400, {}, 16 * kMillisecond, 0.8, 1}};
-  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), coarse});
+  const schedule::InstructionGraph graph = MakeChain({TwoSpeeds(), coarse});
   const Evaluation evaluation =
       Evaluator(graph, {0, 2 * kMillisecond}).Evaluate(std::vector{kFast, 1});
   // 2 of 8 ms at 900 MHz, the rest at 400.
@@ -281,7 +267,7 @@ TEST(SwitchLatencyOf, OfSeveralNearestOptionsTheFirstCounts) {
   schedule::OptionSet previous;
   previous.options = {option(1000, 1), option(1100, 1), option(1100, 9), option(100, 1),
                       option(9000, 1), option(901, 1),  option(1500, 1)};
-  const schedule::InstructionGraph graph = OneRank({previous, many});
+  const schedule::InstructionGraph graph = MakeChain({previous, many});
   const auto stand_in_for = [&](int present) {
     // The latency is so long that the whole second instruction runs at the clock of the first one.
     const Evaluator evaluator(graph, {0, 20 * kMillisecond});
@@ -304,7 +290,7 @@ TEST(SwitchLatencyOf, AcceptsAnyNumberOfClocks) {
     for (profile::Option& option : sets[i].options)
       option.frequency_mhz += 0.001 * static_cast<double>(i);
   }
-  const schedule::InstructionGraph graph = OneRank(std::move(sets));
+  const schedule::InstructionGraph graph = MakeChain(std::move(sets));
   const Evaluation evaluation =
       Evaluator(graph, {0, kTwenty}).Evaluate(std::vector<int>(graph.instructions.size(), kFast));
   EXPECT_EQ(evaluation.switches, 30'000);
@@ -314,7 +300,7 @@ TEST(SwitchLatencyOf, AcceptsAnyNumberOfClocks) {
 TEST(SwitchLatencyOf, AppliesToOtherKnobs) {
   schedule::OptionSet set;
   set.options = {{1000, {8}, 10 * kMillisecond, 2.0, 1}, {1000, {4}, 20 * kMillisecond, 1.0, 1}};
-  const schedule::InstructionGraph graph = OneRank({set, set});
+  const schedule::InstructionGraph graph = MakeChain({set, set});
   const Evaluation evaluation = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 1});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, 16 * kMillisecond));
   EXPECT_EQ(evaluation.switches, 2);
@@ -326,7 +312,7 @@ TEST(SwitchLatencyOf, AppliesToOtherKnobs) {
 // would stall it, but it does not happen: the last clock is the first one.
 TEST(SwitchCostOf, StallsTheInstructionAfterAChange) {
   const schedule::InstructionGraph graph =
-      OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+      MakeChain({TwoSpeeds(), TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   const Evaluator evaluator(graph, {.blocking_power_w = 50,
                                     .switch_latency = 0,
                                     .switch_cost = {.stall = 4 * kMillisecond, .energy_j = 0.5}});
@@ -344,7 +330,7 @@ TEST(SwitchCostOf, StallsTheInstructionAfterAChange) {
 
 TEST(SwitchCostOf, AChangeBackStallsTheNextIteration) {
   const schedule::InstructionGraph graph =
-      OneRank({Fixed(kMillisecond, 0), TwoSpeeds(), TwoSpeeds()});
+      MakeChain({Fixed(kMillisecond, 0), TwoSpeeds(), TwoSpeeds()});
   const Evaluator evaluator(
       graph, {.blocking_power_w = 0, .switch_latency = 0, .switch_cost = {kMillisecond, 0.5}});
   const Evaluation evaluation = evaluator.Evaluate(std::vector{0, kFast, kSlow});
@@ -355,7 +341,7 @@ TEST(SwitchCostOf, AChangeBackStallsTheNextIteration) {
 }
 
 TEST(SwitchCostOf, ALatencyPassesDuringTheStall) {
-  const schedule::InstructionGraph graph = OneRank({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
+  const schedule::InstructionGraph graph = MakeChain({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});
   const Evaluator evaluator(graph, {.blocking_power_w = 0,
                                     .switch_latency = 5 * kMillisecond,
                                     .switch_cost = {2 * kMillisecond, 0}});
@@ -430,7 +416,7 @@ TEST(LongestPath, TakesTheTimeOfTheIteration) {
 TEST(BaselineOptions, AreTheOptionsAtMaximumFrequency) {
   schedule::OptionSet set = TwoSpeeds();
   set.baseline = 1;
-  EXPECT_THAT(schedule::BaselineOptions(OneRank({TwoSpeeds(), set})), ElementsAre(0, 1));
+  EXPECT_THAT(schedule::BaselineOptions(MakeChain({TwoSpeeds(), set})), ElementsAre(0, 1));
 }
 
 }  // namespace

@@ -19,19 +19,6 @@ __extension__ using WideNanoseconds = __int128;  // A sum over pp_ranks may exce
 
 }  // namespace
 
-void EvaluationUpdate::Clock::Request(int wanted, Nanoseconds latency) {
-  if (pending == wanted) return;
-  pending = wanted;
-  switch_time = previous_end + latency;
-}
-
-void EvaluationUpdate::Clock::Settle(Nanoseconds now) {
-  if (pending == kNone || switch_time > now) return;
-  setting = pending;
-  pending = kNone;
-  switch_time = 0;
-}
-
 EvaluationUpdate::EvaluationUpdate(const Evaluator& evaluator, std::vector<int> options,
                                    Nanoseconds deadline)
     : evaluator_(evaluator), deadline_(deadline), options_(std::move(options)) {

@@ -49,17 +49,7 @@ class EvaluationUpdate {
 
  private:
   static constexpr int kNone = -1;
-  // The clock of a pp_rank after an instruction, as settings (evaluation.h).
-  struct Clock {
-    int setting = kNone;
-    int pending = kNone;
-    Nanoseconds switch_time = 0;   // When the pending one takes effect. 0 if none is.
-    Nanoseconds previous_end = 0;  // Of the instruction, or of the last one that has a clock.
-    bool operator==(const Clock&) const = default;
-
-    void Request(int wanted, Nanoseconds latency);
-    void Settle(Nanoseconds now);
-  };
+  using Clock = Evaluator::Clock;  // Of a pp_rank, after an instruction.
   struct Node {
     Nanoseconds end = 0;
     Nanoseconds duration = 0;

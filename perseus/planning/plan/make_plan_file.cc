@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "perseus/base/instruction_kind.h"
-#include "perseus/planning/plan_file/option_lookup.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::plan {
 namespace {

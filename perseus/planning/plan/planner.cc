@@ -6,9 +6,10 @@
 #include "perseus/base/stopped.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
-#include "perseus/planning/plan/deadline_search.h"
 #include "perseus/planning/plan/relaxations.h"
+#include "perseus/planning/plan/search/choices.h"
 #include "perseus/planning/plan/switching.h"
+#include "perseus/planning/plan/target.h"
 
 namespace perseus::plan {
 namespace {
@@ -181,6 +182,17 @@ Result<Plan> Planner::Evaluated(Plan plan) const {
 double Planner::EnergyUntil(Nanoseconds time, const Evaluation& evaluation) const {
   return evaluation.energy_j +
          model_.blocking_power_w * pp_ranks() * ToSeconds(time - evaluation.time);
+}
+
+InstructionWindows FindWindows(const Planner& planner, Nanoseconds deadline) {
+  const ChoiceGraph graph(planner.graph(), planner.model().blocking_power_w);
+  const Choices fastest(planner.graph().instructions.size(), 0);
+  InstructionWindows windows{EarliestStarts(graph, fastest),
+                             LatestStarts(graph, fastest, deadline)};
+  for (int i = 0; i < graph.instructions(); ++i) {
+    windows.latest_ends[static_cast<std::size_t>(i)] += graph.candidates(i).front().time;
+  }
+  return windows;
 }
 
 }  // namespace perseus::plan

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
 #include "perseus/planning/plan/evaluation.h"
@@ -100,6 +101,8 @@ class Planner {
 
   // T_min of the relaxation. A plan of the fastest options attains it.
   Nanoseconds least_time() const { return least_time_; }
+  // The time of the relaxation if every instruction takes the slowest useful option.
+  Nanoseconds SlowestTime() const;
 
   // The power of all pp_ranks while they wait, rounded down to whole microwatts. So a bound that
   // charges time at this price is a bound.
@@ -161,7 +164,6 @@ class Planner {
 
  private:
   Planner() = default;
-  Nanoseconds SlowestTime() const;
   Frontier FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const;
   // Nothing if the walk is slow and `precision` does not require it.
   Result<std::optional<Frontier>> WalkFrontier(FrontierPrecision precision,
@@ -178,5 +180,14 @@ class Planner {
   double least_effective_energy_j_ = 0;       // Sum over instructions, each at its cheapest.
   std::shared_ptr<Relaxations> relaxations_;  // Copies of a planner share it.
 };
+
+// In every plan within the deadline, instruction i starts at earliest_starts[i] or later and ends
+// at latest_ends[i] or earlier: what the fastest times of all other instructions leave.
+struct InstructionWindows {
+  std::vector<Nanoseconds> earliest_starts;  // [instruction]
+  std::vector<Nanoseconds> latest_ends;      // [instruction]
+};
+// Requires that the fastest schedule meets the deadline.
+InstructionWindows FindWindows(const Planner& planner, Nanoseconds deadline);
 
 }  // namespace perseus::plan

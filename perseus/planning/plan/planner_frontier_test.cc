@@ -18,12 +18,6 @@ namespace {
 // The tolerance for sums in doubles.
 constexpr double kSums = 1e-12;
 
-Planner EnclosurePlanner(schedule::InstructionGraph graph, double blocking_power_w) {
-  Result<Planner> planner = Planner::Create(std::move(graph), {blocking_power_w, 0});
-  EXPECT_TRUE(planner) << planner.error().message;
-  return *std::move(planner);
-}
-
 Frontier FrontierWith(const Planner& planner, FrontierPrecision precision) {
   Result<Frontier> frontier = planner.ComputeFrontier({}, {}, precision);
   EXPECT_TRUE(frontier) << frontier.error().message;
@@ -68,16 +62,15 @@ TEST(FrontierBoundsProperty, EncloseTheFrontierOfRandomJobs) {
   for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {
     SCOPED_TRACE(seed);
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
-    const Planner planner = EnclosurePlanner(RandomJob({.shape = shape, .instructions = 24}, seed),
-                                             RandomBlockingPower(seed));
+    const Planner planner = MakePlanner(RandomJob({.shape = shape, .instructions = 24}, seed),
+                                        {RandomBlockingPower(seed), 0});
     ExpectEncloses(FrontierWith(planner, FrontierPrecision::kBounds),
                    FrontierWith(planner, FrontierPrecision::kExact));
   }
 }
 
 TEST(FrontierBounds, EncloseTheFrontierOfAPipeline) {
-  const Planner planner = EnclosurePlanner(MakeSyntheticJob({.stages = 8, .microbatches = 32}),
-                                           kSyntheticBlockingPowerW);
+  const Planner planner = MakePlanner(MakeSyntheticJob({.stages = 8, .microbatches = 32}));
   const Frontier exact = FrontierWith(planner, FrontierPrecision::kExact);
   const Frontier bounds = FrontierWith(planner, FrontierPrecision::kBounds);
   ExpectEncloses(bounds, exact);
@@ -89,10 +82,7 @@ TEST(FrontierBounds, EncloseTheFrontierOfAPipeline) {
 }
 
 TEST(FrontierBounds, AreExactAtTheDeadlinesOfEarlierPlans) {
-  const auto make = [] {
-    return EnclosurePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16}),
-                            kSyntheticBlockingPowerW);
-  };
+  const auto make = [] { return MakePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16})); };
   const Planner planner = make();
   const Nanoseconds deadline = planner.least_time() + planner.least_time() / 50;
   ASSERT_TRUE(planner.PlanFor(deadline));
@@ -108,8 +98,7 @@ TEST(FrontierBounds, AreExactAtTheDeadlinesOfEarlierPlans) {
 TEST(FrontierBounds, HaveBothEndsAfterManyDeadlines) {
   for (const int deadlines : {31, 32, 33}) {
     SCOPED_TRACE(deadlines);
-    const Planner planner = EnclosurePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 6}),
-                                             kSyntheticBlockingPowerW);
+    const Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 6}));
     const Frontier exact = FrontierWith(planner, FrontierPrecision::kExact);
     for (int i = 0; i < deadlines; ++i) {
       ASSERT_TRUE(planner.BoundFor(planner.least_time() + planner.least_time() / 200 * i));
@@ -139,8 +128,7 @@ class OneCore {
 };
 
 TEST(FrontierBounds, AreTheSameOnOneCore) {
-  const Planner planner = EnclosurePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16}),
-                                           kSyntheticBlockingPowerW);
+  const Planner planner = MakePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16}));
   const Frontier first = FrontierWith(planner, FrontierPrecision::kBounds);
   const OneCore one;
   const Frontier second = FrontierWith(planner, FrontierPrecision::kBounds);
@@ -153,8 +141,7 @@ TEST(FrontierBounds, AreTheSameOnOneCore) {
 }
 
 TEST(FrontierBounds, StopOnRequest) {
-  const Planner planner = EnclosurePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16}),
-                                           kSyntheticBlockingPowerW);
+  const Planner planner = MakePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16}));
   std::stop_source stop;
   const auto stopped = planner.ComputeFrontier([&](double) { stop.request_stop(); },
                                                stop.get_token(), FrontierPrecision::kBounds);
@@ -170,8 +157,7 @@ class TargetsOnBounds : public ::testing::Test {
     return plan ? *std::move(plan) : Plan{};
   }
 
-  const Planner planner_ = EnclosurePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16}),
-                                            kSyntheticBlockingPowerW);
+  const Planner planner_ = MakePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16}));
   const Frontier exact_ = FrontierWith(planner_, FrontierPrecision::kExact);
   const Frontier bounds_ = FrontierWith(planner_, FrontierPrecision::kBounds);
 };

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "tests/support/planning_jobs.h"
 
@@ -40,8 +41,7 @@ class TargetTest : public ::testing::Test {
   }
   const FrontierPoint& Cheapest() const { return frontier_.points[frontier_.least_energy]; }
 
-  const Planner planner_ = *Planner::Create(MakeSyntheticJob({.stages = 2, .microbatches = 6}),
-                                            {kSyntheticBlockingPowerW, 0});
+  const Planner planner_ = MakePlanner(MakeSyntheticJob({.stages = 2, .microbatches = 6}));
   const Frontier frontier_ = *planner_.ComputeFrontier();
 };
 
@@ -173,8 +173,8 @@ TEST_F(TargetTest, NoPlanForAnotherTargetMeetsABudgetFaster) {
 
 // With a switch latency of a second, no plan meets the least time of the frontier.
 TEST_F(TargetTest, MeetsGenerousTargetsUnderAnyLatency) {
-  const Planner slow = *Planner::Create(MakeSyntheticJob({.stages = 2, .microbatches = 6}),
-                                        {kSyntheticBlockingPowerW, ToNanoseconds(1)});
+  const Planner slow = MakePlanner(MakeSyntheticJob({.stages = 2, .microbatches = 6}),
+                                   {kSyntheticBlockingPowerW, ToNanoseconds(1)});
   for (const Target& target : {Target{Kind::kEnergyBudget, 1e6}, Target{Kind::kPowerCap, 1e6},
                                Target{Kind::kEdp}, Target{Kind::kPrice, 0, 2}}) {
     const Result<Plan> plan = PlanForTarget(slow, &frontier_, target);
@@ -276,6 +276,131 @@ TEST(Describe, NamesTargetsInWords) {
   EXPECT_EQ(Describe({.kind = Kind::kEdp}), "least energy-delay product");
   EXPECT_EQ(Describe({.kind = Kind::kPrice, .value = 0.12, .gpu_hour = 2}),
             "least cost at 0.12 $/kWh and 2 $/GPU-hour");
+}
+
+Plan MadePlan(Nanoseconds deadline, Nanoseconds time, double energy_j) {
+  Plan plan{.target = "own", .deadline = deadline, .options = {}, .evaluation = {}};
+  plan.evaluation.time = time;
+  plan.evaluation.energy_j = energy_j;
+  plan.lower_bound_j = 0.9 * energy_j;
+  return plan;
+}
+
+TEST(BestPlan, APlanForATighterDeadlineIsAPlanForALooserOne) {
+  const Plan own = MadePlan(110 * kMillisecond, 110 * kMillisecond, 1259);
+  const std::vector<Plan> others{MadePlan(105 * kMillisecond, 104 * kMillisecond, 1261),
+                                 MadePlan(109 * kMillisecond, 109 * kMillisecond, 1254),
+                                 MadePlan(120 * kMillisecond, 119 * kMillisecond, 1200)};
+  const Plan best = BestPlan({.kind = Kind::kSlowdown, .value = 10}, own, others);
+  EXPECT_EQ(best.evaluation.energy_j, 1254);
+  EXPECT_EQ(best.deadline, own.deadline);
+  EXPECT_EQ(best.lower_bound_j, own.lower_bound_j);
+  EXPECT_EQ(best.target, "own");
+}
+
+TEST(BestPlan, EachTargetHasTheLeastOfWhatItMinimizes) {
+  const Plan own = MadePlan(kSecond, kSecond, 1000);
+  const std::vector<Plan> others{MadePlan(2 * kSecond, 2 * kSecond, 990),
+                                 MadePlan(kSecond / 2, kSecond / 2, 1100)};
+  EXPECT_EQ(BestPlan({.kind = Kind::kMinEnergy}, own, others).evaluation.energy_j, 990);
+  EXPECT_EQ(BestPlan({.kind = Kind::kMinEnergy}, own, others).deadline, 2 * kSecond);
+  EXPECT_EQ(BestPlan({.kind = Kind::kEdp}, own, others).evaluation.energy_j, 1100);
+  EXPECT_EQ(BestPlan({.kind = Kind::kEdp}, own, others).deadline, kSecond / 2);
+  const Target energy_only{.kind = Kind::kPrice, .value = 0.12, .gpu_hour = 0};
+  EXPECT_EQ(BestPlan(energy_only, own, others).evaluation.energy_j, 990);
+  const Target time_only{.kind = Kind::kPrice, .value = 0, .gpu_hour = 2};
+  EXPECT_EQ(BestPlan(time_only, own, others).evaluation.energy_j, 1100);
+  const Target budget{.kind = Kind::kEnergyBudget, .value = 1050};
+  EXPECT_EQ(BestPlan(budget, own, others).evaluation.energy_j, 1000);
+  const Target loose{.kind = Kind::kEnergyBudget, .value = 1100};
+  EXPECT_EQ(BestPlan(loose, own, others).evaluation.energy_j, 1100);
+  const Target cap{.kind = Kind::kPowerCap, .value = 500};
+  EXPECT_EQ(BestPlan(cap, others[0], {&own, 1}).evaluation.energy_j, 990);
+  // Two plans that take the same time.
+  const Plan dear = MadePlan(kSecond, kSecond, 1040);
+  EXPECT_EQ(BestPlan(budget, dear, {&own, 1}).evaluation.energy_j, 1000);
+}
+
+// With a switch latency, the search finds worse plans for some looser deadlines.
+TEST(BestPlan, MoreTimeNeverNeedsMoreEnergy) {
+  int improved = 0;
+  for (const double latency_s : {0.005, 0.012, 0.03, 0.08}) {
+    const Planner planner = MakePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 6}),
+                                        {kSyntheticBlockingPowerW, ToNanoseconds(latency_s)});
+    std::vector<Target> targets;
+    std::vector<Plan> plans;
+    for (int percent = 0; percent <= 24; ++percent) {
+      targets.push_back({.kind = Kind::kSlowdown, .value = static_cast<double>(percent)});
+      Result<Plan> plan = PlanForTarget(planner, nullptr, targets.back(), {.effort = kFirstLook});
+      ASSERT_TRUE(plan) << plan.error().message;
+      plans.push_back(*std::move(plan));
+    }
+    double former_j = planner.baseline().energy_j;
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      const Plan best = BestPlan(targets[i], plans[i], plans);
+      EXPECT_LE(best.evaluation.energy_j, former_j);
+      EXPECT_LE(best.evaluation.time, plans[i].deadline);
+      EXPECT_LE(best.lower_bound_j, best.evaluation.energy_j * (1 + 1e-9));
+      if (best.options != plans[i].options) ++improved;
+      former_j = best.evaluation.energy_j;
+    }
+  }
+  EXPECT_GT(improved, 0) << "these jobs do not show the defect";
+}
+
+TEST(TargetSearch, MakesThePlanOfPlanForTarget) {
+  const Planner planner = MakePlanner(MakeSyntheticJob({}));
+  const Frontier frontier = *planner.ComputeFrontier();
+  const double middle_j = frontier.points[frontier.least_energy].bound_j * 1.05;
+  for (const Target& target :
+       {Target{.kind = Kind::kSlowdown, .value = 3}, Target{.kind = Kind::kMinEnergy},
+        Target{.kind = Kind::kEdp}, Target{.kind = Kind::kPrice, .value = 0.1, .gpu_hour = 2},
+        Target{.kind = Kind::kEnergyBudget, .value = middle_j}}) {
+    SCOPED_TRACE(Describe(target));
+    TargetSearch search(planner, &frontier, target);
+    const Result<Plan> first = search.PlanWith({.effort = kFirstLook});
+    ASSERT_TRUE(first) << first.error().message;
+    const Result<Plan> plan = search.PlanWith({});
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_LE(CostOf(target, plan->evaluation), CostOf(target, first->evaluation));
+    const Result<Plan> direct = PlanForTarget(planner, &frontier, target);
+    ASSERT_TRUE(direct);
+    EXPECT_LE(CostOf(target, plan->evaluation), CostOf(target, direct->evaluation));
+    EXPECT_EQ(plan->target, direct->target);
+    if (IsOneDeadline(target.kind)) {
+      EXPECT_EQ(plan->options, direct->options);
+      EXPECT_EQ(plan->lower_bound_j, direct->lower_bound_j);
+      EXPECT_EQ(plan->deadline, direct->deadline);
+    }
+  }
+}
+
+TEST(TargetSearch, NeverGetsWorseUnderALatency) {
+  const Planner planner = MakePlanner(MakeSyntheticJob({}), {kSyntheticBlockingPowerW, 5'000'000});
+  TargetSearch search(planner, nullptr, {.kind = Kind::kSlowdown, .value = 5});
+  double last_j = planner.baseline().energy_j;
+  for (const int effort : {kFirstLook, kUsualEffort, kFirstLook}) {
+    const Result<Plan> plan = search.PlanWith({.effort = effort});
+    ASSERT_TRUE(plan) << plan.error().message;
+    EXPECT_LE(plan->evaluation.energy_j, last_j);
+    last_j = plan->evaluation.energy_j;
+  }
+}
+
+TEST(TargetSearch, FailsAsPlanForTargetDoes) {
+  const Planner planner = MakePlanner(MakeSyntheticJob({}));
+  for (const Target& target :
+       {Target{.kind = Kind::kDeadline, .value = 1e-6}, Target{.kind = Kind::kEdp},
+        Target{.kind = Kind::kPowerCap, .value = 100}, Target{.kind = Kind::kSlowdown, .value = -1},
+        Target{.kind = Kind::kDeadline, .value = 1e30}}) {
+    SCOPED_TRACE(Describe(target));
+    const Result<Plan> plan = TargetSearch(planner, nullptr, target).PlanWith({});
+    const Result<Plan> direct = PlanForTarget(planner, nullptr, target);
+    ASSERT_FALSE(plan);
+    ASSERT_FALSE(direct);
+    EXPECT_EQ(plan.error().message, direct.error().message);
+    EXPECT_EQ(plan.error().kind, direct.error().kind);
+  }
 }
 
 }  // namespace

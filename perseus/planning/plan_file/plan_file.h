@@ -8,6 +8,7 @@
 // last bit. ParsePlan(FormatPlan(plan)) is the same plan.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +18,6 @@
 #include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/planning/schedule/switch_cost.h"
 
 namespace perseus::plan_file {
 
@@ -86,5 +86,23 @@ Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);
 // kind, the frequency, and the nearest measured frequency. `name` is the name of the plan's file.
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name);
+
+// Whether a plan chooses a clock for instructions of this kind. False for fixed instructions.
+bool IsPlanned(InstructionKind kind);
+
+// [pp_rank][position] the instructions for which a plan chooses a clock, in execution order.
+std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& graph);
+
+struct NamedOption {
+  double frequency_mhz = 0;
+  std::span<const double> other_knobs;  // Empty if the plan names none.
+};
+
+// The index in `set.options`. Fails (kInput) if the option was not measured; the message then has
+// the nearest measured frequency. Also fails if the plan names no other knobs, but several options
+// have the frequency. `where` is the beginning of the message, such as
+// "plan.json: pp_ranks[2].instructions[5]".
+Result<int> FindOption(const schedule::OptionSet& set, const NamedOption& named,
+                       std::string_view where);
 
 }  // namespace perseus::plan_file

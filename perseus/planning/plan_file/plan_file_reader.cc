@@ -9,7 +9,6 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/plan_file/option_lookup.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::plan_file {

@@ -12,6 +12,11 @@
 
 namespace perseus::plan_file {
 
+// "F3" is the forward of microbatch 3. The letters are those of schedule files: F forward, B full
+// backward, I dgrad, W wgrad, R recompute. Other kinds have their name: "load 3", or "optimizer" if
+// the microbatch is -1.
+std::string InstructionLabel(InstructionKind kind, int microbatch);
+
 // A JSON string. Bytes that are not UTF-8 are replaced, because names come from files.
 std::string QuotedForTrace(std::string_view text);
 

@@ -210,217 +210,200 @@ class RowParser {
   }
 
   // The measurement is valid until the next call.
-  Result<Measurement> Parse();
+  Result<Measurement> Parse() {
+    const std::span<const std::string_view> fields = reader_.fields();
+    if (fields.size() != columns_.count) {
+      return Fail("{}: the row has {}, but the header has {} (complete or remove the row)",
+                  reader_.Where(), Counted(std::ssize(fields), "field"), columns_.count);
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const int stage, Stage());
+    PERSEUS_ASSIGN_OR_RETURN(const int chunk,
+                             columns_.chunk ? Index(*columns_.chunk, "chunk") : Result<int>(0));
+    PERSEUS_ASSIGN_OR_RETURN(const InstructionKind kind, Kind());
+    PERSEUS_ASSIGN_OR_RETURN(const double frequency,
+                             PositiveNumber(*columns_.frequency, kFrequency));
+    PERSEUS_ASSIGN_OR_RETURN(const double time, PositiveNumber(*columns_.time, kTime));
+    PERSEUS_ASSIGN_OR_RETURN(const double energy, PositiveNumber(*columns_.energy, kEnergy));
+    if (const Result<void> ranks = CheckRanks(); !ranks) return Fail(ranks);
+    PERSEUS_ASSIGN_OR_RETURN(const int samples, Samples());
+    PERSEUS_ASSIGN_OR_RETURN(const double time_ci, Interval(columns_.time_ci, kTimeInterval));
+    PERSEUS_ASSIGN_OR_RETURN(const double energy_ci, Interval(columns_.energy_ci, kEnergyInterval));
+    for (const auto& [place, column] :
+         {std::pair(columns_.noise, kNoise), std::pair(columns_.common_noise, kCommonNoise)}) {
+      if (const auto noise = Noise(place, column); !noise) return Fail(noise);
+    }
+    for (const auto& [place, column] : {std::pair(columns_.activation_bytes, kActivationBytes),
+                                        std::pair(columns_.model_bytes, kModelBytes)}) {
+      if (const auto bytes = Bytes(place, column); !bytes) return Fail(bytes);
+    }
+    if (const auto source = Source(); !source) return Fail(source);
+
+    knobs_.front() = frequency;
+    for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
+      const std::string_view field = fields[columns_.other_knobs[i]];
+      const Result<double> value = Number(field, columns_.other_knob_names[i],
+                                          "a number, as in every further column; remove the column "
+                                          "if it is not a knob");
+      if (!value) return Fail(value);
+      knobs_[i + 1] = *value;
+    }
+    return Measurement{stage,  chunk,          kind,    knobs_,  time,
+                       energy, reader_.line(), samples, time_ci, energy_ci};
+  }
+
   // The column of a noise. Empty if the column or the value is absent.
   Result<std::optional<double>> Noise(std::optional<std::size_t> place,
-                                      std::string_view column) const;
+                                      std::string_view column) const {
+    if (!place || FieldAt(place).empty()) return std::nullopt;
+    constexpr std::string_view kExpected =
+        "a relative standard deviation from 0 to 0.2, such as 0.01, or nothing";
+    PERSEUS_ASSIGN_OR_RETURN(const double value, Number(FieldAt(place), column, kExpected));
+    if (value >= 0 && value <= kMostTimeNoise) return std::optional(value);
+    return Fail("{}: {} {} is out of range (is it in percent? expected {})", reader_.Where(),
+                column, Excerpt(FieldAt(place)), kExpected);
+  }
+
   // A column of bytes. Empty if the column or the value is absent.
   Result<std::optional<std::int64_t>> Bytes(std::optional<std::size_t> place,
-                                            std::string_view column) const;
-  Result<std::optional<MemorySource>> Source() const;
+                                            std::string_view column) const {
+    if (!place || FieldAt(place).empty()) return std::nullopt;
+    constexpr std::string_view kExpected = "bytes of one GPU, such as 734003200, or nothing";
+    PERSEUS_ASSIGN_OR_RETURN(const double value, Number(FieldAt(place), column, kExpected));
+    if (value >= 0 && value <= kMostMemoryBytes) {
+      return std::optional(static_cast<std::int64_t>(std::llround(value)));
+    }
+    return Fail("{}: {} {} is out of range (expected {})", reader_.Where(), column,
+                Excerpt(FieldAt(place)), kExpected);
+  }
+
+  Result<std::optional<MemorySource>> Source() const {
+    if (!columns_.memory_source || FieldAt(columns_.memory_source).empty()) return std::nullopt;
+    const std::string_view field = FieldAt(columns_.memory_source);
+    for (const MemorySource source : {MemorySource::kMeasured, MemorySource::kModeled}) {
+      if (field == Name(source)) return std::optional(source);
+    }
+    return Fail("{}: memory_source {} is unknown (expected measured or modeled)", reader_.Where(),
+                Excerpt(field));
+  }
 
  private:
   std::string_view FieldAt(std::optional<std::size_t> column) const {
     return reader_.fields()[*column];
   }
   Result<double> Number(std::string_view field, std::string_view column,
-                        std::string_view expected) const;
-  Result<double> PositiveNumber(std::size_t place, const Quantity& quantity) const;
-  Result<int> Index(std::size_t place, std::string_view column) const;
-  Result<InstructionKind> Kind() const;
-  Result<int> Stage() const;
-  Result<void> CheckRanks() const;
-  Result<int> Samples() const;
-  Result<double> Interval(std::optional<std::size_t> place, const Quantity& quantity) const;
+                        std::string_view expected) const {
+    double value = 0;
+    const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
+    if (error == std::errc::invalid_argument || end != field.data() + field.size()) {
+      return Fail("{}: {} {} is not a number (expected {})", reader_.Where(), column,
+                  Excerpt(field), expected);
+    }
+    if (error != std::errc() || !std::isfinite(value)) {
+      return Fail("{}: {} {} is not a number in range (expected {}; leave failed measurements out)",
+                  reader_.Where(), column, Excerpt(field), expected);
+    }
+    return value;
+  }
+
+  Result<double> PositiveNumber(std::size_t place, const Quantity& quantity) const {
+    const std::string_view field = reader_.fields()[place];
+    Result<double> value = Number(field, quantity.column, quantity.expected);
+    if (!value) return value;
+    if (*value <= 0) {
+      return Fail("{}: {} {} is not positive (expected {}; leave failed measurements out)",
+                  reader_.Where(), quantity.column, Excerpt(field), quantity.expected);
+    }
+    if (*value < quantity.least || *value > quantity.most) {
+      return Fail("{}: {} {} is too {} (are the units mixed up? expected {})", reader_.Where(),
+                  quantity.column, Excerpt(field), *value > quantity.most ? "large" : "small",
+                  quantity.expected);
+    }
+    return value;
+  }
+
+  // A stage, chunk or rank. Some tools write all numbers as floating point: stage 3 is then 3.0.
+  Result<int> Index(std::size_t place, std::string_view column) const {
+    const std::string_view field = reader_.fields()[place];
+    PERSEUS_ASSIGN_OR_RETURN(double value, Number(field, column, "a whole number, such as 0"));
+    if (value < 0 || value > kLargestStage || value != std::floor(value)) {
+      return Fail("{}: {} {} is not a whole number from 0 to {} (count from 0)", reader_.Where(),
+                  column, Excerpt(field), kLargestStage);
+    }
+    return static_cast<int>(value);
+  }
+
+  Result<InstructionKind> Kind() const {
+    const std::string_view field = FieldAt(columns_.instruction);
+    const std::optional<InstructionKind> kind = ParseInstructionKind(field);
+    if (kind && IsComputation(*kind)) return *kind;
+    std::vector<std::string_view> known;
+    for (int i = 0; IsComputation(static_cast<InstructionKind>(i)); ++i) {
+      known.push_back(Name(static_cast<InstructionKind>(i)));
+    }
+    if (kind) {
+      return Fail(
+          "{}: instruction {} does not belong in a profile, which measures {} (remove the row; the "
+          "job file has the times of fixed instructions)",
+          reader_.Where(), Excerpt(field), fmt::join(known, ", "));
+    }
+    const std::string_view nearest = field == "fwd"   ? Name(InstructionKind::kForward)
+                                     : field == "bwd" ? Name(InstructionKind::kBackward)
+                                                      : NearestName(field, known);
+    if (nearest.empty()) {
+      return Fail("{}: instruction {} is unknown (expected one of {})", reader_.Where(),
+                  Excerpt(field), fmt::join(known, ", "));
+    }
+    return Fail("{}: instruction {} is unknown (did you mean {}? expected one of {})",
+                reader_.Where(), Excerpt(field), nearest, fmt::join(known, ", "));
+  }
+
+  Result<int> Stage() const {
+    Result<int> stage = Index(*columns_.stage, part_);
+    if (!stage || !columns_.pp_rank) return stage;
+    Result<int> pp_rank = Index(*columns_.pp_rank, "pp_rank");
+    if (pp_rank && *pp_rank != *stage) {
+      return Fail("{}: stage {} and pp_rank {} differ (they mean the same here; remove one column)",
+                  reader_.Where(), *stage, *pp_rank);
+    }
+    return pp_rank;
+  }
+
+  Result<void> CheckRanks() const {
+    const std::array<std::pair<std::optional<std::size_t>, std::string_view>, 3> ranks = {
+        {{columns_.rank, "rank"}, {columns_.dp_rank, "dp_rank"}, {columns_.tp_rank, "tp_rank"}}};
+    for (const auto& [place, name] : ranks) {
+      if (!place) continue;
+      if (Result<int> rank = Index(*place, name); !rank) return Fail(rank);
+    }
+    return {};
+  }
+
+  // If the field is empty, the row is one sample.
+  Result<int> Samples() const {
+    if (!columns_.samples || FieldAt(columns_.samples).empty()) return 1;
+    const std::string_view field = FieldAt(columns_.samples);
+    PERSEUS_ASSIGN_OR_RETURN(const double value,
+                             Number(field, "samples", "a whole number, such as 48"));
+    if (value < 1 || value > kMostSamplesOfRow || value != std::floor(value)) {
+      return Fail(
+          "{}: samples {} is not a whole number from 1 to {} (write how many instructions were "
+          "averaged)",
+          reader_.Where(), Excerpt(field), kMostSamplesOfRow);
+    }
+    return static_cast<int>(value);
+  }
+
+  // Returns 0 if the row has no interval.
+  Result<double> Interval(std::optional<std::size_t> place, const Quantity& quantity) const {
+    if (!place || FieldAt(place).empty()) return 0;
+    return PositiveNumber(*place, quantity);
+  }
 
   const CsvReader& reader_;
   const Columns& columns_;
   std::string_view part_;
   std::vector<double> knobs_;
 };
-
-Result<double> RowParser::Number(std::string_view field, std::string_view column,
-                                 std::string_view expected) const {
-  double value = 0;
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (error == std::errc::invalid_argument || end != field.data() + field.size()) {
-    return Fail("{}: {} {} is not a number (expected {})", reader_.Where(), column, Excerpt(field),
-                expected);
-  }
-  if (error != std::errc() || !std::isfinite(value)) {
-    return Fail("{}: {} {} is not a number in range (expected {}; leave failed measurements out)",
-                reader_.Where(), column, Excerpt(field), expected);
-  }
-  return value;
-}
-
-Result<double> RowParser::PositiveNumber(std::size_t place, const Quantity& quantity) const {
-  const std::string_view field = reader_.fields()[place];
-  Result<double> value = Number(field, quantity.column, quantity.expected);
-  if (!value) return value;
-  if (*value <= 0) {
-    return Fail("{}: {} {} is not positive (expected {}; leave failed measurements out)",
-                reader_.Where(), quantity.column, Excerpt(field), quantity.expected);
-  }
-  if (*value < quantity.least || *value > quantity.most) {
-    return Fail("{}: {} {} is too {} (are the units mixed up? expected {})", reader_.Where(),
-                quantity.column, Excerpt(field), *value > quantity.most ? "large" : "small",
-                quantity.expected);
-  }
-  return value;
-}
-
-// A stage, chunk or rank. Some tools write all numbers as floating point: stage 3 is then 3.0.
-Result<int> RowParser::Index(std::size_t place, std::string_view column) const {
-  const std::string_view field = reader_.fields()[place];
-  PERSEUS_ASSIGN_OR_RETURN(double value, Number(field, column, "a whole number, such as 0"));
-  if (value < 0 || value > kLargestStage || value != std::floor(value)) {
-    return Fail("{}: {} {} is not a whole number from 0 to {} (count from 0)", reader_.Where(),
-                column, Excerpt(field), kLargestStage);
-  }
-  return static_cast<int>(value);
-}
-
-Result<InstructionKind> RowParser::Kind() const {
-  const std::string_view field = FieldAt(columns_.instruction);
-  const std::optional<InstructionKind> kind = ParseInstructionKind(field);
-  if (kind && IsComputation(*kind)) return *kind;
-  std::vector<std::string_view> known;
-  for (int i = 0; IsComputation(static_cast<InstructionKind>(i)); ++i) {
-    known.push_back(Name(static_cast<InstructionKind>(i)));
-  }
-  if (kind) {
-    return Fail(
-        "{}: instruction {} does not belong in a profile, which measures {} (remove the row; the "
-        "job file has the times of fixed instructions)",
-        reader_.Where(), Excerpt(field), fmt::join(known, ", "));
-  }
-  const std::string_view nearest = field == "fwd"   ? Name(InstructionKind::kForward)
-                                   : field == "bwd" ? Name(InstructionKind::kBackward)
-                                                    : NearestName(field, known);
-  if (nearest.empty()) {
-    return Fail("{}: instruction {} is unknown (expected one of {})", reader_.Where(),
-                Excerpt(field), fmt::join(known, ", "));
-  }
-  return Fail("{}: instruction {} is unknown (did you mean {}? expected one of {})",
-              reader_.Where(), Excerpt(field), nearest, fmt::join(known, ", "));
-}
-
-Result<int> RowParser::Stage() const {
-  Result<int> stage = Index(*columns_.stage, part_);
-  if (!stage || !columns_.pp_rank) return stage;
-  Result<int> pp_rank = Index(*columns_.pp_rank, "pp_rank");
-  if (pp_rank && *pp_rank != *stage) {
-    return Fail("{}: stage {} and pp_rank {} differ (they mean the same here; remove one column)",
-                reader_.Where(), *stage, *pp_rank);
-  }
-  return pp_rank;
-}
-
-Result<void> RowParser::CheckRanks() const {
-  const std::array<std::pair<std::optional<std::size_t>, std::string_view>, 3> ranks = {
-      {{columns_.rank, "rank"}, {columns_.dp_rank, "dp_rank"}, {columns_.tp_rank, "tp_rank"}}};
-  for (const auto& [place, name] : ranks) {
-    if (!place) continue;
-    if (Result<int> rank = Index(*place, name); !rank) return Fail(rank);
-  }
-  return {};
-}
-
-// If the field is empty, the row is one sample.
-Result<int> RowParser::Samples() const {
-  if (!columns_.samples || FieldAt(columns_.samples).empty()) return 1;
-  const std::string_view field = FieldAt(columns_.samples);
-  PERSEUS_ASSIGN_OR_RETURN(const double value,
-                           Number(field, "samples", "a whole number, such as 48"));
-  if (value < 1 || value > kMostSamplesOfRow || value != std::floor(value)) {
-    return Fail(
-        "{}: samples {} is not a whole number from 1 to {} (write how many instructions were "
-        "averaged)",
-        reader_.Where(), Excerpt(field), kMostSamplesOfRow);
-  }
-  return static_cast<int>(value);
-}
-
-// Returns 0 if the row has no interval.
-Result<double> RowParser::Interval(std::optional<std::size_t> place,
-                                   const Quantity& quantity) const {
-  if (!place || FieldAt(place).empty()) return 0;
-  return PositiveNumber(*place, quantity);
-}
-
-Result<std::optional<double>> RowParser::Noise(std::optional<std::size_t> place,
-                                               std::string_view column) const {
-  if (!place || FieldAt(place).empty()) return std::nullopt;
-  constexpr std::string_view kExpected =
-      "a relative standard deviation from 0 to 0.2, such as 0.01, or nothing";
-  PERSEUS_ASSIGN_OR_RETURN(const double value, Number(FieldAt(place), column, kExpected));
-  if (value >= 0 && value <= kMostTimeNoise) return std::optional(value);
-  return Fail("{}: {} {} is out of range (is it in percent? expected {})", reader_.Where(), column,
-              Excerpt(FieldAt(place)), kExpected);
-}
-
-Result<std::optional<std::int64_t>> RowParser::Bytes(std::optional<std::size_t> place,
-                                                     std::string_view column) const {
-  if (!place || FieldAt(place).empty()) return std::nullopt;
-  constexpr std::string_view kExpected = "bytes of one GPU, such as 734003200, or nothing";
-  PERSEUS_ASSIGN_OR_RETURN(const double value, Number(FieldAt(place), column, kExpected));
-  if (value >= 0 && value <= kMostMemoryBytes) {
-    return std::optional(static_cast<std::int64_t>(std::llround(value)));
-  }
-  return Fail("{}: {} {} is out of range (expected {})", reader_.Where(), column,
-              Excerpt(FieldAt(place)), kExpected);
-}
-
-Result<std::optional<MemorySource>> RowParser::Source() const {
-  if (!columns_.memory_source || FieldAt(columns_.memory_source).empty()) return std::nullopt;
-  const std::string_view field = FieldAt(columns_.memory_source);
-  for (const MemorySource source : {MemorySource::kMeasured, MemorySource::kModeled}) {
-    if (field == Name(source)) return std::optional(source);
-  }
-  return Fail("{}: memory_source {} is unknown (expected measured or modeled)", reader_.Where(),
-              Excerpt(field));
-}
-
-Result<Measurement> RowParser::Parse() {
-  const std::span<const std::string_view> fields = reader_.fields();
-  if (fields.size() != columns_.count) {
-    return Fail("{}: the row has {}, but the header has {} (complete or remove the row)",
-                reader_.Where(), Counted(std::ssize(fields), "field"), columns_.count);
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const int stage, Stage());
-  PERSEUS_ASSIGN_OR_RETURN(const int chunk,
-                           columns_.chunk ? Index(*columns_.chunk, "chunk") : Result<int>(0));
-  PERSEUS_ASSIGN_OR_RETURN(const InstructionKind kind, Kind());
-  PERSEUS_ASSIGN_OR_RETURN(const double frequency, PositiveNumber(*columns_.frequency, kFrequency));
-  PERSEUS_ASSIGN_OR_RETURN(const double time, PositiveNumber(*columns_.time, kTime));
-  PERSEUS_ASSIGN_OR_RETURN(const double energy, PositiveNumber(*columns_.energy, kEnergy));
-  if (const Result<void> ranks = CheckRanks(); !ranks) return Fail(ranks);
-  PERSEUS_ASSIGN_OR_RETURN(const int samples, Samples());
-  PERSEUS_ASSIGN_OR_RETURN(const double time_ci, Interval(columns_.time_ci, kTimeInterval));
-  PERSEUS_ASSIGN_OR_RETURN(const double energy_ci, Interval(columns_.energy_ci, kEnergyInterval));
-  for (const auto& [place, column] :
-       {std::pair(columns_.noise, kNoise), std::pair(columns_.common_noise, kCommonNoise)}) {
-    if (const auto noise = Noise(place, column); !noise) return Fail(noise);
-  }
-  for (const auto& [place, column] : {std::pair(columns_.activation_bytes, kActivationBytes),
-                                      std::pair(columns_.model_bytes, kModelBytes)}) {
-    if (const auto bytes = Bytes(place, column); !bytes) return Fail(bytes);
-  }
-  if (const auto source = Source(); !source) return Fail(source);
-
-  knobs_.front() = frequency;
-  for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
-    const std::string_view field = fields[columns_.other_knobs[i]];
-    const Result<double> value = Number(field, columns_.other_knob_names[i],
-                                        "a number, as in every further column; remove the column "
-                                        "if it is not a knob");
-    if (!value) return Fail(value);
-    knobs_[i + 1] = *value;
-  }
-  return Measurement{stage,  chunk,          kind,    knobs_,  time,
-                     energy, reader_.line(), samples, time_ci, energy_ci};
-}
 
 struct MeanSquare {
   double sum = 0;

@@ -103,8 +103,7 @@ class DrawFigureTest : public testing::Test {
     // This profile has too few options for a fit.
     auto& options = graph.option_sets[0].options;
     options.erase(options.begin() + 1, options.end() - 1);
-    const plan::Planner planner =
-        plan::Planner::Create(std::move(graph), {kSyntheticBlockingPowerW, 0}).value();
+    const plan::Planner planner = MakePlanner(std::move(graph));
     Report report{.planner = planner,
                   .job = {},
                   .frontier = {"bound", planner.ComputeFrontier()->points},

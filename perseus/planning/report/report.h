@@ -19,9 +19,11 @@
 
 #include "perseus/base/result.h"
 #include "perseus/planning/noise/noisy_execution.h"
+#include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/frontier_file.h"
+#include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::report {
 
@@ -110,5 +112,12 @@ Result<std::string> FormatReportPage(const std::string& data);
 
 // Whether this build has the page (and figures).
 bool HasReportPage();
+
+// [instruction] whether it is on a critical path: if it took a nanosecond longer, the iteration
+// would take longer, too. This is exact for the durations of the evaluation: an instruction is
+// critical if its latest start is its actual start (Kelley & Walker 1959). At least one path from
+// the start to the end of the iteration is critical. O(instructions + dependencies).
+std::vector<bool> CriticalInstructions(const schedule::InstructionGraph& graph,
+                                       const plan::Evaluation& evaluation);
 
 }  // namespace perseus::report

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "perseus/planning/plan_file/instruction_label.h"
-#include "perseus/planning/plan_file/option_lookup.h"
+#include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/plan_file/trace_events.h"
 
 namespace perseus::report {

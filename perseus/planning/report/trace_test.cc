@@ -6,7 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "perseus/simulation/synthetic/synthetic_profile.h"
+#include "tests/support/planning_jobs.h"
 
 namespace perseus::report {
 namespace {
@@ -18,15 +18,10 @@ constexpr double kMicrosecondsPerSecond = 1e6;
 class TraceTest : public testing::Test {
  protected:
   TraceTest() {
-    synthetic::SyntheticProfileSpec spec;
-    spec.stages = 3;
-    schedule::PipelineModel model;
-    model.blocking_power_w = 80;
-    model.fixed.all_reduce = {.time = 5'000'000, .energy_j = 1};
-    const auto schedule =
-        schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 3, .microbatches = 4});
-    graph_ =
-        *schedule::BuildInstructionGraph(*schedule, *synthetic::SynthesizeProfile(spec), model);
+    graph_ = MakeSyntheticJob(
+        {.stages = 3,
+         .microbatches = 4,
+         .fixed = {.load = {}, .all_reduce = {.time = 5'000'000, .energy_j = 1}, .optimizer = {}}});
     std::vector<int> slower = schedule::BaselineOptions(graph_);
     for (std::size_t i = 0; i < slower.size(); i += 2) {
       if (IsComputation(graph_.options_of(static_cast<int>(i)).kind)) ++slower[i];

@@ -72,6 +72,14 @@ struct FixedInstructions {
   Cost optimizer;       // On every pp_rank after that.
 };
 
+// What a clock change costs, besides the time until it takes effect.
+struct SwitchCost {
+  Nanoseconds stall = 0;  // The GPU does no work for so long.
+  double energy_j = 0;    // On top of the blocking power during the stall.
+
+  bool IsNone() const { return stall == 0 && energy_j == 0; }
+};
+
 struct PipelineModel {
   FixedInstructions fixed;
   double blocking_power_w = 0;  // Of one GPU.
@@ -123,5 +131,21 @@ std::vector<int> BaselineOptions(const InstructionGraph& graph);
 
 // "forward of microbatch 3 on pp_rank 2", for messages.
 std::string Describe(const InstructionGraph& graph, int instruction);
+
+// Kahn's algorithm (1962) over the dependencies of a graph.
+struct TopologicalOrder {
+  // All instructions, each after those that it waits for. Of several ready instructions, the one
+  // with the lowest number comes first. So a graph that is already in order does not change. Empty
+  // if there is a cycle.
+  std::vector<int> order;
+  // If there is a cycle, its instructions, each after the one that it waits for.
+  std::vector<int> cycle;
+};
+
+TopologicalOrder FindTopologicalOrder(const InstructionGraph& graph);
+
+// Returns the same graph with instruction order[i] as number i. Sorts the dependencies by
+// (from, to).
+InstructionGraph Renumber(InstructionGraph graph, const std::vector<int>& order);
 
 }  // namespace perseus::schedule

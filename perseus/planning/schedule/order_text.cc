@@ -1,4 +1,4 @@
-#include "perseus/planning/schedule/order_text.h"
+#include "perseus/planning/schedule/schedule.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,7 @@
 #include <array>
 
 #include "perseus/planning/schedule/instruction_graph.h"
-#include "perseus/planning/schedule/schedule_check.h"
-#include "perseus/planning/schedule/topological_order.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule {
 namespace {

@@ -30,7 +30,6 @@ class RankOrder {
   void OldestBackwardWeight();
 
   int forwards(int chunk) const { return next_forward_[At(chunk)]; }
-  int backwards(int chunk) const { return next_backward_[At(chunk)]; }
   int weights(int chunk) const { return next_weight_[At(chunk)]; }
   bool has_pending_weights() const { return !pending_weights_.empty(); }
 

@@ -1,8 +1,13 @@
 #include "perseus/planning/schedule/schedule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
@@ -121,6 +126,78 @@ Result<void> CheckSizes(const ScheduleSpec& spec, const Generator& generator) {
   return {};
 }
 
+using Kinds = std::uint8_t;  // One bit for each kind.
+
+constexpr Kinds Bit(InstructionKind kind) {
+  return static_cast<Kinds>(1U << static_cast<unsigned>(kind));
+}
+constexpr Kinds kForward = Bit(InstructionKind::kForward);
+constexpr Kinds kBackward = Bit(InstructionKind::kBackward);
+constexpr Kinds kInput = Bit(InstructionKind::kBackwardInput);
+constexpr Kinds kWeight = Bit(InstructionKind::kBackwardWeight);
+
+std::optional<ScheduleDefect> FindShapeDefect(const Schedule& schedule) {
+  const int pp_ranks = static_cast<int>(schedule.pp_ranks.size());
+  if (pp_ranks == 0 || schedule.microbatches < 1 || schedule.pp_rank_of_stage.empty()) {
+    return ScheduleDefect{
+        0, "the schedule is empty (it needs at least one pp_rank, stage and microbatch)"};
+  }
+  if (schedule.chunk_of_stage.size() != schedule.pp_rank_of_stage.size()) {
+    return ScheduleDefect{
+        0, fmt::format("{} stages have a pp_rank, but {} have a chunk (give both)",
+                       schedule.pp_rank_of_stage.size(), schedule.chunk_of_stage.size())};
+  }
+  for (int stage = 0; stage < schedule.stages(); ++stage) {
+    const int pp_rank = schedule.pp_rank_of_stage[static_cast<std::size_t>(stage)];
+    if (pp_rank < 0 || pp_rank >= pp_ranks) {
+      return ScheduleDefect{0, fmt::format("stage {} is on pp_rank {} (expected 0 to {})", stage,
+                                           pp_rank, pp_ranks - 1)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> FindInstructionDefect(const Schedule& schedule,
+                                                 const Instruction& instruction, int pp_rank) {
+  if (!IsComputation(instruction.kind)) {
+    return fmt::format("a schedule has no fixed instruction such as {} (leave it out)",
+                       Describe(instruction));
+  }
+  if (instruction.stage < 0 || instruction.stage >= schedule.stages()) {
+    return fmt::format("{}: no such stage (expected 0 to {})", Describe(instruction),
+                       schedule.stages() - 1);
+  }
+  if (instruction.microbatch < 0 || instruction.microbatch >= schedule.microbatches) {
+    return fmt::format("{}: no such microbatch (expected 0 to {})", Describe(instruction),
+                       schedule.microbatches - 1);
+  }
+  const int home = schedule.pp_rank_of_stage[static_cast<std::size_t>(instruction.stage)];
+  if (home != pp_rank) {
+    return fmt::format("{}: the stage is on pp_rank {} (move the instruction there)",
+                       Describe(instruction), home);
+  }
+  return std::nullopt;
+}
+
+// Checks `kinds`, the instructions that a stage runs for one microbatch.
+std::optional<std::string> FindKindsDefect(Kinds kinds, int stage, int microbatch) {
+  auto missing = [&](InstructionKind kind) {
+    return fmt::format("{} is missing (every stage runs every microbatch)",
+                       Describe(Instruction{kind, stage, microbatch}));
+  };
+  if (!(kinds & kForward)) return missing(InstructionKind::kForward);
+  if (kinds & kBackward) {
+    if (!(kinds & (kInput | kWeight))) return std::nullopt;
+    return fmt::format(
+        "{} appears together with its own dgrad or wgrad (keep the full backward, or both parts)",
+        Describe(Instruction{InstructionKind::kBackward, stage, microbatch}));
+  }
+  if (!(kinds & (kInput | kWeight))) return missing(InstructionKind::kBackward);
+  if (!(kinds & kInput)) return missing(InstructionKind::kBackwardInput);
+  if (!(kinds & kWeight)) return missing(InstructionKind::kBackwardWeight);
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::span<const std::string_view> ScheduleNames() { return kNames; }
@@ -149,6 +226,116 @@ Result<Schedule> GenerateSchedule(const ScheduleSpec& spec) {
     schedule.chunk_of_stage.push_back(chunk);
   }
   return schedule;
+}
+
+Result<Schedule> GenerateWarmupSchedule(int microbatches, std::span<const int> in_flight) {
+  if (microbatches < 1)
+    return Fail("a schedule of {} microbatches (give at least 1)", microbatches);
+  if (in_flight.empty()) return Fail("a schedule without pp_ranks (give one number for each)");
+  Schedule schedule;
+  schedule.name = "1f1b-warmup";
+  schedule.microbatches = microbatches;
+  int before = microbatches;
+  for (int pp_rank = 0; pp_rank < static_cast<int>(in_flight.size()); ++pp_rank) {
+    const int given = in_flight[static_cast<std::size_t>(pp_rank)];
+    if (given < 1) {
+      return Fail("pp_rank {}: {} microbatches in flight (give at least 1)", pp_rank, given);
+    }
+    const int warmup = std::min(given, microbatches);
+    if (warmup > before) {
+      return Fail(
+          "pp_rank {}: {} microbatches in flight, but pp_rank {} has only {} (a pp_rank needs at "
+          "least as many as the next one, or the schedule deadlocks)",
+          pp_rank, given, pp_rank - 1, before);
+    }
+    before = warmup;
+    RankOrder order({pp_rank});
+    for (int i = 0; i < warmup; ++i) order.Forward(0);
+    for (int i = 0; i < microbatches; ++i) {
+      order.Backward(0);
+      if (warmup + i < microbatches) order.Forward(0);
+    }
+    schedule.pp_ranks.push_back(std::move(order).Take());
+    schedule.pp_rank_of_stage.push_back(pp_rank);
+    schedule.chunk_of_stage.push_back(0);
+  }
+  return schedule;
+}
+
+std::string Describe(const Instruction& instruction) {
+  return fmt::format("{} of microbatch {} (stage {})", Name(instruction.kind),
+                     instruction.microbatch, instruction.stage);
+}
+
+std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
+  if (auto defect = FindShapeDefect(schedule)) return defect;
+
+  std::size_t instructions = 0;
+  for (const std::vector<Instruction>& pp_rank : schedule.pp_ranks) instructions += pp_rank.size();
+  // If there are more pairs (stage, microbatch) than instructions, one of the first
+  // instructions + 1 pairs has no instruction. So these pairs are enough for the check, and large
+  // numbers in a file cannot exhaust the memory.
+  const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
+  std::vector<Kinds> kinds_of_pair(
+      std::min(schedule.pp_rank_of_stage.size() * microbatches, instructions + 1));
+  for (int pp_rank = 0; pp_rank < static_cast<int>(schedule.pp_ranks.size()); ++pp_rank) {
+    for (const Instruction& instruction : schedule.pp_ranks[static_cast<std::size_t>(pp_rank)]) {
+      if (auto defect = FindInstructionDefect(schedule, instruction, pp_rank)) {
+        return ScheduleDefect{pp_rank, *std::move(defect)};
+      }
+      const std::size_t pair = static_cast<std::size_t>(instruction.stage) * microbatches +
+                               static_cast<std::size_t>(instruction.microbatch);
+      if (pair >= kinds_of_pair.size()) continue;
+      Kinds& kinds = kinds_of_pair[pair];
+      if (kinds & Bit(instruction.kind)) {
+        return ScheduleDefect{pp_rank,
+                              fmt::format("{} appears twice (remove one)", Describe(instruction))};
+      }
+      kinds = static_cast<Kinds>(kinds | Bit(instruction.kind));
+    }
+  }
+  for (std::size_t pair = 0; pair < kinds_of_pair.size(); ++pair) {
+    const std::size_t stage = pair / microbatches;
+    if (auto defect = FindKindsDefect(kinds_of_pair[pair], static_cast<int>(stage),
+                                      static_cast<int>(pair % microbatches))) {
+      return ScheduleDefect{schedule.pp_rank_of_stage[stage], *std::move(defect)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::int64_t> PeakActivations(const Schedule& schedule,
+                                          std::span<const std::int64_t> size_of_stage,
+                                          std::span<const std::int64_t> kept_of_stage) {
+  std::vector<std::int64_t> peaks;
+  for (const std::vector<Instruction>& order : schedule.pp_ranks) {
+    std::set<std::pair<int, int>> recomputed;  // (stage, microbatch)
+    for (const Instruction& instruction : order) {
+      if (!kept_of_stage.empty() && instruction.kind == InstructionKind::kRecompute) {
+        recomputed.emplace(instruction.stage, instruction.microbatch);
+      }
+    }
+    std::int64_t held = 0;
+    std::int64_t peak = 0;
+    for (const Instruction& instruction : order) {
+      const auto stage = static_cast<std::size_t>(instruction.stage);
+      const bool keeps_part = recomputed.contains({instruction.stage, instruction.microbatch});
+      const std::int64_t kept = keeps_part ? kept_of_stage[stage] : size_of_stage[stage];
+      if (instruction.kind == InstructionKind::kForward) held += kept;
+      if (instruction.kind == InstructionKind::kRecompute) held += size_of_stage[stage] - kept;
+      peak = std::max(peak, held);
+      if (instruction.kind == InstructionKind::kBackward ||
+          instruction.kind == InstructionKind::kBackwardWeight) {
+        held -= size_of_stage[stage];
+      }
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+std::vector<std::int64_t> PeakInFlight(const Schedule& schedule) {
+  return PeakActivations(schedule, std::vector<std::int64_t>(schedule.pp_rank_of_stage.size(), 1));
 }
 
 }  // namespace perseus::schedule

@@ -12,7 +12,6 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/planning/schedule/schedule_check.h"
 
 namespace perseus::schedule {
 namespace {

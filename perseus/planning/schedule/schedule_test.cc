@@ -12,13 +12,14 @@
 #include <set>
 #include <sstream>
 #include <tuple>
+#include <vector>
 
 #include "perseus/base/file.h"
-#include "perseus/planning/schedule/schedule_check.h"
 
 namespace perseus::schedule {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A schedule drawn as in the dumps of PyTorch. Spaces align instructions that run at the same time,
@@ -304,6 +305,73 @@ TEST_F(PublishedSchedule, InterleavedOneForwardOneBackwardWithCommunication) {
 
 TEST_F(PublishedSchedule, InterleavedZbInOldLetters) {
   Compare("zb1p_2ranks_4stages_8mb_compute_old_letters.csv", {"interleaved-zb", 2, 8, 2});
+}
+
+std::vector<std::int64_t> PeakOf(const ScheduleSpec& spec) {
+  return PeakInFlight(*GenerateSchedule(spec));
+}
+
+TEST(InFlight, OfGeneratedSchedules) {
+  EXPECT_THAT(PeakOf({.name = "gpipe", .pp_ranks = 3, .microbatches = 5}), ElementsAre(5, 5, 5));
+  EXPECT_THAT(PeakOf({.name = "1f1b", .pp_ranks = 4, .microbatches = 8}), ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(PeakOf({.name = "1f1b", .pp_ranks = 4, .microbatches = 2}), ElementsAre(2, 2, 2, 1));
+  // A wgrad frees the activations, so delayed wgrads keep them: no pp_rank above pp_rank 0.
+  EXPECT_THAT(PeakOf({.name = "zb-h1", .pp_ranks = 4, .microbatches = 8}), ElementsAre(4, 4, 4, 4));
+}
+
+TEST(InFlight, CountsTheSizeOfEachStage) {
+  const auto schedule = GenerateSchedule({.name = "1f1b", .pp_ranks = 3, .microbatches = 6});
+  EXPECT_THAT(PeakActivations(*schedule, std::vector<std::int64_t>{10, 7, 2}),
+              ElementsAre(30, 14, 2));
+}
+
+TEST(Warmup, OneForEachLaterRankIsOneForwardOneBackward) {
+  for (const int microbatches : {1, 2, 3, 4, 9}) {
+    const auto warmup = GenerateWarmupSchedule(microbatches, std::vector{4, 3, 2, 1});
+    // With fewer microbatches than pp_ranks, both stop at the number of microbatches.
+    const auto known =
+        GenerateSchedule({.name = "1f1b", .pp_ranks = 4, .microbatches = microbatches});
+    ASSERT_TRUE(warmup) << warmup.error().message;
+    EXPECT_EQ(warmup->pp_ranks, known->pp_ranks) << microbatches;
+  }
+}
+
+TEST(Warmup, HoldsAsManyMicrobatchesAsGiven) {
+  const auto schedule = GenerateWarmupSchedule(12, std::vector{9, 7, 7, 1});
+  ASSERT_TRUE(schedule) << schedule.error().message;
+  EXPECT_FALSE(FindDefect(*schedule).has_value());
+  EXPECT_THAT(PeakInFlight(*schedule), ElementsAre(9, 7, 7, 1));
+}
+
+TEST(Warmup, RefusesWhatWouldDeadlock) {
+  EXPECT_THAT(GenerateWarmupSchedule(12, std::vector{3, 4, 1}).error().message,
+              HasSubstr("pp_rank 1: 4 microbatches in flight, but pp_rank 0 has only 3"));
+  EXPECT_THAT(GenerateWarmupSchedule(12, std::vector{3, 0}).error().message,
+              HasSubstr("pp_rank 1: 0 microbatches in flight"));
+  EXPECT_THAT(GenerateWarmupSchedule(0, std::vector{1}).error().message,
+              HasSubstr("0 microbatches"));
+  EXPECT_THAT(GenerateWarmupSchedule(4, {}).error().message, HasSubstr("without pp_ranks"));
+}
+
+TEST(DescribeOrder, NamesTheWarmupOfEachRank) {
+  EXPECT_EQ(DescribeOrder(*GenerateWarmupSchedule(12, std::vector{5, 4, 3, 1})),
+            "pp_rank 0: 5 forwards before its first backward; 5 F, 7 (B F), 5 B\n"
+            "pp_rank 1: 4 forwards before its first backward; 4 F, 8 (B F), 4 B\n"
+            "pp_rank 2: 3 forwards before its first backward; 3 F, 9 (B F), 3 B\n"
+            "pp_rank 3: 1 forward before its first backward; 12 (F B)\n");
+}
+
+TEST(DescribeOrder, SeveralChunksNameTheirStages) {
+  const std::string text = DescribeOrder(*GenerateSchedule(
+      {.name = "interleaved-1f1b", .pp_ranks = 2, .microbatches = 4, .chunks = 2}));
+  EXPECT_THAT(text, HasSubstr("pp_rank 0: 5 forwards before its first backward; 2 0F, 2 2F, "));
+}
+
+TEST(DescribeOrder, OtherOrdersOfMicrobatchesNameThem) {
+  const auto schedule = ParseSchedule("0F1,0F0,0B0,0B1\n", "s.csv");
+  ASSERT_TRUE(schedule) << schedule.error().message;
+  EXPECT_EQ(DescribeOrder(*schedule),
+            "pp_rank 0: 2 forwards before its first backward; F1, F0, B0, B1\n");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "perseus/planning/schedule_search/candidates.h"
+#include "perseus/planning/schedule_search/search.h"
 
 #include <algorithm>
 #include <array>
@@ -6,8 +6,7 @@
 #include <string_view>
 
 #include "perseus/base/index.h"
-#include "perseus/planning/schedule/in_flight.h"
-#include "perseus/planning/schedule/warmup.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule_search {
 namespace {
@@ -155,6 +154,12 @@ Result<schedule::Schedule> ReferenceSchedule(const SearchJob& job, const MemoryL
   }
   if (!generated.empty()) return std::move(generated.front());
   return Generate(job, NamesFor(job).front());  // The planner says what the profile lacks.
+}
+
+Result<plan::Planner> PlannerOf(const SearchJob& job, const schedule::Schedule& schedule) {
+  PERSEUS_ASSIGN_OR_RETURN(auto graph,
+                           schedule::BuildInstructionGraph(schedule, job.profile, job.model));
+  return plan::Planner::Create(std::move(graph), job.execution);
 }
 
 }  // namespace perseus::schedule_search

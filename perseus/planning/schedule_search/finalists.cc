@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "perseus/planning/few_switches/few_switches.h"
-#include "perseus/planning/schedule/in_flight.h"
-#include "perseus/planning/schedule_search/candidates.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/relaxed_energy.h"
+#include "perseus/planning/schedule_search/search.h"
 
 namespace perseus::schedule_search {
 namespace {
@@ -106,10 +106,7 @@ Result<std::optional<PlannedCandidate>> BestPlanBelow(const SearchJob& job,
 
 Result<PlannedCandidate> PlanCandidate(const SearchJob& job, const Reference& reference,
                                        Candidate candidate, const plan::SearchLimits& limits) {
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto graph, schedule::BuildInstructionGraph(candidate.schedule, job.profile, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
-                           plan::Planner::Create(std::move(graph), job.execution));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, PlannerOf(job, candidate.schedule));
   PERSEUS_ASSIGN_OR_RETURN(auto plan, PlanWithLimit(planner, reference.time, job.changes, limits));
   const plan::Evaluation& evaluation = plan.evaluation;
   const double saving = 1 - evaluation.energy_j / reference.energy_j;

@@ -6,7 +6,7 @@
 // most of all with a switch latency or with few changes.
 //
 // Finalists are the searched schedule, and all generated schedules that fit the same memory
-// (candidates.h). Each gets a plan, unless its relaxed energy shows that no plan for it is better
+// (candidates.cc). Each gets a plan, unless its relaxed energy shows that no plan for it is better
 // than the best one so far. So no generated schedule has a better plan of the same effort than the
 // winner.
 #pragma once

@@ -7,8 +7,7 @@
 #include <algorithm>
 #include <string>
 
-#include "perseus/planning/schedule/in_flight.h"
-#include "perseus/planning/schedule/warmup.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "perseus/base/index.h"
 
@@ -32,6 +34,188 @@ Independent NumbersOf(Move::What what, const Choices& choices, RankPaths& rank) 
   return {rank.weight_delay, choices.has_full_backwards ? kFullBackward : 0,
           static_cast<int>(2 * rank.backwards.size())};
 }
+
+using schedule::Instruction;
+using Kind = InstructionKind;
+
+// Sets what follows from the two sequences.
+void Derive(RankPaths& paths) {
+  const auto places = [](const std::vector<Instruction>& instructions) {
+    std::map<std::pair<int, int>, int> place_of;  // [stage, microbatch]
+    for (const Instruction& one : instructions) {
+      place_of.emplace(std::pair(one.stage, one.microbatch), static_cast<int>(place_of.size()));
+    }
+    return place_of;
+  };
+  const auto forward_of = places(paths.forwards);
+  const auto backward_of = places(paths.backwards);
+  paths.least_forwards_before.clear();
+  int least = 0;
+  for (const Instruction& backward : paths.backwards) {
+    least = std::max(least, forward_of.at({backward.stage, backward.microbatch}) + 1);
+    paths.least_forwards_before.push_back(least);
+  }
+  paths.backward_of_forward.clear();
+  for (const Instruction& forward : paths.forwards) {
+    paths.backward_of_forward.push_back(backward_of.at({forward.stage, forward.microbatch}));
+  }
+}
+
+// Continues the numbers beyond the last forward.
+void Extend(RankPaths& paths) {
+  const auto all = static_cast<int>(paths.forwards.size());
+  for (std::size_t i = 1; i < paths.backwards.size(); ++i) {
+    int& forwards = paths.forwards_before[i];
+    if (forwards == all) forwards = std::max(forwards, paths.forwards_before[i - 1] + 1);
+  }
+}
+
+// The half steps of a pp_rank are numbered: 2 * i is before the forwards that come before backward
+// i, and 2 * i + 1 is directly before backward i. After the last backward is the last half step.
+int FirstStepOfWeight(int backward) { return 2 * (backward + 1); }
+
+RankPaths PathsOfRank(const std::vector<Instruction>& order) {
+  RankPaths paths;
+  std::map<std::pair<int, int>, int> backward_of;  // [stage, microbatch]
+  bool follows_recompute = false;
+  bool follows_forward = false;
+  for (const Instruction& instruction : order) {
+    const auto backwards = static_cast<int>(paths.backwards.size());
+    const std::pair microbatch(instruction.stage, instruction.microbatch);
+    switch (instruction.kind) {
+      case Kind::kForward:
+        paths.forwards.push_back(instruction);
+        follows_forward = true;
+        break;
+      case Kind::kBackwardWeight: {
+        const int backward = backward_of.at(microbatch);
+        const int step = 2 * backwards + (follows_forward ? 1 : 0);
+        paths.weight_delay[At(backward)] = step - FirstStepOfWeight(backward);
+        break;
+      }
+      case Kind::kRecompute:
+        follows_recompute = true;
+        break;
+      default:
+        backward_of[microbatch] = backwards;
+        paths.backwards.push_back({Kind::kBackward, instruction.stage, instruction.microbatch});
+        paths.forwards_before.push_back(static_cast<int>(paths.forwards.size()));
+        paths.weight_delay.push_back(kFullBackward);
+        paths.has_recompute.push_back(follows_recompute ? 1 : 0);
+        follows_recompute = false;
+        follows_forward = false;
+    }
+  }
+  Derive(paths);
+  Extend(paths);
+  return paths;
+}
+
+// The wgrads of a pp_rank by their half step: [step] -> backwards.
+std::vector<std::vector<int>> WeightsByStep(const RankPaths& paths) {
+  const auto backwards = static_cast<int>(paths.backwards.size());
+  std::vector<std::vector<int>> weights(At(2 * backwards + 1));
+  for (int i = 0; i < backwards; ++i) {
+    const int delay = paths.weight_delay[At(i)];
+    if (delay < 0) continue;
+    weights[At(std::min(FirstStepOfWeight(i) + delay, 2 * backwards))].push_back(i);
+  }
+  return weights;
+}
+
+// Walks along the order of a pp_rank with the activations that it holds, and makes it fit.
+class Fitting {
+ public:
+  Fitting(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives_way)
+      : paths_(paths),
+        limit_(limit),
+        most_(limit.of_pp_rank[At(pp_rank)]),
+        gives_way_(gives_way),
+        weights_(WeightsByStep(paths)) {}
+
+  bool Run() {
+    for (int i = 0; i < static_cast<int>(paths_.backwards.size()); ++i) {
+      RunWeights(2 * i);
+      if (!RunForwards(i)) return false;
+      RunWeights(2 * i + 1);
+      held_ += RecomputedBefore(i);
+      if (paths_.weight_delay[At(i)] < 0) held_ -= SizeOf(paths_.backwards[At(i)]);
+    }
+    return true;
+  }
+
+ private:
+  std::int64_t SizeOf(const Instruction& instruction) const {
+    return limit_.size_of_stage[At(instruction.stage)];
+  }
+
+  std::int64_t SizeOfForward(int forward) const {
+    return SizeOf(paths_.forwards[At(forward)]) -
+           RecomputedBefore(paths_.backward_of_forward[At(forward)]);
+  }
+
+  // What a recompute directly before this backward adds.
+  std::int64_t RecomputedBefore(int backward) const {
+    if (limit_.kept_of_stage.empty() || paths_.has_recompute[At(backward)] == 0) return 0;
+    const std::size_t stage = At(paths_.backwards[At(backward)].stage);
+    return limit_.size_of_stage[stage] - limit_.kept_of_stage[stage];
+  }
+
+  // Runs the wgrads of a half step.
+  void RunWeights(int step) {
+    for (const int backward : weights_[At(step)]) held_ -= SizeOf(paths_.backwards[At(backward)]);
+    weights_[At(step)].clear();
+  }
+
+  // Runs a pending wgrad of backwards before `backward` now, if there is one.
+  bool RunPendingWeight(int backward) {
+    for (std::size_t step = At(2 * backward + 1); step < weights_.size(); ++step) {
+      std::vector<int>& weights = weights_[step];
+      // Later steps have later backwards' wgrads, too. Those of a step are in their order.
+      if (weights.empty() || weights.front() >= backward) continue;
+      held_ -= SizeOf(paths_.backwards[At(weights.front())]);
+      paths_.weight_delay[At(weights.front())] =
+          std::max(0, 2 * backward - FirstStepOfWeight(weights.front()));
+      weights.erase(weights.begin());
+      return true;
+    }
+    return false;
+  }
+
+  bool RunForwards(int backward) {
+    const auto all = static_cast<int>(paths_.forwards.size());
+    int& before = paths_.forwards_before[At(backward)];
+    const int least = paths_.least_forwards_before[At(backward)];
+    const int wanted = std::min(all, std::max({before, least, forwards_}));
+    const std::int64_t most = most_ - RecomputedBefore(backward);
+    while (forwards_ < wanted || held_ > most) {
+      const std::int64_t size = forwards_ < wanted ? SizeOfForward(forwards_) : 0;
+      if (held_ + size <= most) {
+        held_ += size;
+        ++forwards_;
+        continue;
+      }
+      const bool may_wait =
+          forwards_ >= least && held_ <= most && gives_way_ == GivesWay::kForwards;
+      if (may_wait || !RunPendingWeight(backward)) break;
+    }
+    if (forwards_ < least || held_ > most) return false;
+    if (forwards_ < all || before < all) before = forwards_;
+    // A limit that delays forwards shortens what goes on after the last one, too.
+    if (backward > 0) {
+      before = std::min(before, std::max(all, paths_.forwards_before[At(backward - 1)] + 1));
+    }
+    return true;
+  }
+
+  RankPaths& paths_;
+  const MemoryLimit& limit_;
+  const std::int64_t most_;
+  const GivesWay gives_way_;
+  std::vector<std::vector<int>> weights_;  // [half step] backwards whose wgrads have not run.
+  std::int64_t held_ = 0;
+  int forwards_ = 0;
+};
 
 }  // namespace
 
@@ -136,6 +320,57 @@ bool Apply(const Move& move, const MemoryLimit& limit, const Choices& choices,
     has_changed = has_changed || rank != before;
   }
   return has_changed;
+}
+
+std::vector<RankPaths> PathsOf(const schedule::Schedule& schedule) {
+  std::vector<RankPaths> paths;
+  for (const auto& order : schedule.pp_ranks) paths.push_back(PathsOfRank(order));
+  return paths;
+}
+
+void SetOrders(std::span<const RankPaths> paths, schedule::Schedule& schedule) {
+  schedule.pp_ranks.clear();
+  for (const RankPaths& rank : paths) {
+    const std::vector<std::vector<int>> weights = WeightsByStep(rank);
+    std::vector<Instruction> order;
+    const auto add = [&](Kind kind, const Instruction& backward) {
+      order.push_back({kind, backward.stage, backward.microbatch});
+    };
+    const auto add_weights = [&](std::size_t step) {
+      for (const int backward : weights[step]) {
+        add(Kind::kBackwardWeight, rank.backwards[At(backward)]);
+      }
+    };
+    std::size_t forwards = 0;
+    for (std::size_t i = 0; i < rank.backwards.size(); ++i) {
+      add_weights(2 * i);
+      const std::size_t until = std::min(rank.forwards.size(), At(rank.forwards_before[i]));
+      for (; forwards < until; ++forwards) order.push_back(rank.forwards[forwards]);
+      add_weights(2 * i + 1);
+      const Instruction& backward = rank.backwards[i];
+      if (rank.has_recompute[i] != 0) add(Kind::kRecompute, backward);
+      add(rank.weight_delay[i] < 0 ? Kind::kBackward : Kind::kBackwardInput, backward);
+    }
+    add_weights(2 * rank.backwards.size());
+    schedule.pp_ranks.push_back(std::move(order));
+  }
+}
+
+void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
+                bool later_first) {
+  auto& instructions = sequence == Sequence::kForwards ? paths.forwards : paths.backwards;
+  for (std::size_t i = begin; i + 1 < end; ++i) {
+    const int here = instructions[i].stage;
+    const int next = instructions[i + 1].stage;
+    if (here == next || (here < next) != later_first) continue;
+    std::swap(instructions[i], instructions[i + 1]);
+    ++i;  // Each instruction moves by one place.
+  }
+  Derive(paths);
+}
+
+bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives_way) {
+  return Fitting(paths, limit, pp_rank, gives_way).Run();
 }
 
 }  // namespace perseus::schedule_search

@@ -1,13 +1,95 @@
 // The changes of a schedule that the search tries.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "perseus/planning/schedule_search/rank_paths.h"
-#include "perseus/planning/schedule_search/search.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule_search {
+
+// The order of one pp_rank as the search sees it: a sequence of forwards, a sequence of backwards,
+// and how they interleave.
+//
+// A pp_rank runs its forwards in some order, and its backwards in some order. The search begins
+// with both sequences of a known schedule. It changes how many forwards come before each backward,
+// whether a backward is split, and when the wgrad of a split one runs.
+//
+//     F0 F1 F2 B0 F3 B1 B2 B3              forwards_before = 3 4 5 6
+//
+// The number never falls from one backward to the next. After the last forward, it goes on as if
+// there were more. So "one fewer in flight" means the same everywhere: 2 3 4 5, which is
+// F0 F1 B0 F2 B1 F3 B2 B3.
+//
+// The wgrad of a backward has a delay, in half steps. An even number of half steps later is before
+// the forwards between two backwards, and an odd number is after them. -1 is a full backward.
+//
+//     F0 I0 W0 F1 I1                       weight_delay = 0 ...
+//     F0 I0 F1 W0 I1                       weight_delay = 1 ...
+//     F0 I0 F1 I1 W0                       weight_delay = 2 ...
+//
+// A backward may have a recompute directly before it. Recomputation needs nothing from other
+// pp_ranks, so it runs while the pp_rank would wait for the gradient.
+//
+// With several stages on a pp_rank, a sequence may also change: neighbors of different stages
+// change places. Some of these orders cannot run.
+//
+// For one stage on each pp_rank, this is every order that matters. All microbatches are alike, so
+// the k-th forward of a stage can be that of microbatch k, and so can its k-th backward. A schedule
+// with another order of microbatches becomes such a schedule, with the same times, if each stage
+// renumbers them.
+inline constexpr int kFullBackward = -1;  // A weight_delay.
+
+struct RankPaths {
+  std::vector<schedule::Instruction> forwards;
+  std::vector<schedule::Instruction> backwards;  // As full backwards.
+  std::vector<int> forwards_before;  // [backward] All forwards if it is above their number.
+  std::vector<int> weight_delay;     // [backward] In half steps, or kFullBackward.
+  std::vector<int> has_recompute;    // [backward] 1 or 0.
+
+  // Derived from the two sequences. The forwards before a backward in any order that can run are
+  // its own forward, and those before that one.
+  std::vector<int> least_forwards_before;  // [backward]
+  std::vector<int> backward_of_forward;    // [forward]
+
+  bool operator==(const RankPaths&) const = default;
+};
+
+// Requires a schedule without defect (schedule.h).
+std::vector<RankPaths> PathsOf(const schedule::Schedule& schedule);
+
+// Writes the order of every pp_rank into `schedule`, which has the same stages.
+void SetOrders(std::span<const RankPaths> paths, schedule::Schedule& schedule);
+
+inline constexpr double kBytesPerGib = 1 << 30;
+
+// The activations that a pp_rank may hold, and the size of those of a microbatch on each stage.
+struct MemoryLimit {
+  std::vector<std::int64_t> of_pp_rank = {};
+  std::vector<std::int64_t> size_of_stage = {};
+  // What stays of them until a recompute; empty: all.
+  std::vector<std::int64_t> kept_of_stage = {};
+  enum class Unit { kMicrobatches, kBytes } unit = Unit::kMicrobatches;  // For messages.
+};
+
+// Neighbors of different stages in the part [begin, end) of a sequence change places: with
+// `later_first`, those of a later stage move to the front by one place, otherwise those of an
+// earlier stage.
+enum class Sequence { kForwards, kBackwards };
+void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
+                bool later_first);
+
+// What gives way where the memory does not suffice.
+enum class GivesWay { kForwards, kWeights };
+
+// Makes a pp_rank keep its limit: delays forwards, or runs wgrads earlier. (Wgrads run earlier in
+// any case where a forward cannot wait.) Also repairs numbers that a change has brought out of
+// order. Returns whether that is possible: false if a backward needs more forwards before it than
+// fit.
+bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives_way);
 
 // Adds `step` to a number of each backward in a window of the iteration, on neighboring pp_ranks:
 // the forwards before it, the delay of its wgrad, or whether it has a recompute.

@@ -3,7 +3,7 @@
 // The bound forgets the order of the instructions on a pp_rank, and keeps what every order obeys:
 //   - the dependencies between stages, and between a forward and its backward;
 //   - a stage runs its forwards one after another, and its backwards too. All microbatches are
-//     alike, so both run in the order of the microbatches (rank_paths.h);
+//     alike, so both run in the order of the microbatches (moves.h);
 //   - memory: if a pp_rank holds at most m microbatches, its forward i + m starts after its
 //     backward i has ended;
 //   - a pp_rank does one thing at a time, in three windows.

@@ -5,7 +5,7 @@
 
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/planner.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::schedule_search {
 namespace {
@@ -108,9 +108,7 @@ std::optional<Judgment> RelaxedEnergy::Judge(const schedule::Schedule& schedule,
   for (std::size_t pp_rank = 0; pp_rank < peaks.size(); ++pp_rank) {
     if (peaks[pp_rank] > limit_.of_pp_rank[pp_rank]) return std::nullopt;
   }
-  auto graph = schedule::BuildInstructionGraph(schedule, job_.profile, job_.model);
-  if (!graph) return std::nullopt;
-  const auto planner = plan::Planner::Create(*std::move(graph), job_.execution);
+  const auto planner = PlannerOf(job_, schedule);
   if (!planner || planner->least_time() > deadline_) return std::nullopt;
 
   const OptimumOfSchedule optimum(schedule, *planner);

@@ -10,8 +10,7 @@
 #include "perseus/base/parallel.h"
 #include "perseus/base/stopped.h"
 #include "perseus/planning/plan/planner.h"
-#include "perseus/planning/schedule/in_flight.h"
-#include "perseus/planning/schedule_search/candidates.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/moves.h"
 #include "perseus/planning/schedule_search/relaxed_energy.h"
 
@@ -49,13 +48,54 @@ class Search {
         energy_(job, deadline, limit) {}
 
   // Judges whole schedules.
-  Result<void> Start(std::vector<schedule::Schedule> candidates);
+  Result<void> Start(std::vector<schedule::Schedule> candidates) {
+    for (std::size_t first = 0; first < candidates.size(); first += kBatch) {
+      if (effort_.stop.stop_requested()) return FailAsStopped();
+      const std::size_t count = std::min(kBatch, candidates.size() - first);
+      std::vector<std::optional<Judgment>> judgments(count);
+      ForEachOnAllCores(count, [&](std::size_t i) {
+        judgments[i] = energy_.Judge(candidates[first + i], best_ ? &best_->judgment : nullptr);
+      });
+      for (std::size_t i = 0; i < count; ++i) {
+        std::string origin = candidates[first + i].name;
+        Offer(std::move(candidates[first + i]), origin, judgments[i]);
+      }
+      ShowProgress();
+    }
+    return {};
+  }
+
   // Improves the best schedule by moves, until none helps or the evaluations are used.
-  Result<void> Improve(int evaluations);
+  Result<void> Improve(int evaluations) {
+    evaluations_ = evaluations_left_ = evaluations;
+    const auto pp_ranks = static_cast<int>(paths_.size());
+    std::size_t longest = 1;
+    for (const RankPaths& rank : paths_) longest = std::max(longest, rank.backwards.size());
+    for (bool has_helped = true; has_helped && has_evaluations();) {
+      has_helped = false;
+      for (std::size_t parts = 1; parts <= longest; parts *= 2) {
+        const std::vector<Move> moves = MovesFor(pp_ranks, static_cast<int>(parts), choices_);
+        for (bool again = true; again && has_evaluations();) {
+          PERSEUS_ASSIGN_OR_RETURN(again, TryMoves(moves));
+          has_helped = has_helped || again;
+          // Only whole-iteration moves are repeated at once: they are few, and the smaller windows
+          // refine what they find.
+          again = again && parts == 1;
+        }
+      }
+    }
+    return {};
+  }
 
   bool has_evaluations() const { return evaluations_left_ > 0 && !effort_.finish.stop_requested(); }
   bool has_schedule() const { return best_.has_value(); }
-  Candidate Best() const;
+  Candidate Best() const {
+    return {.schedule = best_->schedule,
+            .origin = best_->origin,
+            .in_flight = schedule::PeakInFlight(best_->schedule),
+            .relaxed_energy_j = best_->judgment.relaxed_energy_j,
+            .time_at_maximum = best_->judgment.time_at_maximum};
+  }
 
  private:
   struct Judged {
@@ -65,11 +105,55 @@ class Search {
   };
 
   bool Offer(schedule::Schedule schedule, const std::string& origin,
-             const std::optional<Judgment>& judgment);
-  void ShowProgress() const;
+             const std::optional<Judgment>& judgment) {
+    if (!judgment || (best_ && !judgment->IsBetterThan(best_->judgment))) return false;
+    best_ = Judged{std::move(schedule), origin, *judgment};
+    paths_ = PathsOf(best_->schedule);
+    return true;
+  }
+
+  void ShowProgress() const {
+    if (!effort_.progress || !best_) return;
+    const int done = evaluations_ - std::max(0, evaluations_left_);
+    effort_.progress(Best(), evaluations_ == 0 ? 0 : static_cast<double>(done) / evaluations_);
+  }
+
   // Tries all moves once. Returns whether one helped.
-  Result<bool> TryMoves(const std::vector<Move>& moves);
-  Result<bool> TryBatch(const std::vector<Move>& moves, std::size_t first, std::size_t& tried);
+  Result<bool> TryMoves(const std::vector<Move>& moves) {
+    bool has_helped = false;
+    for (std::size_t next = 0; next < moves.size() && has_evaluations();) {
+      std::size_t tried = next;
+      PERSEUS_ASSIGN_OR_RETURN(const bool is_better, TryBatch(moves, next, tried));
+      // A move that helped often helps again.
+      next = is_better ? next : tried;
+      has_helped = has_helped || is_better;
+    }
+    return has_helped;
+  }
+
+  Result<bool> TryBatch(const std::vector<Move>& moves, std::size_t first, std::size_t& tried) {
+    if (effort_.stop.stop_requested()) return FailAsStopped();
+    std::vector<schedule::Schedule> changed;
+    for (tried = first; tried < moves.size() && changed.size() < kBatch; ++tried) {
+      std::vector<RankPaths> paths = paths_;
+      if (!Apply(moves[tried], limit_, choices_, paths)) continue;
+      schedule::Schedule schedule = best_->schedule;
+      SetOrders(paths, schedule);
+      if (judged_.insert(Fingerprint(schedule)).second) changed.push_back(std::move(schedule));
+    }
+    std::vector<std::optional<Judgment>> judgments(changed.size());
+    ForEachOnAllCores(changed.size(), [&](std::size_t i) {
+      judgments[i] = energy_.Judge(changed[i], &best_->judgment);
+    });
+    evaluations_left_ -= static_cast<int>(changed.size());
+    bool is_better = false;
+    const std::string origin = best_->origin;
+    for (std::size_t i = 0; i < changed.size(); ++i) {
+      is_better = Offer(std::move(changed[i]), origin, judgments[i]) || is_better;
+    }
+    ShowProgress();
+    return is_better;
+  }
 
   const MemoryLimit& limit_;
   const Choices choices_;
@@ -81,103 +165,6 @@ class Search {
   int evaluations_ = 0;
   int evaluations_left_ = 0;
 };
-
-Candidate Search::Best() const {
-  return {.schedule = best_->schedule,
-          .origin = best_->origin,
-          .in_flight = schedule::PeakInFlight(best_->schedule),
-          .relaxed_energy_j = best_->judgment.relaxed_energy_j,
-          .time_at_maximum = best_->judgment.time_at_maximum};
-}
-
-void Search::ShowProgress() const {
-  if (!effort_.progress || !best_) return;
-  const int done = evaluations_ - std::max(0, evaluations_left_);
-  effort_.progress(Best(), evaluations_ == 0 ? 0 : static_cast<double>(done) / evaluations_);
-}
-
-bool Search::Offer(schedule::Schedule schedule, const std::string& origin,
-                   const std::optional<Judgment>& judgment) {
-  if (!judgment || (best_ && !judgment->IsBetterThan(best_->judgment))) return false;
-  best_ = Judged{std::move(schedule), origin, *judgment};
-  paths_ = PathsOf(best_->schedule);
-  return true;
-}
-
-Result<void> Search::Start(std::vector<schedule::Schedule> candidates) {
-  for (std::size_t first = 0; first < candidates.size(); first += kBatch) {
-    if (effort_.stop.stop_requested()) return FailAsStopped();
-    const std::size_t count = std::min(kBatch, candidates.size() - first);
-    std::vector<std::optional<Judgment>> judgments(count);
-    ForEachOnAllCores(count, [&](std::size_t i) {
-      judgments[i] = energy_.Judge(candidates[first + i], best_ ? &best_->judgment : nullptr);
-    });
-    for (std::size_t i = 0; i < count; ++i) {
-      std::string origin = candidates[first + i].name;
-      Offer(std::move(candidates[first + i]), origin, judgments[i]);
-    }
-    ShowProgress();
-  }
-  return {};
-}
-
-Result<bool> Search::TryBatch(const std::vector<Move>& moves, std::size_t first,
-                              std::size_t& tried) {
-  if (effort_.stop.stop_requested()) return FailAsStopped();
-  std::vector<schedule::Schedule> changed;
-  for (tried = first; tried < moves.size() && changed.size() < kBatch; ++tried) {
-    std::vector<RankPaths> paths = paths_;
-    if (!Apply(moves[tried], limit_, choices_, paths)) continue;
-    schedule::Schedule schedule = best_->schedule;
-    SetOrders(paths, schedule);
-    if (judged_.insert(Fingerprint(schedule)).second) changed.push_back(std::move(schedule));
-  }
-  std::vector<std::optional<Judgment>> judgments(changed.size());
-  ForEachOnAllCores(changed.size(), [&](std::size_t i) {
-    judgments[i] = energy_.Judge(changed[i], &best_->judgment);
-  });
-  evaluations_left_ -= static_cast<int>(changed.size());
-  bool is_better = false;
-  const std::string origin = best_->origin;
-  for (std::size_t i = 0; i < changed.size(); ++i) {
-    is_better = Offer(std::move(changed[i]), origin, judgments[i]) || is_better;
-  }
-  ShowProgress();
-  return is_better;
-}
-
-Result<bool> Search::TryMoves(const std::vector<Move>& moves) {
-  bool has_helped = false;
-  for (std::size_t next = 0; next < moves.size() && has_evaluations();) {
-    std::size_t tried = next;
-    PERSEUS_ASSIGN_OR_RETURN(const bool is_better, TryBatch(moves, next, tried));
-    // A move that helped often helps again.
-    next = is_better ? next : tried;
-    has_helped = has_helped || is_better;
-  }
-  return has_helped;
-}
-
-Result<void> Search::Improve(int evaluations) {
-  evaluations_ = evaluations_left_ = evaluations;
-  const auto pp_ranks = static_cast<int>(paths_.size());
-  std::size_t longest = 1;
-  for (const RankPaths& rank : paths_) longest = std::max(longest, rank.backwards.size());
-  for (bool has_helped = true; has_helped && has_evaluations();) {
-    has_helped = false;
-    for (std::size_t parts = 1; parts <= longest; parts *= 2) {
-      const std::vector<Move> moves = MovesFor(pp_ranks, static_cast<int>(parts), choices_);
-      for (bool again = true; again && has_evaluations();) {
-        PERSEUS_ASSIGN_OR_RETURN(again, TryMoves(moves));
-        has_helped = has_helped || again;
-        // Only whole-iteration moves are repeated at once: they are few, and the smaller windows
-        // refine what they find.
-        again = again && parts == 1;
-      }
-    }
-  }
-  return {};
-}
 
 std::int64_t InstructionsOf(const schedule::Schedule& schedule) {
   std::int64_t instructions = 0;
@@ -203,10 +190,7 @@ std::string DescribeMemory(const std::vector<std::int64_t>& amounts, MemoryLimit
 // The relaxed energy of a schedule. Says why it has none, where a judgment does not.
 Result<double> RelaxedEnergyOf(const SearchJob& job, const schedule::Schedule& schedule,
                                Nanoseconds deadline) {
-  PERSEUS_ASSIGN_OR_RETURN(auto graph,
-                           schedule::BuildInstructionGraph(schedule, job.profile, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
-                           plan::Planner::Create(std::move(graph), job.execution));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, PlannerOf(job, schedule));
   return planner.BoundFor(deadline);
 }
 
@@ -259,10 +243,7 @@ int UsualEvaluations(std::int64_t instructions) {
 
 Result<Reference> FindReference(const SearchJob& job, const MemoryLimit& limit) {
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, ReferenceSchedule(job, limit));
-  PERSEUS_ASSIGN_OR_RETURN(auto graph,
-                           schedule::BuildInstructionGraph(schedule, job.profile, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(const auto planner,
-                           plan::Planner::Create(std::move(graph), job.execution));
+  PERSEUS_ASSIGN_OR_RETURN(const auto planner, PlannerOf(job, schedule));
   std::vector<std::int64_t> in_flight = schedule::PeakInFlight(schedule);
   return Reference{.schedule = std::move(schedule),
                    .time = planner.baseline().time,

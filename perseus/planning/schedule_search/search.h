@@ -10,7 +10,7 @@
 // that each pp_rank may hold (in microbatches or bytes, in_flight.h). Find the order of
 // instructions on each pp_rank so that the plan that meets the deadline needs the least energy. An
 // order is the interleaving of the pp_rank's forwards, backwards, wgrads and recomputes
-// (rank_paths.h).
+// (moves.h).
 //
 // THE VALUE OF A CANDIDATE is the relaxed energy: the optimum of the planner's relaxation for the
 // deadline (Planner::BoundFor). No plan for the candidate has less. Only the winner gets a plan.
@@ -45,7 +45,7 @@
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/planning/schedule_search/rank_paths.h"
+#include "perseus/planning/schedule_search/moves.h"
 
 namespace perseus::schedule_search {
 
@@ -117,5 +117,20 @@ Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const
 
 // `more` microbatches more than the reference on every pp_rank, in microbatches.
 MemoryLimit MoreInFlight(const Reference& reference, int more);
+
+// ---- The generated schedules that a search starts from (candidates.cc) ----
+
+// Every generated schedule that has as many chunks as the profile and whose instructions the
+// profile has, and 1F1B with deeper warm-ups, up to the most microbatches that a pp_rank may hold.
+// The name of a schedule is its origin.
+std::vector<schedule::Schedule> GeneratedCandidates(const SearchJob& job, const MemoryLimit& limit);
+
+// The first of them that exists without a limit: the reference. With recomputation, the first that
+// fits the limit, if there is one.
+Result<schedule::Schedule> ReferenceSchedule(const SearchJob& job, const MemoryLimit& limit = {});
+
+bool Fits(const schedule::Schedule& schedule, const MemoryLimit& limit);
+
+Result<plan::Planner> PlannerOf(const SearchJob& job, const schedule::Schedule& schedule);
 
 }  // namespace perseus::schedule_search

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "perseus/base/index.h"
-#include "perseus/planning/schedule/schedule_check.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/finalists.h"
 #include "perseus/planning/schedule_search/order_bound.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"

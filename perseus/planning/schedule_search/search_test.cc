@@ -10,8 +10,7 @@
 
 #include "perseus/base/index.h"
 #include "perseus/planning/plan/planner.h"
-#include "perseus/planning/schedule/in_flight.h"
-#include "perseus/planning/schedule/schedule_check.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/order_bound.h"
 #include "perseus/planning/schedule_search/relaxed_energy.h"
 #include "perseus/planning/schedule_search/tradeoff.h"

@@ -9,7 +9,7 @@
 
 #include "perseus/base/index.h"
 #include "perseus/base/parallel.h"
-#include "perseus/planning/schedule/in_flight.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/moves.h"
 #include "perseus/planning/schedule_search/order_bound.h"
 
@@ -86,9 +86,7 @@ Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
                       .progress = {}};
   const TradeoffRow* before = nullptr;
   for (const TradeoffRow& row : tradeoff.rows) {
-    const auto peaks =
-        schedule::PeakActivations(row.candidate.schedule, limit.size_of_stage, limit.kept_of_stage);
-    if (std::ranges::equal(peaks, limit.of_pp_rank, std::ranges::less_equal())) before = &row;
+    if (Fits(row.candidate.schedule, limit)) before = &row;
   }
   if (before != nullptr) effort.start = &before->candidate.schedule;
   auto candidate = FindSchedule(job, tradeoff.reference.time, limit, effort);

@@ -10,7 +10,7 @@
 //   estimates.h       estimates from samples (pure functions); landing.h finds a switch
 //   measured_node.h   this interface
 //   cuda_node.h       real GPUs, with kernels by libcuda where it exists
-//   simulation/virtual_qualifier  GPUs with behavior that the caller gives, in virtual time
+//   tests/support/simulated_node.h   GPUs with behavior that the caller gives, in virtual time
 //
 // The SM clock is seen in the work of a kernel that runs all the time and counts its iterations in
 // memory that the host reads. So a sample needs no launch, and the latency is that of the GPU and

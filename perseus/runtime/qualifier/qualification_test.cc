@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "perseus/runtime/qualifier/estimates.h"
-#include "perseus/simulation/virtual_qualifier/simulated_node.h"
+#include "tests/support/simulated_node.h"
 
 namespace perseus::qualifier {
 namespace {
@@ -103,10 +103,17 @@ double MedianOfSlowest(double median_ms, double spread, int n) {
   return median_ms * std::exp(spread * low);
 }
 
+// The facts of every qualification can be written and read.
 Qualification Qualified(SimulatedNode& node, const QualifyOptions& options) {
   auto qualified = Qualify(node, options);
   EXPECT_TRUE(qualified) << qualified.error().message;
-  return std::move(qualified).value_or(Qualification());
+  Qualification found = std::move(qualified).value_or(Qualification());
+  HardwareFacts named = found.facts;
+  named.host = named.driver_version = named.perseus_version = "x";
+  named.measured_at = "2026-02-22T17:05:00Z";
+  const auto read = hardware_facts::Parse(hardware_facts::Format(named), "facts.toml");
+  EXPECT_TRUE(read) << read.error().message;
+  return found;
 }
 
 Qualification Qualified(const SimulatedModel& model, int gpus, double duration_s = 30) {
@@ -281,10 +288,10 @@ TEST(Qualification, AGpuThatDiffersFromItsSiblingsIsNamed) {
   model.odd_period_factor = 2;
   const HardwareFacts facts = FactsOf(model, 4, 60);
   EXPECT_THAT(facts.limits,
-              Contains(AllOf(HasSubstr("GPU-virtual-box-2 differs from its siblings: its period of "
+              Contains(AllOf(HasSubstr("GPU-virtual-2 differs from its siblings: its period of "
                                        "the energy counter is 2"),
                              HasSubstr("and the median of 4 GPUs is"), HasSubstr("other values"))));
-  EXPECT_THAT(facts.limits, Not(Contains(HasSubstr("GPU-virtual-box-1 differs"))));
+  EXPECT_THAT(facts.limits, Not(Contains(HasSubstr("GPU-virtual-1 differs"))));
   ASSERT_TRUE(facts.energy_counter);
   EXPECT_TRUE(Covers(facts.energy_counter->period_ms, 100));
   EXPECT_LT(facts.energy_counter->period_ms.high, 150);
@@ -356,7 +363,7 @@ TEST(Qualification, GpusOfDifferentKindsAreRefused) {
   const auto qualified = Qualify(node, {.duration_s = 30});
   ASSERT_FALSE(qualified);
   EXPECT_THAT(qualified.error().message,
-              AllOf(HasSubstr("GPU-virtual-box-1 (Another GPU)"), HasSubstr("--gpu UUID")));
+              AllOf(HasSubstr("GPU-virtual-1 (Another GPU)"), HasSubstr("--gpu UUID")));
   EXPECT_EQ(node.writes(), 0);
 }
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "perseus/planning/schedule/schedule_check.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/runtime/tuner/schedule_match.h"
 
 namespace perseus::tuner {

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "perseus/planning/plan_file/instruction_label.h"
 #include "perseus/planning/plan_file/trace_events.h"
 
 namespace perseus::tuner {

@@ -42,12 +42,6 @@ schedule::InstructionGraph TwoStages(double heavier) {
   return graph;
 }
 
-plan::Planner PlannerOf(schedule::InstructionGraph graph, double blocking_power_w = 0) {
-  auto planner = plan::Planner::Create(std::move(graph), {blocking_power_w, 0});
-  EXPECT_TRUE(planner) << planner.error().message;
-  return *std::move(planner);
-}
-
 PolicyPoints PointsOf(const std::unique_ptr<Policy>& policy, const plan::Planner& planner) {
   const Nanoseconds times[] = {planner.baseline().time};
   auto points = policy->Points(planner, times);
@@ -56,7 +50,7 @@ PolicyPoints PointsOf(const std::unique_ptr<Policy>& policy, const plan::Planner
 }
 
 TEST(AllMax, RunsEverythingAtMaximumFrequency) {
-  const plan::Planner planner = PlannerOf(TwoStages(1));
+  const plan::Planner planner = MakePlanner(TwoStages(1), {});
   const PolicyPoints offered = PointsOf(MakeAllMax(), planner);
   ASSERT_EQ(offered.points.size(), 1U);
   EXPECT_EQ(offered.points[0].evaluation.time, 6 * kMillisecond);
@@ -64,7 +58,7 @@ TEST(AllMax, RunsEverythingAtMaximumFrequency) {
 }
 
 TEST(ZeusGlobal, OffersEveryClock) {
-  const plan::Planner planner = PlannerOf(TwoStages(1));
+  const plan::Planner planner = MakePlanner(TwoStages(1), {});
   const PolicyPoints offered = PointsOf(MakeZeusGlobal(), planner);
   ASSERT_EQ(offered.points.size(), 3U);
   EXPECT_EQ(offered.points[1].setting, "200 MHz");
@@ -74,7 +68,7 @@ TEST(ZeusGlobal, OffersEveryClock) {
 
 TEST(ZeusPerStage, BalancesTheForwards) {
   // Stage 1 takes at least 3 ms. Stage 0 takes as long at 100 MHz.
-  const plan::Planner planner = PlannerOf(TwoStages(3));
+  const plan::Planner planner = MakePlanner(TwoStages(3), {});
   const PolicyPoints offered = PointsOf(MakeZeusPerStage(), planner);
   const auto balanced = std::ranges::find_if(offered.points, [](const OperatingPoint& point) {
     return point.setting == "forward in 0.003 s";
@@ -87,7 +81,7 @@ TEST(EnvPipe, KeepsTheEnvelopeAndRaisesTheRestUntilItFits) {
   // By hand: F0 s0, all of stage 1 and B1 s0 stay at maximum frequency: 1 + 4 * 3 + 1 = 14 ms. F1
   // s0 can run from 1 to 7 ms and takes 3 ms, so it keeps its clock. B0 s0 can run from 7 to 13 ms,
   // so it keeps its clock as well.
-  const plan::Planner planner = PlannerOf(TwoStages(3));
+  const plan::Planner planner = MakePlanner(TwoStages(3), {});
   const PolicyPoints offered = PointsOf(MakeEnvPipe(), planner);
   EXPECT_THAT(offered.note, IsEmpty());
   ASSERT_EQ(offered.points.size(), 1U);
@@ -98,7 +92,7 @@ TEST(EnvPipe, KeepsTheEnvelopeAndRaisesTheRestUntilItFits) {
 TEST(EnvPipe, RaisesCriticalInstructions) {
   // By hand: stage 1 works from 1 to 6 ms. F1 s0 can run from 1 to 3.5 ms and takes 3 ms at 100
   // MHz, so it is raised to 200 MHz. B0 s0 can run from 3.5 to 6 ms, so it is raised as well.
-  const plan::Planner planner = PlannerOf(TwoStages(1.25));
+  const plan::Planner planner = MakePlanner(TwoStages(1.25), {});
   const PolicyPoints offered = PointsOf(MakeEnvPipe(), planner);
   EXPECT_THAT(offered.points[0].options, ElementsAre(0, 1, 0, 0, 0, 1, 0, 0));
   EXPECT_EQ(offered.points[0].evaluation.time, 7 * kMillisecond);
@@ -111,20 +105,20 @@ TEST(EnvPipe, ReportsThatItWouldNotTerminate) {
     if (set.pp_rank != 0) continue;
     for (profile::Option& option : set.options) option.time *= 10;
   }
-  const PolicyPoints offered = PointsOf(MakeEnvPipe(), PlannerOf(std::move(graph)));
+  const PolicyPoints offered = PointsOf(MakeEnvPipe(), MakePlanner(std::move(graph), {}));
   EXPECT_THAT(offered.note, HasSubstr("would not end"));
   EXPECT_THAT(offered.points[0].options, ElementsAre(0, 0, 0, 0, 0, 0, 0, 0));
 }
 
 TEST(PerseusPublished, NamesTheInstructionThatIsShorterThanItsUnit) {
-  const plan::Planner planner = PlannerOf(TwoStages(1));
+  const plan::Planner planner = MakePlanner(TwoStages(1), {});
   const auto points = MakePerseusPublished(5 * kMillisecond)->Points(planner, {});
   ASSERT_FALSE(points);
   EXPECT_THAT(points.error().message, HasSubstr("takes less than the unit of 0.005 s"));
 }
 
 TEST(ChooseFor, CountsTheWaitUntilTheStragglerIsDone) {
-  const plan::Planner planner = PlannerOf(TwoStages(1), 100);
+  const plan::Planner planner = MakePlanner(TwoStages(1), {100, 0});
   OperatingPoint fast{"fast", {}, {}};
   fast.evaluation.time = 10 * kMillisecond;
   fast.evaluation.energy_j = 50;
@@ -140,7 +134,7 @@ TEST(ChooseFor, CountsTheWaitUntilTheStragglerIsDone) {
 }
 
 TEST(PerseusPublished, NamesTheLeastUnit) {
-  const plan::Planner planner = PlannerOf(TwoStages(1));
+  const plan::Planner planner = MakePlanner(TwoStages(1), {});
   const auto points = MakePerseusPublished(10)->Points(planner, {});
   ASSERT_FALSE(points);
   // From 6 ms to 18 in at most 100,000 steps.
@@ -156,8 +150,8 @@ TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
   int published = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     const plan::Planner planner =
-        PlannerOf(RandomJob({.shape = JobShape::kPipeline, .instructions = 8}, seed),
-                  RandomBlockingPower(seed));
+        MakePlanner(RandomJob({.shape = JobShape::kPipeline, .instructions = 8}, seed),
+                    {RandomBlockingPower(seed), 0});
     const auto frontier = planner.ComputeFrontier();
     ASSERT_TRUE(frontier);
     for (const auto& policy : AllPolicies(planner.baseline().time / 1000 + 1)) {
@@ -190,7 +184,7 @@ TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
 }
 
 TEST(PlanForStraggler, TakesTimeBeyondThatOfLeastEnergy) {
-  const plan::Planner planner = PlannerOf(MakeSyntheticJob({}), kSyntheticBlockingPowerW);
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({}));
   const auto frontier = planner.ComputeFrontier();
   ASSERT_TRUE(frontier);
   const Nanoseconds slow_end = frontier->points.back().time;

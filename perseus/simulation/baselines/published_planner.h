@@ -13,7 +13,7 @@
 // what the published walk does, but without a maximum flow from scratch at every step. So the
 // differences from our planner are the options that count, the rounding, and the fit. The published
 // frontiers are reproduced to the unit in time and to 1e-5 in energy:
-// tests/oracle/published_planner_test.cc.
+// tests/oracle/published_frontier_test.cc.
 #pragma once
 
 #include <cstdint>

@@ -2,19 +2,204 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
 #include <random>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/index.h"
 #include "perseus/base/random.h"
+#include "perseus/base/result.h"
 #include "perseus/simulation/emulator/pipeline_runs.h"
-#include "perseus/simulation/emulator/plan_choice.h"
 #include "perseus/simulation/emulator/power_over_time.h"
-#include "perseus/simulation/emulator/remarks.h"
 
 namespace perseus::emulator {
 namespace {
+
+// How many plans are tried for a pipeline that is slow, but not the slowest. Their times are
+// multiples of this part of the base plan's time, so that many nearly equal pipelines share a plan.
+// (A plan takes a tenth of a second, everything else is fast.)
+constexpr int kMostAttempts = 3;
+constexpr Nanoseconds kParts = 32;
+
+// time * up / down, rounded down.
+Nanoseconds Scaled(Nanoseconds time, Nanoseconds up, Nanoseconds down) {
+  __extension__ using Wide = __int128;
+  return static_cast<Nanoseconds>(static_cast<Wide>(time) * up / std::max<Nanoseconds>(down, 1));
+}
+
+// The index of the event that came last of those that hold in that iteration, if there is one.
+template <typename Event, typename Holds>
+std::optional<std::size_t> Latest(const std::vector<Event>& events, const JobClock& clock,
+                                  int iteration, Holds holds) {
+  std::optional<std::size_t> latest;
+  Nanoseconds arrival = 0;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    if (!clock.HasCome(events[i].from, iteration) || !holds(events[i])) continue;
+    const Nanoseconds time = *clock.TimeOf(events[i].from, iteration);
+    if (latest && time < arrival) continue;
+    latest = i;
+    arrival = time;
+  }
+  return latest;
+}
+
+// Which plan each pipeline of an emulated job runs: the base plan, as new plans and power caps
+// determine it, or the plan of a pipeline that waits for a straggler. emulation.h has the rules.
+class PlanChoice {
+ public:
+  // Keeps references to all parameters, and adds its plans to `runs`.
+  PlanChoice(const plan::Planner& planner, const EmulationSpec& spec, const JobClock& clock,
+             PipelineRuns& runs)
+      : planner_(planner),
+        spec_(spec),
+        clock_(clock),
+        runs_(runs),
+        plan_(runs.AddPlan(spec.options)),
+        change_in_force_(spec.changes.size()),
+        cap_in_force_(spec.power_caps.size()) {
+    for (const PlanChange& change : spec.changes) {
+      plan_of_change_.push_back(runs.AddPlan(change.options));
+    }
+    for (const PowerCap& cap : spec.power_caps) plan_of_cap_.push_back(runs.AddPlan(cap.options));
+  }
+
+  // The plan of each pipeline in an iteration that has begun. Fails as planning does.
+  Result<std::vector<int>> PlansIn(int iteration) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto base, BaseIn(iteration));
+    std::vector<int> plans(At(spec_.pipelines), base.plan);
+    // The controller knows what happened `delay` iterations ago.
+    const int known = iteration - spec_.delay;
+    if (spec_.reaction == Reaction::kNone || known < 0) return plans;
+    PERSEUS_ASSIGN_OR_RETURN(const auto base_known, BaseIn(known));
+    if (base_known.plan != base.plan) return plans;
+    PERSEUS_ASSIGN_OR_RETURN(const auto slowest, SlowestIn(known, base.plan));
+    PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(base.plan));
+    if (slowest <= runs_.run(undisturbed).time) return plans;
+    std::optional<int> of_undisturbed;
+    for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
+      if (!runs_.IsDisturbed(pipeline) && of_undisturbed) {
+        plans[At(pipeline)] = *of_undisturbed;
+        continue;
+      }
+      PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanBeside(slowest, known, pipeline, base));
+      plans[At(pipeline)] = plan;
+      if (!runs_.IsDisturbed(pipeline)) of_undisturbed = plan;
+    }
+    return plans;
+  }
+
+  // By index in the spec: which were in force in an iteration for which PlansIn was called.
+  const std::vector<bool>& changes_in_force() const { return change_in_force_; }
+  const std::vector<bool>& caps_in_force() const { return cap_in_force_; }
+
+ private:
+  struct Base {
+    int plan = 0;
+    double most_w = 0;  // The most mean power of a pipeline.
+  };
+
+  Result<Base> BaseIn(int iteration) {
+    Base base{plan_, std::numeric_limits<double>::infinity()};
+    const auto change = Latest(spec_.changes, clock_, iteration, [](const auto&) { return true; });
+    if (change) {
+      base.plan = plan_of_change_[*change];
+      change_in_force_[*change] = true;
+    }
+    const auto cap = Latest(spec_.power_caps, clock_, iteration, [&](const PowerCap& of) {
+      return !clock_.HasCome(of.until, iteration);
+    });
+    if (!cap) return base;
+    cap_in_force_[*cap] = true;
+    base.most_w = spec_.power_caps[*cap].watts / spec_.pipelines;
+    PERSEUS_ASSIGN_OR_RETURN(const auto power_w, PowerOf(base.plan));
+    if (power_w > base.most_w) base.plan = plan_of_cap_[*cap];
+    return base;
+  }
+
+  // The time of the slowest pipeline in that iteration if all run that plan.
+  Result<Nanoseconds> SlowestIn(int iteration, int plan) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(plan));
+    Nanoseconds slowest = 0;
+    bool are_all_disturbed = true;
+    for (int pipeline = 0; pipeline < spec_.pipelines; ++pipeline) {
+      if (!runs_.IsDisturbed(pipeline)) {
+        are_all_disturbed = false;
+        continue;
+      }
+      PERSEUS_ASSIGN_OR_RETURN(const auto state, runs_.StateIn(iteration, pipeline, plan));
+      slowest = std::max(slowest, runs_.run(state).time);
+    }
+    return are_all_disturbed ? slowest : std::max(slowest, runs_.run(undisturbed).time);
+  }
+
+  // The plan of a pipeline beside a straggler of that time, as known in `iteration`. If the
+  // pipeline is slow itself, the time for its plan is found by trial.
+  Result<int> PlanBeside(Nanoseconds straggler, int iteration, int pipeline, const Base& base) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto own, runs_.StateIn(iteration, pipeline, base.plan));
+    PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(base.plan));
+    const Nanoseconds base_time = runs_.run(undisturbed).time;
+    Nanoseconds time = Scaled(base_time, straggler, runs_.run(own).time);
+    for (int attempt = 0; attempt < kMostAttempts && time > base_time; ++attempt) {
+      const Nanoseconds part = std::max<Nanoseconds>(base_time / kParts, 1);
+      const bool is_healthy = time == straggler;
+      PERSEUS_ASSIGN_OR_RETURN(
+          const auto plan,
+          PlanFollowing(is_healthy ? time : std::max(time / part * part, base_time)));
+      PERSEUS_ASSIGN_OR_RETURN(const auto state, runs_.StateIn(iteration, pipeline, plan));
+      if (runs_.run(state).time > straggler) {
+        time = Scaled(time, straggler, runs_.run(state).time);
+        continue;
+      }
+      PERSEUS_ASSIGN_OR_RETURN(const auto power_w, PowerOf(plan));
+      const bool keeps_to_cap =
+          power_w <= base.most_w && runs_.run(state).average_power_w() <=
+                                        std::max(base.most_w, runs_.run(own).average_power_w());
+      return keeps_to_cap && EnergyUntil(straggler, state) < EnergyUntil(straggler, own)
+                 ? plan
+                 : base.plan;
+    }
+    return base.plan;
+  }
+
+  double EnergyUntil(Nanoseconds time, int state) const {
+    const RunSummary& run = runs_.run(state);
+    return run.energy_j +
+           planner_.model().blocking_power_w * planner_.pp_ranks() * ToSeconds(time - run.time);
+  }
+
+  // The plan for a straggler of that time.
+  Result<int> PlanFollowing(Nanoseconds time) {
+    const auto known = following_.find(time);
+    if (known != following_.end()) return known->second;
+    if (spec_.plan_beside) {
+      PERSEUS_ASSIGN_OR_RETURN(auto options, spec_.plan_beside(time));
+      return following_[time] = runs_.AddPlan(std::move(options));
+    }
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_.PlanForStraggler(time));
+    return following_[time] = runs_.AddPlan(std::move(plan.options));
+  }
+
+  Result<double> PowerOf(int plan) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto state, runs_.StateUndisturbed(plan));
+    return runs_.run(state).average_power_w();
+  }
+
+  const plan::Planner& planner_;
+  const EmulationSpec& spec_;
+  const JobClock& clock_;
+  PipelineRuns& runs_;
+  int plan_ = 0;                          // The number of the spec's plan.
+  std::vector<int> plan_of_change_;       // By index in the spec.
+  std::vector<int> plan_of_cap_;          // By index in the spec.
+  std::map<Nanoseconds, int> following_;  // By the straggler's time.
+  std::vector<bool> change_in_force_;
+  std::vector<bool> cap_in_force_;
+};
 
 constexpr int kPowerWindows = 256;  // In the baseline's iteration time.
 
@@ -30,6 +215,68 @@ std::vector<Moment> EdgesOf(const EmulationSpec& spec) {
     edges.push_back(cap.until);
   }
   return edges;
+}
+
+// Which events of a spec had an effect, each by its index.
+struct Noticed {
+  std::vector<bool> disturbances;  // An instruction began while the disturbance was present.
+  std::vector<bool> changes;       // The plan was in force in some iteration.
+  std::vector<bool> power_caps;    // The cap was in force in some iteration.
+};
+
+// The lowest clock that instructions run at because no clock within the throttle was measured: the
+// highest one over all instructions. 0: all instructions have a clock within the throttle.
+double LowestClockAbove(const schedule::InstructionGraph& graph, const Disturbance& throttle) {
+  double highest = 0;
+  if (throttle.kind != Disturbance::Kind::kThrottle) return highest;
+  for (const schedule::InstructionNode& instruction : graph.instructions) {
+    const schedule::OptionSet& set =
+        graph.option_sets[static_cast<std::size_t>(instruction.option_set)];
+    if (!set.HasClock()) continue;
+    if (throttle.pp_rank >= 0 && instruction.pp_rank != throttle.pp_rank) continue;
+    const double lowest =
+        std::ranges::min_element(set.options, {}, &profile::Option::frequency_mhz)->frequency_mhz;
+    if (lowest > throttle.value) highest = std::max(highest, lowest);
+  }
+  return highest;
+}
+
+std::string_view WhatDidNotBegin(Disturbance::Kind kind) {
+  return kind == Disturbance::Kind::kInput ? "iteration" : "computation of its ranks";
+}
+
+// Remarks for the user about events that had no effect, or another effect than the file says: one
+// line for each. `time` is the time of all iterations.
+std::vector<std::string> RemarksOn(const plan::Planner& planner, const EmulationSpec& spec,
+                                   Nanoseconds time, const Noticed& noticed) {
+  std::vector<std::string> remarks;
+  const std::string job =
+      fmt::format("the job's {} iterations take {} s", spec.iterations, ToSeconds(time));
+  for (std::size_t i = 0; i < spec.disturbances.size(); ++i) {
+    const Disturbance& disturbance = spec.disturbances[i];
+    if (!noticed.disturbances[i]) {
+      remarks.push_back(fmt::format("{}: this straggler had no effect: no {} began meanwhile ({})",
+                                    NameOf(disturbance), WhatDidNotBegin(disturbance.kind), job));
+    } else if (const double lowest = LowestClockAbove(planner.graph(), disturbance); lowest > 0) {
+      remarks.push_back(fmt::format(
+          "{}: some instructions were not measured at {} MHz or less: they ran at their lowest "
+          "clock (up to {} MHz)",
+          NameOf(disturbance), disturbance.value, lowest));
+    }
+  }
+  const auto add = [&](const std::string& where, std::string_view what) {
+    remarks.push_back(
+        fmt::format("{}this {} was never in force: no iteration began while it was the latest one "
+                    "({})",
+                    where.empty() ? "" : where + ": ", what, job));
+  };
+  for (std::size_t i = 0; i < spec.changes.size(); ++i) {
+    if (!noticed.changes[i]) add(spec.changes[i].where, "plan");
+  }
+  for (std::size_t i = 0; i < spec.power_caps.size(); ++i) {
+    if (!noticed.power_caps[i]) add(spec.power_caps[i].where, "power cap");
+  }
+  return remarks;
 }
 
 class Engine {

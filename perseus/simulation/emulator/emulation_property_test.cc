@@ -8,7 +8,6 @@
 #include "perseus/base/random.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/simulation/emulator/emulation.h"
-#include "perseus/simulation/synthetic/synthetic_profile.h"
 #include "tests/support/planning_jobs.h"
 #include "tests/support/seeds.h"
 
@@ -146,54 +145,45 @@ TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
     SCOPED_TRACE(seed);
     const JobSpec job{.shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder,
                       .instructions = 16};
-    const auto planner =
-        plan::Planner::Create(RandomJob(job, seed), {RandomBlockingPower(seed), 0});
-    ASSERT_TRUE(planner) << planner.error().message;
-    if (planner->baseline().time == 0) continue;
-    ExpectSound(*planner, RandomEvents(*planner, seed).Draw());
+    const plan::Planner planner = MakePlanner(RandomJob(job, seed), {RandomBlockingPower(seed), 0});
+    if (planner.baseline().time == 0) continue;
+    ExpectSound(planner, RandomEvents(planner, seed).Draw());
     if (testing::Test::HasFailure()) return;
   }
 }
 
 // All-reduce, optimizer, load and transfers take their time whatever happens.
 schedule::InstructionGraph MakeJobWithFixedInstructions() {
-  synthetic::SyntheticProfileSpec spec;
-  spec.stages = 3;
-  schedule::PipelineModel model;
-  model.blocking_power_w = kSyntheticBlockingPowerW;
-  model.fixed.p2p = 2'000'000;
-  model.fixed.load = {.time = 5'000'000, .energy_j = 1};
-  model.fixed.all_reduce = {.time = 200'000'000, .energy_j = 30};
-  model.fixed.optimizer = {.time = 50'000'000, .energy_j = 20};
-  return *schedule::BuildInstructionGraph(
-      *schedule::GenerateSchedule({.name = "1f1b", .pp_ranks = 3, .microbatches = 4, .chunks = 1}),
-      *synthetic::SynthesizeProfile(spec), model);
+  return MakeSyntheticJob({.stages = 3,
+                           .microbatches = 4,
+                           .fixed = {.p2p = 2'000'000,
+                                     .load = {.time = 5'000'000, .energy_j = 1},
+                                     .all_reduce = {.time = 200'000'000, .energy_j = 30},
+                                     .optimizer = {.time = 50'000'000, .energy_j = 20}}});
 }
 
 TEST(EmulationProperties, HoldUnderLatencyWithFixedInstructions) {
   for (const Nanoseconds latency : {0, 5'000'000}) {
-    const auto planner =
-        plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, latency});
-    ASSERT_TRUE(planner) << planner.error().message;
+    const plan::Planner planner =
+        MakePlanner(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, latency});
     for (std::uint64_t seed = 0; seed < 6; ++seed) {
       SCOPED_TRACE(seed);
-      ExpectSound(*planner, RandomEvents(*planner, seed).Draw());
+      ExpectSound(planner, RandomEvents(planner, seed).Draw());
       if (testing::Test::HasFailure()) return;
     }
   }
 }
 
 TEST(EmulationProperties, OnlyComputationsSlowDown) {
-  const auto planner =
-      plan::Planner::Create(MakeJobWithFixedInstructions(), {kSyntheticBlockingPowerW, 0});
-  const schedule::InstructionGraph& graph = planner->graph();
+  const plan::Planner planner = MakePlanner(MakeJobWithFixedInstructions());
+  const schedule::InstructionGraph& graph = planner.graph();
   EmulationSpec spec{.pipelines = 1,
                      .iterations = 1,
                      .options = schedule::BaselineOptions(graph),
                      .changes = {},
                      .disturbances = {{.kind = Disturbance::Kind::kSlow, .value = 3}}};
-  const auto emulation = Emulate(*planner, spec);
-  const auto runs = RunsInIteration(*planner, spec, *emulation, 0);
+  const auto emulation = Emulate(planner, spec);
+  const auto runs = RunsInIteration(planner, spec, *emulation, 0);
   ASSERT_TRUE(runs);
   double expected_j = 0;
   double fixed_j = 0;
@@ -212,10 +202,9 @@ TEST(EmulationProperties, OnlyComputationsSlowDown) {
 
 // A follower knows of a straggler that a later plan or power cap has superseded.
 TEST(EmulationProperties, FollowersKeepToALaterPowerCap) {
-  const auto planner =
-      plan::Planner::Create(MakeSyntheticJob({.microbatches = 6}), {kSyntheticBlockingPowerW, 0});
-  const auto base = planner->PlanFor(planner->baseline().time);
-  const auto capped = planner->PlanFor(planner->baseline().time * 112 / 100);
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({.microbatches = 6}));
+  const auto base = planner.PlanFor(planner.baseline().time);
+  const auto capped = planner.PlanFor(planner.baseline().time * 112 / 100);
   ASSERT_TRUE(base && capped);
   const double watts = 4 * capped->evaluation.average_power_w();
   EmulationSpec spec{.pipelines = 4,
@@ -226,7 +215,7 @@ TEST(EmulationProperties, FollowersKeepToALaterPowerCap) {
                      .disturbances = {{.kind = Disturbance::Kind::kSlow, .value = 1.05}},
                      .reaction = Reaction::kFollow,
                      .delay = 3};
-  const auto emulation = Emulate(*planner, spec);
+  const auto emulation = Emulate(planner, spec);
   ASSERT_TRUE(emulation) << emulation.error().message;
   for (std::size_t i = 5; i < 15; ++i) {
     EXPECT_LE(emulation->iterations[i].average_power_w(), watts * (1 + 1e-9)) << i;

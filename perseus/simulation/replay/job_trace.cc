@@ -15,7 +15,6 @@
 #include "perseus/base/index.h"
 #include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
-#include "perseus/simulation/replay/text_stream.h"
 #include "perseus/simulation/replay/trace_events.h"
 
 namespace perseus::replay {

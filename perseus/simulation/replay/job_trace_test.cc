@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <zlib.h>
 
-#include "perseus/simulation/replay/text_stream.h"
+#include "perseus/simulation/replay/trace_events.h"
 #include "tests/support/job_traces.h"
 
 namespace perseus::replay {

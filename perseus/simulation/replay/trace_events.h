@@ -1,16 +1,63 @@
 // Reads the events of a Chrome trace as they stand in the file. It makes one pass over the JSON and
-// builds no tree, so its memory is that of the largest value (text_stream.h).
+// builds no tree, so its memory is that of the largest value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <streambuf>
 #include <string>
+#include <string_view>
 
 #include "perseus/base/result.h"
-#include "perseus/simulation/replay/text_stream.h"
 
 namespace perseus::replay {
+
+// The longest value, and the longest gap between two values, in bytes of text. A reader has to keep
+// a whole value in memory.
+inline constexpr std::size_t kMostBytesOfValue = std::size_t{16} << 20;
+
+// The text of a file, gzip (RFC 1952) or not, for a reader that takes it in pieces.
+//
+// Only one piece of decompressed text is in memory at any time. A small gzip file may contain a
+// thousand times as much text, so the text and each value in it have a limit.
+class TextStream : public std::streambuf {
+ public:
+  // `bytes` must outlive the stream. Their text may have `most_bytes` bytes.
+  TextStream(std::string_view bytes, std::size_t most_bytes);
+  ~TextStream() override;
+  TextStream(const TextStream&) = delete;
+  TextStream& operator=(const TextStream&) = delete;
+
+  // Call it after each value.
+  void EndValue() { value_begin_ = position(); }
+
+  // Why the text ended before the end of the file. Fails (kInput) if the gzip data end early or are
+  // damaged, if there is no text or another format, or if the text or a value is too long.
+  const Result<void>& status() const { return status_; }
+
+ protected:
+  int_type underflow() override;
+
+ private:
+  class Inflater;
+
+  std::size_t position() const { return before_ + static_cast<std::size_t>(gptr() - eback()); }
+  Result<void> TakePiece();
+  Result<void> CheckBegin(std::string_view piece) const;
+  Result<std::size_t> Inflate();
+  void Show(char* piece, std::size_t size);
+
+  std::string_view rest_;  // Of the bytes.
+  const std::size_t most_bytes_;
+  std::unique_ptr<Inflater> inflater_;  // Null if the bytes are not gzip.
+  std::string buffer_;                  // The current piece of decompressed text.
+  std::size_t before_ = 0;              // Bytes of text before the current piece.
+  std::size_t value_begin_ = 0;
+  Result<void> status_;
+};
 
 // Fields that the event lacks, or that have another type, are absent.
 struct TraceEvent {

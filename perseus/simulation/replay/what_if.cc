@@ -1,30 +1,27 @@
 #include "perseus/simulation/replay/what_if.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
 
 #include "perseus/base/index.h"
 #include "perseus/base/parallel.h"
+#include "perseus/base/statistics.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/network.h"
 #include "perseus/planning/plan/search/choices.h"
-#include "perseus/planning/plan/search/rounding.h"
 #include "perseus/planning/profile/curve.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::replay {
 namespace {
-
-// How a relaxation treats the waits of pipelines for each other.
-enum class Waits {
-  kFree,  // They may become shorter.
-  kKept,  // At every meeting, each pipeline waits for others as long as at the highest clocks.
-};
 
 // For each element of StepGraph::waited, how long a meeting still waits for other pipelines when
 // this pipeline is ready.
@@ -192,7 +189,7 @@ int GpusOf(const StepGraph& graph) {
   return (last.dp_rank + 1) * (last.pp_rank + 1);
 }
 
-// Chooses the clocks that plan/search/rounding.h gives: none makes the step longer than the relaxed
+// Chooses the clocks that plan/search/choices.h gives: none makes the step longer than the relaxed
 // optimum.
 StepClocks RoundToClocks(const StepGraph& graph, const JobPowerModel& model,
                          const Relaxation& relaxation, const frontier::Solution& solution) {
@@ -263,14 +260,6 @@ Result<StepPlan> PlanWithoutSlowdown(const StepGraph& graph, const JobPowerModel
                   EnergyOf(graph, model, relaxation, solution, deadline)};
 }
 
-Result<double> LeastEnergyWith(Waits waits, const StepGraph& graph, const JobPowerModel& model,
-                               Nanoseconds deadline) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto relaxation,
-                           Relaxer(graph, model, graph.durations, waits).Relax());
-  PERSEUS_ASSIGN_OR_RETURN(const auto solution, Solve(relaxation, deadline));
-  return EnergyOf(graph, model, relaxation, solution, deadline);
-}
-
 Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
                              bool needs_for_later) {
   PlannedStep planned;
@@ -286,7 +275,7 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   planned.oracle = std::move(oracle.clocks);
   bloat.bound_j = oracle.energy_j;
 
-  PERSEUS_ASSIGN_OR_RETURN(const auto kept, LeastEnergyKeepingWaits(graph, model, highest.time));
+  PERSEUS_ASSIGN_OR_RETURN(const auto kept, LeastEnergy(graph, model, highest.time, Waits::kKept));
   // The highest clocks keep all waits, so only the rounding of sums can make this negative.
   bloat.intrinsic_j = std::max(0.0, bloat.energy_j - kept);
   bloat.extrinsic_j = kept - bloat.bound_j;
@@ -334,6 +323,31 @@ Result<std::vector<PlannedStep>> PlanSteps(const TraceGraph& trace, const JobPow
   return planned;
 }
 
+// In nanoseconds, rounded up, so that computations take time if at least one of them does.
+Nanoseconds TypicalDuration(EventKind kind, std::vector<double> durations) {
+  const auto count = static_cast<double>(durations.size());
+  const double typical = IsCommunication(kind)
+                             ? Median(std::move(durations))
+                             : std::accumulate(durations.begin(), durations.end(), 0.0) / count;
+  return static_cast<Nanoseconds>(std::ceil(typical));
+}
+
+// By number of the name. 0 for names that the trace does not have.
+std::vector<Nanoseconds> TypicalDurations(const TraceGraph& trace) {
+  std::vector<std::vector<double>> recorded(KnownEvents().size());
+  for (const StepGraph& graph : trace.steps) {
+    for (std::size_t i = 0; i < graph.durations.size(); ++i) {
+      recorded[At(graph.step->events[i].name)].push_back(static_cast<double>(graph.durations[i]));
+    }
+  }
+  std::vector<Nanoseconds> typical(recorded.size(), 0);
+  for (std::size_t name = 0; name < recorded.size(); ++name) {
+    if (recorded[name].empty()) continue;
+    typical[name] = TypicalDuration(KnownEvents()[name].kind, std::move(recorded[name]));
+  }
+  return typical;
+}
+
 }  // namespace
 
 StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const StepClocks& clocks) {
@@ -355,14 +369,12 @@ StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const St
   return outcome;
 }
 
-Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
-                           Nanoseconds deadline) {
-  return LeastEnergyWith(Waits::kFree, graph, model, deadline);
-}
-
-Result<double> LeastEnergyKeepingWaits(const StepGraph& graph, const JobPowerModel& model,
-                                       Nanoseconds deadline) {
-  return LeastEnergyWith(Waits::kKept, graph, model, deadline);
+Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model, Nanoseconds deadline,
+                           Waits waits) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto relaxation,
+                           Relaxer(graph, model, graph.durations, waits).Relax());
+  PERSEUS_ASSIGN_OR_RETURN(const auto solution, Solve(relaxation, deadline));
+  return EnergyOf(graph, model, relaxation, solution, deadline);
 }
 
 Result<WhatIf> AnalyzeWhatIf(const TraceGraph& trace, const JobPowerModel& model,
@@ -390,6 +402,36 @@ Result<WhatIf> AnalyzeWhatIf(const TraceGraph& trace, const JobPowerModel& model
     answer.steps.push_back(std::move(step.bloat));
   }
   return answer;
+}
+
+Result<std::vector<StragglerSlowdown>> StragglerSlowdowns(const TraceGraph& trace) {
+  const std::vector<Nanoseconds> typical = TypicalDurations(trace);
+  std::vector<StragglerSlowdown> slowdowns;
+  for (const StepGraph& graph : trace.steps) {
+    std::vector<Nanoseconds> ideal;
+    Nanoseconds left = std::numeric_limits<Nanoseconds>::max() / 8;
+    for (const JobEvent& event : graph.step->events) {
+      ideal.push_back(typical[At(event.name)]);
+      left -= ideal.back();
+      if (left >= 0) continue;
+      return Fail(
+          "{}: up to this event, the events of the step would last more than 36 years in total if "
+          "each took the typical time of its name (is ts in us?)",
+          Describe(event, graph.step->number));
+    }
+    slowdowns.push_back({ReplayStep(graph, graph.durations, HostDelays::kNone).time,
+                         ReplayStep(graph, ideal, HostDelays::kNone).time});
+  }
+  return slowdowns;
+}
+
+StragglerSlowdown SumOf(const std::vector<StragglerSlowdown>& steps) {
+  StragglerSlowdown sum;
+  for (const StragglerSlowdown& step : steps) {
+    sum.time += step.time;
+    sum.ideal += step.ideal;
+  }
+  return sum;
 }
 
 }  // namespace perseus::replay

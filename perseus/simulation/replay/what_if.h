@@ -54,6 +54,32 @@
 
 namespace perseus::replay {
 
+// How much longer the steps of a recorded job take because some of their events are slow.
+//
+// The *ideal* step runs the graph of the recorded step, but every event takes the typical time of
+// its name: the mean over all ranks and all steps, or the median for communication (without
+// waiting, see trace_replay.h). The *straggler slowdown* is S = T / T_ideal. T is the replayed time
+// of the step. Both leave out the host delays. For a job, T and T_ideal are sums over its steps.
+//
+// This is S of "Understanding Stragglers in Large Model Training Using What-if Analysis" (Lin et
+// al., OSDI 2025). The median is for communication because a slow network makes a few transfers
+// many times as long. The mean is for everything else because the work of a slow rank has to be
+// done: the ideal job divides the same work evenly. So a stage with more layers than the others
+// counts as a straggler, too. S is below 1 if a step is faster than the typical one.
+struct StragglerSlowdown {
+  Nanoseconds time = 0;   // T, above 0.
+  Nanoseconds ideal = 0;  // T_ideal, above 0.
+
+  double ratio() const { return ToSeconds(time) / ToSeconds(ideal); }
+};
+
+// One for each step, in the order of the trace. Fails (kInput) if the events of an ideal step would
+// last more than 36 years in total.
+Result<std::vector<StragglerSlowdown>> StragglerSlowdowns(const TraceGraph& trace);
+
+// Of the whole job. Requires a step.
+StragglerSlowdown SumOf(const std::vector<StragglerSlowdown>& steps);
+
 struct StepOutcome {
   Nanoseconds time = 0;
   double energy_j = 0;  // Of all recorded GPUs: computing_j + waiting_j.
@@ -67,16 +93,15 @@ using StepClocks = std::vector<int>;
 // Runs the step with these clocks.
 StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const StepClocks& clocks);
 
+enum class Waits {
+  kFree,  // The waits of pipelines for each other may become shorter.
+  kKept,  // At every meeting, each pipeline waits for others as long as at the highest clocks.
+};
 // The least energy of any choice of clocks, with any number of switches, for which the step takes
 // at most `deadline`. The energy includes waiting until the deadline. Fails (kUnreachable) for a
 // deadline that the highest clocks miss.
-Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model,
-                           Nanoseconds deadline);
-
-// The same with one more condition: at every meeting, each pipeline waits for others as long as it
-// does at the highest clocks. The result is at least LeastEnergy(graph, model, deadline).
-Result<double> LeastEnergyKeepingWaits(const StepGraph& graph, const JobPowerModel& model,
-                                       Nanoseconds deadline);
+Result<double> LeastEnergy(const StepGraph& graph, const JobPowerModel& model, Nanoseconds deadline,
+                           Waits waits = Waits::kFree);
 
 struct StepBloat {
   std::int64_t number = 0;

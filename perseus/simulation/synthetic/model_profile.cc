@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 #include <utility>
 
 #include "perseus/base/units.h"
-#include "perseus/simulation/synthetic/layer_partition.h"
 
 namespace perseus::synthetic {
 namespace {
@@ -52,22 +52,6 @@ std::vector<profile::Option> Sweep(const GpuRoofline& gpu, const std::vector<Ker
   return options;
 }
 
-Result<void> CheckKinds(const std::vector<InstructionKind>& kinds) {
-  if (kinds.empty()) {
-    return Fail("model profile: no instruction kind is given (choose forward and backward)");
-  }
-  for (auto kind = kinds.begin(); kind != kinds.end(); ++kind) {
-    if (!IsComputation(*kind)) {
-      return Fail("model profile: no clock changes the time of {} (choose computations)",
-                  Name(*kind));
-    }
-    if (std::find(kinds.begin(), kind, *kind) != kind) {
-      return Fail("model profile: kind {} is given twice (give each kind once)", Name(*kind));
-    }
-  }
-  return {};
-}
-
 Result<std::vector<int>> BoundariesOf(const ModelProfileSpec& spec,
                                       std::span<const LayerWork> layers) {
   const int count = static_cast<int>(layers.size());
@@ -106,7 +90,7 @@ Result<CutModel> Cut(const ModelProfileSpec& spec) {
 }  // namespace
 
 Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
-  PERSEUS_RETURN_IF_ERROR(CheckKinds(spec.kinds));
+  PERSEUS_RETURN_IF_ERROR(CheckKinds("model profile", spec.kinds));
   if (!(spec.gpu.power_limit_w > spec.gpu.blocking_power_w)) {
     return Fail(
         "model profile: the power limit of {} W is not above the {} W that {} draws while it waits "
@@ -154,6 +138,51 @@ Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec) {
     }
   }
   return memory;
+}
+
+Result<void> CheckBoundaries(std::span<const int> boundaries, int layers, int parts) {
+  if (std::ssize(boundaries) != parts + 1) {
+    return Fail(
+        "{} layer boundaries make {} parts, but {} parts are needed (give {} boundaries: the first "
+        "layer of each part, and {})",
+        boundaries.size(), std::max<std::ptrdiff_t>(0, std::ssize(boundaries) - 1), parts,
+        parts + 1, layers);
+  }
+  const auto fall = std::adjacent_find(boundaries.begin(), boundaries.end(), std::greater_equal());
+  if (fall != boundaries.end()) {
+    return Fail("layer boundary {} is followed by {} (each must be larger than the one before)",
+                *fall, *(fall + 1));
+  }
+  if (boundaries.front() != 0 || boundaries.back() != layers) {
+    return Fail("layer boundaries go from {} to {} (the model has {} layers: use 0 to {})",
+                boundaries.front(), boundaries.back(), layers, layers);
+  }
+  return {};
+}
+
+Result<std::vector<int>> UniformBoundaries(int layers, int parts) {
+  if (parts < 1 || layers < parts) {
+    return Fail("{} layers cannot fill {} parts (choose 1 to {} for stages times chunks)", layers,
+                parts, layers);
+  }
+  std::vector<int> boundaries = {0};
+  for (int part = 0; part < parts; ++part) {
+    boundaries.push_back(boundaries.back() + layers / parts + (part < layers % parts ? 1 : 0));
+  }
+  return boundaries;
+}
+
+Result<std::vector<int>> UniformBlockBoundaries(std::span<const LayerWork> layers, int parts) {
+  const auto is_block = [](const LayerWork& layer) { return layer.is_block; };
+  const auto first = std::find_if(layers.begin(), layers.end(), is_block);
+  const auto before = static_cast<int>(first - layers.begin());
+  const auto blocks = static_cast<int>(std::count_if(layers.begin(), layers.end(), is_block));
+  auto boundaries = UniformBoundaries(blocks, parts);
+  if (!boundaries) return boundaries;
+  for (int& boundary : *boundaries) boundary += before;
+  boundaries->front() = 0;
+  boundaries->back() = static_cast<int>(layers.size());
+  return boundaries;
 }
 
 }  // namespace perseus::synthetic

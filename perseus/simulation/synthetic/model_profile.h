@@ -1,23 +1,24 @@
-// Profiles of published architectures: a model of the zoo (model_zoo.h), cut into stages
-// (layer_partition.h), on a modeled GPU (gpu_roofline.h). Nothing is measured, and there is no
-// noise. The same workload gives the same profile on every machine, because results are rounded to
-// nanoseconds and microjoules.
+// Profiles of published architectures: a model of the zoo (model_zoo.h), cut into stages, on a
+// modeled GPU (gpu_roofline.h). Nothing is measured, and there is no noise. The same workload gives
+// the same profile on every machine, because results are rounded to nanoseconds and microjoules.
 //
 // docs/reproduction.md compares the savings of such profiles with those of measured ones, and says
 // how far to trust them. Use them to compare workloads, stages and methods. To plan a job that can
 // be measured, measure it.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/profile/stage_memory.h"
-#include "perseus/simulation/synthetic/chunk_placement.h"
 #include "perseus/simulation/synthetic/gpu_roofline.h"
 #include "perseus/simulation/synthetic/model_zoo.h"
+#include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::synthetic {
 
@@ -54,5 +55,23 @@ Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec);
 // 1910.02054, section 3.1); tensor parallelism divides them. Not in it: buffers of communication,
 // temporary memory of kernels, and what the allocator wastes. Fails as SynthesizeModelProfile.
 Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec);
+
+// Where a pipeline cuts a model: which layers each part (a stage, or a chunk of a stage) holds.
+//
+// Part p holds the layers from boundaries[p] to boundaries[p + 1] - 1. The first boundary is 0, the
+// last one is the number of layers, and they increase, so no part is empty.
+//
+// Fails (kInput) unless the boundaries cut `layers` layers into `parts` parts. The message says
+// what is wrong and what was expected.
+Result<void> CheckBoundaries(std::span<const int> boundaries, int layers, int parts);
+
+// Gives each part the same number of layers. The first parts get one more each if there is a
+// remainder. Fails (kInput) if there are fewer layers than parts.
+Result<std::vector<int>> UniformBoundaries(int layers, int parts);
+
+// Gives each part the same number of blocks, as UniformBoundaries does with layers. The layers
+// before the first block belong to the first part, those after the last block to the last part.
+// Fails (kInput) if there are fewer blocks than parts.
+Result<std::vector<int>> UniformBlockBoundaries(std::span<const LayerWork> layers, int parts);
 
 }  // namespace perseus::synthetic

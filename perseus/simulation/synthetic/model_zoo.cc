@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "perseus/simulation/synthetic/transformer_layers.h"
-#include "perseus/simulation/synthetic/wide_resnet_layers.h"
+#include "perseus/simulation/synthetic/model_layers.h"
 
 namespace perseus::synthetic {
 namespace {

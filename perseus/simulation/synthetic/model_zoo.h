@@ -18,7 +18,7 @@
 // product of the forward pass. One gives the gradient of the input (backward_input), the other one
 // that of the weights (backward_weight), which is then added to the sum over microbatches. Kernels
 // that only move data (normalization, softmax, dropout, activation functions ...) count as bytes:
-// transformer_layers.cc and wide_resnet_layers.cc list how many times an element passes through
+// model_layers.cc lists how many times an element passes through
 // memory. Their backward pass moves twice as much (it reads gradient and saved tensor, and writes a
 // gradient).
 //

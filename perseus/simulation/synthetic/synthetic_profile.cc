@@ -59,19 +59,7 @@ Result<void> Check(const SyntheticProfileSpec& spec) {
         "synthetic profile: {} stages of {} chunks are too many (choose at most {} in total)",
         spec.stages, spec.chunks, kMostEntries);
   }
-  if (spec.kinds.empty()) {
-    return Fail("synthetic profile: no instruction kind is given (choose forward and backward)");
-  }
-  for (auto kind = spec.kinds.begin(); kind != spec.kinds.end(); ++kind) {
-    if (!IsComputation(*kind)) {
-      return Fail("synthetic profile: no clock changes the time of {} (choose computations)",
-                  Name(*kind));
-    }
-    if (std::find(spec.kinds.begin(), kind, *kind) != kind) {
-      return Fail("synthetic profile: kind {} is given twice (give each kind once)", Name(*kind));
-    }
-  }
-  return {};
+  return CheckKinds("synthetic profile", spec.kinds);
 }
 
 // The options of an instruction, at each clock, the highest first.
@@ -181,6 +169,21 @@ Result<profile::Profile> SynthesizeProfile(const SyntheticProfileSpec& spec) {
   }
   return profile::Profile(fmt::format("synthetic {} profile, seed {}", spec.gpu, spec.seed), {},
                           std::move(entries));
+}
+
+Result<void> CheckKinds(std::string_view what, const std::vector<InstructionKind>& kinds) {
+  if (kinds.empty()) {
+    return Fail("{}: no instruction kind is given (choose forward and backward)", what);
+  }
+  for (auto kind = kinds.begin(); kind != kinds.end(); ++kind) {
+    if (!IsComputation(*kind)) {
+      return Fail("{}: no clock changes the time of {} (choose computations)", what, Name(*kind));
+    }
+    if (std::find(kinds.begin(), kind, *kind) != kind) {
+      return Fail("{}: kind {} is given twice (give each kind once)", what, Name(*kind));
+    }
+  }
+  return {};
 }
 
 }  // namespace perseus::synthetic

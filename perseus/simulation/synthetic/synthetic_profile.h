@@ -35,7 +35,6 @@
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/planning/profile/profile.h"
-#include "perseus/simulation/synthetic/chunk_placement.h"
 
 namespace perseus::synthetic {
 
@@ -69,6 +68,18 @@ std::vector<GpuModel> GpuModels();
 // Fails (kInput) for an unknown name. The message lists the known ones.
 Result<GpuModel> FindGpuModel(std::string_view name);
 
+// Where a model continues after the last rank of a chunk.
+enum class ChunkPlacement {
+  kLoop,  // On rank 0 again (interleaved schedules).
+  kV,     // On the same rank, in the other direction (zb-v, dualpipe-v).
+};
+
+// The position of this chunk of this stage in the order of the model's layers, from 0.
+inline int PartOf(int stage, int chunk, int stages, ChunkPlacement placement) {
+  const bool runs_back = placement == ChunkPlacement::kV && chunk % 2 == 1;
+  return chunk * stages + (runs_back ? stages - 1 - stage : stage);
+}
+
 struct SyntheticProfileSpec {
   std::string gpu = "a100";
   int stages = 8;
@@ -87,5 +98,8 @@ struct SyntheticProfileSpec {
 
 // Fails (kInput) if a field is out of its range. The message names the field and its range.
 Result<profile::Profile> SynthesizeProfile(const SyntheticProfileSpec& spec);
+
+// Fails (kInput) if the kinds are not different computations. The message begins with `what`.
+Result<void> CheckKinds(std::string_view what, const std::vector<InstructionKind>& kinds);
 
 }  // namespace perseus::synthetic

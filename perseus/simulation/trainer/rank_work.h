@@ -11,7 +11,7 @@
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/simulation/virtual_gpu/instruction_table.h"
+#include "perseus/simulation/virtual_gpu/virtual_gpu.h"
 
 namespace perseus::trainer {
 

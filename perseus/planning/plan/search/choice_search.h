@@ -3,12 +3,12 @@
 // The search is a sequence of cycles. It does not depend on the effort: the effort is the number of
 // cycles. So a search can go on later, and more effort is never worse.
 //
-//   first look   The relaxed optimum is rounded forward and backward in time (rounding.h). Both
+//   first look   The relaxed optimum is rounded forward and backward in time (choices.h). Both
 //                choices are improved by one round of small windows (window_search.h). The better
 //                one is kept.
 //   a cycle      1. Starts: further schedules near the optimum, chosen so that they need little
-//                   rounding (sharpening.h), are rounded and improved in the same way. In the first
-//                   cycle, the first look is a start, too.
+//                   rounding (SharpenedWindows), are rounded and improved in the same way. In the
+//                   first cycle, the first look is a start, too.
 //                2. The best start is improved by rounds of larger windows, until the work of the
 //                   cycle is done, or until nothing improves.
 //                3. It is kept if it is the best so far.
@@ -28,6 +28,9 @@
 // the same time.
 #pragma once
 
+#include <cstdint>
+#include <stop_token>
+
 #include "perseus/base/result.h"
 #include "perseus/planning/frontier/check.h"
 #include "perseus/planning/frontier/network.h"
@@ -35,6 +38,40 @@
 #include "perseus/planning/plan/search/search_limits.h"
 
 namespace perseus::plan {
+
+// Finds relaxed schedules that need little rounding.
+//
+// The relaxed optimum is far from unique. A training iteration repeats the same few instructions
+// hundreds of times, and the relaxation does not care which microbatch gets the slower vertex of a
+// curve and which the faster. It tends to give every microbatch the same mix, and no measured
+// option is such a mix. Rounding needs the opposite: whole instructions on vertices. Two steps lead
+// there.
+//
+//   Tilt: multiply the slopes of each curve by a random factor near one, drawn for each microbatch
+//   (so that all instructions of a microbatch are fast or slow together) or for each instruction.
+//   Sharpen: if an instruction is still inside a segment of its curve, make this segment as steep
+//   (if it is nearer to the slow end) or as flat (if nearer to the fast end) as convexity allows.
+//   This pushes the instruction to that end. Solve again. After a few rounds, a fraction of the
+//   instructions is still inside a segment: the structure of the schedule forces these.
+//
+// The schedule is then a little above the optimum (hundredths of a percent). But rounding and
+// window search turn it into a far better plan than the optimum itself: Bloom 176B on A40 at 2 %
+// slowdown, 96 microbatches: 0.08 % above the bound instead of 0.32 %.
+enum class TiltBy { kMicrobatch, kInstruction };
+
+struct Tilt {
+  TiltBy by = TiltBy::kMicrobatch;
+  double size = 0.1;  // Slopes change by at most this fraction.
+  std::uint64_t seed = 0;
+};
+
+// A schedule no longer than `optimum` from `rounds` + 1 solves. `network` is the relaxation of
+// `graph`, and `optimum` one of its optima. Each solve starts from the schedule of the one before.
+// Fails (kSystem) once `stop` is requested.
+Result<Windows> SharpenedWindows(const frontier::Network& network,
+                                 const schedule::InstructionGraph& graph,
+                                 const frontier::Solution& optimum, const Tilt& tilt, int rounds,
+                                 const std::stop_token& stop = {});
 
 class ChoiceSearch {
  public:

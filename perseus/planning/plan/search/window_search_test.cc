@@ -12,7 +12,7 @@
 #include "perseus/base/index.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/plan/planner.h"
-#include "perseus/planning/plan/search/rounding.h"
+#include "perseus/planning/plan/search/choices.h"
 #include "tests/support/planning_jobs.h"
 #include "tests/support/seeds.h"
 
@@ -23,7 +23,7 @@ namespace {
 class Case {
  public:
   Case(const JobSpec& spec, std::uint64_t seed)
-      : planner_(*Planner::Create(RandomJob(spec, seed), {RandomBlockingPower(seed), 0})),
+      : planner_(MakePlanner(RandomJob(spec, seed), {RandomBlockingPower(seed), 0})),
         graph_(planner_.graph(), planner_.model().blocking_power_w),
         solution_(*frontier::SolveDeadline(planner_.network(), Deadline(seed))),
         start_(
@@ -64,11 +64,8 @@ class Case {
 
  private:
   Nanoseconds Deadline(std::uint64_t seed) const {
-    const frontier::Network& network = planner_.network();
-    const Nanoseconds slowest =
-        frontier::EarliestTimes(network, frontier::Pace::kSlowest)[At(network.sink)];
     const Nanoseconds least = planner_.least_time();
-    return least + (slowest - least) * static_cast<Nanoseconds>(seed % 11) / 10;
+    return least + (planner_.SlowestTime() - least) * static_cast<Nanoseconds>(seed % 11) / 10;
   }
 
   Planner planner_;
@@ -182,7 +179,7 @@ schedule::InstructionGraph Hub(int workers) {
 
 // The options that one round tries, from a plan with everything at its fastest.
 std::int64_t TriesOfARound(const schedule::InstructionGraph& job) {
-  const Planner planner = *Planner::Create(job, {0, 0});
+  const Planner planner = MakePlanner(job, {});
   const ChoiceGraph graph(planner.graph(), 0);
   const frontier::Solution solution =
       *frontier::SolveDeadline(planner.network(), planner.least_time() * 6 / 5);

@@ -1,5 +1,5 @@
 // GPUs whose behavior the caller gives, in virtual time: the measurements find what was given, or
-// they are wrong. `perseus qualify --devices virtual:FILE` measures such GPUs, too.
+// they are wrong.
 //
 // It has only what qualification.h can see: clocks that land late, calls that take longer the more
 // GPUs are set at once, changes and readings that hold up work, an energy counter with a period and
@@ -18,13 +18,11 @@
 #include <vector>
 
 #include "perseus/runtime/qualifier/measured_node.h"
-#include "perseus/simulation/virtual_gpu/virtual_node_file.h"
 
 namespace perseus::qualifier {
 
 struct SimulatedModel {
   std::string name = "Simulated GPU";
-  std::string node_name = "box";   // For UUIDs.
   std::vector<int> sm_clocks_mhz;  // Ascending.
 
   // A switch, from the call.
@@ -67,11 +65,6 @@ struct SimulatedModel {
   double odd_power_factor = 1;
   double odd_period_factor = 1;
 };
-
-// The simulated GPUs that the description of a virtual node means. The state, the clock and the
-// temperature of the virtual node have no effect: the simulated node is a new one, in time of its
-// own.
-SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec);
 
 class SimulatedNode final : public MeasuredNode {
  public:

@@ -1,4 +1,5 @@
-// The layers of a transformer: embeddings, blocks, and the language-model head with its loss.
+// The layers of models: of a transformer (embeddings, blocks, and the language-model head with its
+// loss), and of Wide-ResNet101.
 #pragma once
 
 #include <vector>
@@ -49,5 +50,9 @@ struct TransformerBatch {
 };
 
 std::vector<LayerWork> TransformerLayers(const Transformer& model, const TransformerBatch& batch);
+
+// The layers of Wide-ResNet101 (arXiv 1605.07146) for images of 224 x 224: bottleneck blocks of
+// ResNet101 (arXiv 1512.03385) whose inner convolutions have `width` times the channels.
+std::vector<LayerWork> WideResNet101Layers(int width, int images);
 
 }  // namespace perseus::synthetic

@@ -1,4 +1,4 @@
-#include "perseus/simulation/virtual_qualifier/simulated_node.h"
+#include "tests/support/simulated_node.h"
 
 #include <fmt/format.h>
 
@@ -32,26 +32,6 @@ Nanoseconds FromMs(double ms) { return std::llround(ms * kMillisecond); }
 
 }  // namespace
 
-SimulatedModel ModelOf(const virtual_gpu::VirtualNodeSpec& spec) {
-  const virtual_gpu::VirtualGpuModel& gpu = spec.gpu;
-  const double limit_w = gpu.default_power_limit_mw / 1000.0;
-  SimulatedModel model;
-  model.name = spec.gpu_name;
-  model.node_name = spec.name;
-  model.sm_clocks_mhz.assign(gpu.sm_clocks.mhz.begin(),
-                             gpu.sm_clocks.mhz.begin() + gpu.sm_clocks.count);
-  model.landing_ms = gpu.switch_latency_s * kMillisecondsPerSecond;
-  model.landing_spread = gpu.switch_latency_spread;
-  model.time_noise = gpu.time_noise;
-  model.counter_period_ms = static_cast<double>(gpu.counter_period) / kMillisecond;
-  model.power_noise = gpu.power_noise;
-  model.idle_power_w = gpu.idle_power_w;
-  model.busy_power_w = limit_w > 0 ? limit_w : 4 * gpu.blocking_power_w;
-  model.blocked_power_w = gpu.blocking_power_w;
-  model.blocked_power_lowest_w = gpu.blocking_power_w;
-  return model;
-}
-
 struct SimulatedNode::Shared {
   SimulatedModel model;
   FakeClock clock;
@@ -67,7 +47,7 @@ class SimulatedNode::Gpu final : public device::Device {
  public:
   Gpu(Shared& shared, int index) : shared_(shared) {
     const SimulatedModel& model = shared.model;
-    info_.uuid = fmt::format("GPU-virtual-{}-{}", model.node_name, index);
+    info_.uuid = fmt::format("GPU-virtual-{}", index);
     info_.name = model.name;
     info_.backend = "virtual";
     info_.sm_clocks_mhz = model.sm_clocks_mhz;
