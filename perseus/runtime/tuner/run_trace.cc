@@ -24,8 +24,50 @@ class RunTraceWriter {
   void NameLane(int process, int lane, std::string_view name) {
     events_.NameLane(process, lane, name);
   }
-  void AddStep(const protocol::RankId& name, const LoggedRank& rank, const protocol::RanStep& step);
-  void AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin);
+  void AddStep(const protocol::RankId& name, const LoggedRank& rank,
+               const protocol::RanStep& step) {
+    const int process = name.dp_rank + 1;
+    const Nanoseconds begin = step.begin + rank.header.epoch;
+    for (const protocol::RanInstruction& ran : step.instructions) {
+      events_.AddSlice(
+          {.process = process,
+           .lane = LaneOf(name),
+           .name = plan_file::InstructionLabel(ran.kind, ran.microbatch),
+           .kind = ran.kind,
+           .start = begin + ran.begin - origin_,
+           .duration = ran.duration},
+          ClockArgument(ran.frequency_mhz) +
+              fmt::format(
+                  R"("chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "plan": "{}")",
+                  ran.chunk, ran.microbatch, step.step, step.assignment_version, PlanOf(step)));
+    }
+    for (const protocol::ClockChange& change : step.clocks) {
+      const std::string lane = LaneName(name);
+      AddCounter(process, lane + " requested clock", begin + change.requested, "MHz",
+                 change.frequency_mhz);
+      if (change.applied != 0) {
+        AddCounter(process, lane + " applied clock", begin + change.applied, "MHz",
+                   change.frequency_mhz);
+      }
+    }
+    AddPower(name, step, begin);
+  }
+
+  void AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin) {
+    for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
+      for (const plan_file::PlannedInstruction& planned : plan.pp_ranks[rank].instructions) {
+        events_.AddSlice({.process = process,
+                          .lane = static_cast<int>(rank),
+                          .name = plan_file::InstructionLabel(planned.kind, planned.microbatch),
+                          .kind = planned.kind,
+                          .start = begin + planned.start - origin_,
+                          .duration = planned.duration},
+                         ClockArgument(planned.frequency_mhz) +
+                             fmt::format(R"("chunk": {}, "microbatch": {}, "energy_j": {})",
+                                         planned.chunk, planned.microbatch, planned.energy_j));
+      }
+    }
+  }
 
   std::string Finish() && { return std::move(events_).Finish(); }
 
@@ -34,7 +76,18 @@ class RunTraceWriter {
                   double value) {
     events_.AddCounter(process, name, at - origin_, unit, fmt::format("{:.6g}", value));
   }
-  void AddPower(const protocol::RankId& name, const protocol::RanStep& step, Nanoseconds begin);
+  // Adds the mean power between two new values of the counter.
+  void AddPower(const protocol::RankId& name, const protocol::RanStep& step, Nanoseconds begin) {
+    for (const protocol::EnergySample& sample : step.energy) {
+      const Nanoseconds at = begin + (sample.after + sample.until) / 2;
+      const auto last = last_energy_.find(name);
+      if (last != last_energy_.end() && at > last->second.first) {
+        AddCounter(name.dp_rank + 1, LaneName(name) + " power", last->second.first, "W",
+                   (sample.energy_j - last->second.second) / ToSeconds(at - last->second.first));
+      }
+      last_energy_[name] = {at, sample.energy_j};
+    }
+  }
 
   Nanoseconds origin_;
   plan_file::TraceEvents events_;
@@ -56,65 +109,6 @@ std::string_view PlanOf(const protocol::RanStep& step) {
 std::string LaneName(const protocol::RankId& name) {
   return name.tp_rank == 0 ? fmt::format("pp_rank {}", name.pp_rank)
                            : fmt::format("pp_rank {} tp_rank {}", name.pp_rank, name.tp_rank);
-}
-
-void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& rank,
-                             const protocol::RanStep& step) {
-  const int process = name.dp_rank + 1;
-  const Nanoseconds begin = step.begin + rank.header.epoch;
-  for (const protocol::RanInstruction& ran : step.instructions) {
-    events_.AddSlice(
-        {.process = process,
-         .lane = LaneOf(name),
-         .name = plan_file::InstructionLabel(ran.kind, ran.microbatch),
-         .kind = ran.kind,
-         .start = begin + ran.begin - origin_,
-         .duration = ran.duration},
-        ClockArgument(ran.frequency_mhz) +
-            fmt::format(
-                R"("chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "plan": "{}")",
-                ran.chunk, ran.microbatch, step.step, step.assignment_version, PlanOf(step)));
-  }
-  for (const protocol::ClockChange& change : step.clocks) {
-    const std::string lane = LaneName(name);
-    AddCounter(process, lane + " requested clock", begin + change.requested, "MHz",
-               change.frequency_mhz);
-    if (change.applied != 0) {
-      AddCounter(process, lane + " applied clock", begin + change.applied, "MHz",
-                 change.frequency_mhz);
-    }
-  }
-  AddPower(name, step, begin);
-}
-
-// Adds the mean power between two new values of the counter.
-void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanStep& step,
-                              Nanoseconds begin) {
-  for (const protocol::EnergySample& sample : step.energy) {
-    const Nanoseconds at = begin + (sample.after + sample.until) / 2;
-    const auto last = last_energy_.find(name);
-    if (last != last_energy_.end() && at > last->second.first) {
-      AddCounter(name.dp_rank + 1, LaneName(name) + " power", last->second.first, "W",
-                 (sample.energy_j - last->second.second) / ToSeconds(at - last->second.first));
-    }
-    last_energy_[name] = {at, sample.energy_j};
-  }
-}
-
-void RunTraceWriter::AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin) {
-  for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
-    for (const plan_file::PlannedInstruction& planned : plan.pp_ranks[rank].instructions) {
-      events_.AddSlice({.process = process,
-                        .lane = static_cast<int>(rank),
-                        .name = plan_file::InstructionLabel(planned.kind, planned.microbatch),
-                        .kind = planned.kind,
-                        .start = begin + planned.start - origin_,
-                        .duration = planned.duration},
-                       ClockArgument(planned.frequency_mhz) +
-                           fmt::format(R"("chunk": {}, "microbatch": {}, "energy_j": {})",
-                                       planned.chunk, planned.microbatch, planned.energy_j));
-    }
-  }
 }
 
 bool Contains(const TraceRange& range, std::int64_t step) {
