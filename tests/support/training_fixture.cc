@@ -70,9 +70,8 @@ TrainingFixture::~TrainingFixture() {
 }
 
 pid_t TrainingFixture::Start(const std::string& command, const std::string& in_front) {
-  const std::string line =
-      fmt::format("cd '{}' && exec {} '" PERSEUS_PROGRAM "' {}", Directory().string(), in_front,
-                  command);
+  const std::string line = fmt::format("cd '{}' && exec {} '" PERSEUS_PROGRAM "' {}",
+                                       Directory().string(), in_front, command);
   const pid_t process = fork();
   if (process == 0) {
     // It ends with a test that is killed. Otherwise ctest would wait for it.
