@@ -9,7 +9,7 @@
 #include <string>
 
 #include "perseus/cluster/node/tiny_plan.h"
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::node {

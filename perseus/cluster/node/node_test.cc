@@ -4,7 +4,7 @@
 #include <string>
 
 #include "perseus/cluster/node/node_fixture.h"
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 
 namespace perseus::node {
 namespace {
