@@ -45,6 +45,12 @@ double ExpectedImprovement(double distance, double deviation) {
   return deviation * (density - z * 0.5 * std::erfc(z / std::numbers::sqrt2));
 }
 
+int Nearest(std::span<const int> clocks, double wanted_mhz) {
+  return *std::min_element(clocks.begin(), clocks.end(), [&](int a, int b) {
+    return std::abs(a - wanted_mhz) < std::abs(b - wanted_mhz);
+  });
+}
+
 // Makes one decision from the sweep so far.
 class Chooser {
  public:
@@ -218,7 +224,11 @@ class Chooser {
   struct SharedInformation {
     std::vector<std::pair<std::size_t, std::size_t>> groups;  // And the index of the clock in each.
     std::vector<std::vector<double>> parts;                   // [measured group][other group]
-    std::size_t PlaceOf(std::size_t group) const;
+    std::size_t PlaceOf(std::size_t group) const {
+      const auto found =
+          std::ranges::find(groups, group, [](const auto& one) { return one.first; });
+      return static_cast<std::size_t>(found - groups.begin());
+    }
   };
   const std::vector<int>& ClocksOf(std::size_t group) const {
     return job_.clocks_mhz[static_cast<std::size_t>(groups_[group].rank)];
@@ -377,19 +387,6 @@ class Chooser {
   double iteration_energy_j_ = 1;
   double chosen_gain_ = 0;
 };
-
-int Nearest(std::span<const int> clocks, double wanted_mhz) {
-  return *std::min_element(clocks.begin(), clocks.end(), [&](int a, int b) {
-    return std::abs(a - wanted_mhz) < std::abs(b - wanted_mhz);
-  });
-}
-
-std::size_t Chooser::SharedInformation::PlaceOf(std::size_t group) const {
-  return static_cast<std::size_t>(
-      std::find_if(groups.begin(), groups.end(),
-                   [&](const auto& member) { return member.first == group; }) -
-      groups.begin());
-}
 
 Result<void> CheckJob(const SweepJob& job, std::span<const MeasuredOption> measured) {
   for (std::size_t rank = 0; rank < job.schedule.pp_ranks.size(); ++rank) {

@@ -15,6 +15,23 @@ namespace {
 
 constexpr int kPlanProcess = 1'000'000;  // Sorts after all pipelines.
 
+// An argument of a slice, or nothing if no clock is known.
+std::string ClockArgument(double frequency_mhz) {
+  return frequency_mhz > 0 ? fmt::format(R"("frequency_mhz": {}, )", frequency_mhz) : "";
+}
+
+int LaneOf(const protocol::RankId& name) { return name.pp_rank * 64 + name.tp_rank; }
+
+std::string_view PlanOf(const protocol::RanStep& step) {
+  if (!step.has_plan || step.LacksClocks()) return "none";
+  return step.on_plan ? "followed" : "left";
+}
+
+std::string LaneName(const protocol::RankId& name) {
+  return name.tp_rank == 0 ? fmt::format("pp_rank {}", name.pp_rank)
+                           : fmt::format("pp_rank {} tp_rank {}", name.pp_rank, name.tp_rank);
+}
+
 class RunTraceWriter {
  public:
   // Times count from `origin`, in nanoseconds since 1970.
@@ -93,23 +110,6 @@ class RunTraceWriter {
   plan_file::TraceEvents events_;
   std::map<protocol::RankId, std::pair<Nanoseconds, double>> last_energy_;  // Time, energy.
 };
-
-// An argument of a slice, or nothing if no clock is known.
-std::string ClockArgument(double frequency_mhz) {
-  return frequency_mhz > 0 ? fmt::format(R"("frequency_mhz": {}, )", frequency_mhz) : "";
-}
-
-int LaneOf(const protocol::RankId& name) { return name.pp_rank * 64 + name.tp_rank; }
-
-std::string_view PlanOf(const protocol::RanStep& step) {
-  if (!step.has_plan || step.LacksClocks()) return "none";
-  return step.on_plan ? "followed" : "left";
-}
-
-std::string LaneName(const protocol::RankId& name) {
-  return name.tp_rank == 0 ? fmt::format("pp_rank {}", name.pp_rank)
-                           : fmt::format("pp_rank {} tp_rank {}", name.pp_rank, name.tp_rank);
-}
 
 bool Contains(const TraceRange& range, std::int64_t step) {
   return step >= range.first && step <= range.last;
