@@ -63,12 +63,12 @@ TEST(SlowReasons, AForeignLockIsNamed) {
                                       .is_certain = true,
                                       .has_yielded = true};
   EXPECT_EQ(Why(gpu), "another program");
-  EXPECT_EQ(DescribeForeign(gpu),
+  EXPECT_EQ(DescribeForeign(gpu.snapshot),
             "another program has locked the SM clock to 900 MHz (the agent sets no clock until it "
             "is unlocked)");
   gpu.snapshot.foreign->setting.reset();
   gpu.snapshot.foreign->has_yielded = false;
-  EXPECT_EQ(DescribeForeign(gpu),
+  EXPECT_EQ(DescribeForeign(gpu.snapshot),
             "another program has locked the SM clock to about 900 MHz (the agent sets the clock of "
             "the job again)");
 }
