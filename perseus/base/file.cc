@@ -45,14 +45,7 @@ tl::unexpected<Error> CannotRead(const fs::path& path, int error) {
 }
 
 Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::path& path) {
-  while (!contents.empty()) {
-    const ssize_t written = ::write(fd, contents.data(), contents.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return SystemFailure("write", path, errno);
-    }
-    contents.remove_prefix(static_cast<std::size_t>(written));
-  }
+  if (WriteBytes(fd, contents) < contents.size()) return SystemFailure("write", path, errno);
   if (::fsync(fd) != 0 && errno != EINVAL) return SystemFailure("flush", path, errno);
   return {};
 }
@@ -212,6 +205,17 @@ Result<std::string> ReadToEnd(const FileDescriptor& file, std::uint64_t most_byt
   }
   contents.resize(used);
   return contents;
+}
+
+std::size_t WriteBytes(int file, std::string_view bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t took = ::write(file, bytes.data() + done, bytes.size() - done);
+    if (took < 0 && errno == EINTR) continue;
+    if (took <= 0) break;
+    done += static_cast<std::size_t>(took);
+  }
+  return done;
 }
 
 Result<void> WriteFileAtomically(const fs::path& given, std::string_view contents,

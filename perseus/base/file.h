@@ -54,6 +54,9 @@ enum class Readers { kEverybody, kOwner };
 Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents,
                                  Readers readers = Readers::kEverybody);
 
+// Writes the bytes into an open file. Returns how many it took; if not all, errno says why.
+std::size_t WriteBytes(int file, std::string_view bytes);
+
 // Removes the temporary files that killed writers of `path` left in its directory. Only the sole
 // writer of `path` may call this, because it also removes the temporary file of a writer that is
 // still busy. Ignores files that it cannot remove.

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "perseus/base/file_descriptor.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus {
@@ -44,9 +45,7 @@ TEST_F(FileTest, AReadReturnsTheBytesOfTheWrite) {
   const fs::path path = directory_ / "deep" / "er" / "file";
   const std::string contents("a\0b\r\n", 5);
   ASSERT_TRUE(WriteFileAtomically(path, contents));
-  const Result<std::string> read = ReadFile(path);
-  ASSERT_TRUE(read);
-  EXPECT_EQ(*read, contents);
+  EXPECT_EQ(ValueOf(ReadFile(path)), contents);
 }
 
 TEST_F(FileTest, AWriteReplacesTheFileAndLeavesNoTemporaryFile) {
@@ -93,8 +92,7 @@ TEST_F(FileTest, AFailedWriteKeepsTheOldContentsAndSaysWhy) {
   const fs::path path = directory_ / "taken";
   fs::create_directories(path / "child");
   const Result<void> written = WriteFileAtomically(path, "new");
-  ASSERT_FALSE(written);
-  EXPECT_EQ(written.error().kind, ErrorKind::kSystem);
+  ASSERT_THAT(written, FailsAs(ErrorKind::kSystem));
   EXPECT_NE(written.error().message.find("taken: cannot write: "), std::string::npos);
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 }
@@ -158,8 +156,7 @@ TEST_F(FileTest, TheErrorSaysWhyAParentDirectoryCannotBeCreated) {
 
 TEST_F(FileTest, TheErrorNamesAMissingFile) {
   const Result<std::string> read = ReadFile(directory_ / "absent");
-  ASSERT_FALSE(read);
-  EXPECT_EQ(read.error().kind, ErrorKind::kFile);
+  ASSERT_THAT(read, FailsAs(ErrorKind::kFile));
   EXPECT_NE(read.error().message.find("absent: cannot read: No such file or directory (check the "),
             std::string::npos);
 }

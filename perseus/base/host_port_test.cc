@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/results.h"
+
 namespace perseus {
 namespace {
 
@@ -12,9 +14,7 @@ TEST(HostPort, HasAHostAndAPort) {
   EXPECT_EQ(ParseHostPort("[::1]:80")->host, "::1");
   for (const char* bad : {"", ":", ":80", "a", "a:", "a:b", "a:65536", "a:-1", "::1:80", "a/b:80",
                           "a b:80", "u@a:80", "[::1:80"}) {
-    const auto parsed = ParseHostPort(bad);
-    ASSERT_FALSE(parsed) << bad;
-    EXPECT_THAT(parsed.error().message, testing::HasSubstr("127.0.0.1:7410"));
+    EXPECT_THAT(ParseHostPort(bad), FailsWith(testing::HasSubstr("127.0.0.1:7410"))) << bad;
   }
 }
 

@@ -1,33 +1,65 @@
-// Looks up the functions of a library that is opened at run time, such as a GPU driver's.
+// A library that is opened at run time, such as a GPU driver's, and its functions. A build needs
+// neither the library nor its headers.
+//
+//   struct Functions {
+//     LibrarySymbols library;
+//     int (*Init)() = library.Required("nvmlInit_v2");
+//   };
+//   Functions functions{*std::move(opened)};
+//   if (functions.library.missing() != nullptr) ...
 //
 // Not thread-safe.
 #pragma once
 
 #include <dlfcn.h>
 
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "perseus/base/result.h"
+
 namespace perseus {
 
 class LibrarySymbols {
  public:
-  // `library` is what dlopen() returned.
-  explicit LibrarySymbols(void* library) : library_(library) {}
+  // Has no functions.
+  LibrarySymbols() = default;
+  // Finds the library by the loader's rules, and unloads it with the last copy of the result.
+  // `flags` are more flags for dlopen(). Fails (kSystem) with the reason of the loader.
+  static Result<LibrarySymbols> Open(const std::string& file, int flags = 0) {
+    void* const opened = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
+    if (opened != nullptr) return LibrarySymbols(opened);
+    const char* const reason = ::dlerror();
+    return FailAs(ErrorKind::kSystem, "{}", reason == nullptr ? file : reason);
+  }
 
+  // A pointer to a function of any type.
+  struct Symbol {
+    void* address = nullptr;
+    template <typename Function>
+    operator Function*() const {  // NOLINT(google-explicit-constructor)
+      return reinterpret_cast<Function*>(address);
+    }
+  };
   // Null if the library lacks it.
-  template <typename Function>
-  void Optional(Function*& function, const char* name) {
-    function = reinterpret_cast<Function*>(::dlsym(library_, name));
+  Symbol Optional(const char* name) const {
+    return {library_ ? ::dlsym(library_.get(), name) : nullptr};
   }
   // As Optional(), and keeps the name of the first one that is missing.
-  template <typename Function>
-  void Required(Function*& function, const char* name) {
-    Optional(function, name);
-    if (function == nullptr && missing_ == nullptr) missing_ = name;
+  Symbol Required(const char* name) {
+    const Symbol symbol = Optional(name);
+    if (symbol.address == nullptr && missing_ == nullptr) missing_ = name;
+    return symbol;
   }
   // Null if no required function is missing.
   const char* missing() const { return missing_; }
 
  private:
-  void* library_;
+  explicit LibrarySymbols(void* opened)
+      : library_(opened, [](void* library) { ::dlclose(library); }) {}
+
+  std::shared_ptr<void> library_;
   const char* missing_ = nullptr;
 };
 

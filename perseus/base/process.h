@@ -1,7 +1,13 @@
-// Runs another program and waits for its end.
+// Other processes.
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perseus/base/result.h"
@@ -14,5 +20,26 @@ namespace perseus {
 //   kSystem       if it cannot run, or its exit status is not 0; the message then has the first
 //                 line of its standard error
 Result<std::string> RunProgram(const std::vector<std::string>& command, const std::string& input);
+
+// The command as posix_spawn() and execv() take it, for as long as the words live.
+std::vector<char*> ArgumentsOf(const std::vector<std::string>& command);
+
+// What the kernel says of a process: /proc/PID/stat and status.
+struct ProcessState {
+  // In clock ticks since boot. With the process id it identifies the process.
+  std::uint64_t started = 0;
+  // The process was killed (SIGKILL) or ends, and is not gone: the kernel still closes its files, a
+  // thread of it is in an uninterruptible wait (state D), or nobody has waited for it. It never
+  // runs its program again.
+  bool is_ending = false;
+};
+
+// Nothing if there is no such process. `root`: where proc/ is.
+std::optional<ProcessState> ReadProcessState(pid_t process,
+                                             const std::filesystem::path& root = "/");
+
+// Nothing if the texts are not those of a process. The name of the process in `stat` may hold
+// spaces, parentheses and line ends.
+std::optional<ProcessState> ParseProcessState(std::string_view stat, std::string_view status);
 
 }  // namespace perseus

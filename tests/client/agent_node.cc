@@ -34,15 +34,13 @@ void AgentNodeTest::StartAgent(const std::vector<std::string>& flags) {
   std::vector<std::string> words{PERSEUS_PROGRAM, "agent",   "--devices", devices(),   "--socket",
                                  socket(),        "--state", state,       "--metrics", "off"};
   words.insert(words.end(), flags.begin(), flags.end());
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
   // posix_spawn and not fork(), because this process may have the threads of a session.
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log.c_str(),
                                      O_WRONLY | O_CREAT | O_APPEND, 0600);
-  ASSERT_EQ(::posix_spawn(&agent_, PERSEUS_PROGRAM, &actions, nullptr, arguments.data(), environ),
+  ASSERT_EQ(::posix_spawn(&agent_, PERSEUS_PROGRAM, &actions, nullptr, ArgumentsOf(words).data(),
+                          environ),
             0);
   ::posix_spawn_file_actions_destroy(&actions);
   ASSERT_TRUE(Comes([this] { return protocol::Connect(socket()).has_value(); }))

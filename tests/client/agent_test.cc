@@ -15,6 +15,7 @@
 #include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/client/client_test.h"
+#include "tests/support/results.h"
 
 namespace perseus {
 namespace {
@@ -176,12 +177,11 @@ TEST_F(ClientTest, WithoutAnAgentItMeasuresOnly) {
   EXPECT_THAT(rank.Warnings(), HasSubstr("clocks are not set, and steps only measured"));
   rank.Close();
   protocol::RankLogReader log(protocol::RankLogPath(place.job_directory, {0, 0, 0}));
-  const auto records = log.ReadNew();
-  ASSERT_TRUE(records) << records.error().message;
-  ASSERT_THAT(*records, SizeIs(4));
-  EXPECT_FALSE(std::get<protocol::RankHeader>((*records)[0]).may_set_clocks);
-  EXPECT_EQ(std::get<protocol::RankHeader>((*records)[0]).gpu, Uuid(0));
-  const auto& step = std::get<protocol::RanStep>((*records)[3]);
+  const auto records = ValueOf(log.ReadNew());
+  ASSERT_THAT(records, SizeIs(4));
+  EXPECT_FALSE(std::get<protocol::RankHeader>(records[0]).may_set_clocks);
+  EXPECT_EQ(std::get<protocol::RankHeader>(records[0]).gpu, Uuid(0));
+  const auto& step = std::get<protocol::RanStep>(records[3]);
   EXPECT_EQ(step.step, 2);
   EXPECT_EQ(step.instructions.at(1).frequency_mhz, 0);
 }
@@ -359,14 +359,13 @@ TEST_F(ClientTest, EightRanksOfANodeFollowThePlan) {
   for (int i = 0; i < kGpus; ++i) {
     EXPECT_TRUE(LockBecomes(i, std::nullopt));
     protocol::RankLogReader log(protocol::RankLogPath(directory_ / "job", {0, i, 0}));
-    const auto records = log.ReadNew();
-    ASSERT_TRUE(records) << records.error().message;
-    ASSERT_THAT(*records, SizeIs(1 + kSteps));
-    const auto& header = std::get<protocol::RankHeader>(records->front());
+    const auto records = ValueOf(log.ReadNew());
+    ASSERT_THAT(records, SizeIs(1 + kSteps));
+    const auto& header = std::get<protocol::RankHeader>(records.front());
     EXPECT_EQ(header.gpu, Uuid(i));
     EXPECT_TRUE(header.may_set_clocks);
     EXPECT_FALSE(header.sm_clocks_mhz.empty());
-    const auto& last = std::get<protocol::RanStep>(records->back());
+    const auto& last = std::get<protocol::RanStep>(records.back());
     ASSERT_THAT(last.instructions, SizeIs(8));
     for (std::size_t at = 0; at < 8; ++at) {
       EXPECT_EQ(last.instructions[at].frequency_mhz,
@@ -446,9 +445,7 @@ TEST_F(ClientTest, ExitWithoutCloseWritesTheRecordAndReturnsTheGpu) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 7) << status;
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   protocol::RankLogReader log(protocol::RankLogPath(place.job_directory, {0, 0, 0}));
-  const auto records = log.ReadNew();
-  ASSERT_TRUE(records) << records.error().message;
-  EXPECT_THAT(*records, SizeIs(6));
+  EXPECT_THAT(ValueOf(log.ReadNew()), SizeIs(6));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/client/client_test.h"
+#include "tests/support/results.h"
 
 namespace perseus {
 namespace {
@@ -78,9 +79,8 @@ TEST_F(AssignmentTest, PlansAndClocksApplyFromTheirStepOn) {
 
   // Each recorded step has the version of its assignment.
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
-  const auto records = log.ReadNew();
-  ASSERT_TRUE(records) << records.error().message;
-  for (const protocol::RankRecord& record : *records) {
+  const auto records = ValueOf(log.ReadNew());
+  for (const protocol::RankRecord& record : records) {
     const auto* step = std::get_if<protocol::RanStep>(&record);
     if (step == nullptr) continue;
     EXPECT_TRUE(step->on_plan);
@@ -166,10 +166,8 @@ TEST_F(AssignmentTest, AnAssignmentMayTurnOffRecording) {
   for (int i = 0; i < 5; ++i) rank->RunStep(1);
   rank->Close();
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
-  const auto records = log.ReadNew();
-  ASSERT_TRUE(records) << records.error().message;
   EXPECT_THAT(
-      *records,
+      ValueOf(log.ReadNew()),
       SizeIs(steps));  // The header, and all steps except the one that follows the assignment.
 }
 
@@ -260,11 +258,10 @@ TEST_F(AssignmentTest, ADeletedLogBeginsAgain) {
   rank->Close();
   EXPECT_EQ(rank->Warnings(), "");
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
-  const auto records = log.ReadNew();
-  ASSERT_TRUE(records) << records.error().message;
-  ASSERT_THAT(*records, SizeIs(2));
-  EXPECT_TRUE(std::get<protocol::RankHeader>(records->front()).may_set_clocks);
-  EXPECT_EQ(std::get<protocol::RanStep>(records->back()).step, 1);
+  const auto records = ValueOf(log.ReadNew());
+  ASSERT_THAT(records, SizeIs(2));
+  EXPECT_TRUE(std::get<protocol::RankHeader>(records.front()).may_set_clocks);
+  EXPECT_EQ(std::get<protocol::RanStep>(records.back()).step, 1);
 }
 
 TEST_F(AssignmentTest, TheLogRecordsALaterLease) {
@@ -276,10 +273,9 @@ TEST_F(AssignmentTest, TheLogRecordsALaterLease) {
   ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
   rank.Close();
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
-  const auto records = log.ReadNew();
-  ASSERT_TRUE(records) << records.error().message;
+  const auto records = ValueOf(log.ReadNew());
   std::vector<protocol::RankHeader> headers;
-  for (const protocol::RankRecord& record : *records) {
+  for (const protocol::RankRecord& record : records) {
     if (const auto* header = std::get_if<protocol::RankHeader>(&record)) headers.push_back(*header);
   }
   ASSERT_THAT(headers, SizeIs(2));
@@ -321,9 +317,7 @@ TEST_F(AssignmentTest, TwoRanksOfOneNameDoNotShareALog) {
   first->RunStep(1);
   first->Close();
   protocol::RankLogReader log(protocol::RankLogPath(job_, {0, 0, 0}));
-  const auto records = log.ReadNew();
-  ASSERT_TRUE(records) << records.error().message;
-  EXPECT_THAT(*records, SizeIs(3));  // The header and two steps.
+  EXPECT_THAT(ValueOf(log.ReadNew()), SizeIs(3));  // The header and two steps.
 }
 
 TEST_F(AssignmentTest, AnUnwritableJobDirectoryIsAWarning) {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "perseus/base/clock.h"
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "tests/closed_loop/closed_loop_job.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/runtime/device/nvml_devices.h"
+#include "perseus/runtime/device/open_devices.h"
 #include "tests/fake_nvml/fake_nvml.h"
 #include "tests/support/temporary_directory.h"
 

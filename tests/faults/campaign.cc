@@ -17,94 +17,54 @@
 namespace perseus::faults {
 namespace {
 
+constexpr FaultNeeds kRoot = {.root = true};
+constexpr FaultNeeds kSmallDisk = {.environment = {.has_small_disk = true}};
+constexpr FaultNeeds kClockShim = {.environment = {.has_clock_shim = true}};
+constexpr FaultNeeds kFewFiles = {.environment = {.open_files = 192}};
+constexpr FaultNeeds kWholeShare = {.whole_share = true};
+constexpr FaultNeeds kManyGpus = {.gpus = 16};
+constexpr AgentEnvironment kDeviceFiles = {.has_device_files = true};
+constexpr AgentEnvironment kOldKernel = {.has_device_files = true, .has_old_kernel = true};
+constexpr FaultNeeds kOtherUsers = {.environment = kDeviceFiles, .root = true};
+constexpr FaultNeeds kOldUsers = {.environment = kOldKernel, .root = true};
+constexpr FaultNeeds kFuse = {
+    .environment = kDeviceFiles, .root = true, .obstacle = ObstacleToFuse};
+constexpr FaultNeeds kOldFuse = {
+    .environment = kOldKernel, .root = true, .obstacle = ObstacleToFuse};
+
 constexpr Fault kFaults[] = {
     {"kill-client", "clients get SIGKILL at random moments", KillClients},
     {"kill-agent", "the agent gets SIGKILL at a random moment and is started again", KillAgent},
     {"terminate-agent", "the agent gets SIGTERM", TerminateAgent, 5},
     {"kill-restoring", "the agent gets SIGKILL while it restores GPUs, and again as it starts",
      KillAgentWhileRestoring, 5},
-    {"full-disk",
-     "the disk has no space for the agent's state",
-     FillDisk,
-     10,
-     4,
-     {.has_small_disk = true}},
+    {"full-disk", "the disk has no space for the agent's state", FillDisk, 10, kSmallDisk},
     {"failing-restore", "the driver refuses to unlock one GPU for a while", FailRestores, 10},
     {"reload-driver", "the driver disappears and comes back with nothing set", ReloadDriver, 10},
-    {"wall-clock",
-     "the wall clock jumps by years, in both directions",
-     ShiftWallClock,
-     50,
-     4,
-     {.has_clock_shim = true}},
+    {"wall-clock", "the wall clock jumps by years, in both directions", ShiftWallClock, 50,
+     kClockShim},
     {"hang", "a client stops, and continues after its lease has ended", HangClient, 50},
-    {"recycled-pid",
-     "another process gets the process number of a lease holder",
-     RecycleProcessNumber,
-     10,
-     4,
-     {},
-     false,
-     true},
+    {"recycled-pid", "another process gets the process number of a lease holder",
+     RecycleProcessNumber, 10, kRoot},
     {"nonsense", "four connections send 10,000 malformed messages per second",
      SendMalformedMessages, 50},
     {"silence", "100 connections send nothing", KeepSilence, 10},
-    {"long-silence",
-     "the same until the agent closes them",
-     KeepSilenceForAMinute,
-     1000,
-     4,
-     {},
-     true},
-    {"crowd", "200 clients contend for 16 GPUs", Contend, 50, 16},
-    {"descriptors",
-     "400 connections, while the agent may have 192 open files",
-     TakeAllDescriptors,
-     50,
-     4,
-     {.open_files = 192}},
-    {"other-user",
-     "ordinary users with and without the right to a GPU request leases",
-     ServeOtherUsers,
-     10,
-     4,
-     {.has_device_files = true},
-     false,
-     true},
+    {"long-silence", "the same until the agent closes them", KeepSilenceForAMinute, 1000,
+     kWholeShare},
+    {"crowd", "200 clients contend for 16 GPUs", Contend, 50, kManyGpus},
+    {"descriptors", "400 connections, while the agent may have 192 open files", TakeAllDescriptors,
+     50, kFewFiles},
+    {"other-user", "ordinary users with and without the right to a GPU request leases",
+     ServeOtherUsers, 10, kOtherUsers},
     {"descriptor-storm",
      "a process with 20,000 open descriptors sends descriptors and requests without a pause",
-     SendManyDescriptors,
-     20,
-     4,
-     {.has_device_files = true},
-     false,
-     true},
+     SendManyDescriptors, 20, kOtherUsers},
     {"storm-old-kernel",
      "the same, as on Linux before 6.16, where the agent's socket accepts descriptors",
-     SendManyDescriptors,
-     20,
-     4,
-     {.has_device_files = true, .has_old_kernel = true},
-     false,
-     true},
-    {"fuse",
-     "a process sends files of its own file system (FUSE), whose close never ends",
-     PassHangingFiles,
-     20,
-     4,
-     {.has_device_files = true},
-     false,
-     true,
-     ObstacleToFuse},
-    {"fuse-old-kernel",
-     "the same, as on Linux before 6.16",
-     PassHangingFiles,
-     20,
-     4,
-     {.has_device_files = true, .has_old_kernel = true},
-     false,
-     true,
-     ObstacleToFuse},
+     SendManyDescriptors, 20, kOldUsers},
+    {"fuse", "a process sends files of its own file system (FUSE), whose close never ends",
+     PassHangingFiles, 20, kFuse},
+    {"fuse-old-kernel", "the same, as on Linux before 6.16", PassHangingFiles, 20, kOldFuse},
 };
 
 struct Options {
@@ -145,7 +105,7 @@ std::optional<double> Growth(const Outcome& outcome) {
 // Without a leak, malloc may keep this much: each thread has an arena that returns memory only when
 // 128 KiB at its end are free (M_TRIM_THRESHOLD). The agent has two threads for each GPU and one
 // more.
-double MostGrowth(const Fault& fault) { return (2 * fault.gpus + 1) * 128.0; }
+double MostGrowth(const Fault& fault) { return (2 * fault.needs.gpus + 1) * 128.0; }
 
 void PrintEnd(const std::filesystem::path& log) {
   constexpr std::size_t kBytes = 2000;
@@ -190,7 +150,7 @@ class Series {
  private:
   int Rounds() const {
     const int rounds = options_.rounds / fault_.one_in;
-    return fault_.is_long ? rounds : std::max(rounds, 1);
+    return fault_.needs.whole_share ? rounds : std::max(rounds, 1);
   }
 
   void RunOne(int number) {
@@ -198,7 +158,7 @@ class Series {
     const auto board = MakeBoard();
     try {
       if (!node_) {
-        node_.emplace(fault_.gpus, options_.seed, fault_.environment);
+        node_.emplace(fault_.needs.gpus, options_.seed, fault_.needs.environment);
         node_->StartAgent();
       }
       const pid_t agent = node_->agent_pid();
@@ -252,11 +212,12 @@ int RunCampaign(const Options& options) {
   int violations = 0;
   for (const Fault& fault : kFaults) {
     if (options.fault != "all" && options.fault != fault.name) continue;
-    if (fault.needs_root && !IsIsolated()) {
+    if (fault.needs.root && !IsIsolated()) {
       fmt::print("{:<16}   skipped: it needs root\n", fault.name);
       continue;
     }
-    if (const std::string obstacle = fault.obstacle ? fault.obstacle() : ""; !obstacle.empty()) {
+    if (const std::string obstacle = fault.needs.obstacle ? fault.needs.obstacle() : "";
+        !obstacle.empty()) {
       fmt::print("{:<16}   skipped: {}\n", fault.name, obstacle);
       continue;
     }

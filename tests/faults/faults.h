@@ -55,17 +55,20 @@ bool Eventually(Condition condition) {
   return true;
 }
 
+struct FaultNeeds {
+  int gpus = 4;
+  AgentEnvironment environment = {};
+  bool root = false;
+  bool whole_share = false;  // Skipped if its share is less than one round.
+  // Why this system cannot run the fault. Empty: it can.
+  std::string (*obstacle)() = nullptr;
+};
 struct Fault {
   const char* name;
   const char* what;  // A description of one line.
   void (*run)(Round&);
   int one_in = 1;  // It gets one in this number of the campaign's rounds.
-  int gpus = 4;
-  AgentEnvironment environment = {};
-  bool is_long = false;  // Skipped if its share is less than one round.
-  bool needs_root = false;
-  // Why this system cannot run the fault. Empty: it can.
-  std::string (*obstacle)() = nullptr;
+  FaultNeeds needs = {};
 };
 
 // One round of each fault.

@@ -18,6 +18,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "perseus/base/process.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 
@@ -179,10 +180,7 @@ void Node::ExecAgent() const {
     if (!lock) continue;
     words.insert(words.end(), {"--rest", fake_.Uuid(gpu) + "=" + InWords(lock)});
   }
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  execv(arguments[0], arguments.data());
+  execv(words[0].c_str(), ArgumentsOf(words).data());
   _exit(127);
 }
 

@@ -112,10 +112,7 @@ SweptJob::Outcome SweptJob::Judge(const profiler::SweepPlan& made) const {
   return outcome;
 }
 
-SweptJob::Outcome SweptJob::Sweep(const profiler::SweepBudget& budget,
-                                  const profiler::PlanningProfileSpec& spec,
-                                  profiler::CurveModel::Sharing sharing) {
-  job_.sharing = sharing;
+SweptJob::Outcome SweptJob::Sweep(const profiler::SweepBudget& budget) {
   measured_.clear();
   most_clocks_of_rank_ = 0;
   profiler::SweepSpent spent;
@@ -125,7 +122,7 @@ SweptJob::Outcome SweptJob::Sweep(const profiler::SweepBudget& budget,
     if (round.is_over()) break;
     Run(round, spent);
   }
-  Outcome outcome = Judge(profiler::PlanFromSweep(job_, Measured(), plan::Target(), spec).value());
+  Outcome outcome = Judge(profiler::PlanFromSweep(job_, Measured(), plan::Target()).value());
   outcome.spent = spent;
   outcome.most_clocks_of_rank = most_clocks_of_rank_;
   return outcome;

@@ -29,8 +29,7 @@ class SweptJob {
     profiler::SweepSpent spent;
   };
   void UseClocks(profiler::SweepJob::Clocks clocks) { job_.clocks = clocks; }
-  Outcome Sweep(const profiler::SweepBudget& budget, const profiler::PlanningProfileSpec& spec,
-                profiler::CurveModel::Sharing sharing = profiler::CurveModel::Sharing::kLearned);
+  Outcome Sweep(const profiler::SweepBudget& budget);
   // So many clocks, exact values, nothing modeled.
   Outcome EvenlySpaced(int frequencies) const;
   double baseline_s() const { return truth_.baseline_s(); }

@@ -14,7 +14,7 @@
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/report/trace.h"
-#include "perseus/planning/schedule/order_text.h"
+#include "perseus/planning/schedule/schedule.h"
 
 namespace perseus::cli {
 namespace {

@@ -130,7 +130,7 @@ Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
 }
 
 Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
-  if (flags.direct.devices.starts_with(kVirtual)) {
+  if (flags.direct.devices.starts_with("virtual:")) {
     return Fail("virtual GPUs have no facts to measure (run perseus qualify on real GPUs)");
   }
   PERSEUS_RETURN_IF_ERROR(RefuseBesideAgent(flags.direct));

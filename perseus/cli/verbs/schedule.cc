@@ -14,7 +14,7 @@
 #include "perseus/cli/verbs/results.h"
 #include "perseus/cli/verbs/schedule_report.h"
 #include "perseus/cli/verbs/verbs.h"
-#include "perseus/planning/schedule/order_text.h"
+#include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
 

@@ -17,7 +17,6 @@
 #include "perseus/planning/job/job.h"
 #include "perseus/planning/profile/time_noise.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
 #include "perseus/runtime/tuner/rank_memory.h"

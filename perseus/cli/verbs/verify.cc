@@ -14,7 +14,6 @@
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
-#include "perseus/runtime/tuner/run_comparison.h"
 #include "perseus/runtime/tuner/verification.h"
 #include "perseus/simulation/virtual_gpu/shared_clock.h"
 

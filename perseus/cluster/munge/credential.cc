@@ -20,28 +20,23 @@ constexpr int kSocketOption = 8;
 struct MungeContext;
 
 struct Library {
-  MungeContext* (*create)() = nullptr;
-  void (*destroy)(MungeContext*) = nullptr;
-  int (*set)(MungeContext*, int, ...) = nullptr;
-  int (*encode)(char**, MungeContext*, const void*, int) = nullptr;
-  int (*decode)(const char*, MungeContext*, void**, int*, uid_t*, gid_t*) = nullptr;
-  const char* (*text)(int) = nullptr;
+  LibrarySymbols library;
+  MungeContext* (*create)() = library.Required("munge_ctx_create");
+  void (*destroy)(MungeContext*) = library.Required("munge_ctx_destroy");
+  int (*set)(MungeContext*, int, ...) = library.Required("munge_ctx_set");
+  int (*encode)(char**, MungeContext*, const void*, int) = library.Required("munge_encode");
+  int (*decode)(const char*, MungeContext*, void**, int*, uid_t*,
+                gid_t*) = library.Required("munge_decode");
+  const char* (*text)(int) = library.Required("munge_strerror");
 };
 
 // The library stays open.
 std::optional<Library> Open() {
-  void* const opened = ::dlopen("libmunge.so.2", RTLD_NOW | RTLD_LOCAL);
-  if (opened == nullptr) return std::nullopt;
-  Library library;
-  LibrarySymbols symbols(opened);
-  symbols.Required(library.create, "munge_ctx_create");
-  symbols.Required(library.destroy, "munge_ctx_destroy");
-  symbols.Required(library.set, "munge_ctx_set");
-  symbols.Required(library.encode, "munge_encode");
-  symbols.Required(library.decode, "munge_decode");
-  symbols.Required(library.text, "munge_strerror");
-  if (symbols.missing() != nullptr) return std::nullopt;
-  return library;
+  auto opened = LibrarySymbols::Open("libmunge.so.2", RTLD_NODELETE);
+  if (!opened) return std::nullopt;
+  Library functions{*std::move(opened)};
+  if (functions.library.missing() != nullptr) return std::nullopt;
+  return functions;
 }
 
 using Context = std::unique_ptr<MungeContext, void (*)(MungeContext*)>;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 
 namespace perseus::node {

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tiny_plan.h"
 

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <string>
 
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/support/node_fixture.h"
 
 namespace perseus::node {

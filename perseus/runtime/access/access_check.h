@@ -26,7 +26,7 @@
 // as well: freeze or throttle the cgroup (cpu.max, memory.high), lower the child's priority, stop
 // it. These waits look the same as those of a loaded node, so one limit applies to all of them:
 // kLongestAccessCheck. Then the child is killed, and the request is refused for now. A check holds
-// a thread of the queue, and only checks of the same user wait for it (access_queue.h).
+// a thread of the queue, and only checks of the same user wait for it (access_requests.h).
 //
 // A killed child may not end either: the freezer of cgroup v1 keeps it until the cgroup is thawed,
 // and a process in a cgroup with very little CPU time needs some of it to end. So the checker waits

@@ -16,6 +16,7 @@
 #include "perseus/base/file_descriptor.h"
 #include "perseus/runtime/access/child_descriptors.h"
 #include "tests/support/device_cgroup.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::agent {
@@ -58,14 +59,11 @@ TEST_F(AccessCheckTest, AppliesTheFilesPermissionsToTheUserAndTheGroups) {
                                        directory_.path() / "missing"};
 
   const Identity stranger{kOtherUser, kOtherGroup, {}, {}};
-  const auto refused = checker_.Check(stranger, files);
-  ASSERT_TRUE(refused) << refused.error().message;
-  EXPECT_THAT(*refused, ElementsAre(0, EACCES, EACCES, EACCES, ENOENT));
+  EXPECT_THAT(ValueOf(checker_.Check(stranger, files)),
+              ElementsAre(0, EACCES, EACCES, EACCES, ENOENT));
 
   const Identity member{kOtherUser, kOtherGroup, {kOtherGroup, kVideo}, {}};
-  const auto allowed = checker_.Check(member, files);
-  ASSERT_TRUE(allowed) << allowed.error().message;
-  EXPECT_THAT(*allowed, ElementsAre(0, EACCES, 0, EACCES, ENOENT));
+  EXPECT_THAT(ValueOf(checker_.Check(member, files)), ElementsAre(0, EACCES, 0, EACCES, ENOENT));
 }
 
 TEST_F(AccessCheckTest, TheAgentKeepsItsOwnUserGroupsAndCgroup) {
@@ -85,12 +83,10 @@ TEST_P(DeviceCgroupTest, AppliesTheDeviceRulesOfTheCgroup) {
   const auto cgroup = DeviceCgroup::DenyingZero(GetParam());
   if (!cgroup) GTEST_SKIP() << "this system has no such cgroups, or lets nobody make one";
   const std::vector<fs::path> devices = {"/dev/null", "/dev/zero"};
-  const auto outside = checker_.Check({kOtherUser, kOtherGroup, {}, {}}, devices);
-  ASSERT_TRUE(outside) << outside.error().message;
-  EXPECT_THAT(*outside, ElementsAre(0, 0));
-  const auto inside = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, devices);
-  ASSERT_TRUE(inside) << inside.error().message;
-  EXPECT_THAT(*inside, ElementsAre(0, EPERM));
+  EXPECT_THAT(ValueOf(checker_.Check({kOtherUser, kOtherGroup, {}, {}}, devices)),
+              ElementsAre(0, 0));
+  EXPECT_THAT(ValueOf(checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, devices)),
+              ElementsAre(0, EPERM));
 }
 
 INSTANTIATE_TEST_SUITE_P(Versions, DeviceCgroupTest,
@@ -103,10 +99,9 @@ TEST_F(AccessCheckTest, AFrozenCgroupMakesItFailInTime) {
   const auto cgroup = DeviceCgroup::DenyingZero(DeviceCgroup::kVersion2);
   if (!cgroup) GTEST_SKIP() << "this system has no cgroup v2, or lets nobody make one";
   ASSERT_TRUE(cgroup->Freeze());
-  const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
-                                      {"/dev/null"}, std::chrono::milliseconds(50));
-  ASSERT_FALSE(checked);
-  EXPECT_THAT(checked.error().message, HasSubstr("frozen"));
+  EXPECT_THAT(checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}}, {"/dev/null"},
+                             std::chrono::milliseconds(50)),
+              FailsWith(HasSubstr("frozen")));
   EXPECT_TRUE(cgroup->IsEmpty()) << "the child is gone";
 }
 
@@ -116,15 +111,13 @@ TEST_F(AccessCheckTest, AChildThatCannotBeKilledIsLeftAndHoldsUpItsUserOnly) {
   if (!cgroup) GTEST_SKIP() << "this system has no freezer of cgroup v1, or lets nobody use it";
   ASSERT_TRUE(cgroup->Freeze());
   const Identity frozen{kOtherUser, kOtherGroup, {}, {cgroup->procs()}, kOtherUser};
-  const auto slow = checker_.Check(frozen, {"/dev/null"}, std::chrono::milliseconds(50));
-  ASSERT_FALSE(slow);
-  EXPECT_THAT(slow.error().message, HasSubstr("did not answer"));
+  EXPECT_THAT(checker_.Check(frozen, {"/dev/null"}, std::chrono::milliseconds(50)),
+              FailsWith(HasSubstr("did not answer")));
   ASSERT_FALSE(cgroup->IsEmpty()) << "the child has ended, so this test shows nothing";
 
   const Identity elsewhere{kOtherUser, kOtherGroup, {}, {}, kOtherUser};
-  const auto refused = checker_.Check(elsewhere, {"/dev/null"});
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message, HasSubstr("earlier check of user 54321"));
+  EXPECT_THAT(checker_.Check(elsewhere, {"/dev/null"}),
+              FailsWith(HasSubstr("earlier check of user 54321")));
   EXPECT_TRUE(checker_.Check({kOtherUser + 1, kOtherGroup, {}, {}}, {"/dev/null"}));
 
   ASSERT_TRUE(cgroup->Thaw());
@@ -143,8 +136,7 @@ TEST_F(AccessCheckTest, AnAgentThatStopsDoesNotWaitForACheck) {
   const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
                                       {"/dev/null"}, std::chrono::hours(1));
   stops.join();
-  ASSERT_FALSE(checked);
-  EXPECT_THAT(checked.error().message, HasSubstr("is stopping"));
+  EXPECT_THAT(checked, FailsWith(HasSubstr("is stopping")));
 }
 
 // As on a node so loaded that the child goes on late.
@@ -179,8 +171,7 @@ TEST_F(AccessCheckTest, AKilledChildFailsTheCheckAtOnce) {
   const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
                                       {"/dev/null"}, std::chrono::hours(1));
   kills.join();
-  ASSERT_FALSE(checked);
-  EXPECT_THAT(checked.error().message, HasSubstr("was killed"));
+  EXPECT_THAT(checked, FailsWith(HasSubstr("was killed")));
 }
 
 // A copy in the child would delay the end of a client's connection. On kernels before 6.16, the
@@ -210,10 +201,10 @@ TEST_F(AccessCheckTest, TheChildHoldsNoClientsSocket) {
 }
 
 TEST_F(AccessCheckTest, ACgroupThatIsGoneIsAnError) {
-  const auto checked = checker_.Check(
-      {kOtherUser, kOtherGroup, {}, {directory_.path() / "gone/cgroup.procs"}}, {"/dev/null"});
-  ASSERT_FALSE(checked);
-  EXPECT_THAT(checked.error().message, HasSubstr("cannot join"));
+  EXPECT_THAT(
+      checker_.Check({kOtherUser, kOtherGroup, {}, {directory_.path() / "gone/cgroup.procs"}},
+                     {"/dev/null"}),
+      FailsWith(HasSubstr("cannot join")));
 }
 
 }  // namespace

@@ -15,6 +15,10 @@ template <typename T>
 class [[nodiscard]] Answer : public tl::expected<T, protocol::Refused> {
  public:
   using tl::expected<T, protocol::Refused>::expected;
+  // Lets PERSEUS_ASSIGN_OR_RETURN and PERSEUS_RETURN_IF_ERROR (result.h) pass the refusal on.
+  friend tl::unexpected<protocol::Refused> Fail(const Answer& refused) {
+    return tl::unexpected<protocol::Refused>(refused.error());
+  }
 };
 
 template <typename... Args>

@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/number.h"
-#include "perseus/base/process_state.h"
+#include "perseus/base/process.h"
 
 namespace perseus::agent {
 namespace {
@@ -176,19 +177,15 @@ Answer<Caller> WithCgroups(const Host& host, Caller caller) {
   return caller;
 }
 
-std::optional<NamedRight> NamedRightTo(const Caller& caller, std::string_view uuid,
-                                       std::span<const protocol::Grant> grants) {
-  if (caller.is_administrator) return NamedRight::kAdministrator;
-  for (const protocol::Grant& grant : grants) {
-    if (std::find(grant.gpus.begin(), grant.gpus.end(), uuid) == grant.gpus.end()) continue;
-    if (grant.uid == caller.uid) return NamedRight::kGrantToUser;
-    for (const Caller::Cgroup& cgroup : caller.cgroups) {
-      if (grant.cgroup && IsWithinCgroup(cgroup.path, *grant.cgroup)) {
-        return NamedRight::kGrantToCgroup;
-      }
-    }
-  }
-  return std::nullopt;
+bool HasNamedRightTo(const Caller& caller, std::string_view uuid,
+                     std::span<const protocol::Grant> grants) {
+  return caller.is_administrator || std::ranges::any_of(grants, [&](const protocol::Grant& grant) {
+           if (std::ranges::find(grant.gpus, uuid) == grant.gpus.end()) return false;
+           return grant.uid == caller.uid ||
+                  std::ranges::any_of(caller.cgroups, [&](const Caller::Cgroup& cgroup) {
+                    return grant.cgroup && IsWithinCgroup(cgroup.path, *grant.cgroup);
+                  });
+         });
 }
 
 Answer<Identity> IdentityOf(const Host& host, const Caller& caller) {

@@ -37,7 +37,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,7 +71,7 @@ struct Caller {
   };
   std::vector<Cgroup> cgroups;  // Of WithCgroups().
   bool is_administrator = false;
-  // Who pays for what the caller costs the agent (subordinate_users.h). The agent sets it.
+  // Who pays for what the caller costs the agent (user_budget.h). The agent sets it.
   uid_t account = 0;
 };
 
@@ -85,11 +84,10 @@ Answer<Caller> LookAgain(const Host& host, const Caller& caller);
 // The same process with its current cgroups. May wait. Refuses (kNotAllowed) if it is gone.
 Answer<Caller> WithCgroups(const Host& host, Caller caller);
 
-// The right that somebody gave the caller by name; nothing if nobody did. Without the caller's
-// cgroups, it misses grants to cgroups.
-enum class NamedRight { kAdministrator, kGrantToUser, kGrantToCgroup };
-std::optional<NamedRight> NamedRightTo(const Caller& caller, std::string_view uuid,
-                                       std::span<const protocol::Grant> grants);
+// Whether the caller is an administrator, or a grant names its user or its cgroup. Without the
+// caller's cgroups, it misses grants to cgroups.
+bool HasNamedRightTo(const Caller& caller, std::string_view uuid,
+                     std::span<const protocol::Grant> grants);
 
 // The place that a child takes to ask the kernel what the caller may use. Refuses (kUnavailable) if
 // this process cannot see or join the caller's cgroups. Requires them. May wait.

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <fstream>
 
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::agent {
@@ -90,10 +91,7 @@ TEST_F(CallerTest, RefusesCallersThatEndedAreHiddenOrChangedUser) {
   for (const Row& row :
        {Row{{0, kUser, 0}, "PID namespace"}, Row{{4243, kUser, 0}, "process 4243 ended"},
         Row{{kPid, 2000, 0}, "process 4242 runs as user 1000 now"}}) {
-    const Answer<Caller> caller = Identify(host_, row.peer);
-    ASSERT_FALSE(caller);
-    EXPECT_EQ(caller.error().code, Refusal::kNotAllowed);
-    EXPECT_THAT(caller.error().message, HasSubstr(row.message));
+    EXPECT_THAT(Identify(host_, row.peer), FailsAs(Refusal::kNotAllowed, HasSubstr(row.message)));
   }
   Write("proc/4242/status", "Name:\tUid:\t1000\n");
   EXPECT_FALSE(Identify(host_, {kPid, kUser, 0}));
@@ -143,8 +141,7 @@ TEST_F(CallerTest, AdministratorsAreThoseOfTheDriver) {
     Namespace("4242", row.user_namespace);
     const Caller caller = Identified(row.uid);
     EXPECT_EQ(caller.is_administrator, row.is_administrator);
-    EXPECT_EQ(NamedRightTo(caller, "GPU-virtual", {}),
-              row.is_administrator ? std::optional(NamedRight::kAdministrator) : std::nullopt);
+    EXPECT_EQ(HasNamedRightTo(caller, "GPU-virtual", {}), row.is_administrator);
   }
 }
 
@@ -153,24 +150,20 @@ TEST_F(CallerTest, GrantsMatchGpuAndUserOrCgroup) {
   struct Row {
     const char* name;
     protocol::Grant grant;
-    std::optional<NamedRight> right;
+    bool has_right;
   };
   for (const Row& row :
-       {Row{"the user", {{"GPU-b", "GPU-a"}, kUser, std::nullopt}, NamedRight::kGrantToUser},
-        Row{"another user", {{"GPU-a"}, 2000, std::nullopt}, std::nullopt},
-        Row{"another GPU", {{"GPU-b"}, kUser, std::nullopt}, std::nullopt},
-        Row{"nobody", {{"GPU-a"}, std::nullopt, std::nullopt}, std::nullopt},
-        Row{"the job",
-            {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_17"},
-            NamedRight::kGrantToCgroup},
-        Row{"all jobs", {{"GPU-a"}, std::nullopt, "/slurm/"}, NamedRight::kGrantToCgroup},
-        Row{"everybody", {{"GPU-a"}, std::nullopt, "/"}, NamedRight::kGrantToCgroup},
-        Row{"another job", {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_1"}, std::nullopt},
-        Row{"a job's step",
-            {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_17/step_1"},
-            std::nullopt}}) {
+       {Row{"the user", {{"GPU-b", "GPU-a"}, kUser, std::nullopt}, true},
+        Row{"another user", {{"GPU-a"}, 2000, std::nullopt}, false},
+        Row{"another GPU", {{"GPU-b"}, kUser, std::nullopt}, false},
+        Row{"nobody", {{"GPU-a"}, std::nullopt, std::nullopt}, false},
+        Row{"the job", {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_17"}, true},
+        Row{"all jobs", {{"GPU-a"}, std::nullopt, "/slurm/"}, true},
+        Row{"everybody", {{"GPU-a"}, std::nullopt, "/"}, true},
+        Row{"another job", {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_1"}, false},
+        Row{"a job's step", {{"GPU-a"}, std::nullopt, "/slurm/uid_1000/job_17/step_1"}, false}}) {
     SCOPED_TRACE(row.name);
-    EXPECT_EQ(NamedRightTo(Identified(), "GPU-a", {{row.grant}}), row.right);
+    EXPECT_EQ(HasNamedRightTo(Identified(), "GPU-a", {{row.grant}}), row.has_right);
   }
 }
 
@@ -193,14 +186,13 @@ TEST_F(CallerTest, TheChildJoinsTheCgroupsThatHaveRulesForDevices) {
             {"unified/system.slice/perseus-agent.service/cgroup.procs"}}}) {
     SCOPED_TRACE(row.name);
     Cgroups(row.cgroups);
-    const auto identity = IdentityOf(host_, Identified());
-    ASSERT_TRUE(identity) << identity.error().message;
-    EXPECT_EQ(identity->uid, kUser);
-    EXPECT_EQ(identity->gid, 100U);
-    EXPECT_EQ(identity->groups, (std::vector<gid_t>{44, 100}));
+    const auto identity = ValueOf(IdentityOf(host_, Identified()));
+    EXPECT_EQ(identity.uid, kUser);
+    EXPECT_EQ(identity.gid, 100U);
+    EXPECT_EQ(identity.groups, (std::vector<gid_t>{44, 100}));
     std::vector<fs::path> joined;
     for (const std::string& procs : row.joined) joined.push_back(root_ / "sys/fs/cgroup" / procs);
-    EXPECT_EQ(identity->cgroup_procs, joined);
+    EXPECT_EQ(identity.cgroup_procs, joined);
   }
 }
 
@@ -213,16 +205,13 @@ TEST_F(CallerTest, CgroupV2AloneIsMountedAtTheTop) {
 
 TEST_F(CallerTest, ACgroupThatTheAgentCannotSeeIsNotPassedOver) {
   Cgroups("0::/slurm/job_17\n");
-  const auto unmounted = IdentityOf(host_, Identified());
-  ASSERT_FALSE(unmounted);
-  EXPECT_EQ(unmounted.error().code, Refusal::kUnavailable);
-  EXPECT_THAT(unmounted.error().message, HasSubstr("mount the host's /sys/fs/cgroup"));
+  EXPECT_THAT(IdentityOf(host_, Identified()),
+              FailsAs(Refusal::kUnavailable, HasSubstr("mount the host's /sys/fs/cgroup")));
 
   Write("sys/fs/cgroup/cgroup.controllers", "");
   Cgroups("0::/../../slurm/job_17\n");
-  const auto outside = IdentityOf(host_, Identified());
-  ASSERT_FALSE(outside);
-  EXPECT_THAT(outside.error().message, HasSubstr("cgroup namespace of the host"));
+  EXPECT_THAT(IdentityOf(host_, Identified()),
+              FailsWith(HasSubstr("cgroup namespace of the host")));
 }
 
 TEST_F(CallerTest, ARefusalNamesTheRemedy) {
@@ -248,10 +237,9 @@ TEST_F(CallerTest, ARefusalNamesTheRemedy) {
 // These tests ask the real kernel about this process.
 TEST(ThisHost, IdentifiesThisProcess) {
   const Host host = ThisHost();
-  const Answer<Caller> self = Identify(host, {::getpid(), ::geteuid(), ::getegid()});
-  ASSERT_TRUE(self) << self.error().message;
-  EXPECT_GT(self->process.started, 0U);
-  EXPECT_TRUE(LookAgain(host, *self));
+  const Caller self = ValueOf(Identify(host, {::getpid(), ::geteuid(), ::getegid()}));
+  EXPECT_GT(self.process.started, 0U);
+  EXPECT_TRUE(LookAgain(host, self));
 }
 
 TEST(IsWithinCgroup, GoesNameByName) {

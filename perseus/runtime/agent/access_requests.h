@@ -4,19 +4,77 @@
 #pragma once
 
 #include <spdlog/logger.h>
+#include <sys/types.h>
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <set>
+#include <thread>
 #include <utility>
+#include <vector>
 
-#include "perseus/runtime/access/access_judgment.h"
-#include "perseus/runtime/access/access_queue.h"
+#include "perseus/base/mutex.h"
+#include "perseus/runtime/access/access_check.h"
 #include "perseus/runtime/access/answer.h"
 #include "perseus/runtime/access/caller.h"
 #include "perseus/runtime/agent/lease_table.h"
 
 namespace perseus::agent {
+
+// Threads for access checks, so that the event loop never waits for one.
+//
+// Fair: one check per account (user_budget.h) runs at a time, so that a user whose checks
+// hang (a frozen cgroup) holds one thread, for the times of access_check.h.
+//
+// Thread safe.
+class AccessQueue {
+ public:
+  using Check = std::function<void(AccessChecker&)>;
+
+  AccessQueue();
+  // Stops the running checks, and drops the waiting ones.
+  ~AccessQueue();
+  AccessQueue(const AccessQueue&) = delete;
+  AccessQueue& operator=(const AccessQueue&) = delete;
+
+  // Calls `check` on a thread of the queue. False, and no call, if kMostWaiting checks of this
+  // account wait already.
+  bool Add(uid_t account, Check check);
+
+  static constexpr int kMostWaiting = 64;  // Of one account: as many ranks may start at once.
+  static constexpr int kThreads = 8;
+
+ private:
+  struct Waiting {
+    uid_t account = 0;
+    Check check;
+  };
+
+  void Work();
+  std::deque<Waiting>::iterator FindReady() PERSEUS_REQUIRES(mutex_);
+
+  AccessChecker checker_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Waiting> waiting_ PERSEUS_GUARDED_BY(mutex_);
+  std::set<uid_t> running_ PERSEUS_GUARDED_BY(mutex_);
+  bool is_ending_ PERSEUS_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+// Whether a caller may lease GPUs that neither its user was granted nor its being an administrator
+// gives it: by a grant to its cgroup, or because the kernel lets it use them.
+struct AccessQuestion {
+  Caller caller;
+  std::vector<GpuFile> gpus;
+  std::vector<protocol::Grant> grants;  // All of the agent.
+};
+
+// Refuses (kNotAllowed) a caller without the right, or (kUnavailable) if it is unknown now. May
+// take as long as a check of the checker. Any thread that may wait may call it.
+Answer<void> JudgeAccess(const Host& host, const AccessQuestion& question, AccessChecker& checker);
 
 class AccessRequests {
  public:

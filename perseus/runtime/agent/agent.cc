@@ -23,9 +23,8 @@
 
 #include "perseus/base/file.h"
 #include "perseus/runtime/access/child_descriptors.h"
-#include "perseus/runtime/access/subordinate_users.h"
 #include "perseus/runtime/access/user_budget.h"
-#include "perseus/runtime/agent/metrics.h"
+#include "perseus/runtime/agent/agent_report.h"
 #include "perseus/runtime/agent/metrics_server.h"
 #include "perseus/runtime/agent/socket_disposal.h"
 #include "perseus/runtime/protocol/messages/messages.h"

@@ -12,8 +12,8 @@
 #include <fstream>
 
 #include "perseus/runtime/access/user_budget.h"
-#include "perseus/runtime/agent/agent_fixture.h"
 #include "perseus/runtime/agent/privileges.h"
+#include "tests/support/agent_fixture.h"
 #include "tests/support/device_cgroup.h"
 
 namespace perseus::agent {
@@ -198,9 +198,7 @@ class SlowCgroups {
 
 TEST_F(AgentTest, AUserWhoseCgroupsTakeLongToReadHoldsUpNobody) {
   SlowCgroups slow(directory_ / "host");
-  AgentOptions options = Options();
-  options.gpus.host = slow.host();
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.gpus.host = slow.host(); });
   std::string refusal;
   std::thread waits([&] {
     Client client(socket());
@@ -237,9 +235,7 @@ int Flood(const fs::path& socket) {
 // The clock of the agent stands still in these tests, so the budget does not come back.
 TEST_F(AgentAccessTest, AUserWhoFloodsTheAgentWaitsAndOthersDoNot) {
   LaterProcess flood([this] { return BecomeTrainingUser({}) ? Flood(socket()) : int{kNoAnswer}; });
-  AgentOptions options = Options();
-  options.clock = std::make_shared<FakeClock>();
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.clock = std::make_shared<FakeClock>(); });
   EXPECT_EQ(flood.Run(), 0);
   Client root(socket());
   EXPECT_EQ(root.StatusOf("GPU-a").uuid, "GPU-a");
@@ -264,9 +260,7 @@ TEST_F(AgentAccessTest, ListsOfManyGpusCostMore) {
         UserBudget::kBurst / (UserBudget::kMessage + 2 * UserBudget::kListedGpu);
     return listed > 0 && listed <= kMost ? 0 : 1;
   });
-  AgentOptions options = Options();
-  options.clock = std::make_shared<FakeClock>();
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.clock = std::make_shared<FakeClock>(); });
   EXPECT_EQ(lists.Run(), 0);
 }
 

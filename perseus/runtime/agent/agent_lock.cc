@@ -6,14 +6,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "perseus/base/file.h"
-#include "perseus/base/process_state.h"
+#include "perseus/base/process.h"
 
 namespace perseus::agent {
 namespace {
@@ -120,6 +122,30 @@ fs::path SocketOfHolder(const fs::path& path) {
   const auto text = ReadFile(path);
   const std::size_t end = text ? text->find('\n') : std::string::npos;
   return end == std::string::npos ? fs::path() : fs::path(text->substr(end + 1));
+}
+
+Result<std::vector<FileDescriptor>> LockGpus(
+    const fs::path& directory, const std::vector<std::unique_ptr<device::Device>>& devices,
+    spdlog::logger& log) {
+  std::vector<FileDescriptor> locks;
+  for (const auto& device : devices) {
+    const device::DeviceInfo& info = device->info();
+    if (info.backend == "virtual") continue;
+    std::string name = fmt::format("gpu-{}.lock", info.uuid);
+    std::ranges::replace(name, '/', '_');
+    auto lock = LockFile(directory / name);
+    if (!lock) {
+      // A process that may not write there is usually not allowed to set clocks either.
+      log.warn("cannot lock out other agents: {}", lock.error().message);
+      return locks;
+    }
+    if (!*lock) {
+      return FailAs(ErrorKind::kSystem,
+                    "{}: another agent that is running uses this GPU (stop it first)", info.uuid);
+    }
+    locks.push_back(*std::move(lock));
+  }
+  return locks;
 }
 
 }  // namespace perseus::agent

@@ -16,13 +16,18 @@
 // old one.
 #pragma once
 
+#include <spdlog/logger.h>
+
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/result.h"
 #include "perseus/runtime/access/owner.h"
+#include "perseus/runtime/device/device.h"
 
 namespace perseus::agent {
 
@@ -41,5 +46,13 @@ std::optional<ProcessId> HolderOf(const std::filesystem::path& path);
 void RecordSocket(const FileDescriptor& lock, const std::filesystem::path& socket);
 // The absolute path that the holder has recorded. Empty if it has recorded none.
 std::filesystem::path SocketOfHolder(const std::filesystem::path& path);
+
+// A lock for each GPU, so that two agents with different states do not set the same GPU. Locks
+// files in this directory, for as long as the result lives. Virtual GPUs are not locked, because
+// several may have one name. Fails (kSystem) if another agent has a GPU. Where this process may not
+// write to the directory, it logs a warning, and the GPUs are not locked.
+Result<std::vector<FileDescriptor>> LockGpus(
+    const std::filesystem::path& directory,
+    const std::vector<std::unique_ptr<device::Device>>& devices, spdlog::logger& log);
 
 }  // namespace perseus::agent

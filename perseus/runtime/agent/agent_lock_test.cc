@@ -8,7 +8,8 @@
 
 #include <fstream>
 
-#include "perseus/base/process_state.h"
+#include "perseus/base/process.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::agent {
@@ -42,18 +43,12 @@ class AgentLockTest : public ::testing::Test {
 
 TEST_F(AgentLockTest, OneProcessHasIt) {
   const pid_t other = LockInChild([] { ::pause(); });
-  const auto refused = LockFile(path_);
-  ASSERT_TRUE(refused) << refused.error().message;
-  EXPECT_FALSE(*refused);
-  const auto holder = HolderOf(path_);
-  ASSERT_TRUE(holder);
-  EXPECT_EQ(holder->pid, other);
+  EXPECT_FALSE(ValueOf(LockFile(path_)));
+  EXPECT_EQ(HolderOf(path_).value().pid, other);
 
   ::kill(other, SIGKILL);
   ::waitpid(other, nullptr, 0);
-  const auto lock = LockFile(path_);
-  ASSERT_TRUE(lock) << lock.error().message;
-  EXPECT_TRUE(*lock);
+  EXPECT_TRUE(ValueOf(LockFile(path_)));
   EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
 }
 
@@ -93,13 +88,10 @@ TEST_F(AgentLockTest, AKilledProcessThatDoesNotEndLosesIt) {
   ::kill(killed, SIGKILL);
   siginfo_t info{};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(killed), &info, WEXITED | WNOWAIT), 0);
-  const auto state = ReadProcessState(killed);
-  ASSERT_TRUE(state);
-  std::ofstream(path_) << killed << " " << state->started << "\n";
+  const auto state = ReadProcessState(killed).value();
+  std::ofstream(path_) << killed << " " << state.started << "\n";
 
-  const auto taken = LockFile(path_);
-  ASSERT_TRUE(taken) << taken.error().message;
-  EXPECT_TRUE(*taken);
+  EXPECT_TRUE(ValueOf(LockFile(path_)));
   EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
   EXPECT_FALSE(*LockFile(path_)) << "the new lock is a lock";
   ::waitpid(killed, nullptr, 0);
@@ -119,9 +111,7 @@ TEST_F(AgentLockTest, ALockOfAnAgentThatIsGoneIsWaitedFor) {
     ::_exit(0);
   }
   *lock = FileDescriptor();
-  const auto taken = LockFile(path_, std::chrono::seconds(60));
-  ASSERT_TRUE(taken) << taken.error().message;
-  EXPECT_TRUE(*taken);
+  EXPECT_TRUE(ValueOf(LockFile(path_, std::chrono::seconds(60))));
   ::waitpid(left, nullptr, 0);
 }
 

@@ -5,11 +5,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "perseus/runtime/agent/gpu_worker.h"
 #include "perseus/runtime/agent/lease_table.h"
 #include "perseus/runtime/device/device.h"
+#include "perseus/runtime/protocol/messages/messages.h"
 
 namespace perseus::agent {
 
@@ -42,5 +44,43 @@ struct AgentReport {
   std::uint64_t refusals = 0;
   std::uint64_t state_failures = 0;  // How often the state could not be written.
 };
+
+// ---- Why a GPU runs below its highest clock ----
+// By plan, or because of something that an operator has to look at. Health checks otherwise take a
+// GPU that follows a plan for a faulty one.
+
+enum class SlowBy {
+  kPlan,            // The job that holds the GPU requested this clock.
+  kPower,           // The power limit.
+  kTemperature,     // The GPU is too hot.
+  kPowerBrake,      // The board or the rack limits the power.
+  kAnotherProgram,  // A clock setting that is not of the job.
+  kUnknown,         // The driver gives another reason.
+};
+inline constexpr SlowBy kAllSlowBy[] = {SlowBy::kPlan,           SlowBy::kPower,
+                                        SlowBy::kTemperature,    SlowBy::kPowerBrake,
+                                        SlowBy::kAnotherProgram, SlowBy::kUnknown};
+// "plan", "power", "temperature", "power_brake", "another_program", "unknown".
+std::string_view NameOf(SlowBy reason);
+
+// In the order of kAllSlowBy; several may hold at once. Empty for a GPU that is idle, at its
+// highest clock, or not readable.
+std::vector<SlowBy> WhySlow(const GpuReport& gpu);
+
+// "plan, temperature". Empty for none.
+std::string Describe(const std::vector<SlowBy>& reasons);
+
+// What another program did to the clock, for operators. Empty if nothing.
+std::string DescribeForeign(const GpuSnapshot& gpu);
+
+// ---- The report as others see it ----
+
+// For `perseus gpu list` and other clients.
+protocol::Listing ListingOf(const AgentReport& report);
+
+// For Prometheus, in the text exposition format, version 0.0.4. If NVIDIA's DCGM exporter has a
+// metric, its name, labels and unit are used, so that existing dashboards work. docs/agent.md lists
+// all metrics.
+std::string FormatMetrics(const AgentReport& report, const std::string& hostname);
 
 }  // namespace perseus::agent

@@ -4,8 +4,9 @@
 
 #include <fstream>
 
-#include "perseus/runtime/agent/agent_fixture.h"
 #include "perseus/runtime/agent/doctor.h"
+#include "tests/support/agent_fixture.h"
+#include "tests/support/results.h"
 
 namespace perseus::agent {
 namespace {
@@ -20,10 +21,7 @@ class AgentRestoreTest : public AgentTest {
     {
       Client client(socket());
       client.Acquire({"GPU-a"});
-      client.publisher().Publish(0, 900);
-      ASSERT_TRUE(Eventually([&] {
-        return a_.setting(device::Control::kSmClock) == device::Setting{900, 900};
-      }));
+      SetClock(client, a_, 900);
     }
     EXPECT_TRUE(Eventually([&] { return a_.setting(device::Control::kSmClock) == before; }));
   }
@@ -56,9 +54,7 @@ TEST_F(AgentTest, LeasesGpusSetsTheirClocksAndRestoresThem) {
 }
 
 TEST_F(AgentTest, EachLeasedGpuHasTheSameShareOfTheLimitOnChanges) {
-  AgentOptions options = Options();
-  options.gpus.most_changes_per_s = 10;
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.gpus.most_changes_per_s = 10; });
   Client first(socket());
   EXPECT_EQ(first.StatusOf("GPU-a").most_changes_per_s, 0);
   first.Acquire({"GPU-a"});
@@ -74,9 +70,7 @@ TEST_F(AgentTest, EachLeasedGpuHasTheSameShareOfTheLimitOnChanges) {
 }
 
 TEST_F(AgentTest, ALeaseOfTwoGpusHasTwoShares) {
-  AgentOptions options = Options();
-  options.gpus.most_changes_per_s = 10;
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.gpus.most_changes_per_s = 10; });
   Client client(socket());
   client.Acquire({"GPU-b", "GPU-a"});
   EXPECT_EQ(client.StatusOf("GPU-a").most_changes_per_s, 5);
@@ -92,9 +86,7 @@ TEST_F(AgentTest, WithoutALimitNoLeaseHasAShare) {
 
 // In a thousand seconds, one change.
 TEST_F(AgentTest, WarnsOnceForEachLeaseThatIsOverTheLimitOnChanges) {
-  AgentOptions options = Options();
-  options.gpus.most_changes_per_s = 0.001;
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.gpus.most_changes_per_s = 0.001; });
   const auto warnings = [&] {
     int count = 0;
     const std::string text = logged_.str();
@@ -194,10 +186,7 @@ TEST_F(AgentTest, RestingClocksThatCannotBeAreAnErrorAndNotSaved) {
   };
   const auto expect_refused = [&](const std::string& uuid, device::Setting setting,
                                   const std::string& why) {
-    const auto agent = start_with(uuid, setting);
-    ASSERT_FALSE(agent) << uuid;
-    EXPECT_EQ(agent.error().kind, ErrorKind::kInput);
-    EXPECT_THAT(agent.error().message, HasSubstr(why));
+    EXPECT_THAT(start_with(uuid, setting), FailsAs(ErrorKind::kInput, HasSubstr(why))) << uuid;
     EXPECT_FALSE(std::filesystem::exists(state()));
   };
   expect_refused("GPU-none", {1000, 1000}, "this node has no GPU GPU-none");
@@ -260,9 +249,7 @@ class HeldClock final : public Clock {
 // On a busy machine, virtual time is slower than real time, and so is the client that beats by it.
 TEST_F(AgentTest, SilenceIsMeasuredByTheClockOfTheGpus) {
   const auto clock = std::make_shared<HeldClock>();
-  AgentOptions options = Options();
-  options.gpus.devices.clock = clock;
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.gpus.devices.clock = clock; });
   Client client(socket());
   const std::string lease = client.Acquire({"GPU-a"}, 1);
   // In real time, the agent looks several times.
@@ -278,10 +265,7 @@ TEST_F(AgentTest, StoppingRestoresAllGpus) {
   Start();
   Client client(socket());
   client.Acquire({"GPU-a", "GPU-b"});
-  client.publisher().Publish(0, 1200);
-  ASSERT_TRUE(Eventually([&] {
-    return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200};
-  }));
+  SetClock(client, a_, 1200);
   Stop();
   EXPECT_TRUE(result_);
   EXPECT_TRUE(IsAllBack());
@@ -290,19 +274,13 @@ TEST_F(AgentTest, StoppingRestoresAllGpus) {
 }
 
 TEST_F(AgentTest, AGpuThatIsNotRestoredInTimeIsAnErrorAndLeftToTheNextAgent) {
-  AgentOptions options = Options();
-  options.timeout = std::chrono::milliseconds(50);
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.timeout = std::chrono::milliseconds(50); });
   Client client(socket());
   client.Acquire({"GPU-a"});
-  client.publisher().Publish(0, 1200);
-  ASSERT_TRUE(Eventually([&] {
-    return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200};
-  }));
+  SetClock(client, a_, 1200);
   a_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   Stop();
-  ASSERT_FALSE(result_);
-  EXPECT_THAT(result_.error().message, HasSubstr("not restored"));
+  EXPECT_THAT(result_, FailsWith(HasSubstr("not restored")));
   EXPECT_EQ(a_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
   a_.Repair();
   Start();
@@ -314,10 +292,7 @@ TEST_F(AgentTest, AGpuIsNotLeasedBeforeItIsRestored) {
   {
     Client client(socket());
     client.Acquire({"GPU-a"});
-    client.publisher().Publish(0, 1200);
-    ASSERT_TRUE(Eventually([&] {
-      return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200};
-    }));
+    SetClock(client, a_, 1200);
     a_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   }
   Client client(socket());
@@ -346,10 +321,7 @@ TEST_F(AgentTest, AGpuIsNotLeasedIfTheStateCannotBeSaved) {
   // Once the disk has room again, the GPU becomes available.
   EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
   client.Acquire({"GPU-a"});
-  client.publisher().Publish(0, 1200);
-  ASSERT_TRUE(Eventually([&] {
-    return a_.setting(device::Control::kSmClock) == device::Setting{1200, 1200};
-  }));
+  SetClock(client, a_, 1200);
   *is_full = true;
   client.Ask(protocol::ReleaseGpu{"GPU-a"});
   // A full disk must not leave a clock locked.
@@ -479,9 +451,7 @@ TEST_F(AgentTest, InvalidRequestsAreAnsweredUntilThereAreTooMany) {
 
 TEST_F(AgentTest, ASilentPeerWithoutALeaseIsDisconnected) {
   const auto clock = std::make_shared<FakeClock>();
-  AgentOptions options = Options();
-  options.clock = clock;
-  Start(std::move(options));
+  StartWith([&](AgentOptions& options) { options.clock = clock; });
   Client silent(socket());
   Client leasing(socket());
   leasing.Acquire({"GPU-a"});
@@ -530,14 +500,11 @@ TEST_F(AgentTest, ASuccessorRemovesIncompleteFilesOfAKilledAgent) {
 
 TEST_F(AgentTest, OneAgentPerSocketAndState) {
   Start();
-  const auto second = Agent::Start(Options(), log_);
-  ASSERT_FALSE(second);
-  EXPECT_THAT(second.error().message, HasSubstr(socket().string()));
+  EXPECT_THAT(Agent::Start(Options(), log_), FailsWith(HasSubstr(socket().string())));
   AgentOptions options = Options();
   options.socket = directory_ / "other.sock";
-  const auto third = Agent::Start(std::move(options), log_);
-  ASSERT_FALSE(third);
-  EXPECT_THAT(third.error().message, HasSubstr("another agent that is running"));
+  EXPECT_THAT(Agent::Start(std::move(options), log_),
+              FailsWith(HasSubstr("another agent that is running")));
 }
 
 TEST_F(AgentTest, OneAgentPerGpuEvenWithAnotherState) {
@@ -548,17 +515,14 @@ TEST_F(AgentTest, OneAgentPerGpuEvenWithAnotherState) {
   second.socket = directory_ / "other.sock";
   second.gpus.state = directory_ / "other.json";
   second.gpus.lock_directory = directory_ / "locks";
-  const auto agent = Agent::Start(std::move(second), log_);
-  ASSERT_FALSE(agent);
-  EXPECT_THAT(agent.error().message, HasSubstr("GPU-a: another agent that is running"));
+  EXPECT_THAT(Agent::Start(std::move(second), log_),
+              FailsWith(HasSubstr("GPU-a: another agent that is running")));
 }
 
 TEST_F(AgentTest, ADamagedStateStopsItBeforeItChangesAnything) {
   std::filesystem::create_directories(state().parent_path());
   std::ofstream(state()) << "{\"format\": \"perseus-agent-st";
-  const auto agent = Agent::Start(Options(), log_);
-  ASSERT_FALSE(agent);
-  EXPECT_THAT(agent.error().message, HasSubstr("agent.json"));
+  EXPECT_THAT(Agent::Start(Options(), log_), FailsWith(HasSubstr("agent.json")));
   EXPECT_TRUE(a_.history().empty());
 }
 

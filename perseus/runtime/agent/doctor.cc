@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "perseus/base/file.h"
+#include "perseus/base/number.h"
 #include "perseus/runtime/access/access_check.h"
 #include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
@@ -29,10 +30,8 @@ std::optional<std::uint64_t> EffectiveCapabilities(const std::filesystem::path& 
   constexpr std::string_view kKey = "CapEff:\t";
   const std::size_t begin = status->find(kKey);
   if (begin == std::string::npos) return std::nullopt;
-  std::uint64_t bits = 0;
-  const char* digits = status->data() + begin + kKey.size();
-  const auto [end, error] = std::from_chars(digits, status->data() + status->size(), bits, 16);
-  return error == std::errc() ? std::optional(bits) : std::nullopt;
+  const std::string_view digits = std::string_view(*status).substr(begin + kKey.size());
+  return ParseNumber<std::uint64_t>(digits.substr(0, digits.find('\n')), 16);
 }
 
 bool IsContainer(const std::filesystem::path& root) {

@@ -6,9 +6,6 @@
 
 #include "perseus/base/file.h"
 #include "perseus/runtime/agent/agent_lock.h"
-#include "perseus/runtime/agent/foreign_clock_log.h"
-#include "perseus/runtime/agent/gpu_list.h"
-#include "perseus/runtime/agent/gpu_locks.h"
 
 namespace perseus::agent {
 namespace {
@@ -75,19 +72,35 @@ Result<void> CheckResting(const GpuManager::Setup::Resting& resting,
 
 struct GpuManager::Gpu {
   std::unique_ptr<GpuWorker> worker;
-  ForeignClockLog foreign;
-  bool has_logged_failure = false;  // Of the current restore.
+  // As logged last.
+  bool has_failed = false;  // The current restore.
+  bool has_foreign_clock = false;
+  std::uint64_t foreign_resets = 0;
 
-  void LogFailureOnce(const std::string& uuid, const GpuSnapshot& snapshot, spdlog::logger& log);
+  // Logs once that a failure is still there at a tick, after the first retries. Logs once that
+  // another program sets the clock of the leased GPU, and that it no longer does.
+  void Log(const std::string& uuid, const GpuSnapshot& snapshot, spdlog::logger& log) {
+    if (snapshot.is_restoring && !snapshot.setting_trouble.empty() &&
+        !std::exchange(has_failed, true)) {
+      log.warn("{} is not restored yet, and the agent tries again: {}", uuid,
+               snapshot.setting_trouble);
+    }
+    const bool had_foreign_clock = std::exchange(has_foreign_clock, snapshot.foreign.has_value());
+    if (has_foreign_clock && !had_foreign_clock) {
+      log.warn("{}: {}", uuid, DescribeForeign(snapshot));
+    } else if (!has_foreign_clock && had_foreign_clock) {
+      log.info("{}: {}", uuid,
+               snapshot.is_serving ? "the lock of another program is gone"
+                                   : "the lease has ended while another program locks the clock");
+    }
+    const std::uint64_t resets = snapshot.counts.foreign_resets;
+    if (resets == std::exchange(foreign_resets, resets)) return;
+    log.warn(
+        "{}: the SM clock of the job is not in force (another program unlocked it, or the driver "
+        "did not perform the write); the agent sets it again",
+        uuid);
+  }
 };
-
-// A failure that is still there at a tick, after the first retries.
-void GpuManager::Gpu::LogFailureOnce(const std::string& uuid, const GpuSnapshot& snapshot,
-                                     spdlog::logger& log) {
-  if (!snapshot.is_restoring || has_logged_failure || snapshot.setting_trouble.empty()) return;
-  log.warn("{} is not restored yet, and the agent tries again: {}", uuid, snapshot.setting_trouble);
-  has_logged_failure = true;
-}
 
 // An Acquire whose GPUs are being read.
 struct GpuManager::Acquiring {
@@ -202,24 +215,22 @@ Answer<void> GpuManager::CheckWanted(const protocol::Acquire& wanted) const {
 
 void GpuManager::Acquire(const Caller& caller, ConnectionId connection,
                          const protocol::Acquire& wanted, Reply done) {
-  if (const auto possible = CheckWanted(wanted); !possible) {
-    return done(tl::unexpected<protocol::Refused>(possible.error()));
-  }
+  if (const auto possible = CheckWanted(wanted); !possible) return done(Fail(possible));
   const auto now = LookAgain(setup_.host, caller);
-  if (!now) return done(tl::unexpected<protocol::Refused>(now.error()));
+  if (!now) return done(Fail(now));
   AccessQuestion question{.caller = *now, .gpus = {}, .grants = {}};
   for (const std::string& uuid : wanted.gpus) {
-    if (NamedRightTo(*now, uuid, state_->grants)) continue;
+    if (HasNamedRightTo(*now, uuid, state_->grants)) continue;
     question.gpus.push_back({uuid, gpus_.at(uuid).worker->info().device_file});
   }
   if (question.gpus.empty()) return Lend(*now, connection, wanted, std::move(done));
   question.grants = state_->grants;
   access_.Check(std::move(question), connection,
                 [this, connection, wanted, done](const Answer<Caller>& allowed) {
-                  if (!allowed) return done(tl::unexpected<protocol::Refused>(allowed.error()));
+                  if (!allowed) return done(Fail(allowed));
                   // The agent may be stopping by now.
                   if (const auto possible = CheckWanted(wanted); !possible) {
-                    return done(tl::unexpected<protocol::Refused>(possible.error()));
+                    return done(Fail(possible));
                   }
                   Lend(*allowed, connection, wanted, done);
                 });
@@ -232,7 +243,7 @@ void GpuManager::Lend(const Caller& caller, ConnectionId connection,
                               .gpus = wanted.gpus,
                               .heartbeat_period = ToNanoseconds(wanted.heartbeat_s)};
   const auto lease = table_.Acquire(wish, Now());
-  if (!lease) return done(tl::unexpected<protocol::Refused>(lease.error()));
+  if (!lease) return done(Fail(lease));
 
   auto acquiring = std::make_shared<Acquiring>();
   acquiring->lease = lease->id;
@@ -265,17 +276,17 @@ void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
   auto channel = OpenChannel(*acquiring, lease);
   if (!channel) {
     table_.Cancel(lease.id);
-    return acquiring->done(tl::unexpected<protocol::Refused>(channel.error()));
+    return acquiring->done(Fail(channel));
   }
   if (auto saved = SaveLease(*acquiring, lease); !saved) {
     if (state_.IsSaved()) {
       table_.Cancel(lease.id);
-      return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
+      return acquiring->done(Fail(saved));
     }
     // The content of the disk is unknown, so no client gets the GPUs until a save succeeds.
     static_cast<void>(table_.Release(lease.id, lease.connection, Now()));
     for (const std::string& uuid : lease.gpus) restored_unsaved_[uuid] = lease.id;
-    return acquiring->done(tl::unexpected<protocol::Refused>(saved.error()));
+    return acquiring->done(Fail(saved));
   }
   log_.info("{} has {}", NameOf(lease), fmt::join(lease.gpus, ", "));
   acquiring->done(Serve(*acquiring, lease, *std::move(channel)));
@@ -288,7 +299,7 @@ Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquirin
   }
   for (const auto& [uuid, found] : acquiring.found) {
     const device::SettingReading& clock = At(found, device::Control::kSmClock);
-    if (clock.is_known || clock.hint.empty() || state_.RestingOf(uuid, device::Control::kSmClock))
+    if (clock.is_known || clock.hint.empty() || state_->RestingOf(uuid, device::Control::kSmClock))
       continue;
     if (!clock.is_certain) {
       log_.warn("{}: {}; the agent assumes that it is not locked", uuid, clock.hint);
@@ -316,7 +327,7 @@ GpuManager::Granted GpuManager::Serve(const Acquiring& acquiring, const Lease& l
     GpuWorker& worker = *gpus_.at(uuid).worker;
     worker.Serve(
         shared, static_cast<int>(i),
-        clock.is_known ? clock.setting : state_.RestingOf(uuid, device::Control::kSmClock));
+        clock.is_known ? clock.setting : state_->RestingOf(uuid, device::Control::kSmClock));
     reply.sm_clocks_mhz.push_back(worker.info().sm_clocks_mhz);
   }
   return {std::move(reply), std::move(shared)};
@@ -387,7 +398,7 @@ void GpuManager::StartRestore(const std::string& uuid, const std::string& lease,
     if (restore.uuid == uuid) settings.push_back({restore.control, restore.setting});
   }
   Gpu& gpu = gpus_.at(uuid);
-  gpu.has_logged_failure = false;
+  gpu.has_failed = false;
   gpu.worker->Restore(std::move(settings), [this, alive = is_alive_, uuid, lease] {
     post_([this, alive, uuid, lease] {
       if (*alive) IsRestored(uuid, lease);
@@ -413,19 +424,17 @@ bool GpuManager::Free(const std::string& uuid, const std::string& lease) {
 }
 
 Answer<void> GpuManager::Release(ConnectionId connection, const protocol::Release& wanted) {
-  const auto ended = table_.Release(wanted.lease, connection, Now());
-  if (!ended) return tl::unexpected<protocol::Refused>(ended.error());
-  End(*ended, LeaseEnd::kReleased);
+  PERSEUS_ASSIGN_OR_RETURN(const auto ended, table_.Release(wanted.lease, connection, Now()));
+  End(ended, LeaseEnd::kReleased);
   return {};
 }
 
 Answer<void> GpuManager::ReleaseGpu(const Caller& caller, const protocol::ReleaseGpu& wanted) {
   if (!gpus_.contains(wanted.gpu)) return NoSuchGpu(wanted.gpu);
-  const auto now = LookAgain(setup_.host, caller);
-  if (!now) return tl::unexpected<protocol::Refused>(now.error());
-  const auto ended = table_.ReleaseGpu(wanted.gpu, {now->uid, now->is_administrator}, Now());
-  if (!ended) return tl::unexpected<protocol::Refused>(ended.error());
-  End(*ended, LeaseEnd::kByHand);
+  PERSEUS_ASSIGN_OR_RETURN(const Caller now, LookAgain(setup_.host, caller));
+  PERSEUS_ASSIGN_OR_RETURN(const auto ended,
+                           table_.ReleaseGpu(wanted.gpu, {now.uid, now.is_administrator}, Now()));
+  End(ended, LeaseEnd::kByHand);
   return {};
 }
 
@@ -470,10 +479,9 @@ void GpuManager::Tick() {
   for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
   for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
   for (auto& [uuid, gpu] : gpus_) {
-    GpuSnapshot snapshot = gpu.worker->snapshot();
-    gpu.LogFailureOnce(uuid, snapshot, log_);
+    const GpuSnapshot snapshot = gpu.worker->snapshot();
+    gpu.Log(uuid, snapshot, log_);
     if (snapshot.is_over_limit) WarnOfLimit(uuid);
-    gpu.foreign.Log(uuid, std::move(snapshot), log_);
   }
   std::erase_if(restored_unsaved_,
                 [this](const auto& restored) { return Free(restored.first, restored.second); });
@@ -497,14 +505,25 @@ Answer<void> GpuManager::Grant(const Caller& caller, const protocol::Grant& want
   for (const std::string& uuid : wanted.gpus) {
     if (!gpus_.contains(uuid)) return NoSuchGpu(uuid);
   }
-  return state_.Grant(wanted);
+  SavedState next = *state_;
+  PERSEUS_RETURN_IF_ERROR(next.Add(wanted));
+  if (auto saved = state_.Save(std::move(next)); !saved) {
+    return Refuse(Refusal::kUnavailable, "the grant could not be saved: {}", saved.error().message);
+  }
+  return {};
 }
 
 Answer<void> GpuManager::Revoke(const Caller& caller, const protocol::Revoke& wanted) {
   if (!caller.is_administrator) {
     return Refuse(Refusal::kNotAllowed, "only root revokes grants (run it as root)");
   }
-  return state_.Revoke(wanted.grant);
+  SavedState next = *state_;
+  PERSEUS_RETURN_IF_ERROR(next.Remove(wanted.grant));
+  if (auto saved = state_.Save(std::move(next)); !saved) {
+    return Refuse(Refusal::kUnavailable, "the revocation could not be saved: {}",
+                  saved.error().message);
+  }
+  return {};
 }
 
 AgentReport GpuManager::Report() const {

@@ -32,8 +32,6 @@
 #include "perseus/runtime/access/caller.h"
 #include "perseus/runtime/agent/access_requests.h"
 #include "perseus/runtime/agent/agent_report.h"
-#include "perseus/runtime/agent/agent_state.h"
-#include "perseus/runtime/agent/gpu_list.h"
 #include "perseus/runtime/agent/gpu_worker.h"
 #include "perseus/runtime/agent/lease_table.h"
 #include "perseus/runtime/agent/saved_state_file.h"

@@ -100,8 +100,7 @@ void GpuWorker::Find(std::function<void(device::DeviceResult<Found>)> done) {
       if (reading) {
         found[static_cast<std::size_t>(control)] = *std::move(reading);
       } else if (reading.error().kind != device::DeviceErrorKind::kNotSupported) {
-        done(tl::unexpected<device::DeviceError>(reading.error()));
-        return;
+        return done(Fail(reading));
       }
     }
     done(found);
@@ -359,15 +358,14 @@ void GpuWorker::AttemptRestore() {
 }
 
 device::DeviceResult<void> GpuWorker::PutBack(const ControlSetting& wanted) {
-  if (auto applied = Apply(wanted); !applied) return applied;
-  const auto reading = device_->ReadSetting(wanted.control);
-  if (!reading) return tl::unexpected<device::DeviceError>(reading.error());
-  if (HasTaken(*reading, wanted.setting)) return {};
+  PERSEUS_RETURN_IF_ERROR(Apply(wanted));
+  PERSEUS_ASSIGN_OR_RETURN(const auto reading, device_->ReadSetting(wanted.control));
+  if (HasTaken(reading, wanted.setting)) return {};
   return device::DeviceFail(
       device::DeviceErrorKind::kFailed, "the {} of {} was not restored to {}: {} (trying again)",
       NameOf(wanted.control), info().uuid, device::Describe(wanted.control, wanted.setting),
-      reading->is_known ? "it reads " + device::Describe(wanted.control, reading->setting)
-                        : reading->hint);
+      reading.is_known ? "it reads " + device::Describe(wanted.control, reading.setting)
+                       : reading.hint);
 }
 
 void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {

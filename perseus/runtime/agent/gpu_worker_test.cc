@@ -17,16 +17,17 @@ using Write = FakeGpu::Write;
 
 Write Sm(int mhz) { return {device::Control::kSmClock, device::Setting{mhz, mhz}}; }
 
-class GpuWorkerTest : public testing::Test {
+GpuWorker::Periods PeriodsWithLanding(std::chrono::milliseconds landing) {
+  return {.observe_serving = std::chrono::milliseconds(1),
+          .observe_free = std::chrono::milliseconds(1),
+          .first_retry = std::chrono::milliseconds(1),
+          .last_retry = std::chrono::milliseconds(4),
+          .landing = landing};
+}
+
+class ChannelTest : public testing::Test {
  protected:
-  GpuWorkerTest()
-      // No reading shows who holds the clock, however slow the test is.
-      : worker_(gpu_.Open(), {.observe_serving = std::chrono::milliseconds(1),
-                              .observe_free = std::chrono::milliseconds(1),
-                              .first_retry = std::chrono::milliseconds(1),
-                              .last_retry = std::chrono::milliseconds(4),
-                              .landing = std::chrono::hours(1)}),
-        channel_(std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1))) {
+  ChannelTest() {
     std::vector<FileDescriptor> descriptors;
     for (const int fd : channel_->descriptors()) {
       descriptors.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -40,17 +41,22 @@ class GpuWorkerTest : public testing::Test {
     EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
     return publisher_->answer(0);
   }
-
-  void GiveBack(std::vector<ControlSetting> settings) {
+  static void GiveBack(GpuWorker& worker, std::vector<ControlSetting> settings) {
     std::atomic<bool> is_back = false;
-    worker_.Restore(std::move(settings), [&] { is_back = true; });
+    worker.Restore(std::move(settings), [&] { is_back = true; });
     EXPECT_TRUE(Eventually([&] { return is_back.load(); }));
   }
 
   FakeGpu gpu_{"GPU-a"};
-  GpuWorker worker_;
-  std::shared_ptr<protocol::ClockChannel> channel_;
+  const std::shared_ptr<protocol::ClockChannel> channel_ =
+      std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1));
   std::optional<protocol::ClockPublisher> publisher_;
+};
+
+class GpuWorkerTest : public ChannelTest {
+ protected:
+  // No reading shows who holds the clock, however slow the test is.
+  GpuWorker worker_{gpu_.Open(), PeriodsWithLanding(std::chrono::hours(1))};
 };
 
 TEST_F(GpuWorkerTest, SetsTheRequestedClock) {
@@ -126,33 +132,16 @@ TEST_F(GpuWorkerTest, TheAnswerTellsThePowerLimitFromOtherCauses) {
 }
 
 // Another program sets the same GPU.
-class OverriddenTest : public testing::Test {
+class OverriddenTest : public ChannelTest {
  protected:
   static constexpr device::Control kSm = device::Control::kSmClock;
 
   void Start(WhenOverridden when_overridden, double most_changes_per_s = 0) {
-    channel_ = std::make_shared<protocol::ClockChannel>(*protocol::ClockChannel::Create(1));
-    std::vector<FileDescriptor> descriptors;
-    for (const int fd : channel_->descriptors()) {
-      descriptors.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-    }
-    publisher_.emplace(*protocol::ClockPublisher::Attach(std::move(descriptors)));
-    worker_ = std::make_unique<GpuWorker>(
-        gpu_.Open(),
-        GpuWorker::Periods{.observe_serving = std::chrono::milliseconds(1),
-                           .observe_free = std::chrono::milliseconds(1),
-                           .first_retry = std::chrono::milliseconds(1),
-                           .last_retry = std::chrono::milliseconds(4),
-                           .landing = std::chrono::milliseconds(5)},
-        std::make_shared<RealClock>(), when_overridden);
+    worker_ =
+        std::make_unique<GpuWorker>(gpu_.Open(), PeriodsWithLanding(std::chrono::milliseconds(5)),
+                                    std::make_shared<RealClock>(), when_overridden);
     worker_->LimitChanges(most_changes_per_s);
     worker_->Serve(channel_, 0, std::nullopt);
-  }
-
-  protocol::ClockOutcome Ask(int mhz) {
-    const std::uint32_t sequence = publisher_->Publish(0, mhz, MonotonicNow());
-    EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
-    return publisher_->answer(0).outcome;
   }
 
   void OtherLocks(int mhz) { gpu_.Set(kSm, device::Setting{mhz, mhz}); }
@@ -168,11 +157,7 @@ class OverriddenTest : public testing::Test {
     }));
     return foreign;
   }
-  void EndLease() {
-    std::atomic<bool> is_back = false;
-    worker_->Restore({{kSm, std::nullopt}}, [&] { is_back = true; });
-    EXPECT_TRUE(Eventually([&] { return is_back.load(); }));
-  }
+  void EndLease() { GiveBack(*worker_, {{kSm, std::nullopt}}); }
   // The driver reports no lock, only that a clock setting is the reason for a low clock.
   void HideLocks() {
     gpu_.HideSmClock("a clock setting");
@@ -181,9 +166,6 @@ class OverriddenTest : public testing::Test {
     gpu_.SetLimits(setting);
   }
 
-  FakeGpu gpu_{"GPU-a"};
-  std::shared_ptr<protocol::ClockChannel> channel_;
-  std::optional<protocol::ClockPublisher> publisher_;
   std::unique_ptr<GpuWorker> worker_;
 };
 
@@ -191,11 +173,10 @@ TEST_F(OverriddenTest, YieldsUntilTheLockIsGone) {
   Start(WhenOverridden::kYield);
   Ask(1200);
   OtherLocks(1000);
-  const auto foreign = WaitForForeign(1000);
-  ASSERT_TRUE(foreign);
-  EXPECT_EQ(foreign->setting, (device::Setting{1000, 1000}));
-  EXPECT_TRUE(foreign->has_yielded);
-  EXPECT_EQ(Ask(1100), protocol::ClockOutcome::kLimited);
+  const auto foreign = WaitForForeign(1000).value();
+  EXPECT_EQ(foreign.setting, (device::Setting{1000, 1000}));
+  EXPECT_TRUE(foreign.has_yielded);
+  EXPECT_EQ(Ask(1100).outcome, protocol::ClockOutcome::kLimited);
   EXPECT_THAT(gpu_.history(), ElementsAre(Sm(1200)));
   EXPECT_EQ(worker_->snapshot().counts.yielded, 1U);
   OtherUnlocks();
@@ -245,10 +226,9 @@ TEST_F(OverriddenTest, ADriverThatReportsNoLockShowsAHigherClock) {
   Start(WhenOverridden::kYield);
   Ask(1000);
   OtherLocks(1300);
-  const auto foreign = WaitForForeign(1300);
-  ASSERT_TRUE(foreign);
-  EXPECT_FALSE(foreign->setting);
-  EXPECT_TRUE(foreign->is_certain);
+  const auto foreign = WaitForForeign(1300).value();
+  EXPECT_FALSE(foreign.setting);
+  EXPECT_TRUE(foreign.is_certain);
   EndLease();
   EXPECT_EQ(gpu_.setting(kSm), (device::Setting{1300, 1300}));
 }
@@ -259,10 +239,9 @@ TEST_F(OverriddenTest, ALowerClockIsNotProofEnoughToLeaveIt) {
   Start(WhenOverridden::kYield);
   Ask(1200);
   OtherLocks(1000);
-  const auto foreign = WaitForForeign(1000);
-  ASSERT_TRUE(foreign);
-  EXPECT_TRUE(foreign->has_yielded);
-  EXPECT_FALSE(foreign->is_certain);
+  const auto foreign = WaitForForeign(1000).value();
+  EXPECT_TRUE(foreign.has_yielded);
+  EXPECT_FALSE(foreign.is_certain);
   HideLocks();
   gpu_.SetLimits({});  // So that the restore is confirmed.
   EndLease();
@@ -285,7 +264,7 @@ TEST_F(LimitedChangesTest, OnlyALowerClockWaits) {
   EXPECT_EQ(worker_->snapshot().counts.coalesced, 1U) << "the phase at 900 MHz was skipped";
   publisher_->Publish(0, 1300);
   ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 2; }));
-  EXPECT_EQ(Ask(1201), protocol::ClockOutcome::kRefused) << "it does not wait";
+  EXPECT_EQ(Ask(1201).outcome, protocol::ClockOutcome::kRefused) << "it does not wait";
   // The current clock needs no change.
   Ask(1410);
   EXPECT_EQ(gpu_.history().size(), 3U);
@@ -406,9 +385,9 @@ TEST_F(GpuWorkerTest, RestoresEveryControlThoughOneFails) {
   gpu_.FailNext(device::Control::kSmClock, 3, device::DeviceErrorKind::kFailed, "not now");
   gpu_.IgnoreNext(device::Control::kMemoryClock, 2);
   gpu_.Set(device::Control::kMemoryClock, device::Setting{1215, 1215});
-  GiveBack({{device::Control::kSmClock, device::Setting{1000, 1410}},
-            {device::Control::kMemoryClock, std::nullopt},
-            {device::Control::kPowerLimit, device::Setting{300'000, 300'000}}});
+  GiveBack(worker_, {{device::Control::kSmClock, device::Setting{1000, 1410}},
+                     {device::Control::kMemoryClock, std::nullopt},
+                     {device::Control::kPowerLimit, device::Setting{300'000, 300'000}}});
   EXPECT_EQ(gpu_.setting(device::Control::kSmClock), (device::Setting{1000, 1410}));
   EXPECT_EQ(gpu_.setting(device::Control::kMemoryClock), std::nullopt);
   EXPECT_EQ(gpu_.setting(device::Control::kPowerLimit), (device::Setting{300'000, 300'000}));
@@ -423,7 +402,7 @@ TEST_F(GpuWorkerTest, ALockThatTheDriverCannotReportIsRestoredUntilNoSignOfItRem
   gpu_.HideSmClock("the clock stands low");
   gpu_.Set(device::Control::kSmClock, device::Setting{900, 900});
   gpu_.IgnoreNext(device::Control::kSmClock, 2);
-  GiveBack({{device::Control::kSmClock, std::nullopt}});
+  GiveBack(worker_, {{device::Control::kSmClock, std::nullopt}});
   EXPECT_EQ(gpu_.setting(device::Control::kSmClock), std::nullopt);
   EXPECT_EQ(worker_.snapshot().counts.restore_failures, 2U);
 }
@@ -445,7 +424,7 @@ TEST_F(GpuWorkerTest, RestoresOnceTheDriverReturns) {
 TEST_F(GpuWorkerTest, ServesNoRequestOnceItRestores) {
   worker_.Serve(channel_, 0, std::nullopt);
   Ask(1200);
-  GiveBack({{device::Control::kSmClock, std::nullopt}});
+  GiveBack(worker_, {{device::Control::kSmClock, std::nullopt}});
   const std::size_t writes = gpu_.history().size();
   publisher_->Publish(0, 1000);
   // The next request that is served shows that the worker ran.

@@ -12,8 +12,9 @@
 // that. Otherwise the next lease would save the agent's own lock as the original setting.
 //
 // The table only keeps and decides. It touches no GPU, no clock and no file. The caller checks
-// before that the GPU exists, and that the process has the right to it (caller.h). saved_state.h
-// has what must survive the agent. If a lease cannot be saved, Cancel() undoes it.
+// before that the GPU exists, and that the process has the right to it (caller.h).
+// saved_state_file.h has what must survive the agent. If a lease cannot be saved, Cancel() undoes
+// it.
 //
 // Not thread-safe. The event loop of the agent owns it.
 //

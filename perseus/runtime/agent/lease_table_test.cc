@@ -4,6 +4,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/units.h"
+#include "tests/support/results.h"
 
 namespace perseus::agent {
 namespace {
@@ -63,8 +64,7 @@ TEST_F(LeaseTableTest, AHeldGpuIsRefusedWithItsHoldersName) {
   Acquire(kAnn, kAnnConnection, {"GPU-a"});
   now_ += 7260 * kSecond;
   const Answer<Lease> refused = table_.Acquire(Ask(kBob, kBobConnection, {"GPU-b", "GPU-a"}), now_);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Refusal::kHeld);
+  ASSERT_THAT(refused, FailsAs(Refusal::kHeld));
   EXPECT_EQ(
       refused.error().message,
       "GPU-a is held by job \"llama-7b\" (user 1000, process 100) for 2 h 1 min (wait for it, "
@@ -77,8 +77,7 @@ TEST_F(LeaseTableTest, AGpuThatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
   ASSERT_TRUE(table_.Release(lease.id, kAnnConnection, now_));
   now_ += 3 * kSecond;
   const Answer<Lease> refused = table_.Acquire(Ask(kAnn, kAnnConnection, {"GPU-a"}), now_);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, Refusal::kHeld);
+  ASSERT_THAT(refused, FailsAs(Refusal::kHeld));
   EXPECT_NE(refused.error().message.find("GPU-a is being restored after job \"llama-7b\" (user "
                                          "1000, process 100), for 3 s now"),
             std::string::npos)
@@ -91,9 +90,7 @@ TEST_F(LeaseTableTest, InvalidRequestsAreMalformed) {
   LeaseTable::Wish timeless = Ask(kAnn, kAnnConnection, {"GPU-a"});
   timeless.heartbeat_period = 0;
   for (const LeaseTable::Wish& wish : {none, twice, timeless}) {
-    const Answer<Lease> refused = table_.Acquire(wish, now_);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().code, Refusal::kMalformed);
+    EXPECT_THAT(table_.Acquire(wish, now_), FailsAs(Refusal::kMalformed));
   }
   EXPECT_TRUE(IsFree("GPU-a"));
 }

@@ -10,7 +10,7 @@
 #include <thread>
 #include <utility>
 
-#include "perseus/base/process_state.h"
+#include "perseus/base/process.h"
 #include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "perseus/runtime/protocol/messages/messages.h"

@@ -7,9 +7,10 @@
 #include <regex>
 #include <utility>
 
-#include "perseus/runtime/agent/agent_fixture.h"
 #include "perseus/runtime/agent/agent_lock.h"
 #include "perseus/runtime/agent/saved_state_file.h"
+#include "tests/support/agent_fixture.h"
+#include "tests/support/results.h"
 
 namespace perseus::agent {
 namespace {
@@ -49,11 +50,7 @@ class UnresponsiveAgentTest : public AgentTest {
   }
 };
 
-TEST_F(UnresponsiveAgentTest, WithoutAnAgentThereIsNothingToEnd) {
-  const auto found = Find();
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_FALSE(*found);
-}
+TEST_F(UnresponsiveAgentTest, WithoutAnAgentThereIsNothingToEnd) { EXPECT_FALSE(ValueOf(Find())); }
 
 // Also if the caller names a socket that does not exist, as it does without --socket.
 TEST_F(UnresponsiveAgentTest, AnAgentThatAnswersOnItsOwnSocketIsNotEnded) {
@@ -64,10 +61,8 @@ TEST_F(UnresponsiveAgentTest, AnAgentThatAnswersOnItsOwnSocketIsNotEnded) {
   ASSERT_TRUE(Eventually([&] { return protocol::Connect(socket()).has_value(); }));
   ASSERT_TRUE(Eventually([&] { return !SocketOfHolder(LockPathOf(state())).empty(); }));
   for (const auto& given : {socket(), directory_ / "nowhere.sock"}) {
-    const auto refused = FindUnresponsiveAgent(state(), given, std::chrono::milliseconds(10'000));
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().kind, ErrorKind::kInput);
-    EXPECT_THAT(refused.error().message, ::testing::HasSubstr(socket().string()));
+    EXPECT_THAT(FindUnresponsiveAgent(state(), given, std::chrono::milliseconds(10'000)),
+                FailsAs(ErrorKind::kInput, ::testing::HasSubstr(socket().string())));
   }
   ExpectRuns(agent);
 }
@@ -76,10 +71,8 @@ TEST_F(UnresponsiveAgentTest, AnAgentThatAnswersOnItsOwnSocketIsNotEnded) {
 TEST_F(UnresponsiveAgentTest, AHolderOfUnknownSocketIsNotEnded) {
   const pid_t holder = Fork([&] { return LockSavedState(state()); });
   ASSERT_TRUE(Eventually([&] { return HolderOf(LockPathOf(state())).has_value(); }));
-  const auto refused = Find();
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("give the `socket` of this agent"));
+  EXPECT_THAT(Find(),
+              FailsAs(ErrorKind::kSystem, ::testing::HasSubstr("give the `socket` of this agent")));
   ExpectRuns(holder);
 }
 
@@ -89,9 +82,7 @@ TEST_F(UnresponsiveAgentTest, TheSocketOfAnotherProcessProvesNothing) {
   ASSERT_TRUE(other);
   const pid_t holder = Fork([&] { return LockSavedState(state()); });
   ASSERT_TRUE(Eventually([&] { return HolderOf(LockPathOf(state())).has_value(); }));
-  const auto refused = Find();
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("the socket of another process"));
+  EXPECT_THAT(Find(), FailsWith(::testing::HasSubstr("the socket of another process")));
   ExpectRuns(holder);
 }
 
@@ -119,9 +110,7 @@ TEST_F(UnresponsiveAgentTest, AProcessThatIsNotTheAgentIsNotKilled) {
   ASSERT_TRUE(lock);
   const pid_t bystander = Fork([] { return 0; });
   std::ofstream(LockPathOf(state())) << bystander << " 1\n";
-  const auto refused = Find();
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(Find(), FailsAs(ErrorKind::kSystem));
   ExpectRuns(bystander);
 }
 

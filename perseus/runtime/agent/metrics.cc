@@ -1,5 +1,3 @@
-#include "perseus/runtime/agent/metrics.h"
-
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
@@ -8,7 +6,7 @@
 #include <sstream>
 #include <utility>
 
-#include "perseus/runtime/agent/slow_reasons.h"
+#include "perseus/runtime/agent/agent_report.h"
 
 namespace perseus::agent {
 namespace {
@@ -224,24 +222,6 @@ void AddAgent(Families& families, const AgentReport& report) {
 }
 
 }  // namespace
-
-std::string_view NameOf(LeaseEnd end) {
-  switch (end) {
-    case LeaseEnd::kReleased:
-      return "released";
-    case LeaseEnd::kByHand:
-      return "by_hand";
-    case LeaseEnd::kConnectionClosed:
-      return "connection_closed";
-    case LeaseEnd::kProcessGone:
-      return "process_gone";
-    case LeaseEnd::kSilent:
-      return "silent";
-    case LeaseEnd::kAgentStopped:
-      return "agent_stopped";
-  }
-  return "unknown";
-}
 
 std::string FormatMetrics(const AgentReport& report, const std::string& hostname) {
   Families families;

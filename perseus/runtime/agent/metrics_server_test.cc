@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/results.h"
+
 namespace perseus::agent {
 namespace {
 
@@ -21,19 +23,17 @@ using boost::asio::ip::tcp;
 
 TEST(MetricsServer, ListensOnAnAddressAndAFreePort) {
   boost::asio::io_context loop;
-  const auto server = MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string(); });
-  ASSERT_TRUE(server) << server.error().message;
-  EXPECT_GT(server->port(), 0);
+  EXPECT_GT(
+      ValueOf(MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string(); })).port(), 0);
 }
 
 TEST(MetricsServer, RefusesWhatIsNotAnAddress) {
   boost::asio::io_context loop;
   for (const char* bad : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:65536", ":9836",
                           "localhost:9836", "::1:9836", "[::1:9836"}) {
-    const auto server = MetricsServer::Listen(loop, bad, [] { return std::string(); });
-    ASSERT_FALSE(server) << bad;
-    EXPECT_EQ(server.error().kind, ErrorKind::kInput) << bad;
-    EXPECT_THAT(server.error().message, testing::HasSubstr("such as 127.0.0.1:9836")) << bad;
+    EXPECT_THAT(MetricsServer::Listen(loop, bad, [] { return std::string(); }),
+                FailsAs(ErrorKind::kInput, testing::HasSubstr("such as 127.0.0.1:9836")))
+        << bad;
   }
 }
 
@@ -41,10 +41,9 @@ TEST(MetricsServer, AnAddressInUseIsASystemFailure) {
   boost::asio::io_context loop;
   const auto first = MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string(); });
   ASSERT_TRUE(first);
-  const auto second = MetricsServer::Listen(loop, "127.0.0.1:" + std::to_string(first->port()),
-                                            [] { return std::string(); });
-  ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(MetricsServer::Listen(loop, "127.0.0.1:" + std::to_string(first->port()),
+                                    [] { return std::string(); }),
+              FailsAs(ErrorKind::kSystem));
 }
 
 // A client of a server whose loop runs in the same thread.
@@ -87,9 +86,8 @@ class Scraper {
 TEST(MetricsServer, AnswersBesideConnectionsThatSendNothing) {
   boost::asio::io_context loop;
   const auto server =
-      MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string("up 1\n"); });
-  ASSERT_TRUE(server) << server.error().message;
-  Scraper scraper(loop, server->port());
+      ValueOf(MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string("up 1\n"); }));
+  Scraper scraper(loop, server.port());
   std::vector<tcp::socket> silent;
   for (int i = 0; i < 600; ++i) {
     silent.push_back(scraper.Connect());
@@ -106,10 +104,9 @@ TEST(MetricsServer, AnswersShortlyAfterEachOtherAreMadeOnce) {
   boost::asio::io_context loop;
   const auto clock = std::make_shared<FakeClock>();
   int made = 0;
-  const auto server = MetricsServer::Listen(
-      loop, "127.0.0.1:0", [&made] { return "made " + std::to_string(++made) + "\n"; }, clock);
-  ASSERT_TRUE(server) << server.error().message;
-  Scraper scraper(loop, server->port());
+  const auto server = ValueOf(MetricsServer::Listen(
+      loop, "127.0.0.1:0", [&made] { return "made " + std::to_string(++made) + "\n"; }, clock));
+  Scraper scraper(loop, server.port());
   const auto answer = [&] {
     tcp::socket socket = scraper.Connect();
     return scraper.Get(socket);
@@ -143,9 +140,8 @@ class NoMoreFiles {
 TEST(MetricsServer, PausesWhileNoDescriptorIsLeft) {
   boost::asio::io_context loop;
   const auto server =
-      MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string("up 1\n"); });
-  ASSERT_TRUE(server) << server.error().message;
-  Scraper scraper(loop, server->port());
+      ValueOf(MetricsServer::Listen(loop, "127.0.0.1:0", [] { return std::string("up 1\n"); }));
+  Scraper scraper(loop, server.port());
   tcp::socket socket = scraper.Connect();
   {
     const NoMoreFiles none;

@@ -26,7 +26,7 @@ device::DeviceResult<void> PutBack(device::Device& device, const SettingBefore& 
     if (!result) continue;
     const auto reading = device.ReadSetting(device::Control::kSmClock);
     if (!reading) {
-      result = tl::unexpected<device::DeviceError>(reading.error());
+      result = Fail(reading);
     } else if (reading->is_known && reading->setting != wanted) {
       result = device::DeviceFail(device::DeviceErrorKind::kFailed, "it reads {}",
                                   device::Describe(device::Control::kSmClock, reading->setting));
@@ -145,14 +145,13 @@ Result<SettingsGuard> SettingsGuard::Take(std::vector<device::Device*> devices,
   }
   std::vector<Held::Gpu> gpus;
   for (device::Device* device : devices) {
-    const auto found = device->ReadSetting(device::Control::kSmClock);
-    if (!found) return FailAs(ErrorKind::kSystem, "{}", found.error().message);
-    if (!found->is_known && found->is_certain) {
+    PERSEUS_ASSIGN_OR_RETURN(const auto found, device->ReadSetting(device::Control::kSmClock));
+    if (!found.is_known && found.is_certain) {
       return FailAs(ErrorKind::kSystem,
                     "{}, and the driver does not report the locked clocks (unlock the GPU first)",
-                    found->hint);
+                    found.hint);
     }
-    gpus.push_back({device, Before(*found)});
+    gpus.push_back({device, Before(found)});
   }
   auto held = std::make_unique<Held>(std::move(lock), std::move(file));
   PERSEUS_RETURN_IF_ERROR(held->Save(std::move(gpus), where));

@@ -8,6 +8,7 @@
 #include "perseus/base/file.h"
 #include "perseus/runtime/agent/saved_state_file.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::agent {
@@ -50,13 +51,10 @@ TEST_F(SettingsGuardTest, RestoresEveryGpuWhateverItWasSetTo) {
 }
 
 TEST_F(SettingsGuardTest, AFailedRestoreDoesNotPreventTheOthers) {
-  auto guard = Take();
-  ASSERT_TRUE(guard);
+  auto guard = ValueOf(Take());
   for (auto& device : devices_) ASSERT_TRUE(device->Apply(Control::kSmClock, Setting{500, 500}));
   first_.Break(device::DeviceErrorKind::kGone, "fell off the bus");
-  const auto restored = guard->Restore();
-  ASSERT_FALSE(restored);
-  EXPECT_THAT(restored.error().message, HasSubstr("GPU-1 was not restored: fell off the bus"));
+  EXPECT_THAT(guard.Restore(), FailsWith(HasSubstr("GPU-1 was not restored: fell off the bus")));
   EXPECT_EQ(second_.setting(Control::kSmClock), std::nullopt);
   EXPECT_EQ(SavedGpus(), 1U);  // The next agent restores it.
   first_.Repair();
@@ -64,9 +62,8 @@ TEST_F(SettingsGuardTest, AFailedRestoreDoesNotPreventTheOthers) {
 
 TEST_F(SettingsGuardTest, WithoutAChangeNothingIsWritten) {
   {
-    auto guard = Take();
-    ASSERT_TRUE(guard);
-    EXPECT_TRUE(guard->Forget());
+    auto guard = ValueOf(Take());
+    EXPECT_TRUE(guard.Forget());
     EXPECT_EQ(SavedGpus(), 0U);
   }
   EXPECT_TRUE(first_.history().empty());
@@ -76,9 +73,7 @@ TEST_F(SettingsGuardTest, WithoutAChangeNothingIsWritten) {
 TEST_F(SettingsGuardTest, OnlyOneHolderAtATime) {
   const auto guard = Take();
   ASSERT_TRUE(guard);
-  const auto other = Take();
-  ASSERT_FALSE(other);
-  EXPECT_EQ(other.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(Take(), FailsAs(ErrorKind::kSystem));
 }
 
 TEST_F(SettingsGuardTest, RefusesGpusThatStillHaveToBeRestored) {
@@ -91,9 +86,7 @@ TEST_F(SettingsGuardTest, RefusesGpusThatStillHaveToBeRestored) {
   gpu.controls[Control::kSmClock] = {{true, Setting{600, 900}}, true};
   state.Take(std::move(gpu));
   ASSERT_TRUE(WriteFileAtomically(where_.state, FormatSavedState(state)));
-  const auto guard = Take();
-  ASSERT_FALSE(guard);
-  EXPECT_THAT(guard.error().message, HasSubstr("perseus gpu restore"));
+  EXPECT_THAT(Take(), FailsWith(HasSubstr("perseus gpu restore")));
   EXPECT_TRUE(first_.history().empty());
 }
 

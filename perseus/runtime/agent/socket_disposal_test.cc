@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include "perseus/runtime/protocol/messages/unix_socket.h"
+
 namespace perseus::agent {
 namespace {
 
@@ -59,21 +61,7 @@ TEST(SocketDisposal, WhatThePeerSentIsClosedInTheChild) {
   const FileDescriptor reading(pipe_ends[0]);
   {
     const FileDescriptor writing(pipe_ends[1]);
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    char text[] = "x";
-    iovec part{text, 1};
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = writing.get();
-    __builtin_memcpy(CMSG_DATA(header), &fd, sizeof fd);
-    ASSERT_EQ(::sendmsg(pair.client.get(), &message, 0), 1);
+    ASSERT_TRUE(protocol::Send(pair.client.get(), "x", {writing.get()}));
   }
   pollfd ended{reading.get(), POLLIN, 0};
   EXPECT_EQ(::poll(&ended, 1, 0), 0) << "the queue holds the pipe";

@@ -172,7 +172,8 @@ class Agent {
 
   void Change(const ControlOf& control) {
     SavedState next = file_.state();
-    EXPECT_TRUE(next.WillChange(control.first, control.second, Before(world_.Read(control))));
+    SavedControl& saved = next.gpus.at(control.first).controls[control.second];
+    if (!saved.is_changed) saved = {Before(world_.Read(control)), true};
     MayDie();
     if (!file_.Save(std::move(next))) return;
     MayDie();

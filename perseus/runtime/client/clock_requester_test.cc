@@ -61,10 +61,9 @@ TEST_F(ClockRequesterTest, TakesTheNearestFasterClock) {
 TEST_F(ClockRequesterTest, RecordsWhatWasAsked) {
   requester_.TryRequest(900, MonotonicNow());
   requester_.TryRequest(1410, MonotonicNow());
-  const auto first = requester_.published().Pop();
-  ASSERT_TRUE(first);
-  EXPECT_EQ(first->frequency_mhz, 900);
-  EXPECT_EQ(first->sequence, 1U);
+  const auto first = requester_.published().Pop().value();
+  EXPECT_EQ(first.frequency_mhz, 900);
+  EXPECT_EQ(first.sequence, 1U);
   EXPECT_EQ(requester_.published().Pop()->sequence, 2U);
   EXPECT_FALSE(requester_.published().Pop());
 }

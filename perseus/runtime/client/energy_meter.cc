@@ -1,5 +1,7 @@
 #include "perseus/runtime/client/energy_meter.h"
 
+#include <utility>
+
 namespace perseus::client {
 namespace {
 
@@ -12,13 +14,11 @@ device::DeviceResult<double> EnergyMeter::ReadEnergy(Nanoseconds now) {
   if (has_looked_ && now < next_state_ && !telemetry_.is_energy_integrated) {
     return device_->ReadEnergy();
   }
-  auto read = device_->Read();
-  if (!read) return tl::unexpected(read.error());
+  PERSEUS_ASSIGN_OR_RETURN(device::Telemetry read, device_->Read());
   next_state_ = now + kStateEvery;
-  const double energy_before = telemetry_.energy_j;
-  telemetry_ = *read;
-  telemetry_.energy_j = energy_before;
-  return read->energy_j;
+  const double energy_j = std::exchange(read.energy_j, telemetry_.energy_j);
+  telemetry_ = read;
+  return energy_j;
 }
 
 std::optional<EnergyReading> EnergyMeter::Look() {

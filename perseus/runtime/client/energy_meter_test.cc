@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "tests/support/results.h"
 #include "tests/support/virtual_node_fixture.h"
 
 namespace perseus::client {
@@ -17,9 +18,8 @@ class EnergyMeterTest : public VirtualNodeTest {};
 
 TEST_F(EnergyMeterTest, TellsEachValueOnceAndBetweenWhichLooksItCame) {
   const auto clock = std::make_shared<FakeClock>(kSecond);
-  const auto node = virtual_gpu::VirtualNode::Open(Describe(kTwoGpus), clock);
-  ASSERT_TRUE(node) << node.error().message;
-  EnergyMeter meter(std::move(node->Devices().devices.front()), *clock, 1);
+  const auto node = ValueOf(virtual_gpu::VirtualNode::Open(Describe(kTwoGpus), clock));
+  EnergyMeter meter(std::move(node.Devices().devices.front()), *clock, 1);
   EXPECT_FALSE(meter.Look());  // When the first value came to be is not known.
 
   std::vector<EnergyReading> readings;
@@ -41,12 +41,11 @@ TEST_F(EnergyMeterTest, TellsEachValueOnceAndBetweenWhichLooksItCame) {
 TEST_F(EnergyMeterTest, TheErrorsOfTheTimesAverageOut) {
   constexpr Nanoseconds kPeriod = 20 * kMillisecond;
   const auto clock = std::make_shared<FakeClock>(kSecond);
-  const auto node = virtual_gpu::VirtualNode::Open(Describe(kTwoGpus), clock);
-  ASSERT_TRUE(node) << node.error().message;
+  const auto node = ValueOf(virtual_gpu::VirtualNode::Open(Describe(kTwoGpus), clock));
   // When the counter of the first GPU changes, within a period, by frequent reads.
   Nanoseconds change = 0;
   {
-    EnergyMeter meter(std::move(node->Devices().devices.front()), *clock, 1);
+    EnergyMeter meter(std::move(node.Devices().devices.front()), *clock, 1);
     while (true) {
       clock->Advance(kMillisecond / 10);
       if (meter.Look()) break;
@@ -55,7 +54,7 @@ TEST_F(EnergyMeterTest, TheErrorsOfTheTimesAverageOut) {
   }
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     clock->Advance(static_cast<Nanoseconds>(seed) * 7 * kMillisecond / 3);
-    EnergyMeter meter(std::move(node->Devices().devices.front()), *clock, seed);
+    EnergyMeter meter(std::move(node.Devices().devices.front()), *clock, seed);
     double error_s = 0;
     int changes = 0;
     while (changes < 1000) {
@@ -129,10 +128,9 @@ TEST_F(EnergyMeterTest, ReadsTheClockOnlyAtThePowerLimit) {
   clock.Advance(kSecond);
   meter.Look();
   clock.Advance(10 * kMillisecond);
-  const auto reading = meter.ReachedClock();
-  ASSERT_TRUE(reading);
-  EXPECT_EQ(reading->at, clock.Now());
-  EXPECT_EQ(reading->sm_clock_mhz, 1290);
+  const auto reading = meter.ReachedClock().value();
+  EXPECT_EQ(reading.at, clock.Now());
+  EXPECT_EQ(reading.sm_clock_mhz, 1290);
 }
 
 TEST_F(EnergyMeterTest, AsksForAllElseOnceASecond) {
@@ -142,9 +140,7 @@ TEST_F(EnergyMeterTest, AsksForAllElseOnceASecond) {
   EXPECT_FALSE(meter.Look());
   for (int i = 1; i <= 300; ++i) {
     clock.Advance(10 * kMillisecond);
-    const auto reading = meter.Look();
-    ASSERT_TRUE(reading);
-    EXPECT_DOUBLE_EQ(reading->energy_j, 1 + i);
+    EXPECT_DOUBLE_EQ(meter.Look().value().energy_j, 1 + i);
     EXPECT_DOUBLE_EQ(meter.telemetry().energy_j, 1 + i);
   }
   EXPECT_EQ(counts.reads, 4);  // At 0, 1, 2 and 3 s.

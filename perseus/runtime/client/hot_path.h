@@ -1,6 +1,6 @@
 // What a training thread does in each call, without the time and the clock requests: its position
 // in the plan, the next clock, and the entries of the record. The caller passes the time, and
-// receives the wanted clock. clock_precedence.h decides which clocks a step follows.
+// receives the wanted clock. ClockPrecedence decides which clocks a step follows.
 //
 // No call allocates memory, takes a lock or makes a system call.
 //
@@ -19,7 +19,6 @@
 
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/units.h"
-#include "perseus/runtime/client/clock_precedence.h"
 #include "perseus/runtime/client/clock_table.h"
 #include "perseus/runtime/client/handover.h"
 #include "perseus/runtime/client/ring.h"

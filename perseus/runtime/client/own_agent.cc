@@ -21,6 +21,7 @@
 #include "perseus/base/environment.h"
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
+#include "perseus/base/process.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/runtime/protocol/messages/unix_socket.h"
 
@@ -111,10 +112,6 @@ bool SpawnDetached(const std::vector<std::string>& command, const std::filesyste
   std::vector<std::string> words = {"sh", "-c", "log=$1; shift; \"$@\" </dev/null >\"$log\" 2>&1 &",
                                     "sh", log.string()};
   words.insert(words.end(), command.begin(), command.end());
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   sigset_t none;
@@ -130,7 +127,7 @@ bool SpawnDetached(const std::vector<std::string>& command, const std::filesyste
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   pid_t shell = 0;
   const int failed =
-      ::posix_spawn(&shell, "/bin/sh", &actions, &attributes, arguments.data(), environ);
+      ::posix_spawn(&shell, "/bin/sh", &actions, &attributes, ArgumentsOf(words).data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
   // Where children are not waited for, this fails, and the agent comes all the same.

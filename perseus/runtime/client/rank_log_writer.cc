@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "perseus/base/file.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::client {
@@ -24,18 +25,6 @@ tl::unexpected<Error> CannotWrite(const std::filesystem::path& path, std::string
 tl::unexpected<Error> IsNotRecorded(const Error& cause) {
   return FailAs(ErrorKind::kSystem, "{}; steps are not recorded; check PERSEUS_JOB_DIR",
                 cause.message);
-}
-
-// Adds to `written` what of the lines came into the file. False: errno says why not all of them.
-bool Write(int file, std::string_view lines, std::uint64_t& written) {
-  while (!lines.empty()) {
-    const ssize_t came = ::write(file, lines.data(), lines.size());
-    if (came < 0 && errno == EINTR) continue;
-    if (came <= 0) return false;
-    lines.remove_prefix(static_cast<std::size_t>(came));
-    written += static_cast<std::uint64_t>(came);
-  }
-  return true;
 }
 
 }  // namespace
@@ -68,8 +57,8 @@ Result<void> RankLogWriter::Append(std::string_view lines) {
     closed += lines;
     lines = closed;
   }
-  std::uint64_t written = 0;
-  const bool is_whole = Write(file_.get(), lines, written);
+  const std::size_t written = WriteBytes(file_.get(), lines);
+  const bool is_whole = written == lines.size();
   size_ += written;
   if (written > 0) is_line_open_ = !is_whole;
   if (!is_whole) return CannotWrite(path_, std::strerror(errno));
@@ -89,15 +78,16 @@ Result<void> RankLogWriter::BeginAnew(std::string_view lines) {
   if (!file) return IsNotRecorded(file.error());
   // Held before anybody finds it.
   static_cast<void>(::flock(file->get(), LOCK_EX | LOCK_NB));
-  std::uint64_t written = 0;
-  if (!Write(file->get(), lines, written)) return CannotWrite(path_, std::strerror(errno));
+  if (WriteBytes(file->get(), lines) < lines.size()) {
+    return CannotWrite(path_, std::strerror(errno));
+  }
   if (const auto moved = folder_.Rename(name, older); !moved) return IsNotRecorded(moved.error());
   if (const auto moved = folder_.Rename(next, name); !moved) {
     static_cast<void>(folder_.Rename(older, name));
     return IsNotRecorded(moved.error());
   }
   file_ = ListedDescriptor(*std::move(file), live_->log);
-  size_ = written;
+  size_ = lines.size();
   is_line_open_ = false;
   return {};
 }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "perseus/base/file.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::client {
@@ -30,11 +31,10 @@ class RankLogWriterTest : public testing::Test {
 
   Result<RankLogWriter> Create() { return RankLogWriter::Create(Log(), live_); }
   void ExpectRefused(const std::string& why) {
-    const auto refused = Create();
-    ASSERT_FALSE(refused) << why;
-    EXPECT_THAT(refused.error().message, HasSubstr(why));
-    EXPECT_THAT(refused.error().message,
-                EndsWith("; steps are not recorded; check PERSEUS_JOB_DIR"));
+    EXPECT_THAT(Create(),
+                FailsWith(::testing::AllOf(
+                    HasSubstr(why), EndsWith("; steps are not recorded; check PERSEUS_JOB_DIR"))))
+        << why;
     EXPECT_EQ(*ReadFile(Victim()), "secret");
   }
 
@@ -46,23 +46,21 @@ TEST_F(RankLogWriterTest, BeginsAgainWithAnOwnFileAndDeletesTheOlderPart) {
   std::filesystem::create_directories(Ranks());
   std::ofstream(Log()) << "of an earlier run";
   std::ofstream(Beside(".1")) << "older";
-  auto log = Create();
-  ASSERT_TRUE(log) << log.error().message;
+  auto log = ValueOf(Create());
   EXPECT_EQ(*ReadFile(Log()), "");
   EXPECT_FALSE(std::filesystem::exists(Beside(".1")));
-  ASSERT_TRUE(log->Append("a\n"));
-  ASSERT_TRUE(log->BeginAnew("b\n"));
-  ASSERT_TRUE(log->Append("c\n"));
+  ASSERT_TRUE(log.Append("a\n"));
+  ASSERT_TRUE(log.BeginAnew("b\n"));
+  ASSERT_TRUE(log.Append("c\n"));
   EXPECT_EQ(*ReadFile(Log()), "b\nc\n");
   EXPECT_EQ(*ReadFile(Beside(".1")), "a\n");
-  EXPECT_EQ(log->size(), 4U);
-  const auto second = RankLogWriter::Create(Log(), live_);
-  ASSERT_FALSE(second);
-  EXPECT_THAT(second.error().message, HasSubstr("another process records as dp0-pp0-tp0"));
+  EXPECT_EQ(log.size(), 4U);
+  EXPECT_THAT(RankLogWriter::Create(Log(), live_),
+              FailsWith(HasSubstr("another process records as dp0-pp0-tp0")));
   EXPECT_EQ(*ReadFile(Log()), "b\nc\n");
-  EXPECT_FALSE(log->IsDeleted());
+  EXPECT_FALSE(log.IsDeleted());
   std::filesystem::remove_all(directory_ / "job");
-  EXPECT_TRUE(log->IsDeleted());
+  EXPECT_TRUE(log.IsDeleted());
 }
 
 TEST_F(RankLogWriterTest, TruncatesNoFileBehindALink) {
@@ -84,15 +82,14 @@ TEST_F(RankLogWriterTest, TruncatesNoFileBehindALink) {
 }
 
 TEST_F(RankLogWriterTest, ALongLogFollowsNoLinkEither) {
-  auto log = Create();
-  ASSERT_TRUE(log) << log.error().message;
-  ASSERT_TRUE(log->Append("a\n"));
+  auto log = ValueOf(Create());
+  ASSERT_TRUE(log.Append("a\n"));
   for (const char* ending : {".new", ".1"}) {
     std::filesystem::create_symlink(Victim(), Beside(ending));
   }
-  ASSERT_TRUE(log->BeginAnew("b\n"));
+  ASSERT_TRUE(log.BeginAnew("b\n"));
   std::filesystem::create_hard_link(Victim(), Beside(".new"));
-  ASSERT_TRUE(log->BeginAnew("c\n"));
+  ASSERT_TRUE(log.BeginAnew("c\n"));
   EXPECT_EQ(*ReadFile(Victim()), "secret");
   EXPECT_EQ(*ReadFile(Log()), "c\n");
   EXPECT_EQ(*ReadFile(Beside(".1")), "b\n");

@@ -21,7 +21,7 @@ Nanoseconds FromMilliseconds(float milliseconds) {
 
 bool StreamTimer::Prepare() {
   if (state_.load(std::memory_order_relaxed) == State::kFailed) return false;
-  const auto driver = cuda::Load(cuda::Purpose::kStreams);
+  const auto driver = cuda::LoadForStreams();
   if (!driver) {
     failures_.fetch_add(1, std::memory_order_relaxed);
     state_.store(State::kFailed, std::memory_order_release);

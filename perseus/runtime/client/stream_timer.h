@@ -120,7 +120,7 @@ class StreamTimer {
 
   ClockRequester& requester_;
   Warnings& warnings_;
-  cuda::Driver driver_;
+  cuda::StreamDriver driver_;
   cuda::Context context_ = nullptr;
   std::atomic<State> state_ = State::kNew;
 

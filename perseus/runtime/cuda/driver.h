@@ -10,6 +10,7 @@
 #include <initializer_list>
 #include <utility>
 
+#include "perseus/base/library_symbols.h"
 #include "perseus/base/result.h"
 
 namespace perseus::cuda {
@@ -42,77 +43,93 @@ struct Uuid {
   unsigned char bytes[16];
 };
 
-// A function is null if the purpose of Load() does not need it.
-struct Driver {
-  Code (*SetCurrent)(Context context) = nullptr;
-  Code (*LaunchHostFunction)(Stream stream, void (*function)(void*), void* argument) = nullptr;
-
-  // For Purpose::kStreams. None of them waits for the GPU.
-  Code (*EventCreate)(Event* event, unsigned flags) = nullptr;
-  Code (*EventRecord)(Event event, Stream stream) = nullptr;
-  Code (*EventQuery)(Event event) = nullptr;
-  Code (*EventElapsedTime)(float* milliseconds, Event from, Event to) = nullptr;
-  Code (*EventDestroy)(Event event) = nullptr;
-  Code (*GetCurrent)(Context* context) = nullptr;
-  Code (*StreamIsCapturing)(Stream stream, int* status) = nullptr;
+// Times work on the streams of a program that uses CUDA (10.1 or later). No function waits for the
+// GPU.
+struct StreamDriver {
+  LibrarySymbols library;
+  Code (*SetCurrent)(Context context) = library.Required("cuCtxSetCurrent");
+  Code (*LaunchHostFunction)(Stream stream, void (*function)(void*),
+                             void* argument) = library.Required("cuLaunchHostFunc");
+  Code (*EventCreate)(Event* event, unsigned flags) = library.Required("cuEventCreate");
+  Code (*EventRecord)(Event event, Stream stream) = library.Required("cuEventRecord");
+  Code (*EventQuery)(Event event) = library.Required("cuEventQuery");
+  Code (*EventElapsedTime)(float* milliseconds, Event from,
+                           Event to) = library.Required("cuEventElapsedTime");
+  Code (*EventDestroy)(Event event) = library.Required("cuEventDestroy_v2");
+  Code (*GetCurrent)(Context* context) = library.Required("cuCtxGetCurrent");
+  Code (*StreamIsCapturing)(Stream stream, int* status) = library.Required("cuStreamIsCapturing");
   // Sets the calling thread's mode. The mode before is left in `mode`.
-  Code (*ExchangeCaptureMode)(int* mode) = nullptr;
+  Code (*ExchangeCaptureMode)(int* mode) = library.Required("cuThreadExchangeStreamCaptureMode");
+};
 
-  // For Purpose::kKernels.
-  Code (*Init)(unsigned flags) = nullptr;
-  Code (*GetErrorName)(Code code, const char** name) = nullptr;
-  Code (*DeviceGetCount)(int* count) = nullptr;
-  Code (*DeviceGet)(Device* device, int ordinal) = nullptr;
-  Code (*DeviceGetUuid)(Uuid* uuid, Device device) = nullptr;
-  Code (*DeviceGetAttribute)(int* value, int attribute, Device device) = nullptr;
-  Code (*PrimaryContextRetain)(Context* context, Device device) = nullptr;
-  Code (*PrimaryContextRelease)(Device device) = nullptr;
-  Code (*ModuleLoadData)(Module* module, const void* image) = nullptr;
-  Code (*ModuleUnload)(Module module) = nullptr;
-  Code (*ModuleGetFunction)(Function* function, Module module, const char* name) = nullptr;
-  Code (*MemAlloc)(Address* address, std::size_t bytes) = nullptr;
-  Code (*MemFree)(Address address) = nullptr;
+// Runs kernels of its own (CUDA 11 or later).
+struct Driver {
+  LibrarySymbols library;
+  Code (*SetCurrent)(Context context) = library.Required("cuCtxSetCurrent");
+  Code (*LaunchHostFunction)(Stream stream, void (*function)(void*),
+                             void* argument) = library.Required("cuLaunchHostFunc");
+  Code (*Init)(unsigned flags) = library.Required("cuInit");
+  Code (*GetErrorName)(Code code, const char** name) = library.Required("cuGetErrorName");
+  Code (*DeviceGetCount)(int* count) = library.Required("cuDeviceGetCount");
+  Code (*DeviceGet)(Device* device, int ordinal) = library.Required("cuDeviceGet");
+  Code (*DeviceGetUuid)(Uuid* uuid, Device device) = library.Required("cuDeviceGetUuid");
+  Code (*DeviceGetAttribute)(int* value, int attribute,
+                             Device device) = library.Required("cuDeviceGetAttribute");
+  Code (*PrimaryContextRetain)(Context* context,
+                               Device device) = library.Required("cuDevicePrimaryCtxRetain");
+  Code (*PrimaryContextRelease)(Device device) = library.Required("cuDevicePrimaryCtxRelease_v2");
+  Code (*ModuleLoadData)(Module* module, const void* image) = library.Required("cuModuleLoadData");
+  Code (*ModuleUnload)(Module module) = library.Required("cuModuleUnload");
+  Code (*ModuleGetFunction)(Function* function, Module module,
+                            const char* name) = library.Required("cuModuleGetFunction");
+  Code (*MemAlloc)(Address* address, std::size_t bytes) = library.Required("cuMemAlloc_v2");
+  Code (*MemFree)(Address address) = library.Required("cuMemFree_v2");
   Code (*MemsetD32Async)(Address address, unsigned value, std::size_t count,
-                         Stream stream) = nullptr;
-  Code (*HostAlloc)(void** memory, std::size_t bytes, unsigned flags) = nullptr;
-  Code (*FreeHost)(void* memory) = nullptr;
-  Code (*HostGetDevicePointer)(Address* address, void* memory, unsigned flags) = nullptr;
-  Code (*StreamCreate)(Stream* stream, unsigned flags) = nullptr;
-  Code (*StreamDestroy)(Stream stream) = nullptr;
-  Code (*StreamQuery)(Stream stream) = nullptr;
+                         Stream stream) = library.Required("cuMemsetD32Async");
+  Code (*HostAlloc)(void** memory, std::size_t bytes,
+                    unsigned flags) = library.Required("cuMemHostAlloc");
+  Code (*FreeHost)(void* memory) = library.Required("cuMemFreeHost");
+  Code (*HostGetDevicePointer)(Address* address, void* memory,
+                               unsigned flags) = library.Required("cuMemHostGetDevicePointer_v2");
+  Code (*StreamCreate)(Stream* stream, unsigned flags) = library.Required("cuStreamCreate");
+  Code (*StreamDestroy)(Stream stream) = library.Required("cuStreamDestroy_v2");
+  Code (*StreamQuery)(Stream stream) = library.Required("cuStreamQuery");
   Code (*Launch)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                 Stream stream, void** parameters, void** extra) = nullptr;
+                 Stream stream, void** parameters,
+                 void** extra) = library.Required("cuLaunchKernel");
   Code (*CopyPeer)(Address to, Context to_context, Address from, Context from_context,
-                   std::size_t bytes, Stream stream) = nullptr;
-  Code (*CanAccessPeer)(int* can_access, Device device, Device peer) = nullptr;
-  Code (*EnablePeerAccess)(Context peer, unsigned flags) = nullptr;  // For the current context.
+                   std::size_t bytes, Stream stream) = library.Required("cuMemcpyPeerAsync");
+  Code (*CanAccessPeer)(int* can_access, Device device,
+                        Device peer) = library.Required("cuDeviceCanAccessPeer");
+  Code (*EnablePeerAccess)(Context peer, unsigned flags) =
+      library.Required("cuCtxEnablePeerAccess");  // For the current context.
 
   // Fails (kSystem) with the name of the error unless the code is kSuccess. `what` completes
-  // "cannot ...". For kKernels.
+  // "cannot ...".
   Result<void> Check(Code code, const char* what) const;
   // Makes the calls in this order, up to the first that fails. Returns as Check().
   Result<void> Try(
       std::initializer_list<std::pair<const char*, std::function<Code()>>> calls) const;
 };
 
-enum class Purpose {
-  kStreams,  // Times work on the streams of a program that uses CUDA (CUDA 10.1 or later).
-  kKernels,  // Runs kernels of its own (CUDA 11 or later). Load() initializes CUDA.
-};
-
-// PERSEUS_CUDA_LIBRARY, or libcuda.so.1 by the loader's rules. It stays loaded. Fails (kSystem) if
-// there is none, if it is too old, or if it cannot be initialized.
-Result<Driver> Load(Purpose purpose);
+// Both load PERSEUS_CUDA_LIBRARY, or libcuda.so.1 by the loader's rules. It stays loaded. They fail
+// (kSystem) if there is none, if it is too old, or if it cannot be initialized.
+Result<StreamDriver> LoadForStreams();
+// Initializes CUDA.
+Result<Driver> LoadForKernels();
 
 struct Nccl {
-  int (*CommInitAll)(void** communicators, int count, const int* devices) = nullptr;
-  int (*CommAbort)(void* communicator) = nullptr;
-  int (*GroupStart)() = nullptr;
-  int (*GroupEnd)() = nullptr;
+  LibrarySymbols library;
+  int (*CommInitAll)(void** communicators, int count,
+                     const int* devices) = library.Required("ncclCommInitAll");
+  int (*CommAbort)(void* communicator) = library.Required("ncclCommAbort");
+  int (*GroupStart)() = library.Required("ncclGroupStart");
+  int (*GroupEnd)() = library.Required("ncclGroupEnd");
   int (*AllReduce)(const void* from, void* to, std::size_t count, int type, int operation,
-                   void* communicator, Stream stream) = nullptr;  // Device addresses.
-  const char* (*GetErrorString)(int code) = nullptr;
+                   void* communicator,
+                   Stream stream) = library.Required("ncclAllReduce");  // Device addresses.
+  const char* (*GetErrorString)(int code) = library.Required("ncclGetErrorString");
   static constexpr int kFloat32 = 7;
   static constexpr int kSum = 0;
 

@@ -52,16 +52,34 @@ bool IsAtPowerLimit(ClockLimits limits) {
   return limits.Has(ClockLimit::kPowerCap) && NamesOfHoldingDown(limits).size() == 1;
 }
 
+DeviceResult<bool> IfSupported(const DeviceResult<void>& called) {
+  if (!called && called.error().kind != DeviceErrorKind::kNotSupported) return Fail(called);
+  return called.has_value();
+}
+
+DeviceResult<int> PowerLimitToSet(const DeviceInfo& info, const std::optional<Setting>& setting) {
+  if (info.default_power_limit_mw == 0) {
+    return DeviceFail(DeviceErrorKind::kNotSupported, "{}: it has no power limit to set",
+                      info.uuid);
+  }
+  if (!setting) return info.default_power_limit_mw;
+  if (setting->lower == setting->upper && setting->lower >= info.least_power_limit_mw &&
+      setting->lower <= info.most_power_limit_mw) {
+    return setting->upper;
+  }
+  return DeviceFail(DeviceErrorKind::kInvalid,
+                    "{}: {} mW is not a power limit of this GPU ({} to {} mW)", info.uuid,
+                    setting->upper, info.least_power_limit_mw, info.most_power_limit_mw);
+}
+
 DeviceResult<double> Device::ReadEnergy() {
-  const DeviceResult<Telemetry> telemetry = Read();
-  if (!telemetry) return tl::unexpected(telemetry.error());
-  return telemetry->energy_j;
+  PERSEUS_ASSIGN_OR_RETURN(const Telemetry telemetry, Read());
+  return telemetry.energy_j;
 }
 
 DeviceResult<int> Device::ReadSmClock() {
-  const DeviceResult<Telemetry> telemetry = Read();
-  if (!telemetry) return tl::unexpected(telemetry.error());
-  return telemetry->sm_clock_mhz;
+  PERSEUS_ASSIGN_OR_RETURN(const Telemetry telemetry, Read());
+  return telemetry.sm_clock_mhz;
 }
 
 }  // namespace perseus::device

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "perseus/base/clock.h"
+#include "perseus/base/result.h"
 #include "perseus/base/units.h"
 
 namespace perseus::device {
@@ -44,12 +46,20 @@ enum class DeviceErrorKind {
 struct DeviceError {
   DeviceErrorKind kind = DeviceErrorKind::kFailed;
   std::string message;  // One line: what failed, why, and the remedy if one is known.
+  // So a function that returns a Result can pass it on.
+  operator Error() const {  // NOLINT(google-explicit-constructor)
+    return {message, ErrorKind::kSystem};
+  }
 };
 
 template <typename T>
 class [[nodiscard]] DeviceResult : public tl::expected<T, DeviceError> {
  public:
   using tl::expected<T, DeviceError>::expected;
+  // Lets PERSEUS_ASSIGN_OR_RETURN and PERSEUS_RETURN_IF_ERROR (result.h) pass the error on.
+  friend tl::unexpected<DeviceError> Fail(const DeviceResult& failed) {
+    return tl::unexpected<DeviceError>(failed.error());
+  }
 };
 
 template <typename... Args>
@@ -59,6 +69,9 @@ template <typename... Args>
   return tl::unexpected<DeviceError>(
       DeviceError{kind, fmt::format(format, std::forward<Args>(args)...)});
 }
+
+// Whether a call succeeded that the GPU or its driver may lack. Any other error remains one.
+DeviceResult<bool> IfSupported(const DeviceResult<void>& called);
 
 // ---- What can be set ----
 
@@ -181,6 +194,9 @@ struct DeviceInfo {
   std::string measure_only;
 };
 
+// What to set the power limit to, in mW. Fails if the GPU has no such limit.
+DeviceResult<int> PowerLimitToSet(const DeviceInfo& info, const std::optional<Setting>& setting);
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -211,6 +227,9 @@ struct RefusedDevice {
   std::string what;
   std::string why;
 };
+
+// The steady clock of a driver's GPUs. Tests pass their own.
+using DeviceClock = std::function<Nanoseconds()>;
 
 struct DeviceList {
   // The time of these GPUs. Every program that measures or sets them uses this clock.

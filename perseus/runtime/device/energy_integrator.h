@@ -4,8 +4,10 @@
 // Not thread-safe. The device that owns it uses a lock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
 #include "perseus/base/units.h"
 
@@ -16,7 +18,13 @@ namespace perseus::device {
 class EnergyIntegrator {
  public:
   // Adds a reading. One that is not later than the last is ignored, so the energy never falls.
-  void Add(Nanoseconds at, double power_w);
+  void Add(Nanoseconds at, double power_w) {
+    if (last_) {
+      if (at <= last_->at) return;
+      energy_j_ += ToSeconds(at - last_->at) * (last_->power_w + power_w) / 2;
+    }
+    last_ = Reading{at, power_w};
+  }
   // The energy since the first reading.
   double energy_j() const { return energy_j_; }
 
@@ -36,7 +44,14 @@ class EnergyIntegrator {
 class EnergyCounter {
  public:
   // Returns the energy after this reading, in J.
-  double Add(double counter_j, std::uint64_t generation);
+  double Add(double counter_j, std::uint64_t generation) {
+    if (generation > generation_) {
+      if (counter_j < last_j_) before_j_ += std::exchange(last_j_, 0);
+      generation_ = generation;
+    }
+    if (generation == generation_) last_j_ = std::max(last_j_, counter_j);
+    return before_j_ + last_j_;
+  }
 
  private:
   double before_j_ = 0;  // Counted before the last restart of the counter.

@@ -7,10 +7,10 @@
 // Thread safety: NVML itself is thread-safe, except nvmlShutdown, which nvml_library.h guards.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
+#include "perseus/base/library_symbols.h"
 #include "perseus/base/result.h"
 
 namespace perseus::device::nvml {
@@ -84,54 +84,64 @@ struct ProcessInfo {
 static_assert(sizeof(ProcessInfo) == 24);
 
 struct Functions {
-  // nvmlInit_v2, nvmlShutdown, nvmlErrorString, nvmlDeviceGetCount_v2,
-  // nvmlDeviceGetHandleByIndex_v2. Below, Get stands for nvmlDeviceGet, Set for nvmlDeviceSet, ...
-  int (*Init)() = nullptr;
-  int (*Shutdown)() = nullptr;
-  const char* (*ErrorString)(int) = nullptr;
-  int (*GetCount)(unsigned* count) = nullptr;
-  int (*GetHandleByIndex)(unsigned index, Handle*) = nullptr;
-  int (*GetHandleByUUID)(const char* uuid, Handle*) = nullptr;
-  int (*GetUUID)(Handle, char* text, unsigned size) = nullptr;
-  int (*GetName)(Handle, char* text, unsigned size) = nullptr;
-  int (*GetClockInfo)(Handle, unsigned clock_type, unsigned* mhz) = nullptr;
-  int (*GetPowerUsage)(Handle, unsigned* milliwatts) = nullptr;
+  LibrarySymbols library;
+  int (*Init)() = library.Required("nvmlInit_v2");
+  int (*Shutdown)() = library.Required("nvmlShutdown");
+  const char* (*ErrorString)(int) = library.Required("nvmlErrorString");
+  int (*GetCount)(unsigned* count) = library.Required("nvmlDeviceGetCount_v2");
+  int (*GetHandleByIndex)(unsigned index,
+                          Handle*) = library.Required("nvmlDeviceGetHandleByIndex_v2");
+  int (*GetHandleByUUID)(const char* uuid, Handle*) = library.Required("nvmlDeviceGetHandleByUUID");
+  int (*GetUUID)(Handle, char* text, unsigned size) = library.Required("nvmlDeviceGetUUID");
+  int (*GetName)(Handle, char* text, unsigned size) = library.Required("nvmlDeviceGetName");
+  int (*GetClockInfo)(Handle, unsigned clock_type,
+                      unsigned* mhz) = library.Required("nvmlDeviceGetClockInfo");
+  int (*GetPowerUsage)(Handle, unsigned* milliwatts) = library.Required("nvmlDeviceGetPowerUsage");
 
   // All of these may be null.
-  int (*SystemGetDriverVersion)(char* text, unsigned size) = nullptr;
+  int (*SystemGetDriverVersion)(char* text,
+                                unsigned size) = library.Optional("nvmlSystemGetDriverVersion");
   // `count` is the size of `processes` before the call, and the number of processes after it.
-  int (*GetComputeRunningProcesses)(Handle, unsigned* count, ProcessInfo* processes) = nullptr;
-  int (*GetPciInfo)(Handle, PciInfo*) = nullptr;  // _v3
-  int (*GetMinorNumber)(Handle, unsigned*) = nullptr;
-  int (*GetPersistenceMode)(Handle, unsigned*) = nullptr;
-  int (*GetMigMode)(Handle, unsigned* now, unsigned* after_reset) = nullptr;
-  int (*GetMaxMigDeviceCount)(Handle, unsigned*) = nullptr;
-  int (*GetMigDeviceHandleByIndex)(Handle, unsigned index, Handle*) = nullptr;
+  int (*GetComputeRunningProcesses)(Handle, unsigned* count, ProcessInfo* processes) =
+      library.Optional("nvmlDeviceGetComputeRunningProcesses_v3");
+  int (*GetPciInfo)(Handle, PciInfo*) = library.Optional("nvmlDeviceGetPciInfo_v3");
+  int (*GetMinorNumber)(Handle, unsigned*) = library.Optional("nvmlDeviceGetMinorNumber");
+  int (*GetPersistenceMode)(Handle, unsigned*) = library.Optional("nvmlDeviceGetPersistenceMode");
+  int (*GetMigMode)(Handle, unsigned* now,
+                    unsigned* after_reset) = library.Optional("nvmlDeviceGetMigMode");
+  int (*GetMaxMigDeviceCount)(Handle,
+                              unsigned*) = library.Optional("nvmlDeviceGetMaxMigDeviceCount");
+  int (*GetMigDeviceHandleByIndex)(Handle, unsigned index, Handle*) =
+      library.Optional("nvmlDeviceGetMigDeviceHandleByIndex");
   // `count` is the size of `mhz` before the call, and the number of clocks after it.
-  int (*GetSupportedMemoryClocks)(Handle, unsigned* count, unsigned* mhz) = nullptr;
-  int (*GetSupportedGraphicsClocks)(Handle, unsigned memory_mhz, unsigned* count,
-                                    unsigned* mhz) = nullptr;
-  int (*GetTotalEnergyConsumption)(Handle, unsigned long long* millijoules) = nullptr;
-  int (*GetTemperature)(Handle, unsigned sensor, unsigned* celsius) = nullptr;
-  int (*GetCurrentClocksEventReasons)(Handle, unsigned long long*) = nullptr;  // Or the older name.
-  int (*GetPowerManagementLimit)(Handle, unsigned* milliwatts) = nullptr;
-  int (*GetPowerManagementDefaultLimit)(Handle, unsigned* milliwatts) = nullptr;
-  int (*GetPowerManagementLimitConstraints)(Handle, unsigned* least, unsigned* most) = nullptr;
-  int (*SetPowerManagementLimit)(Handle, unsigned milliwatts) = nullptr;
-  int (*SetGpuLockedClocks)(Handle, unsigned least_mhz, unsigned most_mhz) = nullptr;
-  int (*ResetGpuLockedClocks)(Handle) = nullptr;
-  int (*SetMemoryLockedClocks)(Handle, unsigned least_mhz, unsigned most_mhz) = nullptr;
-  int (*ResetMemoryLockedClocks)(Handle) = nullptr;
+  int (*GetSupportedMemoryClocks)(Handle, unsigned* count, unsigned* mhz) =
+      library.Optional("nvmlDeviceGetSupportedMemoryClocks");
+  int (*GetSupportedGraphicsClocks)(Handle, unsigned memory_mhz, unsigned* count, unsigned* mhz) =
+      library.Optional("nvmlDeviceGetSupportedGraphicsClocks");
+  int (*GetTotalEnergyConsumption)(Handle, unsigned long long* millijoules) =
+      library.Optional("nvmlDeviceGetTotalEnergyConsumption");
+  int (*GetTemperature)(Handle, unsigned sensor,
+                        unsigned* celsius) = library.Optional("nvmlDeviceGetTemperature");
+  int (*GetCurrentClocksEventReasons)(Handle, unsigned long long*) =
+      library.Optional("nvmlDeviceGetCurrentClocksEventReasons");
+  int (*GetPowerManagementLimit)(Handle, unsigned* milliwatts) =
+      library.Optional("nvmlDeviceGetPowerManagementLimit");
+  int (*GetPowerManagementDefaultLimit)(Handle, unsigned* milliwatts) =
+      library.Optional("nvmlDeviceGetPowerManagementDefaultLimit");
+  int (*GetPowerManagementLimitConstraints)(Handle, unsigned* least, unsigned* most) =
+      library.Optional("nvmlDeviceGetPowerManagementLimitConstraints");
+  int (*SetPowerManagementLimit)(Handle, unsigned milliwatts) =
+      library.Optional("nvmlDeviceSetPowerManagementLimit");
+  int (*SetGpuLockedClocks)(Handle, unsigned least_mhz,
+                            unsigned most_mhz) = library.Optional("nvmlDeviceSetGpuLockedClocks");
+  int (*ResetGpuLockedClocks)(Handle) = library.Optional("nvmlDeviceResetGpuLockedClocks");
+  int (*SetMemoryLockedClocks)(Handle, unsigned least_mhz, unsigned most_mhz) =
+      library.Optional("nvmlDeviceSetMemoryLockedClocks");
+  int (*ResetMemoryLockedClocks)(Handle) = library.Optional("nvmlDeviceResetMemoryLockedClocks");
 };
 
-// The loaded library, which is unloaded with this object. Load() does not call Init.
-struct Api {
-  std::shared_ptr<void> library;
-  Functions functions;
-};
-
-// An empty `file` means libnvidia-ml.so.1 by the loader's rules. Fails (kSystem), with a remedy, if
-// there is no such library or it is not NVML.
-Result<Api> Load(std::string_view file);
+// An empty `file` means libnvidia-ml.so.1 by the loader's rules. Does not call Init. Fails
+// (kSystem), with a remedy, if there is no such library or it is not NVML.
+Result<Functions> Load(std::string_view file);
 
 }  // namespace perseus::device::nvml

@@ -1,8 +1,24 @@
-#include "perseus/runtime/device/nvml_device.h"
-
+// A GPU behind NVML.
+//
+// Limits of NVML, and their effect here:
+//  - No call reads locked clocks. So ReadSetting of a clock is never known, and its hint says what
+//    looks like a lock.
+//  - Locked clocks belong to the driver. A reload drops them. Read() cannot see this, but the next
+//    error has the kind kGone.
+//  - An idle GPU may run below its lock. Then ReadEffect of a clock is kPending.
 #include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "perseus/runtime/device/device.h"
+#include "perseus/runtime/device/energy_integrator.h"
+#include "perseus/runtime/device/nvml_library.h"
+#include "perseus/runtime/device/open_devices.h"
 
 namespace perseus::device {
 namespace {
@@ -74,270 +90,397 @@ std::string LockHint(std::string_view clock, int mhz, ClockLimits limits,
                      mhz, clocks.back());
 }
 
+class NvmlDevice final : public Device {
+ public:
+  // `info` comes from OpenNvmlDevices. Its `uuid` identifies the GPU.
+  NvmlDevice(std::shared_ptr<NvmlLibrary> library, DeviceInfo info)
+      : library_(std::move(library)), info_(std::move(info)) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  DeviceResult<Telemetry> Read() override {
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    const nvml::Functions& nvml = session.visit.nvml();
+    Telemetry telemetry;
+    telemetry.at = library_->Now();
+    unsigned milliwatts = 0;
+    PERSEUS_RETURN_IF_ERROR(
+        Call(session, NvmlUse::kRead, "read the power", nvml.GetPowerUsage, &milliwatts));
+    telemetry.power_w = milliwatts / 1e3;
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, EnergyOf(session, telemetry));
+    unsigned celsius = 0;
+    PERSEUS_RETURN_IF_ERROR(
+        IfSupported(Call(session, NvmlUse::kRead, "read the temperature", nvml.GetTemperature,
+                         nvml::kTemperatureGpu, &celsius)));
+    telemetry.temperature_c = static_cast<int>(celsius);
+    PERSEUS_ASSIGN_OR_RETURN(const Clocks clocks, ReadClocks(session));
+    telemetry.sm_clock_mhz = clocks.sm_mhz;
+    telemetry.memory_clock_mhz = clocks.memory_mhz;
+    telemetry.limits = clocks.limits;
+    return telemetry;
+  }
+
+  DeviceResult<double> ReadEnergy() override {
+    {
+      PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+      DeviceResult<double> energy = ReadCounter(session);
+      if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
+    }
+    return Device::ReadEnergy();
+  }
+
+  DeviceResult<int> ReadSmClock() override {
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    PERSEUS_ASSIGN_OR_RETURN(const unsigned mhz, ReadSmClock(session));
+    return static_cast<int>(mhz);
+  }
+
+  DeviceResult<SettingReading> ReadSetting(Control control) override {
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    if (control == Control::kPowerLimit) {
+      PERSEUS_ASSIGN_OR_RETURN(const int limit, ReadPowerLimit(session));
+      SettingReading reading{.is_known = true, .setting = std::nullopt, .hint = {}};
+      if (limit != info_.default_power_limit_mw) reading.setting = Setting{limit, limit};
+      return reading;
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const Clocks clocks, ReadClocks(session));
+    const bool is_sm = control == Control::kSmClock;
+    std::string hint =
+        LockHint(NameOf(control), is_sm ? clocks.sm_mhz : clocks.memory_mhz, clocks.limits,
+                 is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz);
+    // The driver's reason is not for a specific clock. So it holds for this clock only if this
+    // clock is below its highest value, which LockHint checks.
+    const bool is_certain = !hint.empty() && clocks.limits.Has(ClockLimit::kSetting);
+    return SettingReading{.is_known = false,
+                          .setting = std::nullopt,
+                          .hint = std::move(hint),
+                          .is_certain = is_certain};
+  }
+
+  DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override {
+    if (control == Control::kPowerLimit) {
+      PERSEUS_ASSIGN_OR_RETURN(const int milliwatts, PowerLimitToSet(info_, setting));
+      PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+      return Call(session, NvmlUse::kChange,
+                  fmt::format("set the power limit to {} mW", milliwatts),
+                  session.visit.nvml().SetPowerManagementLimit, static_cast<unsigned>(milliwatts));
+    }
+    if (setting) PERSEUS_RETURN_IF_ERROR(CheckClocks(control, *setting));
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    return ApplyLock(session, control, setting);
+  }
+
+  DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override {
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    PERSEUS_ASSIGN_OR_RETURN(const Clocks clocks, ReadClocks(session));
+    Effect effect{
+        .state = EffectState::kPending, .sm_clock_mhz = clocks.sm_mhz, .limits = clocks.limits};
+    if (control == Control::kSmClock) {
+      effect.state = ClockEffect(clocks.sm_mhz, clocks.limits, setting, info_.sm_clocks_mhz);
+    } else if (control == Control::kMemoryClock) {
+      effect.state =
+          ClockEffect(clocks.memory_mhz, clocks.limits, setting, info_.memory_clocks_mhz);
+    } else {
+      PERSEUS_ASSIGN_OR_RETURN(const int limit, ReadPowerLimit(session));
+      const int wanted = setting ? setting->upper : info_.default_power_limit_mw;
+      if (limit == wanted) effect.state = EffectState::kInEffect;
+    }
+    return effect;
+  }
+
+ private:
+  // A visit to the driver, with the GPU's handle of the visit's generation.
+  struct Session {
+    NvmlLibrary::Visit visit;
+    nvml::Handle handle;
+  };
+  struct Clocks {
+    int sm_mhz = 0;
+    int memory_mhz = 0;
+    ClockLimits limits;
+  };
+  DeviceResult<Session> Begin() {
+    DeviceResult<NvmlLibrary::Visit> visit = library_->Enter();
+    if (!visit) {
+      return DeviceFail(visit.error().kind, "{}: {}", info_.uuid, visit.error().message);
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      if (handle_generation_ == visit->generation()) return Session{*std::move(visit), handle_};
+    }
+    nvml::Handle handle = nullptr;
+    const int code = visit->nvml().GetHandleByUUID(info_.uuid.c_str(), &handle);
+    // An "invalid argument" here means that the driver does not know the UUID.
+    if (code != nvml::kSuccess) return Failure(*visit, NvmlUse::kRead, "find the GPU", code);
+    const std::lock_guard lock(mutex_);
+    handle_ = handle;
+    handle_generation_ = visit->generation();
+    return Session{*std::move(visit), handle};
+  }
+
+  DeviceResult<unsigned> ReadSmClock(const Session& session) {
+    unsigned mhz = 0;
+    PERSEUS_RETURN_IF_ERROR(Call(session, NvmlUse::kRead, "read the SM clock",
+                                 session.visit.nvml().GetClockInfo, nvml::kClockSm, &mhz));
+    return mhz;
+  }
+
+  DeviceResult<Clocks> ReadClocks(const Session& session) {
+    const nvml::Functions& nvml = session.visit.nvml();
+    PERSEUS_ASSIGN_OR_RETURN(const unsigned sm, ReadSmClock(session));
+    unsigned memory = 0;
+    PERSEUS_RETURN_IF_ERROR(IfSupported(Call(session, NvmlUse::kRead, "read the memory clock",
+                                             nvml.GetClockInfo, nvml::kClockMemory, &memory)));
+    unsigned long long reasons = 0;
+    PERSEUS_RETURN_IF_ERROR(IfSupported(Call(session, NvmlUse::kRead, "read what limits the clocks",
+                                             nvml.GetCurrentClocksEventReasons, &reasons)));
+    return Clocks{.sm_mhz = static_cast<int>(sm),
+                  .memory_mhz = static_cast<int>(memory),
+                  .limits = LimitsOf(reasons)};
+  }
+
+  DeviceResult<double> ReadCounter(const Session& session) {
+    unsigned long long millijoules = 0;
+    PERSEUS_RETURN_IF_ERROR(Call(session, NvmlUse::kRead, "read the energy counter",
+                                 session.visit.nvml().GetTotalEnergyConsumption, &millijoules));
+    const std::lock_guard lock(mutex_);
+    return counter_.Add(static_cast<double>(millijoules) / 1e3, session.visit.generation());
+  }
+
+  DeviceResult<double> EnergyOf(const Session& session, Telemetry& telemetry) {
+    DeviceResult<double> energy = ReadCounter(session);
+    if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
+    telemetry.is_energy_integrated = true;
+    const std::lock_guard lock(mutex_);
+    integrator_.Add(telemetry.at, telemetry.power_w);
+    return integrator_.energy_j();
+  }
+
+  DeviceResult<int> ReadPowerLimit(const Session& session) {
+    unsigned milliwatts = 0;
+    PERSEUS_RETURN_IF_ERROR(Call(session, NvmlUse::kRead, "read the power limit",
+                                 session.visit.nvml().GetPowerManagementLimit, &milliwatts));
+    return static_cast<int>(milliwatts);
+  }
+
+  // This check is necessary because NVML accepts clocks that are in no list, and rounds them.
+  DeviceResult<void> CheckClocks(Control control, const Setting& setting) const {
+    const std::vector<int>& clocks =
+        control == Control::kSmClock ? info_.sm_clocks_mhz : info_.memory_clocks_mhz;
+    if (clocks.empty()) {
+      return DeviceFail(DeviceErrorKind::kNotSupported,
+                        "{}: its driver lists no {} that can be set", info_.uuid, NameOf(control));
+    }
+    // The ends of a range need not be in the list. Administrators write round numbers.
+    const bool is_range = setting.lower < setting.upper;
+    for (const int mhz : {setting.lower, setting.upper}) {
+      if (is_range ? mhz >= clocks.front() && mhz <= clocks.back()
+                   : std::binary_search(clocks.begin(), clocks.end(), mhz)) {
+        continue;
+      }
+      return DeviceFail(DeviceErrorKind::kInvalid,
+                        "{}: {} MHz is not among the {}s of this GPU ({} from {} to {} MHz)",
+                        info_.uuid, mhz, NameOf(control), clocks.size(), clocks.front(),
+                        clocks.back());
+    }
+    if (setting.lower <= setting.upper) return {};
+    return DeviceFail(DeviceErrorKind::kInvalid, "{}: the {}s {}-{} MHz are in the wrong order",
+                      info_.uuid, NameOf(control), setting.lower, setting.upper);
+  }
+
+  DeviceResult<void> ApplyLock(const Session& session, Control control,
+                               const std::optional<Setting>& setting) {
+    const nvml::Functions& nvml = session.visit.nvml();
+    const bool is_sm = control == Control::kSmClock;
+    if (!setting) {
+      return Call(session, NvmlUse::kChange, fmt::format("unlock the {}", NameOf(control)),
+                  is_sm ? nvml.ResetGpuLockedClocks : nvml.ResetMemoryLockedClocks);
+    }
+    return Call(session, NvmlUse::kChange,
+                fmt::format("lock the {} to {}", NameOf(control), Describe(control, setting)),
+                is_sm ? nvml.SetGpuLockedClocks : nvml.SetMemoryLockedClocks,
+                static_cast<unsigned>(setting->lower), static_cast<unsigned>(setting->upper));
+  }
+
+  // Calls NVML. `what` completes "cannot ..." in messages. A null function is kNotSupported.
+  template <typename... Parameters, typename... Arguments>
+  DeviceResult<void> Call(const Session& session, NvmlUse use, std::string_view what,
+                          int (*function)(nvml::Handle, Parameters...), Arguments... arguments) {
+    const int code = function == nullptr ? static_cast<int>(nvml::kFunctionNotFound)
+                                         : function(session.handle, arguments...);
+    if (code == nvml::kSuccess) return {};
+    return Failure(session.visit, use, what, code);
+  }
+
+  tl::unexpected<DeviceError> Failure(const NvmlLibrary::Visit& visit, NvmlUse use,
+                                      std::string_view what, int code) {
+    const DeviceErrorKind kind = KindOfNvmlCode(code, use);
+    if (kind == DeviceErrorKind::kGone) {
+      const bool is_gpu = code == nvml::kGpuIsLost || code == nvml::kResetRequired ||
+                          code == nvml::kNotFound || code == nvml::kGpuNotFound;
+      library_->ReportGone(visit.generation(),
+                           is_gpu ? NvmlLibrary::Gone::kGpu : NvmlLibrary::Gone::kDriver);
+    }
+    return DeviceFail(kind, "{}: cannot {}: {}{}", info_.uuid, what, library_->Describe(code),
+                      Remedy(kind, code));
+  }
+
+  const std::shared_ptr<NvmlLibrary> library_;
+  const DeviceInfo info_;
+
+  std::mutex mutex_;  // Never held during a call of the driver. Guards:
+  nvml::Handle handle_ = nullptr;
+  std::uint64_t handle_generation_ = 0;  // 0: no handle yet.
+  EnergyIntegrator integrator_;
+  EnergyCounter counter_;
+};
+
+// The text that `function` writes into a buffer. Empty if it fails.
+std::string Text(int (*function)(nvml::Handle, char*, unsigned), nvml::Handle handle) {
+  char text[nvml::kLongestText + 1] = {};
+  return function(handle, text, nvml::kLongestText) == nvml::kSuccess ? text : std::string();
+}
+
+// A number, or nothing if the function does not exist or fails.
+std::optional<int> Number(int (*function)(nvml::Handle, unsigned*), nvml::Handle handle) {
+  unsigned value = 0;
+  if (function == nullptr || function(handle, &value) != nvml::kSuccess) return std::nullopt;
+  return static_cast<int>(value);
+}
+
+// A sorted list. The first query asks the driver for its length.
+template <typename Query>
+std::vector<int> AscendingList(Query query) {
+  unsigned count = 0;
+  const int code = query(&count, nullptr);
+  if ((code != nvml::kSuccess && code != nvml::kInsufficientSize) || count == 0) return {};
+  std::vector<unsigned> clocks(count);
+  if (query(&count, clocks.data()) != nvml::kSuccess) return {};
+  clocks.resize(std::min<std::size_t>(count, clocks.size()));
+  std::vector<int> ascending(clocks.begin(), clocks.end());
+  std::sort(ascending.begin(), ascending.end());
+  ascending.erase(std::unique(ascending.begin(), ascending.end()), ascending.end());
+  return ascending;
+}
+
+void ReadClockLists(const nvml::Functions& nvml, nvml::Handle handle, DeviceInfo& info) {
+  if (nvml.GetSupportedMemoryClocks == nullptr || nvml.GetSupportedGraphicsClocks == nullptr) {
+    return;
+  }
+  info.memory_clocks_mhz = AscendingList([&](unsigned* count, unsigned* mhz) {
+    return nvml.GetSupportedMemoryClocks(handle, count, mhz);
+  });
+  if (info.memory_clocks_mhz.empty()) return;
+  // SM clocks are listed for each memory clock. Training runs at the highest memory clock.
+  const auto memory_mhz = static_cast<unsigned>(info.memory_clocks_mhz.back());
+  info.sm_clocks_mhz = AscendingList([&](unsigned* count, unsigned* mhz) {
+    return nvml.GetSupportedGraphicsClocks(handle, memory_mhz, count, mhz);
+  });
+}
+
+void ReadPowerLimits(const nvml::Functions& nvml, nvml::Handle handle, DeviceInfo& info) {
+  unsigned least = 0;
+  unsigned most = 0;
+  const std::optional<int> usual = Number(nvml.GetPowerManagementDefaultLimit, handle);
+  if (!usual || nvml.GetPowerManagementLimitConstraints == nullptr ||
+      nvml.SetPowerManagementLimit == nullptr ||
+      nvml.GetPowerManagementLimitConstraints(handle, &least, &most) != nvml::kSuccess) {
+    return;
+  }
+  info.default_power_limit_mw = *usual;
+  info.least_power_limit_mw = static_cast<int>(least);
+  info.most_power_limit_mw = static_cast<int>(most);
+}
+
+DeviceInfo ReadInfo(const nvml::Functions& nvml, nvml::Handle handle, std::string uuid) {
+  DeviceInfo info;
+  info.uuid = std::move(uuid);
+  info.name = Text(nvml.GetName, handle);
+  info.backend = "nvml";
+  nvml::PciInfo pci = {};
+  if (nvml.GetPciInfo != nullptr && nvml.GetPciInfo(handle, &pci) == nvml::kSuccess) {
+    pci.bus_id[sizeof pci.bus_id - 1] = '\0';
+    info.pci_bus_id = pci.bus_id;
+  }
+  info.minor_number = Number(nvml.GetMinorNumber, handle);
+  if (info.minor_number) info.device_file = fmt::format("/dev/nvidia{}", *info.minor_number);
+  if (const std::optional<int> mode = Number(nvml.GetPersistenceMode, handle)) {
+    info.is_persistent = *mode == static_cast<int>(nvml::kEnabled);
+  }
+  ReadClockLists(nvml, handle, info);
+  ReadPowerLimits(nvml, handle, info);
+  if (nvml.SetGpuLockedClocks == nullptr || nvml.ResetGpuLockedClocks == nullptr) {
+    info.measure_only = "its driver cannot lock clocks (install version 450 or later)";
+  } else if (info.sm_clocks_mhz.empty()) {
+    info.measure_only =
+        "its driver lists no clocks that can be set (it is a virtual GPU, or too old)";
+  }
+  return info;
+}
+
+bool IsInMigMode(const nvml::Functions& nvml, nvml::Handle handle) {
+  unsigned now = 0;
+  unsigned after_reset = 0;
+  return nvml.GetMigMode != nullptr &&
+         nvml.GetMigMode(handle, &now, &after_reset) == nvml::kSuccess && now == nvml::kEnabled;
+}
+
+// Refuses the GPU and each of its instances, because a user may name either.
+void RefuseMig(const nvml::Functions& nvml, nvml::Handle gpu, const std::string& uuid,
+               std::vector<RefusedDevice>& refused) {
+  refused.push_back(
+      {fmt::format("{} ({})", uuid, Text(nvml.GetName, gpu)),
+       fmt::format(
+           "it is in MIG mode: its instances share one clock, so setting it for one of them "
+           "slows the others (turn it off: nvidia-smi -i {} -mig 0)",
+           uuid)});
+  const int most = Number(nvml.GetMaxMigDeviceCount, gpu).value_or(0);
+  if (nvml.GetMigDeviceHandleByIndex == nullptr) return;
+  for (unsigned i = 0; i < static_cast<unsigned>(most); ++i) {
+    nvml::Handle instance = nullptr;
+    // Some indices may be unused.
+    if (nvml.GetMigDeviceHandleByIndex(gpu, i, &instance) != nvml::kSuccess) continue;
+    refused.push_back({Text(nvml.GetUUID, instance),
+                       fmt::format("it is a MIG instance of {}, without a clock of its own (use "
+                                   "whole GPUs: nvidia-smi -i {} -mig 0)",
+                                   uuid, uuid)});
+  }
+}
+
 }  // namespace
 
-NvmlDevice::NvmlDevice(std::shared_ptr<NvmlLibrary> library, DeviceInfo info)
-    : library_(std::move(library)), info_(std::move(info)) {}
-
-tl::unexpected<DeviceError> NvmlDevice::Failure(const NvmlLibrary::Visit& visit, NvmlUse use,
-                                                std::string_view what, int code) {
-  const DeviceErrorKind kind = KindOfNvmlCode(code, use);
-  if (kind == DeviceErrorKind::kGone) {
-    const bool is_gpu = code == nvml::kGpuIsLost || code == nvml::kResetRequired ||
-                        code == nvml::kNotFound || code == nvml::kGpuNotFound;
-    library_->ReportGone(visit.generation(),
-                         is_gpu ? NvmlLibrary::Gone::kGpu : NvmlLibrary::Gone::kDriver);
+Result<DeviceList> OpenNvmlDevices(std::string_view file, DeviceClock clock) {
+  PERSEUS_ASSIGN_OR_RETURN(std::shared_ptr<NvmlLibrary> library,
+                           NvmlLibrary::Open(file, std::move(clock)));
+  PERSEUS_ASSIGN_OR_RETURN(const NvmlLibrary::Visit visit, library->Enter());
+  const nvml::Functions& nvml = visit.nvml();
+  unsigned count = 0;
+  if (const int code = nvml.GetCount(&count); code != nvml::kSuccess) {
+    return FailAs(ErrorKind::kSystem,
+                  "NVML cannot count the GPUs: {} (see whether nvidia-smi works)",
+                  library->Describe(code));
   }
-  return DeviceFail(kind, "{}: cannot {}: {}{}", info_.uuid, what, library_->Describe(code),
-                    Remedy(kind, code));
-}
-
-template <typename... Parameters, typename... Arguments>
-DeviceResult<void> NvmlDevice::Call(const Session& session, NvmlUse use, std::string_view what,
-                                    int (*function)(nvml::Handle, Parameters...),
-                                    Arguments... arguments) {
-  const int code = function == nullptr ? static_cast<int>(nvml::kFunctionNotFound)
-                                       : function(session.handle, arguments...);
-  if (code == nvml::kSuccess) return {};
-  return Failure(session.visit, use, what, code);
-}
-
-DeviceResult<NvmlDevice::Session> NvmlDevice::Begin() {
-  DeviceResult<NvmlLibrary::Visit> visit = library_->Enter();
-  if (!visit) {
-    return DeviceFail(visit.error().kind, "{}: {}", info_.uuid, visit.error().message);
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    if (handle_generation_ == visit->generation()) return Session{*std::move(visit), handle_};
-  }
-  nvml::Handle handle = nullptr;
-  const int code = visit->nvml().GetHandleByUUID(info_.uuid.c_str(), &handle);
-  // An "invalid argument" here means that the driver does not know the UUID.
-  if (code != nvml::kSuccess) return Failure(*visit, NvmlUse::kRead, "find the GPU", code);
-  const std::lock_guard lock(mutex_);
-  handle_ = handle;
-  handle_generation_ = visit->generation();
-  return Session{*std::move(visit), handle};
-}
-
-DeviceResult<unsigned> NvmlDevice::ReadSmClock(const Session& session) {
-  unsigned mhz = 0;
-  const DeviceResult<void> read = Call(session, NvmlUse::kRead, "read the SM clock",
-                                       session.visit.nvml().GetClockInfo, nvml::kClockSm, &mhz);
-  if (!read) return tl::unexpected(read.error());
-  return mhz;
-}
-
-DeviceResult<int> NvmlDevice::ReadSmClock() {
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  const DeviceResult<unsigned> mhz = ReadSmClock(*session);
-  if (!mhz) return tl::unexpected(mhz.error());
-  return static_cast<int>(*mhz);
-}
-
-DeviceResult<NvmlDevice::Clocks> NvmlDevice::ReadClocks(const Session& session) {
-  const nvml::Functions& nvml = session.visit.nvml();
-  const DeviceResult<unsigned> sm = ReadSmClock(session);
-  if (!sm) return tl::unexpected(sm.error());
-  unsigned memory = 0;
-  DeviceResult<void> read = Call(session, NvmlUse::kRead, "read the memory clock",
-                                 nvml.GetClockInfo, nvml::kClockMemory, &memory);
-  if (!read && read.error().kind != DeviceErrorKind::kNotSupported) {
-    return tl::unexpected(read.error());
-  }
-  unsigned long long reasons = 0;
-  read = Call(session, NvmlUse::kRead, "read what limits the clocks",
-              nvml.GetCurrentClocksEventReasons, &reasons);
-  if (!read && read.error().kind != DeviceErrorKind::kNotSupported) {
-    return tl::unexpected(read.error());
-  }
-  return Clocks{.sm_mhz = static_cast<int>(*sm),
-                .memory_mhz = static_cast<int>(memory),
-                .limits = LimitsOf(reasons)};
-}
-
-DeviceResult<double> NvmlDevice::ReadCounter(const Session& session) {
-  unsigned long long millijoules = 0;
-  const DeviceResult<void> read =
-      Call(session, NvmlUse::kRead, "read the energy counter",
-           session.visit.nvml().GetTotalEnergyConsumption, &millijoules);
-  if (!read) return tl::unexpected(read.error());
-  const std::lock_guard lock(mutex_);
-  return counter_.Add(static_cast<double>(millijoules) / 1e3, session.visit.generation());
-}
-
-DeviceResult<double> NvmlDevice::ReadEnergy() {
-  {
-    const DeviceResult<Session> session = Begin();
-    if (!session) return tl::unexpected(session.error());
-    DeviceResult<double> energy = ReadCounter(*session);
-    if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
-  }
-  return Device::ReadEnergy();
-}
-
-DeviceResult<double> NvmlDevice::EnergyOf(const Session& session, Telemetry& telemetry) {
-  DeviceResult<double> energy = ReadCounter(session);
-  if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
-  telemetry.is_energy_integrated = true;
-  const std::lock_guard lock(mutex_);
-  integrator_.Add(telemetry.at, telemetry.power_w);
-  return integrator_.energy_j();
-}
-
-DeviceResult<Telemetry> NvmlDevice::Read() {
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  const nvml::Functions& nvml = session->visit.nvml();
-  Telemetry telemetry;
-  telemetry.at = library_->Now();
-  unsigned milliwatts = 0;
-  DeviceResult<void> read =
-      Call(*session, NvmlUse::kRead, "read the power", nvml.GetPowerUsage, &milliwatts);
-  if (!read) return tl::unexpected(read.error());
-  telemetry.power_w = milliwatts / 1e3;
-  const DeviceResult<double> energy = EnergyOf(*session, telemetry);
-  if (!energy) return tl::unexpected(energy.error());
-  telemetry.energy_j = *energy;
-  unsigned celsius = 0;
-  read = Call(*session, NvmlUse::kRead, "read the temperature", nvml.GetTemperature,
-              nvml::kTemperatureGpu, &celsius);
-  if (!read && read.error().kind != DeviceErrorKind::kNotSupported) {
-    return tl::unexpected(read.error());
-  }
-  telemetry.temperature_c = static_cast<int>(celsius);
-  const DeviceResult<Clocks> clocks = ReadClocks(*session);
-  if (!clocks) return tl::unexpected(clocks.error());
-  telemetry.sm_clock_mhz = clocks->sm_mhz;
-  telemetry.memory_clock_mhz = clocks->memory_mhz;
-  telemetry.limits = clocks->limits;
-  return telemetry;
-}
-
-DeviceResult<int> NvmlDevice::ReadPowerLimit(const Session& session) {
-  unsigned milliwatts = 0;
-  const DeviceResult<void> read = Call(session, NvmlUse::kRead, "read the power limit",
-                                       session.visit.nvml().GetPowerManagementLimit, &milliwatts);
-  if (!read) return tl::unexpected(read.error());
-  return static_cast<int>(milliwatts);
-}
-
-DeviceResult<SettingReading> NvmlDevice::ReadSetting(Control control) {
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  if (control == Control::kPowerLimit) {
-    const DeviceResult<int> limit = ReadPowerLimit(*session);
-    if (!limit) return tl::unexpected(limit.error());
-    SettingReading reading{.is_known = true, .setting = std::nullopt, .hint = {}};
-    if (*limit != info_.default_power_limit_mw) reading.setting = Setting{*limit, *limit};
-    return reading;
-  }
-  const DeviceResult<Clocks> clocks = ReadClocks(*session);
-  if (!clocks) return tl::unexpected(clocks.error());
-  const bool is_sm = control == Control::kSmClock;
-  std::string hint =
-      LockHint(NameOf(control), is_sm ? clocks->sm_mhz : clocks->memory_mhz, clocks->limits,
-               is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz);
-  // The driver's reason is not for a specific clock. So it holds for this clock only if this clock
-  // is below its highest value, which LockHint checks.
-  const bool is_certain = !hint.empty() && clocks->limits.Has(ClockLimit::kSetting);
-  return SettingReading{.is_known = false,
-                        .setting = std::nullopt,
-                        .hint = std::move(hint),
-                        .is_certain = is_certain};
-}
-
-// This check is necessary because NVML accepts clocks that are in no list, and rounds them.
-DeviceResult<void> NvmlDevice::CheckSetting(Control control, const Setting& setting) const {
-  if (control == Control::kPowerLimit) {
-    if (setting.lower == setting.upper && setting.lower >= info_.least_power_limit_mw &&
-        setting.lower <= info_.most_power_limit_mw) {
-      return {};
+  DeviceList list;
+  for (unsigned i = 0; i < count; ++i) {
+    nvml::Handle handle = nullptr;
+    const int code = nvml.GetHandleByIndex(i, &handle);
+    std::string uuid = code == nvml::kSuccess ? Text(nvml.GetUUID, handle) : std::string();
+    if (uuid.empty()) {
+      list.refused.push_back(
+          {fmt::format("NVML's GPU {}", i),
+           fmt::format(
+               "{} (see dmesg; reset it with nvidia-smi --gpu-reset, or reboot)",
+               code == nvml::kSuccess ? "it does not report its UUID" : library->Describe(code))});
+    } else if (IsInMigMode(nvml, handle)) {
+      RefuseMig(nvml, handle, uuid, list.refused);
+    } else {
+      DeviceInfo info = ReadInfo(nvml, handle, std::move(uuid));
+      info.index = static_cast<int>(i);
+      list.devices.push_back(std::make_unique<NvmlDevice>(library, std::move(info)));
     }
-    return DeviceFail(DeviceErrorKind::kInvalid,
-                      "{}: {} mW is not a power limit of this GPU ({} to {} mW)", info_.uuid,
-                      setting.upper, info_.least_power_limit_mw, info_.most_power_limit_mw);
   }
-  const std::vector<int>& clocks =
-      control == Control::kSmClock ? info_.sm_clocks_mhz : info_.memory_clocks_mhz;
-  if (clocks.empty()) {
-    return DeviceFail(DeviceErrorKind::kNotSupported, "{}: its driver lists no {} that can be set",
-                      info_.uuid, NameOf(control));
-  }
-  // The ends of a range need not be in the list. Administrators write round numbers.
-  const bool is_range = setting.lower < setting.upper;
-  for (const int mhz : {setting.lower, setting.upper}) {
-    if (is_range ? mhz >= clocks.front() && mhz <= clocks.back()
-                 : std::binary_search(clocks.begin(), clocks.end(), mhz)) {
-      continue;
-    }
-    return DeviceFail(DeviceErrorKind::kInvalid,
-                      "{}: {} MHz is not among the {}s of this GPU ({} from {} to {} MHz)",
-                      info_.uuid, mhz, NameOf(control), clocks.size(), clocks.front(),
-                      clocks.back());
-  }
-  if (setting.lower <= setting.upper) return {};
-  return DeviceFail(DeviceErrorKind::kInvalid, "{}: the {}s {}-{} MHz are in the wrong order",
-                    info_.uuid, NameOf(control), setting.lower, setting.upper);
-}
-
-DeviceResult<void> NvmlDevice::ApplyLock(const Session& session, Control control,
-                                         const std::optional<Setting>& setting) {
-  const nvml::Functions& nvml = session.visit.nvml();
-  const bool is_sm = control == Control::kSmClock;
-  if (!setting) {
-    return Call(session, NvmlUse::kChange, fmt::format("unlock the {}", NameOf(control)),
-                is_sm ? nvml.ResetGpuLockedClocks : nvml.ResetMemoryLockedClocks);
-  }
-  return Call(session, NvmlUse::kChange,
-              fmt::format("lock the {} to {}", NameOf(control), Describe(control, setting)),
-              is_sm ? nvml.SetGpuLockedClocks : nvml.SetMemoryLockedClocks,
-              static_cast<unsigned>(setting->lower), static_cast<unsigned>(setting->upper));
-}
-
-DeviceResult<void> NvmlDevice::ApplyPowerLimit(const Session& session,
-                                               const std::optional<Setting>& setting) {
-  if (info_.default_power_limit_mw == 0) {
-    return DeviceFail(DeviceErrorKind::kNotSupported, "{}: it has no power limit to set",
-                      info_.uuid);
-  }
-  const int milliwatts = setting ? setting->upper : info_.default_power_limit_mw;
-  return Call(session, NvmlUse::kChange, fmt::format("set the power limit to {} mW", milliwatts),
-              session.visit.nvml().SetPowerManagementLimit, static_cast<unsigned>(milliwatts));
-}
-
-DeviceResult<void> NvmlDevice::Apply(Control control, const std::optional<Setting>& setting) {
-  if (setting) {
-    if (DeviceResult<void> checked = CheckSetting(control, *setting); !checked) return checked;
-  }
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  return control == Control::kPowerLimit ? ApplyPowerLimit(*session, setting)
-                                         : ApplyLock(*session, control, setting);
-}
-
-DeviceResult<Effect> NvmlDevice::ReadEffect(Control control,
-                                            const std::optional<Setting>& setting) {
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  const DeviceResult<Clocks> clocks = ReadClocks(*session);
-  if (!clocks) return tl::unexpected(clocks.error());
-  Effect effect{
-      .state = EffectState::kPending, .sm_clock_mhz = clocks->sm_mhz, .limits = clocks->limits};
-  if (control == Control::kSmClock) {
-    effect.state = ClockEffect(clocks->sm_mhz, clocks->limits, setting, info_.sm_clocks_mhz);
-  } else if (control == Control::kMemoryClock) {
-    effect.state =
-        ClockEffect(clocks->memory_mhz, clocks->limits, setting, info_.memory_clocks_mhz);
-  } else {
-    const DeviceResult<int> limit = ReadPowerLimit(*session);
-    if (!limit) return tl::unexpected(limit.error());
-    const int wanted = setting ? setting->upper : info_.default_power_limit_mw;
-    if (*limit == wanted) effect.state = EffectState::kInEffect;
-  }
-  return effect;
+  std::sort(list.devices.begin(), list.devices.end(),
+            [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });
+  return list;
 }
 
 }  // namespace perseus::device

@@ -1,15 +1,17 @@
-#include "perseus/runtime/device/nvml_device.h"
-
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "perseus/runtime/device/nvml_library.h"
+#include "perseus/runtime/device/open_devices.h"
 #include "tests/fake_nvml/fake_node.h"
+#include "tests/support/results.h"
 
 namespace perseus::device {
 namespace {
@@ -18,27 +20,32 @@ using fake_nvml::ClockRange;
 using fake_nvml::Function;
 using testing::HasSubstr;
 
+class NvmlDeviceTest : public testing::Test {
+ protected:
+  FakeNode fake_;
+  const DeviceList list_ = fake_.Open();
+  Device& device_ = fake_.At(list_, 0);
+};
+
 // ---- Setting and reading back ----
 
-TEST(NvmlDevice, LocksReachTheNamedGpu) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 1);
-  ASSERT_TRUE(device.Apply(Control::kSmClock, Setting{1200, 1305}));
-  ASSERT_TRUE(device.Apply(Control::kMemoryClock, Setting{810, 810}));
-  ASSERT_TRUE(device.Apply(Control::kPowerLimit, Setting{250'000, 250'000}));
-  EXPECT_EQ(fake.node.SmLock(1), (ClockRange{1200, 1305}));
-  EXPECT_EQ(fake.node.MemoryLock(1), (ClockRange{810, 810}));
-  EXPECT_EQ(fake.node.PowerLimit(1), 250'000);
-  EXPECT_TRUE(fake.node.IsAsShipped(0));
-  EXPECT_TRUE(fake.node.IsAsShipped(2));
+TEST_F(NvmlDeviceTest, LocksReachTheNamedGpu) {
+  Device& second = fake_.At(list_, 1);
+  ASSERT_TRUE(second.Apply(Control::kSmClock, Setting{1200, 1305}));
+  ASSERT_TRUE(second.Apply(Control::kMemoryClock, Setting{810, 810}));
+  ASSERT_TRUE(second.Apply(Control::kPowerLimit, Setting{250'000, 250'000}));
+  EXPECT_EQ(fake_.node.SmLock(1), (ClockRange{1200, 1305}));
+  EXPECT_EQ(fake_.node.MemoryLock(1), (ClockRange{810, 810}));
+  EXPECT_EQ(fake_.node.PowerLimit(1), 250'000);
+  EXPECT_TRUE(fake_.node.IsAsShipped(0));
+  EXPECT_TRUE(fake_.node.IsAsShipped(2));
 
-  for (const Control control : kAllControls) ASSERT_TRUE(device.Apply(control, std::nullopt));
-  EXPECT_TRUE(fake.node.IsAsShipped(1));
-  EXPECT_EQ(fake.node.Changes().size(), 6U);
+  for (const Control control : kAllControls) ASSERT_TRUE(second.Apply(control, std::nullopt));
+  EXPECT_TRUE(fake_.node.IsAsShipped(1));
+  EXPECT_EQ(fake_.node.Changes().size(), 6U);
 }
 
-TEST(NvmlDevice, InvalidSettingsNeverReachTheDriver) {
+TEST_F(NvmlDeviceTest, InvalidSettingsNeverReachTheDriver) {
   struct Row {
     const char* name;
     Control control;
@@ -54,55 +61,44 @@ TEST(NvmlDevice, InvalidSettingsNeverReachTheDriver) {
       {"a power limit above the most", Control::kPowerLimit, {400'001, 400'001}},
       {"a range of power limits", Control::kPowerLimit, {200'000, 300'000}},
   };
-  FakeNode fake;
-  const DeviceList list = fake.Open();
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
-    const DeviceResult<void> applied = fake.At(list, 0).Apply(row.control, row.setting);
-    ASSERT_FALSE(applied);
-    EXPECT_EQ(applied.error().kind, DeviceErrorKind::kInvalid);
-    EXPECT_THAT(applied.error().message, HasSubstr(fake.node.Uuid(0)));
+    EXPECT_THAT(device_.Apply(row.control, row.setting),
+                FailsAs(DeviceErrorKind::kInvalid, HasSubstr(fake_.node.Uuid(0))));
   }
-  EXPECT_TRUE(fake.node.Changes().empty());
+  EXPECT_TRUE(fake_.node.Changes().empty());
 }
 
-TEST(NvmlDevice, ReadsThePowerLimitButNotTheClocks) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 0);
-  EXPECT_EQ(device.ReadSetting(Control::kPowerLimit)->setting, std::nullopt);
-  fake.node.SetPowerLimit(0, 300'000);
-  const DeviceResult<SettingReading> limit = device.ReadSetting(Control::kPowerLimit);
-  ASSERT_TRUE(limit);
-  EXPECT_TRUE(limit->is_known);
-  EXPECT_EQ(limit->setting, (Setting{300'000, 300'000}));
+TEST_F(NvmlDeviceTest, ReadsThePowerLimitButNotTheClocks) {
+  EXPECT_EQ(device_.ReadSetting(Control::kPowerLimit)->setting, std::nullopt);
+  fake_.node.SetPowerLimit(0, 300'000);
+  const SettingReading limit = ValueOf(device_.ReadSetting(Control::kPowerLimit));
+  EXPECT_TRUE(limit.is_known);
+  EXPECT_EQ(limit.setting, (Setting{300'000, 300'000}));
 
-  EXPECT_FALSE(device.ReadSetting(Control::kSmClock)->is_known);
-  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint, "");
-  EXPECT_FALSE(device.ReadSetting(Control::kMemoryClock)->is_known);
+  EXPECT_FALSE(device_.ReadSetting(Control::kSmClock)->is_known);
+  EXPECT_EQ(device_.ReadSetting(Control::kSmClock)->hint, "");
+  EXPECT_FALSE(device_.ReadSetting(Control::kMemoryClock)->is_known);
 }
 
-TEST(NvmlDevice, RecognizesAForeignLock) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 0);
-  fake.node.LockSm(0, {1200, 1200});
-  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint,
+TEST_F(NvmlDeviceTest, RecognizesAForeignLock) {
+  fake_.node.LockSm(0, {1200, 1200});
+  EXPECT_EQ(device_.ReadSetting(Control::kSmClock)->hint,
             "the SM clock stands at 1200 of 1410 MHz, and the driver names a clock setting as the "
             "reason");
-  EXPECT_TRUE(device.ReadSetting(Control::kSmClock)->is_certain);
+  EXPECT_TRUE(device_.ReadSetting(Control::kSmClock)->is_certain);
   // The memory clock is at its highest, so it is not the clock that was set.
-  EXPECT_EQ(device.ReadSetting(Control::kMemoryClock)->hint, "");
-  EXPECT_FALSE(device.ReadSetting(Control::kMemoryClock)->is_certain);
-  fake.node.HideSetting(0, true);
-  EXPECT_FALSE(device.ReadSetting(Control::kSmClock)->is_certain);
-  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint,
+  EXPECT_EQ(device_.ReadSetting(Control::kMemoryClock)->hint, "");
+  EXPECT_FALSE(device_.ReadSetting(Control::kMemoryClock)->is_certain);
+  fake_.node.HideSetting(0, true);
+  EXPECT_FALSE(device_.ReadSetting(Control::kSmClock)->is_certain);
+  EXPECT_EQ(device_.ReadSetting(Control::kSmClock)->hint,
             "the SM clock stands at 1200 of 1410 MHz, and the driver names no reason for it");
   // A low clock that has another explanation is no sign of a lock.
-  fake.node.Cap(0, 210, 0x20);
-  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint, "");
-  fake.node.SetIdle(0, true);
-  EXPECT_EQ(device.ReadSetting(Control::kSmClock)->hint, "");
+  fake_.node.Cap(0, 210, 0x20);
+  EXPECT_EQ(device_.ReadSetting(Control::kSmClock)->hint, "");
+  fake_.node.SetIdle(0, true);
+  EXPECT_EQ(device_.ReadSetting(Control::kSmClock)->hint, "");
 }
 
 TEST(NvmlDevice, TelemetryHasItsUnits) {
@@ -110,34 +106,28 @@ TEST(NvmlDevice, TelemetryHasItsUnits) {
   const DeviceList list = fake.Open();
   fake.node.AddEnergy(0, 7'500);
   fake.node.Cap(0, 1305, 0x40 | 0x8);
-  const DeviceResult<Telemetry> telemetry = list.devices[0]->Read();
-  ASSERT_TRUE(telemetry) << telemetry.error().message;
-  EXPECT_EQ(telemetry->at, 100 * kSecond);
-  EXPECT_DOUBLE_EQ(telemetry->power_w, 123.456);
-  EXPECT_DOUBLE_EQ(telemetry->energy_j, 7.5);
-  EXPECT_FALSE(telemetry->is_energy_integrated);
-  EXPECT_EQ(telemetry->temperature_c, 61);
-  EXPECT_EQ(telemetry->sm_clock_mhz, 1305);
-  EXPECT_EQ(telemetry->memory_clock_mhz, 1215);
+  const Telemetry telemetry = ValueOf(list.devices[0]->Read());
+  EXPECT_EQ(telemetry.at, 100 * kSecond);
+  EXPECT_DOUBLE_EQ(telemetry.power_w, 123.456);
+  EXPECT_DOUBLE_EQ(telemetry.energy_j, 7.5);
+  EXPECT_FALSE(telemetry.is_energy_integrated);
+  EXPECT_EQ(telemetry.temperature_c, 61);
+  EXPECT_EQ(telemetry.sm_clock_mhz, 1305);
+  EXPECT_EQ(telemetry.memory_clock_mhz, 1215);
   ClockLimits hot;
   hot.Add(ClockLimit::kThermal);
-  EXPECT_EQ(telemetry->limits, hot);
+  EXPECT_EQ(telemetry.limits, hot);
 }
 
-TEST(NvmlDevice, ReadingEnergyCallsNothingElse) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 0);
-  fake.node.AddEnergy(0, 7'500);
-  fake.node.Fail(0, Function::kGetPower, fake_nvml::kNoPermission, 1);
-  const DeviceResult<double> energy = device.ReadEnergy();
-  ASSERT_TRUE(energy) << energy.error().message;
-  EXPECT_DOUBLE_EQ(*energy, 7.5);
-  EXPECT_FALSE(device.Read());
-  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 7.5);
+TEST_F(NvmlDeviceTest, ReadingEnergyCallsNothingElse) {
+  fake_.node.AddEnergy(0, 7'500);
+  fake_.node.Fail(0, Function::kGetPower, fake_nvml::kNoPermission, 1);
+  EXPECT_DOUBLE_EQ(ValueOf(device_.ReadEnergy()), 7.5);
+  EXPECT_FALSE(device_.Read());
+  EXPECT_DOUBLE_EQ(device_.Read()->energy_j, 7.5);
 }
 
-TEST(NvmlDevice, EachReasonHasItsLimit) {
+TEST_F(NvmlDeviceTest, EachReasonHasItsLimit) {
   struct Row {
     const char* name;
     std::uint64_t reasons;
@@ -153,14 +143,12 @@ TEST(NvmlDevice, EachReasonHasItsLimit) {
       {"one that NVML gets in future", 0x4000, {ClockLimit::kOther}},
       {"cap and heat", 0x24, {ClockLimit::kPowerCap, ClockLimit::kThermal}},
   };
-  FakeNode fake;
-  const DeviceList list = fake.Open();
   for (const Row& row : kRows) {
     SCOPED_TRACE(row.name);
-    fake.node.Cap(0, 1200, row.reasons);
+    fake_.node.Cap(0, 1200, row.reasons);
     ClockLimits wanted;
     for (const ClockLimit limit : row.limits) wanted.Add(limit);
-    EXPECT_EQ(fake.At(list, 0).Read()->limits, wanted);
+    EXPECT_EQ(device_.Read()->limits, wanted);
   }
 }
 
@@ -177,67 +165,58 @@ TEST(NvmlDevice, IntegratesPowerWithoutAnEnergyCounter) {
 
 // ---- Effects ----
 
-TEST(NvmlDevice, ALockedClockTakesEffect) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 0);
+TEST_F(NvmlDeviceTest, ALockedClockTakesEffect) {
   const std::optional<Setting> lock = Setting{1305, 1305};
   const auto state = [&](std::optional<Setting> setting) {
-    return device.ReadEffect(Control::kSmClock, setting)->state;
+    return device_.ReadEffect(Control::kSmClock, setting)->state;
   };
-  ASSERT_TRUE(device.Apply(Control::kSmClock, lock));
+  ASSERT_TRUE(device_.Apply(Control::kSmClock, lock));
   EXPECT_EQ(state(lock), EffectState::kInEffect);
   EXPECT_EQ(state(std::nullopt), EffectState::kPending) << "it is still locked";
   EXPECT_EQ(state(Setting{1200, 1410}), EffectState::kInEffect) << "within the range";
 
-  fake.node.StickSmClock(0, 1410);
+  fake_.node.StickSmClock(0, 1410);
   EXPECT_EQ(state(lock), EffectState::kPending) << "the switch has not landed";
-  fake.node.StickSmClock(0, 0);
+  fake_.node.StickSmClock(0, 0);
 
-  fake.node.Cap(0, 1200, 0x4);
-  const DeviceResult<Effect> capped = device.ReadEffect(Control::kSmClock, lock);
+  fake_.node.Cap(0, 1200, 0x4);
+  const DeviceResult<Effect> capped = device_.ReadEffect(Control::kSmClock, lock);
   EXPECT_EQ(capped->state, EffectState::kLimited);
   EXPECT_EQ(capped->sm_clock_mhz, 1200);
   EXPECT_EQ(Describe(capped->limits), "a clock setting, power limit");
-  fake.node.Cap(0, 1200, 0x20);
+  fake_.node.Cap(0, 1200, 0x20);
   EXPECT_EQ(state(lock), EffectState::kLimited);
   EXPECT_EQ(state(Setting{1200, 1200}), EffectState::kInEffect) << "hot, but as asked";
 
-  fake.node.SetIdle(0, true);
+  fake_.node.SetIdle(0, true);
   EXPECT_EQ(state(lock), EffectState::kPending);
   EXPECT_EQ(state(std::nullopt), EffectState::kPending);
-  fake.node.SetIdle(0, false);
-  fake.node.Heal();
+  fake_.node.SetIdle(0, false);
+  fake_.node.Heal();
 
-  ASSERT_TRUE(device.Apply(Control::kSmClock, std::nullopt));
+  ASSERT_TRUE(device_.Apply(Control::kSmClock, std::nullopt));
   EXPECT_EQ(state(std::nullopt), EffectState::kInEffect);
 }
 
-TEST(NvmlDevice, TheMemoryClockAndThePowerLimitTakeEffect) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 0);
-  ASSERT_TRUE(device.Apply(Control::kMemoryClock, Setting{810, 810}));
-  EXPECT_EQ(device.ReadEffect(Control::kMemoryClock, Setting{810, 810})->state,
+TEST_F(NvmlDeviceTest, TheMemoryClockAndThePowerLimitTakeEffect) {
+  ASSERT_TRUE(device_.Apply(Control::kMemoryClock, Setting{810, 810}));
+  EXPECT_EQ(device_.ReadEffect(Control::kMemoryClock, Setting{810, 810})->state,
             EffectState::kInEffect);
-  EXPECT_EQ(device.ReadEffect(Control::kMemoryClock, std::nullopt)->state, EffectState::kPending);
-  ASSERT_TRUE(device.Apply(Control::kPowerLimit, Setting{200'000, 200'000}));
-  EXPECT_EQ(device.ReadEffect(Control::kPowerLimit, Setting{200'000, 200'000})->state,
+  EXPECT_EQ(device_.ReadEffect(Control::kMemoryClock, std::nullopt)->state, EffectState::kPending);
+  ASSERT_TRUE(device_.Apply(Control::kPowerLimit, Setting{200'000, 200'000}));
+  EXPECT_EQ(device_.ReadEffect(Control::kPowerLimit, Setting{200'000, 200'000})->state,
             EffectState::kInEffect);
-  EXPECT_EQ(device.ReadEffect(Control::kPowerLimit, std::nullopt)->state, EffectState::kPending);
+  EXPECT_EQ(device_.ReadEffect(Control::kPowerLimit, std::nullopt)->state, EffectState::kPending);
 }
 
 // The driver reports success but changes nothing. Reading the setting back reveals this.
-TEST(NvmlDevice, AnIgnoredChangeIsNotInEffect) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 0);
-  fake.node.IgnoreChanges(0, true);
-  EXPECT_TRUE(device.Apply(Control::kSmClock, Setting{1200, 1200}));
-  EXPECT_TRUE(device.Apply(Control::kPowerLimit, Setting{200'000, 200'000}));
-  EXPECT_EQ(device.ReadEffect(Control::kSmClock, Setting{1200, 1200})->state,
+TEST_F(NvmlDeviceTest, AnIgnoredChangeIsNotInEffect) {
+  fake_.node.IgnoreChanges(0, true);
+  EXPECT_TRUE(device_.Apply(Control::kSmClock, Setting{1200, 1200}));
+  EXPECT_TRUE(device_.Apply(Control::kPowerLimit, Setting{200'000, 200'000}));
+  EXPECT_EQ(device_.ReadEffect(Control::kSmClock, Setting{1200, 1200})->state,
             EffectState::kPending);
-  EXPECT_EQ(device.ReadEffect(Control::kPowerLimit, Setting{200'000, 200'000})->state,
+  EXPECT_EQ(device_.ReadEffect(Control::kPowerLimit, Setting{200'000, 200'000})->state,
             EffectState::kPending);
 }
 
@@ -318,66 +297,53 @@ TEST_P(NvmlFault, HasItsKindAndOneLineThatNamesTheGpu) {
 INSTANTIATE_TEST_SUITE_P(Codes, NvmlFault, testing::ValuesIn(kFaults),
                          [](const auto& row) { return fmt::format("Code{}", row.param.code); });
 
-TEST(NvmlDevice, WithoutPermissionTheMessageHasTheRemedy) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  fake.node.FailChanges(fake_nvml::FakeNvml::kEveryGpu, fake_nvml::kNoPermission);
-  const DeviceResult<void> applied = fake.At(list, 0).Apply(Control::kSmClock, Setting{1200, 1200});
-  ASSERT_FALSE(applied);
-  EXPECT_EQ(applied.error().message,
-            fake.node.Uuid(0) +
+TEST_F(NvmlDeviceTest, WithoutPermissionTheMessageHasTheRemedy) {
+  fake_.node.FailChanges(fake_nvml::FakeNvml::kEveryGpu, fake_nvml::kNoPermission);
+  EXPECT_THAT(
+      device_.Apply(Control::kSmClock, Setting{1200, 1200}),
+      FailsWith(fake_.node.Uuid(0) +
                 ": cannot lock the SM clock to 1200 MHz: Insufficient Permissions (NVML error 4) "
-                "(run the agent as root; in a container, with --cap-add SYS_ADMIN as well)");
+                "(run the agent as root; in a container, with --cap-add SYS_ADMIN as well)"));
 }
 
 // ---- Gone and back ----
 
-TEST(NvmlDevice, FindsItsGpuAgainAfterAReload) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 1);
-  fake.node.AddEnergy(1, 5'000);
-  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 5);
-  ASSERT_TRUE(device.Apply(Control::kSmClock, Setting{1200, 1200}));
+TEST_F(NvmlDeviceTest, FindsItsGpuAgainAfterAReload) {
+  Device& second = fake_.At(list_, 1);
+  fake_.node.AddEnergy(1, 5'000);
+  EXPECT_DOUBLE_EQ(second.Read()->energy_j, 5);
+  ASSERT_TRUE(second.Apply(Control::kSmClock, Setting{1200, 1200}));
 
-  fake.node.ReloadDriver();
-  EXPECT_TRUE(fake.node.IsAsShipped(1));
-  const DeviceResult<void> applied = device.Apply(Control::kSmClock, Setting{1305, 1305});
-  ASSERT_FALSE(applied);
-  EXPECT_EQ(applied.error().kind, DeviceErrorKind::kGone);
-  ASSERT_TRUE(device.Apply(Control::kSmClock, Setting{1305, 1305}));
-  EXPECT_EQ(fake.node.SmLock(1), (ClockRange{1305, 1305}));
-  fake.node.AddEnergy(1, 1'000);
-  EXPECT_DOUBLE_EQ(device.Read()->energy_j, 6)
+  fake_.node.ReloadDriver();
+  EXPECT_TRUE(fake_.node.IsAsShipped(1));
+  EXPECT_THAT(second.Apply(Control::kSmClock, Setting{1305, 1305}),
+              FailsAs(DeviceErrorKind::kGone));
+  ASSERT_TRUE(second.Apply(Control::kSmClock, Setting{1305, 1305}));
+  EXPECT_EQ(fake_.node.SmLock(1), (ClockRange{1305, 1305}));
+  fake_.node.AddEnergy(1, 1'000);
+  EXPECT_DOUBLE_EQ(second.Read()->energy_j, 6)
       << "energy goes on, though its counter started again";
 }
 
-TEST(NvmlDevice, StaysLostWithoutADriver) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  Device& device = fake.At(list, 0);
-  fake.node.UnloadDriver();
+TEST_F(NvmlDeviceTest, StaysLostWithoutADriver) {
+  fake_.node.UnloadDriver();
   for (int i = 0; i < 3; ++i) {
-    const DeviceResult<Telemetry> telemetry = device.Read();
-    ASSERT_FALSE(telemetry);
-    EXPECT_EQ(telemetry.error().kind, DeviceErrorKind::kGone);
+    EXPECT_THAT(device_.Read(), FailsAs(DeviceErrorKind::kGone));
   }
-  EXPECT_THAT(device.Read().error().message, HasSubstr("NVIDIA's driver is gone"));
-  fake.node.LoadDriver();
-  EXPECT_TRUE(device.Read());
+  EXPECT_THAT(device_.Read().error().message, HasSubstr("NVIDIA's driver is gone"));
+  fake_.node.LoadDriver();
+  EXPECT_TRUE(device_.Read());
 }
 
-TEST(NvmlDevice, ALostGpuReturnsAndTheOthersContinue) {
-  FakeNode fake;
-  const DeviceList list = fake.Open();
-  fake.node.Lose(1);
+TEST_F(NvmlDeviceTest, ALostGpuReturnsAndTheOthersContinue) {
+  fake_.node.Lose(1);
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(fake.At(list, 1).Read().error().kind, DeviceErrorKind::kGone);
-    EXPECT_TRUE(fake.At(list, 0).Read());
+    EXPECT_EQ(fake_.At(list_, 1).Read().error().kind, DeviceErrorKind::kGone);
+    EXPECT_TRUE(device_.Read());
   }
-  fake.node.Find(1);
-  fake.Pass(NvmlLibrary::kRestartPause);
-  EXPECT_TRUE(fake.At(list, 1).Read());
+  fake_.node.Find(1);
+  fake_.Pass(NvmlLibrary::kRestartPause);
+  EXPECT_TRUE(fake_.At(list_, 1).Read());
 }
 
 // A process that is killed leaves its lock set, and the next process finds it.
@@ -433,6 +399,102 @@ TEST(FakeNvml, KeepsWorkingWhereverAProcessIsKilled) {
   const DeviceList list = fake.Open();
   ASSERT_TRUE(fake.At(list, 0).Apply(Control::kSmClock, std::nullopt));
   EXPECT_TRUE(fake.node.IsAsShipped(0));
+}
+
+using testing::ElementsAre;
+
+TEST(NvmlDevices, AreFoundByUuidAtAnyIndex) {
+  FakeNode fake;
+  const DeviceList list = fake.Open();
+  ASSERT_EQ(list.devices.size(), 3U);
+  EXPECT_TRUE(list.refused.empty());
+  EXPECT_EQ(list.devices[0]->info().uuid, fake.node.Uuid(2));
+  EXPECT_EQ(list.devices[1]->info().uuid, fake.node.Uuid(1));
+  EXPECT_EQ(list.devices[2]->info().uuid, fake.node.Uuid(0));
+  // As nvidia-smi numbers them.
+  EXPECT_EQ(list.devices[0]->info().index, 2);
+  EXPECT_EQ(list.devices[2]->info().index, 0);
+}
+
+TEST(NvmlDevices, DescribeAGpu) {
+  FakeNode fake({{}, {.name = "Fake H100", .mig_instances = -1, .is_persistent = false}});
+  const DeviceList list = fake.Open();
+  const DeviceInfo& info = fake.At(list, 1).info();
+  EXPECT_EQ(info.name, "Fake H100");
+  EXPECT_EQ(info.backend, "nvml");
+  EXPECT_EQ(info.pci_bus_id, "00000000:02:00.0");
+  EXPECT_EQ(info.minor_number, 1);
+  EXPECT_EQ(info.index, 1);
+  EXPECT_EQ(info.is_persistent, false);
+  EXPECT_THAT(info.sm_clocks_mhz, ElementsAre(210, 1200, 1305, 1410));
+  EXPECT_THAT(info.memory_clocks_mhz, ElementsAre(810, 1215));
+  EXPECT_EQ(info.default_power_limit_mw, 400'000);
+  EXPECT_EQ(info.least_power_limit_mw, 100'000);
+  EXPECT_EQ(info.most_power_limit_mw, 400'000);
+  EXPECT_EQ(info.measure_only, "");
+}
+
+TEST(NvmlDevices, MigIsRefusedWithItsInstances) {
+  FakeNode fake({{}, {.mig_instances = 2}});
+  const DeviceList list = fake.Open();
+  ASSERT_EQ(list.devices.size(), 1U);
+  EXPECT_EQ(list.devices[0]->info().uuid, fake.node.Uuid(0));
+  ASSERT_EQ(list.refused.size(), 3U);
+  EXPECT_THAT(list.refused[0].what, HasSubstr(fake.node.Uuid(1)));
+  EXPECT_THAT(list.refused[0].why, HasSubstr("-mig 0"));
+  EXPECT_THAT(list.refused[1].what, HasSubstr("MIG-"));
+  EXPECT_THAT(list.refused[2].why, HasSubstr("is a MIG instance of " + fake.node.Uuid(1)));
+}
+
+TEST(NvmlDevices, ALostGpuDoesNotHideTheOthers) {
+  FakeNode fake;
+  fake.node.Lose(1);
+  const DeviceList list = fake.Open();
+  EXPECT_EQ(list.devices.size(), 2U);
+  ASSERT_EQ(list.refused.size(), 1U);
+  EXPECT_EQ(list.refused[0].what, "NVML's GPU 1");
+  EXPECT_THAT(list.refused[0].why, HasSubstr("GPU is lost (NVML error 15) (see dmesg"));
+}
+
+TEST(NvmlDevices, AllowOnlyMeasuringWithoutListedClocks) {
+  FakeNode fake({{.sm_clocks_mhz = {}, .memory_clocks_mhz = {}, .default_power_limit_mw = 0}});
+  const DeviceList list = fake.Open();
+  ASSERT_EQ(list.devices.size(), 1U);
+  const DeviceInfo& info = list.devices[0]->info();
+  EXPECT_THAT(info.measure_only, HasSubstr("lists no clocks"));
+  EXPECT_EQ(info.default_power_limit_mw, 0);
+}
+
+TEST(NvmlDevices, AMissingDriverIsAnErrorWithARemedy) {
+  FakeNode fake;
+  fake.node.UnloadDriver();
+  Result<DeviceList> list = fake.TryOpen();
+  ASSERT_THAT(list, FailsAs(ErrorKind::kSystem,
+                            ::testing::AllOf(HasSubstr("Driver Not Loaded (NVML error 9)"),
+                                             HasSubstr("modprobe nvidia"))));
+
+  list = fake.TryOpen("/nonexistent/libnvidia-ml.so.1");
+  ASSERT_THAT(list, FailsAs(ErrorKind::kSystem, HasSubstr("install NVIDIA's driver")));
+
+  list = fake.TryOpen("libm.so.6");
+  EXPECT_THAT(list, FailsWith(HasSubstr("libm.so.6 lacks nvmlInit_v2")));
+}
+
+// An old driver has no energy counter, no memory clock lock and no MIG, and an older function for
+// the throttle reasons.
+TEST(NvmlDevices, FunctionsThatAnOldDriverLacksAreNotSupported) {
+  FakeNode fake;
+  const DeviceList list = fake.Open(FAKE_NVML_OLD_LIBRARY);
+  ASSERT_EQ(list.devices.size(), 3U);
+  Device& device = fake.At(list, 0);
+  EXPECT_EQ(device.info().measure_only, "");
+  fake.node.Cap(0, 1200, 0x4);
+  const Telemetry telemetry = ValueOf(device.Read());
+  EXPECT_TRUE(telemetry.is_energy_integrated);
+  EXPECT_TRUE(telemetry.limits.Has(ClockLimit::kPowerCap));
+  EXPECT_TRUE(device.Apply(Control::kSmClock, Setting{1200, 1200}));
+  EXPECT_THAT(device.Apply(Control::kMemoryClock, Setting{1215, 1215}),
+              FailsAs(DeviceErrorKind::kNotSupported));
 }
 
 }  // namespace

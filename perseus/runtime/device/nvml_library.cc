@@ -5,10 +5,6 @@
 
 namespace perseus::device {
 
-Nanoseconds SteadyNow() {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 DeviceErrorKind KindOfNvmlCode(int code, NvmlUse use) {
   switch (code) {
     case nvml::kNoPermission:
@@ -37,32 +33,33 @@ DeviceErrorKind KindOfNvmlCode(int code, NvmlUse use) {
   }
 }
 
-NvmlLibrary::NvmlLibrary(nvml::Api api, DeviceClock clock, std::chrono::milliseconds longest_drain)
-    : api_(std::move(api)),
+NvmlLibrary::NvmlLibrary(nvml::Functions nvml, DeviceClock clock,
+                         std::chrono::milliseconds longest_drain)
+    : nvml_(std::move(nvml)),
       clock_(std::move(clock)),
       longest_drain_(longest_drain),
       next_restart_(std::numeric_limits<Nanoseconds>::min()),
       next_restart_for_gpu_(next_restart_) {}
 
 NvmlLibrary::~NvmlLibrary() {
-  if (is_initialized_) api_.functions.Shutdown();
+  if (is_initialized_) nvml_.Shutdown();
 }
 
 Result<std::shared_ptr<NvmlLibrary>> NvmlLibrary::Open(std::string_view file, DeviceClock clock,
                                                        std::chrono::milliseconds longest_drain) {
-  PERSEUS_ASSIGN_OR_RETURN(nvml::Api api, nvml::Load(file));
-  if (const int code = api.functions.Init(); code != nvml::kSuccess) {
+  PERSEUS_ASSIGN_OR_RETURN(nvml::Functions nvml, nvml::Load(file));
+  if (const int code = nvml.Init(); code != nvml::kSuccess) {
     return FailAs(ErrorKind::kSystem,
                   "cannot start NVML: {} (NVML error {}): see whether nvidia-smi works; load the "
                   "kernel module (modprobe nvidia), or reboot after an upgrade of the driver",
-                  api.functions.ErrorString(code), code);
+                  nvml.ErrorString(code), code);
   }
   return std::shared_ptr<NvmlLibrary>(
-      new NvmlLibrary(std::move(api), std::move(clock), longest_drain));
+      new NvmlLibrary(std::move(nvml), std::move(clock), longest_drain));
 }
 
 std::string NvmlLibrary::Describe(int code) const {
-  return fmt::format("{} (NVML error {})", api_.functions.ErrorString(code), code);
+  return fmt::format("{} (NVML error {})", nvml_.ErrorString(code), code);
 }
 
 NvmlLibrary::Visit::~Visit() {
@@ -92,8 +89,8 @@ void NvmlLibrary::Restart(std::unique_lock<std::mutex>& lock) {
   if (changed_.wait_for(lock, longest_drain_, [this] { return visits_ == 0; })) {
     const bool was_initialized = is_initialized_;
     lock.unlock();
-    if (was_initialized) api_.functions.Shutdown();
-    const int code = api_.functions.Init();
+    if (was_initialized) nvml_.Shutdown();
+    const int code = nvml_.Init();
     lock.lock();
     is_initialized_ = code == nvml::kSuccess;
     gone_ = is_initialized_ ? std::nullopt : std::optional(Gone::kDriver);

@@ -16,7 +16,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,10 +29,6 @@
 #include "perseus/runtime/device/nvml_api.h"
 
 namespace perseus::device {
-
-// The steady clock of the devices. Tests pass their own.
-using DeviceClock = std::function<Nanoseconds()>;
-Nanoseconds SteadyNow();
 
 class NvmlLibrary {
  public:
@@ -56,7 +51,7 @@ class NvmlLibrary {
     Visit& operator=(Visit&&) = delete;
     ~Visit();
 
-    const nvml::Functions& nvml() const { return library_->api_.functions; }
+    const nvml::Functions& nvml() const { return library_->nvml_; }
     // The number of the initialization. Handles of another one are invalid.
     std::uint64_t generation() const { return generation_; }
 
@@ -82,11 +77,11 @@ class NvmlLibrary {
   std::string Describe(int code) const;
 
  private:
-  NvmlLibrary(nvml::Api api, DeviceClock clock, std::chrono::milliseconds longest_drain);
+  NvmlLibrary(nvml::Functions nvml, DeviceClock clock, std::chrono::milliseconds longest_drain);
   bool IsRestartDue() const;  // Call it with the lock held.
   void Restart(std::unique_lock<std::mutex>& lock);
 
-  const nvml::Api api_;
+  const nvml::Functions nvml_;
   const DeviceClock clock_;
   const std::chrono::milliseconds longest_drain_;
 

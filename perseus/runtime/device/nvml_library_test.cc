@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tests/fake_nvml/fake_node.h"
+#include "tests/support/results.h"
 
 namespace perseus::device {
 namespace {
@@ -70,17 +71,16 @@ TEST(NvmlLibrary, ASlowCallDelaysNoOtherGpu) {
 TEST(NvmlLibrary, ARestartIsPostponedWhileACallHangs) {
   FakeNode fake;
   auto now = std::make_shared<Nanoseconds>(0);
-  const auto library = NvmlLibrary::Open(
-      FAKE_NVML_LIBRARY, [now] { return *now; }, std::chrono::milliseconds(1));
-  ASSERT_TRUE(library) << library.error().message;
-  auto hanging = std::make_unique<DeviceResult<NvmlLibrary::Visit>>((*library)->Enter());
+  const auto library = ValueOf(NvmlLibrary::Open(
+      FAKE_NVML_LIBRARY, [now] { return *now; }, std::chrono::milliseconds(1)));
+  auto hanging = std::make_unique<DeviceResult<NvmlLibrary::Visit>>(library->Enter());
   const std::uint64_t generation = (*hanging)->generation();
-  (*library)->ReportGone(generation, NvmlLibrary::Gone::kDriver);
-  EXPECT_EQ((*library)->Enter()->generation(), generation);
+  library->ReportGone(generation, NvmlLibrary::Gone::kDriver);
+  EXPECT_EQ(library->Enter()->generation(), generation);
   hanging.reset();
-  EXPECT_EQ((*library)->Enter()->generation(), generation) << "not tried again at once";
+  EXPECT_EQ(library->Enter()->generation(), generation) << "not tried again at once";
   *now += NvmlLibrary::kRestartPause;
-  EXPECT_EQ((*library)->Enter()->generation(), generation + 1);
+  EXPECT_EQ(library->Enter()->generation(), generation + 1);
   EXPECT_EQ(fake.node.Calls(Function::kShutdown), 1U);
 }
 

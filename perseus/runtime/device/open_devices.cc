@@ -1,8 +1,6 @@
 #include "perseus/runtime/device/open_devices.h"
 
 #include "perseus/base/excerpt.h"
-#include "perseus/runtime/device/nvml_devices.h"
-#include "perseus/runtime/device/rocm_devices.h"
 
 namespace perseus::device {
 namespace {

@@ -8,6 +8,7 @@
 
 #include "tests/fake_nvml/fake_node.h"
 #include "tests/fake_rocm/fake_rocm.h"
+#include "tests/support/results.h"
 
 namespace perseus::device {
 namespace {
@@ -20,9 +21,7 @@ Result<DeviceList> NoVirtual(const std::filesystem::path& description) {
 
 TEST(OpenDevices, OpensTheNamedLibrary) {
   FakeNode fake;
-  const Result<DeviceList> list = OpenDevices("nvml:" FAKE_NVML_LIBRARY, NoVirtual);
-  ASSERT_TRUE(list) << list.error().message;
-  EXPECT_EQ(list->devices.size(), 3U);
+  EXPECT_EQ(ValueOf(OpenDevices("nvml:" FAKE_NVML_LIBRARY, NoVirtual)).devices.size(), 3U);
   EXPECT_TRUE(OpenDevices("rocm:" FAKE_ROCM_LIBRARY, NoVirtual));
 }
 
@@ -35,23 +34,19 @@ TEST(OpenDevices, AutoIsNvmlIfItHasGpusAndRocmOtherwise) {
   amd = {};
   {
     FakeNode fake;
-    const Result<DeviceList> list = OpenDevices("auto", NoVirtual);
-    ASSERT_TRUE(list) << list.error().message;
-    ASSERT_EQ(list->devices.size(), 3U);
-    EXPECT_EQ(list->devices[0]->info().backend, "nvml");
+    const DeviceList list = ValueOf(OpenDevices("auto", NoVirtual));
+    ASSERT_EQ(list.devices.size(), 3U);
+    EXPECT_EQ(list.devices[0]->info().backend, "nvml");
   }
   FakeNode without_gpus(std::vector<fake_nvml::GpuSpec>{});
   amd.count = 1;
   amd.gpus[0].unique_id = 1;
-  const Result<DeviceList> list = OpenDevices("auto", NoVirtual);
-  ASSERT_TRUE(list) << list.error().message;
-  ASSERT_EQ(list->devices.size(), 1U);
-  EXPECT_EQ(list->devices[0]->info().backend, "rocm");
+  const DeviceList list = ValueOf(OpenDevices("auto", NoVirtual));
+  ASSERT_EQ(list.devices.size(), 1U);
+  EXPECT_EQ(list.devices[0]->info().backend, "rocm");
   amd.count = 0;
-  const Result<DeviceList> none = OpenDevices("auto", NoVirtual);
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().kind, ErrorKind::kSystem);
-  EXPECT_EQ(none.error().message, "no GPU found. NVIDIA: no GPU. AMD: no GPU");
+  EXPECT_THAT(OpenDevices("auto", NoVirtual),
+              FailsAs(ErrorKind::kSystem, "no GPU found. NVIDIA: no GPU. AMD: no GPU"));
 }
 
 TEST(OpenDevices, LeavesVirtualGpusToTheProgram) {
@@ -61,19 +56,16 @@ TEST(OpenDevices, LeavesVirtualGpusToTheProgram) {
 
 TEST(OpenDevices, RefusesUnknownKinds) {
   for (const char* which : {"", "cuda", "nvml:", "rocm:", "virtual", "virtual:", ":x", "NVML"}) {
-    const Result<DeviceList> list = OpenDevices(which, NoVirtual);
-    ASSERT_FALSE(list) << which;
-    EXPECT_EQ(list.error().kind, ErrorKind::kInput) << which;
-    EXPECT_THAT(list.error().message, HasSubstr("is no kind of GPU (write auto, nvml,"));
+    EXPECT_THAT(OpenDevices(which, NoVirtual),
+                FailsAs(ErrorKind::kInput, HasSubstr("is no kind of GPU (write auto, nvml,")))
+        << which;
   }
 }
 
 TEST(OpenDevices, AMissingLibraryIsASystemError) {
   for (const char* which : {"nvml:/nonexistent.so", "rocm:/nonexistent.so"}) {
-    const Result<DeviceList> list = OpenDevices(which, NoVirtual);
-    ASSERT_FALSE(list) << which;
-    EXPECT_EQ(list.error().kind, ErrorKind::kSystem);
-    EXPECT_THAT(list.error().message, HasSubstr("install"));
+    EXPECT_THAT(OpenDevices(which, NoVirtual), FailsAs(ErrorKind::kSystem, HasSubstr("install")))
+        << which;
   }
 }
 

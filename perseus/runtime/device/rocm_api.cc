@@ -1,11 +1,9 @@
 #include "perseus/runtime/device/rocm_api.h"
 
-#include <dlfcn.h>
-
 #include <cstring>
 #include <string>
+#include <utility>
 
-#include "perseus/base/library_symbols.h"
 #include "perseus/base/units.h"
 
 namespace perseus::device::rocm {
@@ -47,61 +45,35 @@ std::optional<ClockRange> ParseRange(const StructBuffer& bytes, std::size_t offs
                     static_cast<int>(upper / kHertzPerMegahertz)};
 }
 
-void* Open(std::string_view file) {
-  if (!file.empty()) return ::dlopen(std::string(file).c_str(), RTLD_NOW | RTLD_LOCAL);
+Result<LibrarySymbols> Open(std::string_view file) {
+  if (!file.empty()) return LibrarySymbols::Open(std::string(file));
   // Only the development package has the name without a version. The version numbers followed the
   // releases of ROCm, and then began at 1 again.
+  Result<LibrarySymbols> opened;
   for (const std::string directory : {"", "/opt/rocm/lib/"}) {
     for (const char* version : {"", ".1", ".7", ".6", ".5"}) {
-      const std::string name = directory + "librocm_smi64.so" + version;
-      if (void* const library = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+      opened = LibrarySymbols::Open(directory + "librocm_smi64.so" + version);
+      if (opened) return opened;
     }
   }
-  return nullptr;
-}
-
-void LookUpRocm(LibrarySymbols& symbols, Functions& f) {
-  symbols.Required(f.Init, "rsmi_init");
-  symbols.Required(f.ShutDown, "rsmi_shut_down");
-  symbols.Required(f.CountDevices, "rsmi_num_monitor_devices");
-  symbols.Optional(f.StatusString, "rsmi_status_string");
-  symbols.Optional(f.GetName, "rsmi_dev_name_get");
-  symbols.Optional(f.GetUniqueId, "rsmi_dev_unique_id_get");
-  symbols.Optional(f.GetPciId, "rsmi_dev_pci_id_get");
-  symbols.Optional(f.GetAveragePower, "rsmi_dev_power_ave_get");
-  symbols.Optional(f.GetPower, "rsmi_dev_power_get");
-  symbols.Optional(f.GetEnergyCount, "rsmi_dev_energy_count_get");
-  symbols.Optional(f.GetTemperature, "rsmi_dev_temp_metric_get");
-  symbols.Optional(f.GetFrequencies, "rsmi_dev_gpu_clk_freq_get");
-  symbols.Optional(f.GetOverdrive, "rsmi_dev_od_volt_info_get");
-  symbols.Optional(f.GetPowerCap, "rsmi_dev_power_cap_get");
-  symbols.Optional(f.GetDefaultPowerCap, "rsmi_dev_power_cap_default_get");
-  symbols.Optional(f.GetPowerCapRange, "rsmi_dev_power_cap_range_get");
-  symbols.Optional(f.SetPowerCap, "rsmi_dev_power_cap_set");
-  symbols.Optional(f.GetLevel, "rsmi_dev_perf_level_get");
-  symbols.Optional(f.SetLevel, "rsmi_dev_perf_level_set_v1");
-  symbols.Optional(f.SetClockRange, "rsmi_dev_clk_range_set");
+  return opened;
 }
 
 }  // namespace
 
-Result<Api> Load(std::string_view file) {
-  void* const opened = Open(file);
-  if (opened == nullptr) {
-    const char* const reason = ::dlerror();
+Result<Functions> Load(std::string_view file) {
+  Result<LibrarySymbols> opened = Open(file);
+  if (!opened) {
     return FailAs(ErrorKind::kSystem,
                   "cannot load ROCm SMI ({}): install rocm-smi-lib, or librocm-smi64-1 on Debian",
-                  reason == nullptr ? "librocm_smi64.so" : reason);
+                  opened.error().message);
   }
-  Api api{.library = std::shared_ptr<void>(opened, [](void* library) { ::dlclose(library); }),
-          .functions = {}};
-  LibrarySymbols symbols(opened);
-  LookUpRocm(symbols, api.functions);
-  if (symbols.missing() != nullptr) {
+  Functions functions{*std::move(opened)};
+  if (functions.library.missing() != nullptr) {
     return FailAs(ErrorKind::kSystem, "{} is not ROCm SMI (name another file)",
                   file.empty() ? "librocm_smi64.so" : file);
   }
-  return api;
+  return functions;
 }
 
 std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes) {

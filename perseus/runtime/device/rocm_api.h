@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/library_symbols.h"
 #include "perseus/base/result.h"
 
 namespace perseus::device::rocm {
@@ -44,43 +45,47 @@ inline constexpr int kTemperatureNow = 0;
 using StructBuffer = std::array<std::byte, 4096>;
 
 struct Functions {
-  // rsmi_init, rsmi_shut_down, rsmi_num_monitor_devices. Below: rsmi_dev_..._get and _set.
-  Code (*Init)(std::uint64_t flags) = nullptr;
-  Code (*ShutDown)() = nullptr;
-  Code (*CountDevices)(std::uint32_t*) = nullptr;
+  LibrarySymbols library;
+  Code (*Init)(std::uint64_t flags) = library.Required("rsmi_init");
+  Code (*ShutDown)() = library.Required("rsmi_shut_down");
+  Code (*CountDevices)(std::uint32_t*) = library.Required("rsmi_num_monitor_devices");
 
-  Code (*StatusString)(Code, const char**) = nullptr;
-  Code (*GetName)(std::uint32_t gpu, char*, std::size_t) = nullptr;
-  Code (*GetUniqueId)(std::uint32_t gpu, std::uint64_t*) = nullptr;
-  Code (*GetPciId)(std::uint32_t gpu, std::uint64_t*) = nullptr;
-  Code (*GetAveragePower)(std::uint32_t gpu, std::uint32_t sensor, std::uint64_t* uw) = nullptr;
-  Code (*GetPower)(std::uint32_t gpu, std::uint64_t* uw, int* kind) = nullptr;  // Since ROCm 6.
+  Code (*StatusString)(Code, const char**) = library.Optional("rsmi_status_string");
+  Code (*GetName)(std::uint32_t gpu, char*, std::size_t) = library.Optional("rsmi_dev_name_get");
+  Code (*GetUniqueId)(std::uint32_t gpu,
+                      std::uint64_t*) = library.Optional("rsmi_dev_unique_id_get");
+  Code (*GetPciId)(std::uint32_t gpu, std::uint64_t*) = library.Optional("rsmi_dev_pci_id_get");
+  Code (*GetAveragePower)(std::uint32_t gpu, std::uint32_t sensor,
+                          std::uint64_t* uw) = library.Optional("rsmi_dev_power_ave_get");
+  Code (*GetPower)(std::uint32_t gpu, std::uint64_t* uw,
+                   int* kind) = library.Optional("rsmi_dev_power_get");  // Since ROCm 6.
   Code (*GetEnergyCount)(std::uint32_t gpu, std::uint64_t* count, float* microjoules_each,
-                         std::uint64_t* ns) = nullptr;
+                         std::uint64_t* ns) = library.Optional("rsmi_dev_energy_count_get");
   Code (*GetTemperature)(std::uint32_t gpu, std::uint32_t sensor, int metric,
-                         std::int64_t* millicelsius) = nullptr;
-  Code (*GetFrequencies)(std::uint32_t gpu, int clock, StructBuffer*) = nullptr;
-  Code (*GetOverdrive)(std::uint32_t gpu, StructBuffer*) = nullptr;
-  Code (*GetPowerCap)(std::uint32_t gpu, std::uint32_t sensor, std::uint64_t* uw) = nullptr;
-  Code (*GetDefaultPowerCap)(std::uint32_t gpu, std::uint64_t* uw) = nullptr;
+                         std::int64_t* millicelsius) = library.Optional("rsmi_dev_temp_metric_get");
+  Code (*GetFrequencies)(std::uint32_t gpu, int clock,
+                         StructBuffer*) = library.Optional("rsmi_dev_gpu_clk_freq_get");
+  Code (*GetOverdrive)(std::uint32_t gpu,
+                       StructBuffer*) = library.Optional("rsmi_dev_od_volt_info_get");
+  Code (*GetPowerCap)(std::uint32_t gpu, std::uint32_t sensor,
+                      std::uint64_t* uw) = library.Optional("rsmi_dev_power_cap_get");
+  Code (*GetDefaultPowerCap)(std::uint32_t gpu, std::uint64_t* uw) =
+      library.Optional("rsmi_dev_power_cap_default_get");
   Code (*GetPowerCapRange)(std::uint32_t gpu, std::uint32_t sensor, std::uint64_t* most_uw,
-                           std::uint64_t* least_uw) = nullptr;
-  Code (*SetPowerCap)(std::uint32_t gpu, std::uint32_t sensor, std::uint64_t uw) = nullptr;
-  Code (*GetLevel)(std::uint32_t gpu, int*) = nullptr;
-  Code (*SetLevel)(std::uint32_t gpu, int) = nullptr;
+                           std::uint64_t* least_uw) =
+      library.Optional("rsmi_dev_power_cap_range_get");
+  Code (*SetPowerCap)(std::uint32_t gpu, std::uint32_t sensor,
+                      std::uint64_t uw) = library.Optional("rsmi_dev_power_cap_set");
+  Code (*GetLevel)(std::uint32_t gpu, int*) = library.Optional("rsmi_dev_perf_level_get");
+  Code (*SetLevel)(std::uint32_t gpu, int) = library.Optional("rsmi_dev_perf_level_set_v1");
   // Also sets the level to manual. The library asserts that the least clock is below the most.
   Code (*SetClockRange)(std::uint32_t gpu, std::uint64_t least_mhz, std::uint64_t most_mhz,
-                        int clock) = nullptr;
-};
-
-struct Api {
-  std::shared_ptr<void> library;
-  Functions functions;
+                        int clock) = library.Optional("rsmi_dev_clk_range_set");
 };
 
 // An empty `file` means librocm_smi64.so in any version that the loader or /opt/rocm has. Fails
 // (kSystem) with a remedy.
-Result<Api> Load(std::string_view file);
+Result<Functions> Load(std::string_view file);
 
 // An rsmi_frequencies_t: {number, current, Hz[32]}. Since ROCm 6: {bool, number, current, Hz[33]}.
 struct Frequencies {

@@ -1,7 +1,22 @@
-#include "perseus/runtime/device/rocm_device.h"
-
+// A GPU behind ROCm SMI.
+//
+// Two controls can be set: a range of the SM clock, if the driver has one (its performance level is
+// then "manual"; unlocking sets the level "auto"), and the power cap. Unlike NVML, the driver
+// reports both settings. It does not report what limits a clock, nor whether the GPU is idle. So a
+// setting is in effect if it is read back.
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string_view>
+#include <system_error>
 #include <utility>
+
+#include "perseus/runtime/device/device.h"
+#include "perseus/runtime/device/energy_integrator.h"
+#include "perseus/runtime/device/open_devices.h"
+#include "perseus/runtime/device/rocm_api.h"
 
 namespace perseus::device {
 namespace {
@@ -57,16 +72,26 @@ Setting SettingOf(const rocm::OverdriveRanges& ranges) {
   return {single, single};
 }
 
-bool IsUnsupported(const DeviceError& error) {
-  return error.kind == DeviceErrorKind::kNotSupported;
-}
+// ROCm SMI, shared by all its devices. Only one call runs at a time: its functions read and write a
+// few small kernel files, and their thread safety differs between releases.
+struct RocmLibrary {
+  RocmLibrary(rocm::Functions loaded, DeviceClock now)
+      : functions(std::move(loaded)), clock(std::move(now)) {}
+  RocmLibrary(const RocmLibrary&) = delete;
+  RocmLibrary& operator=(const RocmLibrary&) = delete;
+  ~RocmLibrary() {
+    if (is_initialized) functions.ShutDown();
+  }
 
-}  // namespace
+  const rocm::Functions functions;
+  const DeviceClock clock;
+  std::mutex mutex;  // Guards all calls, and:
+  bool is_initialized = false;
+  bool is_gone = false;          // A call failed with kGone. The next call restarts the library.
+  std::uint64_t generation = 0;  // The number of the initialization. It invalidates older indices.
+};
 
-RocmLibrary::~RocmLibrary() {
-  if (is_initialized) api.functions.ShutDown();
-}
-
+// "GPU-" and the unique id that the driver reports, or else the PCI id.
 std::string RocmUuid(const rocm::Functions& functions, std::uint32_t gpu) {
   std::uint64_t id = 0;
   if (functions.GetUniqueId != nullptr && functions.GetUniqueId(gpu, &id) == rocm::kSuccess) {
@@ -78,275 +103,367 @@ std::string RocmUuid(const rocm::Functions& functions, std::uint32_t gpu) {
   return {};
 }
 
-RocmDevice::RocmDevice(std::shared_ptr<RocmLibrary> library, DeviceInfo info)
-    : library_(std::move(library)), info_(std::move(info)) {}
+class RocmDevice final : public Device {
+ public:
+  RocmDevice(std::shared_ptr<RocmLibrary> library, DeviceInfo info)
+      : library_(std::move(library)), info_(std::move(info)) {}
 
-tl::unexpected<DeviceError> RocmDevice::Failure(std::string_view what, rocm::Code code) {
-  const DeviceErrorKind kind = KindOf(code);
-  if (kind == DeviceErrorKind::kGone) library_->is_gone = true;
-  const char* text = nullptr;
-  const auto describe = library_->api.functions.StatusString;
-  if (describe == nullptr || describe(code, &text) != rocm::kSuccess || text == nullptr) text = "";
-  return DeviceFail(kind, "{}: cannot {}: {} (ROCm SMI error {}){}", info_.uuid, what, text,
-                    static_cast<std::uint32_t>(code), Remedy(kind));
-}
-
-template <typename... Parameters, typename... Arguments>
-DeviceResult<void> RocmDevice::Call(const Session& session, std::string_view what,
-                                    rocm::Code (*function)(std::uint32_t, Parameters...),
-                                    Arguments... arguments) {
-  const rocm::Code code =
-      function == nullptr ? rocm::kNotSupported : function(session.gpu, arguments...);
-  if (code == rocm::kSuccess) return {};
-  return Failure(what, code);
-}
-
-DeviceResult<void> RocmDevice::Restart() {
-  const rocm::Functions& rocm = library_->api.functions;
-  if (std::exchange(library_->is_initialized, false)) rocm.ShutDown();
-  if (const rocm::Code code = rocm.Init(0); code != rocm::kSuccess) {
-    return Failure("start ROCm SMI", code);
+  const DeviceInfo& info() const override { return info_; }
+  DeviceResult<Telemetry> Read() override {
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    Telemetry telemetry;
+    telemetry.at = library_->clock();
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.power_w, ReadPower(session));
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, ReadEnergyCounter(session, telemetry));
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.temperature_c, ReadTemperature(session));
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.sm_clock_mhz, ReadClock(session, rocm::kClockSystem));
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.memory_clock_mhz, ReadClock(session, rocm::kClockMemory));
+    return telemetry;
   }
-  library_->is_initialized = true;
-  library_->is_gone = false;
-  ++library_->generation;
+
+  DeviceResult<SettingReading> ReadSetting(Control control) override {
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    switch (control) {
+      case Control::kSmClock:
+        return ReadClockSetting(session);
+      case Control::kPowerLimit:
+        return ReadPowerCap(session);
+      case Control::kMemoryClock:
+        break;
+    }
+    return SettingReading{};
+  }
+
+  DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override {
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    switch (control) {
+      case Control::kSmClock:
+        return ApplyClock(session, setting);
+      case Control::kPowerLimit:
+        return ApplyPowerCap(session, setting);
+      case Control::kMemoryClock:
+        break;
+    }
+    return DeviceFail(DeviceErrorKind::kNotSupported,
+                      "{}: cannot set the memory clock (with ROCm SMI, Perseus sets SM clocks and "
+                      "power limits)",
+                      info_.uuid);
+  }
+
+  DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override {
+    PERSEUS_ASSIGN_OR_RETURN(const SettingReading reading, ReadSetting(control));
+    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    PERSEUS_ASSIGN_OR_RETURN(const int clock, ReadClock(session, rocm::kClockSystem));
+    const bool is_so = reading.is_known && reading.setting == setting;
+    return Effect{.state = is_so ? EffectState::kInEffect : EffectState::kPending,
+                  .sm_clock_mhz = clock,
+                  .limits = {}};
+  }
+
+ private:
+  // The duration of one call of the library.
+  struct Session {
+    std::unique_lock<std::mutex> lock;
+    std::uint32_t gpu = 0;
+  };
+  DeviceResult<Session> Begin() {
+    Session session{.lock = std::unique_lock(library_->mutex)};
+    if (library_->is_gone) PERSEUS_RETURN_IF_ERROR(Restart());
+    if (gpu_generation_ != library_->generation) {
+      PERSEUS_ASSIGN_OR_RETURN(gpu_, FindGpu());
+      gpu_generation_ = library_->generation;
+    }
+    session.gpu = gpu_;
+    return session;
+  }
+
+  // Call both with the library's lock held.
+  DeviceResult<void> Restart() {
+    const rocm::Functions& rocm = library_->functions;
+    if (std::exchange(library_->is_initialized, false)) rocm.ShutDown();
+    if (const rocm::Code code = rocm.Init(0); code != rocm::kSuccess) {
+      return Failure("start ROCm SMI", code);
+    }
+    library_->is_initialized = true;
+    library_->is_gone = false;
+    ++library_->generation;
+    return {};
+  }
+
+  DeviceResult<std::uint32_t> FindGpu() {
+    const rocm::Functions& rocm = library_->functions;
+    std::uint32_t count = 0;
+    if (const rocm::Code code = rocm.CountDevices(&count); code != rocm::kSuccess) {
+      return Failure("count the GPUs", code);
+    }
+    for (std::uint32_t i = 0; i < count; ++i) {
+      if (RocmUuid(rocm, i) == info_.uuid) return i;
+    }
+    return Failure("find the GPU", rocm::kNotFound);
+  }
+
+  template <typename... Parameters, typename... Arguments>
+  DeviceResult<void> Call(const Session& session, std::string_view what,
+                          rocm::Code (*function)(std::uint32_t, Parameters...),
+                          Arguments... arguments) {
+    const rocm::Code code =
+        function == nullptr ? rocm::kNotSupported : function(session.gpu, arguments...);
+    if (code == rocm::kSuccess) return {};
+    return Failure(what, code);
+  }
+
+  tl::unexpected<DeviceError> Failure(std::string_view what, rocm::Code code) {
+    const DeviceErrorKind kind = KindOf(code);
+    if (kind == DeviceErrorKind::kGone) library_->is_gone = true;
+    const char* text = nullptr;
+    const auto describe = library_->functions.StatusString;
+    if (describe == nullptr || describe(code, &text) != rocm::kSuccess || text == nullptr)
+      text = "";
+    return DeviceFail(kind, "{}: cannot {}: {} (ROCm SMI error {}){}", info_.uuid, what, text,
+                      static_cast<std::uint32_t>(code), Remedy(kind));
+  }
+
+  DeviceResult<double> ReadPower(const Session& session) {
+    std::uint64_t microwatts = 0;
+    PERSEUS_ASSIGN_OR_RETURN(
+        const bool has_average,
+        IfSupported(Call(session, "read the power", library_->functions.GetAveragePower, kSensor,
+                         &microwatts)));
+    if (!has_average) {
+      // Newer GPUs have only the momentary power.
+      int kind = 0;
+      PERSEUS_RETURN_IF_ERROR(
+          Call(session, "read the power", library_->functions.GetPower, &microwatts, &kind));
+    }
+    return static_cast<double>(microwatts) / 1e6;
+  }
+
+  DeviceResult<double> ReadEnergyCounter(const Session& session, Telemetry& telemetry) {
+    std::uint64_t count = 0;
+    std::uint64_t timestamp = 0;
+    float microjoules_each = 0;
+    PERSEUS_ASSIGN_OR_RETURN(
+        const bool has_counter,
+        IfSupported(Call(session, "read the energy counter", library_->functions.GetEnergyCount,
+                         &count, &microjoules_each, &timestamp)));
+    if (has_counter) {
+      const double energy_j =
+          static_cast<double>(count) * static_cast<double>(microjoules_each) / 1e6;
+      return counter_.Add(energy_j, library_->generation);
+    }
+    telemetry.is_energy_integrated = true;
+    integrator_.Add(telemetry.at, telemetry.power_w);
+    return integrator_.energy_j();
+  }
+
+  // 0 if the driver does not report it.
+  DeviceResult<int> ReadClock(const Session& session, int clock) {
+    rocm::StructBuffer bytes = {};
+    PERSEUS_RETURN_IF_ERROR(IfSupported(
+        Call(session, "read a clock", library_->functions.GetFrequencies, clock, &bytes)));
+    const std::optional<rocm::Frequencies> frequencies = rocm::ParseFrequencies(bytes);
+    return frequencies && frequencies->current ? frequencies->mhz[*frequencies->current] : 0;
+  }
+
+  DeviceResult<int> ReadTemperature(const Session& session) {
+    // Other tools show the edge temperature. Some GPUs have only that of the junction.
+    for (const std::uint32_t sensor : {rocm::kEdge, rocm::kJunction}) {
+      std::int64_t millicelsius = 0;
+      PERSEUS_ASSIGN_OR_RETURN(
+          const bool has_sensor,
+          IfSupported(Call(session, "read the temperature", library_->functions.GetTemperature,
+                           sensor, rocm::kTemperatureNow, &millicelsius)));
+      if (has_sensor) return static_cast<int>(millicelsius / 1000);
+    }
+    return 0;
+  }
+
+  DeviceResult<SettingReading> ReadClockSetting(const Session& session) {
+    const rocm::Functions& rocm = library_->functions;
+    int level = rocm::kLevelAuto;
+    PERSEUS_ASSIGN_OR_RETURN(
+        const bool has_levels,
+        IfSupported(Call(session, "read the performance level", rocm.GetLevel, &level)));
+    SettingReading reading;
+    if (!has_levels) return reading;
+    if (level == rocm::kLevelAuto) {
+      reading.is_known = true;
+      return reading;
+    }
+    rocm::StructBuffer bytes = {};
+    PERSEUS_RETURN_IF_ERROR(
+        IfSupported(Call(session, "read the clock range", rocm.GetOverdrive, &bytes)));
+    const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
+    if (level != rocm::kLevelManual || !ranges) {
+      reading.hint = fmt::format("the performance level is {}, not automatic (0)", level);
+      reading.is_certain = true;
+      return reading;
+    }
+    reading.is_known = true;
+    reading.setting = SettingOf(*ranges);
+    return reading;
+  }
+
+  DeviceResult<SettingReading> ReadPowerCap(const Session& session) {
+    std::uint64_t microwatts = 0;
+    PERSEUS_RETURN_IF_ERROR(Call(session, "read the power limit", library_->functions.GetPowerCap,
+                                 kSensor, &microwatts));
+    const int milliwatts = static_cast<int>(microwatts / kMicrowattsPerMilliwatt);
+    SettingReading reading{.is_known = true, .setting = std::nullopt, .hint = {}};
+    if (milliwatts != info_.default_power_limit_mw)
+      reading.setting = Setting{milliwatts, milliwatts};
+    return reading;
+  }
+
+  DeviceResult<void> ApplyClock(const Session& session, const std::optional<Setting>& setting) {
+    const rocm::Functions& rocm = library_->functions;
+    if (!info_.measure_only.empty()) {
+      return DeviceFail(DeviceErrorKind::kNotSupported, "{}: cannot set its clocks: {}", info_.uuid,
+                        info_.measure_only);
+    }
+    if (!setting) return Call(session, "unlock the SM clock", rocm.SetLevel, rocm::kLevelAuto);
+    const std::vector<int>& clocks = info_.sm_clocks_mhz;
+    // The list has our own steps. The driver accepts clocks between them, and administrators use
+    // them.
+    if (setting->lower < clocks.front() || setting->upper > clocks.back() ||
+        setting->lower > setting->upper) {
+      return DeviceFail(DeviceErrorKind::kInvalid,
+                        "{}: {} is not an SM clock of this GPU ({} from {} to {} MHz)", info_.uuid,
+                        Describe(Control::kSmClock, setting), clocks.size(), clocks.front(),
+                        clocks.back());
+    }
+    const rocm::ClockRange range = RangeOf(*setting, clocks.front());
+    return Call(session,
+                fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting)),
+                rocm.SetClockRange, static_cast<std::uint64_t>(range.lower_mhz),
+                static_cast<std::uint64_t>(range.upper_mhz), rocm::kClockSystem);
+  }
+
+  DeviceResult<void> ApplyPowerCap(const Session& session, const std::optional<Setting>& setting) {
+    PERSEUS_ASSIGN_OR_RETURN(const int milliwatts, PowerLimitToSet(info_, setting));
+    return Call(session, fmt::format("set the power limit to {} mW", milliwatts),
+                library_->functions.SetPowerCap, kSensor,
+                static_cast<std::uint64_t>(milliwatts) * kMicrowattsPerMilliwatt);
+  }
+
+  const std::shared_ptr<RocmLibrary> library_;
+  const DeviceInfo info_;
+  // Guarded by the library's lock:
+  std::uint32_t gpu_ = 0;
+  std::uint64_t gpu_generation_ = 0;
+  EnergyIntegrator integrator_;
+  EnergyCounter counter_;
+};
+
+// The driver accepts every whole MHz. A planner needs a shorter list.
+constexpr int kClockStepMhz = 50;
+
+// Such as "0000:c1:00.0", from rsmi_dev_pci_id_get.
+std::string BusId(const rocm::Functions& rocm, std::uint32_t gpu) {
+  std::uint64_t id = 0;
+  if (rocm.GetPciId == nullptr || rocm.GetPciId(gpu, &id) != rocm::kSuccess) return {};
+  return fmt::format("{:04x}:{:02x}:{:02x}.{:x}", id >> 32, id >> 8 & 0xff, id >> 3 & 0x1f,
+                     id & 0x7);
+}
+
+// "/dev/dri/renderD128"; empty if the kernel names none.
+std::filesystem::path RenderNode(const std::string& bus_id) {
+  std::error_code error;
+  const std::filesystem::path nodes = "/sys/bus/pci/devices/" + bus_id + "/drm";
+  for (std::filesystem::directory_iterator node(nodes, error);
+       !error && node != std::filesystem::directory_iterator(); node.increment(error)) {
+    const std::string name = node->path().filename();
+    if (name.starts_with("renderD")) return "/dev/dri/" + name;
+  }
   return {};
 }
 
-DeviceResult<std::uint32_t> RocmDevice::FindGpu() {
-  const rocm::Functions& rocm = library_->api.functions;
+// Empty if clocks can be set; else why not.
+std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
+  if (rocm.SetClockRange == nullptr || rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
+    return "the installed ROCm SMI cannot set a range of clocks (install another release)";
+  }
+  rocm::StructBuffer bytes = {};
+  if (rocm.GetOverdrive == nullptr || rocm.GetOverdrive(gpu, &bytes) != rocm::kSuccess) {
+    return "its driver has performance levels only, and no range of clocks (if amdgpu has "
+           "overdrive, boot with amdgpu.ppfeaturemask=0xffffffff)";
+  }
+  const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
+  if (!ranges) return "its driver does not report which clocks it accepts";
+  for (int mhz = ranges->sm_limits.upper_mhz; mhz > ranges->sm_limits.lower_mhz;
+       mhz -= kClockStepMhz) {
+    info.sm_clocks_mhz.push_back(mhz);
+  }
+  info.sm_clocks_mhz.push_back(ranges->sm_limits.lower_mhz);
+  std::reverse(info.sm_clocks_mhz.begin(), info.sm_clocks_mhz.end());
+  return {};
+}
+
+void ReadPowerLimits(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
+  std::uint64_t usual = 0;
+  std::uint64_t most = 0;
+  std::uint64_t least = 0;
+  if (rocm.GetDefaultPowerCap == nullptr || rocm.GetPowerCapRange == nullptr ||
+      rocm.GetPowerCap == nullptr || rocm.SetPowerCap == nullptr ||
+      rocm.GetDefaultPowerCap(gpu, &usual) != rocm::kSuccess ||
+      rocm.GetPowerCapRange(gpu, 0, &most, &least) != rocm::kSuccess) {
+    return;
+  }
+  info.default_power_limit_mw = static_cast<int>(usual / 1000);
+  info.least_power_limit_mw = static_cast<int>(least / 1000);
+  info.most_power_limit_mw = static_cast<int>(most / 1000);
+}
+
+DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string uuid) {
+  DeviceInfo info;
+  info.uuid = std::move(uuid);
+  char name[256] = {};
+  if (rocm.GetName != nullptr && rocm.GetName(gpu, name, sizeof name - 1) == rocm::kSuccess) {
+    info.name = name;
+  }
+  info.backend = "rocm";
+  info.pci_bus_id = BusId(rocm, gpu);
+  if (!info.pci_bus_id.empty()) info.device_file = RenderNode(info.pci_bus_id);
+  info.measure_only = ReadClocks(rocm, gpu, info);
+  ReadPowerLimits(rocm, gpu, info);
+  return info;
+}
+
+}  // namespace
+
+Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
+  PERSEUS_ASSIGN_OR_RETURN(rocm::Functions loaded, rocm::Load(file));
+  const auto library = std::make_shared<RocmLibrary>(std::move(loaded), std::move(clock));
+  const rocm::Functions& rocm = library->functions;
   std::uint32_t count = 0;
-  if (const rocm::Code code = rocm.CountDevices(&count); code != rocm::kSuccess) {
-    return Failure("count the GPUs", code);
+  rocm::Code code = rocm.Init(0);
+  if (code == rocm::kSuccess) {
+    library->is_initialized = true;
+    library->generation = 1;
+    code = rocm.CountDevices(&count);
   }
+  if (code != rocm::kSuccess) {
+    return FailAs(ErrorKind::kSystem,
+                  "cannot start ROCm SMI: error {} (check whether rocm-smi works; load the kernel "
+                  "module: modprobe amdgpu)",
+                  static_cast<std::uint32_t>(code));
+  }
+  DeviceList list;
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (RocmUuid(rocm, i) == info_.uuid) return i;
-  }
-  return Failure("find the GPU", rocm::kNotFound);
-}
-
-DeviceResult<RocmDevice::Session> RocmDevice::Begin() {
-  Session session{.lock = std::unique_lock(library_->mutex)};
-  if (library_->is_gone) {
-    if (const DeviceResult<void> restarted = Restart(); !restarted) {
-      return tl::unexpected(restarted.error());
+    std::string uuid = RocmUuid(rocm, i);
+    if (uuid.empty()) {
+      list.refused.push_back({fmt::format("ROCm SMI's GPU {}", i),
+                              "it reports neither a unique id nor a PCI id (update the amdgpu "
+                              "driver)"});
+      continue;
     }
+    DeviceInfo info = ReadInfo(rocm, i, std::move(uuid));
+    info.index = static_cast<int>(i);
+    list.devices.push_back(std::make_unique<RocmDevice>(library, std::move(info)));
   }
-  if (gpu_generation_ != library_->generation) {
-    const DeviceResult<std::uint32_t> found = FindGpu();
-    if (!found) return tl::unexpected(found.error());
-    gpu_ = *found;
-    gpu_generation_ = library_->generation;
-  }
-  session.gpu = gpu_;
-  return session;
-}
-
-DeviceResult<double> RocmDevice::ReadPower(const Session& session) {
-  std::uint64_t microwatts = 0;
-  const DeviceResult<void> average = Call(
-      session, "read the power", library_->api.functions.GetAveragePower, kSensor, &microwatts);
-  if (!average) {
-    // Newer GPUs have only the momentary power.
-    int kind = 0;
-    if (!IsUnsupported(average.error())) return tl::unexpected(average.error());
-    const DeviceResult<void> momentary =
-        Call(session, "read the power", library_->api.functions.GetPower, &microwatts, &kind);
-    if (!momentary) return tl::unexpected(momentary.error());
-  }
-  return static_cast<double>(microwatts) / 1e6;
-}
-
-DeviceResult<double> RocmDevice::ReadEnergyCounter(const Session& session, Telemetry& telemetry) {
-  std::uint64_t count = 0;
-  std::uint64_t timestamp = 0;
-  float microjoules_each = 0;
-  const DeviceResult<void> read =
-      Call(session, "read the energy counter", library_->api.functions.GetEnergyCount, &count,
-           &microjoules_each, &timestamp);
-  if (read) {
-    const double energy_j =
-        static_cast<double>(count) * static_cast<double>(microjoules_each) / 1e6;
-    return counter_.Add(energy_j, library_->generation);
-  }
-  if (!IsUnsupported(read.error())) return tl::unexpected(read.error());
-  telemetry.is_energy_integrated = true;
-  integrator_.Add(telemetry.at, telemetry.power_w);
-  return integrator_.energy_j();
-}
-
-DeviceResult<int> RocmDevice::ReadClock(const Session& session, int clock) {
-  rocm::StructBuffer bytes = {};
-  const DeviceResult<void> read =
-      Call(session, "read a clock", library_->api.functions.GetFrequencies, clock, &bytes);
-  if (!read) {
-    if (IsUnsupported(read.error())) return 0;
-    return tl::unexpected(read.error());
-  }
-  const std::optional<rocm::Frequencies> frequencies = rocm::ParseFrequencies(bytes);
-  return frequencies && frequencies->current ? frequencies->mhz[*frequencies->current] : 0;
-}
-
-DeviceResult<int> RocmDevice::ReadTemperature(const Session& session) {
-  // Other tools show the edge temperature. Some GPUs have only that of the junction.
-  for (const std::uint32_t sensor : {rocm::kEdge, rocm::kJunction}) {
-    std::int64_t millicelsius = 0;
-    const DeviceResult<void> read =
-        Call(session, "read the temperature", library_->api.functions.GetTemperature, sensor,
-             rocm::kTemperatureNow, &millicelsius);
-    if (read) return static_cast<int>(millicelsius / 1000);
-    if (!IsUnsupported(read.error())) return tl::unexpected(read.error());
-  }
-  return 0;
-}
-
-DeviceResult<Telemetry> RocmDevice::Read() {
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  Telemetry telemetry;
-  telemetry.at = library_->clock();
-  const DeviceResult<double> power = ReadPower(*session);
-  if (!power) return tl::unexpected(power.error());
-  telemetry.power_w = *power;
-  const DeviceResult<double> energy = ReadEnergyCounter(*session, telemetry);
-  if (!energy) return tl::unexpected(energy.error());
-  telemetry.energy_j = *energy;
-  const DeviceResult<int> temperature = ReadTemperature(*session);
-  if (!temperature) return tl::unexpected(temperature.error());
-  telemetry.temperature_c = *temperature;
-  const DeviceResult<int> sm = ReadClock(*session, rocm::kClockSystem);
-  if (!sm) return tl::unexpected(sm.error());
-  telemetry.sm_clock_mhz = *sm;
-  const DeviceResult<int> memory = ReadClock(*session, rocm::kClockMemory);
-  if (!memory) return tl::unexpected(memory.error());
-  telemetry.memory_clock_mhz = *memory;
-  return telemetry;
-}
-
-DeviceResult<SettingReading> RocmDevice::ReadClockSetting(const Session& session) {
-  const rocm::Functions& rocm = library_->api.functions;
-  int level = rocm::kLevelAuto;
-  DeviceResult<void> read = Call(session, "read the performance level", rocm.GetLevel, &level);
-  if (!read) {
-    if (IsUnsupported(read.error())) return SettingReading{};
-    return tl::unexpected(read.error());
-  }
-  SettingReading reading;
-  if (level == rocm::kLevelAuto) {
-    reading.is_known = true;
-    return reading;
-  }
-  rocm::StructBuffer bytes = {};
-  read = Call(session, "read the clock range", rocm.GetOverdrive, &bytes);
-  if (!read && !IsUnsupported(read.error())) return tl::unexpected(read.error());
-  const std::optional<rocm::OverdriveRanges> ranges =
-      read ? rocm::ParseOverdrive(bytes) : std::nullopt;
-  if (level != rocm::kLevelManual || !ranges) {
-    reading.hint = fmt::format("the performance level is {}, not automatic (0)", level);
-    reading.is_certain = true;
-    return reading;
-  }
-  reading.is_known = true;
-  reading.setting = SettingOf(*ranges);
-  return reading;
-}
-
-DeviceResult<SettingReading> RocmDevice::ReadPowerCap(const Session& session) {
-  std::uint64_t microwatts = 0;
-  const DeviceResult<void> read = Call(session, "read the power limit",
-                                       library_->api.functions.GetPowerCap, kSensor, &microwatts);
-  if (!read) return tl::unexpected(read.error());
-  const int milliwatts = static_cast<int>(microwatts / kMicrowattsPerMilliwatt);
-  SettingReading reading{.is_known = true, .setting = std::nullopt, .hint = {}};
-  if (milliwatts != info_.default_power_limit_mw) reading.setting = Setting{milliwatts, milliwatts};
-  return reading;
-}
-
-DeviceResult<SettingReading> RocmDevice::ReadSetting(Control control) {
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  switch (control) {
-    case Control::kSmClock:
-      return ReadClockSetting(*session);
-    case Control::kPowerLimit:
-      return ReadPowerCap(*session);
-    case Control::kMemoryClock:
-      break;
-  }
-  return SettingReading{};
-}
-
-DeviceResult<void> RocmDevice::ApplyClock(const Session& session,
-                                          const std::optional<Setting>& setting) {
-  const rocm::Functions& rocm = library_->api.functions;
-  if (!info_.measure_only.empty()) {
-    return DeviceFail(DeviceErrorKind::kNotSupported, "{}: cannot set its clocks: {}", info_.uuid,
-                      info_.measure_only);
-  }
-  if (!setting) return Call(session, "unlock the SM clock", rocm.SetLevel, rocm::kLevelAuto);
-  const std::vector<int>& clocks = info_.sm_clocks_mhz;
-  // The list has our own steps. The driver accepts clocks between them, and administrators use
-  // them.
-  if (setting->lower < clocks.front() || setting->upper > clocks.back() ||
-      setting->lower > setting->upper) {
-    return DeviceFail(DeviceErrorKind::kInvalid,
-                      "{}: {} is not an SM clock of this GPU ({} from {} to {} MHz)", info_.uuid,
-                      Describe(Control::kSmClock, setting), clocks.size(), clocks.front(),
-                      clocks.back());
-  }
-  const rocm::ClockRange range = RangeOf(*setting, clocks.front());
-  return Call(session, fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting)),
-              rocm.SetClockRange, static_cast<std::uint64_t>(range.lower_mhz),
-              static_cast<std::uint64_t>(range.upper_mhz), rocm::kClockSystem);
-}
-
-DeviceResult<void> RocmDevice::ApplyPowerCap(const Session& session,
-                                             const std::optional<Setting>& setting) {
-  if (info_.default_power_limit_mw == 0) {
-    return DeviceFail(DeviceErrorKind::kNotSupported, "{}: it has no power limit to set",
-                      info_.uuid);
-  }
-  const int milliwatts = setting ? setting->upper : info_.default_power_limit_mw;
-  if (setting && (setting->lower != setting->upper || milliwatts < info_.least_power_limit_mw ||
-                  milliwatts > info_.most_power_limit_mw)) {
-    return DeviceFail(DeviceErrorKind::kInvalid,
-                      "{}: {} mW is not a power limit of this GPU ({} to {} mW)", info_.uuid,
-                      milliwatts, info_.least_power_limit_mw, info_.most_power_limit_mw);
-  }
-  return Call(session, fmt::format("set the power limit to {} mW", milliwatts),
-              library_->api.functions.SetPowerCap, kSensor,
-              static_cast<std::uint64_t>(milliwatts) * kMicrowattsPerMilliwatt);
-}
-
-DeviceResult<void> RocmDevice::Apply(Control control, const std::optional<Setting>& setting) {
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  switch (control) {
-    case Control::kSmClock:
-      return ApplyClock(*session, setting);
-    case Control::kPowerLimit:
-      return ApplyPowerCap(*session, setting);
-    case Control::kMemoryClock:
-      break;
-  }
-  return DeviceFail(DeviceErrorKind::kNotSupported,
-                    "{}: cannot set the memory clock (with ROCm SMI, Perseus sets SM clocks and "
-                    "power limits)",
-                    info_.uuid);
-}
-
-DeviceResult<Effect> RocmDevice::ReadEffect(Control control,
-                                            const std::optional<Setting>& setting) {
-  const DeviceResult<SettingReading> reading = ReadSetting(control);
-  if (!reading) return tl::unexpected(reading.error());
-  const DeviceResult<Session> session = Begin();
-  if (!session) return tl::unexpected(session.error());
-  const DeviceResult<int> clock = ReadClock(*session, rocm::kClockSystem);
-  if (!clock) return tl::unexpected(clock.error());
-  const bool is_so = reading->is_known && reading->setting == setting;
-  return Effect{.state = is_so ? EffectState::kInEffect : EffectState::kPending,
-                .sm_clock_mhz = *clock,
-                .limits = {}};
+  std::sort(list.devices.begin(), list.devices.end(),
+            [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });
+  return list;
 }
 
 }  // namespace perseus::device

@@ -1,4 +1,4 @@
-#include "perseus/runtime/device/rocm_device.h"
+#include "perseus/runtime/device/open_devices.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -9,8 +9,9 @@
 #include <utility>
 
 #include "perseus/base/units.h"
-#include "perseus/runtime/device/rocm_devices.h"
+#include "perseus/runtime/device/rocm_api.h"
 #include "tests/fake_rocm/fake_rocm.h"
+#include "tests/support/results.h"
 
 namespace perseus::device {
 namespace {
@@ -98,14 +99,13 @@ TEST_F(RocmTest, TelemetryHasItsUnits) {
   }
   const DeviceList list = Open();
   for (const auto& device : list.devices) {
-    const DeviceResult<Telemetry> telemetry = device->Read();
-    ASSERT_TRUE(telemetry) << telemetry.error().message;
-    EXPECT_DOUBLE_EQ(telemetry->power_w, 300);
-    EXPECT_NEAR(telemetry->energy_j, 15.3, 1e-6) << "the resolution is a float";
-    EXPECT_FALSE(telemetry->is_energy_integrated);
-    EXPECT_EQ(telemetry->temperature_c, 66);
-    EXPECT_EQ(telemetry->sm_clock_mhz, 1234);
-    EXPECT_EQ(telemetry->memory_clock_mhz, 0) << "not reported";
+    const Telemetry telemetry = ValueOf(device->Read());
+    EXPECT_DOUBLE_EQ(telemetry.power_w, 300);
+    EXPECT_NEAR(telemetry.energy_j, 15.3, 1e-6) << "the resolution is a float";
+    EXPECT_FALSE(telemetry.is_energy_integrated);
+    EXPECT_EQ(telemetry.temperature_c, 66);
+    EXPECT_EQ(telemetry.sm_clock_mhz, 1234);
+    EXPECT_EQ(telemetry.memory_clock_mhz, 0) << "not reported";
   }
 }
 
@@ -121,9 +121,8 @@ TEST_F(RocmTest, PerformanceLevelsAloneAllowOnlyMeasuring) {
   node_.gpus[1].has_clock_range = false;
   const DeviceList list = Open();
   EXPECT_THAT(list.devices[0]->info().measure_only, HasSubstr("performance levels only"));
-  const DeviceResult<void> applied = list.devices[0]->Apply(Control::kSmClock, Setting{500, 500});
-  ASSERT_FALSE(applied);
-  EXPECT_EQ(applied.error().kind, DeviceErrorKind::kNotSupported);
+  EXPECT_THAT(list.devices[0]->Apply(Control::kSmClock, Setting{500, 500}),
+              FailsAs(DeviceErrorKind::kNotSupported));
   EXPECT_EQ(node_.gpus[1].changes, 0);
   EXPECT_TRUE(list.devices[0]->Read());
   node_.gpus[1].level = 2;
@@ -151,9 +150,7 @@ TEST_F(RocmTest, EachFaultHasItsKind) {
     for (const auto& [control, setting] :
          {std::pair(Control::kSmClock, Setting{1200, 1200}),
           std::pair(Control::kPowerLimit, Setting{300'000, 300'000})}) {
-      const DeviceResult<void> applied = list.devices[0]->Apply(control, setting);
-      ASSERT_FALSE(applied);
-      EXPECT_EQ(applied.error().kind, row.kind) << applied.error().message;
+      EXPECT_THAT(list.devices[0]->Apply(control, setting), FailsAs(row.kind));
     }
     node_.gpus[1].fault = 0;
     EXPECT_TRUE(list.devices[0]->Apply(Control::kSmClock, std::nullopt));
@@ -165,9 +162,7 @@ TEST_F(RocmTest, InvalidSettingsNeverReachTheDriver) {
   for (const auto& [control, setting] : {std::pair(Control::kSmClock, Setting{50, 50}),
                                          std::pair(Control::kSmClock, Setting{1400, 1200}),
                                          std::pair(Control::kPowerLimit, Setting{1000, 1000})}) {
-    const DeviceResult<void> applied = list.devices[0]->Apply(control, setting);
-    ASSERT_FALSE(applied);
-    EXPECT_EQ(applied.error().kind, DeviceErrorKind::kInvalid);
+    EXPECT_THAT(list.devices[0]->Apply(control, setting), FailsAs(DeviceErrorKind::kInvalid));
   }
   EXPECT_EQ(list.devices[0]->Apply(Control::kMemoryClock, Setting{1200, 1200}).error().kind,
             DeviceErrorKind::kNotSupported);
@@ -189,10 +184,8 @@ TEST_F(RocmTest, FindsItsGpuAgainAfterAReload) {
 
 TEST_F(RocmTest, AMissingDriverIsAnErrorWithARemedy) {
   node_.is_driver_gone = true;
-  const Result<DeviceList> list = OpenRocmDevices(FAKE_ROCM_LIBRARY);
-  ASSERT_FALSE(list);
-  EXPECT_EQ(list.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(list.error().message, HasSubstr("modprobe amdgpu"));
+  EXPECT_THAT(OpenRocmDevices(FAKE_ROCM_LIBRARY),
+              FailsAs(ErrorKind::kSystem, HasSubstr("modprobe amdgpu")));
   EXPECT_THAT(OpenRocmDevices("libm.so.6").error().message, HasSubstr("is not ROCm SMI"));
 }
 

@@ -1,6 +1,7 @@
 // The measurement of one kind of instruction at one clock.
 #pragma once
 
+#include <cmath>
 #include <compare>
 
 #include "perseus/base/instruction_kind.h"
@@ -29,7 +30,9 @@ struct MeasuredOption {
 
   double energy_j() const { return power_w * time_s; }
   // Time and power are measured independently of each other (power_fit.h).
-  double energy_ci_j() const;
+  double energy_ci_j() const {
+    return energy_j() * std::hypot(time_ci_s / time_s, power_ci_w / power_w);
+  }
 };
 
 // Half-width of a 95 % interval, in standard errors, of a normal distribution.

@@ -9,10 +9,103 @@
 #include <span>
 #include <vector>
 
-#include "perseus/runtime/profiler/curve_model.h"
 #include "perseus/runtime/profiler/measured_option.h"
 
 namespace perseus::profiler {
+
+// A model of the time or the power of instructions at clocks that were not measured, with its
+// uncertainty.
+//
+// The problem. A few clocks were measured, each with its own error. A planner needs the values at
+// the other clocks, and a profiler needs to know where the next measurement helps most. Both need
+// an uncertainty that is small near the measurements and realistic between them. The stages of a
+// pipeline have similar layers on similar GPUs, so the measurements of one stage also help to
+// predict another one. How much they help has to be learned, too.
+//
+// The model (universal kriging with several outputs; Rasmussen and Williams, Gaussian Processes for
+// Machine Learning, 2006, chapters 2 and 5; Bonilla et al., NeurIPS 2007). A *group* has a curve of
+// its own: a (rank, chunk). With x = ln(clock / highest clock) and y = ln(value),
+//
+//     y_g(x) = level_g + trend_g x + smooth_g(x) + roughness_g(x)
+//
+//   level      Independent in each group.
+//   trend      A power law: time falls and power rises with the clock. Its prior is vague.
+//   smooth     A Gaussian process with Matérn 5/2 covariance, which is twice differentiable. It
+//              bends where a GPU leaves its power limit or reaches its voltage floor.
+//   roughness  Each clock's own deviation, independent of its neighbors. Real profiles have it.
+//              More samples do not remove it, and it decides which of two neighboring clocks is
+//              better.
+//
+// Each of the last three is the sum of a part that all groups share and a part of the group's own.
+// `own_share` is the fraction of the variance that is the group's own. The sizes of smooth and
+// roughness, the reach of smooth (its length in x), and own_share are chosen from a grid by the
+// posterior density of the measurements. If groups differ completely, own_share is 1, and each
+// group is predicted from its own measurements.
+//
+// Alternatives that we rejected. The published exponential (profile/curve.h) has three parameters,
+// fits effective energy only, and gives no uncertainty. The same model with own_share fixed at 1
+// needs more than ten clocks per group for rough profiles. docs/explanation/client-design.md has
+// the losses of both.
+//
+// Limit: the model cannot predict a jump that no measured clock of any group shows.
+//
+// Immutable, so any thread may use it. Fitting n points costs about 100 n^3 / 6 multiplications.
+
+struct CurvePoint {
+  int group = 0;
+  double frequency_mhz = 0;
+  double value = 0;                    // In seconds or watts, above 0.
+  double relative_standard_error = 0;  // Of the measurement, above 0.
+};
+
+class CurveModel {
+ public:
+  struct Prediction {
+    double value = 0;
+    double relative_standard_deviation = 0;
+    // For CovarianceOf. `explained` is L^-1 times the covariances with the points.
+    int group = 0;
+    double x = 0;
+    std::vector<double> explained;
+  };
+
+  // Requires at least one point, and at most one point for each clock of a group.
+  explicit CurveModel(std::span<const CurvePoint> points);
+
+  // Predicts the true value at that clock. At a measured clock, the prediction is near the
+  // measurement and about as certain. A group without a point gets the average of the others, with
+  // a very large deviation.
+  Prediction At(int group, double frequency_mhz) const;
+  // The covariance of the logarithms of two true values, given all measurements.
+  double CovarianceOf(const Prediction& a, const Prediction& b) const;
+
+ private:
+  struct Scales {
+    double smooth = 0;
+    double reach = 0;  // In x.
+    double roughness = 0;
+    double own_share = 0;
+  };
+  struct Point {
+    int group = 0;
+    double x = 0;
+    double y = 0;  // Relative to its group's mean.
+    double noise_variance = 0;
+  };
+  double Covariance(const Point& a, const Point& b) const;
+  double FitWith(const Scales& scales);
+  double CenterOf(int group) const;
+  // The covariances with each of the points.
+  std::vector<double> CovariancesWith(const Point& point) const;
+
+  double highest_mhz_ = 0;
+  std::vector<double> centers_;  // By group: the mean of ln(value).
+  double center_ = 0;
+  std::vector<Point> points_;
+  Scales scales_;
+  std::vector<double> factor_;   // The Cholesky factor L of the covariance, column by column.
+  std::vector<double> weights_;  // Covariance^-1 y.
+};
 
 class OptionModel {
  public:
@@ -25,7 +118,7 @@ class OptionModel {
   };
 
   // Options without a power (power_w is 0) count for their time only.
-  OptionModel(std::span<const MeasuredOption> measured, CurveModel::Sharing sharing);
+  explicit OptionModel(std::span<const MeasuredOption> measured);
 
   // Whether both a time and a power of that kind were measured.
   bool Knows(InstructionKind kind) const;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/results.h"
+
 namespace perseus::profiler {
 namespace {
 
@@ -45,16 +47,15 @@ ProfilerState MakeState() {
 
 TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
   ProfilerState before = MakeState();
-  Result<ProfilerState> after = ParseProfilerState(FormatProfilerState(before), "state.json");
-  ASSERT_TRUE(after) << after.error().message;
-  EXPECT_EQ(after->job, before.job);
-  EXPECT_EQ(after->spent.steps, 36);
-  EXPECT_EQ(after->spent.seconds, 171.25);
-  EXPECT_EQ(after->noise.state(), before.noise.state());
-  EXPECT_EQ(after->noise.state().blocks, 1);
-  EXPECT_EQ(FormatProfilerState(*after), FormatProfilerState(before));
+  ProfilerState after = ValueOf(ParseProfilerState(FormatProfilerState(before), "state.json"));
+  EXPECT_EQ(after.job, before.job);
+  EXPECT_EQ(after.spent.steps, 36);
+  EXPECT_EQ(after.spent.seconds, 171.25);
+  EXPECT_EQ(after.noise.state(), before.noise.state());
+  EXPECT_EQ(after.noise.state().blocks, 1);
+  EXPECT_EQ(FormatProfilerState(after), FormatProfilerState(before));
   GpuMeasurements& one = before.gpus.at({0, 1, 0}).measurements;
-  GpuMeasurements& other = after->gpus.at({0, 1, 0}).measurements;
+  GpuMeasurements& other = after.gpus.at({0, 1, 0}).measurements;
   one.Add(Step(2));
   other.Add(Step(2));
   const std::vector<MeasuredOption> expected = one.Options(1);
@@ -70,7 +71,7 @@ TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
     EXPECT_EQ(options[i].reached_mhz, expected[i].reached_mhz);
     EXPECT_GT(options[i].reached_mhz, 1300);
   }
-  EXPECT_EQ(FormatProfilerState(*after), FormatProfilerState(before));
+  EXPECT_EQ(FormatProfilerState(after), FormatProfilerState(before));
 }
 
 TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {

@@ -8,7 +8,7 @@
 //
 // The idea. All groups measure at the same time, each at its own clock, for a *round* of a few
 // steps. After each round:
-//   1. Fit the measurements (curve_model.h), so that every option has a mean and an uncertainty.
+//   1. Fit the measurements (option_model.h), so that every option has a mean and an uncertainty.
 //   2. Solve the relaxed plan on the means. Its dual gives the price of a second for every single
 //      instruction: the flow λ on its arc, in watts (frontier/deadline.h). With these prices, the
 //      plan splits into independent choices: instruction i takes the option of least *reduced cost*
@@ -74,7 +74,6 @@ struct SweepRound {
   // For every group of the job. Empty when the sweep is over.
   std::vector<protocol::KindClock> clocks;
   int steps = 0;
-  double gain = 0;         // As a fraction of the iteration's energy. 1 during the descent.
   double predicted_s = 0;  // Of one step of the round. 0 if nothing is known yet.
   std::string reason;      // "descent", "adaptive", or why the sweep is over.
   bool is_over() const { return clocks.empty(); }

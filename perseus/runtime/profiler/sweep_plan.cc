@@ -28,8 +28,8 @@ std::vector<InstructionGroup> GroupsOf(const schedule::Schedule& schedule) {
 
 Result<profile::Profile> PlanningProfile(const SweepJob& job,
                                          std::span<const MeasuredOption> measured,
-                                         const PlanningProfileSpec& spec) {
-  const OptionModel model(measured, job.sharing);
+                                         double time_margin) {
+  const OptionModel model(measured);
   std::vector<profile::ProfileEntry> entries;
   for (const InstructionGroup& group : GroupsOf(job.schedule)) {
     profile::ProfileEntry entry{group.rank, group.chunk, group.kind, {}};
@@ -37,10 +37,9 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job,
     for (const int mhz : clocks) {
       const MeasuredOption* known = model.Measured(group, mhz);
       const bool is_measured = known != nullptr && known->power_w > 0;
-      if (!is_measured && spec.options == PlanningProfileSpec::Options::kMeasured) continue;
       if (!model.Knows(group.kind)) continue;
       const OptionModel::Prediction p = model.At(group, mhz);
-      const double margin = mhz == clocks.back() ? 0 : spec.time_margin * p.time_deviation;
+      const double margin = mhz == clocks.back() ? 0 : time_margin * p.time_deviation;
       profile::Option option;
       option.frequency_mhz = mhz;
       option.time = ToNanoseconds(p.time_s * (1 + margin));
@@ -72,8 +71,7 @@ Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& ta
                             const few_switches::ChangeLimit& limit) {
   std::optional<plan::Frontier> frontier;
   if (plan::NeedsFrontier(target.kind)) {
-    PERSEUS_ASSIGN_OR_RETURN(plan::Frontier computed, planner.ComputeFrontier());
-    frontier = std::move(computed);
+    PERSEUS_ASSIGN_OR_RETURN(frontier, planner.ComputeFrontier());
   }
   PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan,
                            plan::PlanForTarget(planner, frontier ? &*frontier : nullptr, target));
@@ -83,8 +81,9 @@ Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& ta
 }
 
 Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const plan::Target& target, const PlanningProfileSpec& spec) {
-  PERSEUS_ASSIGN_OR_RETURN(const profile::Profile profile, PlanningProfile(job, measured, spec));
+                                const plan::Target& target, double time_margin) {
+  PERSEUS_ASSIGN_OR_RETURN(const profile::Profile profile,
+                           PlanningProfile(job, measured, time_margin));
   PERSEUS_ASSIGN_OR_RETURN(plan::Planner planner, PlannerOf(job, profile));
   PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan, PlanWith(planner, target, job.change_limit));
   return SweepPlan{std::move(planner), std::move(plan)};

@@ -25,7 +25,6 @@
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 #include "perseus/planning/schedule/schedule.h"
-#include "perseus/runtime/profiler/curve_model.h"
 #include "perseus/runtime/profiler/measured_option.h"
 
 namespace perseus::profiler {
@@ -34,7 +33,6 @@ struct SweepJob {
   schedule::Schedule schedule;
   schedule::PipelineModel model;             // Its blocking power is the measured one.
   std::vector<std::vector<int>> clocks_mhz;  // By rank: the possible clocks, ascending, not empty.
-  CurveModel::Sharing sharing = CurveModel::Sharing::kLearned;
   // If a switch takes a large part of an instruction, alternating kinds must not have different
   // clocks. Then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
@@ -48,14 +46,10 @@ std::vector<InstructionGroup> GroupsOf(const schedule::Schedule& schedule);
 
 // The profile for the planner. Its options come from the model. A measured option is close to its
 // measurement, and is smoothed by its neighbors if it has few samples. `samples` is 0 for an option
-// that was not measured.
-struct PlanningProfileSpec {
-  enum class Options { kMeasured, kAll } options = Options::kAll;
-  double time_margin = 1;  // In standard errors. 0 is no margin.
-};
+// that was not measured. `time_margin` is in standard errors. 0 is no margin.
 Result<profile::Profile> PlanningProfile(const SweepJob& job,
                                          std::span<const MeasuredOption> measured,
-                                         const PlanningProfileSpec& spec);
+                                         double time_margin = 1);
 
 // The planner with which all plans of the job are made and evaluated, for any profile.
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile);
@@ -72,6 +66,6 @@ struct SweepPlan {
   plan::Plan plan;
 };
 Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const plan::Target& target, const PlanningProfileSpec& spec = {});
+                                const plan::Target& target, double time_margin = 1);
 
 }  // namespace perseus::profiler

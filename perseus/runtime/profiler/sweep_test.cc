@@ -13,6 +13,7 @@
 #include "perseus/base/file.h"
 #include "perseus/base/random.h"
 #include "perseus/planning/plan/evaluation.h"
+#include "tests/support/results.h"
 #include "tests/support/swept_job.h"
 
 namespace perseus::profiler {
@@ -37,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Both, SharedProfiles, testing::ValuesIn(kSharedJobs),
 TEST_P(SharedProfiles, TenClocksGiveNearlyThePlanOfAllClocks) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     SweptJob job(GetParam(), seed);
-    const SweptJob::Outcome outcome = job.Sweep({}, {});
+    const SweptJob::Outcome outcome = job.Sweep({});
     EXPECT_LE(outcome.most_frequencies, 10);
     EXPECT_LE(outcome.spent.steps, 60);
     EXPECT_LE(outcome.loss, 0.005) << "seed " << seed;
@@ -48,7 +49,7 @@ TEST_P(SharedProfiles, TenClocksGiveNearlyThePlanOfAllClocks) {
 // Ten evenly spaced clocks without a model lose more than the sweep, even with exact values.
 TEST_P(SharedProfiles, TenEvenlySpacedClocksLoseMore) {
   SweptJob job(GetParam(), 1);
-  const double adaptive = job.Sweep({}, {}).loss;
+  const double adaptive = job.Sweep({}).loss;
   const double even = job.EvenlySpaced(10).loss;
   EXPECT_GT(even, 0.005);
   EXPECT_LT(adaptive, even);
@@ -60,7 +61,7 @@ TEST_P(SharedProfiles, BudgetsAreKept) {
   budget.frequencies = 5;
   budget.steps = 24;
   budget.slowdown = 0.05;
-  const SweptJob::Outcome outcome = job.Sweep(budget, {});
+  const SweptJob::Outcome outcome = job.Sweep(budget);
   EXPECT_LE(outcome.most_frequencies, 5);
   EXPECT_LE(outcome.spent.steps, 24);
   // All 24 steps count.
@@ -72,7 +73,7 @@ TEST_P(SharedProfiles, BudgetsAreKept) {
 TEST_P(SharedProfiles, SlowSwitchesUseOneClockPerRank) {
   SweptJob job(GetParam(), 1);
   job.UseClocks(SweepJob::Clocks::kOneARank);
-  const SweptJob::Outcome outcome = job.Sweep({}, {});
+  const SweptJob::Outcome outcome = job.Sweep({});
   EXPECT_EQ(outcome.most_clocks_of_rank, 1);
   EXPECT_LE(outcome.most_frequencies, 10);
   EXPECT_LT(outcome.loss, job.EvenlySpaced(10).loss);
@@ -82,10 +83,9 @@ TEST(ChooseRound, BeginsWithTheHighestClocks) {
   SweepJob job;
   job.schedule = *schedule::GenerateSchedule({"1f1b", 2, 4, 1});
   job.clocks_mhz = {{1000, 1200, 1400}, {900, 1300}};
-  const Result<SweepRound> round = ChooseRound(job, {}, {}, {});
-  ASSERT_TRUE(round) << round.error().message;
-  ASSERT_EQ(round->clocks.size(), 4u);
-  for (const protocol::KindClock& clock : round->clocks) {
+  const SweepRound round = ValueOf(ChooseRound(job, {}, {}, {}));
+  ASSERT_EQ(round.clocks.size(), 4u);
+  for (const protocol::KindClock& clock : round.clocks) {
     EXPECT_EQ(clock.frequency_mhz, clock.pp_rank == 0 ? 1400 : 1300);
   }
 }
@@ -95,11 +95,10 @@ TEST(ChooseRound, RefusesMeasurementsOfAnotherJob) {
   job.schedule = *schedule::GenerateSchedule({"1f1b", 2, 4, 1});
   job.clocks_mhz = {{1400}, {1400}};
   const MeasuredOption other{{5, 0, InstructionKind::kForward}, 1400, 24, 0.05, 0.001, 400, 1};
-  const Result<SweepRound> round = ChooseRound(job, {}, std::vector{other}, {});
-  ASSERT_FALSE(round);
-  EXPECT_EQ(round.error().message,
-            "forward of chunk 0 on rank 5 was measured, but the schedule 1f1b has no such "
-            "instruction (are the measurements of another job?)");
+  EXPECT_THAT(
+      ChooseRound(job, {}, std::vector{other}, {}),
+      FailsWith("forward of chunk 0 on rank 5 was measured, but the schedule 1f1b has no such "
+                "instruction (are the measurements of another job?)"));
   job.clocks_mhz.pop_back();
   EXPECT_FALSE(ChooseRound(job, {}, {}, {}));
 }
@@ -117,11 +116,10 @@ TEST(ChooseRound, AnInstructionThatComputesNothingHoldsUpNothing) {
     measured.push_back({group, 1000, 100, is_nothing ? 30e-6 : 0.05, 1e-6, is_nothing ? 0.0 : 400.0,
                         is_nothing ? 0.0 : 1.0});
   }
-  const Result<SweepRound> round = ChooseRound(job, {}, measured, {.steps = 10, .seconds = 5});
-  ASSERT_TRUE(round) << round.error().message;
-  EXPECT_EQ(round->reason, "descent");
-  EXPECT_EQ(round->steps, 3);
-  for (const protocol::KindClock& clock : round->clocks) EXPECT_EQ(clock.frequency_mhz, 880);
+  const SweepRound round = ValueOf(ChooseRound(job, {}, measured, {.steps = 10, .seconds = 5}));
+  EXPECT_EQ(round.reason, "descent");
+  EXPECT_EQ(round.steps, 3);
+  for (const protocol::KindClock& clock : round.clocks) EXPECT_EQ(clock.frequency_mhz, 880);
 
   // The power of one that computes is worth more steps at the highest clocks, but not all of them.
   measured.front().power_w = 0;
@@ -147,10 +145,9 @@ TEST(ChooseRound, AGroupStopsWhereLowerClocksSaveNothing) {
     // The forward gets slower and hardly saves power.
     measured.push_back({{0, 0, kind}, 880, 100, 0.055, 1e-5, loses ? 395.0 : 300.0, 0.1});
   }
-  const Result<SweepRound> round = ChooseRound(job, {}, measured, {.steps = 6, .seconds = 3});
-  ASSERT_TRUE(round) << round.error().message;
-  EXPECT_EQ(round->reason, "descent");
-  for (const protocol::KindClock& clock : round->clocks) {
+  const SweepRound round = ValueOf(ChooseRound(job, {}, measured, {.steps = 6, .seconds = 3}));
+  EXPECT_EQ(round.reason, "descent");
+  for (const protocol::KindClock& clock : round.clocks) {
     EXPECT_EQ(clock.frequency_mhz, clock.kind == InstructionKind::kForward ? 1000 : 770);
   }
 }

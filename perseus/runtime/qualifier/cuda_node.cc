@@ -48,9 +48,7 @@ DeviceResult<void> OnThreads(std::size_t count, Act act) {
       threads.emplace_back([&, i] { done[i] = act(i); });
     }
   }
-  for (DeviceResult<void>& one : done) {
-    if (!one) return one;
-  }
+  for (DeviceResult<void>& one : done) PERSEUS_RETURN_IF_ERROR(std::move(one));
   return {};
 }
 
@@ -73,7 +71,7 @@ class Disturber {
       }
       if (disturbance.reads_per_s > 0) {
         Repeat(ToNanoseconds(1 / disturbance.reads_per_s), [&device]() -> DeviceResult<void> {
-          if (const auto read = device.Read(); !read) return tl::unexpected(read.error());
+          PERSEUS_RETURN_IF_ERROR(device.Read());
           return {};
         });
       }
@@ -89,7 +87,7 @@ class Disturber {
     WakeAll(is_over_);
     threads_.clear();
     const std::lock_guard lock(mutex_);
-    if (failure_) return FailAs(ErrorKind::kSystem, "{}", failure_->message);
+    if (failure_) return tl::unexpected<Error>(*failure_);
     return changes_.load();
   }
 
@@ -175,8 +173,8 @@ class CudaNode final : public MeasuredNode {
                              : SampleKernel(gpus[i], until, records[i]);
       });
     }
-    if (!set) return tl::unexpected(set.error());
-    if (!sampled) return tl::unexpected(sampled.error());
+    if (!set) return Fail(set);
+    if (!sampled) return Fail(sampled);
     return records;
   }
 
@@ -184,16 +182,14 @@ class CudaNode final : public MeasuredNode {
                                                                  Nanoseconds duration) override {
     const Nanoseconds until = clock_.Now() + duration;
     std::vector<std::vector<device::Telemetry>> readings(gpus.size());
-    const auto done = OnThreads(gpus.size(), [&](std::size_t i) -> DeviceResult<void> {
+    PERSEUS_RETURN_IF_ERROR(OnThreads(gpus.size(), [&](std::size_t i) -> DeviceResult<void> {
       while (clock_.Now() < until) {
-        const auto telemetry = device(gpus[i]).Read();
-        if (!telemetry) return tl::unexpected(telemetry.error());
-        readings[i].push_back(*telemetry);
+        PERSEUS_ASSIGN_OR_RETURN(device::Telemetry telemetry, device(gpus[i]).Read());
+        readings[i].push_back(std::move(telemetry));
         Sleep(clock_, kBetweenReadings);
       }
       return {};
-    });
-    if (!done) return tl::unexpected(done.error());
+    }));
     return readings;
   }
 
@@ -213,7 +209,7 @@ class CudaNode final : public MeasuredNode {
   CudaGpu& At(int gpu) { return *gpus_[static_cast<std::size_t>(gpu)]; }
 
   Result<void> Open() {
-    PERSEUS_ASSIGN_OR_RETURN(driver_, cuda::Load(cuda::Purpose::kKernels));
+    PERSEUS_ASSIGN_OR_RETURN(driver_, cuda::LoadForKernels());
     for (device::Device* device : devices_) PERSEUS_RETURN_IF_ERROR(Add(device->info().uuid));
     OpenCopies();
     return OpenCollectives();
@@ -224,15 +220,13 @@ class CudaNode final : public MeasuredNode {
                                  SwitchRecord& record) {
     double work = 0;
     while (clock_.Now() < until.load()) {
-      const auto telemetry = device(gpu).Read();
-      if (!telemetry) return tl::unexpected(telemetry.error());
-      const Nanoseconds last =
-          record.samples.empty() ? telemetry->at - 1 : record.samples.back().at;
-      if (telemetry->at <= last) continue;
+      PERSEUS_ASSIGN_OR_RETURN(const device::Telemetry telemetry, device(gpu).Read());
+      const Nanoseconds last = record.samples.empty() ? telemetry.at - 1 : record.samples.back().at;
+      if (telemetry.at <= last) continue;
       if (!record.samples.empty()) {
-        work += static_cast<double>(telemetry->at - last) * telemetry->sm_clock_mhz;
+        work += static_cast<double>(telemetry.at - last) * telemetry.sm_clock_mhz;
       }
-      record.samples.push_back({telemetry->at, work});
+      record.samples.push_back({telemetry.at, work});
       Sleep(clock_, kBetweenClockReadings);
     }
     return {};
@@ -338,9 +332,8 @@ class CudaNode final : public MeasuredNode {
     if (!is_quiet) return TimeBeside(operation, disturbance, duration);
     double sum = 0;
     for (const int mhz : {disturbance.first_mhz, disturbance.second_mhz}) {
-      for (int gpu = 0; gpu < gpu_count(); ++gpu) {
-        const auto applied = device(gpu).Apply(Control::kSmClock, Setting{mhz, mhz});
-        if (!applied) return FailAs(ErrorKind::kSystem, "{}", applied.error().message);
+      for (device::Device* device : devices_) {
+        PERSEUS_RETURN_IF_ERROR(device->Apply(Control::kSmClock, Setting{mhz, mhz}));
       }
       Sleep(clock(), kClockSettles);
       PERSEUS_ASSIGN_OR_RETURN(const auto half, TimeBeside(operation, disturbance, duration / 2));
@@ -373,9 +366,8 @@ class CudaNode final : public MeasuredNode {
   }
 
   Result<double> TimeKernel(Nanoseconds duration) {
-    const auto records = Record({0}, std::nullopt, 0, duration);
-    if (!records) return FailAs(ErrorKind::kSystem, "{}", records.error().message);
-    const auto& samples = records->front().samples;
+    PERSEUS_ASSIGN_OR_RETURN(const auto records, Record({0}, std::nullopt, 0, duration));
+    const auto& samples = records.front().samples;
     if (samples.size() < 2 || samples.back().work <= samples.front().work) {
       return FailAs(ErrorKind::kSystem, "the kernel that computes made no progress");
     }

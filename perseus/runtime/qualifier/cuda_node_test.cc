@@ -12,6 +12,7 @@
 #include "tests/fake_cuda/fake_kernels.h"
 #include "tests/fake_cuda/fake_nccl.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/results.h"
 
 namespace perseus::qualifier {
 namespace {
@@ -134,10 +135,9 @@ TEST_F(CudaNodeTest, TimesOperationsBesideChanges) {
     EXPECT_GT(beside->mean_ns, 0) << NameOf(operation);
     EXPECT_GT(beside->changes_per_s, 0) << NameOf(operation);
   }
-  const auto alone = node->Time(Operation::kCollective, quiet, 20 * kMillisecond);
-  ASSERT_TRUE(alone) << alone.error().message;
-  EXPECT_GT(alone->mean_ns, 0);
-  EXPECT_EQ(alone->changes_per_s, 0);
+  const auto alone = ValueOf(node->Time(Operation::kCollective, quiet, 20 * kMillisecond));
+  EXPECT_GT(alone.mean_ns, 0);
+  EXPECT_EQ(alone.changes_per_s, 0);
   EXPECT_FALSE(first_.history().empty());
   EXPECT_FALSE(second_.history().empty());
   EXPECT_GT(fake_kernels::Calls("cuMemcpyPeerAsync"), 0);
@@ -227,8 +227,7 @@ TEST_F(CudaNodeTest, ACollectiveThatFailsLaterIsAnErrorAndEndsItsGroup) {
   // Of the second GPU in the next group, after the group at the opening.
   fake_nccl::FailOnce("ncclAllReduce", fake_nccl::kSystemError, 3);
   const auto timed = node->Time(Operation::kCollective, {}, 10 * kSecond);  // Ends at the failure.
-  ASSERT_FALSE(timed);
-  EXPECT_THAT(timed.error().message, HasSubstr("NCCL cannot run an all-reduce"));
+  EXPECT_THAT(timed, FailsWith(HasSubstr("NCCL cannot run an all-reduce")));
   EXPECT_TRUE(node->Time(Operation::kCollective, {}, 2 * kMillisecond));
 }
 
@@ -237,12 +236,12 @@ TEST_F(CudaNodeTest, ADriverThatFailsBesideAnOperationIsAnError) {
   first_.Break(device::DeviceErrorKind::kGone, "fell off the bus");
   const Disturbance changes{
       .change_period = 2 * kMillisecond, .first_mhz = 900, .second_mhz = 885, .reads_per_s = 0};
-  const auto mean = MeasureUntil(
-      20 * kMillisecond,
-      [&](Nanoseconds window) { return node->Time(Operation::kLaunch, changes, window); },
-      [](const auto& timed) { return !timed; });
-  ASSERT_FALSE(mean);
-  EXPECT_THAT(mean.error().message, HasSubstr("fell off the bus"));
+  EXPECT_THAT(
+      MeasureUntil(
+          20 * kMillisecond,
+          [&](Nanoseconds window) { return node->Time(Operation::kLaunch, changes, window); },
+          [](const auto& timed) { return !timed; }),
+      FailsWith(HasSubstr("fell off the bus")));
 }
 
 // Whatever fails while the node opens, the driver alone is used, the message has the cause, and

@@ -18,12 +18,11 @@ TEST(Statistics, NothingIsKnownWithoutSamples) {
 
 TEST(Statistics, TheMedianOfSixSamplesIsBetweenTheFirstAndTheLast) {
   // The true median is below all six samples with probability 1/64, and above all with the same.
-  const auto median = MedianOf({6, 1, 5, 2, 4, 3});
-  ASSERT_TRUE(median);
-  EXPECT_DOUBLE_EQ(median->value, 3.5);
-  EXPECT_DOUBLE_EQ(median->low, 1);
-  EXPECT_DOUBLE_EQ(median->high, 6);
-  EXPECT_EQ(median->samples, 6);
+  const auto median = MedianOf({6, 1, 5, 2, 4, 3}).value();
+  EXPECT_DOUBLE_EQ(median.value, 3.5);
+  EXPECT_DOUBLE_EQ(median.low, 1);
+  EXPECT_DOUBLE_EQ(median.high, 6);
+  EXPECT_EQ(median.samples, 6);
   EXPECT_TRUE(IsEnclosed(6, 0.5));
   EXPECT_FALSE(IsEnclosed(5, 0.5));  // 2/32 is more than 5 %.
 }
@@ -43,11 +42,10 @@ TEST(Statistics, KnownRanksOfTheMedian) {
 }
 
 TEST(Statistics, TheMeanHasTheIntervalOfStudent) {
-  const auto mean = MeanOf({1, 2, 3});
-  ASSERT_TRUE(mean);
-  EXPECT_DOUBLE_EQ(mean->value, 2);
-  EXPECT_NEAR(mean->high - 2, 4.302653 / std::sqrt(3), 1e-6);  // Standard deviation 1, 2 degrees.
-  EXPECT_NEAR(2 - mean->low, 4.302653 / std::sqrt(3), 1e-6);
+  const auto mean = MeanOf({1, 2, 3}).value();
+  EXPECT_DOUBLE_EQ(mean.value, 2);
+  EXPECT_NEAR(mean.high - 2, 4.302653 / std::sqrt(3), 1e-6);  // Standard deviation 1, 2 degrees.
+  EXPECT_NEAR(2 - mean.low, 4.302653 / std::sqrt(3), 1e-6);
 }
 
 // The share of 400 experiments whose interval covers the truth. With 95 %, it is below 0.92 in less
@@ -94,21 +92,19 @@ std::vector<device::Telemetry> ReadingsOf(const Counter& counter, double power_w
 
 TEST(EnergyCounter, FindsWhatItWasGiven) {
   const Counter counter;
-  const auto found = ExamineCounter(ReadingsOf(counter, 307.7));
-  ASSERT_TRUE(found);
-  EXPECT_LE(found->period_ms.low, 100);
-  EXPECT_GE(found->period_ms.high, 100);
-  EXPECT_DOUBLE_EQ(found->resolution_j, 0.5);
-  EXPECT_LE(found->bias.low, 0.03);
-  EXPECT_GE(found->bias.high, 0.03);
-  EXPECT_LT(found->bias.high - found->bias.low, 0.01);
+  const auto found = ExamineCounter(ReadingsOf(counter, 307.7)).value();
+  EXPECT_LE(found.period_ms.low, 100);
+  EXPECT_GE(found.period_ms.high, 100);
+  EXPECT_DOUBLE_EQ(found.resolution_j, 0.5);
+  EXPECT_LE(found.bias.low, 0.03);
+  EXPECT_GE(found.bias.high, 0.03);
+  EXPECT_LT(found.bias.high - found.bias.low, 0.01);
 }
 
 TEST(EnergyCounter, NoisyPowerReadingsWidenTheInterval) {
-  const auto found = ExamineCounter(ReadingsOf({.power_noise = 0.05}, 301));
-  ASSERT_TRUE(found);
-  EXPECT_LE(found->bias.low, 0.03);
-  EXPECT_GE(found->bias.high, 0.03);
+  const auto found = ExamineCounter(ReadingsOf({.power_noise = 0.05}, 301)).value();
+  EXPECT_LE(found.bias.low, 0.03);
+  EXPECT_GE(found.bias.high, 0.03);
 }
 
 TEST(EnergyCounter, SaysNothingAboutACounterThatStands) {
@@ -118,12 +114,11 @@ TEST(EnergyCounter, SaysNothingAboutACounterThatStands) {
 
 TEST(EnergyCounter, PowerByCounter) {
   const auto readings = ReadingsOf({.resolution_j = 0.001, .bias = 0}, 300);
-  const auto power = PowerByCounter(readings, 9);
-  ASSERT_TRUE(power);
-  EXPECT_LE(power->low, 300);
-  EXPECT_GE(power->high, 300);
-  EXPECT_LT(power->high - power->low, 1);
-  EXPECT_GE(power->samples, 9);
+  const auto power = PowerByCounter(readings, 9).value();
+  EXPECT_LE(power.low, 300);
+  EXPECT_GE(power.high, 300);
+  EXPECT_LT(power.high - power.low, 1);
+  EXPECT_GE(power.samples, 9);
   EXPECT_FALSE(PowerByCounter(readings, 200));  // It changed 99 times.
   EXPECT_FALSE(PowerByCounter({}, 1));
 }
@@ -145,6 +140,74 @@ TEST(Interference, TheHarmlessRateIsALowerEstimateWithItsInterval) {
   EXPECT_EQ(HarmlessRate({harmless, unknown}), (Estimate{1, 1, 5, 10}));
   EXPECT_EQ(HarmlessRate({unknown}), (Estimate{0, 0, 5, 5}));
   EXPECT_EQ(HarmlessRate({harmful}), (Estimate{0, 0, 10, 5}));
+}
+
+constexpr Nanoseconds kDistance = 100 * kMicrosecond;
+
+// Work at rate 1 until `landing`, and at `ratio` from then on:
+//
+//   rate   1 ──────────┐call          ratio ─────────
+//                      └ ... 1 ... landing
+std::vector<WorkSample> Series(Nanoseconds landing, double ratio, double noise, Nanoseconds end) {
+  SplitMix64 random{3};
+  std::vector<WorkSample> samples;
+  for (Nanoseconds at = 0; at < end; at += kDistance) {
+    const double before = static_cast<double>(std::min(at, landing));
+    const double after = static_cast<double>(std::max<Nanoseconds>(0, at - landing)) * ratio;
+    samples.push_back({at + std::llround(noise * kDistance * Normal(random)), before + after});
+  }
+  return samples;
+}
+
+TEST(Landing, IsFoundToASample) {
+  for (const Nanoseconds landing : {7 * kMillisecond, 12'345 * kMicrosecond, 30 * kMillisecond}) {
+    for (const double ratio : {0.4, 0.97, 1.03, 2.5}) {
+      const auto found =
+          FindLanding(Series(landing, ratio, 0, 50 * kMillisecond), {5 * kMillisecond, ratio});
+      ASSERT_TRUE(found) << landing << " " << ratio;
+      EXPECT_LE(std::abs(*found - landing), kDistance) << landing << " " << ratio;
+    }
+  }
+}
+
+TEST(Landing, IsFoundInNoise) {
+  // Noise of 0.5 % of a sample's distance, and a switch of 3 %: 6 standard deviations a sample.
+  const Nanoseconds landing = 20 * kMillisecond;
+  const auto samples = Series(landing, 0.97, 0.005, 60 * kMillisecond);
+  const Nanoseconds found = FindLanding(samples, {5 * kMillisecond, 0.97}).value();
+  EXPECT_LE(std::abs(found - landing), 2 * kDistance);
+}
+
+TEST(Landing, IsNotInventedWhileTheClockStays) {
+  const auto series = Series(kSecond, 0.97, 0.005, 60 * kMillisecond);
+  EXPECT_FALSE(FindLanding(series, {5 * kMillisecond, 0.97}));
+  // The rate rises where it should fall.
+  const auto opposite = Series(20 * kMillisecond, 1.5, 0, 60 * kMillisecond);
+  EXPECT_FALSE(FindLanding(opposite, {5 * kMillisecond, 0.5}));
+  // A power cap keeps the clock low: the rate rises by a tenth of what it should.
+  const auto limited = Series(20 * kMillisecond, 1.1, 0, 60 * kMillisecond);
+  EXPECT_FALSE(FindLanding(limited, {5 * kMillisecond, 2}));
+}
+
+TEST(Landing, NeedsSamplesOnBothSides) {
+  EXPECT_FALSE(FindLanding({}, {0, 2}));
+  EXPECT_FALSE(FindLanding(Series(kMillisecond, 2, 0, 10 * kMillisecond), {0, 2}));
+}
+
+TEST(Landing, ARampCountsAtItsMiddle) {
+  // The rate rises from 1 to 2 between 10 and 20 ms.
+  std::vector<WorkSample> samples;
+  double work = 0;
+  for (Nanoseconds at = 0; at < 60 * kMillisecond; at += kDistance) {
+    samples.push_back({at, work});
+    const double part = static_cast<double>(at - 10 * kMillisecond) / (10 * kMillisecond);
+    work += (1 + std::clamp(part, 0.0, 1.0)) * kDistance;
+  }
+  const auto found = FindLanding(samples, {5 * kMillisecond, 2}).value();
+  // The split is where the rate is the mean of the two levels. Each half of the ramp moves its
+  // level by its share of the time: 1.25 / 15 and 1.25 / 45. So the mean is 1.53 instead of 1.5,
+  // which the ramp reaches 0.3 ms later, and again a little later with the levels of that split.
+  EXPECT_NEAR(static_cast<double>(found), 15e6, 0.5e6);
 }
 
 }  // namespace

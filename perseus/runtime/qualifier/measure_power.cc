@@ -41,7 +41,7 @@ Result<GpuReadings> ReadFor(QualifyRun& run, Nanoseconds window) {
   for (Nanoseconds left = window; left > 0; left = end - run.node.clock().Now()) {
     PERSEUS_RETURN_IF_ERROR(run.CheckStop());
     PERSEUS_ASSIGN_OR_RETURN(const auto read,
-                             Pass(run.node.Read(run.all_gpus, std::min(left, kBetweenChecks))));
+                             run.node.Read(run.all_gpus, std::min(left, kBetweenChecks)));
     for (std::size_t i = 0; i < all.size(); ++i) {
       all[i].insert(all[i].end(), read[i].begin(), read[i].end());
     }

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/runtime/qualifier/landing.h"
+#include "perseus/runtime/qualifier/estimates.h"
 #include "perseus/runtime/qualifier/qualify_run.h"
 
 namespace perseus::qualifier {
@@ -133,15 +133,13 @@ class SwitchMeasurement {
   // One switch. Of several GPUs, the slowest counts, so that samples are independent.
   Result<void> MeasureSwitch(const std::vector<int>& gpus, SwitchCase& one) {
     PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
-    PERSEUS_ASSIGN_OR_RETURN(
-        auto records,
-        Pass(run_.node.Record(gpus, Setting{one.to_mhz, one.to_mhz}, kBeforeSwitch, kAfterSwitch)));
+    PERSEUS_ASSIGN_OR_RETURN(auto records, run_.node.Record(gpus, Setting{one.to_mhz, one.to_mhz},
+                                                            kBeforeSwitch, kAfterSwitch));
     const double ratio = static_cast<double>(one.to_mhz) / one.from_mhz;
     Nanoseconds watched = kAfterSwitch;
     SeenSwitch seen = Examine(records, ratio);
     while (!seen.has_landed && watched < kLongestSwitch) {
-      PERSEUS_ASSIGN_OR_RETURN(const auto more,
-                               Pass(run_.node.Record(gpus, std::nullopt, 0, watched)));
+      PERSEUS_ASSIGN_OR_RETURN(const auto more, run_.node.Record(gpus, std::nullopt, 0, watched));
       for (std::size_t i = 0; i < records.size(); ++i) {
         records[i].samples.insert(records[i].samples.end(), more[i].samples.begin(),
                                   more[i].samples.end());

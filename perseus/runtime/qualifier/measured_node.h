@@ -7,7 +7,7 @@
 //
 //   qualification.h   what to measure, in which order
 //   qualify_run.h     its parts, which write the facts, and what they share
-//   estimates.h       estimates from samples (pure functions); landing.h finds a switch
+//   estimates.h       estimates from samples (pure functions)
 //   measured_node.h   this interface
 //   cuda_node.h       real GPUs, with kernels by libcuda where it exists
 //   tests/support/simulated_node.h   GPUs with behavior that the caller gives, in virtual time
@@ -31,7 +31,7 @@
 #include "perseus/base/result.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
 #include "perseus/runtime/device/device.h"
-#include "perseus/runtime/qualifier/landing.h"
+#include "perseus/runtime/qualifier/estimates.h"
 
 namespace perseus::qualifier {
 

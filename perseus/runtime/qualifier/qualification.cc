@@ -113,12 +113,12 @@ Result<void> CheckRights(QualifyRun& run) {
         run.result.has_set_clocks = true;
         continue;
       }
+      if (!IsRefusal(applied.error().kind)) return Fail(applied);
       why = applied.error().message;
-      if (!IsRefusal(applied.error().kind)) return FailAs(ErrorKind::kSystem, "{}", why);
     }
     run.can_set = false;
     for (int set = 0; set < gpu; ++set) {
-      PERSEUS_RETURN_IF_ERROR(Pass(run.node.device(set).Apply(Control::kSmClock, std::nullopt)));
+      PERSEUS_RETURN_IF_ERROR(run.node.device(set).Apply(Control::kSmClock, std::nullopt));
     }
     run.Limit(fmt::format("This user may not set clocks, so no clock was set: {}.",
                           why.empty() ? "the driver lists no clocks" : why));
@@ -142,9 +142,7 @@ Result<void> CheckReadings(QualifyRun& run) {
   for (const int gpu : run.all_gpus) {
     const auto read = run.node.device(gpu).Read();
     if (read) continue;
-    if (!IsRefusal(read.error().kind)) {
-      return FailAs(ErrorKind::kSystem, "{}", read.error().message);
-    }
+    if (!IsRefusal(read.error().kind)) return Fail(read);
     run.can_read = false;
     run.Limit(
         fmt::format("The driver refuses readings, so neither power nor energy was measured: {}.",
@@ -261,7 +259,7 @@ Result<void> QualifyRun::CheckStop() const {
 
 Result<void> QualifyRun::LockAll(const device::Setting& setting) {
   for (const int gpu : all_gpus) {
-    PERSEUS_RETURN_IF_ERROR(Pass(node.device(gpu).Apply(device::Control::kSmClock, setting)));
+    PERSEUS_RETURN_IF_ERROR(node.device(gpu).Apply(device::Control::kSmClock, setting));
   }
   return {};
 }

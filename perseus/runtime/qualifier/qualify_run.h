@@ -9,7 +9,6 @@
 
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -100,17 +99,6 @@ struct QualifyRun {
   Siblings siblings;
   Qualification result;
 };
-
-// An error of a driver, as one that ends the qualification.
-template <typename T>
-Result<T> Pass(device::DeviceResult<T> of_driver) {
-  if (!of_driver) return FailAs(ErrorKind::kSystem, "{}", of_driver.error().message);
-  if constexpr (std::is_void_v<T>) {
-    return {};
-  } else {
-    return *std::move(of_driver);
-  }
-}
 
 // The energy counters of all GPUs at once, under load: period, resolution and bias. Requires
 // can_read.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/fake_nvml/fake_nvml.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::qualifier {
@@ -84,9 +85,8 @@ TEST_F(SurroundingsTest, GpusThatAreGoneAreLeftOut) {
 
 TEST_F(SurroundingsTest, ADriverThatDoesNotStartIsAnError) {
   node_.UnloadDriver();
-  const auto found = LookAround(FAKE_NVML_LIBRARY, {node_.Uuid(0)});
-  ASSERT_FALSE(found);
-  EXPECT_THAT(found.error().message, HasSubstr("cannot start NVML: Driver Not Loaded"));
+  EXPECT_THAT(LookAround(FAKE_NVML_LIBRARY, {node_.Uuid(0)}),
+              FailsWith(HasSubstr("cannot start NVML: Driver Not Loaded")));
 }
 
 }  // namespace

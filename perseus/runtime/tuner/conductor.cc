@@ -22,8 +22,7 @@ Result<void> CheckMaySetClocks(const protocol::RankHeader& header) {
 
 Result<void> Conductor::AwaitRanks(const std::set<protocol::RankId>& expected) {
   PERSEUS_ASSIGN_OR_RETURN(
-      auto alive, logs_.AwaitRanks(expected, options_.timeout, options_.should_end, clock_));
-  ranks_ = std::move(alive);
+      ranks_, logs_.AwaitRanks(expected, options_.timeout, options_.should_end, clock_));
   return {};
 }
 
@@ -50,9 +49,7 @@ Result<Conductor::Stretch> Conductor::RunWith(protocol::Assignment assignment, i
   PERSEUS_ASSIGN_OR_RETURN(const auto version, writer_.Write(std::move(assignment), from));
   PERSEUS_RETURN_IF_ERROR(AwaitStep(last));
   const Stretch stretch{from, last, version};
-  if (auto followed = CheckFollowed(stretch.first(), stretch.last, version); !followed) {
-    return Fail(followed);
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckFollowed(stretch.first(), stretch.last, version));
   return stretch;
 }
 

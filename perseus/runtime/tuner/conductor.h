@@ -11,7 +11,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/step_costs.h"
 

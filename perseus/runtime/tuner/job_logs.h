@@ -6,6 +6,7 @@
 // Not thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -96,5 +97,21 @@ std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage)
 
 // The error of a function that stops because `should_end` returned true.
 Error EndedByRequest();
+
+// Steps that do not count, because something else than the power limit held a clock down, and what
+// to do about it.
+
+struct Disturbance {
+  int steps = 0;     // That do not count.
+  int of_steps = 0;  // All that were recorded.
+  // As `limited_by` of the rank log. Empty for a step that does not name it.
+  std::set<std::string> causes;
+};
+
+// The disturbance of the steps from `first` to `last`.
+Disturbance DisturbanceOf(const LoggedRank& rank, std::int64_t first, std::int64_t last);
+
+// Such as "heat held its clock down (cool the GPU)". Requires causes.
+std::string Describe(const Disturbance& disturbance);
 
 }  // namespace perseus::tuner

@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::tuner {
@@ -50,30 +51,28 @@ class JobLogsTest : public testing::Test {
 TEST_F(JobLogsTest, ALogThatGrowsIsActive) {
   Begin(first_);
   Add(first_, 0);
-  auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
-  ASSERT_TRUE(logs) << logs.error().message;
-  EXPECT_TRUE(logs->Alive().empty());
+  auto logs = ValueOf(JobLogs::Open(directory_, JobLogs::Job::kIsRunning));
+  EXPECT_TRUE(logs.Alive().empty());
   Add(first_, 1);
-  ASSERT_TRUE(logs->ReadNew());
-  EXPECT_THAT(logs->Alive(), ElementsAre(first_));
-  EXPECT_EQ(logs->LastStep({first_}), 1);
-  EXPECT_NEAR(*logs->StepTime({first_}), 0.1, 1e-12);
-  EXPECT_NEAR(*logs->ranks().at(first_).energy.Between(51 * kMillisecond, 101 * kMillisecond), 25,
+  ASSERT_TRUE(logs.ReadNew());
+  EXPECT_THAT(logs.Alive(), ElementsAre(first_));
+  EXPECT_EQ(logs.LastStep({first_}), 1);
+  EXPECT_NEAR(*logs.StepTime({first_}), 0.1, 1e-12);
+  EXPECT_NEAR(*logs.ranks().at(first_).energy.Between(51 * kMillisecond, 101 * kMillisecond), 25,
               1e-9);
 }
 
 TEST_F(JobLogsTest, HeaderOfTheSameProcessIsNoRestart) {
   Begin(first_);
   Add(first_, 0);
-  auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
-  ASSERT_TRUE(logs) << logs.error().message;
-  protocol::RankHeader lent = logs->ranks().at(first_).header;
+  auto logs = ValueOf(JobLogs::Open(directory_, JobLogs::Job::kIsRunning));
+  protocol::RankHeader lent = logs.ranks().at(first_).header;
   lent.may_set_clocks = true;
   std::ofstream(protocol::RankLogPath(directory_, first_), std::ios::app)
       << protocol::FormatRecord(lent);
   Add(first_, 1);
-  ASSERT_TRUE(logs->ReadNew());
-  const LoggedRank& rank = logs->ranks().at(first_);
+  ASSERT_TRUE(logs.ReadNew());
+  const LoggedRank& rank = logs.ranks().at(first_);
   EXPECT_TRUE(rank.header.may_set_clocks);
   EXPECT_FALSE(rank.has_restarted);
   EXPECT_EQ(rank.steps.size(), 2U);
@@ -83,14 +82,13 @@ TEST_F(JobLogsTest, RanksThatNeverAppearAreNamedWithTheReason) {
   Begin(first_);
   Add(first_, 0);
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
-  const auto ranks = logs->AwaitRanks(
-      {first_, second_}, kMillisecond, [] { return false; }, clock_);
-  ASSERT_FALSE(ranks);
-  EXPECT_EQ(ranks.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(ranks.error().message, HasSubstr("2 of 2 ranks"));
-  EXPECT_THAT(ranks.error().message,
-              HasSubstr("dp0-pp0-tp0 (its log ends at step 0; process 1 on n7)"));
-  EXPECT_THAT(ranks.error().message, HasSubstr("dp1-pp2-tp0 (no log)"));
+  EXPECT_THAT(
+      logs->AwaitRanks(
+          {first_, second_}, kMillisecond, [] { return false; }, clock_),
+      FailsAs(ErrorKind::kSystem,
+              ::testing::AllOf(HasSubstr("2 of 2 ranks"),
+                               HasSubstr("dp0-pp0-tp0 (its log ends at step 0; process 1 on n7)"),
+                               HasSubstr("dp1-pp2-tp0 (no log)"))));
 }
 
 TEST_F(JobLogsTest, RankThatStopsIsNamed) {
@@ -99,10 +97,9 @@ TEST_F(JobLogsTest, RankThatStopsIsNamed) {
   for (const protocol::RankId& name : {first_, second_}) Add(name, 0);
   EXPECT_TRUE(Await(*logs, {first_, second_}, 0));
   Add(first_, 1);
-  const auto waited = Await(*logs, {first_, second_}, 1);
-  ASSERT_FALSE(waited);
-  EXPECT_THAT(waited.error().message, HasSubstr("by dp1-pp2-tp0 (its log ends at step 0"));
-  EXPECT_THAT(waited.error().message, Not(HasSubstr("dp0-pp0")));
+  EXPECT_THAT(Await(*logs, {first_, second_}, 1),
+              FailsWith(::testing::AllOf(HasSubstr("by dp1-pp2-tp0 (its log ends at step 0"),
+                                         Not(HasSubstr("dp0-pp0")))));
 }
 
 TEST_F(JobLogsTest, RankThatStartsAgainIsNamed) {
@@ -112,9 +109,7 @@ TEST_F(JobLogsTest, RankThatStartsAgainIsNamed) {
   ASSERT_TRUE(Await(*logs, {first_}, 3));
   Begin(first_, 2);
   Add(first_, 0);
-  const auto waited = Await(*logs, {first_}, 4);
-  ASSERT_FALSE(waited);
-  EXPECT_THAT(waited.error().message, HasSubstr("dp0-pp0-tp0 has restarted"));
+  EXPECT_THAT(Await(*logs, {first_}, 4), FailsWith(HasSubstr("dp0-pp0-tp0 has restarted")));
 }
 
 TEST_F(JobLogsTest, LogOfAnEarlierRunThatBeginsAgainHasNotRestarted) {
@@ -149,11 +144,10 @@ TEST_F(JobLogsTest, RankThatWasReplacedAloneIsNamed) {
   auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
   for (int i = 5000; i < 5003; ++i) Add(first_, i);
   for (int i = 0; i < 3; ++i) Add(second_, i);
-  const auto ranks = logs->AwaitRanks(
-      {first_, second_}, kMillisecond, [] { return false; }, clock_);
-  ASSERT_FALSE(ranks);
-  EXPECT_THAT(ranks.error().message, HasSubstr("rank dp1-pp2-tp0 is at step 2"));
-  EXPECT_THAT(ranks.error().message, HasSubstr("step 5002"));
+  EXPECT_THAT(logs->AwaitRanks(
+                  {first_, second_}, kMillisecond, [] { return false; }, clock_),
+              FailsWith(::testing::AllOf(HasSubstr("rank dp1-pp2-tp0 is at step 2"),
+                                         HasSubstr("step 5002"))));
 }
 
 // A reader reads 16 MiB at a time.
@@ -178,10 +172,9 @@ TEST_F(JobLogsTest, WrongLineOfAnInactiveRankIsSkipped) {
   Add(first_, 0);
   std::ofstream(protocol::RankLogPath(directory_, first_), std::ios::app) << "{\"step\":}\n";
   Add(first_, 1);
-  auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsRunning);
-  ASSERT_TRUE(logs) << logs.error().message;
-  EXPECT_EQ(logs->LastStep({first_}), 1);
-  EXPECT_THAT(logs->ranks().at(first_).remarks.back(), HasSubstr("dp0-pp0-tp0.jsonl:3"));
+  auto logs = ValueOf(JobLogs::Open(directory_, JobLogs::Job::kIsRunning));
+  EXPECT_EQ(logs.LastStep({first_}), 1);
+  EXPECT_THAT(logs.ranks().at(first_).remarks.back(), HasSubstr("dp0-pp0-tp0.jsonl:3"));
 }
 
 TEST_F(JobLogsTest, MissingDirectoryIsAnError) {

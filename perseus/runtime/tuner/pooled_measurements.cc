@@ -45,39 +45,36 @@ struct Pooled {
   Spread times;
   Spread powers;
 
-  void Add(const profiler::MeasuredOption& option);
-  profiler::MeasuredOption Mean(const profiler::InstructionGroup& group, int frequency_mhz) const;
-};
-
-void Pooled::Add(const profiler::MeasuredOption& option) {
-  samples += option.samples;
-  time_s += option.samples * option.time_s;
-  // A single sample has no interval. Its interval counts as wide as its time.
-  const double ci_s = std::min(option.time_ci_s, option.time_s);
-  times.Add(option.time_s, ci_s);
-  time_square += option.samples * ci_s * option.samples * ci_s;
-  if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w) || option.power_ci_w <= 0) return;
-  const double weight = 1 / (option.power_ci_w * option.power_ci_w);
-  powers.Add(option.power_w, option.power_ci_w);
-  power_weights += weight;
-  power_w += weight * option.power_w;
-}
-
-profiler::MeasuredOption Pooled::Mean(const profiler::InstructionGroup& group,
-                                      int frequency_mhz) const {
-  profiler::MeasuredOption mean;
-  mean.group = group;
-  mean.frequency_mhz = frequency_mhz;
-  mean.samples = static_cast<int>(samples);
-  mean.time_s = time_s / static_cast<double>(samples);
-  mean.time_ci_s =
-      std::sqrt(time_square) / static_cast<double>(samples) * times.FactorAround(mean.time_s);
-  if (power_weights > 0) {
-    mean.power_w = power_w / power_weights;
-    mean.power_ci_w = 1 / std::sqrt(power_weights) * powers.FactorAround(mean.power_w);
+  void Add(const profiler::MeasuredOption& option) {
+    samples += option.samples;
+    time_s += option.samples * option.time_s;
+    // A single sample has no interval. Its interval counts as wide as its time.
+    const double ci_s = std::min(option.time_ci_s, option.time_s);
+    times.Add(option.time_s, ci_s);
+    time_square += option.samples * ci_s * option.samples * ci_s;
+    if (!(option.power_w > 0) || !std::isfinite(option.power_ci_w) || option.power_ci_w <= 0)
+      return;
+    const double weight = 1 / (option.power_ci_w * option.power_ci_w);
+    powers.Add(option.power_w, option.power_ci_w);
+    power_weights += weight;
+    power_w += weight * option.power_w;
   }
-  return mean;
-}
+
+  profiler::MeasuredOption Mean(const profiler::InstructionGroup& group, int frequency_mhz) const {
+    profiler::MeasuredOption mean;
+    mean.group = group;
+    mean.frequency_mhz = frequency_mhz;
+    mean.samples = static_cast<int>(samples);
+    mean.time_s = time_s / static_cast<double>(samples);
+    mean.time_ci_s =
+        std::sqrt(time_square) / static_cast<double>(samples) * times.FactorAround(mean.time_s);
+    if (power_weights > 0) {
+      mean.power_w = power_w / power_weights;
+      mean.power_ci_w = 1 / std::sqrt(power_weights) * powers.FactorAround(mean.power_w);
+    }
+    return mean;
+  }
+};
 
 }  // namespace
 

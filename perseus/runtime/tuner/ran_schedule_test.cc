@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <fstream>
 #include <utility>
 
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::tuner {
@@ -15,6 +17,61 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+
+constexpr protocol::RankId kSecond{0, 1, 0};
+
+schedule::Schedule OneFOneB(int microbatches) {
+  return *schedule::GenerateSchedule({"1f1b", 2, microbatches, 1});
+}
+
+// A step of the second of two ranks: the forward and then the backward of each microbatch.
+protocol::RanStep StepOf(int microbatches) {
+  protocol::RanStep step;
+  step.step = 12;
+  for (int i = 0; i < microbatches; ++i) {
+    const Nanoseconds at = 100 * i;
+    step.instructions.push_back({InstructionKind::kForward, i, 0, at, 40, 0});
+    step.instructions.push_back({InstructionKind::kBackward, i, 0, at + 40, 60, 0});
+  }
+  return step;
+}
+
+TEST(CheckRanSchedule, FindsTheScheduleAmongOtherInstructions) {
+  protocol::RanStep step = StepOf(4);
+  step.instructions.push_back({InstructionKind::kAllReduce, -1, 0, 400, 10, 0});
+  // An instruction on another stream may be recorded late.
+  std::swap(step.instructions[2], step.instructions[3]);
+  EXPECT_TRUE(CheckRanSchedule(OneFOneB(4), kSecond, step));
+}
+
+TEST(CheckRanSchedule, ReportsTheNumberOfMicrobatches) {
+  EXPECT_THAT(
+      CheckRanSchedule(OneFOneB(6), kSecond, StepOf(4)),
+      FailsWith("rank dp0-pp1-tp0 ran 4 microbatches in step 12, but the job file has 6 (correct "
+                "`microbatches`)"));
+}
+
+TEST(CheckRanSchedule, NamesTheFirstInstructionThatDiffers) {
+  protocol::RanStep step = StepOf(4);
+  std::swap(step.instructions[2].microbatch, step.instructions[4].microbatch);
+  EXPECT_THAT(
+      CheckRanSchedule(OneFOneB(4), kSecond, step),
+      FailsWith(HasSubstr("ran forward of microbatch 2 as number 3 of step 12, but the schedule "
+                          "1f1b has forward of microbatch 1")));
+  step = StepOf(4);
+  step.instructions.pop_back();
+  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecond, step).error().message,
+              HasSubstr("ran nothing as number 8"));
+  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecond, protocol::RanStep()).error().message,
+              HasSubstr("without an instruction"));
+}
+
+TEST(CheckRunsSchedule, OneDeviatingStepIsNoError) {
+  LoggedRank rank;
+  rank.steps = {StepOf(2), StepOf(4)};
+  EXPECT_TRUE(CheckRunsSchedule(OneFOneB(4), kSecond, rank));
+  EXPECT_FALSE(CheckRunsSchedule(OneFOneB(6), kSecond, rank));
+}
 
 schedule::Schedule Generated(const std::string& name, int microbatches, int chunks = 1) {
   return *schedule::GenerateSchedule({name, 2, microbatches, chunks});
@@ -67,9 +124,7 @@ class RanScheduleTest : public testing::Test {
     return FindRanSchedule(*logs, LoggedRanks(*logs), "run");
   }
   void ExpectError(const std::string& about) const {
-    const auto found = Find();
-    ASSERT_FALSE(found);
-    EXPECT_THAT(found.error().message, HasSubstr(about));
+    EXPECT_THAT(Find(), FailsWith(HasSubstr(about)));
   }
 
   TemporaryDirectory directory_;
@@ -81,15 +136,14 @@ TEST_F(RanScheduleTest, IsWhatAllRanksRan) {
     std::filesystem::create_directory(directory_ / "ranks");
     const schedule::Schedule schedule = Generated(name, 4);
     Run(schedule, 0, 5);
-    const auto found = Find();
-    ASSERT_TRUE(found) << found.error().message;
-    EXPECT_EQ(found->schedule.name, name);
-    EXPECT_EQ(found->schedule.pp_ranks, schedule.pp_ranks);
-    EXPECT_EQ(found->schedule.microbatches, 4);
-    EXPECT_EQ(found->steps, 6);
-    EXPECT_EQ(found->first, 0);
-    EXPECT_EQ(found->last, 5);
-    EXPECT_THAT(found->others, IsEmpty());
+    const auto found = ValueOf(Find());
+    EXPECT_EQ(found.schedule.name, name);
+    EXPECT_EQ(found.schedule.pp_ranks, schedule.pp_ranks);
+    EXPECT_EQ(found.schedule.microbatches, 4);
+    EXPECT_EQ(found.steps, 6);
+    EXPECT_EQ(found.first, 0);
+    EXPECT_EQ(found.last, 5);
+    EXPECT_THAT(found.others, IsEmpty());
   }
 }
 
@@ -104,11 +158,10 @@ TEST_F(RanScheduleTest, TakesTheStagesOfTheLogs) {
   Begin({0, 0, 0}, {0, 3});
   Begin({0, 1, 0}, {1, 2});
   Run(folded, 0, 3);
-  const auto found = Find();
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->schedule.name, "zb-v");
-  EXPECT_EQ(found->schedule.pp_rank_of_stage, folded.pp_rank_of_stage);
-  EXPECT_EQ(schedule::FormatSchedule(found->schedule), schedule::FormatSchedule(folded));
+  const auto found = ValueOf(Find());
+  EXPECT_EQ(found.schedule.name, "zb-v");
+  EXPECT_EQ(found.schedule.pp_rank_of_stage, folded.pp_rank_of_stage);
+  EXPECT_EQ(schedule::FormatSchedule(found.schedule), schedule::FormatSchedule(folded));
 }
 
 TEST_F(RanScheduleTest, IsTheNewestThatRanInSeveralSteps) {
@@ -120,17 +173,16 @@ TEST_F(RanScheduleTest, IsTheNewestThatRanInSeveralSteps) {
   Run(evaluation, 9, 12);
   Run(full, 13, 13);
   Run(Generated("1f1b", 2), 14, 14);  // The last batch.
-  const auto found = Find();
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->schedule.microbatches, 6);
-  EXPECT_EQ(found->steps, 5);
-  EXPECT_EQ(found->first, 5);
-  EXPECT_EQ(found->last, 8);
-  EXPECT_THAT(found->others,
+  const auto found = ValueOf(Find());
+  EXPECT_EQ(found.schedule.microbatches, 6);
+  EXPECT_EQ(found.steps, 5);
+  EXPECT_EQ(found.first, 5);
+  EXPECT_EQ(found.last, 8);
+  EXPECT_THAT(found.others,
               ElementsAre(Pair("with 2 microbatches", ElementsAre(14)),
                           Pair("with 4 microbatches", ElementsAre(0, 1, 2, 3, 4)),
                           Pair("without backwards (an evaluation)", ElementsAre(9, 10, 11, 12))));
-  EXPECT_THAT(Describe(*found), HasSubstr("other steps, with 2 microbatches: 1 (step 14)\n"));
+  EXPECT_THAT(Describe(found), HasSubstr("other steps, with 2 microbatches: 1 (step 14)\n"));
 }
 
 TEST_F(RanScheduleTest, AnOrderThatIsNotGeneratedIsRecorded) {
@@ -138,20 +190,18 @@ TEST_F(RanScheduleTest, AnOrderThatIsNotGeneratedIsRecorded) {
   std::swap(schedule.pp_ranks[0][2], schedule.pp_ranks[0][3]);
   std::swap(schedule.pp_ranks[1][2], schedule.pp_ranks[1][3]);
   Run(schedule, 0, 3);
-  const auto found = Find();
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->schedule.name, "recorded");
-  EXPECT_EQ(schedule::FormatSchedule(found->schedule), "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
+  const auto found = ValueOf(Find());
+  EXPECT_EQ(found.schedule.name, "recorded");
+  EXPECT_EQ(schedule::FormatSchedule(found.schedule), "0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n");
 }
 
 TEST_F(RanScheduleTest, CountsPipelinesAndGpusOfAStage) {
   for (int dp = 0; dp < 3; ++dp) {
     for (int tp = 0; tp < 2; ++tp) Run(Generated("1f1b", 4), 0, 3, dp, tp);
   }
-  const auto found = Find();
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->pipelines, 3);
-  EXPECT_EQ(found->gpus_per_stage, 2);
+  const auto found = ValueOf(Find());
+  EXPECT_EQ(found.pipelines, 3);
+  EXPECT_EQ(found.gpus_per_stage, 2);
 }
 
 TEST_F(RanScheduleTest, NamesTheRankWithoutSteps) {
@@ -223,15 +273,11 @@ TEST_F(RanScheduleTest, WaitsForAllRanksOfARunningJob) {
     ++step;
     return false;
   };
-  const auto found = AwaitRanSchedule(directory_.path(), wait, clock);
-  ASSERT_TRUE(found) << found.error().message;
-  EXPECT_EQ(found->schedule.name, "1f1b");
+  EXPECT_EQ(ValueOf(AwaitRanSchedule(directory_.path(), wait, clock)).schedule.name, "1f1b");
 
   wait.should_end = [] { return false; };
-  const auto silent = AwaitRanSchedule(directory_.path(), wait, clock);
-  ASSERT_FALSE(silent);
-  EXPECT_EQ(silent.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(silent.error().message, HasSubstr("no step was recorded for 60 s"));
+  EXPECT_THAT(AwaitRanSchedule(directory_.path(), wait, clock),
+              FailsAs(ErrorKind::kSystem, HasSubstr("no step was recorded for 60 s")));
 }
 
 }  // namespace

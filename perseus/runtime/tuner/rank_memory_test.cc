@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "perseus/base/file.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::tuner {
@@ -38,13 +39,12 @@ TEST_F(ReadRankMemoryTest, TheGreatestOfTheGpusOfAStageCounts) {
         R"({"perseus_rank_memory":1,"activation_bytes":[90,50],"model_bytes":950,"peak_bytes":9})");
   Write("dp0-pp1-tp0.memory.json",
         R"({"perseus_rank_memory":1,"activation_bytes":[70,60],"model_bytes":800,"peak_bytes":5})");
-  const auto memory = ReadRankMemory(directory_.path());
-  ASSERT_TRUE(memory) << memory.error().message;
-  ASSERT_TRUE(*memory);
-  EXPECT_EQ((*memory)->peak_bytes, 9);
-  EXPECT_EQ((*memory)->stages.source, profile::MemorySource::kMeasured);
-  EXPECT_THAT((*memory)->stages.parts, ElementsAre(Part{0, 0, 100, 950}, Part{0, 1, 50, 0},
-                                                   Part{1, 0, 70, 800}, Part{1, 1, 60, 0}));
+  const auto memory = ValueOf(ReadRankMemory(directory_.path()));
+  ASSERT_TRUE(memory);
+  EXPECT_EQ(memory->peak_bytes, 9);
+  EXPECT_EQ(memory->stages.source, profile::MemorySource::kMeasured);
+  EXPECT_THAT(memory->stages.parts, ElementsAre(Part{0, 0, 100, 950}, Part{0, 1, 50, 0},
+                                                Part{1, 0, 70, 800}, Part{1, 1, 60, 0}));
 }
 
 TEST_F(ReadRankMemoryTest, RefusesOtherContents) {

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::tuner {
@@ -45,17 +46,16 @@ TEST_F(RunSummaryTest, AddsUpRanks) {
     Begin({0, rank, 0}, 1);
     for (int step = 0; step < 5; ++step) Add({0, rank, 0}, step, step != 4);
   }
-  const auto summary = SumUpRun(directory_.path(), start_);
-  ASSERT_TRUE(summary) << summary.error().message;
-  EXPECT_EQ(summary->ranks, 3);
-  EXPECT_EQ(summary->missing_ranks, 0);
-  EXPECT_EQ(summary->steps, 5);
-  EXPECT_EQ(summary->fewest_steps, 5);
-  EXPECT_DOUBLE_EQ(summary->step_time_s, 2);
-  EXPECT_DOUBLE_EQ(summary->energy_j, 5 * summary->energy_per_step_j);
-  EXPECT_DOUBLE_EQ(summary->energy_per_step_j, 3 * 200);
-  EXPECT_EQ(summary->planned_steps, 15);
-  EXPECT_EQ(summary->off_plan_steps, 3);
+  const auto summary = ValueOf(SumUpRun(directory_.path(), start_));
+  EXPECT_EQ(summary.ranks, 3);
+  EXPECT_EQ(summary.missing_ranks, 0);
+  EXPECT_EQ(summary.steps, 5);
+  EXPECT_EQ(summary.fewest_steps, 5);
+  EXPECT_DOUBLE_EQ(summary.step_time_s, 2);
+  EXPECT_DOUBLE_EQ(summary.energy_j, 5 * summary.energy_per_step_j);
+  EXPECT_DOUBLE_EQ(summary.energy_per_step_j, 3 * 200);
+  EXPECT_EQ(summary.planned_steps, 15);
+  EXPECT_EQ(summary.off_plan_steps, 3);
 }
 
 // A rank whose log could not be written, as with a full disk, and one whose log ended early.
@@ -73,11 +73,10 @@ TEST_F(RunSummaryTest, CountsStepsOfAPlanWithoutALease) {
   step.on_plan = true;
   step.instructions.push_back({InstructionKind::kBackward, 0, 0, 0, kSecond, 1410});
   Append({0, 0, 0}, step);
-  const auto summary = SumUpRun(directory_.path(), start_);
-  ASSERT_TRUE(summary) << summary.error().message;
-  EXPECT_EQ(summary->planned_steps, 3);
-  EXPECT_EQ(summary->off_plan_steps, 1);
-  EXPECT_EQ(summary->unset_steps, 1);
+  const auto summary = ValueOf(SumUpRun(directory_.path(), start_));
+  EXPECT_EQ(summary.planned_steps, 3);
+  EXPECT_EQ(summary.off_plan_steps, 1);
+  EXPECT_EQ(summary.unset_steps, 1);
 }
 
 TEST_F(RunSummaryTest, SaysWhichRanksAreMissing) {
@@ -88,13 +87,12 @@ TEST_F(RunSummaryTest, SaysWhichRanksAreMissing) {
     Append(header.name, header);
     for (int step = 0; step < (rank == 0 ? 5 : 1); ++step) Add({1, rank, 0}, step);
   }
-  const auto summary = SumUpRun(directory_.path(), start_);
-  ASSERT_TRUE(summary) << summary.error().message;
-  EXPECT_EQ(summary->ranks, 2);
-  EXPECT_EQ(summary->missing_ranks, 2);
-  EXPECT_EQ(summary->steps, 5);
-  EXPECT_EQ(summary->fewest_steps, 1);
-  EXPECT_DOUBLE_EQ(summary->step_time_s, 2);
+  const auto summary = ValueOf(SumUpRun(directory_.path(), start_));
+  EXPECT_EQ(summary.ranks, 2);
+  EXPECT_EQ(summary.missing_ranks, 2);
+  EXPECT_EQ(summary.steps, 5);
+  EXPECT_EQ(summary.fewest_steps, 1);
+  EXPECT_DOUBLE_EQ(summary.step_time_s, 2);
 }
 
 TEST_F(RunSummaryTest, LeavesOutLogsOfAnEarlierRun) {
@@ -112,11 +110,10 @@ TEST_F(RunSummaryTest, CountsTheProcessThatRanLast) {
   Begin({0, 0, 0}, 2);
   Add({0, 0, 0}, 0);
   std::ofstream(protocol::RankLogPath(directory_, {0, 0, 0}), std::ios::app) << "nonsense\n{";
-  const auto summary = SumUpRun(directory_.path(), start_);
-  ASSERT_TRUE(summary) << summary.error().message;
-  EXPECT_EQ(summary->steps, 1);
-  EXPECT_EQ(summary->step_time_s, 0);
-  EXPECT_EQ(summary->energy_j, 0);
+  const auto summary = ValueOf(SumUpRun(directory_.path(), start_));
+  EXPECT_EQ(summary.steps, 1);
+  EXPECT_EQ(summary.step_time_s, 0);
+  EXPECT_EQ(summary.energy_j, 0);
 }
 
 }  // namespace

@@ -14,32 +14,6 @@ namespace {
 
 constexpr int kPlanProcess = 1'000'000;  // Sorts after all pipelines.
 
-class RunTraceWriter {
- public:
-  // Times count from `origin`, in nanoseconds since 1970.
-  explicit RunTraceWriter(Nanoseconds origin) : origin_(origin) {}
-
-  void NameProcess(int process, std::string_view name) { events_.NameProcess(process, name); }
-  void NameLane(int process, int lane, std::string_view name) {
-    events_.NameLane(process, lane, name);
-  }
-  void AddStep(const protocol::RankId& name, const LoggedRank& rank, const protocol::RanStep& step);
-  void AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin);
-
-  std::string Finish() && { return std::move(events_).Finish(); }
-
- private:
-  void AddCounter(int process, const std::string& name, Nanoseconds at, std::string_view unit,
-                  double value) {
-    events_.AddCounter(process, name, at - origin_, unit, fmt::format("{:.6g}", value));
-  }
-  void AddPower(const protocol::RankId& name, const protocol::RanStep& step, Nanoseconds begin);
-
-  Nanoseconds origin_;
-  plan_file::TraceEvents events_;
-  std::map<protocol::RankId, std::pair<Nanoseconds, double>> last_energy_;  // Time, energy.
-};
-
 // An argument of a slice, or nothing if no clock is known.
 std::string ClockArgument(double frequency_mhz) {
   return frequency_mhz > 0 ? fmt::format(R"("frequency_mhz": {}, )", frequency_mhz) : "";
@@ -57,64 +31,84 @@ std::string LaneName(const protocol::RankId& name) {
                            : fmt::format("pp_rank {} tp_rank {}", name.pp_rank, name.tp_rank);
 }
 
-void RunTraceWriter::AddStep(const protocol::RankId& name, const LoggedRank& rank,
-                             const protocol::RanStep& step) {
-  const int process = name.dp_rank + 1;
-  const Nanoseconds begin = step.begin + rank.header.epoch;
-  for (const protocol::RanInstruction& ran : step.instructions) {
-    events_.AddSlice(
-        {.process = process,
-         .lane = LaneOf(name),
-         .name = plan_file::InstructionLabel(ran.kind, ran.microbatch),
-         .kind = ran.kind,
-         .start = begin + ran.begin - origin_,
-         .duration = ran.duration},
-        ClockArgument(ran.frequency_mhz) +
-            fmt::format(
-                R"("chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "plan": "{}")",
-                ran.chunk, ran.microbatch, step.step, step.assignment_version, PlanOf(step)));
+class RunTraceWriter {
+ public:
+  // Times count from `origin`, in nanoseconds since 1970.
+  explicit RunTraceWriter(Nanoseconds origin) : origin_(origin) {}
+
+  void NameProcess(int process, std::string_view name) { events_.NameProcess(process, name); }
+  void NameLane(int process, int lane, std::string_view name) {
+    events_.NameLane(process, lane, name);
   }
-  for (const protocol::ClockChange& change : step.clocks) {
-    const std::string lane = LaneName(name);
-    AddCounter(process, lane + " requested clock", begin + change.requested, "MHz",
-               change.frequency_mhz);
-    if (change.applied != 0) {
-      AddCounter(process, lane + " applied clock", begin + change.applied, "MHz",
+  void AddStep(const protocol::RankId& name, const LoggedRank& rank,
+               const protocol::RanStep& step) {
+    const int process = name.dp_rank + 1;
+    const Nanoseconds begin = step.begin + rank.header.epoch;
+    for (const protocol::RanInstruction& ran : step.instructions) {
+      events_.AddSlice(
+          {.process = process,
+           .lane = LaneOf(name),
+           .name = plan_file::InstructionLabel(ran.kind, ran.microbatch),
+           .kind = ran.kind,
+           .start = begin + ran.begin - origin_,
+           .duration = ran.duration},
+          ClockArgument(ran.frequency_mhz) +
+              fmt::format(
+                  R"("chunk": {}, "microbatch": {}, "step": {}, "assignment": {}, "plan": "{}")",
+                  ran.chunk, ran.microbatch, step.step, step.assignment_version, PlanOf(step)));
+    }
+    for (const protocol::ClockChange& change : step.clocks) {
+      const std::string lane = LaneName(name);
+      AddCounter(process, lane + " requested clock", begin + change.requested, "MHz",
                  change.frequency_mhz);
+      if (change.applied != 0) {
+        AddCounter(process, lane + " applied clock", begin + change.applied, "MHz",
+                   change.frequency_mhz);
+      }
     }
+    AddPower(name, step, begin);
   }
-  AddPower(name, step, begin);
-}
 
-// Adds the mean power between two new values of the counter.
-void RunTraceWriter::AddPower(const protocol::RankId& name, const protocol::RanStep& step,
-                              Nanoseconds begin) {
-  for (const protocol::EnergySample& sample : step.energy) {
-    const Nanoseconds at = begin + (sample.after + sample.until) / 2;
-    const auto last = last_energy_.find(name);
-    if (last != last_energy_.end() && at > last->second.first) {
-      AddCounter(name.dp_rank + 1, LaneName(name) + " power", last->second.first, "W",
-                 (sample.energy_j - last->second.second) / ToSeconds(at - last->second.first));
+  void AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin) {
+    for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
+      for (const plan_file::PlannedInstruction& planned : plan.pp_ranks[rank].instructions) {
+        events_.AddSlice({.process = process,
+                          .lane = static_cast<int>(rank),
+                          .name = plan_file::InstructionLabel(planned.kind, planned.microbatch),
+                          .kind = planned.kind,
+                          .start = begin + planned.start - origin_,
+                          .duration = planned.duration},
+                         ClockArgument(planned.frequency_mhz) +
+                             fmt::format(R"("chunk": {}, "microbatch": {}, "energy_j": {})",
+                                         planned.chunk, planned.microbatch, planned.energy_j));
+      }
     }
-    last_energy_[name] = {at, sample.energy_j};
   }
-}
 
-void RunTraceWriter::AddPlan(int process, const plan_file::PlanFile& plan, Nanoseconds begin) {
-  for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
-    for (const plan_file::PlannedInstruction& planned : plan.pp_ranks[rank].instructions) {
-      events_.AddSlice({.process = process,
-                        .lane = static_cast<int>(rank),
-                        .name = plan_file::InstructionLabel(planned.kind, planned.microbatch),
-                        .kind = planned.kind,
-                        .start = begin + planned.start - origin_,
-                        .duration = planned.duration},
-                       ClockArgument(planned.frequency_mhz) +
-                           fmt::format(R"("chunk": {}, "microbatch": {}, "energy_j": {})",
-                                       planned.chunk, planned.microbatch, planned.energy_j));
+  std::string Finish() && { return std::move(events_).Finish(); }
+
+ private:
+  void AddCounter(int process, const std::string& name, Nanoseconds at, std::string_view unit,
+                  double value) {
+    events_.AddCounter(process, name, at - origin_, unit, fmt::format("{:.6g}", value));
+  }
+  // Adds the mean power between two new values of the counter.
+  void AddPower(const protocol::RankId& name, const protocol::RanStep& step, Nanoseconds begin) {
+    for (const protocol::EnergySample& sample : step.energy) {
+      const Nanoseconds at = begin + (sample.after + sample.until) / 2;
+      const auto last = last_energy_.find(name);
+      if (last != last_energy_.end() && at > last->second.first) {
+        AddCounter(name.dp_rank + 1, LaneName(name) + " power", last->second.first, "W",
+                   (sample.energy_j - last->second.second) / ToSeconds(at - last->second.first));
+      }
+      last_energy_[name] = {at, sample.energy_j};
     }
   }
-}
+
+  Nanoseconds origin_;
+  plan_file::TraceEvents events_;
+  std::map<protocol::RankId, std::pair<Nanoseconds, double>> last_energy_;  // Time, energy.
+};
 
 bool Contains(const TraceRange& range, std::int64_t step) {
   return step >= range.first && step <= range.last;

@@ -95,8 +95,7 @@ Result<double> TimeOfSteps(const JobLogs& logs, const std::set<protocol::RankId>
 Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                              const StepRange& range) {
   StepCost cost;
-  PERSEUS_ASSIGN_OR_RETURN(const double time_s, TimeOfSteps(logs, ranks, range));
-  cost.time_s = time_s;
+  PERSEUS_ASSIGN_OR_RETURN(cost.time_s, TimeOfSteps(logs, ranks, range));
   for (const protocol::RankId& name : ranks) {
     const LoggedRank& rank = logs.ranks().at(name);
     const auto energy_j =
@@ -123,9 +122,9 @@ Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol:
   UsualCost cost{.time_s = Median(times), .energy_j = mean.energy_j};
   std::vector<double> energies;
   for (std::int64_t number = range.begin; number < range.end; ++number) {
-    const auto one = CostOfSteps(logs, ranks, {number, number + 1, range.version});
-    if (!one) return Fail(one);
-    energies.push_back(one->energy_j);
+    PERSEUS_ASSIGN_OR_RETURN(const auto one,
+                             CostOfSteps(logs, ranks, {number, number + 1, range.version}));
+    energies.push_back(one.energy_j);
   }
   cost.energy_error_j =
       StandardDeviation(energies) / std::sqrt(static_cast<double>(energies.size()));

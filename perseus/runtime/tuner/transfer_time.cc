@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "perseus/runtime/tuner/schedule_match.h"
+#include "perseus/runtime/tuner/ran_schedule.h"
 
 namespace perseus::tuner {
 namespace {

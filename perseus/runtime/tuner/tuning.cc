@@ -13,12 +13,12 @@
 
 #include "perseus/base/wording.h"
 #include "perseus/runtime/profiler/profiler_state.h"
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/tuner/conductor.h"
-#include "perseus/runtime/tuner/disturbance.h"
+#include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/pooled_measurements.h"
-#include "perseus/runtime/tuner/schedule_match.h"
+#include "perseus/runtime/tuner/ran_schedule.h"
 #include "perseus/runtime/tuner/transfer_time.h"
 #include "perseus/runtime/tuner/tuned_plan.h"
 
@@ -67,40 +67,430 @@ class Tuner {
   Tuner(const TuningOptions& options, Conductor conductor, profiler::ProfilerState state)
       : options_(options), conductor_(std::move(conductor)), state_(std::move(state)) {}
 
-  Result<TuningResult> Run();
+  Result<TuningResult> Run() {
+    Result<void> run = AwaitRanks();
+    if (run) run = Sweep();
+    const int frequencies = run ? MostFrequencies(Options()) : 0;
+    if (run) run = options_.leaves_plan_in_force ? FollowPlans() : MakePlan();
+    if (!run || !options_.leaves_plan_in_force) {
+      const auto back = conductor_.Restore();
+      if (run && !back) return Fail(back);
+    }
+    if (!run) return Fail(run);
+    const double baseline_s = ToSeconds(plan_->file().baseline_time);
+    const std::vector<profiler::MeasuredOption> measured = Options();
+    // The plan is in force already, so this holds up nothing.
+    std::optional<Expectation> expected;
+    if (const auto drawn = ExpectFrom(Job(), options_.job, options_.target, measured)) {
+      expected = *drawn;
+      if (seen_) expected->optimism = 0;
+    }
+    PERSEUS_ASSIGN_OR_RETURN(auto profile,
+                             plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr));
+    return TuningResult{MeasuredProfile(measured),
+                        plan_->profile(),
+                        std::move(profile),
+                        plan_->file(),
+                        state_.noise.Solve(),
+                        plan_->file().job.model.blocking_power_w,
+                        state_.spent,
+                        state_.spent.Slowdown(baseline_s),
+                        seen_,
+                        rounds_,
+                        frequencies,
+                        reason_,
+                        version_,
+                        plan_from_step_,
+                        conductor_.logs().LastStep(conductor_.ranks()) - began_at_,
+                        expected};
+  }
 
  private:
-  Result<void> AwaitRanks();
-  Result<void> TakeClocks(const protocol::RankHeader& header);
-  Result<void> Sweep();
-  Result<void> RunRound(const profiler::SweepRound& round);
-  Result<void> CheckEnergy(const Conductor::Stretch& stretch) const;
-  void WarnAboveTarget() const;
-  void WarnOfDisturbances(const Conductor::Stretch& stretch) const;
-  void LookForPowerLimit();
+  Result<void> AwaitRanks() {
+    const plan_file::PlannedJob& job = options_.job;
+    const auto count = static_cast<int>(job.schedule.pp_ranks.size());
+    Say(fmt::format("waiting for {} ranks in {}", job.pipelines * count * job.model.gpus_per_stage,
+                    options_.job_directory.string()));
+    PERSEUS_RETURN_IF_ERROR(
+        conductor_.AwaitRanks(RanksOf(job.pipelines, count, job.model.gpus_per_stage)));
+    clocks_mhz_.resize(static_cast<std::size_t>(count));
+    const std::string state = (options_.job_directory / kState).string();
+    for (const protocol::RankId& name : conductor_.ranks()) {
+      if (name.pp_rank >= count) {
+        return Fail(
+            "rank {} trains, but the job file has only {} pp_ranks (does this job file belong to "
+            "the job?)",
+            Name(name), count);
+      }
+      const protocol::RankHeader& header = conductor_.log_of(name).header;
+      if (auto same = profiler::CheckSameGpu(state_, header, state); !same) return same;
+      if (auto taken = TakeClocks(header); !taken) return taken;
+    }
+    WarnOfOtherGpu();
+    began_at_ = conductor_.logs().LastStep(conductor_.ranks());
+    constexpr int kSteps = 2;
+    if (auto ended = conductor_.AwaitSteps(kSteps); !ended) return ended;
+    for (const protocol::RankId& name : conductor_.ranks()) {
+      PERSEUS_RETURN_IF_ERROR(CheckRunsSchedule(job.schedule, name, conductor_.log_of(name)));
+    }
+    const std::int64_t last = conductor_.logs().LastCommonStep(conductor_.ranks());
+    MeasureTransfers(last - 1, last);
+    conductor_.ForgetBefore(last - 1);
+    return {};
+  }
+
+  // Keeps the clocks that all GPUs of the stage have.
+  Result<void> TakeClocks(const protocol::RankHeader& header) {
+    if (auto may = CheckMaySetClocks(header); !may) return may;
+    std::vector<int>& common = clocks_mhz_[static_cast<std::size_t>(header.name.pp_rank)];
+    if (common.empty()) common = header.sm_clocks_mhz;
+    std::vector<int> both;
+    std::ranges::set_intersection(common, header.sm_clocks_mhz, std::back_inserter(both));
+    if (both.empty()) {
+      return Fail(
+          "the GPU of rank {} has no clock in common with others of its stage (do all have the "
+          "same type?)",
+          Name(header.name));
+    }
+    common = std::move(both);
+    return {};
+  }
+
+  Result<void> Sweep() {
+    for (;;) {
+      LookForPowerLimit();
+      PERSEUS_ASSIGN_OR_RETURN(
+          const auto round, profiler::ChooseRound(Job(), options_.budget, Options(), state_.spent));
+      if (round.is_over()) {
+        reason_ = round.reason;
+        return {};
+      }
+      Say(fmt::format(
+          "round {}: {}{}", rounds_ + 1, round.reason,
+          round.predicted_s > 0 ? fmt::format(", about {:.3f} s a step", round.predicted_s) : ""));
+      if (auto ran = RunRound(round); !ran) return ran;
+    }
+  }
+
+  Result<void> RunRound(const profiler::SweepRound& round) {
+    protocol::Assignment assignment;
+    assignment.clocks = round.clocks;
+    PERSEUS_ASSIGN_OR_RETURN(const auto ran,
+                             conductor_.RunWith(std::move(assignment), round.steps, 0));
+    Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
+    if (++rounds_ == 1) {
+      if (auto energy = CheckEnergy(ran); !energy) return energy;
+    }
+    WarnOfDisturbances(ran);
+    MeasureTransfers(ran.first(), ran.last);
+    state_.spent.steps += ran.steps();
+    const LoggedRank& any = conductor_.log_of(*conductor_.ranks().begin());
+    const protocol::RanStep* first = any.Find(ran.landing);
+    const protocol::RanStep* last = any.Find(ran.last);
+    if (first != nullptr && last != nullptr) {
+      state_.spent.seconds += ToSeconds(last->end - first->begin);
+    }
+    conductor_.ForgetBefore(ran.last);
+    return SaveState();
+  }
+
+  // Checks after the first round that energies can be measured, before the budget is spent.
+  Result<void> CheckEnergy(const Conductor::Stretch& stretch) const {
+    for (const protocol::RankId& name : conductor_.ranks()) {
+      const profiler::GpuMeasurements::Counts& counts = state_.gpus.at(name).measurements.counts();
+      if (counts.windows > counts.windows_left_out) continue;
+      const Disturbance disturbance =
+          DisturbanceOf(conductor_.log_of(name), stretch.landing, stretch.last);
+      if (2 * disturbance.steps > disturbance.of_steps) {
+        return Fail("rank {} measured nothing: {} of its {} steps do not count, because {}",
+                    Name(name), disturbance.steps, disturbance.of_steps, Describe(disturbance));
+      }
+      return Fail(
+          "rank {} recorded no useful energy in {} steps with {} instructions: {}", Name(name),
+          counts.steps, counts.instructions,
+          counts.windows == 0
+              ? "its GPU's counter never changed twice in one step (can it be read? See "
+                "PERSEUS_DEVICES and perseus doctor; or steps are shorter than two of its periods: "
+                "make them longer, with more microbatches)"
+              : fmt::format("each of the {} windows of its counter has a change of the clock or an "
+                            "edge of the step in it (make steps longer, with more microbatches)",
+                            counts.windows));
+    }
+    return {};
+  }
+
+  // Whole steps may need more than the sum of their measured instructions.
+  void WarnAboveTarget() const {
+    const plan_file::PlanFile& file = plan_->file();
+    plan::Evaluation judged;
+    judged.time = file.time;
+    judged.energy_j = file.energy_j;
+    if (plan::IsWithin(options_.target, judged)) return;
+    Say(
+        fmt::format("warning: by the energy of whole steps, the plan needs {:.6g} J and {:.6g} W, "
+                    "which is more than its target, {} (run again with a lower one)",
+                    judged.energy_j, judged.average_power_w(), plan::Describe(options_.target)));
+  }
+
+  // Says which steps do not count, in one line for all ranks: the one with the most is named.
+  void WarnOfDisturbances(const Conductor::Stretch& stretch) const {
+    Disturbance most;
+    protocol::RankId of_most;
+    int ranks = 0;
+    for (const protocol::RankId& name : conductor_.ranks()) {
+      Disturbance one = DisturbanceOf(conductor_.log_of(name), stretch.landing, stretch.last);
+      if (one.steps == 0) continue;
+      ++ranks;
+      if (one.steps <= most.steps) continue;
+      most = std::move(one);
+      of_most = name;
+    }
+    if (ranks == 0) return;
+    const std::string others = ranks > 1 ? fmt::format("; {} in all", Counted(ranks, "rank")) : "";
+    Say(fmt::format("warning: {} of {} steps of rank {} do not count, because {}{}", most.steps,
+                    most.of_steps, Name(of_most), Describe(most), others));
+  }
+
+  // Learns which clocks the power limit leaves, and says so once.
+  void LookForPowerLimit() {
+    const auto reached_mhz = ReachedClocks(state_.gpus, clocks_mhz_);
+    reachable_mhz_ = WithoutUnreached(clocks_mhz_, reached_mhz);
+    std::map<InstructionKind, std::pair<int, int>> kinds;  // The lowest and the highest clock.
+    int highest = 0;
+    for (const auto& [group, mhz] : reached_mhz) {
+      const int of_rank = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
+      highest = std::max(highest, of_rank);
+      if (mhz == of_rank) continue;
+      auto& [low, high] = kinds.try_emplace(group.kind, mhz, mhz).first->second;
+      low = std::min(low, mhz);
+      high = std::max(high, mhz);
+    }
+    if (kinds.empty() || std::exchange(has_named_power_limit_, true)) return;
+    std::vector<std::string> reached;
+    for (const auto& [kind, range] : kinds) {
+      const auto& [low, high] = range;
+      reached.push_back(low == high
+                            ? fmt::format("{} reaches {} MHz", Name(kind), high)
+                            : fmt::format("{} reaches {} to {} MHz", Name(kind), low, high));
+    }
+    Say(fmt::format(
+        "at their power limit, GPUs do not reach their highest clock of {} MHz: {} (this "
+        "is not a fault; plans are compared with these clocks)",
+        highest, fmt::join(reached, ", ")));
+  }
+
   std::vector<profiler::MeasuredOption> Options() const {
     return PooledOptions(state_.gpus, reachable_mhz_);
   }
-  void MeasureTransfers(std::int64_t first, std::int64_t last);
+  // Not while a plan is followed: it was made, and is judged, with the same transfer time.
+  void MeasureTransfers(std::int64_t first, std::int64_t last) {
+    if (!options_.measures_p2p) return;
+    const auto time =
+        TransferTime(conductor_.logs(), conductor_.ranks(), options_.job.schedule, first, last);
+    if (time) p2p_ = time;
+  }
+
   using Gpus = std::map<protocol::RankId, profiler::KnownGpu>;
   enum class Alarms { kReported, kIgnored };
   void Measure(Gpus& gpus, profiler::InstructionNoise& noise, const Conductor::Stretch& stretch,
-               Alarms alarms) const;
-  Result<UsualCost> RunBaseline();
+               Alarms alarms) const {
+    const profiler::MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
+    for (const protocol::RankId& name : conductor_.ranks()) {
+      const LoggedRank& rank = conductor_.log_of(name);
+      profiler::KnownGpu& gpu =
+          gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
+                                                    profiler::GpuMeasurements(settings)})
+              .first->second;
+      // GpuMeasurements leaves out what ran while the clocks changed.
+      std::vector<std::vector<protocol::RanInstruction>> counted;
+      for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
+        const protocol::RanStep* step = rank.Find(number);
+        if (step == nullptr) continue;
+        for (const profiler::DriftAlarm& alarm : gpu.measurements.Add(*step)) {
+          if (alarms == Alarms::kIgnored) continue;
+          Say(fmt::format(
+              "{} of rank {} at {} MHz has changed by {:+.1f} % in step {} since it was measured: "
+              "measuring it again",
+              alarm.quantity == profiler::DriftAlarm::Quantity::kTime ? "the time" : "the power",
+              Name(name), alarm.what.frequency_mhz, 100 * (alarm.now / alarm.before - 1),
+              alarm.step));
+        }
+        // In the step in which clocks change, many instructions do not count.
+        if (number >= stretch.first()) counted.push_back(gpu.measurements.last_counted());
+      }
+      noise.Add(counted);
+    }
+  }
+
+  // Runs the steps with which the plan is compared, just before the plan.
+  Result<UsualCost> RunBaseline() {
+    protocol::Assignment assignment;
+    for (const profiler::InstructionGroup& group : profiler::GroupsOf(options_.job.schedule)) {
+      const int highest = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
+      assignment.clocks.push_back({group.rank, group.chunk, group.kind, highest});
+    }
+    Say("measuring steps at the highest clocks to compare with");
+    PERSEUS_ASSIGN_OR_RETURN(const auto ran,
+                             conductor_.RunWith(std::move(assignment), options_.steps_followed, 0));
+    Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
+    WarnOfDisturbances(ran);
+    LookForPowerLimit();
+    MeasureTransfers(ran.first(), ran.last);
+    auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted());
+    conductor_.ForgetBefore(ran.last);
+    return cost;
+  }
+
   struct Followed {
     Gpus gpus;  // Only what was measured while the plan was followed.
     UsualCost cost;
   };
-  Result<Followed> Follow(const TunedPlan& plan);
-  void Explain(const SeenSteps& seen);
-  std::optional<noise::Noise> MeasuredNoise() const;
-  Result<void> FollowPlans();
-  void WarnIfStepsOverlap() const;
-  void WarnIfUnexplained() const;
-  Result<void> LeaveInForce();
-  Result<void> MakePlan();
-  void WarnOfOtherGpu() const;
-  profiler::SweepJob Job() const;
+  // Puts the plan into force until it is measured.
+  Result<Followed> Follow(const TunedPlan& plan) {
+    Say("following a plan to measure it");
+    PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
+    protocol::Assignment assignment;
+    assignment.plan = std::move(path);
+    // Enough steps to judge the plan, and for the ranks to read the next assignment.
+    const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto ran,
+        conductor_.RunWith(std::move(assignment), options_.steps_followed, spare_steps));
+    Followed followed;
+    profiler::InstructionNoise of_plan;
+    WarnOfDisturbances(ran);
+    Measure(followed.gpus, of_plan, ran, Alarms::kIgnored);
+    Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
+    PERSEUS_ASSIGN_OR_RETURN(
+        followed.cost, UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted()));
+    conductor_.ForgetBefore(ran.last);
+    PERSEUS_RETURN_IF_ERROR(SaveState());
+    return followed;
+  }
+
+  // If whole steps were slower than noise explains, the rest counts as further noise for the next
+  // plan. It covers other causes: switches that do not always take as long as stated, processes
+  // that wake up late. Two standard errors are left out. Otherwise, plans would get a margin by
+  // chance, which is dear.
+  void Explain(const SeenSteps& seen) {
+    if (!plan::LimitsTime(options_.target.kind)) return;
+    const double error = seen.time_error_s / seen.baseline_time_s;
+    further_noise_ = plan_->NoiseThatExplains(seen.slowdown() - 2 * error,
+                                              MeasuredNoise().value_or(noise::Noise{}));
+  }
+
+  // With what whole steps showed.
+  std::optional<noise::Noise> MeasuredNoise() const {
+    const auto measured = state_.noise.Solve();
+    if (!measured && further_noise_ == 0) return std::nullopt;
+    noise::Noise noise = measured ? measured->noise : noise::Noise{};
+    noise.independent = std::hypot(noise.independent, further_noise_);
+    return noise;
+  }
+
+  Result<void> FollowPlans() {
+    PERSEUS_ASSIGN_OR_RETURN(const auto baseline, RunBaseline());
+    std::optional<Followed> followed;
+    for (int i = 0; i < kPlansFollowed; ++i) {
+      if (auto made = MakePlan(); !made) return made;
+      PERSEUS_ASSIGN_OR_RETURN(followed, Follow(*plan_));
+      // Not the saving that the plan promises: noise made its options look good.
+      seen_ = SeenStepsOf(followed->cost, baseline);
+      if (i == 0) WarnIfStepsOverlap();
+      Say(fmt::format("plan {} of {} saves {:.2f} % of the energy at {:+.2f} % time in whole steps",
+                      i + 1, kPlansFollowed, 100 * seen_->saving(), 100 * seen_->slowdown()));
+      if (i + 1 < kPlansFollowed) Explain(*seen_);
+    }
+    const std::vector<profiler::MeasuredOption> known =
+        WithTimesOf(PooledOptions(followed->gpus, reachable_mhz_), Options());
+    PERSEUS_RETURN_IF_ERROR(plan_->JudgeBy(Job(), known, *seen_));
+    WarnAboveTarget();
+    PERSEUS_RETURN_IF_ERROR(CheckSeen(*seen_, std::max(0.0, plan_->slowdown())));
+    WarnIfUnexplained();
+    return LeaveInForce();
+  }
+
+  // A rank that need not wait for the others between two steps begins the next one early, as with
+  // V-shaped schedules. Then a step takes less time than the plan's model says, and the plan uses
+  // the difference as if ranks waited in it.
+  void WarnIfStepsOverlap() const {
+    if (!seen_->StepsOverlap()) return;
+    const double share = seen_->overlap_s / seen_->baseline_time_s;
+    Say(fmt::format(
+        "warning: ranks begin a step {:.1f} % of its time before others have ended the "
+        "last one, but plans assume that they begin together: a plan may slow the job by "
+        "up to {:.1f} % (this cannot happen if all ranks wait for each other once in a "
+        "step, as for the norm of all gradients)",
+        100 * share, 100 * share));
+  }
+
+  // Whole steps are right. But other plans (of the server, for a straggler) use the profile.
+  void WarnIfUnexplained() const {
+    constexpr double kOnePoint = 0.01;
+    if (std::abs(plan_->saving() - seen_->saving()) <= kOnePoint) return;
+    Say(fmt::format(
+        "warning: by the energies of single instructions, the plan saves {:.2f} %, but whole steps "
+        "show {:.2f} %: do not use this profile for other plans (measure more "
+        "steps; does another program use these GPUs?)",
+        100 * plan_->saving(), 100 * seen_->saving()));
+  }
+
+  Result<void> LeaveInForce() {
+    PERSEUS_ASSIGN_OR_RETURN(const auto path,
+                             conductor_.AddPlan(plan_file::FormatPlan(plan_->file())));
+    protocol::Assignment assignment;
+    assignment.plan = path;
+    PERSEUS_ASSIGN_OR_RETURN(const auto left, conductor_.LeaveInForce(std::move(assignment)));
+    version_ = left.version;
+    plan_from_step_ = left.step;
+    return {};
+  }
+
+  Result<void> MakePlan() {
+    const std::optional<noise::Noise> noise = MeasuredNoise();
+    auto made = TunedPlan::Make(Job(), options_.job, options_.target, Options(), noise);
+    if (!made) {
+      return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
+                    reason_, made.error().message);
+    }
+    plan_ = *std::move(made);
+    if (noise && !plan_->has_margin() && plan::LimitsTime(options_.target.kind)) {
+      Say("no plan keeps its mean time under the noise of the instructions: this one may be "
+          "slower");
+    }
+    return {};
+  }
+
+  // One warning is enough, because the facts are usually wrong for all ranks or for none.
+  void WarnOfOtherGpu() const {
+    if (options_.facts_gpu_name.empty()) return;
+    for (const protocol::RankId& name : conductor_.ranks()) {
+      const std::string& gpu = conductor_.log_of(name).header.gpu_name;
+      if (gpu.empty() || gpu == options_.facts_gpu_name) continue;
+      Say(fmt::format(
+          "warning: the hardware facts are of the GPU {}, but rank {} trains on the GPU "
+          "{} (give the facts of the job's nodes)",
+          options_.facts_gpu_name, Name(name), gpu));
+      return;
+    }
+  }
+
+  profiler::SweepJob Job() const {
+    profiler::SweepJob job{.schedule = options_.job.schedule,
+                           .model = options_.job.model,
+                           .clocks_mhz = reachable_mhz_,
+                           .switch_latency = options_.job.switch_latency,
+                           .switch_cost = options_.job.switch_cost,
+                           .change_limit = options_.change_limit};
+    if (job.model.blocking_power_w == 0) {
+      job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
+    }
+    if (p2p_) job.model.fixed.p2p = *p2p_;
+    // With a switch latency, alternating kinds would each begin at the other kind's clock.
+    if (options_.job.switch_latency > 0) job.clocks = profiler::SweepJob::Clocks::kOneARank;
+    return job;
+  }
+
   Result<void> SaveState() const {
     return protocol::WriteJobFile(options_.job_directory, kState,
                                   profiler::FormatProfilerState(state_));
@@ -130,424 +520,9 @@ class Tuner {
 
 // ---- The ranks ----
 
-Result<void> Tuner::AwaitRanks() {
-  const plan_file::PlannedJob& job = options_.job;
-  const auto count = static_cast<int>(job.schedule.pp_ranks.size());
-  Say(fmt::format("waiting for {} ranks in {}", job.pipelines * count * job.model.gpus_per_stage,
-                  options_.job_directory.string()));
-  auto found = conductor_.AwaitRanks(RanksOf(job.pipelines, count, job.model.gpus_per_stage));
-  if (!found) return found;
-  clocks_mhz_.resize(static_cast<std::size_t>(count));
-  const std::string state = (options_.job_directory / kState).string();
-  for (const protocol::RankId& name : conductor_.ranks()) {
-    if (name.pp_rank >= count) {
-      return Fail(
-          "rank {} trains, but the job file has only {} pp_ranks (does this job file belong to the "
-          "job?)",
-          Name(name), count);
-    }
-    const protocol::RankHeader& header = conductor_.log_of(name).header;
-    if (auto same = profiler::CheckSameGpu(state_, header, state); !same) return same;
-    if (auto taken = TakeClocks(header); !taken) return taken;
-  }
-  WarnOfOtherGpu();
-  began_at_ = conductor_.logs().LastStep(conductor_.ranks());
-  constexpr int kSteps = 2;
-  if (auto ended = conductor_.AwaitSteps(kSteps); !ended) return ended;
-  for (const protocol::RankId& name : conductor_.ranks()) {
-    auto runs = CheckRunsSchedule(job.schedule, name, conductor_.log_of(name));
-    if (!runs) return runs;
-  }
-  const std::int64_t last = conductor_.logs().LastCommonStep(conductor_.ranks());
-  MeasureTransfers(last - 1, last);
-  conductor_.ForgetBefore(last - 1);
-  return {};
-}
-
-// One warning is enough, because the facts are usually wrong for all ranks or for none.
-void Tuner::WarnOfOtherGpu() const {
-  if (options_.facts_gpu_name.empty()) return;
-  for (const protocol::RankId& name : conductor_.ranks()) {
-    const std::string& gpu = conductor_.log_of(name).header.gpu_name;
-    if (gpu.empty() || gpu == options_.facts_gpu_name) continue;
-    Say(
-        fmt::format("warning: the hardware facts are of the GPU {}, but rank {} trains on the GPU "
-                    "{} (give the facts of the job's nodes)",
-                    options_.facts_gpu_name, Name(name), gpu));
-    return;
-  }
-}
-
-// Keeps the clocks that all GPUs of the stage have.
-Result<void> Tuner::TakeClocks(const protocol::RankHeader& header) {
-  if (auto may = CheckMaySetClocks(header); !may) return may;
-  std::vector<int>& common = clocks_mhz_[static_cast<std::size_t>(header.name.pp_rank)];
-  if (common.empty()) common = header.sm_clocks_mhz;
-  std::vector<int> both;
-  std::ranges::set_intersection(common, header.sm_clocks_mhz, std::back_inserter(both));
-  if (both.empty()) {
-    return Fail(
-        "the GPU of rank {} has no clock in common with others of its stage (do all have the same "
-        "type?)",
-        Name(header.name));
-  }
-  common = std::move(both);
-  return {};
-}
-
 // ---- Measuring ----
 
-profiler::SweepJob Tuner::Job() const {
-  profiler::SweepJob job{.schedule = options_.job.schedule,
-                         .model = options_.job.model,
-                         .clocks_mhz = reachable_mhz_,
-                         .switch_latency = options_.job.switch_latency,
-                         .switch_cost = options_.job.switch_cost,
-                         .change_limit = options_.change_limit};
-  if (job.model.blocking_power_w == 0) {
-    job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
-  }
-  if (p2p_) job.model.fixed.p2p = *p2p_;
-  // With a switch latency, alternating kinds would each begin at the other kind's clock.
-  if (options_.job.switch_latency > 0) job.clocks = profiler::SweepJob::Clocks::kOneARank;
-  return job;
-}
-
-Result<void> Tuner::Sweep() {
-  for (;;) {
-    LookForPowerLimit();
-    PERSEUS_ASSIGN_OR_RETURN(
-        const auto round, profiler::ChooseRound(Job(), options_.budget, Options(), state_.spent));
-    if (round.is_over()) {
-      reason_ = round.reason;
-      return {};
-    }
-    Say(fmt::format(
-        "round {}: {}{}", rounds_ + 1, round.reason,
-        round.predicted_s > 0 ? fmt::format(", about {:.3f} s a step", round.predicted_s) : ""));
-    if (auto ran = RunRound(round); !ran) return ran;
-  }
-}
-
-Result<void> Tuner::RunRound(const profiler::SweepRound& round) {
-  protocol::Assignment assignment;
-  assignment.clocks = round.clocks;
-  PERSEUS_ASSIGN_OR_RETURN(const auto ran,
-                           conductor_.RunWith(std::move(assignment), round.steps, 0));
-  Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
-  if (++rounds_ == 1) {
-    if (auto energy = CheckEnergy(ran); !energy) return energy;
-  }
-  WarnOfDisturbances(ran);
-  MeasureTransfers(ran.first(), ran.last);
-  state_.spent.steps += ran.steps();
-  const LoggedRank& any = conductor_.log_of(*conductor_.ranks().begin());
-  const protocol::RanStep* first = any.Find(ran.landing);
-  const protocol::RanStep* last = any.Find(ran.last);
-  if (first != nullptr && last != nullptr) {
-    state_.spent.seconds += ToSeconds(last->end - first->begin);
-  }
-  conductor_.ForgetBefore(ran.last);
-  return SaveState();
-}
-
-// Not while a plan is followed: it was made, and is judged, with the same transfer time.
-void Tuner::MeasureTransfers(std::int64_t first, std::int64_t last) {
-  if (!options_.measures_p2p) return;
-  const auto time =
-      TransferTime(conductor_.logs(), conductor_.ranks(), options_.job.schedule, first, last);
-  if (time) p2p_ = time;
-}
-
-// Checks after the first round that energies can be measured, before the budget is spent.
-Result<void> Tuner::CheckEnergy(const Conductor::Stretch& stretch) const {
-  for (const protocol::RankId& name : conductor_.ranks()) {
-    const profiler::GpuMeasurements::Counts& counts = state_.gpus.at(name).measurements.counts();
-    if (counts.windows > counts.windows_left_out) continue;
-    const Disturbance disturbance =
-        DisturbanceOf(conductor_.log_of(name), stretch.landing, stretch.last);
-    if (2 * disturbance.steps > disturbance.of_steps) {
-      return Fail("rank {} measured nothing: {} of its {} steps do not count, because {}",
-                  Name(name), disturbance.steps, disturbance.of_steps, Describe(disturbance));
-    }
-    return Fail(
-        "rank {} recorded no useful energy in {} steps with {} instructions: {}", Name(name),
-        counts.steps, counts.instructions,
-        counts.windows == 0
-            ? "its GPU's counter never changed twice in one step (can it be read? See "
-              "PERSEUS_DEVICES and perseus doctor; or steps are shorter than two of its periods: "
-              "make them longer, with more microbatches)"
-            : fmt::format("each of the {} windows of its counter has a change of the clock or an "
-                          "edge of the step in it (make steps longer, with more microbatches)",
-                          counts.windows));
-  }
-  return {};
-}
-
-// Says which steps do not count, in one line for all ranks: the one with the most is named.
-void Tuner::WarnOfDisturbances(const Conductor::Stretch& stretch) const {
-  Disturbance most;
-  protocol::RankId of_most;
-  int ranks = 0;
-  for (const protocol::RankId& name : conductor_.ranks()) {
-    Disturbance one = DisturbanceOf(conductor_.log_of(name), stretch.landing, stretch.last);
-    if (one.steps == 0) continue;
-    ++ranks;
-    if (one.steps <= most.steps) continue;
-    most = std::move(one);
-    of_most = name;
-  }
-  if (ranks == 0) return;
-  const std::string others = ranks > 1 ? fmt::format("; {} in all", Counted(ranks, "rank")) : "";
-  Say(fmt::format("warning: {} of {} steps of rank {} do not count, because {}{}", most.steps,
-                  most.of_steps, Name(of_most), Describe(most), others));
-}
-
-// Learns which clocks the power limit leaves, and says so once.
-void Tuner::LookForPowerLimit() {
-  const auto reached_mhz = ReachedClocks(state_.gpus, clocks_mhz_);
-  reachable_mhz_ = WithoutUnreached(clocks_mhz_, reached_mhz);
-  std::map<InstructionKind, std::pair<int, int>> kinds;  // The lowest and the highest clock.
-  int highest = 0;
-  for (const auto& [group, mhz] : reached_mhz) {
-    const int of_rank = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
-    highest = std::max(highest, of_rank);
-    if (mhz == of_rank) continue;
-    auto& [low, high] = kinds.try_emplace(group.kind, mhz, mhz).first->second;
-    low = std::min(low, mhz);
-    high = std::max(high, mhz);
-  }
-  if (kinds.empty() || std::exchange(has_named_power_limit_, true)) return;
-  std::vector<std::string> reached;
-  for (const auto& [kind, range] : kinds) {
-    const auto& [low, high] = range;
-    reached.push_back(low == high ? fmt::format("{} reaches {} MHz", Name(kind), high)
-                                  : fmt::format("{} reaches {} to {} MHz", Name(kind), low, high));
-  }
-  Say(
-      fmt::format("at their power limit, GPUs do not reach their highest clock of {} MHz: {} (this "
-                  "is not a fault; plans are compared with these clocks)",
-                  highest, fmt::join(reached, ", ")));
-}
-
-void Tuner::Measure(Gpus& gpus, profiler::InstructionNoise& noise,
-                    const Conductor::Stretch& stretch, Alarms alarms) const {
-  const profiler::MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
-  for (const protocol::RankId& name : conductor_.ranks()) {
-    const LoggedRank& rank = conductor_.log_of(name);
-    profiler::KnownGpu& gpu =
-        gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
-                                                  profiler::GpuMeasurements(settings)})
-            .first->second;
-    // GpuMeasurements leaves out what ran while the clocks changed.
-    std::vector<std::vector<protocol::RanInstruction>> counted;
-    for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
-      const protocol::RanStep* step = rank.Find(number);
-      if (step == nullptr) continue;
-      for (const profiler::DriftAlarm& alarm : gpu.measurements.Add(*step)) {
-        if (alarms == Alarms::kIgnored) continue;
-        Say(fmt::format(
-            "{} of rank {} at {} MHz has changed by {:+.1f} % in step {} since it was measured: "
-            "measuring it again",
-            alarm.quantity == profiler::DriftAlarm::Quantity::kTime ? "the time" : "the power",
-            Name(name), alarm.what.frequency_mhz, 100 * (alarm.now / alarm.before - 1),
-            alarm.step));
-      }
-      // In the step in which clocks change, many instructions do not count.
-      if (number >= stretch.first()) counted.push_back(gpu.measurements.last_counted());
-    }
-    noise.Add(counted);
-  }
-}
-
 // ---- A plan in force ----
-
-Result<void> Tuner::MakePlan() {
-  const std::optional<noise::Noise> noise = MeasuredNoise();
-  auto made = TunedPlan::Make(Job(), options_.job, options_.target, Options(), noise);
-  if (!made) {
-    return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
-                  reason_, made.error().message);
-  }
-  plan_ = *std::move(made);
-  if (noise && !plan_->has_margin() && plan::LimitsTime(options_.target.kind)) {
-    Say("no plan keeps its mean time under the noise of the instructions: this one may be slower");
-  }
-  return {};
-}
-
-// If whole steps were slower than noise explains, the rest counts as further noise for the next
-// plan. It covers other causes: switches that do not always take as long as stated, processes that
-// wake up late. Two standard errors are left out. Otherwise, plans would get a margin by chance,
-// which is dear.
-void Tuner::Explain(const SeenSteps& seen) {
-  if (!plan::LimitsTime(options_.target.kind)) return;
-  const double error = seen.time_error_s / seen.baseline_time_s;
-  further_noise_ = plan_->NoiseThatExplains(seen.slowdown() - 2 * error,
-                                            MeasuredNoise().value_or(noise::Noise{}));
-}
-
-// With what whole steps showed.
-std::optional<noise::Noise> Tuner::MeasuredNoise() const {
-  const auto measured = state_.noise.Solve();
-  if (!measured && further_noise_ == 0) return std::nullopt;
-  noise::Noise noise = measured ? measured->noise : noise::Noise{};
-  noise.independent = std::hypot(noise.independent, further_noise_);
-  return noise;
-}
-
-// Runs the steps with which the plan is compared, just before the plan.
-Result<UsualCost> Tuner::RunBaseline() {
-  protocol::Assignment assignment;
-  for (const profiler::InstructionGroup& group : profiler::GroupsOf(options_.job.schedule)) {
-    const int highest = clocks_mhz_[static_cast<std::size_t>(group.rank)].back();
-    assignment.clocks.push_back({group.rank, group.chunk, group.kind, highest});
-  }
-  Say("measuring steps at the highest clocks to compare with");
-  PERSEUS_ASSIGN_OR_RETURN(const auto ran,
-                           conductor_.RunWith(std::move(assignment), options_.steps_followed, 0));
-  Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
-  WarnOfDisturbances(ran);
-  LookForPowerLimit();
-  MeasureTransfers(ran.first(), ran.last);
-  auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted());
-  conductor_.ForgetBefore(ran.last);
-  return cost;
-}
-
-// Puts the plan into force until it is measured.
-Result<Tuner::Followed> Tuner::Follow(const TunedPlan& plan) {
-  Say("following a plan to measure it");
-  PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
-  protocol::Assignment assignment;
-  assignment.plan = std::move(path);
-  // Enough steps to judge the plan, and for the ranks to read the next assignment.
-  const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
-  PERSEUS_ASSIGN_OR_RETURN(
-      const auto ran,
-      conductor_.RunWith(std::move(assignment), options_.steps_followed, spare_steps));
-  Followed followed;
-  profiler::InstructionNoise of_plan;
-  WarnOfDisturbances(ran);
-  Measure(followed.gpus, of_plan, ran, Alarms::kIgnored);
-  Measure(state_.gpus, state_.noise, ran, Alarms::kReported);
-  PERSEUS_ASSIGN_OR_RETURN(const auto cost,
-                           UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted()));
-  followed.cost = cost;
-  conductor_.ForgetBefore(ran.last);
-  PERSEUS_RETURN_IF_ERROR(SaveState());
-  return followed;
-}
-
-Result<void> Tuner::FollowPlans() {
-  PERSEUS_ASSIGN_OR_RETURN(const auto baseline, RunBaseline());
-  std::optional<Followed> followed;
-  for (int i = 0; i < kPlansFollowed; ++i) {
-    if (auto made = MakePlan(); !made) return made;
-    PERSEUS_ASSIGN_OR_RETURN(auto ran, Follow(*plan_));
-    followed = std::move(ran);
-    // Not the saving that the plan promises: noise made its options look good.
-    seen_ = SeenStepsOf(followed->cost, baseline);
-    if (i == 0) WarnIfStepsOverlap();
-    Say(fmt::format("plan {} of {} saves {:.2f} % of the energy at {:+.2f} % time in whole steps",
-                    i + 1, kPlansFollowed, 100 * seen_->saving(), 100 * seen_->slowdown()));
-    if (i + 1 < kPlansFollowed) Explain(*seen_);
-  }
-  const std::vector<profiler::MeasuredOption> known =
-      WithTimesOf(PooledOptions(followed->gpus, reachable_mhz_), Options());
-  PERSEUS_RETURN_IF_ERROR(plan_->JudgeBy(Job(), known, *seen_));
-  WarnAboveTarget();
-  PERSEUS_RETURN_IF_ERROR(CheckSeen(*seen_, std::max(0.0, plan_->slowdown())));
-  WarnIfUnexplained();
-  return LeaveInForce();
-}
-
-// Whole steps may need more than the sum of their measured instructions.
-void Tuner::WarnAboveTarget() const {
-  const plan_file::PlanFile& file = plan_->file();
-  plan::Evaluation judged;
-  judged.time = file.time;
-  judged.energy_j = file.energy_j;
-  if (plan::IsWithin(options_.target, judged)) return;
-  Say(
-      fmt::format("warning: by the energy of whole steps, the plan needs {:.6g} J and {:.6g} W, "
-                  "which is more than its target, {} (run again with a lower one)",
-                  judged.energy_j, judged.average_power_w(), plan::Describe(options_.target)));
-}
-
-// A rank that need not wait for the others between two steps begins the next one early, as with
-// V-shaped schedules. Then a step takes less time than the plan's model says, and the plan uses the
-// difference as if ranks waited in it.
-void Tuner::WarnIfStepsOverlap() const {
-  if (!seen_->StepsOverlap()) return;
-  const double share = seen_->overlap_s / seen_->baseline_time_s;
-  Say(
-      fmt::format("warning: ranks begin a step {:.1f} % of its time before others have ended the "
-                  "last one, but plans assume that they begin together: a plan may slow the job by "
-                  "up to {:.1f} % (this cannot happen if all ranks wait for each other once in a "
-                  "step, as for the norm of all gradients)",
-                  100 * share, 100 * share));
-}
-
-// Whole steps are right. But other plans (of the server, for a straggler) use the profile.
-void Tuner::WarnIfUnexplained() const {
-  constexpr double kOnePoint = 0.01;
-  if (std::abs(plan_->saving() - seen_->saving()) <= kOnePoint) return;
-  Say(fmt::format(
-      "warning: by the energies of single instructions, the plan saves {:.2f} %, but whole steps "
-      "show {:.2f} %: do not use this profile for other plans (measure more "
-      "steps; does another program use these GPUs?)",
-      100 * plan_->saving(), 100 * seen_->saving()));
-}
-
-Result<void> Tuner::LeaveInForce() {
-  PERSEUS_ASSIGN_OR_RETURN(const auto path,
-                           conductor_.AddPlan(plan_file::FormatPlan(plan_->file())));
-  protocol::Assignment assignment;
-  assignment.plan = path;
-  PERSEUS_ASSIGN_OR_RETURN(const auto left, conductor_.LeaveInForce(std::move(assignment)));
-  version_ = left.version;
-  plan_from_step_ = left.step;
-  return {};
-}
-
-Result<TuningResult> Tuner::Run() {
-  Result<void> run = AwaitRanks();
-  if (run) run = Sweep();
-  const int frequencies = run ? MostFrequencies(Options()) : 0;
-  if (run) run = options_.leaves_plan_in_force ? FollowPlans() : MakePlan();
-  if (!run || !options_.leaves_plan_in_force) {
-    const auto back = conductor_.Restore();
-    if (run && !back) return Fail(back);
-  }
-  if (!run) return Fail(run);
-  const double baseline_s = ToSeconds(plan_->file().baseline_time);
-  const std::vector<profiler::MeasuredOption> measured = Options();
-  // The plan is in force already, so this holds up nothing.
-  std::optional<Expectation> expected;
-  if (const auto drawn = ExpectFrom(Job(), options_.job, options_.target, measured)) {
-    expected = *drawn;
-    if (seen_) expected->optimism = 0;
-  }
-  PERSEUS_ASSIGN_OR_RETURN(auto profile,
-                           plan_->ProfileForPlans(Job(), measured, seen_ ? &*seen_ : nullptr));
-  return TuningResult{MeasuredProfile(measured),
-                      plan_->profile(),
-                      std::move(profile),
-                      plan_->file(),
-                      state_.noise.Solve(),
-                      plan_->file().job.model.blocking_power_w,
-                      state_.spent,
-                      state_.spent.Slowdown(baseline_s),
-                      seen_,
-                      rounds_,
-                      frequencies,
-                      reason_,
-                      version_,
-                      plan_from_step_,
-                      conductor_.logs().LastStep(conductor_.ranks()) - began_at_,
-                      expected};
-}
 
 }  // namespace
 

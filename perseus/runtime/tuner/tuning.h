@@ -25,10 +25,10 @@
 #include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/profiler/instruction_noise.h"
 #include "perseus/runtime/profiler/sweep.h"
-#include "perseus/runtime/protocol/job_directory/assignment_writer.h"
-#include "perseus/runtime/tuner/expectation.h"
+#include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/step_costs.h"
+#include "perseus/runtime/tuner/tuned_plan.h"
 
 namespace perseus::tuner {
 

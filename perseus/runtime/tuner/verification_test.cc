@@ -1,14 +1,20 @@
 #include "perseus/runtime/tuner/verification.h"
 
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "perseus/base/file.h"
 #include "perseus/base/random.h"
+#include "perseus/runtime/protocol/job_directory/rank_log.h"
+#include "tests/support/results.h"
 #include "tests/support/simulated_job.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus::tuner {
 namespace {
@@ -41,20 +47,19 @@ class VerificationTest : public testing::Test {
 };
 
 TEST_F(VerificationTest, FindsTheTruth) {
-  const auto verified = Run();
-  ASSERT_TRUE(verified) << verified.error().message;
-  const profiler::Comparison& comparison = verified->comparison;
+  const auto verified = ValueOf(Run());
+  const profiler::Comparison& comparison = verified.comparison;
   // Three steps of each block of four count for the time, and two for the energy, in 15 pairs. The
   // standard error of a mean energy is 0.001 / sqrt(30) for time and power each, and that of the
   // ratio of two means sqrt(2) times as large, 0.00037. The tolerance is four standard errors.
-  EXPECT_EQ(verified->layout.pairs, 15);
+  EXPECT_EQ(verified.layout.pairs, 15);
   EXPECT_NEAR(comparison.slowdown.estimate, 0.01, 0.0011);
   EXPECT_NEAR(comparison.saving.estimate, 0.1, 0.0015);
   EXPECT_LT(comparison.slowdown.upper - comparison.slowdown.lower, 0.004);
   EXPECT_EQ(comparison.saves, profiler::Verdict::kGreater);
-  EXPECT_EQ(verified->left_out, 0);
+  EXPECT_EQ(verified.left_out, 0);
   // The energies are sums over all three ranks.
-  EXPECT_NEAR(verified->pairs.front().baseline_energy_j, 300, 3);
+  EXPECT_NEAR(verified.pairs.front().baseline_energy_j, 300, 3);
 }
 
 TEST_F(VerificationTest, TheFormerAssignmentIsRestored) {
@@ -79,17 +84,16 @@ TEST_F(VerificationTest, AStalledStepIsNamedAndDoesNotDecideASmallSample) {
     if (stalls) stalled = job_.steps();
     return stalls ? SimulatedJob::Cost{5, 900} : SimulatedJob::Cost{0.5, 90};
   };
-  const auto verified = Run();
-  ASSERT_TRUE(verified) << verified.error().message;
-  ASSERT_EQ(verified->outliers.size(), 1U);
-  const OutlyingBlock& outlier = verified->outliers.front();
+  const auto verified = ValueOf(Run());
+  ASSERT_EQ(verified.outliers.size(), 1U);
+  const OutlyingBlock& outlier = verified.outliers.front();
   EXPECT_TRUE(outlier.is_planned);
   EXPECT_EQ(outlier.longest_step, stalled);
   EXPECT_NEAR(outlier.longest_step_s, 5, 0.1);
   EXPECT_EQ(outlier.steps.first, stalled - 1);
   // Of the two or three steps that count, one takes ten times as long.
   EXPECT_GT(outlier.change, 2.9);
-  const profiler::Comparison& comparison = verified->comparison;
+  const profiler::Comparison& comparison = verified.comparison;
   // The mean of the stalled pair is 300 % or more. The others have the noise 0.001 of two steps on
   // both sides, and the outlier counts as five times their spread.
   EXPECT_NEAR(comparison.slowdown.estimate, 0, 0.004);
@@ -118,12 +122,11 @@ TEST_F(VerificationTest, SaysBeforehandHowManyStepsDecide) {
 
 TEST_F(VerificationTest, AllStepsBelongToBlocks) {
   options_.steps = 40;
-  const auto verified = Run();
-  ASSERT_TRUE(verified) << verified.error().message;
-  EXPECT_EQ(verified->layout.steps(), 40);
-  ASSERT_EQ(verified->steps.size(), 6U);
+  const auto verified = ValueOf(Run());
+  EXPECT_EQ(verified.layout.steps(), 40);
+  ASSERT_EQ(verified.steps.size(), 6U);
   std::int64_t steps = 0;
-  for (const Verification::PairSteps& pair : verified->steps) {
+  for (const Verification::PairSteps& pair : verified.steps) {
     const std::int64_t planned = pair.planned.last - pair.planned.first;
     EXPECT_EQ(planned, pair.baseline.last - pair.baseline.first);
     steps += 2 * (planned + 1);
@@ -134,33 +137,29 @@ TEST_F(VerificationTest, AllStepsBelongToBlocks) {
 // Blocks have four steps and begin at step 11, so the thirteenth one begins at step 59.
 TEST_F(VerificationTest, AJobThatEndsAfterEnoughPairsIsJudgedByThem) {
   last_step_ = 60;
-  const auto verified = Run();
-  ASSERT_TRUE(verified) << verified.error().message;
-  EXPECT_THAT(verified->ended_early, HasSubstr("has the job ended?"));
-  EXPECT_EQ(verified->pairs.size(), 6U);
-  EXPECT_EQ(verified->left_out, 0);
-  EXPECT_EQ(verified->comparison.saves, profiler::Verdict::kGreater);
+  const auto verified = ValueOf(Run());
+  EXPECT_THAT(verified.ended_early, HasSubstr("has the job ended?"));
+  EXPECT_EQ(verified.pairs.size(), 6U);
+  EXPECT_EQ(verified.left_out, 0);
+  EXPECT_EQ(verified.comparison.saves, profiler::Verdict::kGreater);
   EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
 }
 
 // The second block of the seventh pair has three of its four steps.
 TEST_F(VerificationTest, AnUnfinishedLastBlockCounts) {
   last_step_ = 66;
-  const auto verified = Run();
-  ASSERT_TRUE(verified) << verified.error().message;
-  ASSERT_EQ(verified->pairs.size(), 7U);
-  const Verification::PairSteps& last = verified->steps.back();
+  const auto verified = ValueOf(Run());
+  ASSERT_EQ(verified.pairs.size(), 7U);
+  const Verification::PairSteps& last = verified.steps.back();
   EXPECT_EQ(std::max(last.planned.last, last.baseline.last), 65);
   EXPECT_NE(last.planned.last - last.planned.first, last.baseline.last - last.baseline.first);
-  EXPECT_NEAR(verified->pairs.back().baseline_time_s, 0.5, 0.003);
-  EXPECT_NEAR(verified->pairs.back().planned_time_s, 0.505, 0.003);
+  EXPECT_NEAR(verified.pairs.back().baseline_time_s, 0.5, 0.003);
+  EXPECT_NEAR(verified.pairs.back().planned_time_s, 0.505, 0.003);
 }
 
 TEST_F(VerificationTest, AJobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
   last_step_ = 40;
-  const auto verified = Run();
-  ASSERT_FALSE(verified);
-  EXPECT_THAT(verified.error().message, HasSubstr("has the job ended?"));
+  EXPECT_THAT(Run(), FailsWith(HasSubstr("has the job ended?")));
   EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
 }
 
@@ -189,18 +188,14 @@ TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
     const double part = job_.steps() > 10 ? 0.12 : 1;
     return SimulatedJob::Cost{cost.time_s * part, cost.energy_j * part};
   };
-  const auto verified = Run();
-  ASSERT_FALSE(verified);
-  EXPECT_THAT(verified.error().message, HasSubstr("only 0 of 15 pairs"));
-  EXPECT_THAT(verified.error().message,
-              HasSubstr("too short for the period of the energy counter"));
+  EXPECT_THAT(Run(), FailsWith(::testing::AllOf(
+                         HasSubstr("only 0 of 15 pairs"),
+                         HasSubstr("too short for the period of the energy counter"))));
 }
 
 TEST_F(VerificationTest, RankThatDoesNotFollowIsNamed) {
   job_.ignoring = {{0, 1, 0}};
-  const auto verified = Run();
-  ASSERT_FALSE(verified);
-  EXPECT_THAT(verified.error().message, HasSubstr("rank dp0-pp1-tp0 ran step"));
+  EXPECT_THAT(Run(), FailsWith(HasSubstr("rank dp0-pp1-tp0 ran step")));
 }
 
 TEST_F(VerificationTest, ARankWithoutAGpuIsAnErrorAtOnce) {
@@ -209,10 +204,7 @@ TEST_F(VerificationTest, ARankWithoutAGpuIsAnErrorAtOnce) {
   header.host = "n7";
   header.pid = 1;
   job_.Announce(header);
-  const auto verified = Run();
-  ASSERT_FALSE(verified);
-  EXPECT_THAT(verified.error().message,
-              HasSubstr("rank dp0-pp1-tp0 has no GPU that Perseus can find"));
+  EXPECT_THAT(Run(), FailsWith(HasSubstr("rank dp0-pp1-tp0 has no GPU that Perseus can find")));
 }
 
 TEST_F(VerificationTest, ARankThatMayNotSetClocksIsAnErrorAtOnce) {
@@ -222,10 +214,7 @@ TEST_F(VerificationTest, ARankThatMayNotSetClocksIsAnErrorAtOnce) {
   header.host = "n7";
   header.pid = 1;
   job_.Announce(header);
-  const auto verified = Run();
-  ASSERT_FALSE(verified);
-  EXPECT_THAT(verified.error().message,
-              HasSubstr("rank dp0-pp1-tp0 may not set the clock of its GPU"));
+  EXPECT_THAT(Run(), FailsWith(HasSubstr("rank dp0-pp1-tp0 may not set the clock of its GPU")));
   EXPECT_LT(job_.steps(), 10);
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
@@ -233,8 +222,7 @@ TEST_F(VerificationTest, ARankThatMayNotSetClocksIsAnErrorAtOnce) {
 TEST_F(VerificationTest, TooFewStepsAreAnErrorThatNamesTheNeededNumber) {
   options_.steps = 20;
   const auto verified = Run();
-  ASSERT_FALSE(verified);
-  EXPECT_EQ(verified.error().kind, ErrorKind::kUnreachable);
+  ASSERT_THAT(verified, FailsAs(ErrorKind::kUnreachable));
   // Six pairs of blocks have three steps each, of which the middle one counts.
   EXPECT_THAT(verified.error().message, HasSubstr("at least 36 are needed"));
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
@@ -245,21 +233,18 @@ TEST_F(VerificationTest, EndsOnRequestWithTheFormerAssignment) {
     job_.RunStep();
     return job_.steps() > 40;
   };
-  const auto verified = Run();
-  ASSERT_FALSE(verified);
-  EXPECT_EQ(verified.error().message, EndedByRequest().message);
+  EXPECT_THAT(Run(), FailsWith(EndedByRequest().message));
   EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
 }
 
 TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndAssignment) {
   // With steps of 20 ms, each side leaves out 6 for the counter and its reading, and 50 until the
   // assignment is read.
-  const auto layout = LayOutBlocks(10'000, 0.02, 0.1, 0.95);
-  ASSERT_TRUE(layout);
-  EXPECT_EQ(layout->front, 6);
-  EXPECT_EQ(layout->back, 6);
-  EXPECT_GE(layout->length, 50);
-  EXPECT_EQ(layout->steps(), 10'000);
+  const auto layout = ValueOf(LayOutBlocks(10'000, 0.02, 0.1, 0.95));
+  EXPECT_EQ(layout.front, 6);
+  EXPECT_EQ(layout.back, 6);
+  EXPECT_GE(layout.length, 50);
+  EXPECT_EQ(layout.steps(), 10'000);
 }
 
 TEST(StepNoiseTest, DriftAndStallsDoNotCount) {
@@ -280,6 +265,71 @@ TEST(StepsToDecideTest, GrowWithTheSquareOfTheNoise) {
   const double more = StepsToDecide(0.008, 0.5, 0.1, {});
   EXPECT_GT(some, least);
   EXPECT_NEAR(more / some, 4, 0.1);
+}
+
+constexpr Nanoseconds kMillisecond = 1'000'000;
+
+class CompareRunsTest : public testing::Test {
+ protected:
+  // Two ranks that run `steps` steps at a constant power. The first steps have no plan.
+  void WriteRun(const std::string& name, int steps, Nanoseconds step_time, double power_w) const {
+    for (int pp_rank = 0; pp_rank < 2; ++pp_rank) {
+      protocol::RankHeader header;
+      header.name.pp_rank = pp_rank;
+      header.host = "n";
+      header.pid = 1;
+      header.epoch = 1;
+      std::string text = protocol::FormatRecord(header);
+      for (int i = 0; i < steps; ++i) {
+        protocol::RanStep step;
+        step.step = i;
+        step.assignment_version = i < 3 ? 0 : 1;
+        step.has_plan = step.on_plan = true;
+        step.begin = i * step_time;
+        step.end = step.begin + step_time - kMillisecond;
+        // The counter is exact at the end of each step.
+        const Nanoseconds at = step.end - step.begin;
+        step.energy = {{at - 1000, at, power_w * ToSeconds(step.end)}};
+        text += protocol::FormatRecord(step);
+      }
+      const auto path = protocol::RankLogPath(directory_ / name, header.name);
+      std::filesystem::create_directories(path.parent_path());
+      ASSERT_TRUE(WriteFileAtomically(path, text));
+    }
+  }
+  Result<RunComparison> CompareWithSteps(int steps) const {
+    return CompareRuns({.directory = directory_ / "more",
+                        .against = directory_ / "fixed",
+                        .steps = steps,
+                        .counter_period_s = 0.1,
+                        .comparison = {}});
+  }
+  TemporaryDirectory directory_;
+};
+
+TEST_F(CompareRunsTest, FindsTheSavingAndTheSlowdown) {
+  WriteRun("fixed", 100, 500 * kMillisecond, 400);
+  WriteRun("more", 80, 505 * kMillisecond, 360);
+  const auto compared = ValueOf(CompareWithSteps(1000));
+  // 76 steps of the shorter run have the plan and a next step: 20 blocks of 3.
+  EXPECT_EQ(compared.pairs.size(), 20u);
+  EXPECT_EQ(compared.block_length, 3);
+  EXPECT_EQ(compared.first_step, 79 - 60);
+  EXPECT_EQ(compared.first_step_against, 99 - 60);
+  EXPECT_NEAR(compared.comparison.slowdown.estimate, 0.01, 1e-6);
+  EXPECT_NEAR(compared.comparison.saving.estimate, 1 - 360. / 400 * 1.01, 1e-3);
+  EXPECT_EQ(compared.comparison.slows, profiler::Verdict::kGreater);
+  EXPECT_EQ(compared.comparison.saves, profiler::Verdict::kGreater);
+  EXPECT_EQ(CompareWithSteps(12)->pairs.size(), 12u);
+}
+
+TEST_F(CompareRunsTest, RefusesRunsThatDoNotCompare) {
+  WriteRun("fixed", 100, 500 * kMillisecond, 400);
+  EXPECT_THAT(CompareWithSteps(100).error().message, HasSubstr("more"));
+  WriteRun("more", 8, 500 * kMillisecond, 400);
+  EXPECT_THAT(CompareWithSteps(100).error().message, HasSubstr("let the jobs run longer"));
+  std::filesystem::remove(directory_ / "fixed/ranks/dp0-pp1-tp0.jsonl");
+  EXPECT_THAT(CompareWithSteps(100).error().message, HasSubstr("compare runs of the same job"));
 }
 
 }  // namespace

@@ -282,9 +282,7 @@ Result<ClockPublisher> ClockPublisher::Attach(std::vector<FileDescriptor> descri
         descriptors.size(), kMostChannelGpus);
   }
   const int gpu_count = static_cast<int>(descriptors.size()) - 1;
-  if (const auto checked = CheckMemory(descriptors[0].get(), gpu_count); !checked) {
-    return Fail(checked);
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckMemory(descriptors[0].get(), gpu_count));
   auto memory = std::make_unique<Memory>();
   for (int gpu = 0; gpu < gpu_count; ++gpu) {
     FileDescriptor& event = descriptors[static_cast<std::size_t>(gpu) + 1];

@@ -14,6 +14,8 @@
 #include <random>
 #include <thread>
 
+#include "tests/support/results.h"
+
 namespace perseus::protocol {
 namespace {
 
@@ -236,15 +238,14 @@ TEST(ClockChannel, NoWakeUpIsLostBetweenThreads) {
 }
 
 TEST(ClockChannel, NoWakeUpIsLostBetweenProcesses) {
-  auto channel = ClockChannel::Create(1);
-  ASSERT_TRUE(channel) << channel.error().message;
+  auto channel = ValueOf(ClockChannel::Create(1));
   const pid_t child = ::fork();
   if (child == 0) {
-    auto publisher = ClockPublisher::Attach(Passed(*channel));
+    auto publisher = ClockPublisher::Attach(Passed(channel));
     if (publisher) PublishPairs(*publisher, kRequests);
     ::_exit(publisher ? 0 : 1);
   }
-  const Naps naps = ServeUntil(*channel, kRequests);
+  const Naps naps = ServeUntil(channel, kRequests);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(naps.lost, 0);
@@ -286,16 +287,15 @@ TEST(ClockChannel, AClientCannotTakeTheMemoryAway) {
 }
 
 TEST(ClockChannel, TheAgentKeepsItsOwnCountWhateverAClientWrites) {
-  auto channel = ClockChannel::Create(3);
-  ASSERT_TRUE(channel) << channel.error().message;
-  const Scribble scribble(*channel);
+  auto channel = ValueOf(ClockChannel::Create(3));
+  const Scribble scribble(channel);
   scribble.header().magic = 0;
   scribble.header().gpu_count = 1'000'000;
   scribble.slot(2).request.store(~std::uint64_t{0});
   scribble.slot(2).requested_at[1].store(std::numeric_limits<std::int64_t>::min());
-  EXPECT_EQ(channel->gpu_count(), 3);
-  EXPECT_EQ(channel->descriptors().size(), 4U);
-  const ClockRequest request = channel->Latest(2);
+  EXPECT_EQ(channel.gpu_count(), 3);
+  EXPECT_EQ(channel.descriptors().size(), 4U);
+  const ClockRequest request = channel.Latest(2);
   EXPECT_EQ(request.sequence, 0xFFFF'FFFFU);
   EXPECT_EQ(request.sm_clock_mhz, kHighestClockMhz);
   EXPECT_EQ(request.requested_at, std::numeric_limits<std::int64_t>::min());
@@ -311,9 +311,7 @@ TEST(ClockPublisher, AnInvalidAnswerIsIgnored) {
 
 TEST(ClockChannel, HasOneToSixtyFourGpus) {
   for (const int count : {0, -1, 65, std::numeric_limits<int>::max()}) {
-    const auto channel = ClockChannel::Create(count);
-    ASSERT_FALSE(channel) << count;
-    EXPECT_THAT(channel.error().message, HasSubstr("1 to 64 GPUs"));
+    EXPECT_THAT(ClockChannel::Create(count), FailsWith(HasSubstr("1 to 64 GPUs"))) << count;
   }
   Ends ends = Connected(64);
   EXPECT_EQ(ends.client.Publish(63, 1410), 1U);
@@ -359,14 +357,11 @@ void Spoil(const FileDescriptor& memory, std::uint32_t ClockChannelHeader::*memb
 class ClockPublisherOf : public ::testing::TestWithParam<BadChannel> {};
 
 TEST_P(ClockPublisherOf, RefusesInvalidChannels) {
-  const auto channel = ClockChannel::Create(2);
-  ASSERT_TRUE(channel) << channel.error().message;
-  std::vector<FileDescriptor> descriptors = Passed(*channel);
+  const auto channel = ValueOf(ClockChannel::Create(2));
+  std::vector<FileDescriptor> descriptors = Passed(channel);
   GetParam().spoil(descriptors);
-  const auto publisher = ClockPublisher::Attach(std::move(descriptors));
-  ASSERT_FALSE(publisher);
-  EXPECT_EQ(publisher.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(publisher.error().message, HasSubstr(GetParam().message));
+  EXPECT_THAT(ClockPublisher::Attach(std::move(descriptors)),
+              FailsAs(ErrorKind::kInput, HasSubstr(GetParam().message)));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::protocol {
@@ -36,9 +37,8 @@ TEST(Assignment, SurviveTheirFile) {
   own.from_step = 7;
   own.until_step = 9;
   for (const Assignment& assignment : {Assignment(), Profiling(), following, apart, own}) {
-    const auto parsed = ParseAssignment(FormatAssignment(assignment), "assignment.json");
-    ASSERT_TRUE(parsed) << parsed.error().message;
-    EXPECT_EQ(*parsed, assignment);
+    EXPECT_EQ(ValueOf(ParseAssignment(FormatAssignment(assignment), "assignment.json")),
+              assignment);
   }
 }
 
@@ -62,9 +62,8 @@ void PrintTo(const BadAssignment& bad, std::ostream* out) { *out << bad.name; }
 
 class BadAssignmentTest : public testing::TestWithParam<BadAssignment> {};
 TEST_P(BadAssignmentTest, AreAnErrorThatNamesThePlace) {
-  const auto parsed = ParseAssignment(GetParam().text, "assignment.json");
-  ASSERT_FALSE(parsed);
-  EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
+  EXPECT_THAT(ParseAssignment(GetParam().text, "assignment.json"),
+              FailsWith(HasSubstr(GetParam().message)));
 }
 INSTANTIATE_TEST_SUITE_P(
     All, BadAssignmentTest,
@@ -146,8 +145,74 @@ TEST(AssignmentFile, IsNothingBeforeItWasWrittenAndWholeAfterwards) {
 
   std::ofstream(directory / "assignment.json") << "{";
   read = ReadAssignment(directory);
-  ASSERT_FALSE(read);
-  EXPECT_THAT(read.error().message, HasSubstr("assignment.json:1: not JSON"));
+  EXPECT_THAT(read, FailsWith(HasSubstr("assignment.json:1: not JSON")));
+}
+
+class AssignmentWriterTest : public testing::Test {
+ protected:
+  static Assignment Sweep(std::int64_t until_step) {
+    Assignment assignment;
+    assignment.clocks = {{0, 0, InstructionKind::kForward, 1080}};
+    assignment.until_step = until_step;
+    return assignment;
+  }
+  Assignment InForce() const { return **ReadAssignment(directory_); }
+
+  TemporaryDirectory directory_;
+};
+
+TEST_F(AssignmentWriterTest, AssignmentOfBeforeOutliveACoordinatorThatDies) {
+  Assignment before;
+  before.version = 4;
+  before.plan = "plans/4.json";
+  ASSERT_TRUE(WriteAssignment(directory_, before));
+  {
+    auto killed = ValueOf(AssignmentWriter::Open(directory_));
+    EXPECT_FALSE(killed.HasToRestore());
+    ASSERT_TRUE(killed.Write(Sweep(20), 10));
+    ASSERT_TRUE(killed.Write(Sweep(30), 20));
+  }
+  EXPECT_EQ(InForce().clocks, Sweep(30).clocks);
+  auto next = ValueOf(AssignmentWriter::Open(directory_));
+  EXPECT_TRUE(next.HasToRestore());
+  ASSERT_TRUE(next.Restore());
+  EXPECT_EQ(InForce().plan, "plans/4.json");
+  EXPECT_EQ(InForce().version, 7);
+  EXPECT_FALSE(InForce().until_step);
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "assignment-before.json"));
+}
+
+TEST_F(AssignmentWriterTest, WhereNothingWasOrderedRanksGoBackToTheirOwnPlans) {
+  auto writer = AssignmentWriter::Open(directory_);
+  ASSERT_TRUE(writer->Write(Sweep(20), 10));
+  ASSERT_TRUE(writer->Restore());
+  EXPECT_TRUE(InForce().own);
+}
+
+TEST_F(AssignmentWriterTest, LastingAssignmentAreWhatWasBeforeForTheNext) {
+  {
+    auto writer = AssignmentWriter::Open(directory_);
+    ASSERT_TRUE(writer->Write(Sweep(20), 10));
+    Assignment plan;
+    plan.plan = "plans/2.json";
+    ASSERT_TRUE(writer->Write(plan, 0));
+  }
+  auto next = AssignmentWriter::Open(directory_);
+  EXPECT_FALSE(next->HasToRestore());
+  ASSERT_TRUE(next->Write(Sweep(40), 30));
+  ASSERT_TRUE(next->Restore());
+  EXPECT_EQ(InForce().plan, "plans/2.json");
+}
+
+TEST_F(AssignmentWriterTest, AssignmentMayComeBeforeTheDirectory) {
+  EXPECT_TRUE(ValueOf(AssignmentWriter::Open(directory_ / "run")).Write(Assignment(), 8));
+}
+
+TEST_F(AssignmentWriterTest, OnlyOneAtATime) {
+  const auto first = AssignmentWriter::Open(directory_);
+  ASSERT_TRUE(first);
+  EXPECT_THAT(AssignmentWriter::Open(directory_),
+              FailsWith(HasSubstr("another perseus gives this job its assignment")));
 }
 
 }  // namespace

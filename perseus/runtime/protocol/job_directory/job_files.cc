@@ -80,13 +80,7 @@ Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::stri
 }
 
 bool WriteEverything(int fd, std::string_view contents) {
-  while (!contents.empty()) {
-    const ssize_t written = ::write(fd, contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    contents.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return ::fchmod(fd, 0644) == 0 && Flush(fd);
+  return WriteBytes(fd, contents) == contents.size() && ::fchmod(fd, 0644) == 0 && Flush(fd);
 }
 
 }  // namespace
@@ -131,8 +125,7 @@ Result<void> WriteJobFile(const fs::path& job_directory, const fs::path& file,
     } else if (errno != EEXIST) {
       return CannotWrite(at, errno);
     }
-    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor next, OpenDirectory(folder.get(), part, at));
-    folder = std::move(next);
+    PERSEUS_ASSIGN_OR_RETURN(folder, OpenDirectory(folder.get(), part, at));
   }
   const std::string name = file.filename();
   const std::string temporary = name + "." + RandomHex(3);

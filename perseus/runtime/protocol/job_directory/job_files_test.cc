@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/support/results.h"
 #include "tests/support/sparse_file.h"
 #include "tests/support/temporary_directory.h"
 
@@ -54,9 +55,8 @@ TEST_F(JobFilesTest, ReplacesALinkAndNotItsTarget) {
 
 TEST_F(JobFilesTest, FollowsNoLinkToAFolder) {
   std::filesystem::create_symlink(Outside(), Job() / "plans");
-  const auto written = WriteJobFile(Job(), "plans/victim", "mine");
-  ASSERT_FALSE(written);
-  EXPECT_THAT(written.error().message, HasSubstr("plans: is a symbolic link"));
+  EXPECT_THAT(WriteJobFile(Job(), "plans/victim", "mine"),
+              FailsWith(HasSubstr("plans: is a symbolic link")));
   EXPECT_EQ(Victim(), "secret");
   EXPECT_FALSE(OpenJobFolder(Job(), "plans"));
 }
@@ -71,9 +71,7 @@ TEST_F(JobFilesTest, TheJobDirectoryItselfMayBeALink) {
 TEST_F(JobFilesTest, ReadsOnlyARegularFile) {
   std::filesystem::create_symlink(Outside() / "victim", Job() / "link");
   ASSERT_EQ(::mkfifo((Job() / "pipe").c_str(), 0600), 0);
-  const auto link = ReadJobFile(Job() / "link");
-  ASSERT_FALSE(link);
-  EXPECT_THAT(link.error().message, HasSubstr("is a symbolic link"));
+  EXPECT_THAT(ReadJobFile(Job() / "link"), FailsWith(HasSubstr("is a symbolic link")));
   EXPECT_FALSE(ReadJobFile(Job() / "pipe"));
   EXPECT_FALSE(ReadJobFile(Job()));
   EXPECT_FALSE(ReadJobFile(Job() / "none"));
@@ -84,9 +82,8 @@ TEST_F(JobFilesTest, ReadsOnlyARegularFile) {
 TEST_F(JobFilesTest, AFileOfAnySizeTakesLittleMemory) {
   std::ofstream(Job() / "sparse") << "x";
   LengthenWithHole(Job() / "sparse");
-  const auto sparse = ReadJobFile(Job() / "sparse", 1000);
-  ASSERT_FALSE(sparse);
-  EXPECT_THAT(sparse.error().message, HasSubstr("is larger than 1000 bytes"));
+  EXPECT_THAT(ReadJobFile(Job() / "sparse", 1000),
+              FailsWith(HasSubstr("is larger than 1000 bytes")));
 }
 
 TEST_F(JobFilesTest, ALockIsAFileOfItsOwn) {
@@ -110,10 +107,9 @@ class OwnFolderTest : public JobFilesTest {
   OwnFolder Ranks() const { return *OwnFolder::Open(Job(), "ranks"); }
   // Expects that the file is refused, and that the victim is as before.
   void ExpectRefused(const std::string& name, const std::string& why) const {
-    const auto opened = Ranks().OpenFile(name);
-    ASSERT_FALSE(opened) << name;
-    EXPECT_EQ(opened.error().kind, ErrorKind::kSystem);
-    EXPECT_THAT(opened.error().message, HasSubstr("ranks/" + name + ": " + why));
+    EXPECT_THAT(Ranks().OpenFile(name),
+                FailsAs(ErrorKind::kSystem, HasSubstr("ranks/" + name + ": " + why)))
+        << name;
     EXPECT_EQ(Victim(), "secret");
   }
   static void Append(const Result<FileDescriptor>& file, std::string_view text) {
@@ -123,18 +119,17 @@ class OwnFolderTest : public JobFilesTest {
 };
 
 TEST_F(OwnFolderTest, OpensAndKeepsCreatesAndReplaces) {
-  const auto folder = OwnFolder::Open(directory_ / "a/b", "ranks");
-  ASSERT_TRUE(folder) << folder.error().message;
-  Append(folder->OpenFile("log"), "1");
-  Append(folder->OpenFile("log"), "2");
+  const auto folder = ValueOf(OwnFolder::Open(directory_ / "a/b", "ranks"));
+  Append(folder.OpenFile("log"), "1");
+  Append(folder.OpenFile("log"), "2");
   EXPECT_EQ(*ReadFile(directory_ / "a/b/ranks/log"), "12");
-  Append(folder->CreateFile("log"), "3");
+  Append(folder.CreateFile("log"), "3");
   EXPECT_EQ(*ReadFile(directory_ / "a/b/ranks/log"), "3");
-  ASSERT_TRUE(folder->Rename("log", "older"));
+  ASSERT_TRUE(folder.Rename("log", "older"));
   EXPECT_EQ(*ReadFile(directory_ / "a/b/ranks/older"), "3");
-  EXPECT_FALSE(folder->Rename("log", "older"));
-  ASSERT_TRUE(folder->Remove("older"));
-  ASSERT_TRUE(folder->Remove("older"));
+  EXPECT_FALSE(folder.Rename("log", "older"));
+  ASSERT_TRUE(folder.Remove("older"));
+  ASSERT_TRUE(folder.Remove("older"));
   EXPECT_FALSE(std::filesystem::exists(directory_ / "a/b/ranks/older"));
   Append(OwnFolder::Open(directory_ / "a")->OpenFile("lock"), "4");
   EXPECT_EQ(*ReadFile(directory_ / "a/lock"), "4");
@@ -172,9 +167,7 @@ TEST_F(OwnFolderTest, OpensOnlyARegularFileAndNeverWaits) {
 
 TEST_F(OwnFolderTest, TheFolderIsNoLinkButTheJobDirectoryMayBeOne) {
   std::filesystem::create_symlink(Outside(), Job() / "ranks");
-  const auto linked = OwnFolder::Open(Job(), "ranks");
-  ASSERT_FALSE(linked);
-  EXPECT_THAT(linked.error().message, HasSubstr("ranks: is a symbolic link"));
+  EXPECT_THAT(OwnFolder::Open(Job(), "ranks"), FailsWith(HasSubstr("ranks: is a symbolic link")));
   std::filesystem::create_symlink(Outside(), directory_ / "link");
   Append(OwnFolder::Open(directory_ / "link", "ranks")->OpenFile("log"), "mine");
   EXPECT_EQ(*ReadFile(Outside() / "ranks/log"), "mine");
@@ -204,11 +197,11 @@ TEST_F(OwnFolderTest, ADirectoryOrAFileOfAnotherUserIsRefused) {
   EXPECT_EQ(*ReadFile(Job() / "ranks/log"), "theirs");
   for (const std::filesystem::path& path : {Job(), Job() / "ranks"}) {
     give(path, kOther);
-    const auto opened = OwnFolder::Open(Job(), "ranks");
-    ASSERT_FALSE(opened) << path;
-    EXPECT_THAT(opened.error().message,
-                HasSubstr(path.string() + ": belongs to user 65534, but this process runs as user "
-                                          "0 (make it as the user that trains, or"));
+    EXPECT_THAT(OwnFolder::Open(Job(), "ranks"),
+                FailsWith(HasSubstr(path.string() +
+                                    ": belongs to user 65534, but this process runs as user "
+                                    "0 (make it as the user that trains, or")))
+        << path;
     give(path, 0);
   }
   std::filesystem::create_directory_symlink(Job(), directory_ / "link");

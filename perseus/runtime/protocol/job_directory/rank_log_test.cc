@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/results.h"
 #include "tests/support/sparse_file.h"
 #include "tests/support/temporary_directory.h"
 
@@ -115,9 +116,7 @@ TEST(ParseStages, ReadsAListOfAscendingStages) {
   EXPECT_THAT(*ParseStages(""), IsEmpty());
   EXPECT_THAT(*ParseStages("0,7"), ElementsAre(0, 7));
   for (const char* const text : {",", "0,", "0,7,", "a", "0, 7", "-1", "0;7", "99999999999"}) {
-    const auto stages = ParseStages(text);
-    ASSERT_FALSE(stages) << text;
-    EXPECT_THAT(stages.error().message, HasSubstr("such as \"0,7\"")) << text;
+    EXPECT_THAT(ParseStages(text), FailsWith(HasSubstr("such as \"0,7\""))) << text;
   }
   for (const char* const text : {"1,1", "7,0"}) {
     EXPECT_THAT(ParseStages(text).error().message, HasSubstr("ascending stage")) << text;
@@ -174,11 +173,10 @@ TEST_F(RankLogReaderTest, BeginsAgainWithAReplacedLogOfAnyLength) {
 TEST_F(RankLogReaderTest, CanSkipTheRecordsThatExist) {
   const std::string next = FormatRecord(Step(2));
   Append(FormatRecord(Header(4711)) + FormatRecord(Step(1)) + next.substr(0, 40));
-  const auto passed = reader_.SkipToEnd();
-  ASSERT_TRUE(passed) << passed.error().message;
-  ASSERT_TRUE(passed->header);
-  EXPECT_EQ(passed->header->pid, 4711);
-  EXPECT_TRUE(passed->has_steps);
+  const auto passed = ValueOf(reader_.SkipToEnd());
+  ASSERT_TRUE(passed.header);
+  EXPECT_EQ(passed.header->pid, 4711);
+  EXPECT_TRUE(passed.has_steps);
   EXPECT_THAT(ReadNew(), IsEmpty());
   Append(next.substr(40) + "nonsense\n");
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
@@ -190,10 +188,9 @@ TEST_F(RankLogReaderTest, CanSkipTheRecordsThatExist) {
 TEST_F(RankLogReaderTest, RecognizesARankThatWaitsToBegin) {
   EXPECT_FALSE(reader_.SkipToEnd()->header);
   Append(FormatRecord(Header(4711)) + FormatRecord(Remark{"a lease came"}));
-  const auto passed = reader_.SkipToEnd();
-  ASSERT_TRUE(passed) << passed.error().message;
-  EXPECT_TRUE(passed->header);
-  EXPECT_FALSE(passed->has_steps);
+  const auto passed = ValueOf(reader_.SkipToEnd());
+  EXPECT_TRUE(passed.header);
+  EXPECT_FALSE(passed.has_steps);
 }
 
 // A writer renames a log that has grown too long, and begins a new one.
@@ -249,9 +246,7 @@ TEST(RankIds, AreReadAsTheyAreWritten) {
 TEST_F(RankLogReaderTest, LosesNothingAroundAWrongLine) {
   Append(FormatRecord(Step(1)) + "nonsense\n" + FormatRecord(Step(2)));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(1))));
-  const auto failed = reader_.ReadNew();
-  ASSERT_FALSE(failed);
-  EXPECT_THAT(failed.error().message, HasSubstr(path_.string() + ":2"));
+  EXPECT_THAT(reader_.ReadNew(), FailsWith(HasSubstr(path_.string() + ":2")));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
 }
 
@@ -261,10 +256,9 @@ TEST_F(RankLogReaderTest, AFileOfAnySizeIsReadInABoundedTime) {
   Append(FormatRecord(Header(4711)) + FormatRecord(Step(1)));
   LengthenWithHole(path_);
   EXPECT_EQ(ReadNew().size(), 2U);
-  const auto failed = reader_.ReadNew();
-  ASSERT_FALSE(failed);
-  EXPECT_EQ(failed.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(failed.error().message, HasSubstr(path_.string() + ":3: the line is longer than "));
+  EXPECT_THAT(
+      reader_.ReadNew(),
+      FailsAs(ErrorKind::kInput, HasSubstr(path_.string() + ":3: the line is longer than ")));
   EXPECT_THAT(ReadNew(), IsEmpty()) << "one error";
   // Records behind the hole count again.
   Append(std::string(20U << 20U, 'x'));
@@ -278,18 +272,15 @@ TEST_F(RankLogReaderTest, AFileOfAnySizeIsReadInABoundedTime) {
 TEST_F(RankLogReaderTest, AFileOfAnySizeIsSkippedInABoundedTime) {
   Append(FormatRecord(Header(4711)));
   LengthenWithHole(path_);
-  const auto failed = reader_.SkipToEnd();
-  ASSERT_FALSE(failed);
-  EXPECT_THAT(failed.error().message, HasSubstr("the line is longer than "));
+  EXPECT_THAT(reader_.SkipToEnd(), FailsWith(HasSubstr("the line is longer than ")));
   EXPECT_THAT(ReadNew(), IsEmpty());
   const std::string next = FormatRecord(Step(2));
   Append("\n" + FormatRecord(Step(1)) + next.substr(0, 40));
   RankLogReader late(path_);
-  const auto passed = late.SkipToEnd();
-  ASSERT_TRUE(passed) << passed.error().message;
-  ASSERT_TRUE(passed->header);
-  EXPECT_EQ(passed->header->pid, 4711);
-  EXPECT_TRUE(passed->has_steps);
+  const auto passed = ValueOf(late.SkipToEnd());
+  ASSERT_TRUE(passed.header);
+  EXPECT_EQ(passed.header->pid, 4711);
+  EXPECT_TRUE(passed.has_steps);
   Append(next.substr(40));
   EXPECT_THAT(*late.ReadNew(), ElementsAre(RankRecord(Step(2))));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(1)), RankRecord(Step(2))));
@@ -300,10 +291,9 @@ TEST_F(RankLogReaderTest, ALongLogIsSkippedAsAShortOne) {
   const std::string remark = FormatRecord(Remark{std::string(1U << 20U, 'x')});
   for (int i = 0; i < 33; ++i) Append(remark);
   Append(FormatRecord(Step(1)));
-  const auto passed = reader_.SkipToEnd();
-  ASSERT_TRUE(passed) << passed.error().message;
-  EXPECT_TRUE(passed->header);
-  EXPECT_TRUE(passed->has_steps);
+  const auto passed = ValueOf(reader_.SkipToEnd());
+  EXPECT_TRUE(passed.header);
+  EXPECT_TRUE(passed.has_steps);
   Append(FormatRecord(Step(2)));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
 }
@@ -325,9 +315,7 @@ TEST_F(RankLogReaderTest, ReadsOnlyARegularFileAndNeverWaits) {
   is_refused("is not a regular file");
   Append(FormatRecord(Header(1)) + FormatRecord(Step(7)));
   ASSERT_EQ(::mkfifo(OlderRankLogPath(path_).c_str(), 0600), 0);
-  const auto older = reader_.ReadNew();
-  ASSERT_FALSE(older);
-  EXPECT_THAT(older.error().message, HasSubstr("rank.jsonl.1: is not a regular file"));
+  EXPECT_THAT(reader_.ReadNew(), FailsWith(HasSubstr("rank.jsonl.1: is not a regular file")));
 }
 
 TEST(FindRankLogs, FindsTheNewerPartsAndFollowsNoLink) {
@@ -338,9 +326,7 @@ TEST(FindRankLogs, FindsTheNewerPartsAndFollowsNoLink) {
     std::ofstream(job / "other" / name) << "x";
   }
   std::filesystem::create_symlink(job / "other", job / "ranks");
-  const auto linked = FindRankLogs(job);
-  ASSERT_FALSE(linked);
-  EXPECT_THAT(linked.error().message, HasSubstr("/ranks: is a symbolic link"));
+  EXPECT_THAT(FindRankLogs(job), FailsWith(HasSubstr("/ranks: is a symbolic link")));
   std::filesystem::remove(job / "ranks");
   std::filesystem::rename(job / "other", job / "ranks");
   EXPECT_THAT(*FindRankLogs(job),

@@ -8,6 +8,8 @@
 #include <limits>
 #include <set>
 
+#include "tests/support/results.h"
+
 namespace perseus::protocol {
 namespace {
 
@@ -66,9 +68,7 @@ TEST(Messages, RequestsComeBackEqual) {
         Request{Revoke{to_user}}, Request{Revoke{to_cgroup}},
         Request{Grant{.gpus = {"GPU-1"}, .uid = {}, .cgroup = "/"}}}) {
     const std::string text = Format(request);
-    const auto parsed = ParseRequest(text);
-    ASSERT_TRUE(parsed) << parsed.error().message;
-    EXPECT_EQ(*parsed, request) << text;
+    EXPECT_EQ(ValueOf(ParseRequest(text)), request) << text;
     EXPECT_THAT(text, ::testing::Not(HasSubstr("\n")));
   }
 }
@@ -88,9 +88,7 @@ TEST(Messages, RepliesComeBackEqual) {
         Reply{Refused{Refusal::kNoSuchLease, "no"}}, Reply{Refused{Refusal::kUnavailable, "no"}}}) {
     const std::string text = Format(reply);
     EXPECT_LE(text.size(), kLongestMessage);
-    const auto parsed = ParseReply(text);
-    ASSERT_TRUE(parsed) << parsed.error().message;
-    EXPECT_EQ(*parsed, reply) << text;
+    EXPECT_EQ(ValueOf(ParseReply(text)), reply) << text;
   }
 }
 
@@ -133,9 +131,8 @@ TEST(Messages, EveryExampleInTheDocumentParses) {
 }
 
 TEST(Messages, TheHeartbeatDefaultsToThirtySeconds) {
-  const auto parsed = ParseRequest(R"({"perseus":1,"acquire":{"gpus":["a"],"job":"b"}})");
-  ASSERT_TRUE(parsed) << parsed.error().message;
-  EXPECT_EQ(*parsed, (Request{Acquire{{"a"}, "b", 30}}));
+  EXPECT_EQ(ValueOf(ParseRequest(R"({"perseus":1,"acquire":{"gpus":["a"],"job":"b"}})")),
+            (Request{Acquire{{"a"}, "b", 30}}));
 }
 
 // ---- What drivers and failures say ----
@@ -154,9 +151,8 @@ TEST(Messages, DriverMessagesAreSanitized) {
   gpu.switches = std::numeric_limits<std::uint64_t>::max();
   gpu.postponed = std::numeric_limits<std::uint64_t>::max();
   gpu.most_changes_per_s = std::numeric_limits<double>::infinity();
-  const auto parsed = ParseReply(Format(Reply{Listing{{gpu}}}));
-  ASSERT_TRUE(parsed) << parsed.error().message;
-  const GpuStatus& seen = std::get<Listing>(*parsed).gpus[0];
+  const auto parsed = ValueOf(ParseReply(Format(Reply{Listing{{gpu}}})));
+  const GpuStatus& seen = std::get<Listing>(parsed).gpus[0];
   EXPECT_EQ(seen.name, "line?break ? ?[2J é");
   EXPECT_EQ(seen.trouble, std::string(197, 'x') + "...");
   EXPECT_EQ(seen.pid, 0);
@@ -171,9 +167,8 @@ TEST(Messages, DriverMessagesAreSanitized) {
 TEST(Messages, LongRefusalsAreCutBetweenCharacters) {
   std::string message;
   while (message.size() < 2 * kLongestText) message += "é";
-  const auto parsed = ParseReply(Format(Reply{Refused{Refusal::kHeld, message}}));
-  ASSERT_TRUE(parsed) << parsed.error().message;
-  const std::string& seen = std::get<Refused>(*parsed).message;
+  const auto parsed = ValueOf(ParseReply(Format(Reply{Refused{Refusal::kHeld, message}})));
+  const std::string& seen = std::get<Refused>(parsed).message;
   EXPECT_LE(seen.size(), kLongestText);
   EXPECT_THAT(seen, ::testing::EndsWith("é..."));
 }
@@ -250,10 +245,8 @@ TEST(Messages, BadRequestsAreRefusedWithTheField) {
       {std::string(kLongestMessage + 1, ' '), "request: has 65537 bytes (write at most 65536)"},
   };
   for (const BadMessage& bad : kBad) {
-    const auto parsed = ParseRequest(bad.text);
-    ASSERT_FALSE(parsed) << bad.text;
-    EXPECT_EQ(parsed.error().kind, ErrorKind::kInput);
-    EXPECT_THAT(parsed.error().message, StartsWith(bad.error)) << bad.text;
+    EXPECT_THAT(ParseRequest(bad.text), FailsAs(ErrorKind::kInput, StartsWith(bad.error)))
+        << bad.text;
   }
 }
 
@@ -280,10 +273,8 @@ TEST(Messages, BadRepliesAreRefusedWithTheField) {
        "reply: listing.gpus[0].name is missing"},
   };
   for (const BadMessage& bad : kBad) {
-    const auto parsed = ParseReply(bad.text);
-    ASSERT_FALSE(parsed) << bad.text;
-    EXPECT_EQ(parsed.error().kind, ErrorKind::kInput);
-    EXPECT_THAT(parsed.error().message, StartsWith(bad.error)) << bad.text;
+    EXPECT_THAT(ParseReply(bad.text), FailsAs(ErrorKind::kInput, StartsWith(bad.error)))
+        << bad.text;
   }
 }
 

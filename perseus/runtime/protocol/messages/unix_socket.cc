@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "perseus/base/number.h"
-#include "perseus/base/process_state.h"
+#include "perseus/base/process.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/runtime/protocol/clock_channel/clock_channel.h"
 #include "perseus/runtime/protocol/messages/messages.h"
@@ -282,9 +282,7 @@ Result<FileDescriptor> Listen(const fs::path& path, mode_t mode) {
   // new socket, and never one with other permissions.
   const std::string suffix = fmt::format(".{}", ::getpid());
   constexpr std::size_t kLongestSuffix = 8;  // Process ids end at 4,194,304.
-  if (const auto checked = CheckPath(path, kLongestPath - kLongestSuffix); !checked) {
-    return Fail(checked);
-  }
+  PERSEUS_RETURN_IF_ERROR(CheckPath(path, kLongestPath - kLongestSuffix));
   PERSEUS_RETURN_IF_ERROR(CheckFree(path));
   RemoveLeftBehind(path);
   const fs::path temporary = path.native() + suffix;

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "perseus/runtime/protocol/messages/messages.h"
+#include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::protocol {
@@ -73,24 +74,19 @@ bool SendRaw(int socket, std::string_view text, const std::vector<int>& descript
 // ---- Listening and connecting ----
 
 TEST_F(UnixSocket, ReportsTheCredentialsOfAClient) {
-  const auto listener = Listen(path(), 0600);
-  ASSERT_TRUE(listener) << listener.error().message;
-  const auto nobody = Accept(listener->get());
-  ASSERT_TRUE(nobody) << nobody.error().message;
-  EXPECT_FALSE(*nobody);
+  const auto listener = ValueOf(Listen(path(), 0600));
+  EXPECT_FALSE(ValueOf(Accept(listener.get())));
 
-  const auto client = Connect(path());
-  ASSERT_TRUE(client) << client.error().message;
-  const auto agent = Accept(listener->get());
+  const auto client = ValueOf(Connect(path()));
+  const auto agent = Accept(listener.get());
   ASSERT_TRUE(agent && *agent);
-  const auto peer = PeerOf(agent->get());
-  ASSERT_TRUE(peer) << peer.error().message;
-  EXPECT_EQ(peer->pid, ::getpid());
-  EXPECT_EQ(peer->uid, ::geteuid());
-  EXPECT_EQ(peer->gid, ::getegid());
+  const auto peer = ValueOf(PeerOf(agent->get()));
+  EXPECT_EQ(peer.pid, ::getpid());
+  EXPECT_EQ(peer.uid, ::geteuid());
+  EXPECT_EQ(peer.gid, ::getegid());
 
-  ASSERT_TRUE(Send(client->get(), "one"));
-  ASSERT_TRUE(Send(client->get(), "two"));
+  ASSERT_TRUE(Send(client.get(), "one"));
+  ASSERT_TRUE(Send(client.get(), "two"));
   EXPECT_EQ(Receive(agent->get())->datagram.text, "one");
   EXPECT_EQ(Receive(agent->get())->datagram.text, "two");
   EXPECT_EQ(Receive(agent->get())->state, Received::kNothing);
@@ -111,11 +107,9 @@ TEST_F(UnixSocket, PermissionsDoNotDependOnTheUmask) {
 TEST_F(UnixSocket, ARunningAgentKeepsItsSocket) {
   const auto listener = Listen(path(), 0600);
   ASSERT_TRUE(listener) << listener.error().message;
-  const auto second = Listen(path(), 0600);
-  ASSERT_FALSE(second);
-  EXPECT_EQ(second.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(second.error().message,
-              HasSubstr(path().string() + ": another process already listens there"));
+  EXPECT_THAT(Listen(path(), 0600),
+              FailsAs(ErrorKind::kSystem,
+                      HasSubstr(path().string() + ": another process already listens there")));
   EXPECT_TRUE(Connect(path()));
   EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
 }
@@ -123,9 +117,7 @@ TEST_F(UnixSocket, ARunningAgentKeepsItsSocket) {
 TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
   ASSERT_TRUE(Listen(path(), 0600));  // The socket closes at once, but the file stays.
   ASSERT_TRUE(fs::exists(path()));
-  const auto nobody = Connect(path());
-  ASSERT_FALSE(nobody);
-  EXPECT_THAT(nobody.error().message, HasSubstr("Connection refused (is the agent running"));
+  EXPECT_THAT(Connect(path()), FailsWith(HasSubstr("Connection refused (is the agent running")));
   const auto listener = Listen(path(), 0600);
   ASSERT_TRUE(listener) << listener.error().message;
   EXPECT_TRUE(Connect(path()));
@@ -172,26 +164,21 @@ TEST_F(UnixSocket, AnIncompleteSocketOfADeadAgentIsRemoved) {
 
 TEST_F(UnixSocket, AFileThatIsNoSocketIsNotReplaced) {
   std::ofstream(path()) << "precious";
-  const auto listener = Listen(path(), 0600);
-  ASSERT_FALSE(listener);
-  EXPECT_EQ(listener.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(listener.error().message, HasSubstr("exists and is not a socket"));
+  EXPECT_THAT(Listen(path(), 0600),
+              FailsAs(ErrorKind::kSystem, HasSubstr("exists and is not a socket")));
   EXPECT_TRUE(fs::is_regular_file(path()));
 }
 
 TEST_F(UnixSocket, FailuresNameThePathAndTheRemedy) {
-  const auto absent = Connect(path());
-  ASSERT_FALSE(absent);
-  EXPECT_EQ(absent.error().kind, ErrorKind::kSystem);
-  EXPECT_EQ(absent.error().message,
-            path().string() +
-                ": cannot connect: No such file or directory (is the agent running, and is this "
-                "its socket?)");
+  EXPECT_THAT(
+      Connect(path()),
+      FailsAs(ErrorKind::kSystem,
+              path().string() +
+                  ": cannot connect: No such file or directory (is the agent running, and is this "
+                  "its socket?)"));
 
-  const auto nowhere = Listen(path() / "below" / "x", 0600);
-  ASSERT_FALSE(nowhere);
-  EXPECT_EQ(nowhere.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(nowhere.error().message, HasSubstr("below"));
+  EXPECT_THAT(Listen(path() / "below" / "x", 0600),
+              FailsAs(ErrorKind::kSystem, HasSubstr("below")));
 
   const fs::path far = path().string() + std::string(100, 'x');
   for (const Error& error : {Listen(far, 0600).error(), Connect(far).error()}) {
@@ -219,17 +206,13 @@ TEST(UnixSocketDatagram, ArrivesWholeUpToTheMaximumLength) {
   const Pair pair = Connection();
   const std::string longest(kLongestMessage, 'x');
   ASSERT_TRUE(Send(pair.client.get(), longest));
-  const auto received = Receive(pair.agent.get());
-  ASSERT_TRUE(received) << received.error().message;
-  EXPECT_EQ(received->datagram.text, longest);
+  EXPECT_EQ(ValueOf(Receive(pair.agent.get())).datagram.text, longest);
 }
 
 TEST(UnixSocketDatagram, RefusesToSendTooLongOrEmptyMessages) {
   const Pair pair = Connection();
   for (const std::string& text : {std::string(), std::string(kLongestMessage + 1, 'x')}) {
-    const auto sent = Send(pair.client.get(), text);
-    ASSERT_FALSE(sent);
-    EXPECT_EQ(sent.error().kind, ErrorKind::kInput);
+    EXPECT_THAT(Send(pair.client.get(), text), FailsAs(ErrorKind::kInput));
   }
   EXPECT_FALSE(Send(pair.client.get(), "x", std::vector<int>(kMostGpus + 2, 0)));
   EXPECT_EQ(Receive(pair.agent.get())->state, Received::kNothing);
@@ -240,9 +223,7 @@ TEST(UnixSocketDatagram, TooLongIsAnErrorAndTheNextIsStillRead) {
   const std::string text(kLongestMessage + 1, 'x');
   ASSERT_EQ(::send(pair.client.get(), text.data(), text.size(), 0), ssize_t(text.size()));
   ASSERT_TRUE(Send(pair.client.get(), "next"));
-  const auto received = Receive(pair.agent.get());
-  ASSERT_FALSE(received);
-  EXPECT_EQ(received.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(Receive(pair.agent.get()), FailsAs(ErrorKind::kInput));
   EXPECT_EQ(Receive(pair.agent.get())->datagram.text, "next");
 }
 
@@ -251,9 +232,7 @@ TEST(UnixSocketDatagram, ReportsTheEndOfThePeer) {
   pair.client = FileDescriptor();
   EXPECT_EQ(Receive(pair.agent.get())->state, Received::kEnd);
   const auto sent = Send(pair.agent.get(), "x");  // This must not raise SIGPIPE.
-  ASSERT_FALSE(sent);
-  EXPECT_EQ(sent.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(sent.error().message, HasSubstr("the other end is gone"));
+  EXPECT_THAT(sent, FailsAs(ErrorKind::kSystem, HasSubstr("the other end is gone")));
 }
 
 // The client left a message unread, so the agent sees a reset and not a plain end.
@@ -261,18 +240,14 @@ TEST(UnixSocketDatagram, APeerThatLeftWithoutReadingIsGone) {
   Pair pair = Connection();
   ASSERT_TRUE(Send(pair.agent.get(), "unread"));
   pair.client = FileDescriptor();
-  const auto received = Receive(pair.agent.get());
-  ASSERT_TRUE(received) << received.error().message;
-  EXPECT_EQ(received->state, Received::kEnd);
+  EXPECT_EQ(ValueOf(Receive(pair.agent.get())).state, Received::kEnd);
 }
 
 TEST(UnixSocketDatagram, APeerThatDoesNotReadIsAnErrorForTheAgent) {
   const Pair pair = Connection();
   Result<void> sent;
   for (int i = 0; i < 10'000 && sent; ++i) sent = Send(pair.agent.get(), "again");
-  ASSERT_FALSE(sent);
-  EXPECT_EQ(sent.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(sent.error().message, HasSubstr("does not read"));
+  EXPECT_THAT(sent, FailsAs(ErrorKind::kSystem, HasSubstr("does not read")));
 }
 
 // The kernel reports once that the peer has closed with an unread answer. Nothing may be taken out
@@ -283,9 +258,7 @@ TEST(UnixSocketDatagram, TheAgentLeavesDescriptorsOfAPeerThatHasClosed) {
   ASSERT_TRUE(Send(pair.client.get(), "without"));
   ASSERT_TRUE(SendRaw(pair.client.get(), "with", {0}));
   pair.client = FileDescriptor();
-  const auto first = Receive(pair.agent.get());
-  ASSERT_TRUE(first) << first.error().message;
-  EXPECT_EQ(first->datagram.text, "without");
+  EXPECT_EQ(ValueOf(Receive(pair.agent.get())).datagram.text, "without");
   EXPECT_EQ(Receive(pair.agent.get())->state, Received::kDescriptors);
 
   Pair other = Connection();
@@ -304,9 +277,7 @@ TEST(UnixSocketDatagram, TheAgentLeavesDescriptorsInTheQueue) {
     ASSERT_TRUE(SendRaw(pair.client.get(), "with", std::vector<int>(count, 0)));
     EXPECT_EQ(Receive(pair.agent.get())->datagram.text, "without");
     for (int i = 0; i < 2; ++i) {
-      const auto received = Receive(pair.agent.get());
-      ASSERT_TRUE(received) << received.error().message;
-      EXPECT_EQ(received->state, Received::kDescriptors) << count;
+      EXPECT_EQ(ValueOf(Receive(pair.agent.get())).state, Received::kDescriptors) << count;
     }
     EXPECT_EQ(DescriptorsOpen(), before) << count;
   }
@@ -348,25 +319,20 @@ TEST(UnixSocketAsk, MoreDescriptorsThanAChannelHasAreClosed) {
   std::thread agent = Answering(pair, "answer", std::vector<int>(2 + kMostGpus, 0));
   const auto reply = SendRequest(pair.client.get(), "question", kTimeout);
   agent.join();
-  ASSERT_FALSE(reply);
-  EXPECT_EQ(reply.error().kind, ErrorKind::kInput);
+  EXPECT_THAT(reply, FailsAs(ErrorKind::kInput));
   EXPECT_EQ(DescriptorsOpen(), before);
 }
 
 TEST(UnixSocketAsk, NoReplyIsAnErrorAfterTheTimeout) {
   const Pair pair = Connection();
-  const auto reply = SendRequest(pair.client.get(), "question", std::chrono::milliseconds(0));
-  ASSERT_FALSE(reply);
-  EXPECT_EQ(reply.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(reply.error().message, HasSubstr("did not answer within 0 ms"));
+  EXPECT_THAT(SendRequest(pair.client.get(), "question", std::chrono::milliseconds(0)),
+              FailsAs(ErrorKind::kSystem, HasSubstr("did not answer within 0 ms")));
 }
 
 TEST(UnixSocketAsk, AnAgentThatEndsIsAnError) {
   Pair pair = Connection();
   pair.agent = FileDescriptor();
-  const auto gone = SendRequest(pair.client.get(), "question", kTimeout);
-  ASSERT_FALSE(gone);
-  EXPECT_EQ(gone.error().kind, ErrorKind::kSystem);
+  EXPECT_THAT(SendRequest(pair.client.get(), "question", kTimeout), FailsAs(ErrorKind::kSystem));
 
   Pair other = Connection();
   std::thread agent([&] {
@@ -376,17 +342,14 @@ TEST(UnixSocketAsk, AnAgentThatEndsIsAnError) {
   });
   const auto closed = SendRequest(other.client.get(), "question", kTimeout);
   agent.join();
-  ASSERT_FALSE(closed);
-  EXPECT_EQ(closed.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(closed.error().message, HasSubstr("the agent closed the connection"));
+  EXPECT_THAT(closed, FailsAs(ErrorKind::kSystem, HasSubstr("the agent closed the connection")));
 }
 
 // From Linux 6.16 on, the kernel itself refuses descriptors that clients send to the agent.
 TEST_F(UnixSocket, TheKernelRefusesDescriptorsWhereItCan) {
-  const auto listener = Listen(path(), 0600);
-  ASSERT_TRUE(listener) << listener.error().message;
+  const auto listener = ValueOf(Listen(path(), 0600));
   const auto client = Connect(path());
-  const auto agent = Accept(listener->get());
+  const auto agent = Accept(listener.get());
   ASSERT_TRUE(client && agent && *agent);
   constexpr int kPassRights = 83;  // Linux 6.16.
   int passes = 1;

@@ -1,14 +1,21 @@
-#include "perseus/runtime/agent/slow_reasons.h"
+#include "perseus/runtime/agent/agent_report.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace perseus::agent {
 namespace {
 
 using device::ClockLimit;
+
+// In the order of LeaseEnd and of SlowBy.
+constexpr std::string_view kLeaseEnds[] = {"released",     "by_hand", "connection_closed",
+                                           "process_gone", "silent",  "agent_stopped"};
+constexpr std::string_view kSlowBy[] = {"plan",        "power",           "temperature",
+                                        "power_brake", "another_program", "unknown"};
 
 // The SM clock that the job requested. Empty if it requested the one from before its lease.
 std::optional<device::Setting> PlannedClock(const GpuReport& gpu) {
@@ -23,25 +30,50 @@ std::optional<device::Setting> PlannedClock(const GpuReport& gpu) {
   return snapshot.setting->setting;
 }
 
+std::string SettingInWords(const std::optional<ControlSetting>& setting) {
+  return setting ? device::Describe(setting->control, setting->setting) : "";
+}
+
+protocol::GpuStatus StatusOf(const GpuReport& gpu, Nanoseconds now) {
+  const GpuSnapshot& snapshot = gpu.snapshot;
+  protocol::GpuStatus status;
+  status.index = gpu.info.index.value_or(-1);
+  status.uuid = gpu.info.uuid;
+  status.name = gpu.info.name;
+  status.measure_only = gpu.info.measure_only;
+  status.trouble =
+      snapshot.setting_trouble.empty() ? snapshot.reading_trouble : snapshot.setting_trouble;
+  if (gpu.hold) {
+    status.lease = gpu.hold->lease;
+    status.job = gpu.hold->owner.job;
+    status.uid = gpu.hold->owner.uid;
+    status.pid = gpu.hold->owner.process.pid;
+    status.held_s = ToSeconds(now - gpu.hold->since);
+    status.is_restoring = gpu.hold->is_restoring;
+  }
+  if (gpu.lease) status.slowdown = gpu.lease->slowdown;
+  status.setting = SettingInWords(snapshot.setting);
+  for (const ControlSetting& before : gpu.before) {
+    if (before.control == device::Control::kSmClock) status.before = SettingInWords(before);
+  }
+  if (snapshot.telemetry) {
+    status.sm_clock_mhz = snapshot.telemetry->sm_clock_mhz;
+    status.power_w = snapshot.telemetry->power_w;
+    status.temperature_c = snapshot.telemetry->temperature_c;
+  }
+  status.switches = snapshot.counts.switches;
+  status.postponed = snapshot.counts.postponed;
+  status.most_changes_per_s = gpu.most_changes_per_s;
+  status.slow_by = Describe(WhySlow(gpu));
+  status.overridden = DescribeForeign(snapshot);
+  return status;
+}
+
 }  // namespace
 
-std::string_view NameOf(SlowBy reason) {
-  switch (reason) {
-    case SlowBy::kPlan:
-      return "plan";
-    case SlowBy::kPower:
-      return "power";
-    case SlowBy::kTemperature:
-      return "temperature";
-    case SlowBy::kPowerBrake:
-      return "power_brake";
-    case SlowBy::kAnotherProgram:
-      return "another_program";
-    case SlowBy::kUnknown:
-      return "unknown";
-  }
-  return "unknown";
-}
+std::string_view NameOf(LeaseEnd end) { return kLeaseEnds[static_cast<std::size_t>(end)]; }
+
+std::string_view NameOf(SlowBy reason) { return kSlowBy[static_cast<std::size_t>(reason)]; }
 
 std::vector<SlowBy> WhySlow(const GpuReport& gpu) {
   std::vector<SlowBy> reasons;
@@ -81,15 +113,23 @@ std::string Describe(const std::vector<SlowBy>& reasons) {
   return text;
 }
 
-std::string DescribeForeign(const GpuReport& gpu) {
-  if (!gpu.snapshot.foreign) return {};
-  const ForeignClock& foreign = *gpu.snapshot.foreign;
+std::string DescribeForeign(const GpuSnapshot& gpu) {
+  if (!gpu.foreign) return {};
+  const ForeignClock& foreign = *gpu.foreign;
   const std::string clock = foreign.setting
                                 ? device::Describe(device::Control::kSmClock, foreign.setting)
                                 : fmt::format("about {} MHz", foreign.sm_clock_mhz);
   return fmt::format("another program has locked the SM clock to {} ({})", clock,
                      foreign.has_yielded ? "the agent sets no clock until it is unlocked"
                                          : "the agent sets the clock of the job again");
+}
+
+protocol::Listing ListingOf(const AgentReport& report) {
+  protocol::Listing listing;
+  for (const GpuReport& gpu : report.gpus) {
+    listing.gpus.push_back(StatusOf(gpu, report.leases_now));
+  }
+  return listing;
 }
 
 }  // namespace perseus::agent

@@ -1,13 +1,24 @@
-#include "perseus/runtime/access/access_queue.h"
+#include "perseus/runtime/agent/access_requests.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <future>
 #include <map>
 #include <memory>
+#include <thread>
+
+#include "tests/support/results.h"
+#include "tests/support/temporary_directory.h"
 
 namespace perseus::agent {
 namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 
 constexpr uid_t kHangingUser = 1000;
 constexpr uid_t kOtherUserOfQueue = 1001;
@@ -112,6 +123,50 @@ TEST(AccessQueue, EndsWithChecksThatWait) {
   for (auto& answer : held) {
     EXPECT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   }
+}
+
+// The child that asks the kernel joins two cgroups, which are pipes. So it waits twice, and the
+// process moves between the two.
+TEST(JudgeAccess, RefusesAProcessThatMovesToAnotherCgroupMeanwhile) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root may become another user";
+  const TemporaryDirectory root;
+  const auto write = [&](const fs::path& path, const std::string& text) {
+    fs::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text;
+  };
+  const std::string before = "5:devices:/job_1\n0::/job_1\n";
+  write("proc/self/cgroup", "0::/agent\n");
+  write("proc/4242/stat", "4242 (train) R 1 4242 4242 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 7000 0 0\n");
+  write("proc/4242/cgroup", before);
+  write("sys/fs/cgroup/cgroup.controllers", "");
+  const fs::path first = root / "sys/fs/cgroup/devices/job_1/cgroup.procs";
+  const fs::path second = root / "sys/fs/cgroup/job_1/cgroup.procs";
+  for (const fs::path& pipe : {first, second}) {
+    fs::create_directories(pipe.parent_path());
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  }
+  Host host;
+  host.root = root;
+  Caller caller;
+  caller.process = {4242, 7000};
+  caller.uid = 54'321;
+  AccessChecker checker;
+  const auto judge = [&](const std::string& cgroups_meanwhile) {
+    std::thread mover([&] {
+      const std::ifstream joins_first(first);
+      write("proc/4242/cgroup", cgroups_meanwhile);
+      std::ifstream joins_second(second);
+      std::string text;
+      joins_second >> text;
+    });
+    const auto allowed = JudgeAccess(host, {caller, {GpuFile{"GPU-a", "/dev/null"}}, {}}, checker);
+    mover.join();
+    return allowed;
+  };
+  const auto stays = judge(before);
+  EXPECT_TRUE(stays) << stays.error().message;
+  EXPECT_THAT(judge("5:devices:/job_2\n0::/job_1\n"),
+              FailsAs(protocol::Refusal::kUnavailable, HasSubstr("moved to another cgroup")));
 }
 
 }  // namespace

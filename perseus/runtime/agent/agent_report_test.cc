@@ -1,4 +1,4 @@
-#include "perseus/runtime/agent/slow_reasons.h"
+#include "perseus/runtime/agent/agent_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,6 @@
 #include <initializer_list>
 #include <optional>
 #include <string>
-
-#include "perseus/runtime/agent/metrics.h"
 
 namespace perseus::agent {
 namespace {
@@ -65,12 +63,12 @@ TEST(SlowReasons, AForeignLockIsNamed) {
                                       .is_certain = true,
                                       .has_yielded = true};
   EXPECT_EQ(Why(gpu), "another program");
-  EXPECT_EQ(DescribeForeign(gpu),
+  EXPECT_EQ(DescribeForeign(gpu.snapshot),
             "another program has locked the SM clock to 900 MHz (the agent sets no clock until it "
             "is unlocked)");
   gpu.snapshot.foreign->setting.reset();
   gpu.snapshot.foreign->has_yielded = false;
-  EXPECT_EQ(DescribeForeign(gpu),
+  EXPECT_EQ(DescribeForeign(gpu.snapshot),
             "another program has locked the SM clock to about 900 MHz (the agent sets the clock of "
             "the job again)");
 }

@@ -139,12 +139,26 @@ class AgentTest : public testing::Test {
     agent_ = *std::move(agent);
     thread_ = std::thread([this] { result_ = agent_->Run(); });
   }
+  template <typename Change>
+  void StartWith(Change change) {
+    AgentOptions options = Options();
+    change(options);
+    Start(std::move(options));
+  }
   // Does what SIGTERM does.
   void Stop() {
     if (!agent_) return;
     agent_->Stop();
     thread_.join();
     agent_.reset();
+  }
+
+  // Requests a clock for the client's first GPU, and waits until it is set.
+  static void SetClock(Client& client, const FakeGpu& gpu, int mhz) {
+    client.publisher().Publish(0, mhz);
+    ASSERT_TRUE(Eventually([&] {
+      return gpu.setting(device::Control::kSmClock) == device::Setting{mhz, mhz};
+    }));
   }
 
   std::filesystem::path socket() const { return directory_ / "agent.sock"; }
