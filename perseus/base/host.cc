@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <utility>
-
 #include "perseus/base/file.h"
 
 namespace perseus {

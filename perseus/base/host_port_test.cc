@@ -1,7 +1,6 @@
 #include "perseus/base/host_port.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/results.h"
 

@@ -10,9 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 
 #include "tests/client/agent_node.h"

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <optional>
 #include <system_error>
-#include <utility>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"

@@ -1,7 +1,6 @@
 #include "perseus/runtime/access/caller.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cerrno>

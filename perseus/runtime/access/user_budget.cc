@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <iterator>
 #include <limits>
-#include <optional>
 
 #include "perseus/base/number.h"
 

@@ -1,7 +1,6 @@
 #include "perseus/runtime/agent/access_requests.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

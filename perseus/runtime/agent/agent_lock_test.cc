@@ -48,7 +48,8 @@ TEST_F(AgentLockTest, OneProcessHasIt) {
 
   ::kill(other, SIGKILL);
   ::waitpid(other, nullptr, 0);
-  EXPECT_TRUE(ValueOf(LockFile(path_)));
+  const auto lock = ValueOf(LockFile(path_));
+  EXPECT_TRUE(lock);
   EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
 }
 
@@ -91,7 +92,8 @@ TEST_F(AgentLockTest, AKilledProcessThatDoesNotEndLosesIt) {
   const auto state = ReadProcessState(killed).value();
   std::ofstream(path_) << killed << " " << state.started << "\n";
 
-  EXPECT_TRUE(ValueOf(LockFile(path_)));
+  const auto taken = ValueOf(LockFile(path_));
+  EXPECT_TRUE(taken);
   EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
   EXPECT_FALSE(*LockFile(path_)) << "the new lock is a lock";
   ::waitpid(killed, nullptr, 0);

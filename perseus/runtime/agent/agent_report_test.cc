@@ -1,7 +1,6 @@
 #include "perseus/runtime/agent/agent_report.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <initializer_list>
 #include <optional>

@@ -1,7 +1,6 @@
 #include "perseus/runtime/agent/doctor.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <system_error>
 
 #include "perseus/base/system_cause.h"
 

@@ -1,7 +1,6 @@
 #include "perseus/runtime/agent/privileges.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 #include "perseus/runtime/agent/saved_state_file.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,7 +1,6 @@
 #include "perseus/runtime/agent/settings_guard.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <optional>
 

@@ -2,7 +2,6 @@
 #include "perseus/runtime/client/clock_table.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <memory>

@@ -1,7 +1,6 @@
 #include "perseus/runtime/client/gpu_choice.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>

@@ -2,7 +2,6 @@
 #include "perseus/runtime/client/hot_path.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 #include <utility>

@@ -12,8 +12,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>

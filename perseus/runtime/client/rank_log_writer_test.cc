@@ -1,7 +1,6 @@
 #include "perseus/runtime/client/rank_log_writer.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

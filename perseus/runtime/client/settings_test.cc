@@ -2,9 +2,7 @@
 #include "perseus/runtime/client/settings.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <string>

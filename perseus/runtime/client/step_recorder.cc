@@ -1,7 +1,6 @@
 #include "perseus/runtime/client/step_recorder.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace perseus::client {

@@ -2,7 +2,6 @@
 #include "perseus/runtime/client/step_recorder.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace perseus::client {
 namespace {

@@ -1,7 +1,6 @@
 #include "perseus/runtime/client/warnings.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace perseus::client {
 namespace {

@@ -1,13 +1,11 @@
 #include "perseus/runtime/profiler/comparison.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 #include <random>
-#include <string>
 #include <vector>
 
 #include "perseus/base/random.h"

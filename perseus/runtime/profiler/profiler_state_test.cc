@@ -2,7 +2,6 @@
 #include "perseus/runtime/profiler/profiler_state.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/support/results.h"
 

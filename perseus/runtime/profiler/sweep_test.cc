@@ -4,11 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <map>
-#include <set>
 
 #include "perseus/base/file.h"
 #include "perseus/base/random.h"

@@ -3,7 +3,6 @@
 #include "perseus/runtime/qualifier/cuda_node.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>

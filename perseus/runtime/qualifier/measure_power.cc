@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "perseus/base/statistics.h"
 #include "perseus/runtime/qualifier/qualify_run.h"

@@ -2,7 +2,6 @@
 #include "perseus/runtime/qualifier/qualification.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,6 @@
 #include "perseus/runtime/qualifier/qualify_run.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace perseus::qualifier {
 namespace {

@@ -1,7 +1,6 @@
 #include "perseus/runtime/qualifier/surroundings.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include "tests/fake_nvml/fake_nvml.h"
 #include "tests/support/results.h"

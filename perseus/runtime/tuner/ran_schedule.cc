@@ -22,7 +22,7 @@ std::string Describe(const MatchedInstruction& instruction, const schedule::Sche
                      has_chunks ? fmt::format(" on chunk {}", instruction.chunk) : "");
 }
 
-std::vector<MatchedInstruction> ComputationsOf(const schedule::Schedule& schedule, int rank) {
+std::vector<MatchedInstruction> PlannedOf(const schedule::Schedule& schedule, int rank) {
   std::vector<MatchedInstruction> matched;
   for (const schedule::Instruction& instruction :
        schedule.pp_ranks[static_cast<std::size_t>(rank)]) {
@@ -356,7 +356,7 @@ std::vector<MatchedInstruction> ComputationsOf(const protocol::RanStep& step) {
 
 Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                               const protocol::RanStep& step) {
-  const std::vector<MatchedInstruction> wanted = ComputationsOf(schedule, name.pp_rank);
+  const std::vector<MatchedInstruction> wanted = PlannedOf(schedule, name.pp_rank);
   const std::vector<MatchedInstruction> ran = ComputationsOf(step);
   if (ran == wanted) return {};
   if (ran.empty()) {

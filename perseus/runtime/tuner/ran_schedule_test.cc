@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <fstream>
 #include <utility>
@@ -18,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-constexpr protocol::RankId kSecond{0, 1, 0};
+constexpr protocol::RankId kSecondRank{0, 1, 0};
 
 schedule::Schedule OneFOneB(int microbatches) {
   return *schedule::GenerateSchedule({"1f1b", 2, microbatches, 1});
@@ -41,12 +40,12 @@ TEST(CheckRanSchedule, FindsTheScheduleAmongOtherInstructions) {
   step.instructions.push_back({InstructionKind::kAllReduce, -1, 0, 400, 10, 0});
   // An instruction on another stream may be recorded late.
   std::swap(step.instructions[2], step.instructions[3]);
-  EXPECT_TRUE(CheckRanSchedule(OneFOneB(4), kSecond, step));
+  EXPECT_TRUE(CheckRanSchedule(OneFOneB(4), kSecondRank, step));
 }
 
 TEST(CheckRanSchedule, ReportsTheNumberOfMicrobatches) {
   EXPECT_THAT(
-      CheckRanSchedule(OneFOneB(6), kSecond, StepOf(4)),
+      CheckRanSchedule(OneFOneB(6), kSecondRank, StepOf(4)),
       FailsWith("rank dp0-pp1-tp0 ran 4 microbatches in step 12, but the job file has 6 (correct "
                 "`microbatches`)"));
 }
@@ -55,22 +54,22 @@ TEST(CheckRanSchedule, NamesTheFirstInstructionThatDiffers) {
   protocol::RanStep step = StepOf(4);
   std::swap(step.instructions[2].microbatch, step.instructions[4].microbatch);
   EXPECT_THAT(
-      CheckRanSchedule(OneFOneB(4), kSecond, step),
+      CheckRanSchedule(OneFOneB(4), kSecondRank, step),
       FailsWith(HasSubstr("ran forward of microbatch 2 as number 3 of step 12, but the schedule "
                           "1f1b has forward of microbatch 1")));
   step = StepOf(4);
   step.instructions.pop_back();
-  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecond, step).error().message,
+  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecondRank, step).error().message,
               HasSubstr("ran nothing as number 8"));
-  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecond, protocol::RanStep()).error().message,
+  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecondRank, protocol::RanStep()).error().message,
               HasSubstr("without an instruction"));
 }
 
 TEST(CheckRunsSchedule, OneDeviatingStepIsNoError) {
   LoggedRank rank;
   rank.steps = {StepOf(2), StepOf(4)};
-  EXPECT_TRUE(CheckRunsSchedule(OneFOneB(4), kSecond, rank));
-  EXPECT_FALSE(CheckRunsSchedule(OneFOneB(6), kSecond, rank));
+  EXPECT_TRUE(CheckRunsSchedule(OneFOneB(4), kSecondRank, rank));
+  EXPECT_FALSE(CheckRunsSchedule(OneFOneB(6), kSecondRank, rank));
 }
 
 schedule::Schedule Generated(const std::string& name, int microbatches, int chunks = 1) {

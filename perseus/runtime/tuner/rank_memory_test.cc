@@ -1,7 +1,6 @@
 #include "perseus/runtime/tuner/rank_memory.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 

@@ -1,7 +1,6 @@
 #include "perseus/runtime/tuner/verification.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,7 +1,6 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>

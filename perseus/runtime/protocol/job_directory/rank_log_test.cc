@@ -1,7 +1,6 @@
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <filesystem>

@@ -1,9 +1,7 @@
 #include "perseus/runtime/protocol/messages/messages.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <cmath>
 #include <fstream>
 #include <limits>
 #include <set>
