@@ -63,7 +63,8 @@ TEST_F(PlanVerbTest, RowsOfAVeryShortJobDiffer) {
 }
 
 TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
-  EXPECT_EQ(RunWell(plan_ + "--slowdown 7 -o out --json"), Read("out/summary.json"));
+  const std::string printed = RunWell(plan_ + "--slowdown 7 -o out --json");
+  EXPECT_EQ(printed, Read("out/summary.json"));
   const std::vector<std::string> files = Files("out");
   EXPECT_THAT(files,
               IsSupersetOf({"frontier.csv", "plans/least-energy.json", "plans/no-slowdown.json",

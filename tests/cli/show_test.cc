@@ -81,8 +81,9 @@ TEST_F(ShowVerbTest, ReportsPlansOfDifferentJobs) {
 TEST_F(ShowVerbTest, ADirectoryStandsForItsPlans) {
   RunWell(std::string("plan profile.csv --no-frontier --slowdown 2 --slowdown 10 --min-energy ") +
           "--slowdown 0 -o many" + kJob);
+  const json shown = RunJson("show many")["plans"];
   std::vector<std::string> files;
-  for (const json& plan : RunJson("show many")["plans"]) {
+  for (const json& plan : shown) {
     files.push_back(plan["file"]);
     EXPECT_EQ(plan["switches_per_gpu"].get<double>() * 4, plan["switches"].get<double>());
   }
