@@ -19,7 +19,6 @@ PyMODINIT_FUNC PyInit__client() {
   PyObject* const module = PyModule_Create(&definition);
   if (module == nullptr) return nullptr;
   if (!perseus::python::PrepareReading() || !perseus::python::AddSession(module) ||
-      !perseus::python::AddHooks(module) ||
       PyModule_AddStringConstant(module, "version", perseus_version()) != 0) {
     Py_DECREF(module);
     return nullptr;

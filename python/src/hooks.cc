@@ -1,30 +1,19 @@
 #include "python/src/hooks.h"
 
-#include <new>
-
 namespace perseus::python {
 namespace {
 
 PyTypeObject* step_type = nullptr;
 PyTypeObject* instruction_type = nullptr;
 
-// The object of `with step():`.
-struct StepObject {
+// The object of `with step():` and of `with instruction(...):`.
+struct HookObject {
   // clang-format off
   PyObject_HEAD
   SessionObject* session;  // Owned; null: the default session.
   // clang-format on
-  SessionObject* entered;  // Owned.
-};
-
-// The object of `with instruction(...):`.
-struct InstructionObject {
-  // clang-format off
-  PyObject_HEAD
-  SessionObject* session;  // As above.
-  // clang-format on
-  SessionObject* entered;
-  Instruction instruction;
+  SessionObject* entered;   // Owned.
+  Instruction instruction;  // Not of a step.
 };
 
 template <typename Object>
@@ -35,35 +24,87 @@ PyObject* NewReference(SessionObject* session) {
   return Py_XNewRef(reinterpret_cast<PyObject*>(session));
 }
 
+// Returns the microbatch of an instruction without one: the number of earlier ones of its kind.
+std::int32_t CountMicrobatch(SessionObject* session, const Instruction& instruction) {
+  if (instruction.chunk >= kCountedChunks) return 0;
+  return session->counts[static_cast<std::size_t>(instruction.kind)]
+                        [static_cast<std::size_t>(instruction.chunk)]++;
+}
+
+// False if Python's error is set.
+bool Begin(SessionObject* session, const Instruction& instruction) {
+  session->is_running = false;
+  if (instruction.kind < 0) return true;
+  const std::int32_t microbatch =
+      instruction.microbatch >= 0 ? instruction.microbatch : CountMicrobatch(session, instruction);
+  session->is_running = true;
+  session->on_stream = instruction.on_stream;
+  session->stream = instruction.stream;
+  if (instruction.on_stream) {
+    perseus_instruction_begin_on(session->handle.get(), instruction.kind, microbatch,
+                                 instruction.chunk, instruction.stream);
+  } else {
+    perseus_instruction_begin(session->handle.get(), instruction.kind, microbatch,
+                              instruction.chunk);
+  }
+  return true;
+}
+
+bool End(SessionObject* session) {
+  if (!session->is_running) return true;
+  session->is_running = false;
+  if (session->on_stream) {
+    perseus_instruction_end_on(session->handle.get(), session->stream);
+  } else {
+    perseus_instruction_end(session->handle.get());
+  }
+  return true;
+}
+
+bool BeginStep(SessionObject* session) {
+  session->counts = {};
+  perseus_step_begin(session->handle.get());
+  return LogWarnings(session);
+}
+
+bool EndStep(SessionObject* session) {
+  perseus_step_end(session->handle.get());
+  return true;
+}
+// Training left the step before its end.
+bool AbandonStep(SessionObject* session) {
+  perseus_step_abandon(session->handle.get());
+  return true;
+}
+
 // Remembers and returns the session of the object: its own or the default one, or null.
-template <typename Object>
-SessionObject* Enter(Object* object) {
+SessionObject* Enter(HookObject* object) {
   SessionObject* const session = object->session != nullptr ? object->session : DefaultSession();
   Py_XSETREF(object->entered, As<SessionObject>(NewReference(session)));
   return session;
 }
 
 PyObject* EnterStep(PyObject* self, PyObject*) {
-  SessionObject* const session = Enter(As<StepObject>(self));
+  SessionObject* const session = Enter(As<HookObject>(self));
   if (session != nullptr && !BeginStep(session)) return nullptr;
   Py_RETURN_NONE;
 }
 
 // With an exception, the step was left before its end.
 PyObject* ExitStep(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
-  if (SessionObject* const session = As<StepObject>(self)->entered) {
+  if (SessionObject* const session = As<HookObject>(self)->entered) {
     if (count > 0 && arguments[0] != Py_None) {
       AbandonStep(session);
     } else {
       EndStep(session);
     }
-    Py_CLEAR(As<StepObject>(self)->entered);
+    Py_CLEAR(As<HookObject>(self)->entered);
   }
   Py_RETURN_NONE;
 }
 
 PyObject* EnterInstruction(PyObject* self, PyObject*) {
-  auto* const object = As<InstructionObject>(self);
+  auto* const object = As<HookObject>(self);
   if (object->instruction.kind < 0) Py_RETURN_NONE;
   SessionObject* const session = Enter(object);
   if (session != nullptr && !Begin(session, object->instruction)) return nullptr;
@@ -71,26 +112,17 @@ PyObject* EnterInstruction(PyObject* self, PyObject*) {
 }
 
 PyObject* ExitInstruction(PyObject* self, PyObject* const*, Py_ssize_t) {
-  if (SessionObject* const session = As<InstructionObject>(self)->entered) {
+  if (SessionObject* const session = As<HookObject>(self)->entered) {
     End(session);
-    Py_CLEAR(As<InstructionObject>(self)->entered);
+    Py_CLEAR(As<HookObject>(self)->entered);
   }
   Py_RETURN_NONE;
 }
 
-void DeallocateStep(PyObject* self) {
+void DeallocateHook(PyObject* self) {
   PyTypeObject* const type = Py_TYPE(self);
-  Py_XDECREF(As<StepObject>(self)->session);
-  Py_XDECREF(As<StepObject>(self)->entered);
-  type->tp_free(self);
-  Py_DECREF(type);
-}
-
-void DeallocateInstruction(PyObject* self) {
-  PyTypeObject* const type = Py_TYPE(self);
-  auto* const object = As<InstructionObject>(self);
-  Py_XDECREF(object->session);
-  Py_XDECREF(object->entered);
+  Py_XDECREF(As<HookObject>(self)->session);
+  Py_XDECREF(As<HookObject>(self)->entered);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -98,77 +130,77 @@ void DeallocateInstruction(PyObject* self) {
 PyMethodDef step_methods[] = {{"__enter__", AsMethod(EnterStep), METH_NOARGS, nullptr},
                               {"__exit__", AsMethod(ExitStep), METH_FASTCALL, nullptr},
                               {nullptr, nullptr, 0, nullptr}};
-PyType_Slot step_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(DeallocateStep)},
+PyType_Slot step_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(DeallocateHook)},
                             {Py_tp_methods, step_methods},
                             {0, nullptr}};
-PyType_Spec step_spec = {"perseus.Step", sizeof(StepObject), 0,
+PyType_Spec step_spec = {"perseus.Step", sizeof(HookObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, step_slots};
 
 PyMethodDef instruction_methods[] = {
     {"__enter__", AsMethod(EnterInstruction), METH_NOARGS, nullptr},
     {"__exit__", AsMethod(ExitInstruction), METH_FASTCALL, nullptr},
     {nullptr, nullptr, 0, nullptr}};
-PyType_Slot instruction_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(DeallocateInstruction)},
+PyType_Slot instruction_slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(DeallocateHook)},
                                    {Py_tp_methods, instruction_methods},
                                    {0, nullptr}};
-PyType_Spec instruction_spec = {"perseus.Instruction", sizeof(InstructionObject), 0,
+PyType_Spec instruction_spec = {"perseus.Instruction", sizeof(HookObject), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                                 instruction_slots};
 
-PyObject* StepFunction(PyObject*, PyObject*) { return MakeStep(nullptr); }
-PyObject* InstructionFunction(PyObject*, PyObject* const* arguments, Py_ssize_t count,
-                              PyObject* keyword_names) {
-  return MakeInstruction(nullptr, arguments, count, keyword_names);
-}
-// Keeps the session alive during the hook: a handler of the log may open another default session.
+// ---- The functions of the module, which are methods of a session, too ----
+
+// Calls the hook with the session, or with the default one if `self` is the module. Keeps it alive:
+// a handler of the log may open another default session.
 template <typename Hook>
-bool WithDefaultSession(const Hook& hook) {
-  SessionObject* const session = DefaultSession();
-  if (session == nullptr) return true;
+PyObject* WithSession(PyObject* self, const Hook& hook) {
+  SessionObject* const session = IsSession(self) ? As<SessionObject>(self) : DefaultSession();
+  if (session == nullptr) Py_RETURN_NONE;
   PyObject* const held = NewReference(session);
   const bool is_done = hook(session);
   Py_DECREF(held);
-  return is_done;
+  if (!is_done) return nullptr;
+  Py_RETURN_NONE;
 }
 
-PyObject* StepBeginFunction(PyObject*, PyObject*) {
-  if (!WithDefaultSession(BeginStep)) return nullptr;
-  Py_RETURN_NONE;
+// The object of `with`. The module's has the default session at the time of the `with`.
+PyObject* MakeHook(PyTypeObject* type, PyObject* self, const Instruction& instruction) {
+  PyObject* const object = type->tp_alloc(type, 0);
+  if (object == nullptr) return nullptr;
+  if (IsSession(self)) As<HookObject>(object)->session = As<SessionObject>(Py_NewRef(self));
+  As<HookObject>(object)->instruction = instruction;
+  return object;
 }
-PyObject* StepEndFunction(PyObject*, PyObject*) {
-  if (DefaultSession() != nullptr) EndStep(DefaultSession());
-  Py_RETURN_NONE;
+
+PyObject* StepFunction(PyObject* self, PyObject*) { return MakeHook(step_type, self, {}); }
+PyObject* InstructionFunction(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
+                              PyObject* keyword_names) {
+  const auto instruction = ReadInstruction(arguments, count, keyword_names);
+  return instruction ? MakeHook(instruction_type, self, *instruction) : nullptr;
 }
-PyObject* StepAbandonFunction(PyObject*, PyObject*) {
-  if (DefaultSession() != nullptr) AbandonStep(DefaultSession());
-  Py_RETURN_NONE;
-}
-PyObject* InstructionBeginFunction(PyObject*, PyObject* const* arguments, Py_ssize_t count,
+PyObject* StepBeginFunction(PyObject* self, PyObject*) { return WithSession(self, BeginStep); }
+PyObject* StepEndFunction(PyObject* self, PyObject*) { return WithSession(self, EndStep); }
+PyObject* StepAbandonFunction(PyObject* self, PyObject*) { return WithSession(self, AbandonStep); }
+PyObject* InstructionBeginFunction(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                                    PyObject* keyword_names) {
   const auto instruction = ReadInstruction(arguments, count, keyword_names);
   if (!instruction) return nullptr;
-  const auto begin = [&](SessionObject* session) { return Begin(session, *instruction); };
-  if (!WithDefaultSession(begin)) return nullptr;
-  Py_RETURN_NONE;
+  return WithSession(self, [&](SessionObject* session) { return Begin(session, *instruction); });
 }
-PyObject* InstructionEndFunction(PyObject*, PyObject*) {
-  if (DefaultSession() != nullptr) End(DefaultSession());
-  Py_RETURN_NONE;
-}
+PyObject* InstructionEndFunction(PyObject* self, PyObject*) { return WithSession(self, End); }
 
 constexpr int kWithKeywords = METH_FASTCALL | METH_KEYWORDS;
 PyMethodDef functions[] = {
     {"step", AsMethod(StepFunction), METH_NOARGS,
      "step()\n--\n\n"
-     "Use `with perseus.step():` around one iteration: forward and backward of all "
-     "microbatches.\n\n"
+     "Use `with perseus.step():`, or step() of a session, around one iteration: forward and "
+     "backward of all microbatches.\n\n"
      "When a step begins, new plans and assignments take effect, and warnings are logged. A step "
      "that an exception leaves counts as abandoned and is not recorded. Does nothing while no "
      "session is open."},
     {"instruction", AsMethod(InstructionFunction), kWithKeywords,
      "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
-     "Use `with perseus.instruction(\"forward\", microbatch=3):` around the computation of one "
-     "instruction.\n\n"
+     "Use `with perseus.instruction(\"forward\", microbatch=3):`, or instruction() of a session, "
+     "around the computation of one instruction.\n\n"
      "Args:\n"
      "    kind: \"forward\", \"backward\" (the full backward), \"backward_input\", "
      "\"backward_weight\" or \"recompute\".\n"
@@ -194,74 +226,21 @@ PyMethodDef functions[] = {
      "instruction_end()\n--\n\nEnds the instruction that began last, on the same stream."},
     {nullptr, nullptr, 0, nullptr}};
 
-// Returns the microbatch of an instruction without one: the number of earlier ones of its kind.
-std::int32_t CountMicrobatch(SessionObject* session, const Instruction& instruction) {
-  if (instruction.chunk >= kCountedChunks) return 0;
-  return session->counts[static_cast<std::size_t>(instruction.kind)]
-                        [static_cast<std::size_t>(instruction.chunk)]++;
-}
-
 }  // namespace
 
-bool Begin(SessionObject* session, const Instruction& instruction) {
-  session->is_running = false;
-  if (instruction.kind < 0) return true;
-  const std::int32_t microbatch =
-      instruction.microbatch >= 0 ? instruction.microbatch : CountMicrobatch(session, instruction);
-  session->is_running = true;
-  session->on_stream = instruction.on_stream;
-  session->stream = instruction.stream;
-  if (instruction.on_stream) {
-    perseus_instruction_begin_on(session->handle.get(), instruction.kind, microbatch,
-                                 instruction.chunk, instruction.stream);
-  } else {
-    perseus_instruction_begin(session->handle.get(), instruction.kind, microbatch,
-                              instruction.chunk);
-  }
-  return true;
-}
-
-void End(SessionObject* session) {
-  if (!session->is_running) return;
-  session->is_running = false;
-  if (session->on_stream) {
-    perseus_instruction_end_on(session->handle.get(), session->stream);
-  } else {
-    perseus_instruction_end(session->handle.get());
-  }
-}
-
-bool BeginStep(SessionObject* session) {
-  session->counts = {};
-  perseus_step_begin(session->handle.get());
-  return LogWarnings(session);
-}
-
-void EndStep(SessionObject* session) { perseus_step_end(session->handle.get()); }
-void AbandonStep(SessionObject* session) { perseus_step_abandon(session->handle.get()); }
-
-PyObject* MakeStep(SessionObject* session) {
-  PyObject* const step = step_type->tp_alloc(step_type, 0);
-  if (step != nullptr) As<StepObject>(step)->session = As<SessionObject>(NewReference(session));
-  return step;
-}
-
-PyObject* MakeInstruction(SessionObject* session, PyObject* const* arguments, Py_ssize_t count,
-                          PyObject* keyword_names) {
-  const auto instruction = ReadInstruction(arguments, count, keyword_names);
-  if (!instruction) return nullptr;
-  PyObject* const object = instruction_type->tp_alloc(instruction_type, 0);
-  if (object == nullptr) return nullptr;
-  As<InstructionObject>(object)->session = As<SessionObject>(NewReference(session));
-  As<InstructionObject>(object)->instruction = *instruction;
-  return object;
-}
-
-bool AddHooks(PyObject* module) {
+bool AddHooks(PyObject* module, PyTypeObject* session) {
   step_type = As<PyTypeObject>(PyType_FromSpec(&step_spec));
   instruction_type = As<PyTypeObject>(PyType_FromSpec(&instruction_spec));
-  return step_type != nullptr && instruction_type != nullptr &&
-         PyModule_AddType(module, step_type) == 0 &&
+  if (step_type == nullptr || instruction_type == nullptr) return false;
+  for (PyMethodDef* function = functions; function->ml_name != nullptr; ++function) {
+    PyObject* const method = PyDescr_NewMethod(session, function);
+    if (method == nullptr) return false;
+    const int status =
+        PyObject_SetAttrString(reinterpret_cast<PyObject*>(session), function->ml_name, method);
+    Py_DECREF(method);
+    if (status != 0) return false;
+  }
+  return PyModule_AddType(module, step_type) == 0 &&
          PyModule_AddType(module, instruction_type) == 0 &&
          PyModule_AddFunctions(module, functions) == 0;
 }

@@ -59,16 +59,8 @@ struct Instruction {
 std::optional<Instruction> ReadInstruction(PyObject* const* arguments, Py_ssize_t count,
                                            PyObject* keyword_names);
 
-// False if Python's error is set.
-bool Begin(SessionObject* session, const Instruction& instruction);
-void End(SessionObject* session);
-bool BeginStep(SessionObject* session);
-void EndStep(SessionObject* session);
-void AbandonStep(SessionObject* session);  // Training left the step before its end.
-
-// Logs a warning, once for each cause in this process. False if Python's error is set
-// (KeyboardInterrupt).
-bool WarnOnce(const char* cause, const char* message);
+// Logs this warning once in this process. False if Python's error is set (KeyboardInterrupt).
+bool WarnOnce(const char* message);
 // Returns the current counters of an open session, or the last counters of a closed one.
 perseus_counters ReadCounters(const SessionObject* session);
 // Logs the new warnings of the session. False if Python's error is set.
@@ -76,17 +68,13 @@ bool LogWarnings(SessionObject* session);
 
 // The session that was opened last, until it closes; borrowed, may be null.
 SessionObject* DefaultSession();
+bool IsSession(PyObject* object);
 
-// Add their types and functions to the module. False if Python's error is set.
+// Add their types and functions to the module. The functions of the hooks are methods of the type
+// of sessions, too. False if Python's error is set.
 bool AddSession(PyObject* module);
-bool AddHooks(PyObject* module);
+bool AddHooks(PyObject* module, PyTypeObject* session);
 bool PrepareReading();  // For ReadInstruction.
-
-// Make the objects of `with session.step():` and `with session.instruction(...):`. A null session
-// stands for the default session at the time of the `with`.
-PyObject* MakeStep(SessionObject* session);
-PyObject* MakeInstruction(SessionObject* session, PyObject* const* arguments, Py_ssize_t count,
-                          PyObject* keyword_names);
 
 // Python stores every kind of function in one pointer type.
 template <typename Function>

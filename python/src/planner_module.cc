@@ -10,6 +10,7 @@
 #include <pybind11/stl.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,36 +58,29 @@ T OrThrow(Result<T> result) {
 }
 
 // A job that is ready to be planned, with its frontier if requested.
-class PlanningJob {
- public:
+struct PlanningJob {
   // `most_switches` replaces the limit of the job file, and the rate of the hardware facts.
   PlanningJob(const job::JobSettings& settings, bool with_frontier,
               std::optional<int> most_switches)
-      : job_(OrThrow(job::LoadJob(settings))),
-        planner_(OrThrow(plan::Planner::Create(job_.graph, job_.model))) {
-    change_limit_.most_changes = most_switches ? most_switches : job_.most_switches;
-    if (!change_limit_.most_changes) change_limit_.changes_per_s = job_.facts.most_changes_per_s;
-    if (with_frontier) frontier_ = OrThrow(planner_.ComputeFrontier());
+      : job(OrThrow(job::LoadJob(settings))),
+        planner(OrThrow(plan::Planner::Create(job.graph, job.model))) {
+    change_limit.most_changes = most_switches ? most_switches : job.most_switches;
+    if (!change_limit.most_changes) change_limit.changes_per_s = job.facts.most_changes_per_s;
+    if (with_frontier) frontier = OrThrow(planner.ComputeFrontier());
   }
 
   // Likely mistakes in the input, one line each.
   std::vector<std::string> Warnings() const {
-    auto warnings = job::CheckPlausible(job_);
+    auto warnings = job::CheckPlausible(job);
     if (!warnings) return {WithArgumentNames(warnings.error().message)};
     for (std::string& warning : *warnings) warning = WithArgumentNames(warning);
     return *std::move(warnings);
   }
 
-  const job::LoadedJob& job() const { return job_; }
-  const plan::Planner& planner() const { return planner_; }
-  const std::optional<plan::Frontier>& frontier() const { return frontier_; }
-  const few_switches::ChangeLimit& change_limit() const { return change_limit_; }
-
- private:
-  job::LoadedJob job_;
-  plan::Planner planner_;
-  std::optional<plan::Frontier> frontier_;
-  few_switches::ChangeLimit change_limit_;
+  job::LoadedJob job;
+  plan::Planner planner;
+  std::optional<plan::Frontier> frontier;
+  few_switches::ChangeLimit change_limit;
 };
 
 // A plan and the content of its file.
@@ -97,15 +91,15 @@ struct PlannedTarget {
 };
 
 PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
-  target.gpus = job.job().gpus();
-  const auto* frontier = job.frontier() ? &*job.frontier() : nullptr;
-  plan::Plan plan = OrThrow(plan::PlanForTarget(job.planner(), frontier, target));
-  plan = OrThrow(few_switches::KeepChangeLimit(job.planner(), std::move(plan), target,
-                                               job.change_limit()))
-             .plan;
-  discrete_bound::RaiseBound(job.planner(), plan);
+  target.gpus = job.job.gpus();
+  const auto* frontier = job.frontier ? &*job.frontier : nullptr;
+  plan::Plan plan = OrThrow(plan::PlanForTarget(job.planner, frontier, target));
+  plan =
+      OrThrow(few_switches::KeepChangeLimit(job.planner, std::move(plan), target, job.change_limit))
+          .plan;
+  discrete_bound::RaiseBound(job.planner, plan);
   plan_file::PlanFile file =
-      OrThrow(plan::MakePlanFile(job.planner(), plan, target, job.job().planned));
+      OrThrow(plan::MakePlanFile(job.planner, plan, target, job.job.planned));
   return {plan::Slug(target), std::move(plan), std::move(file)};
 }
 
@@ -119,20 +113,18 @@ py::object Column(const Items& items, Get get) {
   py::object column = py::module_::import("numpy").attr("empty")(items.size(), type);
   const py::buffer_info memory = py::buffer(column).request(/*writable=*/true);
   T* value = static_cast<T*>(memory.ptr);
-  for (const auto& item : items) *value++ = static_cast<T>(get(item));
+  for (const auto& item : items) *value++ = static_cast<T>(std::invoke(get, item));
   return column;
 }
 
 py::dict FrontierColumns(const plan::Frontier& frontier) {
+  using plan::FrontierPoint;
+  const auto time_s = [](const FrontierPoint& point) { return ToSeconds(point.time); };
   py::dict columns;
-  columns["times_s"] = Column<double>(
-      frontier.points, [](const plan::FrontierPoint& p) { return ToSeconds(p.time); });
-  columns["energies_j"] =
-      Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.bound_j; });
-  columns["prices_w"] =
-      Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.price_w; });
-  columns["errors_j"] =
-      Column<double>(frontier.points, [](const plan::FrontierPoint& p) { return p.error_j; });
+  columns["times_s"] = Column<double>(frontier.points, time_s);
+  columns["energies_j"] = Column<double>(frontier.points, &FrontierPoint::bound_j);
+  columns["prices_w"] = Column<double>(frontier.points, &FrontierPoint::price_w);
+  columns["errors_j"] = Column<double>(frontier.points, &FrontierPoint::error_j);
   columns["least_energy"] = frontier.least_energy;
   return columns;
 }
@@ -183,8 +175,7 @@ py::dict KnobColumns(const plan_file::PlanFile& file) {
                                            : one.knobs[knob]);
       }
     }
-    columns[py::str(file.other_knob_names[knob])] =
-        Column<double>(values, [](double value) { return value; });
+    columns[py::str(file.other_knob_names[knob])] = Column<double>(values, std::identity{});
   }
   return columns;
 }
@@ -393,14 +384,14 @@ void AddJob(py::module_& module) {
           },
           py::call_guard<py::gil_scoped_release>())
       .def("warnings", &PlanningJob::Warnings)
-      .def("schedule", [](const PlanningJob& job) { return ScheduleOf(job.job()); })
+      .def("schedule", [](const PlanningJob& job) { return ScheduleOf(job.job); })
       .def("frontier",
            [](const PlanningJob& job) -> py::object {
-             if (!job.frontier()) return py::none();
-             return FrontierColumns(*job.frontier());
+             if (!job.frontier) return py::none();
+             return FrontierColumns(*job.frontier);
            })
       .def("baseline", [](const PlanningJob& job) {
-        const plan::Evaluation& baseline = job.planner().baseline();
+        const plan::Evaluation& baseline = job.planner.baseline();
         return py::make_tuple(ToSeconds(baseline.time), baseline.energy_j, baseline.switches);
       });
 }

@@ -131,7 +131,7 @@ std::optional<Instruction> ReadInstruction(PyObject* const* arguments, Py_ssize_
         "instructions";
   }
   if (wrong != nullptr) {
-    if (!WarnOnce(wrong, wrong)) return std::nullopt;
+    if (!WarnOnce(wrong)) return std::nullopt;
     return Instruction();
   }
   return instruction;

@@ -181,57 +181,7 @@ PyObject* GetIsOpen(PyObject* self, void*) {
   return PyBool_FromLong(AsSession(self)->handle != nullptr ? 1 : 0);
 }
 
-PyObject* StepMethod(PyObject* self, PyObject*) { return MakeStep(AsSession(self)); }
-
-PyObject* InstructionMethod(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
-                            PyObject* keyword_names) {
-  return MakeInstruction(AsSession(self), arguments, count, keyword_names);
-}
-
-PyObject* StepBeginMethod(PyObject* self, PyObject*) {
-  if (!BeginStep(AsSession(self))) return nullptr;
-  Py_RETURN_NONE;
-}
-PyObject* StepEndMethod(PyObject* self, PyObject*) {
-  EndStep(AsSession(self));
-  Py_RETURN_NONE;
-}
-PyObject* StepAbandonMethod(PyObject* self, PyObject*) {
-  AbandonStep(AsSession(self));
-  Py_RETURN_NONE;
-}
-PyObject* InstructionBeginMethod(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
-                                 PyObject* keyword_names) {
-  const auto instruction = ReadInstruction(arguments, count, keyword_names);
-  if (!instruction || !Begin(AsSession(self), *instruction)) return nullptr;
-  Py_RETURN_NONE;
-}
-PyObject* InstructionEndMethod(PyObject* self, PyObject*) {
-  End(AsSession(self));
-  Py_RETURN_NONE;
-}
-
-constexpr int kMethodWithKeywords = METH_FASTCALL | METH_KEYWORDS;
 PyMethodDef session_methods[] = {
-    {"step", AsMethod(StepMethod), METH_NOARGS,
-     "step()\n--\n\nUse `with session.step():` around one iteration (see perseus.step)."},
-    {"instruction", AsMethod(InstructionMethod), kMethodWithKeywords,
-     "instruction(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
-     "Use `with session.instruction(\"forward\", microbatch=3):` around the computation of one "
-     "instruction (see perseus.instruction)."},
-    {"step_begin", AsMethod(StepBeginMethod), METH_NOARGS,
-     "step_begin()\n--\n\nBegins a step, for code with separate hooks before and after (see "
-     "step)."},
-    {"step_end", AsMethod(StepEndMethod), METH_NOARGS,
-     "step_end()\n--\n\nEnds the step (see step_begin)."},
-    {"step_abandon", AsMethod(StepAbandonMethod), METH_NOARGS,
-     "step_abandon()\n--\n\nInstead of step_end, if training leaves the step before its end (see "
-     "perseus.step_abandon)."},
-    {"instruction_begin", AsMethod(InstructionBeginMethod), kMethodWithKeywords,
-     "instruction_begin(kind, microbatch=None, chunk=0, stream=None)\n--\n\n"
-     "Begins an instruction, for code with separate hooks before and after (see instruction)."},
-    {"instruction_end", AsMethod(InstructionEndMethod), METH_NOARGS,
-     "instruction_end()\n--\n\nEnds the instruction that began last, on the same stream."},
     {"use_plan", AsMethod(UsePlanMethod), METH_O,
      "use_plan(path)\n--\n\nFollows this plan file from the next step on. With None, follows no "
      "plan.\n\nReturns False if the file has no plan for this rank. Then a warning says why, and "
@@ -258,7 +208,7 @@ PyType_Spec session_spec = {"perseus.Session", sizeof(SessionObject), 0, Py_TPFL
                             session_slots};
 
 PyObject* SetDefault(PyObject*, PyObject* session) {
-  if (!PyObject_TypeCheck(session, session_type)) {
+  if (!IsSession(session)) {
     PyErr_SetString(PyExc_TypeError, "not a Session");
     return nullptr;
   }
@@ -290,12 +240,13 @@ PyMethodDef module_functions[] = {{"set_default", AsMethod(SetDefault), METH_O, 
 }  // namespace
 
 SessionObject* DefaultSession() { return default_session; }
+bool IsSession(PyObject* object) { return PyObject_TypeCheck(object, session_type) != 0; }
 
-bool WarnOnce(const char* cause, const char* message) {
-  // The causes are literals of this library, so the list cannot grow without limit.
+bool WarnOnce(const char* message) {
+  // The messages are literals of this library, so the list cannot grow without limit.
   static std::vector<std::string>& logged = *new std::vector<std::string>;
-  if (std::find(logged.begin(), logged.end(), cause) != logged.end()) return true;
-  logged.emplace_back(cause);
+  if (std::find(logged.begin(), logged.end(), message) != logged.end()) return true;
+  logged.emplace_back(message);
   return Log(default_session, message);
 }
 
@@ -325,7 +276,7 @@ bool AddSession(PyObject* module) {
   return counters_type != nullptr && session_type != nullptr &&
          PyModule_AddType(module, counters_type) == 0 &&
          PyModule_AddType(module, session_type) == 0 &&
-         PyModule_AddFunctions(module, module_functions) == 0;
+         PyModule_AddFunctions(module, module_functions) == 0 && AddHooks(module, session_type);
 }
 
 }  // namespace perseus::python
