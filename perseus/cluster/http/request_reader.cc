@@ -174,10 +174,8 @@ std::optional<Response> RequestReader::RateRefusal() {
 }
 
 void RequestReader::CheckHead(IncomingRequest& incoming, RequestParser& parser) {
-  if (auto refusal = RateRefusal()) {
-    incoming.refusal = std::move(refusal);
-    return;
-  }
+  if (auto refusal = RateRefusal()) incoming.refusal = std::move(refusal);
+  if (incoming.refusal) return;
   const Takes nothing_special;  // For unknown routes.
   const Takes* takes = incoming.match.takes;
   if (takes != nullptr) incoming.refusal = HeadRefusal(incoming.request, *takes, !parser.IsDone());
