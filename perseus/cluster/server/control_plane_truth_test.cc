@@ -259,7 +259,7 @@ TEST(DatabaseProbe, NoticesADeadDatabase) {
   EXPECT_EQ(probe.Problem(), "");
   EXPECT_EQ(probe.Outage(), "");
   server.Stop();
-  EXPECT_TRUE(Comes([&] { return !probe.Problem().empty(); }));
+  EXPECT_TRUE(Comes([&] { return !probe.Outage().empty(); }));
   EXPECT_THAT(probe.Problem(), HasSubstr("does not answer"));
   EXPECT_THAT(probe.Outage(), HasSubstr("the database at postgresql:///"));
   server.Start();
