@@ -115,7 +115,7 @@ TEST_F(AgentProgramTest, RestoreOpensTheGpusBeforeItKillsAnAgent) {
   const Outcome restored = Run(std::string("gpu restore --state agent.json") + kDevices);
   EXPECT_EQ(restored.status, 0) << restored.err;
   EXPECT_THAT(restored.err, HasSubstr("does not answer: killing it"));
-  EXPECT_TRUE(HasEnded(agent_));
+  EXPECT_TRUE(Comes([this] { return HasEnded(agent_); }));
   agent_ = 0;
 }
 
