@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/standard_output.h"
 
 namespace perseus::cli {

@@ -5,6 +5,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/wording.h"
+#include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/job_text.h"
