@@ -111,7 +111,7 @@ class FewSwitches {
     PriceAscent ascent(bound, relaxed_);
     const auto instructions = static_cast<double>(planner_.graph().instructions.size());
     const double effort = std::max(limits_.effort, kLeastBoundEffort);
-    double choices = 0;  // A step with windows has about so many labels for each number of changes.
+    double choices = 0;  // About the labels of a step with windows, for each number of changes.
     for (const RankClocks& rank : ranks_) {
       choices += static_cast<double>(rank.positions()) * rank.clocks;
     }

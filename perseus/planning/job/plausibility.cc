@@ -46,7 +46,7 @@ const profile::Option& BaselineOf(const schedule::OptionSet& set) {
   return set.options[static_cast<std::size_t>(set.baseline)];
 }
 
-// Of each of `gpus` GPUs that share the energy.
+// The power of each of the `gpus` GPUs that share the energy.
 double PowerW(const profile::Option& option, int gpus) {
   return option.energy_j / ToSeconds(option.time) / gpus;
 }
@@ -113,7 +113,7 @@ constexpr double kLeastClockMhz = 20;
 constexpr double kMostClockMhz = 6'000;
 // All GPUs of today draw less.
 constexpr double kHighBusyW = 2'000;
-// Of one instruction. Those of the largest models take a few seconds.
+// A limit for one instruction. Those of the largest models take a few seconds.
 constexpr Nanoseconds kLongTime = 10 * 1'000'000'000LL;
 // Instructions of one job hardly differ so much, by these factors.
 constexpr double kUnlikePower = 4;

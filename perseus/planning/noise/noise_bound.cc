@@ -149,7 +149,7 @@ class Executor {
 // limits the iteration. Here they are the weights of paths under noise.
 class LimitedCost {
  public:
-  // Of each pp_rank, in an iteration that repeats. Keeps a reference to the planner.
+  // Bounds each pp_rank, in an iteration that repeats. Keeps a reference to the planner.
   LimitedCost(const plan::Planner& planner, int most_changes)
       : most_changes_(most_changes),
         ranks_(few_switches::CollectClocks(planner.graph(), planner.model().blocking_power_w)),
@@ -186,7 +186,7 @@ class LimitedCost {
       }
     }
   }
-  // Of one call of Solve, about: positions * clocks * (changes + 2).
+  // The work of one call of Solve: about positions * clocks * (changes + 2).
   double work() const {
     double choices = 0;
     for (const few_switches::RankClocks& rank : ranks_) {

@@ -34,7 +34,7 @@ tl::unexpected<Error> OutOfReach(double found, double allowed) {
 }
 
 constexpr std::uint64_t kSeed = 1;
-// Of a step of polishing, as parts of the time of an iteration.
+// The sizes of a step of polishing, as parts of the time of an iteration.
 constexpr double kFirstBudget = 2e-3;
 constexpr double kLastBudget = 1e-6;
 
@@ -102,7 +102,7 @@ class MarginDescent {
     return execution.Run(options);
   }
 
-  // Makes what gains most slower, for so much mean time, and then repairs. Whether this saves
+  // Makes what gains most slower, for this much mean time, and then repairs. Whether this saves
   // energy. If not, nothing changes.
   bool ImproveWithin(double budget_s, double target_s) {
     std::vector<Move> slower = moves_.Slower(options_, mean_);
