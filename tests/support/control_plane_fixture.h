@@ -46,10 +46,13 @@ inline std::string Csv() {
 // The event stream of a node. Reads it on its own thread.
 class NodeStream {
  public:
-  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "")
-      : thread_([this, server, node, last_event_id = std::move(last_event_id)] {
+  NodeStream(const std::string& server, const std::string& node, std::string last_event_id = "",
+             const std::string& instance = "")
+      : thread_([this, server, last_event_id = std::move(last_event_id),
+                 target = "/v1/nodes/" + node + "/events" +
+                          (instance.empty() ? "" : "?instance=" + instance)] {
           auto client = http::Client::Create({.server = server});
-          const auto listened = client->Listen({.target = "/v1/nodes/" + node + "/events",
+          const auto listened = client->Listen({.target = target,
                                                 .last_event_id = last_event_id,
                                                 .on_event =
                                                     [this](const http::Event& event) {

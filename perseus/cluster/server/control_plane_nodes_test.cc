@@ -98,5 +98,56 @@ TEST_F(ControlPlaneTest, NamesTheJobsToWhichANodeIsNotAttached) {
             (json{{"not_attached", json::array()}}));
 }
 
+TEST_F(ControlPlaneTest, TwoProcessesCannotBeTheSameNode) {
+  PlanJob("run");
+  const auto attach = [&](const std::string& instance) {
+    const json ranks{{"ranks", {{{"dp_rank", 0}, {"pp_rank", 0}}}}, {"instance", instance}};
+    return Send("PUT", "/v1/nodes/n0/jobs/run", ranks.dump());
+  };
+  const auto listen = [&](const std::string& instance) {
+    return Send("GET", "/v1/nodes/n0/events?instance=" + instance);
+  };
+  ASSERT_EQ(attach("a").status, 200);
+  auto first = std::make_unique<NodeStream>(url(), "n0", "", "a");
+  ASSERT_EQ(first->Await(IsAssignment), 0);
+  for (const http::Response& refused : {attach("b"), listen("b")}) {
+    EXPECT_EQ(refused.status, 409) << refused.body;
+    EXPECT_THAT(refused.body, HasSubstr("start one of them with another `name`"));
+  }
+  EXPECT_EQ(json::parse(attach("b").body)["pointer"], "/instance");
+  EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["ranks"].size(), 1U);
+  EXPECT_EQ(listen("b%20c").status, 400);
+  // The same process may connect again before the server finds out that the old connection is
+  // broken.
+  {
+    NodeStream again(url(), "n0", "", "a");
+    EXPECT_EQ(again.Await(IsAssignment), 0);
+  }
+  // After it has disconnected, another process gets the name at once.
+  first.reset();
+  EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
+  EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsAssignment), 0);
+}
+
+TEST_F(ControlPlaneTest, RefusesImpossibleRanksWithTheirPlace) {
+  ASSERT_EQ(Send("POST", "/v1/jobs", JobBody("run")).status, 201);
+  const auto pointer_for = [&](const json& ranks) {
+    const auto refused = Send("PUT", "/v1/nodes/n0/jobs/run", json{{"ranks", ranks}}.dump());
+    EXPECT_EQ(refused.status, 400) << refused.body;
+    return json::parse(refused.body)["pointer"].get<std::string>();
+  };
+  const json rank{{"dp_rank", 0}, {"pp_rank", 1}, {"gpu", "GPU-0"}};
+  json same = rank;
+  same["gpu"] = "GPU-1";
+  EXPECT_EQ(pointer_for({rank, same}), "/ranks/1");
+  json tensor = rank;
+  tensor["tp_rank"] = 1;
+  EXPECT_EQ(pointer_for(json::array({tensor})), "/ranks/0/tp_rank");
+  json gpu = rank;
+  gpu["gpu"] = std::string(129, 'G');
+  EXPECT_EQ(pointer_for(json::array({gpu})), "/ranks/0/gpu");
+  EXPECT_TRUE(Get("/v1/nodes/n0/jobs")["jobs"].empty()) << "nothing is written";
+}
+
 }  // namespace
 }  // namespace perseus::server
