@@ -105,5 +105,30 @@ TEST_F(ControlPlaneTest, AClientThatLeftIsNoFailure) {
   FAIL() << Send("GET", "/metrics").body;
 }
 
+TEST_F(ControlPlaneTest, RefusesBodiesAboveTheLimitOfTheirRoute) {
+  const auto status = [&](const std::string& method, const std::string& target, std::size_t size) {
+    return Send(method, target, std::string(size, ' ')).status;
+  };
+  constexpr std::size_t kKib = 1 << 10;
+  constexpr std::size_t kMib = 1 << 20;
+  const struct {
+    const char* method;
+    const char* target;
+    std::size_t most;
+  } rows[] = {
+      {"POST", "/v1/jobs", 8 * kMib},
+      {"PUT", "/v1/jobs/run/target", 256 * kKib},
+      {"PUT", "/v1/jobs/run/profile", 64 * kMib},
+      {"PUT", "/v1/nodes/n0/jobs/run", kMib},
+      {"POST", "/v1/nodes/n0/reports", 4 * kMib},
+      {"POST", "/result/run", kMib},
+      {"POST", "/v1/tokens", 256 * kKib},
+  };
+  for (const auto& row : rows) {
+    EXPECT_NE(status(row.method, row.target, row.most), 413) << row.target;
+    EXPECT_EQ(status(row.method, row.target, row.most + 1), 413) << row.target;
+  }
+}
+
 }  // namespace
 }  // namespace perseus::server
