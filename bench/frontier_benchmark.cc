@@ -8,7 +8,7 @@
 //
 // It also takes the flags of Google Benchmark (--benchmark_filter=..., --benchmark_out=...).
 #include <benchmark/benchmark.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/resource.h>
 
 #include <filesystem>

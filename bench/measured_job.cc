@@ -1,6 +1,6 @@
 #include "bench/measured_job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 

@@ -1,6 +1,6 @@
 #include "bench/server_load/connection.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <boost/asio/buffer.hpp>

@@ -1,6 +1,6 @@
 #include "bench/server_load/fleet.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <boost/asio/redirect_error.hpp>

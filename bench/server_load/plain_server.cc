@@ -1,6 +1,6 @@
 #include "bench/server_load/plain_server.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/co_spawn.hpp>

@@ -1,6 +1,6 @@
 #include "perseus/base/excerpt.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>

@@ -8,7 +8,7 @@
 // Only .cc files of modules that link nlohmann_json may include this header.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstddef>
 #include <cstdint>

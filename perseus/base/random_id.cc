@@ -1,6 +1,6 @@
 #include "perseus/base/random_id.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/random.h>
 
 #include <stdexcept>

@@ -6,7 +6,7 @@
 // wording.h). Libraries return errors; only cli/ prints them, and only tests abort.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <tl/expected.hpp>

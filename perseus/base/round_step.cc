@@ -1,6 +1,6 @@
 #include "perseus/base/round_step.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

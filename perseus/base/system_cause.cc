@@ -1,6 +1,6 @@
 #include "perseus/base/system_cause.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <string_view>

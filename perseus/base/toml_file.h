@@ -2,7 +2,7 @@
 // error. Only .cc files of modules that link tomlplusplus may include this header.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <toml++/toml.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Counted nouns, and help for unknown names.
 #include "perseus/base/wording.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 namespace perseus {

@@ -5,7 +5,7 @@
 // perseus.Error (a ValueError) for wrong input, perseus.UnreachableError for a target that no plan
 // meets, and OSError for a failure of the system. Planning releases Python's global interpreter
 // lock.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

@@ -1,7 +1,7 @@
 // Tests that the verbs for a server say so if the answer is not that of a perseus server, such as
 // that of a proxy, of another service, or of another version.
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 

@@ -1,6 +1,6 @@
 // Tests that every verb refuses what is no file, in place of each file that it reads, with status 2
 // and one line: at once, before it looks for missing flags, and without waiting for a pipe.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>

@@ -1,7 +1,7 @@
 // Tests that every plan of `perseus plan` keeps its target, whatever else the flags ask for: a
 // limit of clock changes, a trade-off, noise, hardware facts, another schedule, what a change
 // costs. A target that cannot be kept is an error, whose value can be kept.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <regex>

@@ -1,5 +1,5 @@
 // Tests `perseus plan`: its table, its files, and its targets.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Tests `perseus replay`, which computes the straggler slowdown and the bloat of a recorded job,
 // and the savings of controllers.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>

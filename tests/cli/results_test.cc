@@ -1,6 +1,6 @@
 // Tests the directory of results: whatever ends a run, the directory has the results of that run or
 // of the earlier one, complete, and the other files of the user.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -1,5 +1,5 @@
 // `perseus run` around programs that train nothing: what it gives them, and what it returns.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>

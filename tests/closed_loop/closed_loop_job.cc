@@ -1,6 +1,6 @@
 #include "tests/closed_loop/closed_loop_job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <csignal>
 

@@ -1,6 +1,6 @@
 // `perseus run` around a training of eight processes on virtual GPUs: from nothing to a verified
 // saving. `perseus trainer` is the training: it opens a session by itself.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <csignal>

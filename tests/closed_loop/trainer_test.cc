@@ -1,5 +1,5 @@
 // `perseus trainer` alone, and its error messages.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "tests/control_plane/replicas.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

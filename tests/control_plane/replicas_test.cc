@@ -1,7 +1,7 @@
 // Failures of three server replicas that share one PostgreSQL database.
 #include "tests/control_plane/replicas.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <chrono>

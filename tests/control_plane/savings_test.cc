@@ -1,6 +1,6 @@
 // From an online profile to energy savings, with a server: the saving that the server promises for
 // a job (`perseus job show`) is the saving that the virtual GPUs' own counters measure.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <functional>

@@ -1,6 +1,6 @@
 #include "tests/control_plane/served_jobs.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <csignal>
 #include <set>

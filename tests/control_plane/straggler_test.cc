@@ -4,7 +4,7 @@
 // Training runs in virtual time, the server and `perseus node` in real time. The test therefore
 // judges energy and time by the virtual GPUs, but not how many steps detection takes
 // (straggler_detector_test.cc tests that).
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <atomic>

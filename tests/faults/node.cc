@@ -1,7 +1,7 @@
 #include "tests/faults/node.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 #include "tests/oracle/mixed_program.h"
 
 #include <Cbc_C_Interface.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 

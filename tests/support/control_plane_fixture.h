@@ -1,7 +1,7 @@
 // A control plane for one test, which sends requests over real sockets.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/null_sink.h>

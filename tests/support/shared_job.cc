@@ -1,6 +1,6 @@
 #include "tests/support/shared_job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

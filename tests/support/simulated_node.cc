@@ -1,6 +1,6 @@
 #include "tests/support/simulated_node.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "tests/support/training_fixture.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #include "perseus/cli/flags/figure_flags.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <optional>

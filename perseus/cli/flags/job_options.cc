@@ -1,6 +1,6 @@
 #include "perseus/cli/flags/job_options.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "perseus/cli/flags/node_setup.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <sys/resource.h>
 

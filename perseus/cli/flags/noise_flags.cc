@@ -1,6 +1,6 @@
 #include "perseus/cli/flags/noise_flags.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"

@@ -1,12 +1,13 @@
 #include "perseus/cli/flags/server_flags.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include "perseus/base/environment.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cluster/node/own_token.h"
@@ -18,7 +19,7 @@ constexpr const char* kServer = "http://127.0.0.1:7410";
 
 Result<nlohmann::ordered_json> Parsed(const Result<std::string>& text) {
   if (!text) return Fail(text);
-  auto json = nlohmann::ordered_json::parse(*text, nullptr, false);
+  auto json = ParseOrderedJson(*text);
   if (json.is_discarded()) {
     return FailAs(ErrorKind::kSystem, "the server's answer is not JSON (is it a perseus server?)");
   }

@@ -1,6 +1,6 @@
 #include "perseus/cli/flags/target_flags.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 

@@ -1,6 +1,6 @@
 #include "perseus/cli/terminal/table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,11 @@
 // `perseus audit` lists who changed what.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/terminal/table.h"
@@ -64,7 +65,7 @@ Result<void> ForEachRecord(ServerClient& server, const AuditFlags& flags, const 
 std::string BriefValue(const ordered_json& value) {
   constexpr std::size_t kMostBytes = 60;
   if (value.is_null()) return "";
-  std::string text = value.dump();
+  std::string text = JsonText(value);
   if (text.size() > kMostBytes) text = text.substr(0, kMostBytes) + "…";
   return text;
 }
@@ -75,7 +76,7 @@ Result<void> List(const Streams& streams, ServerClient& server, const AuditFlags
   std::string lines;
   const auto listed = ForEachRecord(server, flags, [&](const ordered_json& record) {
     if (flags.as_json) {
-      lines += record.dump() + "\n";
+      lines += JsonText(record) + "\n";
       return;
     }
     const std::string name = record.at("name");

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/terminal/table.h"
@@ -172,7 +173,7 @@ std::string FormatJson(const plan::Planner& planner, const job::UsedFacts& facts
   if (!facts.path.empty()) json["facts"] = facts.path;
   json["baseline"] = {{"time_s", ToSeconds(baseline.time)}, {"energy_j", baseline.energy_j}};
   json["policies"] = std::move(policies);
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 // The target of one of our plans: "Perseus, no slowdown" or "Perseus, straggler of 1.3".

@@ -1,10 +1,11 @@
 // `perseus doctor` shows what works on this node, and the commands that fix problems.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -47,7 +48,7 @@ std::string FormatJson(const std::vector<agent::Finding>& findings) {
   }
   const nlohmann::ordered_json object{
       {"format", "perseus-doctor"}, {"version", 1}, {"findings", std::move(list)}};
-  return object.dump(2) + "\n";
+  return JsonText(object, 2) + "\n";
 }
 
 Result<void> RunDoctor(const Streams& streams, const DoctorFlags& flags) {

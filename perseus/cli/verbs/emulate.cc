@@ -1,5 +1,5 @@
 // `perseus emulate` runs a whole job iteration by iteration, with events such as stragglers.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
@@ -192,9 +193,9 @@ std::string FormatIterations(const emulator::Emulation& emulation) {
   std::string text = "iteration,time,energy,average_power,peak_power,slowest_dp_rank,switches\n";
   for (std::size_t i = 0; i < emulation.iterations.size(); ++i) {
     const emulator::EmulatedIteration& iteration = emulation.iterations[i];
-    fmt::format_to(std::back_inserter(text), "{},{:.9f},{},{},{},{},{}\n", i,
-                   ToSeconds(iteration.time), iteration.energy_j, iteration.average_power_w(),
-                   iteration.peak_power_w, iteration.slowest_dp_rank, iteration.switches);
+    text += fmt::format("{},{:.9f},{},{},{},{},{}\n", i, ToSeconds(iteration.time),
+                        iteration.energy_j, iteration.average_power_w(), iteration.peak_power_w,
+                        iteration.slowest_dp_rank, iteration.switches);
   }
   return text;
 }
@@ -204,9 +205,8 @@ std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_stage
   for (std::size_t pipeline = 0; pipeline < emulation.pp_ranks.size(); ++pipeline) {
     for (std::size_t rank = 0; rank < emulation.pp_ranks[pipeline].size(); ++rank) {
       const emulator::RankTotals& totals = emulation.pp_ranks[pipeline][rank];
-      fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{},{}\n", pipeline, rank,
-                     gpus_per_stage, totals.busy_s, totals.instruction_energy_j,
-                     totals.blocking_energy_j, totals.switches);
+      text += fmt::format("{},{},{},{},{},{},{}\n", pipeline, rank, gpus_per_stage, totals.busy_s,
+                          totals.instruction_energy_j, totals.blocking_energy_j, totals.switches);
     }
   }
   return text;
@@ -294,7 +294,7 @@ std::string FormatJson(const emulator::EmulationSpec& spec, const Results& resul
                        {"saving_ci", difference->saving_ci}};
   }
   // Remarks contain names of files, which may have bytes that are not UTF-8.
-  return object.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(object, 2) + "\n";
 }
 
 std::string FormatTable(const emulator::EmulationSpec& spec, const Results& results,

@@ -1,10 +1,11 @@
 // `perseus evaluate` computes the time and energy of a plan.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
 #include "perseus/cli/terminal/table.h"
@@ -96,7 +97,7 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
                        {"time_s", ToSeconds(plan.file.time)},
                        {"energy_j", plan.file.energy_j},
                        {"holds", plan.Holds(evaluation)}};
-  return result.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(result, 2) + "\n";
 }
 
 // With as many digits as show a difference, but not with fewer than the table.

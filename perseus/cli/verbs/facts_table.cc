@@ -1,6 +1,6 @@
 #include "perseus/cli/verbs/facts_table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 

@@ -1,5 +1,5 @@
 // `perseus gpu` shows the GPUs that the agent of this node manages, and restores them by hand.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>
@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -115,7 +116,7 @@ std::string FormatJson(const protocol::Listing& listing) {
   const auto message = nlohmann::ordered_json::parse(protocol::Format(protocol::Reply(listing)));
   const nlohmann::ordered_json object{
       {"format", "perseus-gpus"}, {"version", 1}, {"gpus", message.at("listing").at("gpus")}};
-  return object.dump(2) + "\n";
+  return JsonText(object, 2) + "\n";
 }
 
 Result<void> RunList(const Streams& streams, const GpuFlags& flags) {

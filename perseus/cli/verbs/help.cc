@@ -1,6 +1,6 @@
 #include "perseus/cli/verbs/help.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <iterator>
@@ -186,12 +186,12 @@ std::string FormatProgramHelp(HelpVerbs verbs) {
   std::string more;
   for (const ListedVerb& verb : kListedVerbs) {
     if (verbs == HelpVerbs::kCommon && verb.group == kMore) {
-      fmt::format_to(std::back_inserter(more), "{}{}", more.empty() ? "" : ", ", verb.name);
+      more += fmt::format("{}{}", more.empty() ? "" : ", ", verb.name);
       continue;
     }
-    if (verb.group != group) fmt::format_to(std::back_inserter(text), "\n{}:\n", verb.group);
+    if (verb.group != group) text += fmt::format("\n{}:\n", verb.group);
     group = verb.group;
-    fmt::format_to(std::back_inserter(text), "  {:12}{}\n", verb.name, verb.brief);
+    text += fmt::format("  {:12}{}\n", verb.name, verb.brief);
   }
   if (!more.empty()) more = fmt::format("Further verbs (perseus help --all): {}. ", more);
   more += "`perseus help VERB` prints the flags of a verb, with examples.";

@@ -1,5 +1,5 @@
 // `perseus job` registers, shows, changes and ends a job of a server, and reports its stragglers.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <memory>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/flags/target_flags.h"
@@ -196,8 +197,8 @@ Result<void> Register(const Streams& streams, ServerClient& server, const Flags&
   const plan_file::PlannedJob& planned = job.planned;
   PERSEUS_ASSIGN_OR_RETURN(const auto registration, RegistrationOf(streams, flags, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto csv, ReadProfile(flags.profile));
-  PERSEUS_RETURN_IF_ERROR(CheckFits(flags, csv, registration.dump()));
-  PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(registration.dump()));
+  PERSEUS_RETURN_IF_ERROR(CheckFits(flags, csv, JsonText(registration)));
+  PERSEUS_ASSIGN_OR_RETURN(const auto registered, server.Register(JsonText(registration)));
   if (!flags.profile.empty()) {
     if (auto put = Upload(streams, server, flags, csv, registered); !put) return put;
   }
@@ -221,12 +222,12 @@ Result<void> Register(const Streams& streams, ServerClient& server, const Flags&
         WriteFileAtomically(flags.schedule_output, schedule::FormatSchedule(planned.schedule)));
     answer += fmt::format("its schedule is in {}\n", flags.schedule_output);
   }
-  return streams.Print(flags.as_json ? registered.job.dump(2) + "\n" : answer);
+  return streams.Print(flags.as_json ? JsonText(registered.job, 2) + "\n" : answer);
 }
 
 Result<void> Show(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, server.Get(PathOf(flags)));
-  return streams.Print(flags.as_json ? job.dump(2) + "\n" : FormatJob(job));
+  return streams.Print(flags.as_json ? JsonText(job, 2) + "\n" : FormatJob(job));
 }
 
 Result<void> SetTarget(const Streams& streams, ServerClient& server, const Flags& flags) {
@@ -238,8 +239,8 @@ Result<void> SetTarget(const Streams& streams, ServerClient& server, const Flags
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto target, TargetOf(streams, flags.targets));
   PERSEUS_ASSIGN_OR_RETURN(const auto set,
-                           server.Send("PUT", PathOf(flags, "/target"), target.dump()));
-  if (flags.as_json) return streams.Print(set.dump(2) + "\n");
+                           server.Send("PUT", PathOf(flags, "/target"), JsonText(target)));
+  if (flags.as_json) return streams.Print(JsonText(set, 2) + "\n");
   return streams.Print(fmt::format("job {}: {}\n", flags.job, set.at("name").get<std::string>()));
 }
 
@@ -250,7 +251,7 @@ Result<void> ReportStraggler(const Streams& streams, ServerClient& server, const
   const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.dp_rank));
   if (flags.is_over) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted, server.Send("DELETE", path, ""));
-    if (flags.as_json) return streams.Print(deleted.dump(2) + "\n");
+    if (flags.as_json) return streams.Print(JsonText(deleted, 2) + "\n");
     return streams.Print(fmt::format(
         "dp_rank {} {}\n", flags.dp_rank,
         deleted.at("deleted").get<bool>() ? "is no longer a straggler" : "was not a straggler"));
@@ -259,14 +260,14 @@ Result<void> ReportStraggler(const Streams& streams, ServerClient& server, const
   ordered_json body{{"slowdown", *flags.slowdown}};
   if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
   if (flags.expires_in_s) body["expires_in"] = *flags.expires_in_s;
-  PERSEUS_ASSIGN_OR_RETURN(const auto put, server.Send("PUT", path, body.dump()));
-  if (flags.as_json) return streams.Print(put.dump(2) + "\n");
+  PERSEUS_ASSIGN_OR_RETURN(const auto put, server.Send("PUT", path, JsonText(body)));
+  if (flags.as_json) return streams.Print(JsonText(put, 2) + "\n");
   return streams.Print(FormatStragglers(ordered_json::array({put})));
 }
 
 Result<void> ListStragglers(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto list, server.Get(PathOf(flags, "/stragglers")));
-  if (flags.as_json) return streams.Print(list.dump(2) + "\n");
+  if (flags.as_json) return streams.Print(JsonText(list, 2) + "\n");
   std::string text = FormatStragglers(list.at("stragglers"));
   if (text.empty()) text = "no straggler\n";
   return streams.Print(text + "\n" + FormatPastStragglers(list.at("past")));
@@ -275,7 +276,7 @@ Result<void> ListStragglers(const Streams& streams, ServerClient& server, const 
 Result<void> PrintPlan(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plan, server.GetText(PathOf(flags, "/plans/" + http::PercentEncoded(flags.plan))));
-  const auto json = nlohmann::json::parse(plan, nullptr, false);
+  const auto json = ParseJson(plan);
   if (!json.is_object() || json.value("format", nlohmann::json()) != "perseus-plan") {
     return FailAs(
         ErrorKind::kSystem,
@@ -286,7 +287,7 @@ Result<void> PrintPlan(const Streams& streams, ServerClient& server, const Flags
 
 Result<void> End(const Streams& streams, ServerClient& server, const Flags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto ended, server.Send("POST", PathOf(flags, "/end"), "{}"));
-  if (flags.as_json) return streams.Print(ended.dump(2) + "\n");
+  if (flags.as_json) return streams.Print(JsonText(ended, 2) + "\n");
   return streams.Print(
       fmt::format("job {} has ended; its nodes remove their assignment\n", flags.job));
 }

@@ -1,10 +1,11 @@
 #include "perseus/cli/verbs/job_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <string_view>
 
+#include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -100,7 +101,7 @@ std::string FormatPromise(const ordered_json& job) {
 }  // namespace
 
 std::string TargetText(const ordered_json& target) {
-  const auto known = job_planning::ParseTarget(target.dump(), 1);
+  const auto known = job_planning::ParseTarget(JsonText(target), 1);
   // A newer server may have other targets.
   return known ? Describe(*known) : target.at("kind").get<std::string>();
 }

@@ -1,9 +1,10 @@
 // `perseus jobs` lists the jobs of a server.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
@@ -96,7 +97,7 @@ std::string FormatJobs(const ordered_json& jobs) {
 
 Result<void> RunJobs(const Streams& streams, ServerClient& server, const JobsFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto jobs, FetchJobs(server, flags.all));
-  return streams.Print(flags.as_json ? jobs.dump(2) + "\n" : FormatJobs(jobs));
+  return streams.Print(flags.as_json ? JsonText(jobs, 2) + "\n" : FormatJobs(jobs));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "perseus/cli/verbs/noise_plans.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,6 @@
 // `perseus partition` splits a model into stages.
 #include "perseus/planning/partition/partition.h"
+#include "perseus/base/json_text.h"
 
 #include <fmt/format.h>
 
@@ -87,7 +88,7 @@ std::string FormatJson(const partition::Partition& partition, const std::string&
   }
   if (!facts.empty()) json["facts"] = facts;
   if (!command.empty()) json["plan_command"] = command;
-  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 // What the energy split saves, and whether a better split may exist.

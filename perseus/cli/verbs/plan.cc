@@ -1,5 +1,5 @@
 // `perseus plan` computes the frontier and plans from a profile.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,11 +1,12 @@
 #include "perseus/cli/verbs/plan_report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/schedule_report.h"
@@ -186,7 +187,7 @@ std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::str
   }
   if (outcome.noise) summary["noise"] = DescribeNoise(*outcome.noise, outcome.targets);
   summary["files"] = files;
-  return summary.dump(2, ' ', false, ordered_json::error_handler_t::replace) + '\n';
+  return JsonText(summary, 2) + '\n';
 }
 
 Result<std::string> MakePlanReportData(const PlanOutcome& outcome,

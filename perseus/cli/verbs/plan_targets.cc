@@ -1,6 +1,6 @@
 #include "perseus/cli/verbs/plan_targets.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

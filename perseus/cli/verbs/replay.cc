@@ -9,6 +9,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/flag_checks.h"
@@ -288,7 +289,7 @@ std::string FormatJson(const Answer& answer) {
                          {"slowest_dp_rank_changes", answer.what_if.slowest_changes},
                          {"controllers", std::move(controllers)},
                          {"steps", std::move(steps)}};
-  return all.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(all, 2) + "\n";
 }
 
 Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {

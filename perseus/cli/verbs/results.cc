@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
@@ -71,7 +72,7 @@ Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summ
                                                             const ResultKind& kind) {
   if (!Exists(summary_path)) return std::nullopt;
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(summary_path));
-  const auto summary = nlohmann::json::parse(text, nullptr, false);
+  const auto summary = ParseJson(text);
   if (!summary.is_object() || summary.value("format", nlohmann::json()) != kind.format) {
     return Fail("{}: was not written by {} (use another directory with -o)", summary_path.string(),
                 kind.verb);

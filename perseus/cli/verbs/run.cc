@@ -1,5 +1,5 @@
 // `perseus run` runs a training with Perseus attached, and says at its end what it took and saved.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/file.h>
 #include <unistd.h>
 

@@ -1,11 +1,12 @@
 // `perseus schedule` writes the schedule that a job really ran, or searches for a better one.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/terminal/row_block.h"
@@ -180,7 +181,7 @@ Result<std::vector<ResultFile>> MakeSearchFiles(const Tradeoff& tradeoff,
   auto names = ordered_json::array();
   for (const ResultFile& file : files) names.push_back(file.name);
   summary["files"] = std::move(names);
-  files.push_back({std::string(kSearchResults.summary), summary.dump(2) + "\n"});
+  files.push_back({std::string(kSearchResults.summary), JsonText(summary, 2) + "\n"});
   return files;
 }
 
@@ -208,7 +209,7 @@ Result<Tradeoff> ComputeInteractively(const Streams& streams, const schedule_sea
 // What the verb prints first.
 std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJob& job,
                                const Tradeoff& tradeoff) {
-  if (flags.as_json) return SearchJson(tradeoff, job.memory).dump(2) + "\n";
+  if (flags.as_json) return JsonText(SearchJson(tradeoff, job.memory), 2) + "\n";
   std::string text = FormatTradeoff(tradeoff) + job::Describe(job.facts);
   if (!job.memory.source.empty()) text += job.memory.source + "\n";
   if (tradeoff.was_interrupted) {

@@ -1,6 +1,6 @@
 #include "perseus/cli/verbs/schedule_report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

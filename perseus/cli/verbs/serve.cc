@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/node_setup.h"
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/cluster/server/control_plane.h"
@@ -81,8 +82,7 @@ class JsonLines final : public spdlog::formatter {
     for (auto& [key, value] : PairsOf(text)) {
       if (!json.contains(key)) json[key] = std::move(value);
     }
-    const std::string dumped =
-        json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+    const std::string dumped = JsonText(json) + "\n";
     line.append(dumped.data(), dumped.data() + dumped.size());
   }
   std::unique_ptr<spdlog::formatter> clone() const override {

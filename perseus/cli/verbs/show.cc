@@ -1,11 +1,12 @@
 // `perseus show` shows plans side by side.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/named_plans.h"
@@ -99,9 +100,7 @@ std::string FormatJson(const std::vector<Shown>& plans) {
                     {"waiting", shown.waiting},
                     {"mean_frequency_mhz", std::move(clocks)}});
   }
-  return ordered_json{{"plans", std::move(list)}}.dump(2, ' ', false,
-                                                       ordered_json::error_handler_t::replace) +
-         "\n";
+  return JsonText(ordered_json{{"plans", std::move(list)}}, 2) + "\n";
 }
 
 // The columns have numbers, and the lines above say what the numbers are: targets and paths are

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/cli/verbs/results.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule/schedule.h"
@@ -171,7 +172,7 @@ Result<Summary> Summary::Read(const fs::path& source) {
   summary.path_ = source / kPlanResults.summary;
   if (!fs::is_directory(source, error) || !fs::exists(summary.path_, error)) return summary;
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadFile(summary.path_));
-  summary.json_ = json::parse(text, nullptr, false);
+  summary.json_ = ParseJson(text);
   return summary;
 }
 

@@ -2,7 +2,7 @@
 // which says little about a GPU.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 

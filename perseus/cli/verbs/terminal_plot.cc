@@ -1,6 +1,6 @@
 #include "perseus/cli/verbs/terminal_plot.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,10 +1,11 @@
 // `perseus token` manages the access tokens of a server.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/terminal/table.h"
@@ -81,8 +82,8 @@ Result<void> Create(const Streams& streams, ServerClient& server, const TokenFla
   if (!flags.owner.empty()) body["owner"] = flags.owner;
   if (!flags.certificate.empty()) body["certificate"] = flags.certificate;
   if (flags.expires_in_days) body["expires_in_days"] = *flags.expires_in_days;
-  PERSEUS_ASSIGN_OR_RETURN(const auto token, server.Send("POST", "/v1/tokens", body.dump()));
-  if (flags.as_json) return streams.Print(token.dump(2) + "\n");
+  PERSEUS_ASSIGN_OR_RETURN(const auto token, server.Send("POST", "/v1/tokens", JsonText(body)));
+  if (flags.as_json) return streams.Print(JsonText(token, 2) + "\n");
   // A client certificate takes the place of the secret.
   const char* shown = token.contains("token") ? "token" : "id";
   return streams.Print(token.at(shown).get<std::string>() + "\n");
@@ -90,7 +91,7 @@ Result<void> Create(const Streams& streams, ServerClient& server, const TokenFla
 
 Result<void> List(const Streams& streams, ServerClient& server, const TokenFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto tokens, server.Get("/v1/tokens"));
-  if (flags.as_json) return streams.Print(tokens.dump(2) + "\n");
+  if (flags.as_json) return streams.Print(JsonText(tokens, 2) + "\n");
   Table table({"id", "scope", "good for", "name", "created", "expires"});
   for (const ordered_json& token : tokens.at("tokens")) {
     table.AddRow({token.at("id"), token.at("scope"), BoundsText(token), token.at("name"),
@@ -103,7 +104,7 @@ Result<void> Revoke(const Streams& streams, ServerClient& server, const TokenFla
   PERSEUS_ASSIGN_OR_RETURN(
       const auto revoked,
       server.Send("DELETE", "/v1/tokens/" + http::PercentEncoded(flags.id), ""));
-  if (flags.as_json) return streams.Print(revoked.dump(2) + "\n");
+  if (flags.as_json) return streams.Print(JsonText(revoked, 2) + "\n");
   return streams.Print(fmt::format("token {} is revoked\n", flags.id));
 }
 

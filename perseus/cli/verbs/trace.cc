@@ -1,5 +1,5 @@
 // `perseus trace` writes a timeline of what a job really ran.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,5 @@
 // `perseus trainer` runs a training job without GPUs, for experiments and for tests.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/job_options.h"
@@ -228,7 +229,7 @@ std::string FormatJson(const Workload& workload, const trainer::TrainingSummary&
                               {"forecast_off_ms",
                                {{"mean", mean_ms(statistics.forecast_off_sum)},
                                 {"most", Milliseconds(statistics.forecast_off_most)}}}};
-  return json.dump(2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 std::string FormatText(const Workload& workload, const trainer::TrainingSummary& summary) {

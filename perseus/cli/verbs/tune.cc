@@ -1,5 +1,5 @@
 // `perseus tune` is the coordinator of a training job.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -7,6 +7,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
@@ -117,7 +118,7 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
   json["assignment_version"] = result.version;
   json["plan_from_step"] = result.version == 0 ? nlohmann::ordered_json()
                                                : nlohmann::ordered_json(result.plan_from_step);
-  return json.dump(2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 // Less is within the error of these numbers.
@@ -256,7 +257,7 @@ Result<void> TakePlanBack(const Streams& streams, const TuneFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto version, writer.Write(std::move(own), 0));
   return streams.Print(
       flags.as_json
-          ? nlohmann::ordered_json{{"assignment_version", version}}.dump(2) + "\n"
+          ? JsonText(nlohmann::ordered_json{{"assignment_version", version}}, 2) + "\n"
           : fmt::format("from the next step on, no plan of tune is in force: ranks follow "
                         "their own plan, or use the default clocks (assignment {})\n",
                         version));

@@ -1,6 +1,6 @@
 #include "perseus/cli/verbs/turnkey.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
@@ -27,8 +28,7 @@ constexpr double kUnsure = 0.02;   // A range of the promised saving that is wor
 
 nlohmann::json ReadJson(const fs::path& path) {
   const auto text = protocol::ReadJobFile(path);
-  return text ? nlohmann::json::parse(*text, nullptr, /*allow_exceptions=*/false)
-              : nlohmann::json();
+  return text ? ParseJson(*text) : nlohmann::json();
 }
 
 // A number of a result, or 0.

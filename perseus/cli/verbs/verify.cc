@@ -1,5 +1,5 @@
 // `perseus verify` measures what a plan saves in a running job.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -8,6 +8,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
@@ -132,7 +133,7 @@ std::string FormatJson(const tuner::Verification& verification, const plan_file:
                                      {"ended_early", verification.ended_early},
                                      {"outliers", std::move(outliers)},
                                      {"pairs", std::move(pairs)}});
-  return json.dump(2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 std::string FormatText(const tuner::Verification& verification, const plan_file::PlanFile& plan,
@@ -189,7 +190,7 @@ std::string FormatJson(const tuner::RunComparison& compared) {
                                      {"first_step", compared.first_step},
                                      {"first_step_of_baseline", compared.first_step_against},
                                      {"pairs", std::move(pairs)}});
-  return json.dump(2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 // Compares the records of two runs.

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/base/random.h"
 #include "perseus/cluster/http/client_connection.h"
 #include "perseus/cluster/http/event_parser.h"
@@ -51,7 +52,7 @@ std::string_view RemedyOf(int status) {
 
 // Returns an error such as: /schedule/kind: "zigzag" is not a schedule (choose 1f1b)
 Error ErrorOf(const Response& response) {
-  const auto document = nlohmann::json::parse(response.body, nullptr, false);
+  const auto document = ParseJson(response.body);
   std::string text;
   std::string remedy;
   if (document.is_object()) {

@@ -1,6 +1,7 @@
+#include "perseus/base/json_text.h"
 #include "perseus/cluster/http/server_state.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/use_awaitable.hpp>
@@ -45,7 +46,7 @@ void AddTrace(Response& response, std::string_view trace) {
   if (response.status < 500 || response.content_type != kProblemType) return;
   auto document = nlohmann::ordered_json::parse(response.body);
   document["trace"] = trace;
-  response.body = document.dump() + "\n";
+  response.body = JsonText(document) + "\n";
 }
 
 // The requests of one connection, one after another.

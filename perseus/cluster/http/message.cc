@@ -1,4 +1,5 @@
 #include "perseus/cluster/http/message.h"
+#include "perseus/base/json_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -23,8 +24,7 @@ Response ProblemResponse(const Problem& problem) {
     response.fields.emplace_back("Retry-After", std::to_string(problem.retry_after_s));
   }
   // Details quote input of clients, which may not be UTF-8.
-  response.body =
-      document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  response.body = JsonText(document) + "\n";
   return response;
 }
 

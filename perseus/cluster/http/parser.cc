@@ -1,6 +1,6 @@
 #include "perseus/cluster/http/parser.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <boost/beast/http/basic_parser.hpp>
 #include <limits>

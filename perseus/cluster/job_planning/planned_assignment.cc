@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/base/units.h"
 
 namespace perseus::job_planning {
@@ -33,11 +34,11 @@ std::string FormatPlannedAssignment(const PlannedAssignment& assignment) {
       {"tail_s", assignment.tail_s},
       {"baseline",
        {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}}};
-  return json.dump();
+  return JsonText(json);
 }
 
 Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = ParseJson(text);
   try {
     PlannedAssignment assignment;
     assignment.from_step = json.at("from_step");
@@ -81,7 +82,7 @@ std::string WithFirstStep(const PlannedAssignment& assignment, const store::JobR
                           double lead_s) {
   double iteration_s = assignment.time_s;
   if (in_force) iteration_s = std::min(iteration_s, in_force->time_s);
-  const auto summary = nlohmann::json::parse(job.summary, nullptr, false);
+  const auto summary = ParseJson(job.summary);
   if (summary.is_object())
     iteration_s = std::min(iteration_s, summary.value("step_s", iteration_s));
   PlannedAssignment with_step = assignment;

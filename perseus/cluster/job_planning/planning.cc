@@ -1,12 +1,13 @@
 #include "perseus/cluster/job_planning/planning.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cluster/job_planning/straggler_times.h"
 #include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/job/plausibility.h"
@@ -356,7 +357,7 @@ Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t prof
                           {"baseline",
                            {{"time_s", ToSeconds(planner.baseline().time)},
                             {"energy_j", planner.baseline().energy_j}}}};
-  return json.dump();
+  return JsonText(json);
 }
 
 }  // namespace perseus::job_planning

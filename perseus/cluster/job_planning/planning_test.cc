@@ -1,6 +1,6 @@
 #include "perseus/cluster/job_planning/planning.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

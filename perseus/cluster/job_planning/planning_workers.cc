@@ -1,6 +1,6 @@
 #include "perseus/cluster/job_planning/planning_workers.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 #include "perseus/cluster/munge/credential.h"
 
 #include <dlfcn.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <memory>

@@ -1,6 +1,6 @@
 #include "perseus/cluster/node/assignment_sync.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "perseus/cluster/node/job_directories.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,6 @@
 #include "perseus/cluster/node/node.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <iterator>
 #include <set>
@@ -99,8 +99,7 @@ std::string Node::LastEventId() const {
     const std::string& its_id = newest ? newest->job : attached;
     if (its_id.empty()) continue;
     const bool has_all = newest && job.assignment.NamesPlansOfAll();
-    fmt::format_to(std::back_inserter(id), "{}{}:{}", id.empty() ? "" : " ", its_id,
-                   has_all ? newest->version : 0);
+    id += fmt::format("{}{}:{}", id.empty() ? "" : " ", its_id, has_all ? newest->version : 0);
   }
   return id;
 }

@@ -1,6 +1,6 @@
 #include "perseus/cluster/node/own_token.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
@@ -8,6 +8,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/random_id.h"
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/node/uplink.h"
@@ -102,7 +103,7 @@ void OwnToken::Join() {
   const auto join = options_.credential();
   if (!join) return WarnOnce(join.error().message);
   const auto answer = send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)),
-                            *join, nlohmann::json{{"attempt", Attempt()}}.dump());
+                            *join, JsonText(nlohmann::json{{"attempt", Attempt()}}));
   if (!answer) return WarnOnce(answer.error().message);
   if (!IsSuccess(*answer)) {
     return WarnOnce(
@@ -132,7 +133,7 @@ void OwnToken::Renew() {
 }
 
 bool OwnToken::Take(const http::Response& answer) {
-  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
+  const auto json = ParseJson(answer.body);
   std::string secret = TextOf(answer, "token");
   if (secret.empty() || !json.contains("renew_in_s") || !json["renew_in_s"].is_number_integer()) {
     WarnOnce("the server's answer has no token (is it a perseus server?)");

@@ -1,6 +1,6 @@
 #include "perseus/cluster/node/run_node.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <chrono>

@@ -1,7 +1,7 @@
 // The node daemon with a real server. Threads, sockets and time are real here.
 #include "perseus/cluster/node/run_node.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/base_sink.h>

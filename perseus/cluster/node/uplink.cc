@@ -1,12 +1,13 @@
 #include "perseus/cluster/node/uplink.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/json_text.h"
 
 namespace perseus::node {
 namespace {
@@ -53,13 +54,13 @@ void Uplink::WarnOnce(const std::string& about, const std::string& message) {
 bool IsSuccess(const http::Response& response) { return response.status / 100 == 2; }
 
 std::string TextOf(const http::Response& answer, const char* name) {
-  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
+  const auto json = ParseJson(answer.body);
   const bool has = json.is_object() && json.contains(name) && json[name].is_string();
   return has ? json[name].get<std::string>() : std::string();
 }
 
 std::set<std::string> NotAttachedOf(const http::Response& answer) {
-  const auto json = nlohmann::json::parse(answer.body, nullptr, false);
+  const auto json = ParseJson(answer.body);
   std::set<std::string> jobs;
   if (!json.is_object() || !json.contains("not_attached")) return jobs;
   for (const auto& job : json["not_attached"]) {

@@ -8,6 +8,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/json_text.h"
 
 namespace perseus::protocol {
 namespace {
@@ -28,11 +29,6 @@ constexpr double kMostSecondsOfStep = 1e6;
 // A shorter time says nothing: two steps ended at once.
 constexpr double kLeastSecondsOfStep = 1e-6;
 constexpr double kMostJoulesOfStep = 1e12;
-
-template <typename Json>
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 // ---- Attachment ----
 
@@ -140,7 +136,7 @@ AssignmentEvent ReadAssignmentEvent(const Node& data) {
     for (const auto& file : files.value.items()) {
       if (!IsPlanId(file.key()))
         Throw("files has {}, which is not a plan's id", Excerpt(file.key()));
-      event.files.emplace(file.key(), Dump(file.value()));
+      event.files.emplace(file.key(), JsonText(file.value()));
     }
   }
   if (data.Has("upcoming")) {
@@ -161,7 +157,7 @@ EndedEvent ReadEndedEvent(const Node& data) {
 
 // ---- Attachment ----
 
-std::string FormatRanks(std::span<const AttachedRank> ranks) { return Dump(RanksJson(ranks)); }
+std::string FormatRanks(std::span<const AttachedRank> ranks) { return JsonText(RanksJson(ranks)); }
 
 Result<std::vector<AttachedRank>> ParseRanks(std::string_view text) {
   return json_file::Read(text, "the ranks of a node", kDeepestAttachment,
@@ -172,7 +168,7 @@ std::string FormatAttachment(const Attachment& attachment) {
   ordered_json body{{"ranks", RanksJson(attachment.ranks)}};
   if (attachment.restarted) body["restarted"] = true;
   if (!attachment.instance.empty()) body["instance"] = attachment.instance;
-  return Dump(body);
+  return JsonText(body);
 }
 
 Attachment ReadAttachment(const Node& body, const HighestRanks& highest) {
@@ -221,7 +217,7 @@ std::string FormatReports(std::span<const JobReport> jobs) {
                     {"since_step", job.since_step},
                     {"steps", StepsJson(job.steps)}});
   }
-  return Dump(ordered_json{{"jobs", std::move(list)}});
+  return JsonText(ordered_json{{"jobs", std::move(list)}});
 }
 
 std::vector<JobReport> ReadReports(const Node& body) {
@@ -255,7 +251,7 @@ Result<ServerEvent> ParseEvent(std::string_view name, std::string_view data) {
 std::string FormatEvent(const EndedEvent& event) {
   ordered_json json{{"job", event.job}};
   if (!event.key.empty()) json["key"] = event.key;
-  return Dump(json);
+  return JsonText(json);
 }
 
 std::vector<SharedText> FormatEvent(const AssignmentEvent& event,
@@ -266,7 +262,7 @@ std::vector<SharedText> FormatEvent(const AssignmentEvent& event,
                     {"version", event.version},  {"from_step", event.from_step},
                     {"plans", std::move(plans)}, {"upcoming", event.upcoming},
                     {"target", event.target},    {"reason", event.reason}};
-  std::string text = Dump(json);
+  std::string text = JsonText(json);
   text.pop_back();
   text += ",\"files\":{";
   std::vector<SharedText> parts;

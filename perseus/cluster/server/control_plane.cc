@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/control_plane.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <atomic>

@@ -1,11 +1,12 @@
 #include "perseus/cluster/store/audit.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/sha.h>
 
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
 
@@ -19,8 +20,8 @@ constexpr std::string_view kAuditColumns =
 // Returns JSON in its shortest form. A text that is no JSON becomes a JSON string.
 std::string Compact(const std::string& json) {
   if (json.empty()) return json;
-  const auto value = nlohmann::ordered_json::parse(json, nullptr, false);
-  return value.is_discarded() ? nlohmann::ordered_json(json).dump() : value.dump();
+  const auto value = ParseOrderedJson(json);
+  return value.is_discarded() ? JsonText(nlohmann::ordered_json(json)) : JsonText(value);
 }
 
 // Reads a row with kAuditColumns.
@@ -45,7 +46,7 @@ std::string Sha256(std::string_view text) {
 std::string BriefJson(std::string_view json) {
   constexpr std::size_t kLongest = 4096;
   if (json.size() <= kLongest) return std::string(json);
-  return nlohmann::json{{"bytes", json.size()}, {"sha256", Sha256(json)}}.dump();
+  return JsonText(nlohmann::json{{"bytes", json.size()}, {"sha256", Sha256(json)}});
 }
 
 Result<void> AppendAudit(Transaction& transaction, AuditRecord record) {

@@ -1,5 +1,5 @@
 // Jobs and their profiles.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <limits>
 

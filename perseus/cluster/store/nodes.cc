@@ -1,5 +1,5 @@
 // Nodes, and the ranks of clients of Zeus.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdint>

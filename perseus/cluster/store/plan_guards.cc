@@ -1,8 +1,9 @@
 // Guards of plans (telemetry/plan_guard.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
@@ -15,7 +16,7 @@ std::string GuardJson(const GuardRecord& guard) {
                               {"profile_version", guard.profile_version},
                               {"with_plan", guard.with_plan}};
   if (guard.without_plan > 0) json["without_plan"] = guard.without_plan;
-  return json.dump();
+  return JsonText(json);
 }
 
 Result<Rows> WriteGuard(Transaction& transaction, const GuardRecord& guard,

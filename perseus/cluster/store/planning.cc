@@ -1,9 +1,10 @@
 // Which jobs planning is due for, which worker has claimed it, and its result.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
@@ -47,7 +48,7 @@ Result<void> AddAssignment(Transaction& transaction, std::string_view job, std::
 // For the audit trail. The reason of a planning is the reason of its assignment.
 AuditRecord AssignmentRecordFor(const std::string& id, const LockedJob& job,
                                 const std::string& body, Milliseconds now) {
-  const auto json = nlohmann::json::parse(body, nullptr, false);
+  const auto json = ParseJson(body);
   const bool has_reason = json.is_object() && json.contains("reason") && json["reason"].is_string();
   const std::int64_t old = job.assignment_version;
   return {.at = now,

@@ -1,5 +1,5 @@
 // Planning, assignments and notices, on every database.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>
@@ -113,8 +113,10 @@ TEST_P(StorePlanningTest, RaisesVersionsAboveThoseOfALostDatabase) {
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_)),
             (AssignmentRecord{.job = job_, .version = 8, .body = "first", .created = 5}));
   EXPECT_EQ(Job().assignment_version, 8);
+  const JobRecord earlier = Job();
   Assign("next");
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->version, 9);
+  EXPECT_EQ(Get(store_->FindNewestAssignment(job_, earlier.assignment_version))->version, 8);
   Succeed(store_->RaiseAssignmentVersion(job_, 1000, 5));
   EXPECT_THAT(Get(store_->ListAssignments(job_, 10)), SizeIs(4)) << "raised versions count, too";
 

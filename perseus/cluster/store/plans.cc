@@ -1,5 +1,5 @@
 // Frontiers, plans and assignments: the results of planning.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/random_id.h"
@@ -88,12 +88,13 @@ Result<PlanRecord> Store::AddPlan(PlanRecord plan, Milliseconds now) {
   });
 }
 
-Result<std::optional<AssignmentRecord>> Store::FindNewestAssignment(std::string_view job) {
+Result<std::optional<AssignmentRecord>> Store::FindNewestAssignment(std::string_view job,
+                                                                    std::int64_t newest) {
   return ReadOne(
       *database_,
-      "SELECT job, version, body, created FROM assignments WHERE job = $1 ORDER BY version DESC "
-      "LIMIT 1",
-      {job}, AssignmentOf);
+      "SELECT job, version, body, created FROM assignments WHERE job = $1 AND version <= $2 "
+      "ORDER BY version DESC LIMIT 1",
+      {job, newest}, AssignmentOf);
 }
 
 Result<std::vector<AssignmentRecord>> Store::ListAssignments(std::string_view job, int limit) {

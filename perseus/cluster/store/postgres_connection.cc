@@ -1,6 +1,6 @@
 #include "perseus/cluster/store/postgres_connection.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <bit>

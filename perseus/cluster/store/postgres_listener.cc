@@ -1,6 +1,6 @@
 #include "perseus/cluster/store/postgres_listener.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 

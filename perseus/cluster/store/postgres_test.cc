@@ -1,5 +1,5 @@
 // What only PostgreSQL can get wrong: replicas, and a server that goes away.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <functional>

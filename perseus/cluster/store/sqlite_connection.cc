@@ -1,6 +1,6 @@
 #include "perseus/cluster/store/sqlite_connection.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace perseus::store {
 namespace {

@@ -1,6 +1,6 @@
 #include "perseus/cluster/store/statements.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "perseus/base/excerpt.h"
 

@@ -35,6 +35,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -151,7 +152,10 @@ class Store final {
   // kInput if a plan with this id exists.
   Result<PlanRecord> AddPlan(PlanRecord plan, Milliseconds now);
 
-  Result<std::optional<AssignmentRecord>> FindNewestAssignment(std::string_view job);
+  // Of the versions up to `newest`: with JobRecord::assignment_version, the result fits a record
+  // that was read before.
+  Result<std::optional<AssignmentRecord>> FindNewestAssignment(
+      std::string_view job, std::int64_t newest = std::numeric_limits<std::int64_t>::max());
 
   // Newest first.
   Result<std::vector<AssignmentRecord>> ListAssignments(std::string_view job, int limit);

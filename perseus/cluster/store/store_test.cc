@@ -1,5 +1,5 @@
 // Jobs, profiles, plans, nodes and tokens, on every database.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <limits>

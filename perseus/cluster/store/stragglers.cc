@@ -5,7 +5,7 @@
 // damped as those of detected ones are (telemetry/straggler_detector.h). The first two changes of a
 // pipeline within kFlapping take effect at once. After n changes, planning waits 2^n s, at most
 // kMaxDamping. It then plans the newest state. Other changes of the job do not wait.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,10 @@
 // Tokens.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/json_text.h"
 #include "perseus/cluster/store/audit.h"
 #include "perseus/cluster/store/statements.h"
 #include "perseus/cluster/store/store.h"
@@ -35,7 +36,7 @@ std::string TokenText(const TokenRecord& token) {
                                   {"issued_by", &token.issued_by}}) {
     if (!text->empty()) json[key] = *text;
   }
-  return json.dump();
+  return JsonText(json);
 }
 
 Result<void> Insert(Transaction& transaction, const TokenRecord& token, const Author& by) {

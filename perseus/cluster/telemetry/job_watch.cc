@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/base/statistics.h"
 
 namespace perseus::telemetry {
@@ -202,7 +203,7 @@ std::string JobWatch::Summary() const {
   }
   json["pipelines"] = std::move(pipelines);
   if (promise) json["promise"] = PromiseJson(promise->first, promise->second);
-  return json.dump();
+  return JsonText(json);
 }
 
 std::vector<StragglerChange> JobWatch::Add(const std::string& node,

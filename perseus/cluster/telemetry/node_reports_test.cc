@@ -1,7 +1,7 @@
 // Two replicas share a database. One of them judges the steps that nodes report to both.
 #include "perseus/cluster/telemetry/node_reports.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

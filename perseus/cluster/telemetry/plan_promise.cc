@@ -1,6 +1,6 @@
 #include "perseus/cluster/telemetry/plan_promise.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "perseus/base/json_file.h"
+#include "perseus/base/json_text.h"
 
 namespace perseus::telemetry {
 namespace {
@@ -21,12 +22,12 @@ std::vector<std::string> FormatReplicaMessage(const ReplicaMessage& message) {
   ordered_json json{{"replica", message.replica}, {"job", message.job}, {"node", message.node}};
   if (message.restarted) json["restarted"] = true;
   if (message.forgotten) json["forgotten"] = *message.forgotten;
-  if (message.steps.empty()) return {json.dump()};
+  if (message.steps.empty()) return {JsonText(json)};
   std::vector<std::string> texts;
   for (std::size_t begin = 0; begin < message.steps.size(); begin += kMaxStepsOfText) {
     const std::size_t end = std::min(begin + kMaxStepsOfText, message.steps.size());
     json["steps"] = protocol::StepsJson(std::span(message.steps).subspan(begin, end - begin));
-    texts.push_back(json.dump());
+    texts.push_back(JsonText(json));
   }
   return texts;
 }

@@ -1,6 +1,6 @@
 #include "perseus/planning/few_switches/change_rate.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <span>

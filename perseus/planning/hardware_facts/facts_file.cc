@@ -1,5 +1,5 @@
 // Reads and writes the hardware facts file.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -287,7 +287,7 @@ Result<HardwareFacts> Parse(std::string_view text, std::string_view name) {
 std::string Format(const HardwareFacts& facts) {
   std::string text;
   const auto add = [&](std::string_view key, std::string_view value) {
-    fmt::format_to(std::back_inserter(text), "{} = {}\n", key, value);
+    text += fmt::format("{} = {}\n", key, value);
   };
   const auto add_if = [&](std::string_view key, const std::optional<Estimate>& estimate) {
     if (estimate) add(key, Inline(*estimate));

@@ -1,6 +1,6 @@
 #include "perseus/planning/job/gpu_memory.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "perseus/planning/job/job.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <toml++/toml.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // Tests of CheckPlausible: each likely mistake is named, and a plausible job has no warning.
 #include "perseus/planning/job/plausibility.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 #include "perseus/planning/noise/noise_bound.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

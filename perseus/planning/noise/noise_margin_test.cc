@@ -1,6 +1,6 @@
 #include "perseus/planning/noise/noise_margin.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

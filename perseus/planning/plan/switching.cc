@@ -1,6 +1,6 @@
 #include "perseus/planning/plan/switching.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

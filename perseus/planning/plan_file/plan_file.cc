@@ -1,7 +1,7 @@
 // FormatPlan and FindOptions. ParsePlan is in plan_file_reader.cc.
 #include "perseus/planning/plan_file/plan_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/units.h"
 
 namespace perseus::plan_file {
@@ -20,9 +21,7 @@ using nlohmann::ordered_json;
 
 // Formats a value on one line. A path may have bytes that are not UTF-8, but JSON must not. So they
 // are replaced.
-std::string Dump(const ordered_json& value) {
-  return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
+std::string Dump(const ordered_json& value) { return JsonText(value); }
 
 ordered_json FixedCost(const schedule::FixedInstructions::Cost& cost) {
   ordered_json object{{"time_s", ToSeconds(cost.time)}};
@@ -68,30 +67,29 @@ ordered_json DescribeJob(const PlanFile& plan) {
 // Large plans have 100,000 instructions. So this does not build a JSON object for each of them.
 void AppendInstruction(std::string& text, const PlannedInstruction& instruction,
                        const std::vector<std::string>& knob_names) {
-  const auto out = std::back_inserter(text);
-  fmt::format_to(out, R"({{"kind":"{}")", Name(instruction.kind));
+  text += fmt::format(R"({{"kind":"{}")", Name(instruction.kind));
   if (instruction.kind == InstructionKind::kGeneric) {
-    fmt::format_to(out, R"(,"name":{})", Dump(instruction.name));
+    text += fmt::format(R"(,"name":{})", Dump(instruction.name));
   }
   if (instruction.stage >= 0) {
-    fmt::format_to(out, R"(,"stage":{},"chunk":{})", instruction.stage, instruction.chunk);
+    text += fmt::format(R"(,"stage":{},"chunk":{})", instruction.stage, instruction.chunk);
   }
   if (instruction.microbatch >= 0) {
-    fmt::format_to(out, R"(,"microbatch":{})", instruction.microbatch);
+    text += fmt::format(R"(,"microbatch":{})", instruction.microbatch);
   }
   if (instruction.frequency_mhz > 0) {
-    fmt::format_to(out, R"(,"frequency":{})", instruction.frequency_mhz);
+    text += fmt::format(R"(,"frequency":{})", instruction.frequency_mhz);
   }
   if (!instruction.knobs.empty()) {
     ordered_json knobs;
     for (std::size_t i = 0; i < instruction.knobs.size(); ++i) {
       knobs[knob_names[i]] = instruction.knobs[i];
     }
-    fmt::format_to(out, R"(,"knobs":{})", Dump(knobs));
+    text += fmt::format(R"(,"knobs":{})", Dump(knobs));
   }
-  fmt::format_to(out, R"(,"start_s":{},"duration_s":{},"energy_j":{}}})",
-                 ToSeconds(instruction.start), ToSeconds(instruction.duration),
-                 instruction.energy_j);
+  text +=
+      fmt::format(R"(,"start_s":{},"duration_s":{},"energy_j":{}}})", ToSeconds(instruction.start),
+                  ToSeconds(instruction.duration), instruction.energy_j);
 }
 
 // For each knob of the profile, its index in the list of knobs of the plan. The order of columns in
@@ -124,7 +122,7 @@ Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_p
 std::string FormatPlan(const PlanFile& plan) {
   std::string text = "{\n";
   auto member = [&](std::string_view key, const ordered_json& value) {
-    fmt::format_to(std::back_inserter(text), "  \"{}\": {},\n", key, Dump(value));
+    text += fmt::format("  \"{}\": {},\n", key, Dump(value));
   };
   member("format", "perseus-plan");
   member("version", 1);
@@ -142,10 +140,9 @@ std::string FormatPlan(const PlanFile& plan) {
   text += "  \"pp_ranks\": [";
   std::string_view before_rank = "\n";
   for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
-    fmt::format_to(std::back_inserter(text),
-                   "{}    {{\"pp_rank\": {}, \"name\": {}, {}\"instructions\": [", before_rank,
-                   rank, Dump(plan.pp_ranks[rank].name),
-                   plan.pp_ranks[rank].is_cut ? "\"cut\": true, " : "");
+    text += fmt::format("{}    {{\"pp_rank\": {}, \"name\": {}, {}\"instructions\": [", before_rank,
+                        rank, Dump(plan.pp_ranks[rank].name),
+                        plan.pp_ranks[rank].is_cut ? "\"cut\": true, " : "");
     std::string_view before_instruction = "\n";
     for (const PlannedInstruction& instruction : plan.pp_ranks[rank].instructions) {
       text += before_instruction;

@@ -1,5 +1,5 @@
 // ParsePlan reads a plan from JSON (plan_file.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

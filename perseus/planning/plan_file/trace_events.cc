@@ -1,6 +1,7 @@
 #include "perseus/planning/plan_file/trace_events.h"
+#include "perseus/base/json_text.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -19,7 +20,7 @@ std::string Microseconds(Nanoseconds time) {
 
 std::string QuotedForTrace(std::string_view text) {
   using nlohmann::ordered_json;
-  return ordered_json(text).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return JsonText(ordered_json(text));
 }
 
 void TraceEvents::NameProcess(int process, std::string_view name) {

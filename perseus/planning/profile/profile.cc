@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <compare>
 #include <cstddef>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -35,10 +34,9 @@ std::string CsvField(std::string_view text) {
 }
 
 // Writes seconds with as many decimals as the nanoseconds need: 50161667 ns is 0.050161667.
-template <typename Output>
-void AppendSeconds(Output output, Nanoseconds time) {
+void AppendSeconds(std::string& text, Nanoseconds time) {
   constexpr Nanoseconds kPerSecond = 1'000'000'000;
-  fmt::format_to(output, "{}", time / kPerSecond);
+  text += fmt::format("{}", time / kPerSecond);
   Nanoseconds fraction = time % kPerSecond;
   if (fraction == 0) return;
   int digits = 9;
@@ -46,7 +44,7 @@ void AppendSeconds(Output output, Nanoseconds time) {
     fraction /= 10;
     --digits;
   }
-  fmt::format_to(output, ".{:0{}}", fraction, digits);
+  text += fmt::format(".{:0{}}", fraction, digits);
 }
 
 bool HasConfidence(const Profile& profile) {
@@ -91,26 +89,25 @@ std::string FormatProfile(const Profile& profile) {
   const bool has_chunks = profile.chunks() > 1;
   std::string text =
       has_chunks ? "pp_rank,chunk,instruction,frequency" : "stage,instruction,frequency";
-  const auto output = std::back_inserter(text);
   for (const std::string& knob : profile.other_knob_names()) {
-    fmt::format_to(output, ",{}", CsvField(knob));
+    text += fmt::format(",{}", CsvField(knob));
   }
   const bool has_confidence = HasConfidence(profile);
   text += has_confidence ? ",time,energy,samples,time_ci,energy_ci\n" : ",time,energy\n";
   for (const ProfileEntry& entry : profile.entries()) {
     for (const Option& option : entry.options) {
-      fmt::format_to(output, "{},", entry.stage);
-      if (has_chunks) fmt::format_to(output, "{},", entry.chunk);
-      fmt::format_to(output, "{},{},", Name(entry.kind), option.frequency_mhz);
-      for (const double value : option.other_knobs) fmt::format_to(output, "{},", value);
-      AppendSeconds(output, option.time);
-      fmt::format_to(output, ",{}", option.energy_j);
+      text += fmt::format("{},", entry.stage);
+      if (has_chunks) text += fmt::format("{},", entry.chunk);
+      text += fmt::format("{},{},", Name(entry.kind), option.frequency_mhz);
+      for (const double value : option.other_knobs) text += fmt::format("{},", value);
+      AppendSeconds(text, option.time);
+      text += fmt::format(",{}", option.energy_j);
       if (has_confidence) {
         // A field without a measured value stays empty.
-        fmt::format_to(output, ",{},", option.samples > 0 ? fmt::to_string(option.samples) : "");
-        if (option.time_ci_s > 0) fmt::format_to(output, "{}", option.time_ci_s);
+        text += fmt::format(",{},", option.samples > 0 ? fmt::to_string(option.samples) : "");
+        if (option.time_ci_s > 0) text += fmt::format("{}", option.time_ci_s);
         text += ',';
-        if (option.energy_ci_j > 0) fmt::format_to(output, "{}", option.energy_ci_j);
+        if (option.energy_ci_j > 0) text += fmt::format("{}", option.energy_ci_j);
       }
       text += '\n';
     }

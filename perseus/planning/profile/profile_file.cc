@@ -1,5 +1,7 @@
 // Reads the CSV of a profile. The header becomes Columns, each row becomes a Measurement, and the
 // averages of all rows become a Profile.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>

@@ -1,6 +1,6 @@
 #include "perseus/planning/report/frontier_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -116,8 +116,8 @@ Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name
 std::string FormatFrontier(const plan::Frontier& frontier) {
   std::string text = "time,energy_bound,marginal_watts,energy_error\n";
   for (const plan::FrontierPoint& point : frontier.points) {
-    fmt::format_to(std::back_inserter(text), "{:.9f},{},{},{}\n", ToSeconds(point.time),
-                   point.bound_j, point.price_w, point.error_j);
+    text += fmt::format("{:.9f},{},{},{}\n", ToSeconds(point.time), point.bound_j, point.price_w,
+                        point.error_j);
   }
   return text;
 }

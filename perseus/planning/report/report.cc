@@ -1,6 +1,6 @@
 #include "perseus/planning/report/report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "perseus/base/index.h"
+#include "perseus/base/json_text.h"
 #include "perseus/planning/profile/curve.h"
 #include "perseus/planning/report/assets.h"
 
@@ -314,7 +315,7 @@ Result<std::string> FormatReportData(const Report& report) {
     data["schedule_tradeoff"] = DescribeScheduleTradeoff(*report.schedule_tradeoff);
   }
   // A path may have bytes that are not UTF-8, but JSON must not. So they are replaced.
-  return data.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return JsonText(data);
 }
 
 bool HasReportPage() { return !assets::kReportPage.empty(); }

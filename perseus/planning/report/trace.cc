@@ -1,6 +1,6 @@
 #include "perseus/planning/report/trace.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 // ParseInstructionGraph reads a general graph from JSON (instruction_graph.h). Each resource of the
 // file becomes a pp_rank of the graph.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,6 @@
 #include "perseus/planning/schedule/instruction_graph.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <functional>

@@ -1,5 +1,5 @@
 // BuildInstructionGraph makes an instruction graph of a schedule and a profile.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

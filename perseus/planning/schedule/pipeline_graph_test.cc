@@ -1,5 +1,5 @@
 // Tests of BuildInstructionGraph, which makes a graph of a schedule and a profile.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

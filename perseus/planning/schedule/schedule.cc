@@ -1,6 +1,6 @@
 #include "perseus/planning/schedule/schedule.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

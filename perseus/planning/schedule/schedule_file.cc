@@ -1,5 +1,5 @@
 // Reads and writes schedules in the format of torch.distributed.pipelining (schedule.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
@@ -251,8 +251,8 @@ std::string FormatSchedule(const Schedule& schedule) {
   for (const std::vector<Instruction>& pp_rank : schedule.pp_ranks) {
     std::string_view separator;
     for (const Instruction& instruction : pp_rank) {
-      fmt::format_to(std::back_inserter(text), "{}{}{}{}", separator, instruction.stage,
-                     Letter(instruction.kind), instruction.microbatch);
+      text += fmt::format("{}{}{}{}", separator, instruction.stage, Letter(instruction.kind),
+                          instruction.microbatch);
       separator = ",";
     }
     text += '\n';

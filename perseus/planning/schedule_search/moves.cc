@@ -1,6 +1,6 @@
 #include "perseus/planning/schedule_search/moves.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,7 @@
 #include "perseus/planning/schedule_search/search.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>

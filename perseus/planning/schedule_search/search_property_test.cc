@@ -1,5 +1,5 @@
 // Properties of every search, over random small jobs.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // The agent's answer to a request: a value, or a refusal as the protocol has it.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <tl/expected.hpp>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "perseus/runtime/agent/agent_report.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>

@@ -1,5 +1,7 @@
 #include "perseus/runtime/agent/gpu_manager.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>

@@ -1,5 +1,7 @@
 #include "perseus/runtime/agent/leftovers.h"
 
+#include <fmt/format.h>
+
 #include <signal.h>
 
 #include <boost/asio/io_context.hpp>

@@ -13,6 +13,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/runtime/agent/agent_lock.h"
 
 namespace perseus::agent {
@@ -172,7 +173,7 @@ void ReadResting(const Node& node, SavedState& state) {
 // Does not depend on spaces or on the order of the keys.
 std::string ChecksumOf(nlohmann::json file) {
   file.erase("checksum");
-  const std::string text = file.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = JsonText(file);
   const auto* const bytes = reinterpret_cast<const Bytef*>(text.data());
   return fmt::format("{:08x}", ::crc32_z(0, bytes, text.size()));
 }
@@ -431,7 +432,7 @@ std::string FormatSavedState(const SavedState& state) {
                     {"resting", std::move(resting)}};
   file["checksum"] = ChecksumOf(file);
   // Without this handler, a name that is not UTF-8 would throw. With it, the check in Save fails.
-  return file.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(file, 2) + "\n";
 }
 
 SavedStateFile::SavedStateFile(std::filesystem::path path, SavedState state, Writer write)

@@ -1,6 +1,6 @@
 #include "perseus/runtime/client/background_thread.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
 

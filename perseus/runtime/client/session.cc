@@ -1,6 +1,6 @@
 #include "perseus/runtime/client/session.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pthread.h>
 #include <signal.h>
 

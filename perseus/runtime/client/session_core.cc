@@ -1,6 +1,6 @@
 #include "perseus/runtime/client/session_core.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <utility>

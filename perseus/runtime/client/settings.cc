@@ -1,6 +1,6 @@
 #include "perseus/runtime/client/settings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/un.h>
 
 #include <algorithm>

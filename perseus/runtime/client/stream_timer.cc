@@ -1,6 +1,6 @@
 #include "perseus/runtime/client/stream_timer.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include "perseus/base/clock.h"
 
 #include <thread>

@@ -1,6 +1,6 @@
 #include "perseus/runtime/client/warnings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include "perseus/base/excerpt.h"

@@ -1,5 +1,7 @@
 #include "perseus/runtime/device/device.h"
 
+#include <fmt/format.h>
+
 #include <vector>
 
 namespace perseus::device {

@@ -15,7 +15,7 @@
 //  4. Units are converted here, once: MHz, milliwatts, joules, degrees Celsius.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <filesystem>
 #include <functional>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "perseus/base/json_file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/units.h"
 
 namespace perseus::profiler {
@@ -277,7 +278,7 @@ std::string FormatProfilerState(const ProfilerState& state) {
       {"spent", {{"steps", state.spent.steps}, {"seconds", state.spent.seconds}}},
       {"noise", ToJson(state.noise.state())},
       {"gpus", std::move(gpus)}};
-  return file.dump() + '\n';
+  return JsonText(file) + '\n';
 }
 
 Result<ProfilerState> ParseProfilerState(std::string_view text, std::string_view name) {

@@ -1,6 +1,6 @@
 #include "perseus/runtime/qualifier/cuda_node.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <atomic>

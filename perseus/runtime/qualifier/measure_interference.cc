@@ -1,5 +1,5 @@
 // The part of a qualification that times operations beside clock changes (qualify_run.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // The parts of a qualification that read energy and power (qualify_run.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

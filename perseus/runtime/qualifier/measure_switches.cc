@@ -1,5 +1,5 @@
 // The part of a qualification that times clock changes (qualify_run.h).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <numeric>

@@ -1,6 +1,6 @@
 #include "perseus/runtime/qualifier/qualification.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

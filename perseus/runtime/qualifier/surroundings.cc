@@ -1,6 +1,6 @@
 #include "perseus/runtime/qualifier/surroundings.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 

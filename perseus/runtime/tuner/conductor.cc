@@ -1,6 +1,6 @@
 #include "perseus/runtime/tuner/conductor.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 #include "perseus/runtime/tuner/run_trace.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

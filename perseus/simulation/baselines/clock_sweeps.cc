@@ -1,5 +1,5 @@
 // Policies that set one clock for all, or one for each stage.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

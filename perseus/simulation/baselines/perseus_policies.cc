@@ -1,6 +1,6 @@
 // Two policies of Perseus: our planner, and its authors' planner (published_planner.h). The
 // schedules of both are evaluated on the measured options, as those of all policies.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>

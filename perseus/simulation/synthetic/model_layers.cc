@@ -1,6 +1,6 @@
 #include "perseus/simulation/synthetic/model_layers.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 namespace perseus::synthetic {
 namespace {

@@ -1,6 +1,6 @@
 #include "perseus/simulation/synthetic/model_profile.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

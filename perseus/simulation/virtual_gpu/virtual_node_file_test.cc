@@ -1,6 +1,6 @@
 #include "perseus/simulation/virtual_gpu/virtual_node_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

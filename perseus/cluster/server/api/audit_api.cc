@@ -1,9 +1,10 @@
 // The audit trail (perseus/cluster/store/audit.h): of everything, for operators, and of one job.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/number.h"
 #include "perseus/cluster/server/api/endpoints.h"
 
@@ -17,7 +18,7 @@ constexpr int kMaxRecords = 1000;
 
 ordered_json ValueOf(const std::string& text) {
   if (text.empty()) return nullptr;
-  return ordered_json::parse(text, nullptr, false);
+  return ParseOrderedJson(text);
 }
 
 ordered_json RecordJson(const store::AuditRecord& record) {

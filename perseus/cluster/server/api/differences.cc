@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/api/differences.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>

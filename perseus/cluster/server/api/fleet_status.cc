@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "perseus/base/json_text.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
 
@@ -15,7 +16,7 @@ void AddPromise(const store::JobRecord& job, JobStatus& status) {
     const auto found = json.find(key);
     if (found != json.end() && found->is_number()) status.values[metric] = *found;
   };
-  const auto summary = nlohmann::json::parse(job.summary, nullptr, false);
+  const auto summary = ParseJson(job.summary);
   if (!summary.is_object()) return;
   add("perseus_job_step_measured_seconds", summary, "step_s");
   const auto promise = summary.find("promise");
@@ -28,7 +29,8 @@ void AddPromise(const store::JobRecord& job, JobStatus& status) {
 
 Result<std::int64_t> AddAssignment(store::Store& store, const store::JobRecord& job,
                                    store::Milliseconds now, JobStatus& status) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto record, store.FindNewestAssignment(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto record,
+                           store.FindNewestAssignment(job.id, job.assignment_version));
   if (!record) return 0;
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment,
                            job_planning::ParsePlannedAssignment(record->body));

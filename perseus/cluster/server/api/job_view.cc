@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/api/job_view.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -22,7 +22,8 @@ constexpr store::Milliseconds kOldStraggler = 3'600'000;
 
 Result<std::optional<job_planning::PlannedAssignment>> AssignmentOf(const Services& services,
                                                                     const store::JobRecord& job) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto record, services.store.FindNewestAssignment(job.id));
+  PERSEUS_ASSIGN_OR_RETURN(const auto record,
+                           services.store.FindNewestAssignment(job.id, job.assignment_version));
   if (!record) return std::optional<job_planning::PlannedAssignment>();
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, job_planning::ParsePlannedAssignment(record->body));
   return std::optional<job_planning::PlannedAssignment>(std::move(assignment));

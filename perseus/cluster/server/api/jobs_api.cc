@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/json_text.h"
 #include "perseus/cluster/job_planning/job_spec.h"
 #include "perseus/cluster/server/api/differences.h"
 #include "perseus/cluster/server/api/endpoints.h"
@@ -22,7 +23,7 @@ constexpr int kMaxJobs = 1000;
 constexpr std::size_t kMaxRegistrationBytes = 8 << 20;
 
 // Bodies that differ only in the order of keys and in white space give the same text.
-std::string Canonical(std::string_view body) { return nlohmann::json::parse(body).dump(); }
+std::string Canonical(std::string_view body) { return JsonText(nlohmann::json::parse(body)); }
 
 // The owner of a new job: the one that it names, or else the only one of the caller.
 Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::string>& own) {
@@ -60,7 +61,7 @@ Answer<http::Response> Register(const Context& context) {
       auto created, context.services.store.CreateJob(
                         {.key = spec.key,
                          .body = canonical,
-                         .target = job_planning::TargetJson(spec.target).dump(),
+                         .target = JsonText(job_planning::TargetJson(spec.target)),
                          .owner = owner,
                          .most_jobs = context.services.limits.options().jobs,
                          .most_jobs_of_owner = context.services.limits.options().jobs_of_owner},
@@ -178,7 +179,7 @@ Answer<http::Response> SetTarget(const Context& context) {
   if (frontier) PERSEUS_RETURN_IF_ERROR(CheckAgainstFrontier(context, *frontier, target));
   const ordered_json json = job_planning::TargetJson(target);
   PERSEUS_RETURN_IF_ERROR(
-      context.services.store.SetTarget(job.id, json.dump(), context.now, context.By()));
+      context.services.store.SetTarget(job.id, JsonText(json), context.now, context.By()));
   return JsonResponse({{"target", json}, {"name", Describe(target)}});
 }
 

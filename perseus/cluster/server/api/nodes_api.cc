@@ -1,5 +1,5 @@
 // Nodes: attach, report, and the stream of assignments.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

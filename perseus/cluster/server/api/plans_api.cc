@@ -1,5 +1,5 @@
 // The profile of a job, and its frontier, plans and assignments.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <set>
 #include <utility>

@@ -1,5 +1,5 @@
 // Stragglers that monitoring, a data loader or a person reports.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <utility>

@@ -1,5 +1,5 @@
 // Tokens: for operators (`perseus token`), and for nodes that enroll (`perseus node`).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

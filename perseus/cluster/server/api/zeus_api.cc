@@ -4,7 +4,7 @@
 // Answers have the format of that server: JSON without white space and without a final newline, 200
 // for an accepted body, 422 for a wrong one. Unknown keys are ignored, as in that server, because
 // its clients have forks. Its `job_id` is the id of a Perseus job.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
@@ -60,7 +61,7 @@ struct JobInfo {
 
 http::Response Compact(const ordered_json& value) {
   http::Response response;
-  response.body = value.dump();
+  response.body = JsonText(value);
   return response;
 }
 

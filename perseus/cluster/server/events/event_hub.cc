@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/events/event_hub.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>

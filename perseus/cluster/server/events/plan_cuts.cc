@@ -1,4 +1,5 @@
 #include "perseus/cluster/server/events/plan_cuts.h"
+#include "perseus/base/json_text.h"
 
 #include <nlohmann/json.hpp>
 
@@ -32,7 +33,7 @@ Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks) {
       rank["cut"] = true;
       rank["instructions"] = std::move(kept);
     }
-    if (unknown.empty()) return json.dump();
+    if (unknown.empty()) return JsonText(json);
     return Fail("the plan has no pp_rank {} (it has {} pp_ranks, numbered from 0)",
                 *unknown.begin(), json.at("pp_ranks").size());
   } catch (const ordered_json::exception& error) {

@@ -1,4 +1,5 @@
 #include "perseus/cluster/server/identity/answer.h"
+#include "perseus/base/json_text.h"
 
 namespace perseus::server {
 namespace {
@@ -69,7 +70,7 @@ http::Problem ProblemOf(const json_file::Failure& failure) {
 http::Response JsonResponse(const nlohmann::ordered_json& value, int status) {
   http::Response response;
   response.status = status;
-  response.body = value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  response.body = JsonText(value);
   response.body += '\n';
   return response;
 }

@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/identity/caller_limits.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <limits>
 #include <utility>

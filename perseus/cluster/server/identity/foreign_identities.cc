@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/identity/foreign_identities.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/identity/granted_identity.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <pwd.h>
 
 #include <algorithm>

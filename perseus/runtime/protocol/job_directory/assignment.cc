@@ -13,6 +13,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/protocol/job_directory/rank_id.h"
@@ -176,7 +177,7 @@ std::string FormatAssignment(const Assignment& assignment) {
   if (assignment.server) {
     file["server"] = {{"job", assignment.server->job}, {"version", assignment.server->version}};
   }
-  return file.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return JsonText(file) + "\n";
 }
 
 Result<Assignment> ParseAssignment(std::string_view text, std::string_view name) {

@@ -18,6 +18,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/number.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/base/units.h"
@@ -42,9 +43,7 @@ constexpr int kMostOutcome = 127;
 // ---- Writing ----
 
 // A text from outside (the name of a GPU or a host) as JSON. Invalid UTF-8 is replaced.
-std::string Quoted(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
+std::string Quoted(std::string_view text) { return JsonText(nlohmann::json(text)); }
 
 class Formatter {
  public:
@@ -100,7 +99,7 @@ class Formatter {
  private:
   template <typename... Args>
   void Append(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_ += fmt::format(format, std::forward<Args>(args)...);
   }
 
   template <typename Rows, typename Write>

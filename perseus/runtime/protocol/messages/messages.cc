@@ -1,5 +1,7 @@
 #include "perseus/runtime/protocol/messages/messages.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,6 +13,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 
 namespace perseus::protocol {
@@ -293,7 +296,7 @@ void CheckVersion(const Node& root) {
     Throw(
         "perseus is {}, but this program supports only version {} (install the same version of "
         "agent and client)",
-        Excerpt(version.value.dump()), kProtocolVersion);
+        Excerpt(JsonText(version.value)), kProtocolVersion);
   }
 }
 
@@ -436,7 +439,7 @@ std::string FormatMessage(const Message& message) {
   ordered_json object{{"perseus", kProtocolVersion}};
   object[std::string(member.name)] = std::move(member.value);
   // Texts from outside need not be UTF-8, but JSON has to be.
-  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  return JsonText(object);
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// JSON to text and back, for JSON that this project wrote and JSON whose form is checked elsewhere.
+// Files of users have readers with errors that name the place (json_file.h).
+//
+// The serializer and the parser are compiled here only: in each module that used them they took
+// three seconds to compile.
+//
+// Only .cc files of modules that link nlohmann_json may include this header.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace perseus {
+
+// On one line, or with `indent` spaces for each level. Replaces bytes that are not UTF-8 by U+FFFD.
+std::string JsonText(const nlohmann::json& json, int indent = -1);
+std::string JsonText(const nlohmann::ordered_json& json, int indent = -1);
+
+// If the text is not JSON, the result is_discarded().
+nlohmann::json ParseJson(std::string_view text);
+nlohmann::ordered_json ParseOrderedJson(std::string_view text);
+
+}  // namespace perseus
