@@ -30,7 +30,7 @@ _SHORT.maxstring = _SHORT.maxother = 60
 _COLUMNS = ("stage", "instruction", "frequency", "time", "energy")
 _RANGES = _planner.ranges()
 _SIZES = ("pp_ranks", "microbatches", "chunks", "pipelines", "gpus_per_stage")
-_COUNTS = (*_SIZES, "max_switches", "max_in_flight", "more")
+_COUNTS = (*_SIZES, "max_switches", "max_in_flight", "more", "effort")
 _NUMBERS = (*_SIZES, "blocking_power_w", "switch_latency_ms", "memory_gib", "p2p_s", "load_s",
             "all_reduce_s", "optimizer_s")
 _LISTS = ("max_in_flight", "activation_mib", "model_gib", "kept_mib")
@@ -66,6 +66,34 @@ def settings(given: Mapping[str, Any]) -> "_planner.JobSettings":
     if given["switch_cost"] is not None:
         settings.set_switch_cost(*_switch_cost(given["switch_cost"]))
     return settings
+
+
+def wishes(given: Mapping[str, Any]) -> "_planner.Wishes":
+    """Returns what perseus.plan asks for, besides the targets."""
+    wishes = _planner.Wishes()
+    most = given["max_switches"]
+    if flag("per_instruction", given["per_instruction"]):
+        if most is not None:
+            raise Error("max_switches and per_instruction exclude each other (leave out one)")
+        wishes.limit = _planner.ChangeLimit.none
+    elif isinstance(most, str) and most == "auto":
+        wishes.limit = _planner.ChangeLimit.auto
+    elif most is not None:
+        wishes.limit = _planner.ChangeLimit.given
+        wishes.most_changes = checked("max_switches", most)
+    wishes.with_tradeoff = flag("switch_tradeoff", given["switch_tradeoff"])
+    wishes.effort = checked("effort", given["effort"])
+    if given["noise_percent"] is not None:
+        percents = several(given["noise_percent"])
+        if len(percents) not in (1, 2):
+            raise Error(
+                f"noise_percent: {_shown(given['noise_percent'])} is neither a number nor a pair "
+                "(give the noise of single instructions, and that of whole pp_ranks)"
+            )
+        wishes.set_noise(*[checked("noise_percent", one) / 100 for one in (*percents, 0)[:2]])
+    if not flag("frontier", given["frontier"]):
+        wishes.leave_out_frontier()
+    return wishes
 
 
 def require(

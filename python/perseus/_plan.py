@@ -152,6 +152,7 @@ class Plan:
         gap: How far energy_j may be above the energy of the best plan, as a fraction.
         saving: The energy saved against maximum frequency, as a fraction.
         switches: The number of clock changes of an iteration, the changes back at its end included.
+        max_switches: The limit of clock changes of a GPU that the plan was made for, or None.
     """
 
     def __init__(self, planned: "_planner.PlannedTarget", baseline: Baseline) -> None:
@@ -165,6 +166,7 @@ class Plan:
         self.gap: float = planned.gap
         self.saving: float = 1 - planned.energy_j / baseline.energy_j
         self.switches: int = planned.switches
+        self.max_switches: Optional[int] = planned.max_switches
 
     def __repr__(self) -> str:
         return (
@@ -235,19 +237,26 @@ class PlanResult:
         baseline: One iteration with everything at maximum frequency.
         frontier: The frontier; None if `perseus.plan` was called with frontier=False.
         schedule: The order of instructions that the plans follow; None for a general graph.
+        switch_tradeoff: What each limit of clock changes saves with no slowdown; None if the limit
+            was given. Each row has max_switches, saving (a fraction, or None if no plan was found)
+            and lower_bound_j.
         plans: All plans by name, in the order of the requested targets.
     """
 
-    def __init__(self, job: "_planner.PlanningJob") -> None:
+    def __init__(
+        self, job: "_planner.PlanningJob", targets: List[Tuple[str, float, float]]
+    ) -> None:
         self._job = job
         self.baseline = Baseline(*job.baseline())
-        columns = job.frontier()
+        self.plans: Dict[str, Plan] = {}
+        planned = self._plan(targets)
+        columns = planned.frontier()
         self.frontier: Optional[Frontier] = None if columns is None else Frontier(**columns)
+        self.switch_tradeoff: Optional[List[Dict[str, Any]]] = job.tradeoff(planned)
         schedule = job.schedule()
         if schedule:
             schedule["in_flight"] = tuple(schedule["in_flight"])
         self.schedule: Optional[Schedule] = Schedule(**schedule) if schedule else None
-        self.plans: Dict[str, Plan] = {}
 
     def __repr__(self) -> str:
         return f"<perseus.PlanResult of {', '.join(self.plans)}: saves {self.saving:.2%}>"
@@ -281,7 +290,7 @@ class PlanResult:
         power_cap_w: Union[None, float, Sequence[float]] = None,
         price: Optional[Tuple[float, float]] = None,
     ) -> Plan:
-        """Makes further plans of the same job. This is quick, because the frontier is known.
+        """Makes further plans of the same job. One call for several targets is faster than several.
 
         Takes targets as `perseus.plan` does, and adds the plans to `plans`.
 
@@ -292,12 +301,19 @@ class PlanResult:
             Error: A target is wrong.
             UnreachableError: No plan meets a target. The message says which values can be met.
         """
-        requested = arguments.targets(locals())
-        plans = []
-        for kind, value, gpu_hour in requested:
-            planned = self._job.plan(getattr(_planner.TargetKind, kind), value, gpu_hour)
-            plans.append(self.plans.setdefault(planned.name, Plan(planned, self.baseline)))
-        return plans[0]
+        planned = self._plan(arguments.targets(locals()))
+        return self.plans[planned.plans[0].name]
+
+    def _plan(self, targets: List[Tuple[str, float, float]]) -> "_planner.PlannedTargets":
+        planned = self._job.plan(
+            [
+                _planner.Target(getattr(_planner.TargetKind, kind), value, gpu_hour)
+                for kind, value, gpu_hour in targets
+            ]
+        )
+        for one in planned.plans:
+            self.plans.setdefault(one.name, Plan(one, self.baseline))
+        return planned
 
 
 def plan(
@@ -322,7 +338,11 @@ def plan(
     blocking_power_w: Optional[float] = None,
     switch_latency_ms: Optional[float] = None,
     switch_cost: Optional[Tuple[float, float]] = None,
-    max_switches: Optional[int] = None,
+    max_switches: Union[None, int, str] = None,
+    per_instruction: bool = False,
+    switch_tradeoff: bool = False,
+    noise_percent: Union[None, float, Sequence[float]] = None,
+    effort: int = 1,
     p2p_s: Optional[float] = None,
     load_s: Optional[float] = None,
     all_reduce_s: Optional[float] = None,
@@ -336,6 +356,8 @@ def plan(
     frontier: bool = True,
 ) -> PlanResult:
     """Plans the clock of every instruction of a training iteration.
+
+    The plans are those of `perseus plan` with the same targets, bit for bit.
 
     >>> found = perseus.plan("profile.csv", schedule="1f1b", microbatches=96, blocking_power_w=83.64)
     >>> found.plan.saving, found.frontier.times_s, found.plan.instructions["frequency_mhz"]
@@ -376,8 +398,15 @@ def plan(
         switch_cost: What each clock change of a GPU costs: it stalls so long (s), and needs so much
             further energy (J). Default: (0, 0).
         max_switches: At most this many clock changes of each GPU in an iteration, the change back
-            at its end included. Default: that of the job file, or else the greatest rate of
-            `facts`, or else no limit.
+            at its end included; "auto" for the fewest found that keep 95 % of the saving. Default:
+            the limit of the job file, or else the same as "auto" with a shorter search.
+        per_instruction: Whether plans have no limit of clock changes: a clock for each instruction.
+        switch_tradeoff: Whether to say what limits save (`PlanResult.switch_tradeoff`) if a limit is
+            given.
+        noise_percent: The relative standard deviation of the time of each instruction (%), and of a
+            further noise that all instructions of a pp_rank share. Plans keep their mean time under
+            it. Default: the noise of the profile. 0: none.
+        effort: How much work to spend on better plans: 0 is a first look, 2 is twice the default.
         p2p_s: The time to send data from one stage to the next (s). Default: 0.
         load_s: The time to load a microbatch on the first stage (s). Default: 0.
         all_reduce_s: The time of the gradient all-reduce on each pp_rank (s). Default: 0.
@@ -407,7 +436,7 @@ def plan(
         UserWarning: The input is probably wrong, such as a clock in GHz.
     """
     given = locals()
-    arguments.targets(given)  # Refuse wrong targets before anything is computed.
+    targets = arguments.targets(given)  # Refuse wrong targets before anything is computed.
     if profile is None and job is None and graph is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
     if graph is None and job is None:
@@ -415,13 +444,10 @@ def plan(
     if sum(one is not None for one in (schedule, schedule_file, graph)) > 1:
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
     settings = arguments.settings(given)
-    most = None if max_switches is None else arguments.checked("max_switches", max_switches)
-    planning_job = _planner.PlanningJob(settings, arguments.flag("frontier", frontier), most)
+    planning_job = _planner.PlanningJob(settings, arguments.wishes(given))
     for warning in planning_job.warnings():
         warnings.warn(warning, UserWarning, stacklevel=2)
-    result = PlanResult(planning_job)
-    result.plan_for(**{name: given[name] for name in arguments.TARGETS})
-    return result
+    return PlanResult(planning_job, targets)
 
 
 def search_schedules(

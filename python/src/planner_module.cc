@@ -22,8 +22,6 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/file.h"
 #include "perseus/base/wording.h"
-#include "perseus/planning/discrete_bound/discrete_bound.h"
-#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/job/job.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/job/plausibility.h"
@@ -31,6 +29,7 @@
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/recipe/recipe.h"
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
@@ -57,16 +56,24 @@ T OrThrow(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-// A job that is ready to be planned, with its frontier if requested.
+// A job that is ready to be planned.
 struct PlanningJob {
-  // `most_switches` replaces the limit of the job file, and the rate of the hardware facts.
-  PlanningJob(const job::JobSettings& settings, bool with_frontier,
-              std::optional<int> most_switches)
-      : job(OrThrow(job::LoadJob(settings))),
+  PlanningJob(job::JobSettings settings, recipe::Wishes asked)
+      : wishes(std::move(asked)),
+        job(OrThrow(job::LoadJob(WithLimit(std::move(settings), wishes)))),
         planner(OrThrow(plan::Planner::Create(job.graph, job.model))) {
-    change_limit.most_changes = most_switches ? most_switches : job.most_switches;
-    if (!change_limit.most_changes) change_limit.changes_per_s = job.facts.most_changes_per_s;
-    if (with_frontier) frontier = OrThrow(planner.ComputeFrontier());
+    wishes.changes = recipe::RulesFor(
+        wishes.changes, {job.most_switches, job.facts.most_changes_per_s}, job.planned, job.graph);
+    if (!wishes.noise) wishes.noise = job.noise;
+  }
+
+  // A schedule that is searched for is chosen by its plans within the limit.
+  static job::JobSettings WithLimit(job::JobSettings settings, const recipe::Wishes& wishes) {
+    using Limit = recipe::ChangeRules::Limit;
+    const Limit limit = wishes.changes.limit;
+    if (limit == Limit::kGiven) settings.most_switches = wishes.changes.most_changes;
+    settings.per_instruction = limit == Limit::kNone || limit == Limit::kPick;
+    return settings;
   }
 
   // Likely mistakes in the input, one line each.
@@ -77,30 +84,38 @@ struct PlanningJob {
     return *std::move(warnings);
   }
 
+  recipe::Wishes wishes;  // All but the targets.
   job::LoadedJob job;
   plan::Planner planner;
-  std::optional<plan::Frontier> frontier;
-  few_switches::ChangeLimit change_limit;
 };
 
 // A plan and the content of its file.
 struct PlannedTarget {
   std::string slug;
   plan::Plan plan;
+  std::optional<int> most_switches;
   plan_file::PlanFile file;
 };
 
-PlannedTarget PlanTarget(const PlanningJob& job, plan::Target target) {
-  target.gpus = job.job.gpus();
-  const auto* frontier = job.frontier ? &*job.frontier : nullptr;
-  plan::Plan plan = OrThrow(plan::PlanForTarget(job.planner, frontier, target));
-  plan =
-      OrThrow(few_switches::KeepChangeLimit(job.planner, std::move(plan), target, job.change_limit))
-          .plan;
-  discrete_bound::RaiseBound(job.planner, plan);
-  plan_file::PlanFile file =
-      OrThrow(plan::MakePlanFile(job.planner, plan, target, job.job.planned));
-  return {plan::Slug(target), std::move(plan), std::move(file)};
+// The plans of the targets, in this order.
+struct PlannedTargets {
+  recipe::JobPlans all;
+  std::vector<PlannedTarget> asked;
+};
+
+PlannedTargets PlanTargets(const PlanningJob& job, std::vector<plan::Target> targets) {
+  recipe::Wishes wishes = job.wishes;
+  for (plan::Target& target : targets) target.gpus = job.job.gpus();
+  wishes.targets = std::move(targets);
+  recipe::Progress silent;
+  PlannedTargets planned{OrThrow(recipe::PlanJob(job.planner, wishes, silent)), {}};
+  for (const plan::Target& target : wishes.targets) {
+    const recipe::PlannedTarget& found = *planned.all.Find(target);
+    planned.asked.push_back(
+        {found.slug, found.plan, found.most_switches,
+         OrThrow(plan::MakePlanFile(job.planner, found.plan, target, job.job.planned))});
+  }
+  return planned;
 }
 
 // Returns a NumPy array. It is made by Python and filled through the buffer protocol: py::array_t
@@ -255,6 +270,8 @@ py::dict Ranges() {
   add("memory_gib", job::kGpuMemoryRange);
   add("model_gib", job::kModelMemoryRange);
   add("max_switches", {0, job::kMostSwitches, "clock changes"});
+  add("noise_percent", {0, 100 * noise::kMostNoise, "percent"});
+  add("effort", {plan::kFirstLook, plan::kMostEffort, "whole numbers"});
   add("switch_stall_s", job::kStallRange);
   add("switch_energy_j", job::kSwitchEnergyRange);
   add("blocking_power_w", job::kBlockingPowerRange);
@@ -368,28 +385,74 @@ void AddTargets(py::module_& module) {
       .def_property_readonly("gap", [](const PlannedTarget& p) { return p.plan.gap(); })
       .def_property_readonly("switches",
                              [](const PlannedTarget& p) { return p.plan.evaluation.switches; })
+      .def_readonly("max_switches", &PlannedTarget::most_switches)
       .def("instructions", [](const PlannedTarget& p) { return InstructionColumns(p.file); })
       .def("knobs", [](const PlannedTarget& p) { return KnobColumns(p.file); })
       .def("to_json", [](const PlannedTarget& p) { return plan_file::FormatPlan(p.file); });
 }
 
+// What each limit of clock changes saves. None without a trade-off.
+py::object TradeoffRows(const PlanningJob& job,
+                        const std::optional<recipe::SwitchTradeoff>& tradeoff) {
+  if (!tradeoff) return py::none();
+  const double baseline_j = job.planner.baseline().energy_j;
+  py::list rows;
+  for (const few_switches::BudgetPlan& limited : tradeoff->limited) {
+    py::dict row;
+    row["max_switches"] = limited.most_changes;
+    row["saving"] = limited.plan ? py::cast(1 - limited.plan->evaluation.energy_j / baseline_j)
+                                 : py::object(py::none());
+    row["lower_bound_j"] = limited.lower_bound_j;
+    rows.append(row);
+  }
+  return rows;
+}
+
 void AddJob(py::module_& module) {
+  using Limit = recipe::ChangeRules::Limit;
+  py::enum_<Limit>(module, "ChangeLimit")
+      .value("default", Limit::kPickShortly)
+      .value("auto", Limit::kPick)
+      .value("given", Limit::kGiven)
+      .value("none", Limit::kNone);
+  py::class_<recipe::Wishes>(module, "Wishes")
+      .def(py::init<>())
+      .def_readwrite("effort", &recipe::Wishes::effort)
+      .def_property(
+          "limit", [](const recipe::Wishes& w) { return w.changes.limit; },
+          [](recipe::Wishes& w, Limit limit) { w.changes.limit = limit; })
+      .def_property(
+          "most_changes", [](const recipe::Wishes& w) { return w.changes.most_changes; },
+          [](recipe::Wishes& w, int most) { w.changes.most_changes = most; })
+      .def_property(
+          "with_tradeoff", [](const recipe::Wishes& w) { return w.changes.with_tradeoff; },
+          [](recipe::Wishes& w, bool with) { w.changes.with_tradeoff = with; })
+      .def("set_noise",
+           [](recipe::Wishes& w, double independent, double common) {
+             w.noise = noise::Noise{independent, common};
+           })
+      .def("leave_out_frontier",
+           [](recipe::Wishes& w) { w.frontier = recipe::Wishes::Frontier::kNone; });
+  py::class_<plan::Target>(module, "Target")
+      .def(py::init([](plan::Target::Kind kind, double value, double gpu_hour) {
+        return plan::Target{.kind = kind, .value = value, .gpu_hour = gpu_hour};
+      }));
+  py::class_<PlannedTargets>(module, "PlannedTargets")
+      .def_readonly("plans", &PlannedTargets::asked)
+      .def("frontier", [](const PlannedTargets& planned) -> py::object {
+        if (!planned.all.frontier) return py::none();
+        return FrontierColumns(*planned.all.frontier);
+      });
   py::class_<PlanningJob, std::shared_ptr<PlanningJob>>(module, "PlanningJob")
-      .def(py::init<const job::JobSettings&, bool, std::optional<int>>(),
+      .def(py::init<const job::JobSettings&, const recipe::Wishes&>(),
            py::call_guard<py::gil_scoped_release>())
-      .def(
-          "plan",
-          [](const PlanningJob& job, plan::Target::Kind kind, double value, double gpu_hour) {
-            return PlanTarget(job, {.kind = kind, .value = value, .gpu_hour = gpu_hour});
-          },
-          py::call_guard<py::gil_scoped_release>())
+      .def("plan", &PlanTargets, py::call_guard<py::gil_scoped_release>())
+      .def("tradeoff",
+           [](const PlanningJob& job, const PlannedTargets& planned) {
+             return TradeoffRows(job, planned.all.switch_tradeoff);
+           })
       .def("warnings", &PlanningJob::Warnings)
       .def("schedule", [](const PlanningJob& job) { return ScheduleOf(job.job); })
-      .def("frontier",
-           [](const PlanningJob& job) -> py::object {
-             if (!job.frontier) return py::none();
-             return FrontierColumns(*job.frontier);
-           })
       .def("baseline", [](const PlanningJob& job) {
         const plan::Evaluation& baseline = job.planner.baseline();
         return py::make_tuple(ToSeconds(baseline.time), baseline.energy_j, baseline.switches);

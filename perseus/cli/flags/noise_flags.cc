@@ -2,9 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "perseus/base/file.h"
 #include "perseus/cli/flags/flag_checks.h"
-#include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::cli {
 namespace {
@@ -34,17 +32,11 @@ CLI::Validator CheckPercent() {
 
 }  // namespace
 
-Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
-                                            const plan_file::PlannedJob& job) {
-  std::optional<noise::Noise> noise;
-  if (flags.percent) {
-    noise = noise::Noise{*flags.percent / 100, flags.common_percent / 100};
-  } else if (!job.IsGeneralGraph()) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(job.profile));
-    PERSEUS_ASSIGN_OR_RETURN(noise, profile::ParseTimeNoise(text, job.profile));
-  }
-  if (noise == noise::Noise{}) noise.reset();
-  return noise;
+std::optional<noise::Noise> NoiseOf(const NoiseFlags& flags,
+                                    const std::optional<noise::Noise>& of_profile) {
+  if (!flags.percent) return of_profile;
+  const noise::Noise noise{*flags.percent / 100, flags.common_percent / 100};
+  return noise == noise::Noise{} ? std::nullopt : std::optional(noise);
 }
 
 void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose) {

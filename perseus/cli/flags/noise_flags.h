@@ -6,7 +6,6 @@
 
 #include "perseus/base/result.h"
 #include "perseus/planning/noise/noisy_execution.h"
-#include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::cli {
 
@@ -15,10 +14,10 @@ struct NoiseFlags {
   double common_percent = 0;
 };
 
-// The noise of the flags, or else that of the job's profile. Absent if both have none, or if the
-// flags say 0. Fails if the profile cannot be read.
-Result<std::optional<noise::Noise>> NoiseOf(const NoiseFlags& flags,
-                                            const plan_file::PlannedJob& job);
+// The noise of the flags, or else that of the profile. Absent if both have none, or if the flags
+// say 0.
+std::optional<noise::Noise> NoiseOf(const NoiseFlags& flags,
+                                    const std::optional<noise::Noise>& of_profile);
 
 // `purpose` begins the help of --noise: "Keep the mean time under noise".
 void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose);

@@ -1,37 +1,18 @@
 #include "perseus/cli/flags/switch_flags.h"
 
-#include <algorithm>
-
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/planning/job/job.h"
 
 namespace perseus::cli {
-namespace {
 
-// Of the searches that every run of `perseus plan` makes: from jobs of 200 instructions or fewer to
-// jobs of kFullEffortInstructions or more. The search of a small job has more moves
-// (few_switches.cc), and needs less effort to be quick.
-constexpr double kFullEffortInstructions = 1'500;
-constexpr double kSmallTradeoffEffort = 0.11;
-constexpr double kSmallPlanEffort = 0.09;
-constexpr double kLargePlanEffort = 0.25;
-
-}  // namespace
-
-void SwitchFlags::UseJob(const std::optional<int>& limit) {
-  if (!most_switches && !picks_limit && !per_instruction) most_switches = limit;
-}
-
-double SwitchFlags::tradeoff_effort(std::size_t instructions) const {
-  if (!by_default) return 1;
-  return std::clamp(static_cast<double>(instructions) / kFullEffortInstructions,
-                    kSmallTradeoffEffort, 1.0);
-}
-
-double SwitchFlags::plan_effort(std::size_t instructions) const {
-  if (!by_default) return 1;
-  return std::clamp(kLargePlanEffort * static_cast<double>(instructions) / kFullEffortInstructions,
-                    kSmallPlanEffort, kLargePlanEffort);
+recipe::ChangeRules SwitchFlags::rules() const {
+  using Limit = recipe::ChangeRules::Limit;
+  return {.limit = per_instruction ? Limit::kNone
+                   : picks_limit   ? Limit::kPick
+                   : most_switches ? Limit::kGiven
+                                   : Limit::kPickShortly,
+          .most_changes = most_switches.value_or(0),
+          .with_tradeoff = with_tradeoff};
 }
 
 CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit) {

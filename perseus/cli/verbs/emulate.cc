@@ -345,7 +345,7 @@ Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan:
 Result<emulator::EmulationSpec> SpecOf(const Streams& streams, const EmulateFlags& flags,
                                        const plan::Planner& planner, const job::LoadedJob& job,
                                        Chooser& chooser) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags.noise, job.planned));
+  const auto noise = NoiseOf(flags.noise, job.noise);
   emulator::EmulationSpec spec{
       .pipelines = job.planned.pipelines,
       .iterations = flags.iterations,

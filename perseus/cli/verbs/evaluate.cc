@@ -54,7 +54,7 @@ struct UnderNoise {
 Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const NoiseFlags& flags) {
   constexpr int kSamples = 2000;
   constexpr std::uint64_t kSeed = 3;
-  PERSEUS_ASSIGN_OR_RETURN(const auto noise, NoiseOf(flags, plan.job.planned));
+  const auto noise = NoiseOf(flags, plan.job.noise);
   if (!noise) return std::nullopt;
   const noise::NoisyExecution execution(plan.job.graph, plan.job.model, *noise, kSamples, kSeed);
   return UnderNoise{*noise,

@@ -9,6 +9,7 @@
 #include "perseus/base/json_text.h"
 #include "perseus/base/wording.h"
 #include "perseus/cli/terminal/table.h"
+#include "perseus/cli/verbs/plan_text.h"
 #include "perseus/cli/verbs/schedule_report.h"
 #include "perseus/cli/verbs/summary_file.h"
 #include "perseus/cli/verbs/switches.h"
@@ -21,6 +22,9 @@ namespace perseus::cli {
 namespace {
 
 using nlohmann::ordered_json;
+using recipe::NoiseOutcome;
+using recipe::PlannedTarget;
+using recipe::SwitchTradeoff;
 
 constexpr double kJoulesPerKilojoule = 1e3;
 

@@ -8,26 +8,19 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cli/flags/job_options.h"
-#include "perseus/cli/verbs/noise_plans.h"
-#include "perseus/cli/verbs/plan_targets.h"
 #include "perseus/cli/verbs/results.h"
-#include "perseus/cli/verbs/switch_plans.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/recipe/recipe.h"
 #include "perseus/planning/report/report.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 
 namespace perseus::cli {
 
-struct PlanOutcome {
+struct PlanOutcome : recipe::JobPlans {
   const job::LoadedJob& job;
   const plan::Planner& planner;
-  std::optional<plan::Frontier> frontier = {};
-  std::vector<PlannedTarget> targets = {};  // The first is "no slowdown".
-  PickedLimit limit = {};                   // Of --max-switches, for all targets.
-  std::optional<SwitchTradeoff> switch_tradeoff = {};
-  std::optional<NoiseOutcome> noise = {};
+  recipe::ChangeRules rules = {};
   std::optional<schedule_search::Tradeoff> schedules = {};  // Of a schedule that was searched for.
-  bool was_interrupted = false;
 };
 
 // A table with one line for the baseline and one for each target that is not a stop.

@@ -145,7 +145,7 @@ Result<std::string> MakeData(const ReportFlags& flags, const Summary& summary,
                         .plans = {},
                         .overlays = {}};
   PERSEUS_ASSIGN_OR_RETURN(report.stopped_early, summary.StoppedEarly());
-  PERSEUS_ASSIGN_OR_RETURN(report.noise, NoiseOf(flags.noise, job.planned));
+  report.noise = NoiseOf(flags.noise, job.noise);
   std::vector<std::string> names;
   for (const NamedPlan& plan : plans) {
     PERSEUS_ASSIGN_OR_RETURN(auto evaluated, Evaluate(plan, planner, job));

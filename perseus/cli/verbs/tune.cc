@@ -16,7 +16,7 @@
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/job/job.h"
-#include "perseus/planning/profile/time_noise.h"
+#include "perseus/planning/profile/profile.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
@@ -323,7 +323,13 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   options.measures_p2p = !flags.job.p2p_s && options.job.model.fixed.p2p == 0;
   options.facts_gpu_name = job.facts.gpu_name;
   // The limit of the flags, or else that of the job file, or else the rate of the hardware facts.
-  if (!flags.per_instruction) {
+  using Limit = recipe::ChangeRules::Limit;
+  if (flags.per_instruction) {
+    options.changes.limit = Limit::kNone;
+  } else {
+    if (flags.most_switches) {
+      options.changes = {.limit = Limit::kGiven, .most_changes = *flags.most_switches};
+    }
     few_switches::ChangeLimit& limit = options.change_limit;
     limit.most_changes = flags.most_switches ? flags.most_switches : job.most_switches;
     if (!limit.most_changes) limit.changes_per_s = job.facts.most_changes_per_s;

@@ -9,12 +9,11 @@
 
 #include "perseus/base/json_text.h"
 #include "perseus/cluster/job_planning/straggler_times.h"
-#include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/job/plausibility.h"
-#include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/planning/profile/time_noise.h"
+#include "perseus/planning/profile/profile.h"
+#include "perseus/planning/recipe/recipe.h"
 
 namespace perseus::job_planning {
 namespace {
@@ -33,57 +32,33 @@ constexpr store::Milliseconds kFrontierDelay = 2'000;
 // Larger jobs get a first look.
 constexpr std::size_t kMaxUsualEffortInstructions = 1'000;
 
-// Of the search for plans with few clock changes.
-constexpr double kEffortOfLargeJobs = 0.3;
-
 int EffortFor(std::size_t instructions) {
   return instructions <= kMaxUsualEffortInstructions ? plan::kUsualEffort : plan::kFirstLook;
-}
-
-// Nodes wait for the margin too, so it takes fewer samples and runs than that of `perseus plan`.
-noise::MarginLimits QuickMargin(const std::stop_token& stop) {
-  return {.samples = 100, .check_samples = 1'000, .runs = 120, .stop = stop};
-}
-
-// The plan within the limit of clock changes of the job, if it has one: max_switches, or else the
-// rate of its GPUs.
-Result<plan::Plan> Limited(const PreparedJob& job, const plan::Target& target, plan::Plan plan,
-                           const std::stop_token& stop) {
-  // A number that the user gives is worth more work.
-  const bool is_large = EffortFor(job.planner.graph().instructions.size()) == plan::kFirstLook;
-  const double effort = is_large && !job.spec.most_switches ? kEffortOfLargeJobs : 1;
-  PERSEUS_ASSIGN_OR_RETURN(auto kept, few_switches::KeepChangeLimit(
-                                          job.planner, std::move(plan), target,
-                                          {job.spec.most_switches, job.spec.most_changes_per_s},
-                                          {.effort = effort, .stop = stop}));
-  return std::move(kept.plan);
 }
 
 // While a pipeline waits for a straggler, only the time of the target of the job counts.
 constexpr plan::Target kBesideStraggler{.kind = plan::Target::Kind::kMinEnergy};
 
-// The plan with a margin for the noise of the job, if it has one. If no plan keeps the target on
-// average, the plan stays as it is.
-Result<plan::Plan> WithMargin(const PreparedJob& job, const plan::Target& target, plan::Plan plan,
-                              const std::stop_token& stop) {
-  if (!job.noise || !plan::LimitsTime(target.kind)) return plan;
-  noise::MarginLimits limits = QuickMargin(stop);
-  if (job.spec.most_switches || job.spec.most_changes_per_s) {
-    limits.changes = noise::MarginLimits::Changes::kNoMore;
-  }
-  auto noisy = noise::AddNoiseMargin(job.planner, plan, target, *job.noise, limits);
-  if (noisy) return std::move(noisy->plan);
-  if (noisy.error().kind == ErrorKind::kUnreachable) return plan;
-  return Fail(noisy);
-}
-
-// The plan for a target of the job, as nodes get it. Some targets need the frontier.
-Result<plan::Plan> PlanOfJob(const PreparedJob& job, const plan::Target& target,
-                             const plan::Frontier* frontier, const plan::SearchLimits& limits) {
-  PERSEUS_ASSIGN_OR_RETURN(auto unlimited,
-                           plan::PlanForTarget(job.planner, frontier, target, limits));
-  PERSEUS_ASSIGN_OR_RETURN(auto limited, Limited(job, target, std::move(unlimited), limits.stop));
-  return WithMargin(job, target, std::move(limited), limits.stop);
+// The plan for a target of the job, as nodes get it. If no plan keeps the target on average under
+// the noise of the job, the plan has no margin.
+Result<plan::Plan> PlanTarget(const PreparedJob& job, const plan::Target& target,
+                              const plan::SearchLimits& limits) {
+  using Frontier = recipe::Wishes::Frontier;
+  const schedule::InstructionGraph& graph = job.planner.graph();
+  const bool has_frontier = plan::NeedsFrontier(target.kind) ||
+                            graph.instructions.size() <= kMaxImmediateFrontierInstructions;
+  const recipe::Wishes wishes{
+      .targets = {target},
+      .effort = limits.effort,
+      .changes = recipe::RulesFor({}, {job.spec.most_switches, job.spec.most_changes_per_s},
+                                  job.spec.planned, graph),
+      .noise = job.noise,
+      .without_margin = recipe::WithoutMargin::kKeepPlan,
+      .frontier = has_frontier ? Frontier::kStatedError : Frontier::kNone};
+  recipe::Progress silent;
+  PERSEUS_ASSIGN_OR_RETURN(
+      const auto plans, recipe::PlanJob(job.planner, wishes, silent, limits.finish, limits.stop));
+  return plans.Find(target)->plan;
 }
 
 struct AvailablePlan {
@@ -147,30 +122,31 @@ class Plans {
   }
 
   Result<plan::Plan> ForTarget(const plan::Target& target) {
-    if (plan::NeedsFrontier(target.kind) && !frontier_) {
-      if (job_.planner.graph().instructions.size() > kMaxFrontierInstructions) {
-        return FailAs(ErrorKind::kUnreachable,
-                      "{}: the job has too many instructions for this target on a server (choose "
-                      "a slowdown, a deadline or least energy, or use perseus plan)",
-                      Describe(target));
-      }
-      PERSEUS_ASSIGN_OR_RETURN(frontier_, job_.planner.ComputeFrontier({}, limits_.stop));
+    if (plan::NeedsFrontier(target.kind) &&
+        job_.planner.graph().instructions.size() > kMaxFrontierInstructions) {
+      return FailAs(ErrorKind::kUnreachable,
+                    "{}: the job has too many instructions for this target on a server (choose "
+                    "a slowdown, a deadline or least energy, or use perseus plan)",
+                    Describe(target));
     }
-    return PlanOfJob(job_, target, frontier_ ? &*frontier_ : nullptr, limits_);
+    return PlanTarget(job_, target, limits_);
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
     PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
     const auto time = static_cast<Nanoseconds>(static_cast<double>(base->file.time) * factor);
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, job_.planner.PlanForStraggler(time, limits_));
-    plan.target = fmt::format("straggler {:.4g}, {}", factor, Describe(target));
-    return Limited(job_, kBesideStraggler, std::move(plan), limits_.stop);
+    const schedule::InstructionGraph& graph = job_.planner.graph();
+    PERSEUS_ASSIGN_OR_RETURN(const auto options,
+                             plan_file::FindOptions(base->file, graph, base->record.id));
+    const plan::Evaluation usual = plan::Evaluator(graph, job_.planner.model()).Evaluate(options);
+    return recipe::PlanForStraggler(job_.planner, usual, time,
+                                    fmt::format("straggler {:.4g}, {}", factor, Describe(target)),
+                                    limits_);
   }
 
   const PlanningInput& input_;
   const PreparedJob& job_;
   const plan::SearchLimits limits_;
-  std::optional<plan::Frontier> frontier_;
   std::map<std::string, AvailablePlan> plans_;
 };
 
@@ -313,23 +289,16 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   PERSEUS_ASSIGN_OR_RETURN(
       auto graph, schedule::BuildInstructionGraph(spec.planned.schedule, parsed, pipeline));
   PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(graph, plan::ModelOf(spec.planned)));
-  PERSEUS_ASSIGN_OR_RETURN(auto noise, profile::ParseTimeNoise(profile.csv, spec.planned.profile));
-  if (noise == noise::Noise{}) noise.reset();
   auto warnings = job::CheckPlausible(
       {.planned = spec.planned, .graph = std::move(graph), .model = planner.model()});
   // A profile that cannot be true is planned all the same: it may be of a GPU that does not exist.
   if (!warnings) warnings = std::vector{warnings.error().message};
-  return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings), noise};
+  return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings), parsed.noise()};
 }
 
 Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
                           const plan::SearchLimits& limits) {
-  std::optional<plan::Frontier> frontier;
-  if (plan::NeedsFrontier(target.kind)) {
-    PERSEUS_ASSIGN_OR_RETURN(frontier, job.planner.ComputeFrontier({}, limits.stop));
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const auto plan,
-                           PlanOfJob(job, target, frontier ? &*frontier : nullptr, limits));
+  PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanTarget(job, target, limits));
   PERSEUS_ASSIGN_OR_RETURN(const auto file,
                            plan::MakePlanFile(job.planner, plan, target, job.spec.planned));
   return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};

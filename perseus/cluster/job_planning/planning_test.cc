@@ -10,7 +10,7 @@
 
 #include "perseus/cluster/job_planning/planning_workers.h"
 #include "perseus/planning/plan_file/plan_file.h"
-#include "perseus/planning/profile/time_noise.h"
+#include "perseus/planning/profile/profile.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
 namespace perseus::job_planning {

@@ -5,37 +5,17 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/units.h"
-#include "perseus/planning/discrete_bound/discrete_bound.h"
-#include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan/make_plan_file.h"
 #include "perseus/planning/plan/planner.h"
 
 namespace perseus {
 namespace {
 
-// Without this check, a negative blocking power would give wrong energies without an error.
-Result<void> CheckSpec(const IterationSpec& spec) {
-  const NumberRange& power = job::kBlockingPowerRange;
-  if (!power.Holds(spec.blocking_power_w)) {
-    return Fail(
-        "blocking_power_w is {} (set it to what one GPU draws while it waits, {} to {} {}; with 0, "
-        "waiting uses no energy)",
-        spec.blocking_power_w, power.least, power.most, power.unit);
-  }
-  if (spec.pp_ranks < 0) return Fail("pp_ranks is {} (expected 0 or more)", spec.pp_ranks);
-  if (spec.microbatches < 1) {
-    return Fail("microbatches is {} (set it to 1 or more)", spec.microbatches);
-  }
-  return {};
-}
-
 Result<void> CheckTarget(const plan::Target& target) {
-  if (plan::NeedsFrontier(target.kind)) {
-    return Fail("{} needs the frontier (use plan::PlanForTarget of planning/plan/target.h)",
-                plan::Describe(target));
-  }
   const NumberRange range = plan::ValueRange(target.kind);
-  if (range.Holds(target.value) || target.kind == plan::Target::Kind::kMinEnergy) return {};
+  using Kind = plan::Target::Kind;
+  const bool has_value = target.kind != Kind::kMinEnergy && target.kind != Kind::kEdp;
+  if (!has_value || range.Holds(target.value)) return {};
   return Fail("{}: {} is not from {} to {} ({})", plan::Describe(target), target.value, range.least,
               range.most, range.unit);
 }
@@ -56,23 +36,19 @@ Result<void> IterationPlan::Save(const std::string& path) const {
   return WriteFileAtomically(path, plan_file::FormatPlan(instructions));
 }
 
-Result<IterationPlan> PlanIteration(const IterationSpec& spec, const plan::Target& target) {
-  PERSEUS_RETURN_IF_ERROR(CheckSpec(spec));
+Result<IterationPlan> PlanIteration(const job::JobSettings& settings, const plan::Target& target,
+                                    recipe::Wishes wishes) {
   PERSEUS_RETURN_IF_ERROR(CheckTarget(target));
-  job::JobSettings settings;
-  settings.profile = spec.profile;
-  settings.schedule = spec.schedule;
-  if (spec.pp_ranks > 0) settings.pp_ranks = spec.pp_ranks;
-  settings.microbatches = spec.microbatches;
-  // The profile of a searched schedule says how many chunks it has.
-  if (spec.schedule != job::kAutoSchedule || spec.chunks != 1) settings.chunks = spec.chunks;
-  settings.max_in_flight = spec.max_in_flight;
-  settings.gpus_per_stage = spec.gpus_per_stage;
-  settings.blocking_power_w = spec.blocking_power_w;
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(settings));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  PERSEUS_ASSIGN_OR_RETURN(auto plan, plan::PlanForTarget(planner, nullptr, target));
-  discrete_bound::RaiseBound(planner, plan);
+  wishes.targets = {target};
+  wishes.targets.front().gpus = job.gpus();
+  wishes.changes = recipe::RulesFor(
+      wishes.changes, {job.most_switches, job.facts.most_changes_per_s}, job.planned, job.graph);
+  if (!wishes.noise) wishes.noise = job.noise;
+  recipe::Progress silent;
+  PERSEUS_ASSIGN_OR_RETURN(auto plans, recipe::PlanJob(planner, wishes, silent));
+  const plan::Plan& plan = plans.Find(target)->plan;
   PERSEUS_ASSIGN_OR_RETURN(auto file, plan::MakePlanFile(planner, plan, target, job.planned));
   return IterationPlan{.time_s = ToSeconds(plan.evaluation.time),
                        .energy_j = plan.evaluation.energy_j,
@@ -80,6 +56,7 @@ Result<IterationPlan> PlanIteration(const IterationSpec& spec, const plan::Targe
                        .baseline_time_s = ToSeconds(planner.baseline().time),
                        .baseline_energy_j = planner.baseline().energy_j,
                        .lower_bound_j = plan.lower_bound_j,
+                       .switch_tradeoff = std::move(plans.switch_tradeoff),
                        .instructions = std::move(file)};
 }
 

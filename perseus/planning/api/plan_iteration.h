@@ -3,50 +3,34 @@
 //   const auto plan = perseus::PlanIteration({.profile = "profile.csv",
 //                                             .schedule = "1f1b",
 //                                             .microbatches = 96,
-//                                             .blocking_power_w = 83.64,
-//                                             .gpus_per_stage = 8},
+//                                             .gpus_per_stage = 8,
+//                                             .blocking_power_w = 83.64},
 //                                            perseus::NoSlowdown());
 //   if (!plan) return Report(plan.error().message);
 //   // plan->time_s, plan->energy_j, plan->lower_bound_j, plan->gap()
 //
-// The plan has a clock for each instruction. By default, `perseus plan` limits clock changes, so
-// its plan saves a little less.
+// The plan is that of `perseus plan` for the same job and target, bit for bit: planning/recipe
+// makes both. So it has few clock changes, unless `wishes` say otherwise.
 //
-// What the plan means: docs/algorithm.md. What it leaves out: limits of clock changes, several
-// targets of one job, fixed instructions (load, p2p, all-reduce, optimizer), switch latency,
-// schedule files, general graphs, and the frontier itself. For these, use the modules below this
-// one:
+// What the plan means: docs/algorithm.md. What this leaves out: several targets of one job, and the
+// frontier itself. For these, use the modules below this one:
 //   1. perseus/planning/job/job_setup.h   a job with all that a job file can say
-//   2. perseus/planning/plan/planner.h    the frontier, and many plans of one job
-//   3. perseus/planning/plan/target.h     all targets, such as a power cap or an energy budget
+//   2. perseus/planning/recipe/recipe.h   the plans of all targets, and the frontier
+//   3. perseus/planning/plan/planner.h    the frontier, and plans without a limit of clock changes
 //
 // Thread safety: the functions share no state, so any thread may call them.
 #pragma once
 
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/recipe/recipe.h"
 
 namespace perseus {
-
-// One iteration of one pipeline.
-struct IterationSpec {
-  std::string profile;  // The path of a profile CSV (docs/formats.md).
-  // Such as "1f1b": one of schedule::ScheduleNames(). Or "auto": the one whose plan needs the least
-  // energy, which is searched for.
-  std::string schedule;
-  int pp_ranks = 0;      // Positions along the pipeline; 0: as many as the profile has.
-  int microbatches = 0;  // Of one iteration of one pipeline; at least 1.
-  int chunks = 1;        // Model chunks on each pp_rank; above 1 if interleaved.
-  // Of "auto": the microbatches that each pp_rank may hold, one number for all or one for each.
-  // Empty: as many as with 1F1B.
-  std::vector<int> max_in_flight = {};
-  double blocking_power_w = -1;  // What one GPU draws while it waits. Required; 0 is allowed.
-  int gpus_per_stage = 1;        // GPUs that share the work of a pp_rank (tensor parallel).
-};
 
 // What the plan has to meet.
 plan::Target NoSlowdown();              // The iteration time at maximum frequency.
@@ -68,16 +52,22 @@ struct IterationPlan {
   // The energy saved against maximum frequency, as a fraction.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
 
+  // What limits of clock changes save, if `wishes` pick the limit or ask for it.
+  std::optional<recipe::SwitchTradeoff> switch_tradeoff;
+
   // The option of every instruction: its frequency, start, duration and energy.
   plan_file::PlanFile instructions;
   // Writes the plan JSON that `perseus evaluate` checks and that training jobs follow.
   Result<void> Save(const std::string& path) const;
 };
 
-// Reads the profile and plans. Errors are one line with the cause, the place and the remedy:
-//   kInput        the profile or the spec is wrong
+// Reads the files that the job names, and plans. The noise is that of the profile, unless `wishes`
+// have one. `wishes.targets` are ignored. Errors are one line with the cause, the place and the
+// remedy:
+//   kInput        the profile or the job is wrong
 //   kSystem       the profile cannot be read
-//   kUnreachable  no plan meets the deadline; the message says the least possible time
-Result<IterationPlan> PlanIteration(const IterationSpec& spec, const plan::Target& target);
+//   kUnreachable  no plan meets the target; the message says what can be met
+Result<IterationPlan> PlanIteration(const job::JobSettings& job, const plan::Target& target,
+                                    recipe::Wishes wishes = {});
 
 }  // namespace perseus

@@ -31,10 +31,10 @@ class PlanIterationTest : public ::testing::Test {
   }
 
   TemporaryDirectory directory_;
-  IterationSpec spec_{.profile = directory_ / "profile.csv",
-                      .schedule = "1f1b",
-                      .microbatches = 8,
-                      .blocking_power_w = 80};
+  job::JobSettings spec_{.profile = directory_ / "profile.csv",
+                         .schedule = "1f1b",
+                         .microbatches = 8,
+                         .blocking_power_w = 80};
 };
 
 TEST_F(PlanIterationTest, PlansWithNoSlowdown) {
@@ -101,13 +101,14 @@ TEST_F(PlanIterationTest, ErrorsNameTheWrongValue) {
   };
   EXPECT_EQ(error(PlanIteration(spec_, Deadline(0.01))).kind, ErrorKind::kUnreachable);
   EXPECT_THAT(error(PlanIteration(spec_, Slowdown(-1))).message, HasSubstr("-1"));
-  EXPECT_THAT(
-      error(PlanIteration(spec_, {.kind = plan::Target::Kind::kPowerCap, .value = 100})).message,
-      HasSubstr("frontier"));
-  EXPECT_THAT(error(PlanIteration({.profile = spec_.profile, .schedule = "1f1b", .microbatches = 8},
-                                  NoSlowdown()))
-                  .message,
-              HasSubstr("blocking_power_w"));
+  EXPECT_EQ(error(PlanIteration(spec_, {.kind = plan::Target::Kind::kPowerCap, .value = 1})).kind,
+            ErrorKind::kUnreachable);
+  spec_.blocking_power_w = -1;
+  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).message,
+              HasSubstr("blocking_power_w is -1"));
+  spec_.blocking_power_w.reset();
+  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).message, HasSubstr("blocking_power_w"));
+  spec_.blocking_power_w = 80;
   spec_.microbatches = 0;
   EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).message, HasSubstr("microbatches"));
   spec_.microbatches = 8;

@@ -78,6 +78,37 @@ void OverrideMemory(Job& job, const JobSettings& settings) {
   if (!settings.memory.model_gib.empty()) job.memory.model_gib = settings.memory.model_gib;
 }
 
+// A library's caller may give any number. A negative power would give wrong energies without an
+// error.
+Result<void> CheckRanges(const JobSettings& settings) {
+  const auto as_number = [](const std::optional<int>& count) {
+    return count ? std::optional<double>(*count) : std::nullopt;
+  };
+  const struct {
+    std::string_view key;
+    std::optional<double> value;
+    const NumberRange& range;
+  } settings_with_range[] = {
+      {"pp_ranks", as_number(settings.pp_ranks), kCountRange},
+      {"microbatches", as_number(settings.microbatches), kCountRange},
+      {"chunks", as_number(settings.chunks), kCountRange},
+      {"pipelines", as_number(settings.pipelines), kCountRange},
+      {"gpus_per_stage", as_number(settings.gpus_per_stage), kCountRange},
+      {"blocking_power_w", settings.blocking_power_w, kBlockingPowerRange},
+      {"switch_latency_ms", settings.switch_latency_ms, kSwitchLatencyRange},
+      {"p2p_s", settings.p2p_s, kSecondsRange},
+      {"load_s", settings.load_s, kSecondsRange},
+      {"all_reduce_s", settings.all_reduce_s, kSecondsRange},
+      {"optimizer_s", settings.optimizer_s, kSecondsRange},
+  };
+  for (const auto& [key, value, range] : settings_with_range) {
+    if (!value || range.Holds(*value)) continue;
+    return Fail("{} is {} (give `{}` from {} to {}, in {})", key, *value, key, range.least,
+                range.most, range.unit);
+  }
+  return {};
+}
+
 void Override(Job& job, const JobSettings& settings) {
   if (!settings.profile.empty()) job.profile_path = settings.profile;
   // Only one of these three describes the work. So a setting replaces any of them in the file.
@@ -118,6 +149,7 @@ struct DescribedJob {
 };
 
 Result<DescribedJob> Describe(const JobSettings& settings) {
+  PERSEUS_RETURN_IF_ERROR(CheckRanges(settings));
   PERSEUS_ASSIGN_OR_RETURN(auto job, ReadJobFile(settings.job_file));
   Override(job, settings);
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(job.facts_path));
@@ -206,6 +238,7 @@ Result<LoadedJob> LayOut(plan_file::PlannedJob planned, const profile::Profile& 
       auto graph, schedule::BuildInstructionGraph(planned.schedule, profile, planned.model));
   LoadedJob job{.planned = std::move(planned), .graph = std::move(graph), .model = {}};
   job.model = plan::ModelOf(job.planned);
+  job.noise = profile.noise();
   return job;
 }
 
@@ -462,6 +495,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
                   is_graph ? "graph" : "profile");
   }
   plan_file::PlannedJob planned = plan.job;
+  PERSEUS_RETURN_IF_ERROR(CheckRanges(settings));
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(settings.facts));
   if (settings.switch_latency_ms) facts.switch_latency.reset();
   if (settings.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();

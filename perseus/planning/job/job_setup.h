@@ -29,33 +29,34 @@ inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 // What the user gave besides the job file. If a setting is absent, the value of the job file
 // counts. If both lack the blocking power or the switch latency, the hardware facts count.
 struct JobSettings {
-  std::string profile;
-  std::optional<std::string> profile_text;  // Instead of a file; `profile` is then only a name.
-  std::string job_file;
-  std::string schedule;  // A generated schedule, or kAutoSchedule.
-  std::string schedule_file;
-  std::string graph;
-  std::string facts;  // A hardware facts file. If empty, that of the job file counts.
-  std::optional<int> pp_ranks;
-  std::optional<int> microbatches;
-  std::optional<int> chunks;
+  std::string profile = {};
+  std::optional<std::string> profile_text =
+      {};  // Instead of a file; `profile` is then only a name.
+  std::string job_file = {};
+  std::string schedule = {};  // A generated schedule, or kAutoSchedule.
+  std::string schedule_file = {};
+  std::string graph = {};
+  std::string facts = {};  // A hardware facts file. If empty, that of the job file counts.
+  std::optional<int> pp_ranks = {};
+  std::optional<int> microbatches = {};
+  std::optional<int> chunks = {};
   // Of kAutoSchedule: the microbatches that each pp_rank may hold, or bytes (LimitMemory).
-  std::vector<int> max_in_flight;
-  MemorySettings memory;
+  std::vector<int> max_in_flight = {};
+  MemorySettings memory = {};
   bool fold = false;  // Of kAutoSchedule: the stages fold into a V.
   // Of kAutoSchedule: the clock changes of the plans that it is chosen by. Without them, the job
   // file or the hardware facts may have a limit.
-  std::optional<int> most_switches;
+  std::optional<int> most_switches = {};
   bool per_instruction = false;  // No limit.
-  std::optional<int> pipelines;
-  std::optional<int> gpus_per_stage;
-  std::optional<double> blocking_power_w;
-  std::optional<double> switch_latency_ms;
-  std::optional<schedule::SwitchCost> switch_cost;  // Of one GPU.
-  std::optional<double> p2p_s;
-  std::optional<double> load_s;
-  std::optional<double> all_reduce_s;
-  std::optional<double> optimizer_s;
+  std::optional<int> pipelines = {};
+  std::optional<int> gpus_per_stage = {};
+  std::optional<double> blocking_power_w = {};
+  std::optional<double> switch_latency_ms = {};
+  std::optional<schedule::SwitchCost> switch_cost = {};  // Of one GPU.
+  std::optional<double> p2p_s = {};
+  std::optional<double> load_s = {};
+  std::optional<double> all_reduce_s = {};
+  std::optional<double> optimizer_s = {};
 };
 
 // What a hardware facts file gives to a job.
@@ -68,7 +69,7 @@ struct UsedFacts {
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Nothing else gives it.
 };
 // "hardware facts: facts.toml gives the blocking power (86.25 W)", as a line. Empty without facts.
-// The rate of clock changes is not in it: only verbs that plan use it (cli/verbs/limited_plans.h).
+// The rate of clock changes is not in it: only verbs that plan use it.
 std::string Describe(const UsedFacts& facts);
 
 struct LoadedJob {
@@ -78,6 +79,7 @@ struct LoadedJob {
   UsedFacts facts = {};
   std::optional<int> most_switches = {};           // max_switches of the job file.
   std::optional<AutoSchedule> auto_schedule = {};  // Of kAutoSchedule.
+  std::optional<profile::TimeNoise> noise = {};    // Of the profile.
 
   int gpus() const;  // Of one pipeline.
 };

@@ -8,8 +8,6 @@
 #include <tuple>
 #include <utility>
 
-#include "perseus/planning/profile/time_noise.h"
-
 namespace perseus::profile {
 namespace {
 

@@ -36,6 +36,7 @@
 // Thread safety: Profile does not change after construction, so several threads may read it.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,6 +45,7 @@
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
+#include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::profile {
 
@@ -84,6 +86,10 @@ class Profile {
   int stages() const;  // The largest stage + 1.
   int chunks() const;  // The largest chunk + 1.
 
+  // Absent if the profile states none, or 0.
+  const std::optional<TimeNoise>& noise() const { return noise_; }
+  void set_noise(const TimeNoise& noise) { noise_ = noise; }
+
   // The options of that instruction, or null if the profile has none.
   const ProfileEntry* Find(int stage, int chunk, InstructionKind kind) const;
 
@@ -91,6 +97,7 @@ class Profile {
   std::string name_;
   std::vector<std::string> other_knob_names_;
   std::vector<ProfileEntry> entries_;
+  std::optional<TimeNoise> noise_;
 };
 
 enum class ProfileRows {
@@ -117,5 +124,8 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
 // bit of the energies. If an entry has a chunk above 0, the columns `pp_rank` and `chunk` replace
 // `stage`. The columns of confidence are written only if an option has an interval.
 std::string FormatProfile(const Profile& profile);
+
+// The same with the two columns of noise, with the same values in each row.
+std::string FormatProfile(const Profile& profile, const TimeNoise& noise);
 
 }  // namespace perseus::profile

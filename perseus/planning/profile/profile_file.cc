@@ -19,7 +19,6 @@
 #include "perseus/planning/profile/option_sums.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/profile/stage_memory.h"
-#include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::profile {
 namespace {
@@ -455,6 +454,8 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
 
   RowParser parser(reader, columns, wording.part);
   OptionSums sums(1 + columns.other_knobs.size(), options.largest_repeat_ratio, wording.part);
+  MeanSquare noise_independent;
+  MeanSquare noise_common;
   while (true) {
     PERSEUS_ASSIGN_OR_RETURN(const bool has_row, reader.Next());
     if (!has_row) break;
@@ -462,6 +463,10 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
     if (const Result<void> added = sums.Add(row); !added) {
       return Fail("{}: {}", reader.Where(), added.error().message);
     }
+    PERSEUS_ASSIGN_OR_RETURN(const auto independent, parser.Noise(columns.noise, kNoise));
+    PERSEUS_ASSIGN_OR_RETURN(const auto common, parser.Noise(columns.common_noise, kCommonNoise));
+    if (independent) noise_independent.Add(*independent);
+    if (common) noise_common.Add(*common);
   }
 
   if (const auto suspect = sums.FindMeasuredKnob()) {
@@ -477,29 +482,9 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
   }
   if (const Result<void> complete = CheckNoGaps(profile, wording.part); !complete)
     return Fail(complete);
+  const TimeNoise noise{noise_independent.Root(), noise_common.Root()};
+  if (noise != TimeNoise{}) profile.set_noise(noise);
   return profile;
-}
-
-Result<std::optional<TimeNoise>> ParseTimeNoise(std::string_view text, std::string_view name) {
-  CsvReader reader(text, name);
-  PERSEUS_ASSIGN_OR_RETURN(const bool has_header, reader.Next());
-  if (!has_header) return std::nullopt;
-  PERSEUS_ASSIGN_OR_RETURN(const Columns columns, ReadHeader(reader, ProfileRows::kStages));
-  if (!columns.noise && !columns.common_noise) return std::nullopt;
-  RowParser parser(reader, columns, kStageWording.part);
-  MeanSquare independent;
-  MeanSquare common;
-  while (true) {
-    PERSEUS_ASSIGN_OR_RETURN(const bool has_row, reader.Next());
-    if (!has_row) break;
-    PERSEUS_RETURN_IF_ERROR(parser.Parse());
-    PERSEUS_ASSIGN_OR_RETURN(const auto of_row, parser.Noise(columns.noise, kNoise));
-    PERSEUS_ASSIGN_OR_RETURN(const auto shared, parser.Noise(columns.common_noise, kCommonNoise));
-    if (of_row) independent.Add(*of_row);
-    if (shared) common.Add(*shared);
-  }
-  if (independent.count == 0 && common.count == 0) return std::nullopt;
-  return TimeNoise{independent.Root(), common.Root()};
 }
 
 Result<std::optional<StageMemory>> ParseStageMemory(std::string_view text, std::string_view name) {

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "perseus/planning/profile/profile.h"
-#include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::profile {
 namespace {
@@ -45,37 +44,36 @@ TEST(ParseProfile, AcceptsColumnsInAnyOrderAndFreeFormatting) {
             std::string(kProfileFileHeader) + "0,forward,1410,0.05,24\n0,backward,1410,0.1,45\n");
 }
 
-TEST(ParseTimeNoise, ReadsTheTwoColumns) {
+TEST(ParseProfile, ReadsTheTwoColumnsOfNoise) {
   constexpr std::string_view kNoisy =
       "stage,instruction,frequency,time,energy,noise,common_noise\n"
       "0,forward,1410,0.05,24,0.03,0.01\n0,backward,1410,0.1,45,0.04,\n";
-  const auto noise = ParseTimeNoise(kNoisy, "p.csv").value();
-  ASSERT_TRUE(noise);
-  EXPECT_DOUBLE_EQ(noise->independent, std::sqrt((0.03 * 0.03 + 0.04 * 0.04) / 2));
-  EXPECT_DOUBLE_EQ(noise->common, 0.01);
   const Result<Profile> profile = Parse(kNoisy);
   ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile->noise());
+  EXPECT_DOUBLE_EQ(profile->noise()->independent, std::sqrt((0.03 * 0.03 + 0.04 * 0.04) / 2));
+  EXPECT_DOUBLE_EQ(profile->noise()->common, 0.01);
   EXPECT_THAT(profile->other_knob_names(), ::testing::IsEmpty());
   EXPECT_EQ(profile->entries().size(), 2u);
 }
 
-TEST(ParseTimeNoise, IsEmptyWithoutValues) {
-  EXPECT_EQ(ParseTimeNoise(std::string(kProfileFileHeader) + "0,forward,1410,x,24\n", "p.csv"),
-            std::nullopt);
-  EXPECT_EQ(ParseTimeNoise("stage,instruction,frequency,time,energy,noise\n"
-                           "0,forward,1410,0.05,24,\n",
-                           "p.csv"),
-            std::nullopt);
-  EXPECT_EQ(ParseTimeNoise("", "p.csv"), std::nullopt);
+TEST(ParseProfile, HasNoNoiseWithoutValues) {
+  EXPECT_EQ(ParseRows("0,forward,1410,0.05,24\n")->noise(), std::nullopt);
+  for (const char* value : {"", "0"}) {
+    EXPECT_EQ(Parse(std::string("stage,instruction,frequency,time,energy,noise\n"
+                                "0,forward,1410,0.05,24,") +
+                    value + "\n")
+                  ->noise(),
+              std::nullopt);
+  }
 }
 
-TEST(ParseTimeNoise, RefusesPercent) {
-  constexpr std::string_view kPercent =
-      "stage,instruction,frequency,time,energy,common_noise\n0,forward,1410,0.05,24,1.5\n";
-  for (const auto& message :
-       {Parse(kPercent).error().message, ParseTimeNoise(kPercent, "p.csv").error().message}) {
-    EXPECT_THAT(message, HasSubstr("p.csv:2: common_noise \"1.5\" is out of range"));
-  }
+TEST(ParseProfile, RefusesNoiseInPercent) {
+  EXPECT_THAT(Parse("stage,instruction,frequency,time,energy,common_noise\n"
+                    "0,forward,1410,0.05,24,1.5\n")
+                  .error()
+                  .message,
+              HasSubstr("p.csv:2: common_noise \"1.5\" is out of range"));
 }
 
 TEST(FormatProfile, WritesTheNoise) {
@@ -84,7 +82,7 @@ TEST(FormatProfile, WritesTheNoise) {
   EXPECT_EQ(text,
             "stage,instruction,frequency,time,energy,noise,common_noise\n"
             "0,forward,1410,0.05,24,0.01235,0\n");
-  EXPECT_EQ(ParseTimeNoise(text, "p.csv").value(), (TimeNoise{0.01235, 0}));
+  EXPECT_EQ(Parse(text)->noise(), (TimeNoise{0.01235, 0}));
 }
 
 TEST(ParseProfile, FurtherColumnsAreKnobs) {

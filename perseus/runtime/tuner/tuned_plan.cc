@@ -145,27 +145,24 @@ Result<Expectation> ExpectFrom(const profiler::SweepJob& sweep, const plan_file:
 Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                   const plan::Target& target,
                                   std::span<const profiler::MeasuredOption> measured,
-                                  const std::optional<noise::Noise>& noise) {
-  profiler::SweepJob without_limit = sweep;
-  without_limit.change_limit = {};
+                                  const std::optional<noise::Noise>& noise,
+                                  const recipe::ChangeRules& changes) {
   // Margins are for plans that promise a time. With longer times, a plan would seem to draw less
   // power than it does.
   const double time_margin = plan::LimitsTime(target.kind) ? 1 : 0;
-  PERSEUS_ASSIGN_OR_RETURN(auto made,
-                           profiler::PlanFromSweep(without_limit, measured, target, time_margin));
-  PERSEUS_ASSIGN_OR_RETURN(auto kept,
-                           few_switches::KeepChangeLimit(made.planner, std::move(made.plan), target,
-                                                         sweep.change_limit));
-  made.plan = std::move(kept.plan);
-  bool has_margin = false;
-  if (noise) {
-    noise::MarginLimits limits;
-    if (!sweep.change_limit.IsNone()) limits.changes = noise::MarginLimits::Changes::kNoMore;
-    auto noisy = noise::AddNoiseMargin(made.planner, made.plan, target, *noise, limits);
-    if (!noisy && noisy.error().kind != ErrorKind::kUnreachable) return Fail(noisy);
-    has_margin = noisy.has_value();
-    if (has_margin) made.plan = std::move(noisy->plan);
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto with_margins,
+                           profiler::PlanningProfile(sweep, measured, time_margin));
+  PERSEUS_ASSIGN_OR_RETURN(auto planner, profiler::PlannerOf(sweep, with_margins));
+  const recipe::Wishes wishes{
+      .targets = {target},
+      .changes = recipe::RulesFor(changes, sweep.change_limit, job, planner.graph()),
+      .noise = noise,
+      .without_margin = recipe::WithoutMargin::kKeepPlan};
+  recipe::Progress silent;
+  PERSEUS_ASSIGN_OR_RETURN(auto plans, recipe::PlanJob(planner, wishes, silent));
+  const recipe::PlannedTarget& planned = *plans.Find(target);
+  const bool has_margin = planned.has_margin;
+  profiler::SweepPlan made{std::move(planner), planned.plan};
   PERSEUS_ASSIGN_OR_RETURN(auto file, plan::MakePlanFile(made.planner, made.plan, target, job));
   TunedPlan plan(std::move(made), std::move(file));
   plan.has_margin_ = has_margin;

@@ -16,6 +16,7 @@
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/recipe/recipe.h"
 #include "perseus/runtime/profiler/measured_option.h"
 #include "perseus/runtime/profiler/sweep_plan.h"
 #include "perseus/runtime/tuner/step_costs.h"
@@ -59,14 +60,16 @@ Result<Expectation> ExpectFrom(const profiler::SweepJob& sweep, const plan_file:
 
 class TunedPlan {
  public:
-  // Makes a plan for that target. `job` is the content of the plan's file, except for the model,
-  // which comes from `sweep`. The promise is computed from the options of the plan itself. If no
-  // plan keeps the target on average under `noise`, the plan has no margin. Fails as PlanFromSweep
-  // does.
+  // Makes a plan for that target, as planning/recipe does. `changes` are the rules that the user
+  // asks for, and those of `sweep` are of the job. `job` is the content of the plan's file, except
+  // for the model, which comes from `sweep`. The promise is computed from the options of the plan
+  // itself. If no plan keeps the target on average under `noise`, the plan has no margin. Fails as
+  // PlanFromSweep does.
   static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                 const plan::Target& target,
                                 std::span<const profiler::MeasuredOption> measured,
-                                const std::optional<noise::Noise>& noise);
+                                const std::optional<noise::Noise>& noise,
+                                const recipe::ChangeRules& changes = {});
 
   // From now on, the promise is computed from these options, with energies scaled so that whole
   // steps need what was observed. They are scaled by a quarter at most. A greater difference is no

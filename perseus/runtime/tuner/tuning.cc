@@ -448,7 +448,8 @@ class Tuner {
 
   Result<void> MakePlan() {
     const std::optional<noise::Noise> noise = MeasuredNoise();
-    auto made = TunedPlan::Make(Job(), options_.job, options_.target, Options(), noise);
+    auto made =
+        TunedPlan::Make(Job(), options_.job, options_.target, Options(), noise, options_.changes);
     if (!made) {
       return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
                     reason_, made.error().message);

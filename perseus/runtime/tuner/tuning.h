@@ -23,6 +23,7 @@
 #include "perseus/planning/plan/target.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
+#include "perseus/planning/recipe/recipe.h"
 #include "perseus/runtime/profiler/instruction_noise.h"
 #include "perseus/runtime/profiler/sweep.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
@@ -42,7 +43,9 @@ struct TuningOptions {
   // The GPU of the hardware facts that the job uses. If a rank trains on another one, Tune() says
   // so. Empty: the job uses no facts.
   std::string facts_gpu_name;
-  few_switches::ChangeLimit change_limit;  // Of the plan.
+  recipe::ChangeRules changes;  // Of the plan, as the user asks for them.
+  few_switches::ChangeLimit
+      change_limit;  // Of the job, or the same. Plans while it measures keep it.
   plan::Target target;
   profiler::SweepBudget budget;
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.

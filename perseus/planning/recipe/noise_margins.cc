@@ -1,21 +1,14 @@
-#include "perseus/cli/verbs/noise_plans.h"
-
-#include <fmt/core.h>
+#include "perseus/planning/recipe/noise_margins.h"
 
 #include <algorithm>
 #include <map>
 #include <utility>
 
 #include "perseus/base/parallel.h"
-#include "perseus/cli/terminal/table.h"
 #include "perseus/planning/noise/noise_bound.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
 namespace {
-
-std::string FormatSigned(double fraction, double interval) {
-  return fmt::format("{:+.3f} ± {:.3f} %", 100 * fraction, 100 * interval);
-}
 
 // A plan for less slowdown, or for an earlier deadline, is a plan for more. With its margin, it may
 // also save more. So more time never saves less.
@@ -35,7 +28,7 @@ void ShareSavings(const std::vector<PlannedTarget>& planned,
       own.plan.evaluation = earlier->plan.evaluation;
       own.after = earlier->after;
     }
-    earlier = &own;
+    if (!planned[i].is_stop) earlier = &own;  // The table does not depend on stops.
   }
 }
 
@@ -53,7 +46,7 @@ std::optional<int> MostSwitches(const std::vector<PlannedTarget>& planned) {
 
 Result<NoiseOutcome> AddNoiseMargins(
     const plan::Planner& planner, const noise::Noise& noise, const noise::MarginLimits& limits,
-    std::vector<PlannedTarget>& planned,
+    WithoutMargin without_margin, std::vector<PlannedTarget>& planned,
     const std::vector<std::vector<PlannedTarget>>& of_less_effort) {
   std::vector<Result<noise::NoisyPlan>> noisy(planned.size(), Fail("not planned"));
   noise::NoiseBound bound;
@@ -89,7 +82,18 @@ Result<NoiseOutcome> AddNoiseMargins(
   std::vector<PlannedTarget> kept;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (!noisy[i]) {
+      const bool may_keep = without_margin == WithoutMargin::kKeepPlan &&
+                            noisy[i].error().kind == ErrorKind::kUnreachable;
       if (!planned[i].is_asked) continue;
+      if (may_keep) {
+        const noise::NoisyDifference as_it_is =
+            noise::CompareWithBaseline(planner, planned[i].plan.options, noise, limits);
+        outcome.without_margin.push_back(as_it_is);
+        outcome.with_margin.push_back(as_it_is);
+        outcome.most_savings.push_back(bound.MostSaving(as_it_is.slowdown));
+        kept.push_back(std::move(planned[i]));
+        continue;
+      }
       return FailAs(noisy[i].error().kind, "{}: {}", planned[i].plan.target,
                     noisy[i].error().message);
     }
@@ -98,34 +102,10 @@ Result<NoiseOutcome> AddNoiseMargins(
     outcome.most_savings.push_back(bound.MostSaving(noisy[i]->after.slowdown));
     kept.push_back(std::move(planned[i]));
     kept.back().plan = std::move(noisy[i]->plan);
+    kept.back().has_margin = plan::LimitsTime(kept.back().target.kind);
   }
   planned = std::move(kept);
   return outcome;
 }
 
-std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned) {
-  Table table({"plan", "mean slowdown", "saving", "any plan at most", "slowdown without a margin",
-               "saving without a margin"});
-  bool has_other_target = false;
-  for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (planned[i].is_stop) continue;
-    has_other_target = has_other_target || !plan::LimitsTime(planned[i].target.kind);
-    const noise::NoisyDifference& with = outcome.with_margin[i];
-    const noise::NoisyDifference& without = outcome.without_margin[i];
-    table.AddRow({planned[i].plan.target, FormatSigned(with.slowdown, with.slowdown_ci),
-                  FormatPercent(with.saving), FormatPercent(outcome.most_savings[i]),
-                  FormatSigned(without.slowdown, without.slowdown_ci),
-                  FormatPercent(without.saving)});
-  }
-  const std::string common =
-      outcome.noise.common > 0
-          ? fmt::format(", and {:g} % shared by a pp_rank", 100 * outcome.noise.common)
-          : "";
-  return fmt::format(
-      "\nThe plans with their margins: means against maximum frequency with the same noise ({:g} "
-      "%{}), with 95 % confidence:\n{}{}",
-      100 * outcome.noise.independent, common, table.Format(),
-      has_other_target ? "Only slowdowns and deadlines get a margin.\n" : "");
-}
-
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

@@ -1,26 +1,18 @@
-#include "perseus/cli/verbs/switch_plans.h"
-
-#include <fmt/format.h>
+#include "perseus/planning/recipe/switch_tradeoff.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "perseus/base/parallel.h"
-#include "perseus/cli/terminal/table.h"
 #include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/plan/target.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
 namespace {
 
 constexpr int kTradeoffLimits[] = {0, 2, 3, 4, 6, 8, 12, 16};
-constexpr int kFurtherLimits[] = {24, 32, 48};
-
-// Rounds down: 95.0 % is at least 95 %, as the limit that is picked needs.
-std::string FormatShare(double share) {
-  return fmt::format("{:.1f} %", std::floor(share * 1000) / 10);
-}
+constexpr int kFurtherLimits[] = {24, 32, kGreatestTradedLimit};
 
 double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
   return planner.baseline().energy_j - plan.evaluation.energy_j;
@@ -59,6 +51,7 @@ void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
     const bool has_time = !plan::NeedsFrontier(one.target.kind);
     std::vector<plan::Plan> others;
     for (const PlannedTarget& other : before) {
+      if (other.is_stop && !one.is_stop) continue;  // The table does not depend on stops.
       const int switches = few_switches::MostSwitches(other.plan.evaluation);
       const bool fits = has_time ? switches <= one.most_switches.value_or(switches)
                                  : other.most_switches == one.most_switches;
@@ -183,76 +176,4 @@ void TakeBetterPlans(const std::vector<PlannedTarget>& planned, SwitchTradeoff& 
   }
 }
 
-report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
-                                        const SwitchTradeoff& tradeoff) {
-  report::SwitchTradeoff reported{
-      tradeoff.unlimited.target,
-      {},
-      1 - tradeoff.unlimited.evaluation.energy_j / planner.baseline().energy_j};
-  for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
-    std::optional<double> energy_j;
-    if (limited.plan && limited.is_searched) energy_j = limited.plan->evaluation.energy_j;
-    reported.limits.push_back(report::MakeSwitchLimit(
-        limited.most_changes, energy_j, limited.lower_bound_j, planner.baseline().energy_j));
-  }
-  return reported;
-}
-
-std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff) {
-  if (picked.keeps_most) {
-    return fmt::format(
-        "{} switches per GPU are the fewest found that keep 95 % of the saving (--per-instruction "
-        "plans without a limit).\n",
-        *picked.most_switches);
-  }
-  if (!picked.saves) return "No plan saves energy for this target, so no limit is picked.\n";
-  if (tradeoff.was_interrupted && !picked.allowed) {
-    return "The search within these limits was stopped early, so the plans have none. For one of "
-           "them, use --max-switches N.\n";
-  }
-  if (picked.allowed) {
-    return fmt::format(
-        "No limit keeps 95 % of the saving within the {} switches per GPU that the hardware facts "
-        "allow, so this is the limit.\n",
-        *picked.allowed);
-  }
-  std::string text = "None of these limits keeps 95 % of the saving";
-  if (tradeoff.most_kept_further) {
-    text += fmt::format(", and {} switches keep at most {:.1f} %",
-                        kFurtherLimits[std::size(kFurtherLimits) - 1],
-                        std::ceil(*tradeoff.most_kept_further * 1000) / 10);
-  }
-  return text + ", so the plans have none. For one of them, use --max-switches N.\n";
-}
-
-std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {
-  const double baseline_j = planner.baseline().energy_j;
-  const auto saving = [&](double energy_j) { return 1 - energy_j / baseline_j; };
-  const double unlimited = saving(tradeoff.unlimited.evaluation.energy_j);
-  Table table(
-      {"limit", "saving", "of unlimited", "at most", "gap", "busiest GPU", "busiest per s"});
-  const auto add = [&](const std::string& limit, const plan::Plan& plan) {
-    const double saved = saving(plan.evaluation.energy_j);
-    const int most = few_switches::MostSwitches(plan.evaluation);
-    table.AddRow({limit, FormatPercent(saved), unlimited > 0 ? FormatShare(saved / unlimited) : "",
-                  FormatPercent(saving(std::min(plan.lower_bound_j, plan.evaluation.energy_j))),
-                  fmt::format("{:.3f} %", plan.gap() * 100), fmt::to_string(most),
-                  fmt::format("{:.2f}", most / ToSeconds(plan.evaluation.time))});
-  };
-  const std::vector<report::SwitchLimit> reported = ReportedTradeoff(planner, tradeoff).limits;
-  for (std::size_t i = 0; i < reported.size(); ++i) {
-    const few_switches::BudgetPlan& limited = tradeoff.limited[i];
-    const std::string limit = fmt::to_string(limited.most_changes);
-    if (reported[i].saving) {
-      add(limit, *limited.plan);
-    } else {
-      const std::optional<double>& most = reported[i].most_saving;
-      table.AddRow({limit, limited.is_searched ? "none found" : "not searched", "",
-                    most ? FormatPercent(*most) : "none", "", "", ""});
-    }
-  }
-  add("unlimited", tradeoff.unlimited);
-  return table.Format();
-}
-
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

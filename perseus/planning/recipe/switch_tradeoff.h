@@ -1,4 +1,4 @@
-// Plans with few clock changes: `perseus plan --max-switches` and `--switch-tradeoff`.
+// What limits of clock changes save, and the limit that is picked.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cli/verbs/plan_targets.h"
 #include "perseus/planning/few_switches/few_switches.h"
 #include "perseus/planning/plan/planner.h"
-#include "perseus/planning/report/report.h"
+#include "perseus/planning/recipe/targets.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
+
+// The greatest limit of a trade-off.
+inline constexpr int kGreatestTradedLimit = 48;
 
 // What each limit of clock changes costs, for one target.
 struct SwitchTradeoff {
@@ -39,7 +41,7 @@ Result<std::vector<few_switches::BudgetBound>> BoundTradeoff(
 // Whether the plan needs less energy than the baseline, by more than rounding.
 bool Saves(const plan::Planner& planner, const plan::Plan& plan);
 
-// What --max-switches auto chose.
+// The limit that was picked.
 struct PickedLimit {
   std::optional<int> most_switches;  // Empty: no limit.
   bool keeps_most = false;           // It keeps 95 % of the saving.
@@ -67,14 +69,4 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token&
 // limits. Each limit gets the best plan for its deadline that keeps it, so that they agree.
 void TakeBetterPlans(const std::vector<PlannedTarget>& planned, SwitchTradeoff& tradeoff);
 
-// The trade-off for the report and its figure.
-report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
-                                        const SwitchTradeoff& tradeoff);
-
-// What --max-switches auto chose, as a line.
-std::string FormatPickedLimit(const PickedLimit& picked, const SwitchTradeoff& tradeoff);
-
-// A table with a row for each limit.
-std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff);
-
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

@@ -1,5 +1,5 @@
-// Plans within a limit of clock changes: that of `perseus plan --max-switches`, or the greatest
-// rate that hardware facts have.
+// Plans within a limit of clock changes: a number in an iteration, or the greatest rate that
+// hardware facts have.
 #pragma once
 
 #include <optional>
@@ -7,14 +7,12 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cli/terminal/standard_output.h"
-#include "perseus/cli/verbs/plan_targets.h"
-#include "perseus/cli/verbs/switch_plans.h"
 #include "perseus/planning/few_switches/few_switches.h"
-#include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/recipe/switch_tradeoff.h"
+#include "perseus/planning/recipe/targets.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
 
 // What to do with a target that has no plan within the limit.
 enum class WithoutPlan { kFail, kKeepUnlimited };
@@ -56,13 +54,4 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
                                                   double changes_per_s,
                                                   const few_switches::SwitchLimits& limits);
 
-// Which plans the rate limits, as a line. Empty without a rate.
-std::string DescribeChangeRate(const job::UsedFacts& facts,
-                               const std::vector<PlannedTarget>& planned);
-
-// Warns on standard error if a plan changes a clock more often than the hardware facts allow. Only
-// a limit that the user gives can do this.
-void WarnAboveRate(const Streams& streams, const std::vector<PlannedTarget>& planned,
-                   double changes_per_s, const std::string& facts);
-
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

@@ -1,5 +1,5 @@
 // Plans for limits of clock changes: what the limit of one run says about that of another.
-#include "perseus/cli/verbs/limited_plans.h"
+#include "perseus/planning/recipe/limited_plans.h"
 
 #include <gmock/gmock.h>
 
@@ -17,7 +17,7 @@
 #include "tests/support/planning_jobs.h"
 #include "tests/support/seeds.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
 namespace {
 
 using Kind = plan::Target::Kind;
@@ -134,4 +134,4 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyOfMeasuredJobs) {
 }
 
 }  // namespace
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

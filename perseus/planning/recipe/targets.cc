@@ -1,4 +1,4 @@
-#include "perseus/cli/verbs/plan_targets.h"
+#include "perseus/planning/recipe/targets.h"
 
 #include <fmt/core.h>
 
@@ -8,10 +8,9 @@
 #include "perseus/base/parallel.h"
 #include "perseus/base/round_step.h"
 #include "perseus/base/wording.h"
-#include "perseus/cli/terminal/table.h"
 #include "perseus/planning/plan/target.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
 namespace {
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
@@ -88,19 +87,6 @@ int DefaultStops(const schedule::InstructionGraph& graph) {
   return static_cast<int>(std::min<std::size_t>(kMostStops, kMostStopInstructions / instructions));
 }
 
-void PlanRows::ShowPlan(const plan::Plan& plan) {
-  Show(plan.target,
-       FormatRow(plan) + (limit_follows_ ? " (before clock changes are limited)" : ""));
-}
-
-std::string PlanRows::FormatRow(const plan::Plan& plan) const {
-  const plan::Evaluation& evaluation = plan.evaluation;
-  return fmt::format(
-      "{}: {} s, {} J, saves {}, gap {:.3f} %", plan.target,
-      FormatQuantity(ToSeconds(evaluation.time)), FormatQuantity(evaluation.energy_j),
-      FormatPercent(1 - evaluation.energy_j / planner_.baseline().energy_j), plan.gap() * 100);
-}
-
 Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
                                   const plan::SearchLimits& limits) {
   std::atomic<std::size_t> done = 0;
@@ -112,9 +98,10 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
     plan::SearchLimits own = limits;
     if (entry.wanted.is_stop) own.work *= kWorkOfStops;
     entry.plan = entry.search.PlanWith(own);
-    if (entry.plan && !entry.wanted.is_stop) rows_.ShowPlan(*entry.plan);
+    if (entry.plan && !entry.wanted.is_stop)
+      progress_.Show(entry.plan->target, *entry.plan, stage_);
     if (!entry.plan && !entry.wanted.is_stop) has_failed = true;
-    rows_.Update(static_cast<double>(++done) / static_cast<double>(entries.size()));
+    progress_.Update(static_cast<double>(++done) / static_cast<double>(entries.size()));
   });
   for (const Entry* entry : entries) {
     const bool may_fail = entry->wanted.is_stop;
@@ -144,7 +131,7 @@ Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
               Fail(kNotPlanned)}));
     added.push_back(entries_.back().get());
   }
-  rows_.Begin(Counted(std::ssize(wanted), "plan"));
+  progress_.Begin(Counted(std::ssize(wanted), "plan"));
   return Advance(added, {.effort = plan::kFirstLook});
 }
 
@@ -155,7 +142,7 @@ Result<void> TargetPlans::Improve(const plan::SearchLimits& limits, std::string_
   }
   for (int effort = plan::kFirstLook + 1; effort <= limits.effort; ++effort) {
     if (limits.finish.stop_requested()) break;
-    rows_.Begin(fmt::format("effort {} of {}", effort, limits.effort));
+    progress_.Begin(fmt::format("effort {} of {}", effort, limits.effort));
     PERSEUS_RETURN_IF_ERROR(
         Advance(planned, {.effort = effort, .stop = limits.stop, .finish = limits.finish}));
   }
@@ -163,19 +150,24 @@ Result<void> TargetPlans::Improve(const plan::SearchLimits& limits, std::string_
 }
 
 std::vector<PlannedTarget> TargetPlans::Best() const {
+  // The plans of the table do not depend on stops, which only a report has.
+  std::vector<plan::Plan> of_table;
   std::vector<plan::Plan> all;
   for (const auto& entry : entries_) {
-    if (entry->plan) all.push_back(*entry->plan);
+    if (!entry->plan) continue;
+    all.push_back(*entry->plan);
+    if (!entry->wanted.is_stop) of_table.push_back(*entry->plan);
   }
   plan::Plan baseline = all.front();  // Everything at maximum frequency is a plan, too.
   baseline.options = schedule::BaselineOptions(planner_.graph());
   baseline.evaluation = planner_.baseline();
-  all.push_back(std::move(baseline));
+  all.push_back(baseline);
+  of_table.push_back(std::move(baseline));
   std::vector<PlannedTarget> planned;
   for (const auto& entry : entries_) {
     if (!entry->plan) continue;
     const WantedTarget& wanted = entry->wanted;
-    plan::Plan best = plan::BestPlan(wanted.target, *entry->plan, all);
+    plan::Plan best = plan::BestPlan(wanted.target, *entry->plan, wanted.is_stop ? all : of_table);
     if (wanted.is_stop && IsAmong(planned, best)) continue;
     planned.push_back({.target = wanted.target,
                        .slug = entry->slug,
@@ -186,4 +178,4 @@ std::vector<PlannedTarget> TargetPlans::Best() const {
   return planned;
 }
 
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

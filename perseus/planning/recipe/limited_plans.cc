@@ -1,4 +1,4 @@
-#include "perseus/cli/verbs/limited_plans.h"
+#include "perseus/planning/recipe/limited_plans.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,7 +11,7 @@
 #include "perseus/planning/few_switches/change_rate.h"
 #include "perseus/planning/plan/target.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
 namespace {
 
 // A stop lies between two targets that are planned already, so it needs less effort.
@@ -314,7 +314,7 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
     if (!kept[i] && !planned[i].is_asked) continue;
     if (!kept[i]) {
       return FailAs(kept[i].error().kind,
-                    "{} (the hardware facts have this rate: ignore it with --per-instruction)",
+                    "{} (the hardware facts have this rate: ignore it with `per_instruction`)",
                     kept[i].error().message);
     }
     planned[i].plan = std::move(kept[i]->plan);
@@ -325,36 +325,4 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
   return result;
 }
 
-std::string DescribeChangeRate(const job::UsedFacts& facts,
-                               const std::vector<PlannedTarget>& planned) {
-  if (!facts.most_changes_per_s) return {};
-  // --max-switches auto may choose a lower limit than the rate allows.
-  const auto limited = std::ranges::count_if(planned, [&](const PlannedTarget& target) {
-    return target.most_switches &&
-           *target.most_switches ==
-               few_switches::MostChanges(*facts.most_changes_per_s, target.plan.deadline);
-  });
-  return fmt::format(
-      "hardware facts: {} allows {:.4g} clock changes per second and GPU; {} (--per-instruction "
-      "ignores this)\n",
-      facts.path, *facts.most_changes_per_s,
-      limited == 0 ? "no plan needs more"
-                   : fmt::format("{} of {} plans are limited to it", limited, planned.size()));
-}
-
-void WarnAboveRate(const Streams& streams, const std::vector<PlannedTarget>& planned,
-                   double changes_per_s, const std::string& facts) {
-  double most_per_s = 0;
-  for (const PlannedTarget& target : planned) {
-    const plan::Evaluation& evaluation = target.plan.evaluation;
-    most_per_s =
-        std::max(most_per_s, few_switches::MostSwitches(evaluation) / ToSeconds(evaluation.time));
-  }
-  if (most_per_s <= changes_per_s) return;
-  streams.Warn(
-      fmt::format("the plans have up to {:.3g} clock changes per second and GPU, and {} allows "
-                  "{:.3g} (use a lower --max-switches, or none)",
-                  most_per_s, facts, changes_per_s));
-}
-
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

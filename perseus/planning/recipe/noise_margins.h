@@ -1,15 +1,15 @@
-// Plans that keep their time under noise: `perseus plan --noise`.
+// Plans that keep their time under noise.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cli/verbs/plan_targets.h"
 #include "perseus/planning/noise/noise_margin.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/recipe/targets.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
 
 // The plans under noise, in the order of the plans.
 struct NoiseOutcome {
@@ -20,19 +20,19 @@ struct NoiseOutcome {
   std::vector<double> most_savings;
 };
 
+enum class WithoutMargin { kFail, kKeepPlan };
+
 // Replaces each plan whose target is a slowdown or a deadline by one whose mean time keeps it under
-// noise. Drops a stop that cannot be met. Fails with kUnreachable if another target cannot be met.
-// More slowdown never saves less on average.
+// noise. Drops a target that cannot be met, unless it is asked for: then fails with kUnreachable,
+// or keeps its plan. More slowdown never saves less on average.
 //
 // A better plan without noise may lead to a worse one with a margin. So the plans of less effort
 // are starts, too, and more effort is never worse. Once `limits.finish` is requested, only
 // `planned` are.
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
                                      const noise::MarginLimits& limits,
+                                     WithoutMargin without_margin,
                                      std::vector<PlannedTarget>& planned,
                                      const std::vector<std::vector<PlannedTarget>>& of_less_effort);
 
-// A table with a row for each plan that is not a stop.
-std::string FormatNoise(const NoiseOutcome& outcome, const std::vector<PlannedTarget>& planned);
-
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

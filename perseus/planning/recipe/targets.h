@@ -1,12 +1,11 @@
-// Chooses the targets of `perseus plan`, and plans them: several plans at a time, one on each core.
+// Chooses the targets to plan, and plans them without a limit of clock changes: several plans at a
+// time, one on each core.
 //
 // First every target gets a plan of a short search, so that the user soon sees all rows. Then the
 // searches go on, cycle by cycle, until the effort is done or the user asks to finish. Each plan
 // depends on its target and the effort only, not on the number of cores.
 #pragma once
 
-#include <atomic>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,11 +13,11 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cli/terminal/row_block.h"
 #include "perseus/planning/plan/planner.h"
 #include "perseus/planning/plan/target.h"
+#include "perseus/planning/recipe/progress.h"
 
-namespace perseus::cli {
+namespace perseus::recipe {
 
 struct WantedTarget {
   plan::Target target;
@@ -34,6 +33,7 @@ struct PlannedTarget {
   bool is_stop = false;
   std::optional<int> most_switches = {};  // The plan was made for at most so many switches per GPU.
   bool is_asked = true;                   // As in WantedTarget.
+  bool has_margin = false;                // Keeps the mean time under the noise of the job.
 };
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
@@ -48,35 +48,12 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
 // much longer. 0 for jobs with tens of thousands of instructions.
 int DefaultStops(const schedule::InstructionGraph& graph);
 
-// The plans as rows while they are made. Several threads may call all methods.
-class PlanRows : public RowBlock {
- public:
-  // Keeps a reference to the planner.
-  PlanRows(std::FILE* err, const plan::Planner& planner, Lines lines)
-      : RowBlock(err, "plans", lines), planner_(planner) {}
-
-  // From now on, rows say that a limit of clock changes follows, which changes the plans.
-  void AnnounceLimit() { limit_follows_ = true; }
-
-  // Replaces the row of this target, or adds one at the end.
-  void ShowPlan(const plan::Plan& plan);
-  // Replaces the row of `target` by its plan with a limit.
-  void ShowLimited(const plan::Plan& plan, const std::string& target) {
-    Show(target, FormatRow(plan));
-  }
-
- private:
-  std::string FormatRow(const plan::Plan& plan) const;
-
-  const plan::Planner& planner_;
-  std::atomic<bool> limit_follows_ = false;
-};
-
 // Plans several targets, with more and more effort.
 class TargetPlans {
  public:
-  // Keeps references to both. Every new and every better plan goes to `rows`, except stops.
-  TargetPlans(const plan::Planner& planner, PlanRows& rows) : planner_(planner), rows_(rows) {}
+  // Keeps references to both. Every new and every better plan goes to `progress`, except stops.
+  TargetPlans(const plan::Planner& planner, Progress& progress, Progress::Stage stage)
+      : planner_(planner), progress_(progress), stage_(stage) {}
 
   // Makes a first plan for each of these targets that has none yet. Keeps a reference to the
   // frontier. Fails with the error of the first target that cannot be met, except a stop (under a
@@ -101,8 +78,9 @@ class TargetPlans {
   Result<void> Advance(const std::vector<Entry*>& entries, const plan::SearchLimits& limits);
 
   const plan::Planner& planner_;
-  PlanRows& rows_;
+  Progress& progress_;
+  const Progress::Stage stage_;
   std::vector<std::unique_ptr<Entry>> entries_;
 };
 
-}  // namespace perseus::cli
+}  // namespace perseus::recipe

@@ -1,0 +1,59 @@
+// The results of `perseus plan` as text, and its plans as rows while it runs.
+#pragma once
+
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/cli/terminal/row_block.h"
+#include "perseus/cli/terminal/standard_output.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/recipe/recipe.h"
+#include "perseus/planning/report/report.h"
+
+namespace perseus::cli {
+
+// The plans as rows while they are made.
+class PlanRows : public recipe::Progress {
+ public:
+  // Keeps a reference to the planner.
+  PlanRows(std::FILE* err, const plan::Planner& planner, RowBlock::Lines lines)
+      : rows_(err, "plans", lines), planner_(planner) {}
+
+  void Begin(const std::string& activity) override { rows_.Begin(activity); }
+  void Update(double fraction) override { rows_.Update(fraction); }
+  // Replaces the row of this target, or adds one at the end.
+  void Show(std::string_view target, const plan::Plan& plan, Stage stage) override;
+
+ private:
+  RowBlock rows_;
+  const plan::Planner& planner_;
+};
+
+// What --max-switches auto chose, as a line.
+std::string FormatPickedLimit(const recipe::PickedLimit& picked,
+                              const recipe::SwitchTradeoff& tradeoff);
+
+// A table with a row for each limit.
+std::string FormatSwitchTradeoff(const plan::Planner& planner,
+                                 const recipe::SwitchTradeoff& tradeoff);
+
+// The trade-off for the report and its figure.
+report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
+                                        const recipe::SwitchTradeoff& tradeoff);
+
+// A table with a row for each plan that is not a stop.
+std::string FormatNoise(const recipe::NoiseOutcome& outcome,
+                        const std::vector<recipe::PlannedTarget>& planned);
+
+// Which plans the rate limits, as a line. Empty without a rate.
+std::string DescribeChangeRate(const job::UsedFacts& facts,
+                               const std::vector<recipe::PlannedTarget>& planned);
+
+// Warns on standard error if a plan changes a clock more often than the hardware facts allow. Only
+// a limit that the user gives can do this.
+void WarnAboveRate(const Streams& streams, const std::vector<recipe::PlannedTarget>& planned,
+                   double changes_per_s, const std::string& facts);
+
+}  // namespace perseus::cli

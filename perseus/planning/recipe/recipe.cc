@@ -1,0 +1,325 @@
+#include "perseus/planning/recipe/recipe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "perseus/base/parallel.h"
+#include "perseus/planning/discrete_bound/discrete_bound.h"
+#include "perseus/planning/recipe/limited_plans.h"
+
+namespace perseus::recipe {
+namespace {
+
+// Replaces the bound of each plan by the bound for measured options where it is greater
+// (planning/discrete_bound). Leaves out stops, which have no row in the table. `raised` is a plan
+// that has such a bound already: other plans of its deadline take it over.
+void RaiseBounds(const plan::Planner& planner, std::vector<PlannedTarget>& planned,
+                 const plan::Plan* raised = nullptr) {
+  ForEachOnAllCores(planned.size(), [&](std::size_t i) {
+    plan::Plan& plan = planned[i].plan;
+    if (planned[i].is_stop) return;
+    if (raised != nullptr && raised->deadline == plan.deadline) {
+      plan.lower_bound_j = std::max(plan.lower_bound_j, raised->lower_bound_j);
+    } else {
+      discrete_bound::RaiseBound(planner, plan);
+    }
+  });
+}
+
+// From jobs of 200 instructions or fewer to jobs of kFullEffortInstructions or more. The search of
+// a small job has more moves (few_switches.cc), and needs less effort to be quick.
+constexpr double kFullEffortInstructions = 1'500;
+constexpr double kSmallTradeoffEffort = 0.11;
+constexpr double kSmallPlanEffort = 0.09;
+constexpr double kLargePlanEffort = 0.25;
+
+// Fills the plans of one job.
+class Run {
+ public:
+  Run(const plan::Planner& planner, const Wishes& wishes, Progress& progress,
+      std::stop_token finish, std::stop_token stop, JobPlans& result)
+      : planner_(planner),
+        wishes_(wishes),
+        changes_(wishes.changes),
+        progress_(progress),
+        finish_(std::move(finish)),
+        stop_(std::move(stop)),
+        result_(result),
+        plans_(planner, progress,
+               has_limit() ? Progress::Stage::kBeforeLimit : Progress::Stage::kFinal) {}
+
+  // Plans every target: first quick plans, then better ones, until the effort is done or a finish
+  // is requested, and then plans with few clock changes, or with a margin for noise.
+  Result<void> ComputePlans() {
+    PERSEUS_RETURN_IF_ERROR(LookFirst());
+    const plan::SearchLimits search{.effort = wishes_.effort, .stop = stop_, .finish = finish_};
+    if (is_short()) PERSEUS_RETURN_IF_ERROR(TradeOffShortly(search));
+    PlansOfEfforts of_less_effort;  // For a margin of noise, or a limit.
+    if (!result_.limit.most_switches) {
+      const bool needs_all = wishes_.noise || is_given();
+      for (int effort = 1; needs_all && effort < wishes_.effort; ++effort) {
+        PERSEUS_RETURN_IF_ERROR(
+            plans_.Improve({.effort = effort, .stop = stop_, .finish = finish_}));
+        of_less_effort.push_back(plans_.Best());
+      }
+      PERSEUS_RETURN_IF_ERROR(plans_.Improve(search));
+    }
+    std::vector<PlannedTarget>& planned = result_.targets = plans_.Best();
+    if (!result_.limit.most_switches) {
+      if (!is_given()) ImproveUnderSwitchCost(planner_, finish_, planned);
+      RaiseBounds(planner_, planned);
+    }
+    if (!is_short()) {
+      if (is_given()) result_.limit.most_switches = changes_.most_changes;
+      if (changes_.has_tradeoff()) {
+        PERSEUS_RETURN_IF_ERROR(TradeOff(TradedPlan(planned).plan));
+      }
+    }
+    PERSEUS_RETURN_IF_ERROR(LimitPlans(of_less_effort));
+    if (wishes_.noise) PERSEUS_RETURN_IF_ERROR(AddMargins(std::move(of_less_effort)));
+    for (const PlannedTarget& one : planned) {
+      PERSEUS_RETURN_IF_ERROR(plan::CheckKeeps(planner_, one.target, one.plan));
+    }
+    result_.was_interrupted = finish_.stop_requested();
+    return {};
+  }
+
+ private:
+  using Limit = ChangeRules::Limit;
+
+  bool is_given() const { return changes_.limit == Limit::kGiven; }
+  bool is_short() const { return changes_.limit == Limit::kPickShortly; }
+  bool has_limit() const { return is_given() || changes_.picks(); }
+
+  // Computes the frontier and makes a first plan for each target. Shows the plans meanwhile: first
+  // the one with no slowdown, while another core finds how long an iteration may take to save
+  // energy, then all that need no frontier. The frontier of a large job starts from their optima
+  // and that of the least time, and takes longest. A request to finish leaves it out if no target
+  // needs it.
+  Result<void> LookFirst() {
+    const bool with_frontier = wishes_.frontier != Wishes::Frontier::kNone;
+    const bool is_exact = wishes_.frontier == Wishes::Frontier::kExact;
+    const bool walks = is_exact || planner_.ProbablyWalks();
+    Result<void> first;
+    Result<plan::FrontierPoint> least_energy;
+    ForEachOnAllCores(with_frontier ? 3 : 1, [&](std::size_t task) {
+      if (task == 0) {
+        first = plans_.LookFirst(nullptr, TargetsToPlan({}, planner_, std::nullopt, 0));
+      }
+      if (task == 1) least_energy = planner_.CheapestPoint(0);
+      // The planner remembers the optimum. A failure would come again, and then with its cause.
+      if (task == 2 && !walks) {
+        (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
+      }
+    });
+    PERSEUS_RETURN_IF_ERROR(first);
+    PERSEUS_RETURN_IF_ERROR(least_energy);
+    const std::vector<WantedTarget> wanted = TargetsToPlan(
+        wishes_.targets, planner_, with_frontier ? std::optional(least_energy->time) : std::nullopt,
+        wishes_.stops);
+    std::vector<WantedTarget> deadlines = wanted;
+    std::erase_if(deadlines,
+                  [](const WantedTarget& one) { return plan::NeedsFrontier(one.target.kind); });
+    PERSEUS_RETURN_IF_ERROR(plans_.LookFirst(nullptr, deadlines));
+    if (!with_frontier) return {};
+    progress_.Begin("frontier");
+    const bool may_stop = deadlines.size() == wanted.size();
+    Result<plan::Frontier> computed = planner_.ComputeFrontier(
+        [&](double part) { progress_.Update(part); },
+        may_stop && finish_.stop_possible() ? finish_ : stop_,
+        is_exact ? plan::FrontierPrecision::kExact : plan::FrontierPrecision::kStatedError);
+    if (!computed && may_stop && finish_.stop_requested()) return {};
+    if (!computed) return Fail(computed);
+    result_.frontier = *std::move(computed);
+    return plans_.LookFirst(&*result_.frontier, wanted);
+  }
+
+  // The plan whose limits are traded off. A limit that is picked holds for all plans. So it is the
+  // one of no slowdown, which loses most by a limit that another target picks, unless that plan
+  // saves nothing. Else it is the first one that the user asks for, if its target has a time.
+  const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {
+    const auto find = [&](const plan::Target& target) {
+      const auto found = std::ranges::find(planned, plan::Slug(target), &PlannedTarget::slug);
+      return found == planned.end() ? planned.begin() : found;
+    };
+    const auto no_slowdown = find({});
+    const bool saves = Saves(planner_, no_slowdown->plan);
+    const bool has_time = !plan::NeedsFrontier(wishes_.targets.front().kind);
+    return (changes_.picks() && saves) || !has_time ? *no_slowdown : *find(wishes_.targets.front());
+  }
+
+  int Searches() const { return std::max(1, wishes_.effort); }
+
+  // The work of a search for plans within limits of clock changes, relative to the usual. A first
+  // look is a short search.
+  double WorkWithinLimits() const { return wishes_.effort == plan::kFirstLook ? 0.1 : 1; }
+
+  // A short search is one that every user waits for.
+  double SizeOfSearch() const {
+    return static_cast<double>(planner_.graph().instructions.size()) / kFullEffortInstructions;
+  }
+
+  few_switches::SwitchLimits TradeoffLimits() const {
+    const double effort = is_short() ? std::clamp(SizeOfSearch(), kSmallTradeoffEffort, 1.0) : 1;
+    return {.effort = effort * WorkWithinLimits(),
+            .searches = Searches(),
+            .stop = stop_,
+            .finish = finish_,
+            .threads = few_switches::SwitchLimits::Threads::kAllCores};
+  }
+
+  // Computes the trade-off, and picks the limit if the rules say so. `bounds` are those of
+  // BoundTradeoff for the plan's deadline, or none.
+  Result<void> TradeOff(const plan::Plan& unlimited,
+                        std::vector<few_switches::BudgetBound> bounds = {}) {
+    progress_.Begin("limits of clock changes");
+    PERSEUS_ASSIGN_OR_RETURN(
+        result_.switch_tradeoff,
+        ComputeSwitchTradeoff(planner_, unlimited, TradeoffLimits(), std::move(bounds)));
+    for (PlannedTarget& one : result_.targets) {
+      if (one.plan.deadline == unlimited.deadline && !plan::NeedsFrontier(one.target.kind)) {
+        one.plan.options = result_.switch_tradeoff->unlimited.options;
+        one.plan.evaluation = result_.switch_tradeoff->unlimited.evaluation;
+      }
+    }
+    if (!changes_.picks()) return {};
+    result_.limit = PickLimit(planner_, *result_.switch_tradeoff, changes_.changes_per_s);
+    return {};
+  }
+
+  // Most plans are only the starts of plans with a limit. For these, a first look is enough. Only
+  // the plan of the trade-off improves, while other cores bound what its limits allow.
+  Result<void> TradeOffShortly(const plan::SearchLimits& search) {
+    const auto traded_plan = [&] { return PlannedTarget(TradedPlan(plans_.Best())); };
+    const PlannedTarget first = traded_plan();
+    plan::Plan traded;
+    Result<void> improved;
+    Result<std::vector<few_switches::BudgetBound>> bounds;
+    ForEachOnAllCores(2, [&](std::size_t task) {
+      if (task == 0) {
+        improved = plans_.Improve(search, first.slug);
+        traded = traded_plan().plan;
+        discrete_bound::RaiseBound(planner_, traded);
+      } else {
+        bounds = BoundTradeoff(planner_, first.plan.deadline, TradeoffLimits());
+      }
+    });
+    PERSEUS_RETURN_IF_ERROR(improved);
+    PERSEUS_RETURN_IF_ERROR(bounds);
+    if (traded.deadline != first.plan.deadline) bounds->clear();
+    return TradeOff(traded, *std::move(bounds));
+  }
+
+  // Replaces the plans by plans that keep the limit, or else the rate of the hardware facts. For a
+  // limit of the user, plans of less effort are starts, too.
+  Result<void> LimitPlans(PlansOfEfforts of_less_effort) {
+    std::vector<PlannedTarget>& planned = result_.targets;
+    std::optional<SwitchTradeoff>& tradeoff = result_.switch_tradeoff;
+    const double effort = is_short() ? std::clamp(kLargePlanEffort * SizeOfSearch(),
+                                                  kSmallPlanEffort, kLargePlanEffort)
+                                     : 1;
+    const few_switches::SwitchLimits limits{.effort = effort * WorkWithinLimits(),
+                                            .searches = Searches(),
+                                            .breadth = few_switches::SwitchLimits::Breadth::kNarrow,
+                                            .finish = finish_};
+    if (const std::optional<int> most = result_.limit.most_switches) {
+      progress_.Begin("limit of clock changes");
+      if (is_given()) {
+        of_less_effort.push_back(planned);
+        PERSEUS_ASSIGN_OR_RETURN(planned,
+                                 ClimbToLimit(planner_, of_less_effort, *most, limits, tradeoff));
+        if (tradeoff) TakeBetterPlans(planned, *tradeoff);
+      } else {
+        const bool may_keep = is_short() && !changes_.changes_per_s;
+        PERSEUS_ASSIGN_OR_RETURN(
+            planned, LimitSwitches(planner_, std::move(planned), *most, limits, tradeoff,
+                                   may_keep ? WithoutPlan::kKeepUnlimited : WithoutPlan::kFail));
+      }
+    } else if (changes_.changes_per_s) {
+      progress_.Begin("rate of clock changes");
+      PERSEUS_ASSIGN_OR_RETURN(
+          planned, KeepChangeRate(planner_, std::move(planned), *changes_.changes_per_s, limits));
+    } else {
+      return {};
+    }
+    RaiseBounds(planner_, planned, tradeoff ? &tradeoff->unlimited : nullptr);
+    for (const PlannedTarget& one : planned) {
+      if (one.is_stop) continue;
+      progress_.Show(plan::Describe(one.target), one.plan, Progress::Stage::kFinal);
+    }
+    return {};
+  }
+
+  Result<void> AddMargins(PlansOfEfforts of_less_effort) {
+    noise::MarginLimits margin{.stop = stop_, .finish = finish_};
+    if (result_.limit.most_switches || changes_.changes_per_s) {
+      margin.changes = noise::MarginLimits::Changes::kNoMore;
+      of_less_effort.clear();  // These have more changes.
+    }
+    PERSEUS_ASSIGN_OR_RETURN(
+        result_.noise, AddNoiseMargins(planner_, *wishes_.noise, margin, wishes_.without_margin,
+                                       result_.targets, of_less_effort));
+    return {};
+  }
+
+  const plan::Planner& planner_;
+  const Wishes& wishes_;
+  const ChangeRules& changes_;
+  Progress& progress_;
+  const std::stop_token finish_;
+  const std::stop_token stop_;
+  JobPlans& result_;
+  TargetPlans plans_;
+};
+
+}  // namespace
+
+const PlannedTarget* JobPlans::Find(const plan::Target& target) const {
+  const auto found = std::ranges::find(targets, plan::Slug(target), &PlannedTarget::slug);
+  return found == targets.end() ? nullptr : &*found;
+}
+
+ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
+                     const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph) {
+  using Limit = ChangeRules::Limit;
+  if (asked.limit == Limit::kGiven || asked.limit == Limit::kNone) return asked;
+  asked.changes_per_s = of_job.changes_per_s;
+  if (asked.limit == Limit::kPick) return asked;
+  if (of_job.most_changes) {
+    return {.limit = Limit::kGiven,
+            .most_changes = *of_job.most_changes,
+            .with_tradeoff = asked.with_tradeoff};
+  }
+  // A general graph need not be about GPUs, and the plan of a very large job takes long enough
+  // without a limit.
+  constexpr std::size_t kMostInstructions = 20'000;
+  const bool is_large = graph.instructions.size() > kMostInstructions;
+  if (asked.with_tradeoff || job.IsGeneralGraph() || is_large) asked.limit = Limit::kNone;
+  return asked;
+}
+
+Result<JobPlans> PlanJob(const plan::Planner& planner, const Wishes& wishes, Progress& progress,
+                         std::stop_token finish, std::stop_token stop) {
+  JobPlans result;
+  Wishes own = wishes;
+  if (own.noise == noise::Noise{}) own.noise.reset();
+  PERSEUS_RETURN_IF_ERROR(
+      Run(planner, own, progress, std::move(finish), std::move(stop), result).ComputePlans());
+  return result;
+}
+
+Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const plan::Evaluation& usual,
+                                    Nanoseconds time, std::string name,
+                                    const plan::SearchLimits& limits) {
+  PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanForStraggler(time, limits));
+  plan.target = std::move(name);
+  // Only the time of the straggler counts, not the target of the job.
+  PERSEUS_ASSIGN_OR_RETURN(
+      auto kept, few_switches::KeepChangeLimit(planner, std::move(plan),
+                                               {.kind = plan::Target::Kind::kMinEnergy},
+                                               {.most_changes = few_switches::MostSwitches(usual)},
+                                               {.stop = limits.stop, .finish = limits.finish}));
+  return std::move(kept.plan);
+}
+
+}  // namespace perseus::recipe

@@ -1,0 +1,249 @@
+// One job has the same plan from every door: the same clocks, energies and bounds, bit for bit. A
+// new door is a row of kDoors, and a new job a row of kJobs.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "perseus/base/file.h"
+#include "perseus/cluster/job_planning/planning.h"
+#include "perseus/planning/api/plan_iteration.h"
+#include "perseus/planning/job/job_setup.h"
+#include "perseus/planning/plan_file/plan_file.h"
+#include "tests/cli/program.h"
+
+namespace perseus {
+namespace {
+
+constexpr const char* kFacts = R"(
+format = "perseus-hardware-facts"
+version = 1
+host = "box"
+gpu_name = "A100"
+driver_version = "1"
+measured_at = "2026-02-22T17:05:00Z"
+perseus_version = "0.1.0"
+gpu_count = 4
+max_changes_per_s = {value = 20, low = 20, high = 40, samples = 35}
+)";
+
+struct Job {
+  const char* name;
+  const char* profile;   // Of `perseus synth`, or the path of a profile; see DoorsTest.
+  const char* pipeline;  // Keys of [pipeline].
+  const char* gpu = "";  // Further keys of [gpu].
+  const char* top = "";  // Further keys of the file.
+};
+
+constexpr Job kJobs[] = {
+    {"Measured", "gpt3-175b_a100-sxm_pp8_tp8.csv", R"(schedule = "1f1b"
+microbatches = 4)"},
+    {"MeasuredBloom", "bloom-176b_a40_pp8_tp8.csv", R"(schedule = "1f1b"
+microbatches = 4)"},
+    {"Example", "examples/gpt3-like_a100_pp8.csv", R"(schedule = "1f1b"
+microbatches = 8)"},
+    {"PowerCapped", "capped", R"(schedule = "1f1b"
+microbatches = 6)"},
+    {"Interleaved", "--chunks 2", R"(schedule = "interleaved-1f1b"
+chunks = 2
+microbatches = 8)"},
+    {"ZeroBubble", "--instructions forward,dgrad,wgrad", R"(schedule = "zb-h1"
+microbatches = 8)"},
+    {"DualPipeV", "--chunks 2 --fold --instructions forward,backward,dgrad,wgrad",
+     R"(schedule = "dualpipe-v"
+chunks = 2
+microbatches = 8)"},
+    {"Csv", "", R"(schedule_file = "schedule.csv")"},
+    {"Noise", "noise", R"(schedule = "1f1b"
+microbatches = 6)"},
+    {"Latency", "", R"(schedule = "1f1b"
+microbatches = 6)",
+     "switch_latency_ms = 5"},
+    {"Facts", "", R"(schedule = "1f1b"
+microbatches = 6)",
+     "", R"(facts = "facts.toml")"},
+    {"GivenLimit", "", R"(schedule = "1f1b"
+microbatches = 6
+max_switches = 3)"},
+    {"OneOption", "one", R"(schedule = "1f1b"
+microbatches = 4)"},
+    {"OneRank", "--stages 1", R"(schedule = "1f1b"
+microbatches = 4)"},
+};
+
+constexpr plan::Target kTargets[] = {{},
+                                     {.kind = plan::Target::Kind::kSlowdown, .value = 3},
+                                     {.kind = plan::Target::Kind::kMinEnergy}};
+
+class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
+ protected:
+  void SetUp() override {
+    const std::string of = GetParam().profile;
+    const std::string synth = of.starts_with("--")
+                                  ? of + (of.find("--stages") == of.npos ? " --stages 4" : "")
+                                  : "--stages 4";
+    RunWell("synth --gpu a100 " + synth + " -o profile.csv");
+    if (of == "capped") Cap();
+    if (of == "noise") AddNoise();
+    if (of == "one") {
+      Write("profile.csv",
+            "stage,instruction,frequency,time,energy\n"
+            "0,forward,1410,0.01,4\n0,backward,1410,0.02,8\n");
+    }
+    if (of.ends_with(".csv")) {
+      const std::filesystem::path path = PathOf(of);
+      if (!std::filesystem::exists(path)) {
+        GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
+      }
+      std::filesystem::copy_file(path, Directory() / "profile.csv",
+                                 std::filesystem::copy_options::overwrite_existing);
+    }
+    Write("schedule.csv",
+          "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1F1,1B0,1F2,1B1,1B2\n"
+          "2F0,2F1,2B0,2F2,2B1,2B2\n3F0,3B0,3F1,3B1,3F2,3B2\n");
+    Write("facts.toml", kFacts);
+    Write("job.toml", fmt::format("profile = \"profile.csv\"\n{}\n[pipeline]\n{}\n[gpu]\n"
+                                  "blocking_power_w = 80\n{}\n",
+                                  GetParam().top, GetParam().pipeline, GetParam().gpu));
+  }
+
+  // ---- Doors ----
+ public:
+  std::string Program(const plan::Target& target) {
+    const std::string flag = target.kind == plan::Target::Kind::kMinEnergy
+                                 ? "--min-energy"
+                                 : fmt::format("--slowdown {}", target.value);
+    RunWell("plan --job job.toml -o out " + flag);
+    return Read("out/plans/" + plan::Slug(target) + ".json");
+  }
+
+  std::string Api(const plan::Target& target) {
+    const auto plan = PlanIteration({.job_file = JobFile()}, target);
+    EXPECT_TRUE(plan) << plan.error().message;
+    return plan ? plan_file::FormatPlan(plan->instructions) : "";
+  }
+
+  std::string Server(const plan::Target& target) {
+    auto job = job::LoadJob({.job_file = JobFile()}).value();
+    job_planning::JobSpec spec;
+    spec.planned = job.planned;
+    spec.most_switches = job.most_switches;
+    spec.most_changes_per_s = job.facts.most_changes_per_s;
+    const job_planning::PreparedJob prepared{
+        .spec = std::move(spec),
+        .planner = plan::Planner::Create(job.graph, job.model).value(),
+        .noise = job.noise};
+    const auto made = job_planning::MakePlan(prepared, target, {});
+    EXPECT_TRUE(made) << made.error().message;
+    return made ? made->body : "";
+  }
+
+#ifdef PERSEUS_PYTHON
+  std::string Python(const plan::Target& target) {
+    const std::string argument = target.kind == plan::Target::Kind::kMinEnergy
+                                     ? "target='least-energy'"
+                                     : fmt::format("slowdown_percent={}", target.value);
+    const std::string command = fmt::format(
+        "cd '{}' && {} -c \"import perseus; perseus.plan(job='job.toml', {}).save('python.json')\"",
+        Directory().string(), PERSEUS_PYTHON, argument);
+    EXPECT_EQ(std::system(command.c_str()), 0) << command;
+    return Read("python.json");
+  }
+#endif
+
+ private:
+  std::string JobFile() const { return Directory() / "job.toml"; }
+
+  static std::filesystem::path PathOf(const std::string& name) {
+    const std::filesystem::path source(PERSEUS_SOURCE_DIR);
+    if (name.find('/') != name.npos) return source / name;
+    const char* shared = std::getenv("PERSEUS_SHARED_DIR");
+    return (shared != nullptr ? std::filesystem::path(shared) : source / ".." / "shared") /
+           "profiles" / name;
+  }
+
+  // Rewrites each row of the profile: `row` gets its five columns.
+  void Rewrite(const std::string& further_header,
+               const std::function<std::string(std::vector<std::string>)>& row) const {
+    std::istringstream lines(Read("profile.csv"));
+    std::string line;
+    std::getline(lines, line);
+    std::string text = line + further_header + "\n";
+    while (std::getline(lines, line)) {
+      std::istringstream cells(line);
+      std::vector<std::string> columns;
+      for (std::string cell; std::getline(cells, cell, ',');) columns.push_back(cell);
+      text += row(std::move(columns)) + "\n";
+    }
+    Write("profile.csv", text);
+  }
+
+  // Above 1,200 MHz, the power cap holds: each clock is as fast as the fastest that is reached.
+  void Cap() const {
+    std::vector<std::string> reached;
+    Rewrite("", [&](std::vector<std::string> columns) {
+      std::string& time = columns[columns.size() - 2];
+      std::string& energy = columns.back();
+      if (std::stod(columns[2]) > 1200) {
+        const int mhz = static_cast<int>(std::stod(columns[2]));
+        // Nearly the same values, as a measurement has them.
+        time = fmt::format("{:.6f}", 0.05 + 1e-5 * (mhz % 7));
+        energy = fmt::format("{:.4f}", 15 + 1e-2 * (mhz % 5));
+      } else {
+        time = fmt::format("{:.6f}", 0.05 * 1200 / std::stod(columns[2]));
+        energy = fmt::format("{:.4f}", 6 + 9 * std::pow(std::stod(columns[2]) / 1200, 2));
+      }
+      return fmt::format("{},{},{},{},{}", columns[0], columns[1], columns[2], time, energy);
+    });
+  }
+
+  void AddNoise() const {
+    Rewrite(",noise,common_noise", [](const std::vector<std::string>& columns) {
+      std::string text;
+      for (const std::string& column : columns) text += column + ",";
+      return text + "0.01,0.005";
+    });
+  }
+};
+
+struct Door {
+  const char* name;
+  std::string (DoorsTest::*plan)(const plan::Target& target);  // The text of the plan file.
+};
+
+constexpr Door kDoors[] = {
+    {"perseus plan", &DoorsTest::Program},
+    {"the C++ API", &DoorsTest::Api},
+    {"the server", &DoorsTest::Server},
+#ifdef PERSEUS_PYTHON
+    {"Python", &DoorsTest::Python},
+#endif
+};
+
+TEST_P(DoorsTest, GiveTheSamePlan) {
+  for (const plan::Target& target : kTargets) {
+    SCOPED_TRACE(plan::Describe(target));
+    std::string first;
+    for (const Door& door : kDoors) {
+      SCOPED_TRACE(door.name);
+      auto file = plan_file::ParsePlan((this->*door.plan)(target), door.name);
+      ASSERT_TRUE(file) << file.error().message;
+      file->job.profile = "profile.csv";
+      const std::string text = plan_file::FormatPlan(*file);
+      if (first.empty()) first = text;
+      EXPECT_EQ(text, first);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, DoorsTest, testing::ValuesIn(kJobs),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace perseus
