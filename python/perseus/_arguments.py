@@ -91,8 +91,7 @@ def wishes(given: Mapping[str, Any]) -> "_planner.Wishes":
                 "(give the noise of single instructions, and that of whole pp_ranks)"
             )
         wishes.set_noise(*[checked("noise_percent", one) / 100 for one in (*percents, 0)[:2]])
-    if not flag("frontier", given["frontier"]):
-        wishes.leave_out_frontier()
+    wishes.with_frontier = flag("frontier", given["frontier"])
     return wishes
 
 

@@ -419,8 +419,8 @@ def plan(
             (J).
         power_cap_w: The fastest plan with at most this mean power of one pipeline (W).
         price: The cheapest plan for this pair of prices ($/kWh, $/GPU-hour).
-        frontier: Whether to compute the frontier. For very large jobs, False saves time. Then only
-            slowdowns, deadlines and least energy can be targets.
+        frontier: Whether to compute the frontier. For very large jobs, False saves time, if no target
+            needs it: slowdowns, deadlines and least energy do not.
 
     slowdown_percent, deadline_s, energy_budget_j and power_cap_w take one value or several.
 

@@ -58,8 +58,8 @@ class Wishes:
     limit: ChangeLimit
     most_changes: int
     with_tradeoff: bool
+    with_frontier: bool
     def set_noise(self, independent: float, common: float) -> None: ...
-    def leave_out_frontier(self) -> None: ...
 
 class Target:
     def __init__(self, kind: TargetKind, value: float, gpu_hour: float) -> None: ...

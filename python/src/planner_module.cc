@@ -431,8 +431,7 @@ void AddJob(py::module_& module) {
            [](recipe::Wishes& w, double independent, double common) {
              w.noise = noise::Noise{independent, common};
            })
-      .def("leave_out_frontier",
-           [](recipe::Wishes& w) { w.frontier = recipe::Wishes::Frontier::kNone; });
+      .def_readwrite("with_frontier", &recipe::Wishes::with_frontier);
   py::class_<plan::Target>(module, "Target")
       .def(py::init([](plan::Target::Kind kind, double value, double gpu_hour) {
         return plan::Target{.kind = kind, .value = value, .gpu_hour = gpu_hour};

@@ -33,7 +33,7 @@ def rows(path):
 class ProgramTest(ScratchTest):
     def test_plans_and_frontier(self):
         self.run_program(
-            "plan", PROFILE, *FLAGS, "--per-instruction", "--slowdown=5", "--deadline=2", "--edp", "-oout"
+            "plan", PROFILE, *FLAGS, "--slowdown=5", "--deadline=2", "--edp", "-oout"
         )
         found = perseus.plan(
             PROFILE, **JOB, target=["no-slowdown", "least-energy-delay"],
@@ -51,6 +51,24 @@ class ProgramTest(ScratchTest):
         np.testing.assert_array_equal(
             [float(r[columns[1]]) for r in frontier], found.frontier.energies_j
         )
+
+    def test_limits_of_clock_changes_and_noise(self):
+        for flags, arguments in [
+            (["--per-instruction"], dict(per_instruction=True)),
+            (["--max-switches=3", "--switch-tradeoff"], dict(max_switches=3, switch_tradeoff=True)),
+            (["--max-switches=auto"], dict(max_switches="auto")),
+            (["--noise=1", "--common-noise=0.5"], dict(noise_percent=(1, 0.5))),
+            (["--effort=0"], dict(effort=0)),
+        ]:
+            with self.subTest(arguments):
+                summary = json.loads(self.run_program("plan", PROFILE, *FLAGS, *flags, "--json"))
+                theirs = summary["plans"][0]
+                found = perseus.plan(PROFILE, **JOB, **arguments)
+                self.assertEqual(found.plan.energy_j, theirs["energy_j"])
+                self.assertEqual(found.plan.lower_bound_j, theirs["lower_bound_j"])
+                self.assertEqual(found.plan.max_switches, theirs.get("max_switches"))
+                rows = [row["max_switches"] for row in found.switch_tradeoff or []]
+                self.assertEqual(rows, [row["max_switches"] for row in summary.get("switch_tradeoff", [])])
 
     def test_save_is_a_plan_that_the_program_evaluates(self):
         found = perseus.plan(PROFILE, **JOB)
@@ -134,7 +152,16 @@ class WrongArgumentTest(ScratchTest):
             ("profile", [7], "profile: row 0 is not a sequence of stage.* \\(give five values"),
         ]:
             self.check(perseus.Error, message, **{name: value})
-        self.check(perseus.Error, "frontier", power_cap_w=1, frontier=False)
+        for wrong, message in [
+            (dict(max_switches=3, per_instruction=True), "max_switches and per_instruction exclude"),
+            (dict(max_switches="few"), "max_switches: 'few' is not a number"),
+            (dict(max_switches=-1), "max_switches: -1 is not a number"),
+            (dict(per_instruction=1), "per_instruction: 1 is neither True nor False"),
+            (dict(noise_percent=21), "noise_percent: 21 is not a number from 0 to 20 .percent."),
+            (dict(noise_percent=[1, 2, 3]), "noise_percent: .1, 2, 3. is neither a number nor a pair"),
+            (dict(effort=-1), "effort: -1 is not a number"),
+        ]:
+            self.check(perseus.Error, message, **wrong)
         self.assertTrue(issubclass(perseus.Error, ValueError))
 
     def test_saving_writes_everything_or_nothing(self):

@@ -88,12 +88,6 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   return CheckNoise(flags.noise);
 }
 
-recipe::Wishes::Frontier FrontierOf(const PlanFlags& flags) {
-  using Frontier = recipe::Wishes::Frontier;
-  if (flags.without_frontier) return Frontier::kNone;
-  return flags.with_exact_frontier ? Frontier::kExact : Frontier::kStatedError;
-}
-
 // Only the report uses stops.
 int StopsOf(const PlanFlags& flags, const schedule::InstructionGraph& graph) {
   return flags.directory.empty() ? 0 : flags.stops.value_or(recipe::DefaultStops(graph));
@@ -208,7 +202,10 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
                               .effort = flags.effort,
                               .changes = rules,
                               .noise = noise,
-                              .frontier = FrontierOf(flags),
+                              .precision = flags.with_exact_frontier
+                                               ? plan::FrontierPrecision::kExact
+                                               : plan::FrontierPrecision::kStatedError,
+                              .with_table = !flags.without_frontier,
                               .stops = StopsOf(flags, job.graph)};
   PERSEUS_ASSIGN_OR_RETURN(auto plans, [&] {
     PlanRows rows(streams.err, planner, LinesOf(flags));

@@ -116,7 +116,7 @@ std::string FormatPlanTable(const PlanOutcome& outcome) {
                 FormatSwitches(SwitchesPerGpu(baseline)),
                 FormatSwitches(SwitchesPerGpuAndSecond(baseline)), ""});
   for (const PlannedTarget& planned : outcome.targets) {
-    if (planned.is_stop) continue;
+    if (planned.is_stop()) continue;
     const plan::Evaluation& evaluation = planned.plan.evaluation;
     table.AddRow({planned.plan.target, FormatQuantity(ToSeconds(evaluation.time)),
                   FormatQuantity(evaluation.energy_j),

@@ -115,7 +115,7 @@ std::string FormatNoise(const recipe::NoiseOutcome& outcome,
                "saving without a margin"});
   bool has_other_target = false;
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (planned[i].is_stop) continue;
+    if (planned[i].is_stop()) continue;
     has_other_target = has_other_target || !plan::LimitsTime(planned[i].target.kind);
     const noise::NoisyDifference& with = outcome.with_margin[i];
     const noise::NoisyDifference& without = outcome.without_margin[i];

@@ -403,7 +403,7 @@ std::string DrawOutcome(const PlanOutcome& outcome, const Terminal& terminal) {
   plot.baseline = PointOf(planner.baseline(), kBaselineName);
   Nanoseconds slowest = planner.baseline().time;
   for (const recipe::PlannedTarget& planned : outcome.targets) {
-    if (planned.is_stop) continue;
+    if (planned.is_stop()) continue;
     plot.plans.push_back(PointOf(planned.plan.evaluation, planned.plan.target));
     slowest = std::max(slowest, planned.plan.evaluation.time);
   }

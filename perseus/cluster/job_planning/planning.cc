@@ -39,22 +39,20 @@ int EffortFor(std::size_t instructions) {
 // While a pipeline waits for a straggler, only the time of the target of the job counts.
 constexpr plan::Target kBesideStraggler{.kind = plan::Target::Kind::kMinEnergy};
 
+recipe::ChangeRules RulesOf(const PreparedJob& job) {
+  return recipe::RulesFor({}, {job.spec.most_switches, job.spec.most_changes_per_s},
+                          job.spec.planned, job.planner.graph());
+}
+
 // The plan for a target of the job, as nodes get it. If no plan keeps the target on average under
 // the noise of the job, the plan has no margin.
 Result<plan::Plan> PlanTarget(const PreparedJob& job, const plan::Target& target,
                               const plan::SearchLimits& limits) {
-  using Frontier = recipe::Wishes::Frontier;
-  const schedule::InstructionGraph& graph = job.planner.graph();
-  const bool has_frontier = plan::NeedsFrontier(target.kind) ||
-                            graph.instructions.size() <= kMaxImmediateFrontierInstructions;
-  const recipe::Wishes wishes{
-      .targets = {target},
-      .effort = limits.effort,
-      .changes = recipe::RulesFor({}, {job.spec.most_switches, job.spec.most_changes_per_s},
-                                  job.spec.planned, graph),
-      .noise = job.noise,
-      .without_margin = recipe::WithoutMargin::kKeepPlan,
-      .frontier = has_frontier ? Frontier::kStatedError : Frontier::kNone};
+  const recipe::Wishes wishes{.targets = {target},
+                              .effort = limits.effort,
+                              .changes = RulesOf(job),
+                              .noise = job.noise,
+                              .without_margin = recipe::WithoutMargin::kKeepPlan};
   recipe::Progress silent;
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plans, recipe::PlanJob(job.planner, wishes, silent, limits.finish, limits.stop));
@@ -139,7 +137,7 @@ class Plans {
     PERSEUS_ASSIGN_OR_RETURN(const auto options,
                              plan_file::FindOptions(base->file, graph, base->record.id));
     const plan::Evaluation usual = plan::Evaluator(graph, job_.planner.model()).Evaluate(options);
-    return recipe::PlanForStraggler(job_.planner, usual, time,
+    return recipe::PlanForStraggler(job_.planner, RulesOf(job_), usual, time,
                                     fmt::format("straggler {:.4g}, {}", factor, Describe(target)),
                                     limits_);
   }

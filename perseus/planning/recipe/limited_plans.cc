@@ -62,7 +62,7 @@ const PlannedTarget* Find(const std::vector<PlannedTarget>& planned, const std::
 std::vector<plan::Plan> NeighborsOf(std::size_t target, const std::vector<PlannedTarget>& planned,
                                     const LimitedPlans& plans) {
   const auto has_plan = [&](std::size_t i) {
-    return !planned[i].is_stop && plans[i] && plans[i]->plan;
+    return !planned[i].is_stop() && plans[i] && plans[i]->plan;
   };
   std::vector<plan::Plan> neighbors;
   std::size_t before = target;
@@ -241,7 +241,7 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
   // A stop starts from its neighbors in the table.
   for (const bool of_stops : {false, true}) {
     ForEachOnAllCores(planned.size(), [&](std::size_t i) {
-      if (planned[i].is_stop != of_stops) return;
+      if (planned[i].is_stop() != of_stops) return;
       limited[i] = LimitOne(
           planner, planned[i], most_switches, of_stops ? limits_of_stops : limits, tradeoff,
           with_below(i, of_stops ? NeighborsOf(i, planned, limited) : std::vector<plan::Plan>()));
@@ -254,12 +254,12 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
       return Fail(limited[i]);
     }
     if (!has_plan) {
-      if (planned[i].is_stop) continue;
+      if (planned[i].is_stop()) continue;
       if (without_plan == WithoutPlan::kKeepUnlimited) {
         result.push_back(std::move(planned[i]));
         continue;
       }
-      if (!planned[i].is_asked) continue;
+      if (!planned[i].is_asked()) continue;
       if (!limited[i]) return Fail(limited[i]);
       return FailWithoutPlan(planned[i].plan, *limited[i], limited);
     }
@@ -311,7 +311,7 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
   });
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (!kept[i] && !planned[i].is_asked) continue;
+    if (!kept[i] && !planned[i].is_asked()) continue;
     if (!kept[i]) {
       return FailAs(kept[i].error().kind,
                     "{} (the hardware facts have this rate: ignore it with `per_instruction`)",

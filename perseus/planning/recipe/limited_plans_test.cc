@@ -33,7 +33,7 @@ std::vector<PlannedTarget> PlanSomeTargets(const plan::Planner& planner) {
     one.target = target;
     one.slug = plan::Slug(target);
     one.plan = *plan::PlanForTarget(planner, &frontier, target, {.effort = plan::kFirstLook});
-    one.is_stop = target.kind == Kind::kSlowdown && target.value == 6;
+    if (target.kind == Kind::kSlowdown && target.value == 6) one.group = Group::kStop;
   }
   return planned;
 }

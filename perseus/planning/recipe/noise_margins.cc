@@ -19,16 +19,18 @@ void ShareSavings(const std::vector<PlannedTarget>& planned,
     if (noisy[i] && plan::LimitsTime(planned[i].target.kind)) order.push_back(i);
   }
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return planned[i].plan.deadline; });
-  std::map<plan::Target::Kind, const noise::NoisyPlan*> best;
+  // [kind, group] the last plan of the order.
+  std::map<std::pair<plan::Target::Kind, Group>, const noise::NoisyPlan*> best;
   for (const std::size_t i : order) {
     noise::NoisyPlan& own = *noisy[i];
-    const noise::NoisyPlan*& earlier = best[planned[i].target.kind];
-    if (earlier != nullptr && earlier->after.saving > own.after.saving) {
+    for (const auto& [key, earlier] : best) {
+      if (key.first != planned[i].target.kind || !MayTake(key.second, planned[i].group)) continue;
+      if (earlier->after.saving <= own.after.saving) continue;
       own.plan.options = earlier->plan.options;
       own.plan.evaluation = earlier->plan.evaluation;
       own.after = earlier->after;
     }
-    if (!planned[i].is_stop) earlier = &own;  // The table does not depend on stops.
+    best[{planned[i].target.kind, planned[i].group}] = &own;
   }
 }
 
@@ -84,7 +86,7 @@ Result<NoiseOutcome> AddNoiseMargins(
     if (!noisy[i]) {
       const bool may_keep = without_margin == WithoutMargin::kKeepPlan &&
                             noisy[i].error().kind == ErrorKind::kUnreachable;
-      if (!planned[i].is_asked) continue;
+      if (!planned[i].is_asked()) continue;
       if (may_keep) {
         const noise::NoisyDifference as_it_is =
             noise::CompareWithBaseline(planner, planned[i].plan.options, noise, limits);

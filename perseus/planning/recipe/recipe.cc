@@ -1,6 +1,7 @@
 #include "perseus/planning/recipe/recipe.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "perseus/base/parallel.h"
@@ -17,13 +18,40 @@ void RaiseBounds(const plan::Planner& planner, std::vector<PlannedTarget>& plann
                  const plan::Plan* raised = nullptr) {
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
-    if (planned[i].is_stop) return;
+    if (planned[i].is_stop()) return;
     if (raised != nullptr && raised->deadline == plan.deadline) {
       plan.lower_bound_j = std::max(plan.lower_bound_j, raised->lower_bound_j);
     } else {
       discrete_bound::RaiseBound(planner, plan);
     }
   });
+}
+
+// Leaves out the plans of the table that an asked target could use. `noise`, if any, is that of
+// `planned`, in its order.
+void LeaveOutContradictions(std::vector<PlannedTarget>& planned,
+                            std::optional<NoiseOutcome>& noise) {
+  const auto contradicts = [&](const PlannedTarget& row) {
+    return std::ranges::any_of(planned, [&](const PlannedTarget& asked) {
+      if (MayTake(row.group, asked.group)) return false;
+      const bool keeps_limit =
+          !asked.most_switches ||
+          few_switches::MostSwitches(row.plan.evaluation) <= *asked.most_switches;
+      const plan::Plan best = plan::BestPlan(asked.target, asked.plan, std::span(&row.plan, 1));
+      return keeps_limit && best.options != asked.plan.options;
+    });
+  };
+  std::vector<bool> leaves_out;
+  for (const PlannedTarget& row : planned) leaves_out.push_back(contradicts(row));
+  const auto keep = [&](auto& rows) {
+    std::size_t i = 0;
+    std::erase_if(rows, [&](const auto&) { return leaves_out[i++]; });
+  };
+  keep(planned);
+  if (!noise) return;
+  keep(noise->without_margin);
+  keep(noise->with_margin);
+  keep(noise->most_savings);
 }
 
 // From jobs of 200 instructions or fewer to jobs of kFullEffortInstructions or more. The search of
@@ -77,6 +105,7 @@ class Run {
     }
     PERSEUS_RETURN_IF_ERROR(LimitPlans(of_less_effort));
     if (wishes_.noise) PERSEUS_RETURN_IF_ERROR(AddMargins(std::move(of_less_effort)));
+    LeaveOutContradictions(planned, result_.noise);
     for (const PlannedTarget& one : planned) {
       PERSEUS_RETURN_IF_ERROR(plan::CheckKeeps(planner_, one.target, one.plan));
     }
@@ -97,41 +126,48 @@ class Run {
   // and that of the least time, and takes longest. A request to finish leaves it out if no target
   // needs it.
   Result<void> LookFirst() {
-    const bool with_frontier = wishes_.frontier != Wishes::Frontier::kNone;
-    const bool is_exact = wishes_.frontier == Wishes::Frontier::kExact;
+    const bool with_frontier = wishes_.with_frontier || wishes_.with_table ||
+                               std::ranges::any_of(wishes_.targets, [](const plan::Target& target) {
+                                 return plan::NeedsFrontier(target.kind);
+                               });
+    const bool is_exact = wishes_.precision == plan::FrontierPrecision::kExact;
     const bool walks = is_exact || planner_.ProbablyWalks();
     Result<void> first;
     Result<plan::FrontierPoint> least_energy;
-    ForEachOnAllCores(with_frontier ? 3 : 1, [&](std::size_t task) {
-      if (task == 0) {
-        first = plans_.LookFirst(nullptr, TargetsToPlan({}, planner_, std::nullopt, 0));
-      }
-      if (task == 1) least_energy = planner_.CheapestPoint(0);
-      // The planner remembers the optimum. A failure would come again, and then with its cause.
-      if (task == 2 && !walks) {
-        (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
-      }
-    });
+    ForEachOnAllCores(wishes_.with_table ? 3
+                      : with_frontier    ? 2
+                                         : 1,
+                      [&](std::size_t task) {
+                        if (task == 0) {
+                          first = plans_.LookFirst(
+                              nullptr, TargetsToPlan({}, planner_, std::nullopt, 0), stop_);
+                        }
+                        // The planner remembers the optimum. A failure would come again, and then
+                        // with its cause.
+                        if (task == 1 && !walks) {
+                          (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
+                        }
+                        if (task == 2) least_energy = planner_.CheapestPoint(0);
+                      });
     PERSEUS_RETURN_IF_ERROR(first);
     PERSEUS_RETURN_IF_ERROR(least_energy);
     const std::vector<WantedTarget> wanted = TargetsToPlan(
-        wishes_.targets, planner_, with_frontier ? std::optional(least_energy->time) : std::nullopt,
-        wishes_.stops);
+        wishes_.targets, planner_,
+        wishes_.with_table ? std::optional(least_energy->time) : std::nullopt, wishes_.stops);
     std::vector<WantedTarget> deadlines = wanted;
     std::erase_if(deadlines,
                   [](const WantedTarget& one) { return plan::NeedsFrontier(one.target.kind); });
-    PERSEUS_RETURN_IF_ERROR(plans_.LookFirst(nullptr, deadlines));
+    PERSEUS_RETURN_IF_ERROR(plans_.LookFirst(nullptr, deadlines, stop_));
     if (!with_frontier) return {};
     progress_.Begin("frontier");
     const bool may_stop = deadlines.size() == wanted.size();
     Result<plan::Frontier> computed = planner_.ComputeFrontier(
         [&](double part) { progress_.Update(part); },
-        may_stop && finish_.stop_possible() ? finish_ : stop_,
-        is_exact ? plan::FrontierPrecision::kExact : plan::FrontierPrecision::kStatedError);
+        may_stop && finish_.stop_possible() ? finish_ : stop_, wishes_.precision);
     if (!computed && may_stop && finish_.stop_requested()) return {};
     if (!computed) return Fail(computed);
     result_.frontier = *std::move(computed);
-    return plans_.LookFirst(&*result_.frontier, wanted);
+    return plans_.LookFirst(&*result_.frontier, wanted, stop_);
   }
 
   // The plan whose limits are traded off. A limit that is picked holds for all plans. So it is the
@@ -198,6 +234,7 @@ class Run {
     ForEachOnAllCores(2, [&](std::size_t task) {
       if (task == 0) {
         improved = plans_.Improve(search, first.slug);
+        if (!improved) return;
         traded = traded_plan().plan;
         discrete_bound::RaiseBound(planner_, traded);
       } else {
@@ -244,7 +281,7 @@ class Run {
     }
     RaiseBounds(planner_, planned, tradeoff ? &tradeoff->unlimited : nullptr);
     for (const PlannedTarget& one : planned) {
-      if (one.is_stop) continue;
+      if (one.is_stop()) continue;
       progress_.Show(plan::Describe(one.target), one.plan, Progress::Stage::kFinal);
     }
     return {};
@@ -308,16 +345,21 @@ Result<JobPlans> PlanJob(const plan::Planner& planner, const Wishes& wishes, Pro
   return result;
 }
 
-Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const plan::Evaluation& usual,
-                                    Nanoseconds time, std::string name,
-                                    const plan::SearchLimits& limits) {
+Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const ChangeRules& changes,
+                                    const plan::Evaluation& usual, Nanoseconds time,
+                                    std::string name, const plan::SearchLimits& limits) {
   PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanForStraggler(time, limits));
   plan.target = std::move(name);
+  few_switches::ChangeLimit limit{.changes_per_s = changes.changes_per_s};
+  if (changes.limit == ChangeRules::Limit::kGiven) {
+    limit.most_changes = changes.most_changes;
+  } else if (changes.picks() && !limit.changes_per_s) {
+    limit.most_changes = few_switches::MostSwitches(usual);
+  }
   // Only the time of the straggler counts, not the target of the job.
   PERSEUS_ASSIGN_OR_RETURN(
       auto kept, few_switches::KeepChangeLimit(planner, std::move(plan),
-                                               {.kind = plan::Target::Kind::kMinEnergy},
-                                               {.most_changes = few_switches::MostSwitches(usual)},
+                                               {.kind = plan::Target::Kind::kMinEnergy}, limit,
                                                {.stop = limits.stop, .finish = limits.finish}));
   return std::move(kept.plan);
 }

@@ -5,7 +5,7 @@
 // job has the same plans everywhere, bit for bit.
 //
 // METHOD
-//   1. Targets. The asked ones, and those of a table: no slowdown, 1 to 20 % and least energy.
+//   1. Targets. The asked ones and no slowdown, and in a table also 1 to 20 % and least energy.
 //   2. Plans without a limit of clock changes (plan/target.h): a first look at all, and then better
 //      ones until the effort is done.
 //   3. The limit. The user gives it, or the fewest changes are picked that keep 95 % of the saving
@@ -19,8 +19,9 @@
 //      the measured options (discrete_bound.h), and that of its limit.
 //
 // No plan of the result is better for the target of another one: more time never needs more energy.
-// For this, the targets share their plans. So a plan depends on all asked targets, not on its own
-// alone.
+// For this, targets share their plans. So a plan depends on all asked targets, and not on its own
+// alone. But it does not depend on a table (targets.h, Group): a plan of the table that an asked
+// target could use is left out of the result. So a door with a table has the same plans.
 //
 // Thread safety: PlanJob may be called from several threads. It uses all cores.
 #pragma once
@@ -68,9 +69,12 @@ struct Wishes {
   std::optional<noise::Noise> noise = {};  // 0 is none.
   // If no plan keeps the target of time on average under the noise.
   WithoutMargin without_margin = WithoutMargin::kFail;
-  // kNone: only no slowdown and the asked targets are planned, none of which may need the frontier.
-  enum class Frontier { kNone, kStatedError, kExact } frontier = Frontier::kStatedError;
-  int stops = 0;  // The most further slowdowns, at even distances, for the slider of a report.
+  // Computes the frontier in any case. Without it, only a target that needs it does.
+  bool with_frontier = false;
+  plan::FrontierPrecision precision = plan::FrontierPrecision::kStatedError;
+  // Also plans a table of targets: 1 to 20 % slowdown, and least energy. It needs the frontier.
+  bool with_table = false;
+  int stops = 0;  // The most further slowdowns of the table, at even distances, for a slider.
 };
 
 struct JobPlans {
@@ -102,11 +106,12 @@ Result<JobPlans> PlanJob(const plan::Planner& planner, const Wishes& wishes, Pro
                          std::stop_token finish = {}, std::stop_token stop = {});
 
 // The plan of a pipeline while it waits for a straggler, whose iteration takes `time`: least energy
-// within this time. Its GPUs change their clocks no more often than the one that changes it most in
-// `usual`, the plan without a straggler. `name` is its target in words. Fails as
-// Planner::PlanForStraggler, and if a stop is requested.
-Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const plan::Evaluation& usual,
-                                    Nanoseconds time, std::string name,
-                                    const plan::SearchLimits& limits = {});
+// within this time. It keeps the limit of `changes`, the rules in force. If they pick the limit,
+// its GPUs change their clocks no more often than the one that changes it most in `usual`, the plan
+// without a straggler. `name` is its target in words. Fails as Planner::PlanForStraggler, and if a
+// stop is requested.
+Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const ChangeRules& changes,
+                                    const plan::Evaluation& usual, Nanoseconds time,
+                                    std::string name, const plan::SearchLimits& limits = {});
 
 }  // namespace perseus::recipe

@@ -51,7 +51,7 @@ void ShareBetterPlans(std::vector<PlannedTarget>& planned) {
     const bool has_time = !plan::NeedsFrontier(one.target.kind);
     std::vector<plan::Plan> others;
     for (const PlannedTarget& other : before) {
-      if (other.is_stop && !one.is_stop) continue;  // The table does not depend on stops.
+      if (!MayTake(other.group, one.group)) continue;
       const int switches = few_switches::MostSwitches(other.plan.evaluation);
       const bool fits = has_time ? switches <= one.most_switches.value_or(switches)
                                  : other.most_switches == one.most_switches;
@@ -101,7 +101,7 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token&
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
     if (finish.stop_requested()) return;
-    if (plan::NeedsFrontier(planned[i].target.kind) || (planned[i].is_stop && !has_cost)) return;
+    if (plan::NeedsFrontier(planned[i].target.kind) || (planned[i].is_stop() && !has_cost)) return;
     const auto few =
         few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&kMost, 1),
                                       std::span(&plan, 1), {.effort = effort, .finish = finish});

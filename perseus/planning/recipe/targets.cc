@@ -43,6 +43,12 @@ bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) 
 
 }  // namespace
 
+bool MayTake(Group from, Group to) {
+  // No slowdown is planned for every target, so an asked target may take its plan.
+  const auto rank = [](Group group) { return group == Group::kReference ? Group::kAsked : group; };
+  return rank(from) <= rank(to);
+}
+
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
                                         std::optional<Nanoseconds> longest, int stops) {
@@ -72,7 +78,11 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
     if (std::ranges::find(slugs, slug) != slugs.end()) return;
     slugs.push_back(slug);
     const bool is_asked = std::ranges::find(asked, slug, plan::Slug) != asked.end();
-    targets.push_back({target, is_stop, is_asked});
+    const bool is_reference = target.kind == plan::Target::Kind::kSlowdown && target.value == 0;
+    targets.push_back({target, is_asked       ? Group::kAsked
+                               : is_reference ? Group::kReference
+                               : is_stop      ? Group::kStop
+                                              : Group::kTable});
   };
   for (const auto& [percent, is_stop] : slowdowns) {
     add({.kind = plan::Target::Kind::kSlowdown, .value = percent}, is_stop);
@@ -96,15 +106,15 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
     if (has_failed) return;
     Entry& entry = *entries[i];
     plan::SearchLimits own = limits;
-    if (entry.wanted.is_stop) own.work *= kWorkOfStops;
+    if (entry.wanted.is_stop()) own.work *= kWorkOfStops;
     entry.plan = entry.search.PlanWith(own);
-    if (entry.plan && !entry.wanted.is_stop)
+    if (entry.plan && !entry.wanted.is_stop())
       progress_.Show(entry.plan->target, *entry.plan, stage_);
-    if (!entry.plan && !entry.wanted.is_stop) has_failed = true;
+    if (!entry.plan && !entry.wanted.is_stop()) has_failed = true;
     progress_.Update(static_cast<double>(++done) / static_cast<double>(entries.size()));
   });
   for (const Entry* entry : entries) {
-    const bool may_fail = entry->wanted.is_stop;
+    const bool may_fail = entry->wanted.is_stop();
     if (entry->plan || (may_fail && entry->plan.error().kind == ErrorKind::kUnreachable)) continue;
     if (has_failed && entry->plan.error().message == kNotPlanned) continue;
     return Fail(entry->plan);
@@ -113,7 +123,8 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
 }
 
 Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
-                                    const std::vector<WantedTarget>& wanted) {
+                                    const std::vector<WantedTarget>& wanted,
+                                    const std::stop_token& stop) {
   std::vector<std::unique_ptr<Entry>> earlier = std::move(entries_);
   entries_.clear();
   std::vector<Entry*> added;
@@ -132,7 +143,7 @@ Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
     added.push_back(entries_.back().get());
   }
   progress_.Begin(Counted(std::ssize(wanted), "plan"));
-  return Advance(added, {.effort = plan::kFirstLook});
+  return Advance(added, {.effort = plan::kFirstLook, .stop = stop});
 }
 
 Result<void> TargetPlans::Improve(const plan::SearchLimits& limits, std::string_view only) {
@@ -150,30 +161,24 @@ Result<void> TargetPlans::Improve(const plan::SearchLimits& limits, std::string_
 }
 
 std::vector<PlannedTarget> TargetPlans::Best() const {
-  // The plans of the table do not depend on stops, which only a report has.
-  std::vector<plan::Plan> of_table;
-  std::vector<plan::Plan> all;
-  for (const auto& entry : entries_) {
-    if (!entry->plan) continue;
-    all.push_back(*entry->plan);
-    if (!entry->wanted.is_stop) of_table.push_back(*entry->plan);
-  }
-  plan::Plan baseline = all.front();  // Everything at maximum frequency is a plan, too.
+  // Everything at maximum frequency is a plan, too.
+  plan::Plan baseline = *entries_.front()->plan;
   baseline.options = schedule::BaselineOptions(planner_.graph());
   baseline.evaluation = planner_.baseline();
-  all.push_back(baseline);
-  of_table.push_back(std::move(baseline));
   std::vector<PlannedTarget> planned;
   for (const auto& entry : entries_) {
     if (!entry->plan) continue;
     const WantedTarget& wanted = entry->wanted;
-    plan::Plan best = plan::BestPlan(wanted.target, *entry->plan, wanted.is_stop ? all : of_table);
-    if (wanted.is_stop && IsAmong(planned, best)) continue;
+    std::vector<plan::Plan> others = {baseline};
+    for (const auto& other : entries_) {
+      if (other->plan && MayTake(other->wanted.group, wanted.group)) others.push_back(*other->plan);
+    }
+    plan::Plan best = plan::BestPlan(wanted.target, *entry->plan, others);
+    if (wanted.is_stop() && IsAmong(planned, best)) continue;
     planned.push_back({.target = wanted.target,
                        .slug = entry->slug,
                        .plan = std::move(best),
-                       .is_stop = wanted.is_stop,
-                       .is_asked = wanted.is_asked});
+                       .group = wanted.group});
   }
   return planned;
 }

@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,27 +20,44 @@
 
 namespace perseus::recipe {
 
+// Why a target is planned. Without a plan, an asked target is an error, and others are left out.
+//
+// A plan may become the plan of another target, if it is better there, but only of its own or a
+// later group. So the plans of no slowdown and of the asked targets do not depend on the further
+// targets of a door that shows more.
+enum class Group {
+  kAsked,
+  kReference,  // No slowdown, if it is not asked for. Limits are picked by its plan.
+  kTable,
+  kStop,  // A further plan for the slider of the report, which no table shows.
+};
+
 struct WantedTarget {
   plan::Target target;
-  bool is_stop = false;  // A further plan for the slider of the report, which no table shows.
-  // The user asks for it. Without a plan, another target is left out, and this one is an error.
-  bool is_asked = true;
+  Group group = Group::kAsked;
+
+  bool is_stop() const { return group == Group::kStop; }
 };
 
 struct PlannedTarget {
   plan::Target target;
   std::string slug;  // The name of its file without the extension.
   plan::Plan plan;
-  bool is_stop = false;
+  Group group = Group::kAsked;
   std::optional<int> most_switches = {};  // The plan was made for at most so many switches per GPU.
-  bool is_asked = true;                   // As in WantedTarget.
   bool has_margin = false;                // Keeps the mean time under the noise of the job.
+
+  bool is_stop() const { return group == Group::kStop; }
+  bool is_asked() const { return group == Group::kAsked; }
 };
+
+// Whether a plan of `from` may become the plan of a target of `to`.
+bool MayTake(Group from, Group to);
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
 // the other requested targets. `longest` is the time of least energy. Without it, returns only no
-// slowdown and the requested targets, because a plan of such a large job takes long. Adds at most
-// `stops` stops: slowdowns at even distances, below the slowdown of least energy.
+// slowdown and the requested targets. Adds at most `stops` stops: slowdowns at even distances,
+// below the slowdown of least energy.
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
                                         std::optional<Nanoseconds> longest, int stops);
@@ -58,7 +76,8 @@ class TargetPlans {
   // Makes a first plan for each of these targets that has none yet. Keeps a reference to the
   // frontier. Fails with the error of the first target that cannot be met, except a stop (under a
   // switch latency).
-  Result<void> LookFirst(const plan::Frontier* frontier, const std::vector<WantedTarget>& wanted);
+  Result<void> LookFirst(const plan::Frontier* frontier, const std::vector<WantedTarget>& wanted,
+                         const std::stop_token& stop);
 
   // Improves all plans, up to this effort; or only the plan with this slug.
   Result<void> Improve(const plan::SearchLimits& limits, std::string_view only = {});
