@@ -163,7 +163,7 @@ TEST_F(HostileTest, AReportReplacesAPageAndAnEmptyFile) {
 TEST_F(HostileTest, ANodeSaysThatItsDirectoryOfJobsDoesNotExist) {
   RunWell(
       "node --jobs absent --server http://127.0.0.1:1 2>log & for i in $(seq 400); do "
-      "grep -q directory log && break; sleep 0.05; done; kill $!");
+      "grep -qs directory log && break; sleep 0.05; done; kill $!");
   EXPECT_THAT(Read("log"), HasSubstr("warning: absent is no directory yet: no job of this node"));
 }
 
