@@ -14,8 +14,9 @@ packages_wheel=(python3-venv python3-pip python3-setuptools python3-wheel)
 packages_web=(nodejs npm)
 packages_browser=(chromium)
 packages_test=(git libgtest-dev libgmock-dev coinor-libclp-dev coinor-libcbc-dev libbenchmark-dev
-  python3 python3-yaml python3-jsonschema pkg-config postgresql sqlite3 clang-format-14 openssl munge)
-packages_all=(prometheus systemd)
+  python3 python3-yaml python3-jsonschema pkg-config postgresql sqlite3 clang-format-14 openssl munge
+  prometheus)
+packages_all=(systemd)
 packages_sanitize=(clang-14 libclang-rt-14-dev)
 packages_package=(help2man lowdown dpkg-dev file)
 packages_docs=(doxygen python3 python3-venv)

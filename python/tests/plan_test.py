@@ -143,6 +143,7 @@ class WrongArgumentTest(ScratchTest):
             ("fold", "no", "fold: 'no' is neither True nor False \\(give one"),
             ("frontier", "no", "frontier: 'no' is neither True nor False \\(give one"),
             ("target", 7, "target: 7 is not one of no-slowdown"),
+            ("target", "fast", "target: 'fast' is not one of"),
             ("target", np.array([1, 2]), "target: .*1.* is not one of no-slowdown"),
             ("target", [["no-slowdown"]], "target: ..no-slowdown.. is not one of"),
             ("price", 7, "price: 7 is not a pair \\(give"),

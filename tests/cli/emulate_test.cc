@@ -1,6 +1,7 @@
 // Tests `perseus emulate` and `perseus compare` as a user runs them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "tests/cli/program.h"
@@ -52,6 +53,29 @@ TEST_F(EmulateTest, UnderNoiseItHasIntervals) {
   EXPECT_FALSE(RunJson("emulate " + job_ + "--iterations 2 --json").contains("noise"));
 }
 
+// Noise that a whole pp_rank shares does not average out within an iteration.
+TEST_F(EmulateTest, HasCommonNoiseAndThatOfTheProfile) {
+  const std::string command = "emulate " + job_;
+  const auto spread_of = [&](const std::string& noise) {
+    RunWell(command + "--iterations 60 -o emu " + noise);
+    std::vector<double> times_s;
+    for (const auto& row : RowsOf("emu/iterations.csv")) times_s.push_back(row.at(1));
+    const auto [least, most] = std::ranges::minmax(times_s);
+    return most / least - 1;
+  };
+  EXPECT_GT(spread_of("--noise 0 --common-noise 2"), 1.5 * spread_of("--noise 2"));
+  std::istringstream rows(Read("profile.csv"));
+  std::string noisy;
+  for (std::string row; std::getline(rows, row);) {
+    noisy += row + (noisy.empty() ? ",noise,common_noise\n" : ",0.02,0.005\n");
+  }
+  Write("profile.csv", noisy);
+  const json noise = RunJson(command + "--iterations 5").at("noise");
+  EXPECT_NEAR(noise.at("independent"), 0.02, 1e-9);
+  EXPECT_NEAR(noise.at("common"), 0.005, 1e-9);
+  EXPECT_FALSE(RunJson(command + "--iterations 5 --noise 0").contains("noise"));
+}
+
 TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
   Write("events.toml",
         "[[straggler]]\ndp_rank = 1\npp_rank = 2\nfrom = 2\nuntil = 5\nslowdown = 1.5\n");
@@ -89,6 +113,17 @@ TEST_F(EmulateTest, FilesOfOtherOriginAreNotReplaced) {
   EXPECT_EQ(Files("out"), emulated);
 }
 
+TEST_F(EmulateTest, MultipliesThePlanByPipelinesAndIterations) {
+  RunWell("plan " + job_ + "--per-instruction --slowdown 5 --stops 0 --no-frontier -o out");
+  const json plan = json::parse(Read("out/plans/slowdown-5.json"));
+  const json emulation =
+      RunJson("emulate " + job_ + "--iterations 7 --plan out/plans/slowdown-5.json");
+  EXPECT_NEAR(emulation["emulated"]["energy_j"], 21 * plan["energy_j"].get<double>(), 1e-6);
+  EXPECT_NEAR(emulation["emulated"]["time_s"], 7 * plan["time_s"].get<double>(), 1e-9);
+  EXPECT_NEAR(emulation["maximum_frequency"]["energy_j"],
+              21 * plan["baseline"]["energy_j"].get<double>(), 1e-6);
+}
+
 // The path of a plan is relative to the file of events.
 TEST_F(EmulateTest, PushedPlansAndPowerCapsTakeEffect) {
   RunWell("plan " + job_ + "--per-instruction --slowdown 5 --stops 0 -o out");
@@ -121,16 +156,22 @@ TEST_F(EmulateTest, BadInputIsOneLine) {
   ExpectComplaint(Run(command + "--iterations 5 --trace 5"), 2, "--trace 5 is not one of");
   ExpectComplaint(Run(command + "--trace 3"), 2, "add -o DIR");
   ExpectComplaint(Run(command + "--latency-spread 0.5"), 2, "add --switch-latency MS");
-  RunWell(command + "--latency-spread 0.5 --switch-latency 1 --iterations 2");
+  Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 100\nslowdown = 1.2\n");
+  EXPECT_THAT(RunWell(command + "--latency-spread 0.5 --switch-latency 1 --iterations 2 "
+                                "--events events.toml"),
+              HasSubstr("events.toml:1: this straggler had no effect"));
   ExpectComplaint(Run(command + "--seed -1"), 2, "--seed");
 }
 
 TEST_F(EmulateTest, OtherPoliciesHaveTheSameEvents) {
   Write("events.toml", "[[straggler]]\ndp_rank = 0\nfrom = 1\nslowdown = 1.2\n");
-  const std::string command =
-      "emulate " + job_ + "--iterations 4 --events events.toml --follow 0 --unit 0.1 --json ";
+  const std::string alone = "emulate " + job_ + "--iterations 4 --events events.toml ";
+  const std::string command = alone + "--follow 0 --unit 0.1 ";
   const json ours = RunJson(command);
   EXPECT_EQ(ours["policy"], "Perseus");
+  const json without = RunJson(alone);
+  EXPECT_LT(ours["emulated"]["energy_j"], without["emulated"]["energy_j"]);
+  EXPECT_EQ(ours["emulated"]["time_s"], without["emulated"]["time_s"]);
   for (const auto& [flag, name] : {std::pair{"allmax", "AllMax"},
                                    {"zeus-global", "ZeusGlobal"},
                                    {"zeus-per-stage", "ZeusPerStage"},

@@ -48,6 +48,8 @@ TEST_F(EvaluateVerbTest, APlanMatchesItsClaimExactly) {
 
 TEST_F(EvaluateVerbTest, TheDefaultProfileIsTheOneThatThePlanNames) {
   EXPECT_EQ(RunJson("evaluate out/plans/slowdown-5.json"), RunJson(plan_));
+  Write("marked.json", "\xEF\xBB\xBF" + Read("out/plans/slowdown-5.json"));
+  EXPECT_EQ(RunJson("evaluate marked.json"), RunJson(plan_)) << "a byte order mark";
   EXPECT_THAT(RunWell(plan_),
               HasSubstr("The plan file has the same time and energy as this evaluation."));
 }
@@ -90,7 +92,9 @@ TEST_F(EvaluateVerbTest, AFalseClaimIsReported) {
   EXPECT_EQ(table.status, 2);
   EXPECT_THAT(table.out, HasSubstr("The plan file has 1.71508 s and 11958.7 J, but this "));
   // Under other conditions, other numbers are the answer.
-  EXPECT_EQ(RunJson(plan_ + " --switch-latency 20")["claimed"]["holds"], false);
+  const json late = RunJson(plan_ + " --switch-latency 20");
+  EXPECT_EQ(late["claimed"]["holds"], false);
+  EXPECT_EQ(late["switch_latency_s"], 0.02);
   Write("other.csv", Read("profile.csv"));
   EXPECT_EQ(RunJson("evaluate out/plans/slowdown-5.json --profile other.csv")["claimed"]["holds"],
             false);
@@ -111,6 +115,15 @@ TEST_F(EvaluateVerbTest, AnErrorOfTheOrderNamesThePlan) {
   std::reverse(instructions.begin(), instructions.end());
   Write("reversed.json", plan.dump());
   ExpectComplaint(Run("evaluate reversed.json"), 2, "reversed.json: schedule 1f1b deadlocks");
+}
+
+TEST_F(EvaluateVerbTest, AnUnmeasuredClockIsReportedWithTheNearestOne) {
+  json plan = json::parse(Read("out/plans/no-slowdown.json"));
+  plan["pp_ranks"][2]["instructions"][5]["frequency"] = 1203;
+  Write("changed.json", plan.dump());
+  ExpectComplaint(Run("evaluate changed.json"), 2,
+                  "changed.json: pp_ranks[2].instructions[5]: stage 2 forward was not measured at "
+                  "1203 MHz, the nearest measured is 1200 MHz (");
 }
 
 TEST_F(EvaluateVerbTest, APlanHasItsOwnSchedule) {

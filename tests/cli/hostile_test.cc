@@ -57,6 +57,9 @@ TEST_F(HostileTest, AMistakeInTheWordsIsNamed) {
       {"job show ''", "job: the value is empty (give a value)"},
       {"synth --output ''", "--output: the value is empty"},
       {"synth --seed -1", "\"-1\" is not a whole number from 0 to 1000000000000000000 (see"},
+      {"synth --noise 9", "--noise: \"9\" is not a number from 0 to 0.3"},
+      {"synth --head nan", "--head: \"nan\" is not a number from 0 to 10"},
+      {"gpu grant GPU-1 --uid nobody", "\"nobody\" is not a whole number from 0 to 4294967294"},
       {plan + "-o", "--output has no value: give it one (see perseus plan --help)"},
       {"plan -- profile.csv --schedule gpipe",
        "\"--schedule\" is unknown (see perseus plan --help"}};
@@ -160,7 +163,7 @@ TEST_F(HostileTest, AReportReplacesAPageAndAnEmptyFile) {
 TEST_F(HostileTest, ANodeSaysThatItsDirectoryOfJobsDoesNotExist) {
   RunWell(
       "node --jobs absent --server http://127.0.0.1:1 2>log & for i in $(seq 400); do "
-      "grep -q directory log && break; sleep 0.05; done; kill $!");
+      "grep -qs directory log && break; sleep 0.05; done; kill $!");
   EXPECT_THAT(Read("log"), HasSubstr("warning: absent is no directory yet: no job of this node"));
 }
 

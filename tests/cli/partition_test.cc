@@ -37,6 +37,9 @@ TEST_F(PartitionTest, ThePrintedCommandGivesThePredictedPlan) {
     EXPECT_THAT(RunWell(arguments), HasSubstr("To plan them as above:\n  " + command + "\n"));
     ASSERT_THAT(command, StartsWith("perseus plan 'my profile.csv' "));
     const auto summary = RunJson(command.substr(std::string("perseus ").size()));
+    for (const char* key : {"time_s", "energy_j"}) {
+      EXPECT_EQ(summary["baseline"][key], partition[split]["baseline"][key]);
+    }
     const auto& planned = summary["plans"].back();
     EXPECT_EQ(planned["deadline_s"], predicted["deadline_s"]);
     EXPECT_EQ(planned["time_s"], predicted["time_s"]);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <cstdlib>
+
 #include "tests/cli/program.h"
 #include "tests/fake_nvml/fake_nvml.h"
 
@@ -32,6 +34,26 @@ class QualifyVerbTest : public CommandTest {
     EXPECT_TRUE(Comes([&] { return HasEnded(process); }));
   }
 };
+
+// Without CUDA, only the driver's own readings are measured, within seconds.
+TEST_F(QualifyVerbTest, WritesFactsThatAPlanReads) {
+  FakeNvml node = FakeNvml::Create(Directory() / "nvml", {.gpus = {{}, {}}});
+  node.UseInThisProcess();
+  setenv("PERSEUS_CUDA_LIBRARY", "/none", 1);
+  const Outcome qualified =
+      RunProcess("qualify " + OnFakeGpus() + "--no-clocks --duration 10 -o mine.toml");
+  unsetenv("PERSEUS_CUDA_LIBRARY");
+  EXPECT_EQ(qualified.status, 0) << qualified.err;
+  EXPECT_THAT(qualified.out, AllOf(HasSubstr("2 x Fake A100, driver "), HasSubstr("limit: "),
+                                   HasSubstr("\nwrote mine.toml\n")));
+  EXPECT_TRUE(node.Changes().empty());
+  EXPECT_THAT(Read("mine.toml"), AllOf(HasSubstr("gpu_count = 2\n"), HasSubstr("[[power]]"),
+                                       Not(HasSubstr("[[switch]]"))));
+  RunWell("synth --gpu a100 --stages 4 -o profile.csv");
+  EXPECT_THAT(RunWell("plan profile.csv --schedule 1f1b --microbatches 2 --blocking-power 70 "
+                      "--no-frontier --facts mine.toml"),
+              HasSubstr("hardware facts: mine.toml gives neither the blocking power nor"));
+}
 
 TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
   Write("facts.toml", ReadFile(kFacts).value());

@@ -44,6 +44,11 @@ TEST_F(ReportVerbTest, MakesTheSamePageAsPlan) {
   EXPECT_EQ(ours["plans"][ours["chosen"].get<std::size_t>()]["name"], "slowdown-3");
   EXPECT_EQ(ours["chosen"], theirs["chosen"]);
   EXPECT_EQ(ours["plans"].size(), Files("out/plans").size());
+  for (const json& plan : theirs["plans"]) {
+    const json file = json::parse(Read("out/plans/" + plan["name"].get<std::string>() + ".json"));
+    for (const char* key : {"energy_j", "lower_bound_j", "target"}) EXPECT_EQ(plan[key], file[key]);
+    EXPECT_DOUBLE_EQ(plan["time_ns"].get<double>() / 1e9, file["time_s"]);
+  }
   // The files keep every nanosecond and every bit.
   EXPECT_EQ(ours["frontier"], theirs["frontier"]);
 }

@@ -185,6 +185,10 @@ TEST_F(ResultsTest, AnEmulationThatFailsKeepsTheEarlierOne) {
   EXPECT_EQ(Of("out"), before);
   ExpectComplaint(Run(command + ">/dev/full"), 1, "standard output");
   EXPECT_EQ(Of("out"), before);
+  Write("out/notes.txt", "mine");
+  RunWell(command + "--trace 1");
+  EXPECT_THAT(Files("out"), ElementsAre("emulation.json", "iterations.csv", "notes.txt",
+                                        "pp_ranks.csv", "trace.json"));
 }
 
 TEST_F(ResultsTest, AKilledRunKeepsTheEarlierResults) {

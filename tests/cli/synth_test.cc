@@ -38,6 +38,12 @@ TEST_F(SynthModelTest, EveryFlagChangesTheProfile) {
         << flag;  // EXPECT_NE would print thousands of rows.
   }
   EXPECT_EQ(RunWell(base + " --boundaries layers"), profile);
+  // The flags of a profile without an architecture.
+  const std::string synthetic = RunWell("synth --stages 2 --chunks 2");
+  for (const char* flag : {"--gpu a40", "--seed 8", "--noise 0", "--imbalance 0", "--head 0.2",
+                           "--fold", "--instructions forward,backward,recompute"}) {
+    EXPECT_TRUE(RunWell(std::string("synth --stages 2 --chunks 2 ") + flag) != synthetic) << flag;
+  }
 }
 
 TEST_F(SynthModelTest, MakesProfilesForVShapedSchedules) {

@@ -93,7 +93,7 @@ class NeverInTheWayTest(TorchTest):
                 layer = Passing()
                 schedule = self.make("Interleaved1F1B", extra=lambda _: layer)
                 handle = self.attach(schedule)
-                self.step(schedule)
+                expected = self.step(schedule)
                 layer.raises = where
 
                 def failing_loss(*_):
@@ -108,7 +108,7 @@ class NeverInTheWayTest(TorchTest):
                 layer.raises = None
                 schedule._loss_fn = tiny_gpt.loss_of
                 schedule._internal_losses.clear()
-                self.step(schedule)
+                self.assertEqual(self.step(schedule), expected)
                 counters = handle.session.counters
                 self.assertEqual((counters.steps, counters.steps_abandoned), (2, 1))
                 handle.detach()

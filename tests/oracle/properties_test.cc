@@ -1,14 +1,17 @@
-// Properties of every frontier, checked on thousands of random networks: each point is proved
-// optimal, the points form a convex curve, and the two solvers, which share no code, agree.
+// Properties of every frontier, checked on thousands of random networks and on real jobs: each
+// point is proved optimal, the points form a convex curve, and the two solvers, which share no
+// code, agree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <random>
 
+#include "bench/measured_job.h"
 #include "perseus/planning/frontier/deadline.h"
 #include "perseus/planning/frontier/walk.h"
 #include "tests/oracle/random_network.h"
+#include "tests/oracle/skip_without.h"
 #include "tests/support/seeds.h"
 
 namespace perseus {
@@ -35,6 +38,8 @@ std::vector<Point> WalkedFrontier(const frontier::Network& network) {
     EXPECT_EQ(solution.time(network), walk.time());
     EXPECT_TRUE(solution.extra_energy == walk.extra_energy());
     if (walk.finished()) return points;
+    // So the flow also proves the stretch to the next point: no breakpoint is missing there.
+    EXPECT_EQ(solution.price, walk.price());
     price = walk.price();
     walk.Advance(0);
   }
@@ -63,27 +68,49 @@ class Draw {
   std::mt19937_64 random_;
 };
 
+// Returns the number of points.
+std::size_t ExpectConvexAndProved(const frontier::Network& network) {
+  const auto sink = static_cast<std::size_t>(network.sink);
+  const std::vector<Point> frontier = WalkedFrontier(network);
+  EXPECT_EQ(frontier.front().time,
+            frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink]);
+  EXPECT_EQ(frontier.back().time, frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink]);
+  EXPECT_TRUE(frontier.front().extra_energy == 0);
+  for (std::size_t i = 1; i < frontier.size(); ++i) {
+    const Point& slower = frontier[i - 1];
+    const Point& faster = frontier[i];
+    EXPECT_LT(faster.time, slower.time);
+    // The curve is convex, and its slope changes at each point.
+    EXPECT_GT(faster.price, slower.price);
+    EXPECT_TRUE(faster.extra_energy - slower.extra_energy ==
+                Femtojoules{faster.price} * (slower.time - faster.time));
+  }
+  return frontier.size();
+}
+
 TEST(Frontier, IsConvexAndEveryPointIsProvedOptimal) {
   for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    const frontier::Network network = RandomNetwork(seed);
-    const auto sink = static_cast<std::size_t>(network.sink);
-    const std::vector<Point> frontier = WalkedFrontier(network);
-    ASSERT_EQ(frontier.front().time,
-              frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink]);
-    ASSERT_EQ(frontier.back().time,
-              frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink]);
-    ASSERT_TRUE(frontier.front().extra_energy == 0);
-    for (std::size_t i = 1; i < frontier.size(); ++i) {
-      const Point& slower = frontier[i - 1];
-      const Point& faster = frontier[i];
-      ASSERT_LT(faster.time, slower.time);
-      ASSERT_GT(faster.price,
-                slower.price);  // The curve is convex, and its slope changes at each point.
-      ASSERT_TRUE(faster.extra_energy - slower.extra_energy ==
-                  Femtojoules{faster.price} * (slower.time - faster.time));
-    }
+    ExpectConvexAndProved(RandomNetwork(seed));
     if (HasFailure()) break;
+  }
+}
+
+TEST(Frontier, OfTheExampleIsConvexAndEveryPointIsProvedOptimal) {
+  constexpr double kBlockingPowerW = 83.64;
+  const auto graph =
+      ReadIterationOf(PERSEUS_SOURCE_DIR "/examples/gpt3-like_a100_pp8.csv", kBlockingPowerW, 24);
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_GT(ExpectConvexAndProved(NetworkOf(*graph, kBlockingPowerW)), 100U);
+}
+
+TEST(Frontier, OfMeasuredJobsIsConvexAndEveryPointIsProvedOptimal) {
+  for (const MeasuredJob& job : kMeasuredJobs) {
+    SCOPED_TRACE(job.name);
+    SKIP_WITHOUT(ProfilePath(job));
+    const auto graph = ReadIteration(job, 24);
+    ASSERT_TRUE(graph) << graph.error().message;
+    EXPECT_GT(ExpectConvexAndProved(NetworkOf(*graph, job.blocking_power_w)), 100U);
   }
 }
 

@@ -1,5 +1,7 @@
 // Nodes: streams of assignments, attachments and reports.
+#include "perseus/cluster/store/database.h"
 #include "tests/support/control_plane_fixture.h"
+#include "tests/support/postgres_server.h"
 
 namespace perseus::server {
 namespace {
@@ -127,6 +129,45 @@ TEST_F(ControlPlaneTest, TwoProcessesCannotBeTheSameNode) {
   first.reset();
   EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
   EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsAssignment), 0);
+}
+
+// The database refuses to read assignments when the stream opens, and again after each interval.
+TEST(Streams, AreReadAgainAfterAReadFailed) {
+  if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
+  PostgresServer postgres;
+  const RunningControlPlane plane(
+      {.database = postgres.address(), .maintenance_interval = std::chrono::milliseconds(10)});
+  auto client = http::Client::Create({.server = plane.url()});
+  const auto send = [&](const char* method, const std::string& target, const std::string& body) {
+    return client
+        ->Send(
+            {.method = method, .target = target, .body = body, .content_type = ContentType(target)})
+        ->status;
+  };
+  ASSERT_EQ(send("POST", "/v1/jobs", JobBody("run")), 201);
+  ASSERT_EQ(send("PUT", "/v1/jobs/run/profile", Csv()), 202);
+  ASSERT_EQ(send("PUT", "/v1/nodes/n0/jobs/run", R"({"ranks": [{"dp_rank": 0, "pp_rank": 0}]})"),
+            200);
+  ASSERT_TRUE(Comes([&] {
+    return json::parse(*client->Fetch({.target = "/v1/jobs/run"}))["planning"] == "done";
+  }));
+  const auto has_failures = [&] {
+    return client->Fetch({.target = "/metrics"})
+               ->find("\nperseus_server_store_failures_total 0\n") == std::string::npos;
+  };
+  ASSERT_FALSE(has_failures());
+  const auto database = *store::OpenDatabase(postgres.address());
+  const auto rename = [&](const char* sql) {
+    ASSERT_TRUE(database->Transact([sql](store::Transaction& transaction) -> Result<void> {
+      PERSEUS_RETURN_IF_ERROR(transaction.Run(sql, {}));
+      return {};
+    }));
+  };
+  rename("ALTER TABLE assignments RENAME TO hidden");
+  NodeStream stream(plane.url(), "n0");
+  EXPECT_TRUE(Comes(has_failures));
+  rename("ALTER TABLE hidden RENAME TO assignments");
+  EXPECT_EQ(stream.Await(IsAssignment), 0);
 }
 
 TEST_F(ControlPlaneTest, RefusesImpossibleRanksWithTheirPlace) {

@@ -142,6 +142,9 @@ TEST_F(ControlPlaneTest, AnEndedJobAcceptsNoRanksAndResults) {
   EXPECT_EQ(
       Send("POST", "/result/" + id, R"({"rank": 0, "iter_time": [], "iter_energy": []})").status,
       409);
+  EXPECT_TRUE(Get("/v1/jobs")["jobs"].empty());
+  EXPECT_EQ(Get("/v1/jobs?all=1")["jobs"].size(), 1U);
+  EXPECT_EQ(Send("POST", "/v1/jobs", JobBody("run", 3)).status, 201) << "the key is free again";
 }
 
 }  // namespace

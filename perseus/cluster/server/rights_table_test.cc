@@ -363,6 +363,8 @@ TEST_F(RightsOverSockets, TheTokenOfAJobRevealsNothingAboutOtherJobs) {
   EXPECT_THAT(unnamed.body, testing::Not(testing::HasSubstr("mine")));
   EXPECT_EQ(Send(other, "GET", "/v1/plans/" + plan_).body,
             Send(other, "GET", "/v1/plans/p-0000000000000000").body);
+  EXPECT_EQ(Send(other, "GET", "/v1/jobs/nobody").body, Send(other, "GET", "/v1/jobs/mine").body);
+  EXPECT_EQ(Send(other, "GET", "/v1/jobs/nobody").status, 403);
 }
 
 // People behind a proxy have the rights of the token of their scope.

@@ -340,5 +340,37 @@ TEST(JobTrace, ClockJumpsAreNamed) {
                     HasSubstr("begins 8.000 ms before event 0")));
 }
 
+// By default, the clocks of machines may differ by one millisecond.
+TEST(JobTrace, AComputationMayBeginAMillisecondTooEarly) {
+  const std::vector<TracedEvent> good = TwoPipelines({.steps = 3, .late_ms = 500});
+  const auto shifted = [&](const char* name, int microbatch, double shift_ms) {
+    std::vector<TracedEvent> events = good;
+    for (TracedEvent& event : events) {
+      if (event.name != name || event.microbatch != microbatch || event.dp_rank != 0 ||
+          event.pp_rank != 0 || event.step != 8) {
+        continue;
+      }
+      event.start_ms += shift_ms;
+      event.end_ms += shift_ms;
+    }
+    return JobTraceErrorOf(events);
+  };
+  // F1 would begin before F0 ends, one millisecond before it. B0 would begin before its gradient
+  // arrives.
+  EXPECT_EQ(shifted("forward-compute", 1, -1.9), "no error");
+  EXPECT_THAT(shifted("forward-compute", 1, -2.1), HasSubstr("1.100 ms before event"));
+  EXPECT_EQ(shifted("backward-compute", 0, -0.9), "no error");
+  EXPECT_THAT(shifted("backward-compute", 0, -15),
+              HasSubstr("15.000 ms before what it computes on was received by event"));
+  EXPECT_THAT(shifted("forward-compute", 0, -1500), HasSubstr("ts is before 0: its clock jumps"));
+  std::vector<TracedEvent> events = good;
+  for (TracedEvent& event : events) {
+    if (event.step == 8) continue;
+    event.start_ms += 1000;
+    event.end_ms += 1000;
+  }
+  EXPECT_THAT(JobTraceErrorOf(events), HasSubstr("ms before step 7 does: its clock jumps"));
+}
+
 }  // namespace
 }  // namespace perseus::replay

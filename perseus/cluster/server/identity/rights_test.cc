@@ -198,16 +198,21 @@ TEST_F(RightsTest, APersonOfAProxyIsValidWhileTheServerTrustsIt) {
 }
 
 TEST_F(RightsTest, ACertificateIsTheIdentityOfTheMostSpecificToken) {
-  for (const auto& [id, certificate, nodes] :
-       {std::tuple{"t-any", "*", "other"}, {"t-gpu", "gpu-*", ""}, {"t-ann", "ann", ""}}) {
+  const auto add = [&](const char* id, const char* certificate, const char* nodes) {
     store::TokenRecord token{
         .id = id, .hash = "", .scope = "agent", .job = "", .name = "", .nodes = nodes};
     token.certificate = certificate;
     ASSERT_TRUE(store_->AddToken(token));
-  }
-  ASSERT_TRUE(rights_.Load(*store_));
+    ASSERT_TRUE(rights_.Load(*store_));
+  };
+  const std::string secret = Add("operator", "", 0);
+  add("t-gpu", "gpu-*", "");
+  add("t-ann", "ann", "");
   http::Request request;
   EXPECT_FALSE(rights_.Identify(request, 0));
+  request.certificate = "web";
+  EXPECT_FALSE(rights_.Identify(request, 0)) << "no token is for it";
+  add("t-any", "*", "other");
   request.certificate = "gpu-7";
   const auto node = rights_.Identify(request, 0);
   ASSERT_TRUE(node);
@@ -217,6 +222,8 @@ TEST_F(RightsTest, ACertificateIsTheIdentityOfTheMostSpecificToken) {
   EXPECT_EQ(rights_.Identify(request, 0)->nodes, std::vector<std::string>{"other"});
   request.fields["authorization"] = "Bearer wrong";
   EXPECT_FALSE(rights_.Identify(request, 0)) << "a wrong token is not replaced";
+  request.fields["authorization"] = "Bearer " + secret;
+  EXPECT_EQ(rights_.Identify(request, 0)->token, "t-operator") << "a token takes precedence";
 }
 
 TEST(Secrets, AreUniqueAndHashedWithSha256) {
