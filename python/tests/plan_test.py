@@ -53,6 +53,8 @@ class ProgramTest(ScratchTest):
         )
 
     def test_limits_of_clock_changes_and_noise(self):
+        self.run_program("synth", "--gpu=a100", "--stages=2", "-oprofile.csv")
+        job = dict(schedule="1f1b", microbatches=3, blocking_power_w=84)
         for flags, arguments in [
             (["--per-instruction"], dict(per_instruction=True)),
             (["--max-switches=3", "--switch-tradeoff"], dict(max_switches=3, switch_tradeoff=True)),
@@ -61,9 +63,12 @@ class ProgramTest(ScratchTest):
             (["--effort=0"], dict(effort=0)),
         ]:
             with self.subTest(arguments):
-                summary = json.loads(self.run_program("plan", PROFILE, *FLAGS, *flags, "--json"))
+                summary = json.loads(
+                    self.run_program("plan", "profile.csv", "--schedule=1f1b", "--microbatches=3",
+                                     "--blocking-power=84", *flags, "--json")
+                )
                 theirs = summary["plans"][0]
-                found = perseus.plan(PROFILE, **JOB, **arguments)
+                found = perseus.plan(self.scratch / "profile.csv", **job, **arguments)
                 self.assertEqual(found.plan.energy_j, theirs["energy_j"])
                 self.assertEqual(found.plan.lower_bound_j, theirs["lower_bound_j"])
                 self.assertEqual(found.plan.max_switches, theirs.get("max_switches"))
@@ -345,7 +350,7 @@ class SearchedScheduleTest(ScratchTest):
         more.schedule.save(self.scratch / "more.csv")
         planned = perseus.plan(
             self.profile, schedule_file=self.scratch / "more.csv", blocking_power_w=84,
-            frontier=False, deadline_s=found.baseline_time_s,
+            frontier=False, deadline_s=found.baseline_time_s, per_instruction=True,
         )
         self.assertLessEqual(planned.plan.energy_j, more.energy_j)
 
@@ -460,12 +465,12 @@ class OtherJobTest(ScratchTest):
         )
         of_facts = perseus.plan(PROFILE, **job, facts=without_rate).plan
         self.assertAlmostEqual(of_facts.energy_j, of_numbers.energy_j)
-        # 40 changes per second of 8 GPUs.
+        # 20 changes per second of 8 GPUs are fewer than the limit that would be picked.
         slow = self.scratch / "slow.toml"
-        slow.write_text(facts.read_text().replace("{value = 80, low = 80", "{value = 40, low = 40"))
-        unlimited = perseus.plan(PROFILE, **{**numbers, "switch_latency_ms": 0}).plan
+        slow.write_text(facts.read_text().replace("{value = 80, low = 80", "{value = 20, low = 20"))
+        unlimited = perseus.plan(PROFILE, **{**numbers, "switch_latency_ms": 0}, per_instruction=True).plan
         limited = perseus.plan(PROFILE, **job, facts=slow, switch_latency_ms=0).plan
-        most = int(0.95 * 40 / 8 * limited.deadline_s)
+        most = int(0.95 * 20 / 8 * limited.deadline_s)
         self.assertLess(limited.switches, unlimited.switches)
         self.assertLessEqual(limited.switches, most * 8)
         self.assertIn(f"at most {most} switches per GPU", limited.target)
@@ -474,7 +479,7 @@ class OtherJobTest(ScratchTest):
 
     def test_limits_and_costs_of_clock_changes(self):
         job = dict(schedule="1f1b", microbatches=4, blocking_power_w=83.64)
-        free = perseus.plan(PROFILE, **job).plan
+        free = perseus.plan(PROFILE, **job, per_instruction=True).plan
         few = perseus.plan(PROFILE, **job, max_switches=2).plan
         self.assertIn("at most 2 switches per GPU", few.target)
         self.assertLess(few.switches, free.switches)
