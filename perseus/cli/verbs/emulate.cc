@@ -22,6 +22,7 @@
 #include "perseus/cli/verbs/verbs.h"
 #include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/target.h"
+#include "perseus/planning/recipe/recipe.h"
 #include "perseus/planning/report/trace.h"
 #include "perseus/simulation/baselines/policy.h"
 #include "perseus/simulation/emulator/emulation.h"
@@ -57,13 +58,14 @@ tl::unexpected<Error> FailAt(const std::string& where, const Error& error) {
 // reference to the planner. Not thread safe.
 class Chooser {
  public:
-  // `unit` is the unit of time of perseus-published. Fails if the policy has no plan for this job.
+  // `unit` is the unit of time of perseus-published. `wishes` are for the plans of Perseus. Fails
+  // if the policy has no plan for this job.
   static Result<Chooser> Create(const plan::Planner& planner, const std::string& policy,
-                                Nanoseconds unit) {
+                                Nanoseconds unit, recipe::Wishes wishes) {
     const auto number = static_cast<std::size_t>(
         std::find(kPolicies.begin(), kPolicies.end(), policy) - kPolicies.begin());
     const auto policies = baselines::AllPolicies(unit);
-    Chooser chooser(planner);
+    Chooser chooser(planner, std::move(wishes));
     chooser.name_ = policies[number]->name();
     chooser.is_ours_ = number + 1 == kPolicies.size();
     if (chooser.is_ours_) return chooser;
@@ -72,17 +74,20 @@ class Chooser {
   }
 
   // The plan without events: with no slowdown, or with the least slowdown of the policy.
-  Result<std::vector<int>> NoSlowdown() const {
+  Result<std::vector<int>> NoSlowdown() {
     const Nanoseconds time = planner_->baseline().time;
     if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanFor(time));
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, PlanFor({}));
+    usual_ = plan.evaluation;
     return std::move(plan.options);
   }
 
   // The plan while a straggler's iteration takes that time.
-  Result<std::vector<int>> Beside(Nanoseconds straggler) const {
+  Result<std::vector<int>> Beside(Nanoseconds straggler) {
     if (!is_ours_) return baselines::ChooseFor(straggler, offered_.points, *planner_).options;
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, planner_->PlanForStraggler(straggler));
+    if (!usual_) PERSEUS_RETURN_IF_ERROR(NoSlowdown());
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, recipe::PlanForStraggler(*planner_, wishes_.changes,
+                                                                 *usual_, straggler, "straggler"));
     return std::move(plan.options);
   }
 
@@ -91,11 +96,7 @@ class Chooser {
   Result<std::vector<int>> WithinPower(double watts, int pipelines) {
     const double share_w = watts / pipelines;
     if (is_ours_) {
-      if (!frontier_) {
-        PERSEUS_ASSIGN_OR_RETURN(frontier_, planner_->ComputeFrontier());
-      }
-      auto plan = plan::PlanForTarget(*planner_, &*frontier_,
-                                      {.kind = plan::Target::Kind::kPowerCap, .value = share_w});
+      auto plan = PlanFor({.kind = plan::Target::Kind::kPowerCap, .value = share_w});
       if (plan) return std::move(plan->options);
       if (plan.error().kind != ErrorKind::kUnreachable) return Fail(plan);
     } else {
@@ -114,13 +115,20 @@ class Chooser {
   const std::string& note() const { return offered_.note; }
 
  private:
-  explicit Chooser(const plan::Planner& planner) : planner_(&planner) {}
+  Chooser(const plan::Planner& planner, recipe::Wishes wishes)
+      : planner_(&planner), wishes_(std::move(wishes)) {}
+
+  Result<plan::Plan> PlanFor(const plan::Target& target) {
+    wishes_.targets = {target};
+    recipe::Progress silent;
+    PERSEUS_ASSIGN_OR_RETURN(auto plans, recipe::PlanJob(*planner_, wishes_, silent));
+    return plans.Find(target)->plan;
+  }
 
   // The least power of one pipeline.
   Result<double> LeastPower() {
     if (is_ours_) {
-      PERSEUS_ASSIGN_OR_RETURN(const auto plan,
-                               planner_->PlanFor(frontier_->points[frontier_->least_energy].time));
+      PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanFor({.kind = plan::Target::Kind::kMinEnergy}));
       return plan.evaluation.average_power_w();
     }
     double least_w = offered_.points.front().evaluation.average_power_w();
@@ -131,10 +139,11 @@ class Chooser {
   }
 
   const plan::Planner* planner_;
+  recipe::Wishes wishes_;
   std::string name_;
   bool is_ours_ = true;
-  baselines::PolicyPoints offered_;         // The plans of a published baseline.
-  std::optional<plan::Frontier> frontier_;  // For Perseus; computed when a power cap needs it.
+  baselines::PolicyPoints offered_;        // The plans of a published baseline.
+  std::optional<plan::Evaluation> usual_;  // For Perseus: the plan with no slowdown.
 };
 
 // Reads the options of a plan file.
@@ -397,7 +406,12 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
 
   PERSEUS_ASSIGN_OR_RETURN(
-      auto chooser, Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3)));
+      auto chooser, Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3),
+                                    {.changes = recipe::RulesFor(
+                                         {}, {job.most_switches, job.facts.most_changes_per_s},
+                                         job.planned, job.graph),
+                                     .noise = NoiseOf(flags.noise, job.noise),
+                                     .without_margin = recipe::WithoutMargin::kKeepPlan}));
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(streams, flags, planner, job, chooser));
   PERSEUS_ASSIGN_OR_RETURN(auto planned, emulator::Emulate(planner, spec));
   PERSEUS_ASSIGN_OR_RETURN(auto all_max,

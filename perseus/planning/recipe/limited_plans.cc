@@ -311,7 +311,8 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
   });
   std::vector<PlannedTarget> result;
   for (std::size_t i = 0; i < planned.size(); ++i) {
-    if (!kept[i] && !planned[i].is_asked()) continue;
+    if (!kept[i] && kept[i].error().kind == ErrorKind::kUnreachable && !planned[i].is_asked())
+      continue;
     if (!kept[i]) {
       return FailAs(kept[i].error().kind,
                     "{} (the hardware facts have this rate: ignore it with `per_instruction`)",

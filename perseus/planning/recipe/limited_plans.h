@@ -18,11 +18,13 @@ namespace perseus::recipe {
 enum class WithoutPlan { kFail, kKeepUnlimited };
 
 // Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration.
-// Each then has the bound of that limit. A plan of `tradeoff` for the same deadline and limit is
-// taken from there. A target without a time of its own (plan::NeedsFrontier) is planned as
-// few_switches/change_rate.h says. No plan is better for the deadline of another one. Drops a
-// target without such a plan that the user does not ask for. With kFail, fails with kUnreachable if
-// another one has none. `below` are plans within a smaller limit, or none: no plan is worse.
+// Each then has the bound of that limit. Reuses the plan of `tradeoff` for the same deadline and
+// limit. Plans a target that needs the frontier as few_switches/change_rate.h says. Targets share
+// their plans (ShareBetterPlans). `below` are plans within a smaller limit, or none: no result is
+// worse than its plan there.
+//
+// If a target has no such plan: with kKeepUnlimited, keeps its plan without the limit (and drops a
+// stop). With kFail, drops it, or fails with kUnreachable if it is asked for.
 Result<std::vector<PlannedTarget>> LimitSwitches(
     const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
     const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,
@@ -31,12 +33,12 @@ Result<std::vector<PlannedTarget>> LimitSwitches(
 // [effort] the plans for all targets. At least one.
 using PlansOfEfforts = std::vector<std::vector<PlannedTarget>>;
 
-// Calls LimitSwitches for the limits 0, 2, 3 and so on up to `most_switches`, each with the plans
-// of the one before and kFail. So in two runs with different limits and all else equal, the run
-// with more changes allowed never needs more energy. (A search for one limit alone depends on
-// chance: of 132 plans with limits of 0 to 10, 5 needed up to 0.2 % more energy than with one
-// change less.) Above 16, only some limits are searched; the others have the plans of the next
-// smaller one.
+// Calls LimitSwitches with kFail for the limits 0, 2, 3 and so on up to `most_switches`. Each call
+// gets the plans of the call before as `below`. So in two runs with different limits and all else
+// equal, the run with more changes allowed never needs more energy. (A search for one limit alone
+// depends on chance: of 132 plans with limits of 0 to 10, 5 needed up to 0.2 % more energy than
+// with one change less.) Above 16, only some limits are searched; the others have the plans of the
+// next smaller one.
 //
 // Climbs once from each of `of_efforts`, the plans of rising effort, with one search
 // (`limits.searches` does not count), and takes the best plan for each target. A run with more
@@ -46,9 +48,9 @@ Result<std::vector<PlannedTarget>> ClimbToLimit(const plan::Planner& planner,
                                                 const few_switches::SwitchLimits& limits,
                                                 const std::optional<SwitchTradeoff>& tradeoff);
 
-// Replaces each plan that changes the clock of a GPU more often than `changes_per_s` of one GPU
-// allow (few_switches/change_rate.h), on all cores. Drops a target without such a plan that the
-// user does not ask for. Fails if another one has none.
+// Replaces each plan with a GPU above `changes_per_s` clock changes per second
+// (few_switches/change_rate.h), on all cores. If a target has no such plan, drops it, or fails if
+// it is asked for.
 Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
                                                   std::vector<PlannedTarget> planned,
                                                   double changes_per_s,

@@ -84,10 +84,9 @@ Result<NoiseOutcome> AddNoiseMargins(
   std::vector<PlannedTarget> kept;
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (!noisy[i]) {
-      const bool may_keep = without_margin == WithoutMargin::kKeepPlan &&
-                            noisy[i].error().kind == ErrorKind::kUnreachable;
-      if (!planned[i].is_asked()) continue;
-      if (may_keep) {
+      const bool is_unreachable = noisy[i].error().kind == ErrorKind::kUnreachable;
+      if (is_unreachable && !planned[i].is_asked()) continue;
+      if (is_unreachable && without_margin == WithoutMargin::kKeepPlan) {
         const noise::NoisyDifference as_it_is =
             noise::CompareWithBaseline(planner, planned[i].plan.options, noise, limits);
         outcome.without_margin.push_back(as_it_is);

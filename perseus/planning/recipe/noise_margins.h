@@ -15,8 +15,9 @@ namespace perseus::recipe {
 struct NoiseOutcome {
   noise::Noise noise;
   std::vector<noise::NoisyDifference> without_margin;
-  std::vector<noise::NoisyDifference> with_margin;  // The same for a target without a time.
-  // What no plan saves that is as fast on average (noise_bound.h).
+  // Equals `without_margin` if the target limits no time.
+  std::vector<noise::NoisyDifference> with_margin;
+  // Upper bounds on the saving of any plan that is as fast on average (noise_bound.h).
   std::vector<double> most_savings;
 };
 
@@ -27,8 +28,8 @@ enum class WithoutMargin { kFail, kKeepPlan };
 // or keeps its plan. More slowdown never saves less on average.
 //
 // A better plan without noise may lead to a worse one with a margin. So the plans of less effort
-// are starts, too, and more effort is never worse. Once `limits.finish` is requested, only
-// `planned` are.
+// are starts, too, and more effort is never worse. After a request to finish, only `planned` are
+// starts.
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
                                      const noise::MarginLimits& limits,
                                      WithoutMargin without_margin,

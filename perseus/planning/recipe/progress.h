@@ -12,14 +12,14 @@ namespace perseus::recipe {
 
 class Progress {
  public:
-  // A plan of this stage may still get a limit of clock changes, which changes it.
+  // kBeforeLimit: the plan changes when its limit of clock changes is applied.
   enum class Stage { kBeforeLimit, kFinal };
 
   virtual ~Progress() = default;
-  // The activity that begins now, and its completed fraction.
+  // Receives the activity that begins now, and then its completed fraction.
   virtual void Begin(const std::string& /*activity*/) {}
   virtual void Update(double /*fraction*/) {}
-  // The best plan so far for a target, in words.
+  // Receives the best plan so far. `target` describes its target.
   virtual void Show(std::string_view /*target*/, const plan::Plan& /*plan*/, Stage /*stage*/) {}
 };
 

@@ -94,7 +94,7 @@ class Run {
     }
     std::vector<PlannedTarget>& planned = result_.targets = plans_.Best();
     if (!result_.limit.most_switches) {
-      if (!is_given()) ImproveUnderSwitchCost(planner_, finish_, planned);
+      if (!is_given()) ImproveUnderSwitchCost(planner_, stop_, finish_, planned);
       RaiseBounds(planner_, planned);
     }
     if (!is_short()) {
@@ -258,6 +258,7 @@ class Run {
     const few_switches::SwitchLimits limits{.effort = effort * WorkWithinLimits(),
                                             .searches = Searches(),
                                             .breadth = few_switches::SwitchLimits::Breadth::kNarrow,
+                                            .stop = stop_,
                                             .finish = finish_};
     if (const std::optional<int> most = result_.limit.most_switches) {
       progress_.Begin("limit of clock changes");

@@ -1,27 +1,32 @@
 // The recipe of a plan: all that lies between the planner and a plan that GPUs follow.
 //
-// Every door makes its plans here: `perseus plan`, Python, the C++ API, the server and `tune`. A
-// door chooses the targets, the effort and the rules that the user gives. Nothing else. So the same
-// job has the same plans everywhere, bit for bit.
+// A door is a way to ask for plans: `perseus plan` and `emulate`, Python, the C++ API, the server,
+// and `tune`. All doors make their plans here. With the same wishes, they give the same plans, bit
+// for bit (tests/doors).
 //
 // METHOD
-//   1. Targets. The asked ones and no slowdown, and in a table also 1 to 20 % and least energy.
-//   2. Plans without a limit of clock changes (plan/target.h): a first look at all, and then better
-//      ones until the effort is done.
-//   3. The limit. The user gives it, or the fewest changes are picked that keep 95 % of the saving
-//      with no slowdown: a plan for each instruction changes a clock ten times a second, and each
-//      change costs a real GPU 0.1 ms. A search within the limit replaces each plan
-//      (few_switches.h). A given limit is climbed to from 0, so that a higher one never needs more
+//   1. Targets: no slowdown and the asked targets. A table adds slowdowns of 1 to 20 % and least
+//      energy.
+//   2. Plans without a limit of clock changes (plan/target.h): a first look at each target, and
+//   then
+//      better plans until the effort is done. If the limit is picked, only the plan that it is
+//      picked by gets better. The others are starts for the next step.
+//   3. The limit. The user gives it, or the recipe picks the fewest changes that keep 95 % of the
+//      saving with no slowdown. (If that saves nothing, the first asked target counts.) A plan for
+//      each instruction changes a clock about ten times a second, and each change stops a real GPU
+//      for 0.1 ms. A search within the limit replaces each plan (few_switches.h). For a given
+//      limit, the search goes through the limits from 0 up. So a higher limit never needs more
 //      energy.
 //   4. The margin. With noise, a plan whose target is a time gets faster options until its mean
-//      time keeps it (noise_margin.h).
-//   5. The bound. Each plan has the greatest bound that is known: that of the relaxation, that of
-//      the measured options (discrete_bound.h), and that of its limit.
+//   time
+//      is within the target (noise_margin.h).
+//   5. The bound. Each plan has the greatest known bound: that of the relaxation, that of the
+//      measured options (discrete_bound.h), or that of its limit.
 //
-// No plan of the result is better for the target of another one: more time never needs more energy.
-// For this, targets share their plans. So a plan depends on all asked targets, and not on its own
-// alone. But it does not depend on a table (targets.h, Group): a plan of the table that an asked
-// target could use is left out of the result. So a door with a table has the same plans.
+// More time never needs more energy: a plan that is better for another target becomes the plan of
+// that target. So a plan depends on all asked targets. A table does not change the plans of asked
+// targets (targets.h, Group). The result leaves out a plan of the table that is better for an asked
+// target, so it does not contradict itself.
 //
 // Thread safety: PlanJob may be called from several threads. It uses all cores.
 #pragma once
@@ -50,11 +55,11 @@ struct ChangeRules {
     kPickShortly,  // kPick with a shorter search.
     kPick,         // The fewest changes an iteration that keep 95 % of the saving.
     kGiven,        // `most_changes`.
-    kNone,         // A clock for each instruction.
+    kNone,         // Only `changes_per_s`, or a clock for each instruction.
   };
   Limit limit = Limit::kPickShortly;
   int most_changes = 0;        // kGiven only: in an iteration.
-  bool with_tradeoff = false;  // Also says what each limit saves, if it does not pick one.
+  bool with_tradeoff = false;  // Whether to compute what limits save if no limit is picked.
   // The greatest rate of one GPU. A given limit replaces it.
   std::optional<double> changes_per_s = {};
 
@@ -67,20 +72,20 @@ struct Wishes {
   int effort = plan::kUsualEffort;
   ChangeRules changes = {};
   std::optional<noise::Noise> noise = {};  // 0 is none.
-  // If no plan keeps the target of time on average under the noise.
+  // What to do if no plan keeps its time under the noise.
   WithoutMargin without_margin = WithoutMargin::kFail;
-  // Computes the frontier in any case. Without it, only a target that needs it does.
+  // Whether to compute the frontier even if no target needs it.
   bool with_frontier = false;
   plan::FrontierPrecision precision = plan::FrontierPrecision::kStatedError;
-  // Also plans a table of targets: 1 to 20 % slowdown, and least energy. It needs the frontier.
+  // Whether to plan a table of further targets, with the frontier.
   bool with_table = false;
-  int stops = 0;  // The most further slowdowns of the table, at even distances, for a slider.
+  int stops = 0;  // The greatest number of stops beside the table (Group::kStop).
 };
 
 struct JobPlans {
   std::optional<plan::Frontier> frontier;
-  std::vector<PlannedTarget> targets;  // The first is no slowdown.
-  PickedLimit limit;                   // Of all targets.
+  std::vector<PlannedTarget> targets;  // In the order of TargetsToPlan.
+  PickedLimit limit;                   // Of all targets: picked or given.
   std::optional<SwitchTradeoff> switch_tradeoff;
   std::optional<NoiseOutcome> noise;
   bool was_interrupted = false;
@@ -89,27 +94,28 @@ struct JobPlans {
   const PlannedTarget* Find(const plan::Target& target) const;
 };
 
-// The rules in force for a job whose file and hardware facts have the limits `of_job`. kPickShortly
-// is the default, which they replace. A large job or a general graph then has no limit, and neither
-// have the plans beside a trade-off.
+// Returns the rules in force for a job whose file and hardware facts have the limits `of_job`. A
+// limit of the file replaces kPickShortly. Without one, kPickShortly becomes kNone for a large job,
+// for a general graph, and if the trade-off is asked for. kGiven and kNone replace the rate.
 ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
                      const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph);
 
-// Plans the targets of a job, under rules that are in force for it (RulesFor).
+// Plans the targets of a job. `wishes.changes` are rules in force (RulesFor).
 //
-// A request to `finish` ends the search with the best plans so far: without a limit of clock
-// changes if none was picked yet, and without the frontier if no target needs it.
+// A request to `finish` ends the search with the best plans so far. They have no limit of clock
+// changes if the search for one did not end, unless it was given or a rate limits them. The
+// frontier is left out if no target needs it.
 //
-// kUnreachable: no plan keeps an asked target, its limit or its margin; the message has what can be
-// met. kSystem: a stop was requested.
+// kUnreachable: no plan meets an asked target with its limit and its margin. The message says what
+// is possible. kSystem: a stop was requested.
 Result<JobPlans> PlanJob(const plan::Planner& planner, const Wishes& wishes, Progress& progress,
                          std::stop_token finish = {}, std::stop_token stop = {});
 
 // The plan of a pipeline while it waits for a straggler, whose iteration takes `time`: least energy
-// within this time. It keeps the limit of `changes`, the rules in force. If they pick the limit,
-// its GPUs change their clocks no more often than the one that changes it most in `usual`, the plan
-// without a straggler. `name` is its target in words. Fails as Planner::PlanForStraggler, and if a
-// stop is requested.
+// within this time. It keeps the given limit or the rate of `changes`, the rules in force. If the
+// rules pick the limit, no GPU changes its clock more often than the busiest GPU of `usual`, the
+// plan without a straggler. `name` is its target in words. Fails as Planner::PlanForStraggler and
+// KeepChangeLimit.
 Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const ChangeRules& changes,
                                     const plan::Evaluation& usual, Nanoseconds time,
                                     std::string name, const plan::SearchLimits& limits = {});

@@ -91,8 +91,8 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
   return picked;
 }
 
-void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& finish,
-                            std::vector<PlannedTarget>& planned) {
+void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
+                            const std::stop_token& finish, std::vector<PlannedTarget>& planned) {
   if (planner.model().SwitchesAreFree()) return;
   // With a latency alone, the plans are good already, and a search with a limit takes long.
   const bool has_cost = !planner.model().switch_cost.IsNone();
@@ -100,11 +100,11 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token&
   constexpr int kMost = kTradeoffLimits[std::size(kTradeoffLimits) - 1];
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
-    if (finish.stop_requested()) return;
+    if (stop.stop_requested() || finish.stop_requested()) return;
     if (plan::NeedsFrontier(planned[i].target.kind) || (planned[i].is_stop() && !has_cost)) return;
-    const auto few =
-        few_switches::PlanFewSwitches(planner, plan.deadline, std::span(&kMost, 1),
-                                      std::span(&plan, 1), {.effort = effort, .finish = finish});
+    const auto few = few_switches::PlanFewSwitches(
+        planner, plan.deadline, std::span(&kMost, 1), std::span(&plan, 1),
+        {.effort = effort, .stop = stop, .finish = finish});
     if (!few || !few->front().plan) return;  // Without such a plan, the plan stays.
     const plan::Plan& found = *few->front().plan;
     if (found.evaluation.energy_j >= plan.evaluation.energy_j) return;

@@ -2,8 +2,8 @@
 // time, one on each core.
 //
 // First every target gets a plan of a short search, so that the user soon sees all rows. Then the
-// searches go on, cycle by cycle, until the effort is done or the user asks to finish. Each plan
-// depends on its target and the effort only, not on the number of cores.
+// searches go on, cycle by cycle, until the effort is done or the user asks to finish. No plan
+// depends on the number of cores.
 #pragma once
 
 #include <memory>
@@ -20,16 +20,16 @@
 
 namespace perseus::recipe {
 
-// Why a target is planned. Without a plan, an asked target is an error, and others are left out.
+// Why a target is planned. If an asked target has no plan within its limit or with its margin,
+// planning fails. Other targets are then left out.
 //
-// A plan may become the plan of another target, if it is better there, but only of its own or a
-// later group. So the plans of no slowdown and of the asked targets do not depend on the further
-// targets of a door that shows more.
+// A better plan goes only to targets of the same or a later group. (The first two count as one.) So
+// the plans of asked targets do not depend on the table of a door that shows more.
 enum class Group {
   kAsked,
   kReference,  // No slowdown, if it is not asked for. Limits are picked by its plan.
   kTable,
-  kStop,  // A further plan for the slider of the report, which no table shows.
+  kStop,  // A further slowdown for the slider of the report. `perseus plan` prints no row for it.
 };
 
 struct WantedTarget {
@@ -55,8 +55,8 @@ struct PlannedTarget {
 bool MayTake(Group from, Group to);
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
-// the other requested targets. `longest` is the time of least energy. Without it, returns only no
-// slowdown and the requested targets. Adds at most `stops` stops: slowdowns at even distances,
+// the other asked targets. If `longest` is empty, returns only no slowdown and the asked targets.
+// Else it is the time of least energy. Adds at most `stops` stops: slowdowns at even distances,
 // below the slowdown of least energy.
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
@@ -82,9 +82,9 @@ class TargetPlans {
   // Improves all plans, up to this effort; or only the plan with this slug.
   Result<void> Improve(const plan::SearchLimits& limits, std::string_view only = {});
 
-  // The plans, in the order of `wanted` of the last LookFirst. No plan is better for the target of
-  // another one: a plan for a tighter deadline may be the plan for a looser one. Leaves out a stop
-  // whose plan is the same as an earlier one.
+  // Returns the plans, in the order of `wanted` of the last LookFirst. Each is the best one that
+  // its target may take (MayTake): a plan for a tighter deadline may be the plan for a looser one.
+  // Leaves out a stop whose plan is the same as an earlier one.
   std::vector<PlannedTarget> Best() const;
 
  private:
