@@ -249,7 +249,7 @@ class PlanResult:
         self._job = job
         self.baseline = Baseline(*job.baseline())
         self.plans: Dict[str, Plan] = {}
-        planned = self._plan(targets)
+        planned = self._plan(targets, with_frontier=True)
         columns = planned.frontier()
         self.frontier: Optional[Frontier] = None if columns is None else Frontier(**columns)
         self.switch_tradeoff: Optional[List[Dict[str, Any]]] = job.tradeoff(planned)
@@ -301,15 +301,18 @@ class PlanResult:
             Error: A target is wrong.
             UnreachableError: No plan meets a target. The message says which values can be met.
         """
-        planned = self._plan(arguments.targets(locals()))
+        planned = self._plan(arguments.targets(locals()), with_frontier=False)
         return self.plans[planned.plans[0].name]
 
-    def _plan(self, targets: List[Tuple[str, float, float]]) -> "_planner.PlannedTargets":
+    def _plan(
+        self, targets: List[Tuple[str, float, float]], with_frontier: bool
+    ) -> "_planner.PlannedTargets":
         planned = self._job.plan(
             [
                 _planner.Target(getattr(_planner.TargetKind, kind), value, gpu_hour)
                 for kind, value, gpu_hour in targets
-            ]
+            ],
+            with_frontier,
         )
         for one in planned.plans:
             self.plans.setdefault(one.name, Plan(one, self.baseline))

@@ -103,8 +103,10 @@ struct PlannedTargets {
   std::vector<PlannedTarget> asked;
 };
 
-PlannedTargets PlanTargets(const PlanningJob& job, std::vector<plan::Target> targets) {
+PlannedTargets PlanTargets(const PlanningJob& job, std::vector<plan::Target> targets,
+                           bool with_frontier) {
   recipe::Wishes wishes = job.wishes;
+  wishes.with_frontier = wishes.with_frontier && with_frontier;
   for (plan::Target& target : targets) target.gpus = job.job.gpus();
   wishes.targets = std::move(targets);
   recipe::Progress silent;

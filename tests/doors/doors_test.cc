@@ -65,7 +65,8 @@ microbatches = 8)"},
     {"OneRank", "--stages 1", kPlain},
 };
 
-constexpr plan::Target kTargets[] = {{}, {.kind = plan::Target::Kind::kSlowdown, .value = 3}};
+constexpr plan::Target kTargets[] = {
+    {}, {.kind = plan::Target::Kind::kSlowdown, .value = 3}, {.kind = plan::Target::Kind::kEdp}};
 
 class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
  protected:
@@ -103,7 +104,9 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
   // ---- Doors ----
  public:
   Result<std::string> Program(const plan::Target& target) {
-    const std::string flag = fmt::format("--slowdown {}", target.value);
+    const std::string flag = target.kind == plan::Target::Kind::kEdp
+                                 ? "--edp"
+                                 : fmt::format("--slowdown {}", target.value);
     if (Run("plan --job job.toml --stops 0 -o out " + flag).status != 0) return Fail("refused");
     return Read("out/plans/" + plan::Slug(target) + ".json");
   }
@@ -129,10 +132,13 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
 
 #ifdef PERSEUS_PYTHON
   Result<std::string> Python(const plan::Target& target) {
+    const std::string argument = target.kind == plan::Target::Kind::kEdp
+                                     ? "target='least-energy-delay'"
+                                     : fmt::format("slowdown_percent={}", target.value);
     const std::string command = fmt::format(
         "cd '{}' && {} -c \"import perseus; perseus.plan(job='job.toml', "
-        "slowdown_percent={}).save('python.json')\"",
-        Directory().string(), PERSEUS_PYTHON, target.value);
+        "{}).save('python.json')\"",
+        Directory().string(), PERSEUS_PYTHON, argument);
     if (std::system(command.c_str()) != 0) return Fail("refused");
     return Read("python.json");
   }

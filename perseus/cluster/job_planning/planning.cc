@@ -28,9 +28,8 @@ constexpr std::size_t kMaxFrontierInstructions = 10'000;
 // later planning of the same state computes the frontier.
 constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
 constexpr store::Milliseconds kFrontierDelay = 2'000;
-// Up to this size a plan gets the usual effort: at most about 0.2 s (plan/search/choice_search.h).
-// Larger jobs get a first look.
-constexpr std::size_t kMaxUsualEffortInstructions = 1'000;
+// Up to this size a plan gets the usual effort: about a second. Larger jobs get a first look.
+constexpr std::size_t kMaxUsualEffortInstructions = 400;
 
 int EffortFor(std::size_t instructions) {
   return instructions <= kMaxUsualEffortInstructions ? plan::kUsualEffort : plan::kFirstLook;

@@ -36,9 +36,15 @@ Result<void> IterationPlan::Save(const std::string& path) const {
   return WriteFileAtomically(path, plan_file::FormatPlan(instructions));
 }
 
-Result<IterationPlan> PlanIteration(const job::JobSettings& settings, const plan::Target& target,
-                                    recipe::Wishes wishes) {
+Result<IterationPlan> PlanIteration(const job::JobSettings& job_settings,
+                                    const plan::Target& target, recipe::Wishes wishes) {
   PERSEUS_RETURN_IF_ERROR(CheckTarget(target));
+  // A schedule that is searched for is chosen by its plans within the limit.
+  job::JobSettings settings = job_settings;
+  using Limit = recipe::ChangeRules::Limit;
+  const Limit limit = wishes.changes.limit;
+  if (limit == Limit::kGiven) settings.most_switches = wishes.changes.most_changes;
+  settings.per_instruction = limit == Limit::kNone || limit == Limit::kPick;
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(settings));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   wishes.targets = {target};

@@ -101,6 +101,7 @@ class Run {
       if (is_given()) result_.limit.most_switches = changes_.most_changes;
       if (changes_.has_tradeoff()) {
         PERSEUS_RETURN_IF_ERROR(TradeOff(TradedPlan(planned).plan));
+        ShareBetterPlans(planned);
       }
     }
     PERSEUS_RETURN_IF_ERROR(LimitPlans(of_less_effort));
@@ -126,7 +127,8 @@ class Run {
   // and that of the least time, and takes longest. A request to finish leaves it out if no target
   // needs it.
   Result<void> LookFirst() {
-    const bool with_frontier = wishes_.with_frontier || wishes_.with_table ||
+    const bool with_table = wishes_.with_table || NeedsCandidates(wishes_.targets);
+    const bool with_frontier = wishes_.with_frontier || with_table ||
                                std::ranges::any_of(wishes_.targets, [](const plan::Target& target) {
                                  return plan::NeedsFrontier(target.kind);
                                });
@@ -134,9 +136,9 @@ class Run {
     const bool walks = is_exact || planner_.ProbablyWalks();
     Result<void> first;
     Result<plan::FrontierPoint> least_energy;
-    ForEachOnAllCores(wishes_.with_table ? 3
-                      : with_frontier    ? 2
-                                         : 1,
+    ForEachOnAllCores(with_table      ? 3
+                      : with_frontier ? 2
+                                      : 1,
                       [&](std::size_t task) {
                         if (task == 0) {
                           first = plans_.LookFirst(
@@ -151,9 +153,9 @@ class Run {
                       });
     PERSEUS_RETURN_IF_ERROR(first);
     PERSEUS_RETURN_IF_ERROR(least_energy);
-    const std::vector<WantedTarget> wanted = TargetsToPlan(
-        wishes_.targets, planner_,
-        wishes_.with_table ? std::optional(least_energy->time) : std::nullopt, wishes_.stops);
+    const std::vector<WantedTarget> wanted =
+        TargetsToPlan(wishes_.targets, planner_,
+                      with_table ? std::optional(least_energy->time) : std::nullopt, wishes_.stops);
     std::vector<WantedTarget> deadlines = wanted;
     std::erase_if(deadlines,
                   [](const WantedTarget& one) { return plan::NeedsFrontier(one.target.kind); });
@@ -172,16 +174,17 @@ class Run {
 
   // The plan whose limits are traded off. A limit that is picked holds for all plans. So it is the
   // one of no slowdown, which loses most by a limit that another target picks, unless that plan
-  // saves nothing. Else it is the first one that the user asks for, if its target has a time.
+  // saves nothing. Else it is the asked one with the least time, if one has a time.
   const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {
-    const auto find = [&](const plan::Target& target) {
-      const auto found = std::ranges::find(planned, plan::Slug(target), &PlannedTarget::slug);
-      return found == planned.end() ? planned.begin() : found;
-    };
-    const auto no_slowdown = find({});
-    const bool saves = Saves(planner_, no_slowdown->plan);
-    const bool has_time = !plan::NeedsFrontier(wishes_.targets.front().kind);
-    return (changes_.picks() && saves) || !has_time ? *no_slowdown : *find(wishes_.targets.front());
+    const auto no_slowdown = std::ranges::find(planned, plan::Slug({}), &PlannedTarget::slug);
+    const PlannedTarget& reference = no_slowdown == planned.end() ? planned.front() : *no_slowdown;
+    if (changes_.picks() && Saves(planner_, reference.plan)) return reference;
+    const PlannedTarget* least = nullptr;
+    for (const PlannedTarget& one : planned) {
+      if (!one.is_asked() || plan::NeedsFrontier(one.target.kind)) continue;
+      if (least == nullptr || one.plan.deadline < least->plan.deadline) least = &one;
+    }
+    return least == nullptr ? reference : *least;
   }
 
   int Searches() const { return std::max(1, wishes_.effort); }

@@ -12,11 +12,11 @@
 //      better plans until the effort is done. If the limit is picked, only the plan that it is
 //      picked by gets better. The others are starts for the next step.
 //   3. The limit. The user gives it, or the recipe picks the fewest changes that keep 95 % of the
-//      saving with no slowdown. (If that saves nothing, the first asked target counts.) A plan for
-//      each instruction changes a clock about ten times a second, and each change stops a real GPU
-//      for 0.1 ms. A search within the limit replaces each plan (few_switches.h). For a given
-//      limit, the search goes through the limits from 0 up. So a higher limit never needs more
-//      energy.
+//      saving with no slowdown. (If that saves nothing, the asked target with the least time
+//      counts.) A plan for each instruction changes a clock about ten times a second, and each
+//      change stops a real GPU for 0.1 ms. A search within the limit replaces each plan
+//      (few_switches.h). For a given limit, the search goes through the limits from 0 up. So a
+//      higher limit never needs more energy.
 //   4. The margin. With noise, a plan whose target is a time gets faster options until its mean
 //   time
 //      is within the target (noise_margin.h).

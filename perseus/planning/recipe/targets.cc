@@ -49,6 +49,12 @@ bool MayTake(Group from, Group to) {
   return rank(from) <= rank(to);
 }
 
+bool NeedsCandidates(const std::vector<plan::Target>& asked) {
+  return std::ranges::any_of(asked, [](const plan::Target& target) {
+    return target.kind == plan::Target::Kind::kEdp || target.kind == plan::Target::Kind::kPrice;
+  });
+}
+
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
                                         std::optional<Nanoseconds> longest, int stops) {
@@ -79,10 +85,10 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
     slugs.push_back(slug);
     const bool is_asked = std::ranges::find(asked, slug, plan::Slug) != asked.end();
     const bool is_reference = target.kind == plan::Target::Kind::kSlowdown && target.value == 0;
-    targets.push_back({target, is_asked       ? Group::kAsked
-                               : is_reference ? Group::kReference
-                               : is_stop      ? Group::kStop
-                                              : Group::kTable});
+    targets.push_back({target, is_asked                                 ? Group::kAsked
+                               : is_stop                                ? Group::kStop
+                               : is_reference || NeedsCandidates(asked) ? Group::kReference
+                                                                        : Group::kTable});
   };
   for (const auto& [percent, is_stop] : slowdowns) {
     add({.kind = plan::Target::Kind::kSlowdown, .value = percent}, is_stop);

@@ -27,7 +27,8 @@ namespace perseus::recipe {
 // the plans of asked targets do not depend on the table of a door that shows more.
 enum class Group {
   kAsked,
-  kReference,  // No slowdown, if it is not asked for. Limits are picked by its plan.
+  kReference,  // No slowdown, if it is not asked for. Limits are picked by its plan. Also
+               // candidates.
   kTable,
   kStop,  // A further slowdown for the slider of the report. `perseus plan` prints no row for it.
 };
@@ -53,6 +54,10 @@ struct PlannedTarget {
 
 // Whether a plan of `from` may become the plan of a target of `to`.
 bool MayTake(Group from, Group to);
+
+// Whether the best plan for an asked target may be one that was made for any other target: for a
+// price and the energy-delay product. Then each door plans the table, as kReference.
+bool NeedsCandidates(const std::vector<plan::Target>& asked);
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
 // the other asked targets. If `longest` is empty, returns only no slowdown and the asked targets.
