@@ -34,17 +34,7 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
  protected:
   PlanTargetTest() {
     MakeProfile();
-    Write("facts.toml", R"(
-format = "perseus-hardware-facts"
-version = 1
-host = "box"
-gpu_name = "A100"
-driver_version = "1"
-measured_at = "2026-02-22T17:05:00Z"
-perseus_version = "0.1.0"
-gpu_count = 4
-max_changes_per_s = {value = 20, low = 20, high = 40, samples = 35}
-)");
+    Write("facts.toml", kFacts);
     // The last stage lacks a clock that the others have, so some limits have no plan.
     std::string rows;
     std::istringstream lines(Read("profile.csv"));

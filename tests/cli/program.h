@@ -49,6 +49,18 @@ class ProgramTest : public testing::Test {
   void MakeProfile() const;
   static constexpr const char* kJob =
       " --schedule 1f1b --pp-ranks 4 --microbatches 8 --blocking-power 83.64 ";
+  // Hardware facts with a rate of clock changes.
+  static constexpr const char* kFacts = R"(
+format = "perseus-hardware-facts"
+version = 1
+host = "box"
+gpu_name = "A100"
+driver_version = "1"
+measured_at = "2026-02-22T17:05:00Z"
+perseus_version = "0.1.0"
+gpu_count = 4
+max_changes_per_s = {value = 20, low = 20, high = 40, samples = 35}
+)";
 
  private:
   TemporaryDirectory root_;  // Contains that directory and the output of the program.

@@ -21,18 +21,6 @@
 namespace perseus {
 namespace {
 
-constexpr const char* kFacts = R"(
-format = "perseus-hardware-facts"
-version = 1
-host = "box"
-gpu_name = "A100"
-driver_version = "1"
-measured_at = "2026-02-22T17:05:00Z"
-perseus_version = "0.1.0"
-gpu_count = 4
-max_changes_per_s = {value = 20, low = 20, high = 40, samples = 35}
-)";
-
 struct Job {
   const char* name;
   const char* profile;   // Of `perseus synth`, or the path of a profile; see DoorsTest.

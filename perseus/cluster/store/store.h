@@ -152,7 +152,7 @@ class Store final {
   // kInput if a plan with this id exists.
   Result<PlanRecord> AddPlan(PlanRecord plan, Milliseconds now);
 
-  // Of the versions up to `newest`: with JobRecord::assignment_version, the result fits a record
+  // Ignores versions above `newest`. With JobRecord::assignment_version, the result fits a record
   // that was read before.
   Result<std::optional<AssignmentRecord>> FindNewestAssignment(
       std::string_view job, std::int64_t newest = std::numeric_limits<std::int64_t>::max());

@@ -45,7 +45,7 @@ struct PlannedTarget {
   std::string slug;  // The name of its file without the extension.
   plan::Plan plan;
   Group group = Group::kAsked;
-  std::optional<int> most_switches = {};  // The plan was made for at most so many switches per GPU.
+  std::optional<int> most_switches = {};  // The limit of clock changes that it was made for.
   bool has_margin = false;                // Keeps the mean time under the noise of the job.
 
   bool is_stop() const { return group == Group::kStop; }

@@ -31,8 +31,9 @@ namespace perseus::tuner {
 //
 // The estimate is a parametric bootstrap (Efron & Tibshirani, An Introduction to the Bootstrap,
 // chapter 10): the measured options are taken as the truth, and measured again with noise of their
-// standard errors, a few times. For each draw, a plan is made as `tune` makes it. Then all of
-// these are known:
+// standard errors, a few times. For each draw, a plan is made for the target of `tune`, within
+// the limit of the job, but without a margin and without picking a limit. Then all of these are
+// known:
 //
 //     optimism   what the plan seems to save by its own draw - what it saves by the truth
 //     left       what the plan of the truth saves            - what it saves by the truth
