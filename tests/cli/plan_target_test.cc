@@ -34,7 +34,7 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
  protected:
   PlanTargetTest() {
     MakeProfile();
-    Write("facts.toml", kFacts);
+    Write("facts.toml", kFactsOfA100);
     // The last stage lacks a clock that the others have, so some limits have no plan.
     std::string rows;
     std::istringstream lines(Read("profile.csv"));

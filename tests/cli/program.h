@@ -50,7 +50,7 @@ class ProgramTest : public testing::Test {
   static constexpr const char* kJob =
       " --schedule 1f1b --pp-ranks 4 --microbatches 8 --blocking-power 83.64 ";
   // Hardware facts with a rate of clock changes.
-  static constexpr const char* kFacts = R"(
+  static constexpr const char* kFactsOfA100 = R"(
 format = "perseus-hardware-facts"
 version = 1
 host = "box"

@@ -82,7 +82,7 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
     Write("schedule.csv",
           "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1F1,1B0,1F2,1B1,1B2\n"
           "2F0,2F1,2B0,2F2,2B1,2B2\n3F0,3B0,3F1,3B1,3F2,3B2\n");
-    Write("facts.toml", kFacts);
+    Write("facts.toml", kFactsOfA100);
     Write(
         "job.toml",
         fmt::format("profile = \"profile.csv\"\n[pipeline]\n{}\n[gpu]\nblocking_power_w = 80\n{}\n",
