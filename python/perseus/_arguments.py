@@ -65,23 +65,27 @@ def settings(given: Mapping[str, Any]) -> "_planner.JobSettings":
             setattr(settings, name, [checked(name, one) for one in several(value)])
     if given["switch_cost"] is not None:
         settings.set_switch_cost(*_switch_cost(given["switch_cost"]))
+    _limit_changes(settings, given)
     return settings
 
 
-def wishes(given: Mapping[str, Any]) -> "_planner.Wishes":
-    """Returns what perseus.plan asks for, besides the targets."""
-    wishes = _planner.Wishes()
+def _limit_changes(settings: "_planner.JobSettings", given: Mapping[str, Any]) -> None:
     most = given["max_switches"]
-    if flag("per_instruction", given["per_instruction"]):
+    if flag("per_instruction", given.get("per_instruction", False)):
         if most is not None:
             raise Error("max_switches and per_instruction exclude each other (leave out one)")
-        wishes.limit = _planner.ChangeLimit.none
-    elif isinstance(most, str) and most == "auto":
-        wishes.limit = _planner.ChangeLimit.auto
+        settings.limit = _planner.ChangeLimit.none
+    elif isinstance(most, str) and most == "auto" and "per_instruction" in given:
+        settings.limit = _planner.ChangeLimit.auto
     elif most is not None:
-        wishes.limit = _planner.ChangeLimit.given
-        wishes.most_changes = checked("max_switches", most)
-    wishes.with_tradeoff = flag("switch_tradeoff", given["switch_tradeoff"])
+        settings.limit = _planner.ChangeLimit.given
+        settings.most_changes = checked("max_switches", most)
+    settings.with_tradeoff = flag("switch_tradeoff", given.get("switch_tradeoff", False))
+
+
+def wishes(given: Mapping[str, Any]) -> "_planner.Wishes":
+    """Returns what perseus.plan asks for, besides the targets and the limit of clock changes."""
+    wishes = _planner.Wishes()
     wishes.effort = checked("effort", given["effort"])
     if given["noise_percent"] is not None:
         percents = several(given["noise_percent"])
@@ -181,7 +185,10 @@ def _switch_cost(given: Any) -> Tuple[float, float]:
 
 
 def targets(arguments: Mapping[str, Any]) -> List[Tuple[str, float, float]]:
-    """Returns (kind, value, price of a GPU-hour) of each target, the named targets first."""
+    """Returns (kind, value, price of a GPU-hour) of each target, the named targets first.
+
+    Without targets, the list is empty, and the job has a default.
+    """
     targets: List[Tuple[str, float, float]] = []
     named = arguments["target"]
     for name in [] if named is None else several(named):
@@ -208,7 +215,7 @@ def targets(arguments: Mapping[str, Any]) -> List[Tuple[str, float, float]]:
             continue
         values = given if np.ndim(given) else [given]
         targets.extend((kind, checked(kind, value), 0.0) for value in values)
-    return targets or [("slowdown_percent", 0.0, 0.0)]
+    return targets
 
 
 def _profile_text(profile: Any) -> str:

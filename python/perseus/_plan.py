@@ -244,12 +244,17 @@ class PlanResult:
     """
 
     def __init__(
-        self, job: "_planner.PlanningJob", targets: List[Tuple[str, float, float]]
+        self,
+        job: "_planner.PlanningJob",
+        targets: List[Tuple[str, float, float]],
+        wishes: "_planner.Wishes",
     ) -> None:
         self._job = job
+        self._wishes = wishes
         self.baseline = Baseline(*job.baseline())
         self.plans: Dict[str, Plan] = {}
-        planned = self._plan(targets, with_frontier=True)
+        planned = self._plan(targets)
+        self._wishes.with_frontier = False  # It is known now.
         columns = planned.frontier()
         self.frontier: Optional[Frontier] = None if columns is None else Frontier(**columns)
         self.switch_tradeoff: Optional[List[Dict[str, Any]]] = job.tradeoff(planned)
@@ -301,18 +306,16 @@ class PlanResult:
             Error: A target is wrong.
             UnreachableError: No plan meets a target. The message says which values can be met.
         """
-        planned = self._plan(arguments.targets(locals()), with_frontier=False)
+        planned = self._plan(arguments.targets(locals()))
         return self.plans[planned.plans[0].name]
 
-    def _plan(
-        self, targets: List[Tuple[str, float, float]], with_frontier: bool
-    ) -> "_planner.PlannedTargets":
+    def _plan(self, targets: List[Tuple[str, float, float]]) -> "_planner.PlannedTargets":
         planned = self._job.plan(
             [
                 _planner.Target(getattr(_planner.TargetKind, kind), value, gpu_hour)
                 for kind, value, gpu_hour in targets
             ],
-            with_frontier,
+            self._wishes,
         )
         for one in planned.plans:
             self.plans.setdefault(one.name, Plan(one, self.baseline))
@@ -447,10 +450,11 @@ def plan(
     if sum(one is not None for one in (schedule, schedule_file, graph)) > 1:
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
     settings = arguments.settings(given)
-    planning_job = _planner.PlanningJob(settings, arguments.wishes(given))
+    wishes = arguments.wishes(given)
+    planning_job = _planner.PlanningJob(settings)
     for warning in planning_job.warnings():
         warnings.warn(warning, UserWarning, stacklevel=2)
-    return PlanResult(planning_job, targets)
+    return PlanResult(planning_job, targets, wishes)
 
 
 def search_schedules(
@@ -501,8 +505,6 @@ def search_schedules(
     if job is None:
         arguments.require("auto", None, microbatches, blocking_power_w, facts)
     settings = arguments.settings(given)
-    if max_switches is not None:
-        settings.most_switches = arguments.checked("max_switches", max_switches)
     several = [] if more is None else arguments.several(more)
     asked = sorted({arguments.checked("more", value) for value in several})
     if more is not None and not asked:

@@ -3,6 +3,12 @@ from typing import Any, Dict, List, Optional, Tuple, Union
 class Error(ValueError): ...
 class UnreachableError(Error): ...
 
+class ChangeLimit:
+    default: "ChangeLimit"
+    auto: "ChangeLimit"
+    given: "ChangeLimit"
+    none: "ChangeLimit"
+
 class JobSettings:
     profile: Union[str, bytes]
     profile_text: Optional[str]
@@ -26,7 +32,9 @@ class JobSettings:
     activation_mib: List[float]
     kept_mib: List[float]
     fold: bool
-    most_switches: Optional[int]
+    limit: ChangeLimit
+    most_changes: int
+    with_tradeoff: bool
     memory_gib: Optional[float]
     model_gib: List[float]
     def set_switch_cost(self, stall_s: float, energy_j: float) -> None: ...
@@ -47,17 +55,8 @@ class PlannedTarget:
     def knobs(self) -> Dict[str, Any]: ...
     def to_json(self) -> str: ...
 
-class ChangeLimit:
-    default: "ChangeLimit"
-    auto: "ChangeLimit"
-    given: "ChangeLimit"
-    none: "ChangeLimit"
-
 class Wishes:
     effort: int
-    limit: ChangeLimit
-    most_changes: int
-    with_tradeoff: bool
     with_frontier: bool
     def set_noise(self, independent: float, common: float) -> None: ...
 
@@ -69,8 +68,8 @@ class PlannedTargets:
     def frontier(self) -> Optional[Dict[str, Any]]: ...
 
 class PlanningJob:
-    def __init__(self, settings: JobSettings, wishes: Wishes) -> None: ...
-    def plan(self, targets: List[Target], with_frontier: bool) -> PlannedTargets: ...
+    def __init__(self, settings: JobSettings) -> None: ...
+    def plan(self, targets: List[Target], wishes: Wishes) -> PlannedTargets: ...
     def tradeoff(self, planned: PlannedTargets) -> Optional[List[Dict[str, Any]]]: ...
     def baseline(self) -> Tuple[float, float, int]: ...
     def warnings(self) -> List[str]: ...

@@ -9,10 +9,13 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -56,25 +59,32 @@ T OrThrow(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
+// Runs `work(stop)` in a further thread, without the global interpreter lock. After Ctrl-C,
+// requests a stop, and throws what Python's handler raised. Requires that the caller has released
+// the lock.
+template <typename Work>
+auto UntilInterrupt(Work work) {
+  std::stop_source stop;
+  auto result = std::async(std::launch::async, [&] { return work(stop.get_token()); });
+  while (result.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+    // Python runs the handlers of signals only when its main thread asks for them.
+    const py::gil_scoped_acquire acquire;
+    if (PyErr_CheckSignals() == 0) continue;
+    const py::error_already_set interrupt;
+    stop.request_stop();
+    const py::gil_scoped_release release;
+    result.wait();
+    throw interrupt;
+  }
+  return result.get();
+}
+
 // A job that is ready to be planned.
 struct PlanningJob {
-  PlanningJob(job::JobSettings settings, recipe::Wishes asked)
-      : wishes(std::move(asked)),
-        job(OrThrow(job::LoadJob(WithLimit(std::move(settings), wishes)))),
-        planner(OrThrow(plan::Planner::Create(job.graph, job.model))) {
-    wishes.changes = recipe::RulesFor(
-        wishes.changes, {job.most_switches, job.facts.most_changes_per_s}, job.planned, job.graph);
-    if (!wishes.noise) wishes.noise = job.noise;
-  }
-
-  // A schedule that is searched for is chosen by its plans within the limit.
-  static job::JobSettings WithLimit(job::JobSettings settings, const recipe::Wishes& wishes) {
-    using Limit = recipe::ChangeRules::Limit;
-    const Limit limit = wishes.changes.limit;
-    if (limit == Limit::kGiven) settings.most_switches = wishes.changes.most_changes;
-    settings.per_instruction = limit == Limit::kNone || limit == Limit::kPick;
-    return settings;
-  }
+  explicit PlanningJob(const job::JobSettings& settings)
+      : job(OrThrow(UntilInterrupt(
+            [&](const std::stop_token& stop) { return job::LoadJob(settings, {.stop = stop}); }))),
+        planner(OrThrow(plan::Planner::Create(job.graph, job.model))) {}
 
   // Likely mistakes in the input, one line each.
   std::vector<std::string> Warnings() const {
@@ -84,7 +94,6 @@ struct PlanningJob {
     return *std::move(warnings);
   }
 
-  recipe::Wishes wishes;  // All but the targets.
   job::LoadedJob job;
   plan::Planner planner;
 };
@@ -103,14 +112,20 @@ struct PlannedTargets {
   std::vector<PlannedTarget> asked;
 };
 
+// Plans with the limit and the noise of the job, if `wishes` have no noise. No target: the default
+// one of the job.
 PlannedTargets PlanTargets(const PlanningJob& job, std::vector<plan::Target> targets,
-                           bool with_frontier) {
-  recipe::Wishes wishes = job.wishes;
-  wishes.with_frontier = wishes.with_frontier && with_frontier;
-  for (plan::Target& target : targets) target.gpus = job.job.gpus();
-  wishes.targets = std::move(targets);
+                           recipe::Wishes wishes) {
+  const recipe::Wishes of_job = job.job.wishes();
+  wishes.targets = targets.empty() ? of_job.targets : std::move(targets);
+  for (plan::Target& target : wishes.targets) target.gpus = job.job.gpus();
+  wishes.changes = of_job.changes;
+  if (!wishes.noise) wishes.noise = of_job.noise;
   recipe::Progress silent;
-  PlannedTargets planned{OrThrow(recipe::PlanJob(job.planner, wishes, silent)), {}};
+  PlannedTargets planned{OrThrow(UntilInterrupt([&](const std::stop_token& stop) {
+                           return recipe::PlanJob(job.planner, wishes, silent, {}, stop);
+                         })),
+                         {}};
   for (const plan::Target& target : wishes.targets) {
     const recipe::PlannedTarget& found = *planned.all.Find(target);
     planned.asked.push_back(
@@ -237,7 +252,10 @@ py::dict SearchSchedules(const job::JobSettings& settings, const std::vector<int
     schedule_search::TradeoffOptions options;
     if (!more.empty()) options.more = more;
     options.memory = memory.bytes;
-    return OrThrow(schedule_search::ComputeTradeoff(job.search_job(), options));
+    return OrThrow(UntilInterrupt([&](const std::stop_token& stop) {
+      options.stop = stop;
+      return schedule_search::ComputeTradeoff(job.search_job(), options);
+    }));
   }();
   py::list rows;
   for (const schedule_search::TradeoffRow& row : tradeoff.rows) rows.append(DescribeRow(row));
@@ -323,6 +341,12 @@ void AddExceptions(py::module_& module) {
 }
 
 void AddJobSettings(py::module_& module) {
+  using Limit = recipe::ChangeRules::Limit;
+  py::enum_<Limit>(module, "ChangeLimit")
+      .value("default", Limit::kPickShortly)
+      .value("auto", Limit::kPick)
+      .value("given", Limit::kGiven)
+      .value("none", Limit::kNone);
   py::class_<job::JobSettings>(module, "JobSettings")
       .def(py::init<>())
       .def_readwrite("profile", &job::JobSettings::profile)
@@ -355,7 +379,15 @@ void AddJobSettings(py::module_& module) {
           "kept_mib", [](const job::JobSettings& f) { return f.memory.kept_mib; },
           [](job::JobSettings& f, std::vector<double> mib) { f.memory.kept_mib = mib; })
       .def_readwrite("fold", &job::JobSettings::fold)
-      .def_readwrite("most_switches", &job::JobSettings::most_switches)
+      .def_property(
+          "limit", [](const job::JobSettings& s) { return s.changes.limit; },
+          [](job::JobSettings& s, Limit limit) { s.changes.limit = limit; })
+      .def_property(
+          "most_changes", [](const job::JobSettings& s) { return s.changes.most_changes; },
+          [](job::JobSettings& s, int most) { s.changes.most_changes = most; })
+      .def_property(
+          "with_tradeoff", [](const job::JobSettings& s) { return s.changes.with_tradeoff; },
+          [](job::JobSettings& s, bool with) { s.changes.with_tradeoff = with; })
       .def_property(
           "memory_gib", [](const job::JobSettings& f) { return f.memory.gpu_gib; },
           [](job::JobSettings& f, std::optional<double> gib) { f.memory.gpu_gib = gib; })
@@ -411,24 +443,9 @@ py::object TradeoffRows(const PlanningJob& job,
 }
 
 void AddJob(py::module_& module) {
-  using Limit = recipe::ChangeRules::Limit;
-  py::enum_<Limit>(module, "ChangeLimit")
-      .value("default", Limit::kPickShortly)
-      .value("auto", Limit::kPick)
-      .value("given", Limit::kGiven)
-      .value("none", Limit::kNone);
   py::class_<recipe::Wishes>(module, "Wishes")
       .def(py::init<>())
       .def_readwrite("effort", &recipe::Wishes::effort)
-      .def_property(
-          "limit", [](const recipe::Wishes& w) { return w.changes.limit; },
-          [](recipe::Wishes& w, Limit limit) { w.changes.limit = limit; })
-      .def_property(
-          "most_changes", [](const recipe::Wishes& w) { return w.changes.most_changes; },
-          [](recipe::Wishes& w, int most) { w.changes.most_changes = most; })
-      .def_property(
-          "with_tradeoff", [](const recipe::Wishes& w) { return w.changes.with_tradeoff; },
-          [](recipe::Wishes& w, bool with) { w.changes.with_tradeoff = with; })
       .def("set_noise",
            [](recipe::Wishes& w, double independent, double common) {
              w.noise = noise::Noise{independent, common};
@@ -445,8 +462,7 @@ void AddJob(py::module_& module) {
         return FrontierColumns(*planned.all.frontier);
       });
   py::class_<PlanningJob, std::shared_ptr<PlanningJob>>(module, "PlanningJob")
-      .def(py::init<const job::JobSettings&, const recipe::Wishes&>(),
-           py::call_guard<py::gil_scoped_release>())
+      .def(py::init<const job::JobSettings&>(), py::call_guard<py::gil_scoped_release>())
       .def("plan", &PlanTargets, py::call_guard<py::gil_scoped_release>())
       .def("tradeoff",
            [](const PlanningJob& job, const PlannedTargets& planned) {

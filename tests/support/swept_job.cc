@@ -96,11 +96,11 @@ void SweptJob::Run(const profiler::SweepRound& round, profiler::SweepSpent& spen
       round.steps * ToSeconds(plan::Evaluator(truth.graph(), truth.model()).Evaluate(options).time);
 }
 
-SweptJob::Outcome SweptJob::Judge(const profiler::SweepPlan& made) const {
+SweptJob::Outcome SweptJob::Judge(const plan::Planner& planner, const plan::Plan& plan) const {
   std::vector<int> options;
-  for (std::size_t i = 0; i < made.plan.options.size(); ++i) {
-    const schedule::OptionSet& set = made.planner.graph().options_of(static_cast<int>(i));
-    const profile::Option& chosen = set.options[static_cast<std::size_t>(made.plan.options[i])];
+  for (std::size_t i = 0; i < plan.options.size(); ++i) {
+    const schedule::OptionSet& set = planner.graph().options_of(static_cast<int>(i));
+    const profile::Option& chosen = set.options[static_cast<std::size_t>(plan.options[i])];
     options.push_back(
         OptionAt(truth_.planner().graph().options_of(static_cast<int>(i)), chosen.frequency_mhz));
   }
@@ -122,7 +122,9 @@ SweptJob::Outcome SweptJob::Sweep(const profiler::SweepBudget& budget) {
     if (round.is_over()) break;
     Run(round, spent);
   }
-  Outcome outcome = Judge(profiler::PlanFromSweep(job_, Measured(), plan::Target()).value());
+  const plan::Planner planner =
+      profiler::PlannerOf(job_, profiler::PlanningProfile(job_, Measured()).value()).value();
+  Outcome outcome = Judge(planner, profiler::PlanWith(planner, {}, job_.change_limit).value());
   outcome.spent = spent;
   outcome.most_clocks_of_rank = most_clocks_of_rank_;
   return outcome;
@@ -141,7 +143,7 @@ SweptJob::Outcome SweptJob::EvenlySpaced(int frequencies) const {
   plan::Planner planner =
       *profiler::PlannerOf(job_, profile::Profile("evenly spaced", {}, std::move(entries)));
   plan::Plan plan = planner.PlanFor(planner.baseline().time).value();
-  return Judge({std::move(planner), std::move(plan)});
+  return Judge(planner, plan);
 }
 
 }  // namespace perseus

@@ -41,7 +41,7 @@ class SweptJob {
     int samples = 0;
   };
   const profile::Option& TruthOf(const profiler::InstructionGroup& group, int mhz) const;
-  Outcome Judge(const profiler::SweepPlan& made) const;
+  Outcome Judge(const plan::Planner& planner, const plan::Plan& plan) const;
   std::vector<profiler::MeasuredOption> Measured() const;
   void Run(const profiler::SweepRound& round, profiler::SweepSpent& spent);
 

@@ -1,53 +1,75 @@
 #include "perseus/cli/flags/switch_flags.h"
 
+#include <functional>
+#include <string>
+
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/planning/job/job.h"
 
 namespace perseus::cli {
+namespace {
 
-recipe::ChangeRules SwitchFlags::rules() const {
-  using Limit = recipe::ChangeRules::Limit;
-  return {.limit = per_instruction ? Limit::kNone
-                   : picks_limit   ? Limit::kPick
-                   : most_switches ? Limit::kGiven
-                                   : Limit::kPickShortly,
-          .most_changes = most_switches.value_or(0),
-          .with_tradeoff = with_tradeoff};
-}
+using Limit = recipe::ChangeRules::Limit;
 
-CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit) {
-  return verb
-      .add_flag("--per-instruction", per_instruction,
-                "No limit of clock changes, even if the job file or --facts has one: a clock for "
-                "each instruction")
+constexpr const char* kClockChanges = "Clock changes";
+constexpr const char* kAuto = "auto";
+
+void AddPerInstructionFlag(CLI::App& verb, recipe::ChangeRules& rules, CLI::Option* limit) {
+  verb.add_flag_function(
+          "--per-instruction", [&rules](std::int64_t) { rules.limit = Limit::kNone; },
+          "No limit of clock changes, even if the job file or --facts has one: a clock for each "
+          "instruction")
+      ->group(kClockChanges)
       ->excludes(limit);
 }
 
-void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags) {
+// Of numbers, and of auto too, if that is the type.
+CLI::Option* AddMaxSwitches(CLI::App& verb, recipe::ChangeRules& rules, const char* about,
+                            const char* type, std::function<std::string(std::string&)> check) {
+  const auto store = [&rules](const std::string& text) {
+    rules.limit = text == kAuto ? Limit::kPick : Limit::kGiven;
+    if (rules.limit == Limit::kGiven) rules.most_changes = std::stoi(text);
+  };
+  return verb.add_option_function<std::string>("--max-switches", store, about)
+      ->type_name(type)
+      ->group(kClockChanges)
+      ->check(CLI::Validator(std::move(check), ""));
+}
+
+std::string CheckNumber(std::string& text) { return WholeNumberIn({0, job::kMostSwitches})(text); }
+
+}  // namespace
+
+CLI::Option* AddMaxSwitchesFlag(CLI::App& verb, recipe::ChangeRules& rules, const char* about) {
+  return AddMaxSwitches(verb, rules, about, "N", CheckNumber);
+}
+
+void AddLimitFlags(CLI::App& verb, recipe::ChangeRules& rules) {
+  AddPerInstructionFlag(
+      verb, rules,
+      AddMaxSwitchesFlag(verb, rules,
+                         "At most this many clock changes of each GPU per iteration, the change "
+                         "back at the end included (default: max_switches of the job file, or the "
+                         "fewest found that keep 95 % of the saving)"));
+}
+
+void AddSwitchFlags(CLI::App& verb, recipe::ChangeRules& rules) {
   const auto check = [](std::string& text) -> std::string {
-    if (text == "auto") return {};
-    const std::string problem = WholeNumberIn({0, job::kMostSwitches})(text);
+    if (text == kAuto) return {};
+    const std::string problem = CheckNumber(text);
     return problem.empty() ? problem : problem + ", or auto";
   };
-  const auto store = [&flags](const std::string& text) {
-    flags.picks_limit = text == "auto";
-    flags.most_switches.reset();
-    if (!flags.picks_limit) flags.most_switches = std::stoi(text);
-  };
-  CLI::Option* limit =
-      verb.add_option_function<std::string>(
-              "--max-switches", store,
-              "At most this many clock changes of each GPU per iteration, the change back at the "
-              "end included (1 is the same as 0); auto: the fewest found that keep 95 % of the "
-              "saving. Without this flag, the same with a shorter search")
-          ->type_name("N|auto")
-          ->group("Clock changes")
-          ->check(CLI::Validator(check, ""));
-  AddPerInstructionFlag(verb, flags.per_instruction, limit)->group("Clock changes");
-  verb.add_flag("--switch-tradeoff", flags.with_tradeoff,
+  CLI::Option* limit = AddMaxSwitches(
+      verb, rules,
+      "At most this many clock changes of each GPU per iteration, the change back at the end "
+      "included (1 is the same as 0); auto: the fewest found that keep 95 % of the saving. Without "
+      "this flag, the same with a shorter search",
+      "N|auto", check);
+  AddPerInstructionFlag(verb, rules, limit);
+  verb.add_flag("--switch-tradeoff", rules.with_tradeoff,
                 "Also print what limits of 0 to 16 clock changes (and up to 48 if these keep too "
                 "little) would save")
-      ->group("Clock changes");
+      ->group(kClockChanges);
 }
 
 }  // namespace perseus::cli

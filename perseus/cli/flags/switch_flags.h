@@ -1,26 +1,19 @@
-// The flags of `perseus plan` and `perseus tune` that limit clock changes.
+// The flags of verbs that limit clock changes.
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <optional>
 
 #include "perseus/planning/recipe/recipe.h"
 
 namespace perseus::cli {
 
-// `limit` is --max-switches of the verb.
-CLI::Option* AddPerInstructionFlag(CLI::App& verb, bool& per_instruction, CLI::Option* limit);
+// --max-switches N. `about` says what it limits.
+CLI::Option* AddMaxSwitchesFlag(CLI::App& verb, recipe::ChangeRules& rules, const char* about);
 
-// Of `perseus plan`.
-struct SwitchFlags {
-  std::optional<int> most_switches;
-  bool picks_limit = false;  // --max-switches auto
-  bool per_instruction = false;
-  bool with_tradeoff = false;
+// --max-switches N and --per-instruction, which exclude each other.
+void AddLimitFlags(CLI::App& verb, recipe::ChangeRules& rules);
 
-  recipe::ChangeRules rules() const;
-};
-
-void AddSwitchFlags(CLI::App& verb, SwitchFlags& flags);
+// The same with --max-switches auto, and --switch-tradeoff: the flags of `perseus plan`.
+void AddSwitchFlags(CLI::App& verb, recipe::ChangeRules& rules);
 
 }  // namespace perseus::cli

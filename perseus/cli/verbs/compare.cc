@@ -9,6 +9,7 @@
 #include "perseus/base/json_text.h"
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/job_options.h"
+#include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -25,8 +26,8 @@ constexpr const char* kCompareAbout =
     "for each stage), EnvPipe, Perseus as published, and Perseus. Each shows its best result with\n"
     "no slowdown, or with its least slowdown. With --straggler, one pipeline takes so many times\n"
     "as long, and all others may take as long as it does. Savings then count the energy until the\n"
-    "straggler has finished. Clock changes have no limit here, so Perseus plans as\n"
-    "`perseus plan --per-instruction` does, and saves a little more than `perseus plan`.";
+    "straggler has finished. Perseus plans as `perseus plan` does, with few clock changes. The\n"
+    "other policies have no limit of changes: compare their ideas with --per-instruction.";
 constexpr const char* kCompareExamples =
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"
     "      --blocking-power 83.64\n"
@@ -238,7 +239,7 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   const bool is_drawn = !flags.figures.figures.empty();
   const std::vector<Nanoseconds> planned = PlannedTimes(times, planner, frontier, is_drawn);
   std::vector<std::unique_ptr<baselines::Policy>> policies =
-      baselines::AllPolicies(ToNanoseconds(flags.unit_ms / 1e3));
+      baselines::AllPolicies(ToNanoseconds(flags.unit_ms / 1e3), job.wishes());
   std::vector<Outcome> outcomes;
   for (const auto& policy : policies) {
     auto offered = policy->Points(planner, planned);
@@ -275,6 +276,7 @@ Verb AddCompareVerb(CLI::App& program) {
   CLI::Option* unit =
       add("--unit", flags->unit_ms, "MS", "Perseus as published rounds times to this (default: 1)",
           NumberIn({1e-3, 1e6, "milliseconds"}));
+  AddLimitFlags(*verb, flags->job.changes);
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
   return {verb, [flags = flags, unit](const Streams& streams) {

@@ -16,6 +16,7 @@
 #include "perseus/base/wording.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/noise_flags.h"
+#include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/named_plans.h"
 #include "perseus/cli/verbs/results.h"
@@ -64,7 +65,7 @@ class Chooser {
                                 Nanoseconds unit, recipe::Wishes wishes) {
     const auto number = static_cast<std::size_t>(
         std::find(kPolicies.begin(), kPolicies.end(), policy) - kPolicies.begin());
-    const auto policies = baselines::AllPolicies(unit);
+    const auto policies = baselines::AllPolicies(unit, wishes);
     Chooser chooser(planner, std::move(wishes));
     chooser.name_ = policies[number]->name();
     chooser.is_ours_ = number + 1 == kPolicies.size();
@@ -77,7 +78,7 @@ class Chooser {
   Result<std::vector<int>> NoSlowdown() {
     const Nanoseconds time = planner_->baseline().time;
     if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
-    PERSEUS_ASSIGN_OR_RETURN(auto plan, PlanFor({}));
+    PERSEUS_ASSIGN_OR_RETURN(auto plan, PlanFor(wishes_.targets.front()));
     usual_ = plan.evaluation;
     return std::move(plan.options);
   }
@@ -405,13 +406,11 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
 
+  recipe::Wishes wishes = job.wishes();
+  wishes.noise = NoiseOf(flags.noise, job.noise);
   PERSEUS_ASSIGN_OR_RETURN(
-      auto chooser, Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3),
-                                    {.changes = recipe::RulesFor(
-                                         {}, {job.most_switches, job.facts.most_changes_per_s},
-                                         job.planned, job.graph),
-                                     .noise = NoiseOf(flags.noise, job.noise),
-                                     .without_margin = recipe::WithoutMargin::kKeepPlan}));
+      auto chooser,
+      Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3), wishes));
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(streams, flags, planner, job, chooser));
   PERSEUS_ASSIGN_OR_RETURN(auto planned, emulator::Emulate(planner, spec));
   PERSEUS_ASSIGN_OR_RETURN(auto all_max,
@@ -451,8 +450,8 @@ Verb AddEmulateVerb(CLI::App& program) {
   add("--iterations", flags->iterations, "N", "Number of iterations (default: 100)",
       WholeNumberIn({1, 100'000'000}));
   CLI::Option* plan = add("--plan", flags->plan, "PLAN.json",
-                          "The plan that pipelines follow (JSON; default: no slowdown, without a "
-                          "limit of clock changes)",
+                          "The plan that pipelines follow (JSON; default: that of perseus plan "
+                          "without a target)",
                           InputFile());
   add("--policy", flags->policy, "NAME",
       "The policy that chooses the clocks: allmax, zeus-global, zeus-per-stage, envpipe, "
@@ -468,6 +467,7 @@ Verb AddEmulateVerb(CLI::App& program) {
       "Pipelines that wait for a straggler slow down, too, this many iterations after it begins "
       "(0: at once, because a forecast announced it)",
       WholeNumberIn({0, 1'000'000}));
+  AddLimitFlags(*verb, flags->job.changes);
   AddNoiseFlags(*verb, flags->noise, "Vary the times");
   add("--latency-spread", flags->latency_spread, "X",
       "Relative spread of the switch latency (0.01 means 1 %)", NumberIn({0, 3, "a fraction"}));

@@ -10,6 +10,7 @@
 #include "perseus/base/json_text.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/server_flags.h"
+#include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/flags/target_flags.h"
 #include "perseus/cli/verbs/job_text.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -45,7 +46,6 @@ struct Flags {
   std::string gpu;
   bool has_no_detection = false;
   std::optional<double> most_harm_percent;
-  std::optional<int> most_switches;
   std::string owner;
   TargetFlags targets;
   std::string plan = "current";
@@ -105,6 +105,9 @@ ordered_json FixedJson(const schedule::FixedInstructions& fixed) {
 Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
                                     const job::UnprofiledJob& job) {
   PERSEUS_ASSIGN_OR_RETURN(auto target, TargetOf(streams, flags.targets));
+  if (job.auto_schedule && !AsksForTarget(flags.targets)) {
+    target = job_planning::TargetJson(job.auto_schedule->default_target());
+  }
   const plan_file::PlannedJob& planned = job.planned;
   const schedule::PipelineModel& model = planned.model;
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
@@ -123,9 +126,9 @@ Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
                             {"gpu", std::move(gpu)},
                             {"fixed", FixedJson(model.fixed)},
                             {"target", std::move(target)}};
-  const std::optional<int>& most_switches =
-      flags.most_switches ? flags.most_switches : job.most_switches;
-  if (most_switches) registration["max_switches"] = *most_switches;
+  const few_switches::ChangeLimit limit =
+      recipe::RulesWith(flags.registered.changes, {job.most_switches}).known_limit();
+  if (limit.most_changes) registration["max_switches"] = *limit.most_changes;
   if (!flags.owner.empty()) registration["owner"] = flags.owner;
   if (flags.has_no_detection) registration["detect_stragglers"] = false;
   if (flags.most_harm_percent) registration["most_harm_percent"] = *flags.most_harm_percent;
@@ -149,7 +152,7 @@ Result<void> CheckFits(const Flags& flags, const std::string& csv,
   store::JobRecord job;
   job.key = flags.job;
   job.body = registration;
-  // What is wrong with the registration, the server says best.
+  // The server describes a wrong registration best.
   if (!job_planning::StoredJobSpec(registration)) return {};
   const auto prepared = job_planning::PrepareJob(job, {.version = 1, .csv = csv});
   if (prepared) return {};
@@ -300,9 +303,8 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
   add("--write-schedule", flags.schedule_output, "FILE",
       "Write the schedule (CSV) for the training, such as that of --schedule auto");
   add("--gpu", flags.gpu, "NAME", "Name of the GPUs (default: that of --facts)");
-  add("--max-switches", flags.most_switches, "N",
-      "At most this many clock changes of each GPU per iteration",
-      WholeNumberIn({0, job::kMostSwitches}));
+  AddMaxSwitchesFlag(verb, flags.registered.changes,
+                     "At most this many clock changes of each GPU per iteration");
   add("--owner", flags.owner, "OWNER",
       "The team or person that the job belongs to (default: as the token says)");
   verb.add_flag("--no-detection", flags.has_no_detection,

@@ -53,7 +53,6 @@ struct PlanFlags {
   FigureFlags figures;
   bool as_json = false;
   bool with_plot = false;
-  SwitchFlags switches;
   NoiseFlags noise;
   int effort = plan::kUsualEffort;
   bool with_progress = false;
@@ -113,18 +112,6 @@ Result<job::LoadedJob> LoadShowingSearch(const Streams& streams, const PlanFlags
   return LoadJobToPlan(streams, flags.job, search);
 }
 
-// A searched schedule may be faster than the reference at maximum frequency. The time of the
-// reference is then a target of its own: no slowdown for a user who runs the reference now.
-std::vector<plan::Target> AskedOfJob(const TargetFlags& flags, const job::LoadedJob& job) {
-  std::vector<plan::Target> asked = AskedTargets(flags, job.gpus());
-  if (!job.auto_schedule || AsksForTarget(flags)) return asked;
-  const Nanoseconds reference = job.auto_schedule->reference.time;
-  if (reference > job.auto_schedule->found.candidate.time_at_maximum) {
-    asked = {{.kind = plan::Target::Kind::kDeadline, .value = ToSeconds(reference)}};
-  }
-  return asked;
-}
-
 // What the verb prints first. `files` is the number of files that the run writes.
 std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const PlanOutcome& outcome,
                          const std::string& summary, std::size_t files) {
@@ -134,7 +121,8 @@ std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const P
   if (outcome.schedules) {
     text +=
         job::Describe(*outcome.job.auto_schedule) + schedule_search::Conclude(*outcome.schedules);
-    const bool has_limit = outcome.job.auto_schedule->changes.IsNone() && outcome.rules.picks();
+    const bool has_limit =
+        outcome.job.auto_schedule->changes.IsNone() && outcome.job.changes.picks();
     if (has_limit) {
       text += fmt::format(
           "This compares first looks without a limit of clock changes: {} saves {:.2f} %, and "
@@ -150,7 +138,8 @@ std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const P
                         outcome.noise ? ", without a margin for noise" : "",
                         FormatSwitchTradeoff(outcome.planner, *outcome.switch_tradeoff));
   }
-  if (outcome.rules.picks()) text += FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff);
+  if (outcome.job.changes.picks())
+    text += FormatPickedLimit(outcome.limit, *outcome.switch_tradeoff);
   if (outcome.noise) text += FormatNoise(*outcome.noise, outcome.targets);
   if (files == 0) text += "No plan was saved (-o DIR saves the plans and a report).\n";
   if (flags.with_plot) text += '\n' + DrawOutcome(outcome, DetectTerminal(streams));
@@ -173,47 +162,38 @@ std::string FormatSaved(const PlanFlags& flags, std::size_t files) {
 Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
   // Whether a limit is picked by default depends on the job.
-  const bool may_trade_off = flags.switches.with_tradeoff ||
-                             (!flags.switches.per_instruction && !flags.switches.most_switches);
   // Whether the schedule is searched for depends on the job, too.
-  PERSEUS_RETURN_IF_ERROR(
-      CheckFigures(flags.figures, {.has_switches = may_trade_off, .has_schedules = true}));
+  PERSEUS_RETURN_IF_ERROR(CheckFigures(
+      flags.figures, {.has_switches = flags.job.changes.has_tradeoff(), .has_schedules = true}));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
   // If the results cannot be written, this fails before anything is computed.
   ResultDirectory results(flags.directory, kPlanResults);
   if (!flags.directory.empty()) PERSEUS_RETURN_IF_ERROR(results.Open());
   std::optional<FinishOnInterrupt> interrupt(std::in_place, streams.err);
   const std::stop_token finish = interrupt->token();
-  flags.job.most_switches = flags.switches.most_switches;
-  flags.job.per_instruction = flags.switches.per_instruction || flags.switches.picks_limit;
   PERSEUS_ASSIGN_OR_RETURN(auto job, LoadShowingSearch(streams, flags, finish));
   const std::optional<double> allowed_per_s = job.facts.most_changes_per_s;
-  const std::vector<plan::Target> asked = AskedOfJob(flags.targets, job);
+  recipe::Wishes wishes = job.wishes();
+  if (AsksForTarget(flags.targets)) wishes.targets = AskedTargets(flags.targets, job.gpus());
+  const std::vector<plan::Target>& asked = wishes.targets;
   if (flags.without_frontier) PERSEUS_RETURN_IF_ERROR(CheckWithoutFrontier(asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   WarnOfLikelyUnits(streams, asked, &planner.baseline());
-  const auto noise = NoiseOf(flags.noise, job.noise);
-  const recipe::ChangeRules rules = recipe::RulesFor(
-      flags.switches.rules(), {job.most_switches, allowed_per_s}, job.planned, job.graph);
-  PERSEUS_RETURN_IF_ERROR(CheckFigures(
-      flags.figures,
-      {.has_switches = rules.has_tradeoff(), .has_schedules = job.auto_schedule.has_value()}));
-  const recipe::Wishes wishes{.targets = asked,
-                              .effort = flags.effort,
-                              .changes = rules,
-                              .noise = noise,
-                              .precision = flags.with_exact_frontier
-                                               ? plan::FrontierPrecision::kExact
-                                               : plan::FrontierPrecision::kStatedError,
-                              .with_table = !flags.without_frontier,
-                              .stops = StopsOf(flags, job.graph)};
+  PERSEUS_RETURN_IF_ERROR(
+      CheckFigures(flags.figures, {.has_switches = job.changes.has_tradeoff(),
+                                   .has_schedules = job.auto_schedule.has_value()}));
+  wishes.effort = flags.effort;
+  wishes.noise = NoiseOf(flags.noise, job.noise);
+  if (flags.with_exact_frontier) wishes.precision = plan::FrontierPrecision::kExact;
+  wishes.with_table = !flags.without_frontier;
+  wishes.stops = StopsOf(flags, job.graph);
   PERSEUS_ASSIGN_OR_RETURN(auto plans, [&] {
     PlanRows rows(streams.err, planner, LinesOf(flags));
     return recipe::PlanJob(planner, wishes, rows, finish);
   }());
   // The results show no rate that the rules replace.
-  if (!rules.changes_per_s) job.facts.most_changes_per_s.reset();
-  PlanOutcome outcome{std::move(plans), job, planner, rules};
+  if (!job.changes.changes_per_s) job.facts.most_changes_per_s.reset();
+  PlanOutcome outcome{std::move(plans), job, planner};
   interrupt.reset();
   if (job.auto_schedule) {
     PERSEUS_ASSIGN_OR_RETURN(outcome.schedules,
@@ -259,7 +239,7 @@ Verb AddPlanVerb(CLI::App& program) {
       "Number of further plans for the slider of the report, at even distances along the frontier "
       "(default: up to 10, fewer for large jobs)",
       WholeNumberIn({0, 1000}));
-  AddSwitchFlags(*verb, flags->switches);
+  AddSwitchFlags(*verb, flags->job.changes);
   AddNoiseFlags(*verb, flags->noise, "Keep the mean time under noise");
   AddFigureFlags(*verb, flags->figures);
   verb->add_flag("--no-frontier", flags->without_frontier,

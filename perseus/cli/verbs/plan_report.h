@@ -19,7 +19,6 @@ namespace perseus::cli {
 struct PlanOutcome : recipe::JobPlans {
   const job::LoadedJob& job;
   const plan::Planner& planner;
-  recipe::ChangeRules rules = {};
   std::optional<schedule_search::Tradeoff> schedules = {};  // Of a schedule that was searched for.
 };
 

@@ -9,6 +9,7 @@
 #include "perseus/base/json_text.h"
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/job_options.h"
+#include "perseus/cli/flags/switch_flags.h"
 #include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/signals.h"
 #include "perseus/cli/terminal/table.h"
@@ -277,10 +278,9 @@ Verb AddScheduleSearchVerb(CLI::App& schedule) {
       "Directory for the schedules (CSV, as torch.distributed.pipelining loads them, and in "
       "words), search.json and report.html");
   AddFigureFlags(*verb, flags->figures);
-  add("--max-switches", flags->job.most_switches, "N",
-      "Clock changes of each GPU in an iteration, at most, of all plans (default: the limit of the "
-      "job file, or the rate of the hardware facts)",
-      WholeNumberIn({0, 1'000'000}));
+  AddMaxSwitchesFlag(*verb, flags->job.changes,
+                     "Clock changes of each GPU in an iteration, at most, of all plans (default: "
+                     "the limit of the job file, or the rate of the hardware facts)");
   add("--effort", flags->effort, "N",
       "Effort of the plans, as in perseus plan (default: 0, a first look)",
       WholeNumberIn({plan::kFirstLook, plan::kMostEffort}));

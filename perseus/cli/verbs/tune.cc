@@ -60,8 +60,6 @@ struct TuneFlags {
   bool restores = false;
   bool gives_back = false;
   bool as_json = false;
-  std::optional<int> most_switches;
-  bool per_instruction = false;
 };
 
 double SavingOf(const tuner::TuningResult& result) {
@@ -322,18 +320,10 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   options.job = std::move(job.planned);
   options.measures_p2p = !flags.job.p2p_s && options.job.model.fixed.p2p == 0;
   options.facts_gpu_name = job.facts.gpu_name;
-  // The limit of the flags, or else that of the job file, or else the rate of the hardware facts.
-  using Limit = recipe::ChangeRules::Limit;
-  if (flags.per_instruction) {
-    options.changes.limit = Limit::kNone;
-  } else {
-    if (flags.most_switches) {
-      options.changes = {.limit = Limit::kGiven, .most_changes = *flags.most_switches};
-    }
-    few_switches::ChangeLimit& limit = options.change_limit;
-    limit.most_changes = flags.most_switches ? flags.most_switches : job.most_switches;
-    if (!limit.most_changes) limit.changes_per_s = job.facts.most_changes_per_s;
-  }
+  options.changes = flags.job.changes;
+  options.change_limit =
+      recipe::RulesWith(options.changes, {job.most_switches, job.facts.most_changes_per_s})
+          .known_limit();
   job.facts.most_changes_per_s = options.change_limit.changes_per_s;  // Unless a limit replaces it.
   options.job.profile = flags.output.empty()
                             ? "planned.csv"
@@ -392,11 +382,7 @@ Verb AddTuneVerb(CLI::App& program) {
   verb->add_flag("--give-back", flags->gives_back,
                  "Only end the assignment of the plan of an earlier tune");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  CLI::Option* limit = add("--max-switches", flags->most_switches, "N",
-                           "At most this many clock changes of each GPU per iteration, the change "
-                           "back at the end included (default: max_switches of the job file)",
-                           WholeNumberIn({0, job::kMostSwitches}));
-  AddPerInstructionFlag(*verb, flags->per_instruction, limit);
+  AddLimitFlags(*verb, flags->job.changes);
   AddTargetFlags(*verb, flags->targets, Targets::kOne);
   AddJobFlags(*verb, flags->job, JobComes::kWithoutProfile);
   return {verb, [flags = flags](const Streams& streams) { return RunTune(streams, *flags); }};

@@ -43,15 +43,11 @@ recipe::ChangeRules RulesOf(const PreparedJob& job) {
                           job.spec.planned, job.planner.graph());
 }
 
-// The plan for a target of the job, as nodes get it. If no plan keeps the target on average under
-// the noise of the job, the plan has no margin.
+// The plan for a target of the job, as nodes get it.
 Result<plan::Plan> PlanTarget(const PreparedJob& job, const plan::Target& target,
                               const plan::SearchLimits& limits) {
-  const recipe::Wishes wishes{.targets = {target},
-                              .effort = limits.effort,
-                              .changes = RulesOf(job),
-                              .noise = job.noise,
-                              .without_margin = recipe::WithoutMargin::kKeepPlan};
+  const recipe::Wishes wishes{
+      .targets = {target}, .effort = limits.effort, .changes = RulesOf(job), .noise = job.noise};
   recipe::Progress silent;
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plans, recipe::PlanJob(job.planner, wishes, silent, limits.finish, limits.stop));

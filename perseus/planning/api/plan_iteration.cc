@@ -36,24 +36,19 @@ Result<void> IterationPlan::Save(const std::string& path) const {
   return WriteFileAtomically(path, plan_file::FormatPlan(instructions));
 }
 
-Result<IterationPlan> PlanIteration(const job::JobSettings& job_settings,
-                                    const plan::Target& target, recipe::Wishes wishes) {
-  PERSEUS_RETURN_IF_ERROR(CheckTarget(target));
-  // A schedule that is searched for is chosen by its plans within the limit.
-  job::JobSettings settings = job_settings;
-  using Limit = recipe::ChangeRules::Limit;
-  const Limit limit = wishes.changes.limit;
-  if (limit == Limit::kGiven) settings.most_switches = wishes.changes.most_changes;
-  settings.per_instruction = limit == Limit::kNone || limit == Limit::kPick;
+Result<IterationPlan> PlanIteration(const job::JobSettings& settings,
+                                    const std::optional<plan::Target>& asked,
+                                    const PlanningOptions& options) {
+  if (asked) PERSEUS_RETURN_IF_ERROR(CheckTarget(*asked));
   PERSEUS_ASSIGN_OR_RETURN(const auto job, job::LoadJob(settings));
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
-  wishes.targets = {target};
-  wishes.targets.front().gpus = job.gpus();
-  wishes.changes = recipe::RulesFor(
-      wishes.changes, {job.most_switches, job.facts.most_changes_per_s}, job.planned, job.graph);
-  if (!wishes.noise) wishes.noise = job.noise;
+  recipe::Wishes wishes = job.wishes(asked);
+  wishes.effort = options.effort;
+  if (options.noise) wishes.noise = options.noise;
   recipe::Progress silent;
-  PERSEUS_ASSIGN_OR_RETURN(auto plans, recipe::PlanJob(planner, wishes, silent));
+  PERSEUS_ASSIGN_OR_RETURN(auto plans,
+                           recipe::PlanJob(planner, wishes, silent, options.finish, options.stop));
+  const plan::Target& target = wishes.targets.front();
   const plan::Plan& plan = plans.Find(target)->plan;
   PERSEUS_ASSIGN_OR_RETURN(auto file, plan::MakePlanFile(planner, plan, target, job.planned));
   return IterationPlan{.time_s = ToSeconds(plan.evaluation.time),

@@ -10,7 +10,7 @@
 //   // plan->time_s, plan->energy_j, plan->lower_bound_j, plan->gap()
 //
 // The plan is that of `perseus plan` for the same job and target, bit for bit: planning/recipe
-// makes both. So it has few clock changes, unless `wishes` say otherwise.
+// makes both. So it has few clock changes, unless `changes` of the job says otherwise.
 //
 // What the plan means: docs/algorithm.md. What this leaves out: several targets of one job, and the
 // frontier itself. For these, use the modules below this one:
@@ -22,6 +22,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "perseus/base/result.h"
@@ -52,7 +53,7 @@ struct IterationPlan {
   // The energy saved against maximum frequency, as a fraction.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
 
-  // What limits of clock changes save, if `wishes` pick the limit or ask for it.
+  // What limits of clock changes save, if the limit is picked, or if the job asks for it.
   std::optional<recipe::SwitchTradeoff> switch_tradeoff;
 
   // The option of every instruction: its frequency, start, duration and energy.
@@ -61,13 +62,21 @@ struct IterationPlan {
   Result<void> Save(const std::string& path) const;
 };
 
-// Reads the files that the job names, and plans. The noise is that of the profile, unless `wishes`
-// have one. `wishes.targets` are ignored. Errors are one line with the cause, the place and the
-// remedy:
+struct PlanningOptions {
+  int effort = plan::kUsualEffort;
+  std::optional<noise::Noise> noise = {};  // Empty: that of the profile. 0 is none.
+  std::stop_token finish = {};             // Ends the search with the best plan so far.
+  std::stop_token stop = {};               // Ends it with an error.
+};
+
+// Reads the files that the job names, and plans. Without a target, plans no slowdown (of the
+// reference, if the schedule is searched for). Errors are one line with the cause, the place and
+// the remedy:
 //   kInput        the profile or the job is wrong
 //   kSystem       the profile cannot be read
 //   kUnreachable  no plan meets the target; the message says what can be met
-Result<IterationPlan> PlanIteration(const job::JobSettings& job, const plan::Target& target,
-                                    recipe::Wishes wishes = {});
+Result<IterationPlan> PlanIteration(const job::JobSettings& job,
+                                    const std::optional<plan::Target>& target = {},
+                                    const PlanningOptions& options = {});
 
 }  // namespace perseus

@@ -91,6 +91,11 @@ double MostEnergy(const plan::Planner& planner, Nanoseconds deadline) {
   return most_j;
 }
 
+// The price of time that an iteration has before its deadline.
+Microwatts LeastPrice(const plan::Planner& planner, const SwitchLimits& limits) {
+  return limits.waiting == SwitchLimits::Waiting::kUntilEnd ? planner.blocking_price() : 0;
+}
+
 class FewSwitches {
  public:
   FewSwitches(const plan::Planner& planner, Nanoseconds deadline, const frontier::Solution& relaxed,
@@ -101,12 +106,15 @@ class FewSwitches {
         limits_(limits),
         ranks_(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         relaxed_{relaxed.flow, relaxed.price},
-        search_(planner, ranks_, deadline, ToWatts(relaxed.price)) {}
+        search_(planner, ranks_, deadline, ToWatts(relaxed.price),
+                limits.waiting == SwitchLimits::Waiting::kUntilEnd
+                    ? planner.model().blocking_power_w * planner.pp_ranks()
+                    : 0) {}
 
   // Climbs for each budget.
   // Falling budgets, because the prices of one are a good start for the next smaller one.
   std::vector<BudgetBound> Bound(std::span<const int> budgets) const {
-    SwitchBound bound(planner_, ranks_, deadline_,
+    SwitchBound bound(planner_, ranks_, deadline_, LeastPrice(planner_, limits_),
                       limits_.threads == SwitchLimits::Threads::kAllCores);
     PriceAscent ascent(bound, relaxed_);
     const auto instructions = static_cast<double>(planner_.graph().instructions.size());
@@ -327,7 +335,7 @@ Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
                                                   const SwitchLimits& limits) {
   PERSEUS_RETURN_IF_ERROR(CheckBudgets(budgets));
   PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution relaxed,
-                           planner.Relax(deadline, planner.blocking_price(), limits.stop));
+                           planner.Relax(deadline, LeastPrice(planner, limits), limits.stop));
   std::vector<BudgetBound> bounds =
       FewSwitches(planner, deadline, relaxed, {}, limits).Bound(budgets);
   if (limits.stop.stop_requested()) return FailAsStopped();
@@ -343,7 +351,7 @@ Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Na
     PERSEUS_ASSIGN_OR_RETURN(bounds, BoundFewSwitches(planner, deadline, budgets, limits));
   }
   PERSEUS_ASSIGN_OR_RETURN(const frontier::Solution relaxed,
-                           planner.Relax(deadline, planner.blocking_price(), limits.stop));
+                           planner.Relax(deadline, LeastPrice(planner, limits), limits.stop));
   FewSwitches few(planner, deadline, relaxed, known, limits);
   std::vector<BudgetPlan> plans;
   std::vector<FewSwitches::Best> best(budgets.size());

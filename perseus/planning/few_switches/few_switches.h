@@ -88,6 +88,9 @@ struct SwitchLimits {
   std::stop_token stop = {};
   // Once requested, the search ends, and the best plans so far are the result.
   std::stop_token finish = {};
+  // kUntilDeadline: the iteration takes until the deadline in any case, such as beside a straggler.
+  // Then the energies until the deadline count, so time before it has no price.
+  enum class Waiting { kUntilEnd, kUntilDeadline } waiting = Waiting::kUntilEnd;
   // The plans do not depend on it.
   enum class Threads { kOne, kAllCores } threads = Threads::kOne;
 };

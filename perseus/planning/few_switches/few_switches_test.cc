@@ -50,8 +50,17 @@ int MostChanges(const schedule::InstructionGraph& graph, const std::vector<int>&
   return *std::max_element(changes.begin(), changes.end());
 }
 
+using Waiting = SwitchLimits::Waiting;
+
+double EnergyOf(const plan::Planner& planner, Nanoseconds deadline, Waiting waiting,
+                const plan::Evaluation& evaluation) {
+  return waiting == Waiting::kUntilEnd ? evaluation.energy_j
+                                       : planner.EnergyUntil(deadline, evaluation);
+}
+
 // The least energy within the deadline for each of kBudgets; infinite if no plan exists.
-std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds deadline) {
+std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds deadline,
+                                     Waiting waiting = Waiting::kUntilEnd) {
   const schedule::InstructionGraph& graph = planner.graph();
   const plan::Evaluator evaluator(graph, planner.model());
   std::vector<double> least(std::size(kBudgets), std::numeric_limits<double>::infinity());
@@ -61,7 +70,8 @@ std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds d
     if (evaluation.time <= deadline) {
       const int changes = MostChanges(graph, options);
       for (std::size_t b = 0; b < least.size(); ++b) {
-        if (changes <= kBudgets[b]) least[b] = std::min(least[b], evaluation.energy_j);
+        if (changes > kBudgets[b]) continue;
+        least[b] = std::min(least[b], EnergyOf(planner, deadline, waiting, evaluation));
       }
     }
     std::size_t i = 0;
@@ -75,8 +85,8 @@ std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds d
 }
 
 // Compares plans and bounds for all kBudgets and some deadlines with an exhaustive search.
-void CompareWithAllPlans(const schedule::InstructionGraph& graph,
-                         const plan::ExecutionModel& model) {
+void CompareWithAllPlans(const schedule::InstructionGraph& graph, const plan::ExecutionModel& model,
+                         Waiting waiting = Waiting::kUntilEnd) {
   const plan::Planner planner =
       *plan::Planner::Create(graph, model, plan::Planner::FewOptions::kAccept);
   const Nanoseconds slowest = planner.SlowestTime();
@@ -84,8 +94,8 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph,
     SCOPED_TRACE(part);
     const Nanoseconds deadline =
         planner.least_time() + (slowest - planner.least_time()) * part / 10;
-    const std::vector<double> best = SearchAllBudgets(planner, deadline);
-    const auto plans = PlanFewSwitches(planner, deadline, kBudgets);
+    const std::vector<double> best = SearchAllBudgets(planner, deadline, waiting);
+    const auto plans = PlanFewSwitches(planner, deadline, kBudgets, {}, {.waiting = waiting});
     ASSERT_TRUE(plans) << plans.error().message;
     for (std::size_t b = 0; b < best.size(); ++b) {
       SCOPED_TRACE(kBudgets[b]);
@@ -93,8 +103,9 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph,
       EXPECT_LE(found.lower_bound_j, best[b] * (1 + kRounding));
       ASSERT_EQ(found.plan.has_value(), std::isfinite(best[b]));
       if (!found.plan) continue;
-      EXPECT_LE(found.plan->evaluation.energy_j, best[b] * 1.001);
-      EXPECT_GE(found.plan->evaluation.energy_j, best[b] * (1 - kRounding));
+      const double energy_j = EnergyOf(planner, deadline, waiting, found.plan->evaluation);
+      EXPECT_LE(energy_j, best[b] * 1.001);
+      EXPECT_GE(energy_j, best[b] * (1 - kRounding));
     }
   }
 }
@@ -105,6 +116,16 @@ TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
     CompareWithAllPlans(
         RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed),
         {.blocking_power_w = RandomBlockingPower(seed)});
+  }
+}
+
+// Beside a straggler, the iteration takes until the deadline.
+TEST(FewSwitches, FindsTheLeastEnergyUntilTheDeadline) {
+  for (std::uint64_t seed = 0; seed < Seeds(4); ++seed) {
+    SCOPED_TRACE(seed);
+    CompareWithAllPlans(
+        RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed),
+        {.blocking_power_w = RandomBlockingPower(seed)}, Waiting::kUntilDeadline);
   }
 }
 
@@ -262,7 +283,7 @@ TEST(FewSwitches, WindowsRaiseTheBoundWithNoSlowdown) {
   const plan::Planner planner = PlannerOf("1f1b");
   const Nanoseconds deadline = planner.baseline().time;
   const auto ranks = CollectClocks(planner.graph(), planner.model().blocking_power_w);
-  SwitchBound bound(planner, ranks, deadline);
+  SwitchBound bound(planner, ranks, deadline, planner.blocking_price());
   ASSERT_TRUE(bound.has_windows());
   const auto relaxed = planner.Relax(deadline, planner.blocking_price(), {});
   ASSERT_TRUE(relaxed);

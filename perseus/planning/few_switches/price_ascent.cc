@@ -63,8 +63,7 @@ PriceAscent::PriceAscent(SwitchBound& bound, const Prices& start)
 
 Prices PriceAscent::RoundToPrices(const PathFlow& flow) const {
   Prices prices;
-  prices.price =
-      std::max(bound_.planner().blocking_price(), static_cast<Microwatts>(std::floor(flow.value)));
+  prices.price = std::max(bound_.least_price(), static_cast<Microwatts>(std::floor(flow.value)));
   prices.flow.assign(network_.arcs.size(), 0);
   std::vector<Microwatts> through(At(network_.nodes), 0);
   std::vector<Microwatts> left(At(network_.nodes), 0);
@@ -115,7 +114,7 @@ PathFlow PriceAscent::Step(const PathFlow& from, double eta) const {
   const std::size_t source = At(network_.source);
   const double late = mean[source] - static_cast<double>(bound_.deadline());
   next.value = std::clamp(from.value * total[source] * Exponential(eta * late),
-                          static_cast<double>(bound_.planner().blocking_price()), kMostPrice);
+                          static_cast<double>(bound_.least_price()), kMostPrice);
   return next;
 }
 

@@ -47,13 +47,12 @@ std::vector<double> SamplesOfExponential() {
 }  // namespace
 
 SegmentSearch::SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                             Nanoseconds deadline, double price_w)
+                             Nanoseconds deadline, double price_w, double waiting_w)
     : planner_(planner),
       ranks_(ranks),
       switch_cost_(planner.model().switch_cost),
       deadline_(deadline),
-      waiting_j_per_ns_(planner.model().blocking_power_w * planner.pp_ranks() /
-                        kNanosecondsPerSecond),
+      waiting_j_per_ns_(waiting_w / kNanosecondsPerSecond),
       price_j_per_ns_(std::max(price_w, planner.model().blocking_power_w) / kNanosecondsPerSecond),
       moves_(ranks),
       timeline_(planner.graph(), ranks, planner.model()),

@@ -59,9 +59,9 @@ namespace perseus::few_switches {
 class SegmentSearch {
  public:
   // Keeps references to `planner` and `ranks`. `price_w` is the price of time at the relaxed
-  // optimum, in watts.
+  // optimum, and `waiting_w` is the power of all GPUs that wait, both in watts.
   SegmentSearch(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                Nanoseconds deadline, double price_w);
+                Nanoseconds deadline, double price_w, double waiting_w);
 
   struct Effort {
     std::int64_t moves = 5'000;

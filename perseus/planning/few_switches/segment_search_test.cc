@@ -20,7 +20,8 @@ struct SearchedJob {
             plan::Planner::FewOptions::kAccept)),
         ranks(CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         deadline(planner.baseline().time + planner.baseline().time / 20),
-        search(planner, ranks, deadline, 2 * planner.model().blocking_power_w) {}
+        search(planner, ranks, deadline, 2 * planner.model().blocking_power_w,
+               planner.model().blocking_power_w * planner.pp_ranks()) {}
 
   plan::Planner planner;
   std::vector<RankClocks> ranks;

@@ -80,10 +80,11 @@ Femtojoules Widen(Femtojoules excess) { return excess + excess / 4; }
 }  // namespace
 
 SwitchBound::SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-                         Nanoseconds deadline, bool on_all_cores)
+                         Nanoseconds deadline, Microwatts least_price, bool on_all_cores)
     : planner_(planner),
       ranks_(ranks),
       deadline_(deadline),
+      least_price_(least_price),
       has_latency_(planner.model().switch_latency > 0),
       on_all_cores_(on_all_cores) {
   for (const RankClocks& rank : ranks) {

@@ -71,10 +71,11 @@ struct Prices {
 
 class SwitchBound {
  public:
-  // Keeps references to `planner` and `ranks`. With `on_all_cores`, the pp_ranks of a large job are
-  // solved at the same time.
+  // Keeps references to `planner` and `ranks`. `least_price` is that of time: the planner's
+  // blocking_price(), or 0 for a bound on the energy until the deadline. With `on_all_cores`, the
+  // pp_ranks of a large job are solved at the same time.
   SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
-              Nanoseconds deadline, bool on_all_cores = false);
+              Nanoseconds deadline, Microwatts least_price, bool on_all_cores = false);
 
   struct Answer {
     bool exists = false;  // Whether any plan has so few changes, at any deadline.
@@ -84,12 +85,13 @@ class SwitchBound {
     std::int64_t work = 0;  // Labels of the windows.
   };
   enum class Windows { kIgnore, kKeep };
-  // Requires prices.price >= planner.blocking_price(), and has_windows() to keep windows.
+  // Requires prices.price >= least_price(), and has_windows() to keep windows.
   Answer Solve(const Prices& prices, int changes, Windows windows = Windows::kIgnore);
 
   bool has_windows() const { return !has_latency_; }
 
   Nanoseconds deadline() const { return deadline_; }
+  Microwatts least_price() const { return least_price_; }
   const std::vector<RankClocks>& ranks() const { return ranks_; }
   const plan::Planner& planner() const { return planner_; }
 
@@ -129,6 +131,7 @@ class SwitchBound {
   const plan::Planner& planner_;
   const std::vector<RankClocks>& ranks_;
   Nanoseconds deadline_;
+  Microwatts least_price_;
   std::vector<RankProgram> rank_programs_;
   bool has_latency_;
   bool on_all_cores_;

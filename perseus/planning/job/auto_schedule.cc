@@ -11,6 +11,11 @@
 
 namespace perseus::job {
 
+plan::Target AutoSchedule::default_target() const {
+  if (reference.time <= found.candidate.time_at_maximum) return {};
+  return {.kind = plan::Target::Kind::kDeadline, .value = ToSeconds(reference.time)};
+}
+
 Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Reference& reference,
                                                  const std::vector<int>& max_in_flight,
                                                  const schedule_search::ByteMemory& memory) {

@@ -8,6 +8,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/planning/job/gpu_memory.h"
+#include "perseus/planning/plan/target.h"
 #include "perseus/planning/profile/profile.h"
 #include "perseus/planning/schedule_search/search.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
@@ -25,6 +26,10 @@ struct AutoSchedule {
   schedule_search::Placement placement = schedule_search::Placement::kLoop;
   few_switches::ChangeLimit changes = {};        // Of the plans that it was chosen by.
   std::optional<profile::Profile> profile = {};  // Of the job that was loaded with this schedule.
+
+  // The target if the user asks for none: no slowdown for a user who runs the reference now. The
+  // found schedule may be faster at maximum frequency. Then it is the time of the reference.
+  plan::Target default_target() const;
 };
 
 // The memory of a search. If `max_in_flight` is not empty, it is in microbatches: one number for

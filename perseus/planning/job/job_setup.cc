@@ -167,11 +167,14 @@ Result<DescribedJob> Describe(const JobSettings& settings) {
   return described;
 }
 
+// `asked` are the rules of the settings, and `most_switches` is the limit of the job file.
 Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts,
+                            const recipe::ChangeRules& asked = {},
                             const std::optional<int>& most_switches = {}) {
   if (!job) return job;
   job->facts = facts;
-  job->most_switches = most_switches;
+  job->changes =
+      recipe::RulesFor(asked, {most_switches, facts.most_changes_per_s}, job->planned, job->graph);
   return job;
 }
 
@@ -311,12 +314,8 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobSetti
                              .most_switches = job.most_switches,
                              .max_in_flight = job.max_in_flight,
                              .memory = std::move(memory),
-                             .placement = placement};
-  if (!settings.per_instruction) {
-    unscheduled.changes = {
-        .most_changes = settings.most_switches ? settings.most_switches : job.most_switches,
-        .changes_per_s = described.facts.most_changes_per_s};
-  }
+                             .placement = placement,
+                             .changes = settings.changes};
   unscheduled.model = plan::ModelOf(unscheduled.planned);
   return unscheduled;
 }
@@ -326,8 +325,8 @@ Result<LoadedJob> LayOutAuto(UnscheduledJob job, const schedule_search::SearchEf
   PERSEUS_ASSIGN_OR_RETURN(
       auto found, FindAutoSchedule(job.search_job(), job.max_in_flight, job.memory, search));
   job.planned.schedule = found.found.candidate.schedule;
-  auto loaded =
-      WithFacts(LayOut(std::move(job.planned), job.profile), job.facts, job.most_switches);
+  auto loaded = WithFacts(LayOut(std::move(job.planned), job.profile), job.facts, job.changes,
+                          job.most_switches);
   if (!loaded) return loaded;
   found.profile = std::move(job.profile);
   loaded->auto_schedule = std::move(found);
@@ -396,13 +395,23 @@ int LoadedJob::gpus() const {
   return static_cast<int>(graph.pp_rank_orders.size()) * planned.model.gpus_per_stage;
 }
 
+recipe::Wishes LoadedJob::wishes(const std::optional<plan::Target>& target) const {
+  const plan::Target by_default = auto_schedule ? auto_schedule->default_target() : plan::Target();
+  recipe::Wishes wishes{
+      .targets = {target.value_or(by_default)}, .changes = changes, .noise = noise};
+  wishes.targets.front().gpus = gpus();
+  return wishes;
+}
+
 schedule_search::SearchJob UnscheduledJob::search_job() const {
+  const recipe::ChangeRules rules =
+      recipe::RulesWith(changes, {most_switches, facts.most_changes_per_s});
   return {.profile = profile,
           .model = planned.model,
           .execution = model,
           .pp_ranks = profile.stages(),
           .microbatches = microbatches,
-          .changes = changes,
+          .changes = rules.known_limit(),
           .placement = placement};
 }
 
@@ -420,13 +429,14 @@ Result<LoadedJob> LoadJob(const JobSettings& settings,
     PERSEUS_RETURN_IF_ERROR(RefuseWithGraph(settings, job));
     planned.profile = job.graph_path;
     return WithFacts(LayOutGraph(std::move(planned), described.blocking_power_w), described.facts,
-                     job.most_switches);
+                     settings.changes, job.most_switches);
   }
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
   PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, profile.stages()));
   planned.schedule = std::move(schedule);
-  return WithFacts(LayOut(std::move(planned), profile), described.facts, job.most_switches);
+  return WithFacts(LayOut(std::move(planned), profile), described.facts, settings.changes,
+                   job.most_switches);
 }
 
 Result<UnscheduledJob> LoadUnscheduledJob(const JobSettings& settings) {
@@ -446,7 +456,8 @@ Result<LoadedJob> LayOutReference(const UnscheduledJob& job) {
       schedule_search::FindReference(job.search_job(), schedule_search::LimitOf(job.memory.bytes)));
   plan_file::PlannedJob planned = job.planned;
   planned.schedule = std::move(reference.schedule);
-  return WithFacts(LayOut(std::move(planned), job.profile), job.facts, job.most_switches);
+  return WithFacts(LayOut(std::move(planned), job.profile), job.facts, job.changes,
+                   job.most_switches);
 }
 
 namespace {
@@ -454,7 +465,7 @@ namespace {
 Result<UnprofiledJob> SearchUnprofiled(const DescribedJob& described, const JobSettings& settings) {
   PERSEUS_ASSIGN_OR_RETURN(auto unscheduled, Unscheduled(described, settings));
   PERSEUS_ASSIGN_OR_RETURN(auto loaded, LayOutAuto(std::move(unscheduled), {}));
-  return UnprofiledJob{std::move(loaded.planned), described.facts, loaded.most_switches,
+  return UnprofiledJob{std::move(loaded.planned), described.facts, described.job.most_switches,
                        std::move(loaded.auto_schedule)};
 }
 

@@ -14,6 +14,7 @@
 #include "perseus/planning/job/auto_schedule.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/planning/recipe/recipe.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
 namespace perseus::job {
@@ -44,10 +45,9 @@ struct JobSettings {
   std::vector<int> max_in_flight = {};
   MemorySettings memory = {};
   bool fold = false;  // Of kAutoSchedule: the stages fold into a V.
-  // Of kAutoSchedule: the clock changes of the plans that it is chosen by. Without them, the job
-  // file or the hardware facts may have a limit.
-  std::optional<int> most_switches = {};
-  bool per_instruction = false;  // No limit.
+  // How often plans may change clocks, if the job file or the hardware facts do not say it. A
+  // schedule that is searched for is chosen by such plans.
+  recipe::ChangeRules changes = {};
   std::optional<int> pipelines = {};
   std::optional<int> gpus_per_stage = {};
   std::optional<double> blocking_power_w = {};
@@ -77,11 +77,14 @@ struct LoadedJob {
   schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // Of a pp_rank: all GPUs of a stage together.
   UsedFacts facts = {};
-  std::optional<int> most_switches = {};           // max_switches of the job file.
+  recipe::ChangeRules changes = {};                // In force.
   std::optional<AutoSchedule> auto_schedule = {};  // Of kAutoSchedule.
   std::optional<profile::TimeNoise> noise = {};    // Of the profile.
 
   int gpus() const;  // Of one pipeline.
+  // The wishes for this target, or for the default one if there is none, with the rules and the
+  // noise of this job.
+  recipe::Wishes wishes(const std::optional<plan::Target>& target = {}) const;
 };
 
 // A job without its profile.
@@ -99,11 +102,11 @@ struct UnscheduledJob {
   plan::ExecutionModel model;
   int microbatches = 0;
   UsedFacts facts = {};
-  std::optional<int> most_switches = {};
+  std::optional<int> most_switches = {};  // max_switches of the job file.
   std::vector<int> max_in_flight = {};
   GpuMemory memory = {};
   schedule_search::Placement placement = schedule_search::Placement::kLoop;
-  few_switches::ChangeLimit changes = {};  // Of the plans that the schedule is chosen by.
+  recipe::ChangeRules changes = {};  // As asked.
 
   schedule_search::SearchJob search_job() const;
 };

@@ -153,7 +153,7 @@ class LimitedCost {
   LimitedCost(const plan::Planner& planner, int most_changes)
       : most_changes_(most_changes),
         ranks_(few_switches::CollectClocks(planner.graph(), planner.model().blocking_power_w)),
-        bound_(planner, ranks_, planner.baseline().time) {
+        bound_(planner, ranks_, planner.baseline().time, planner.blocking_price()) {
     // Then the bound has no term of a deadline, and none of dependencies.
     prices_.price = planner.blocking_price();
     prices_.flow.assign(planner.network().arcs.size(), 0);

@@ -313,11 +313,7 @@ Result<std::vector<PlannedTarget>> KeepChangeRate(const plan::Planner& planner,
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (!kept[i] && kept[i].error().kind == ErrorKind::kUnreachable && !planned[i].is_asked())
       continue;
-    if (!kept[i]) {
-      return FailAs(kept[i].error().kind,
-                    "{} (the hardware facts have this rate: ignore it with `per_instruction`)",
-                    kept[i].error().message);
-    }
+    if (!kept[i]) return Fail(kept[i]);
     planned[i].plan = std::move(kept[i]->plan);
     planned[i].most_switches = kept[i]->most_changes;
     result.push_back(std::move(planned[i]));

@@ -48,7 +48,7 @@ std::optional<int> MostSwitches(const std::vector<PlannedTarget>& planned) {
 
 Result<NoiseOutcome> AddNoiseMargins(
     const plan::Planner& planner, const noise::Noise& noise, const noise::MarginLimits& limits,
-    WithoutMargin without_margin, std::vector<PlannedTarget>& planned,
+    std::vector<PlannedTarget>& planned,
     const std::vector<std::vector<PlannedTarget>>& of_less_effort) {
   std::vector<Result<noise::NoisyPlan>> noisy(planned.size(), Fail("not planned"));
   noise::NoiseBound bound;
@@ -86,15 +86,6 @@ Result<NoiseOutcome> AddNoiseMargins(
     if (!noisy[i]) {
       const bool is_unreachable = noisy[i].error().kind == ErrorKind::kUnreachable;
       if (is_unreachable && !planned[i].is_asked()) continue;
-      if (is_unreachable && without_margin == WithoutMargin::kKeepPlan) {
-        const noise::NoisyDifference as_it_is =
-            noise::CompareWithBaseline(planner, planned[i].plan.options, noise, limits);
-        outcome.without_margin.push_back(as_it_is);
-        outcome.with_margin.push_back(as_it_is);
-        outcome.most_savings.push_back(bound.MostSaving(as_it_is.slowdown));
-        kept.push_back(std::move(planned[i]));
-        continue;
-      }
       return FailAs(noisy[i].error().kind, "{}: {}", planned[i].plan.target,
                     noisy[i].error().message);
     }
@@ -103,7 +94,6 @@ Result<NoiseOutcome> AddNoiseMargins(
     outcome.most_savings.push_back(bound.MostSaving(noisy[i]->after.slowdown));
     kept.push_back(std::move(planned[i]));
     kept.back().plan = std::move(noisy[i]->plan);
-    kept.back().has_margin = plan::LimitsTime(kept.back().target.kind);
   }
   planned = std::move(kept);
   return outcome;

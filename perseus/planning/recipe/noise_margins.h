@@ -21,18 +21,16 @@ struct NoiseOutcome {
   std::vector<double> most_savings;
 };
 
-enum class WithoutMargin { kFail, kKeepPlan };
-
 // Replaces each plan whose target is a slowdown or a deadline by one whose mean time keeps it under
-// noise. Drops a target that cannot be met, unless it is asked for: then fails with kUnreachable,
-// or keeps its plan. More slowdown never saves less on average.
+// noise. Drops a target that cannot be met, or fails with kUnreachable if it is asked for. No
+// slowdown, and each greater one, can be met: at worst by the baseline. More slowdown never saves
+// less on average.
 //
 // A better plan without noise may lead to a worse one with a margin. So the plans of less effort
 // are starts, too, and more effort is never worse. After a request to finish, only `planned` are
 // starts.
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
                                      const noise::MarginLimits& limits,
-                                     WithoutMargin without_margin,
                                      std::vector<PlannedTarget>& planned,
                                      const std::vector<std::vector<PlannedTarget>>& of_less_effort);
 

@@ -14,15 +14,15 @@ namespace {
 // Replaces the bound of each plan by the bound for measured options where it is greater
 // (planning/discrete_bound). Leaves out stops, which have no row in the table. `raised` is a plan
 // that has such a bound already: other plans of its deadline take it over.
-void RaiseBounds(const plan::Planner& planner, std::vector<PlannedTarget>& planned,
-                 const plan::Plan* raised = nullptr) {
+void RaiseBounds(const plan::Planner& planner, const std::stop_token& stop,
+                 std::vector<PlannedTarget>& planned, const plan::Plan* raised = nullptr) {
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
     plan::Plan& plan = planned[i].plan;
     if (planned[i].is_stop()) return;
     if (raised != nullptr && raised->deadline == plan.deadline) {
       plan.lower_bound_j = std::max(plan.lower_bound_j, raised->lower_bound_j);
     } else {
-      discrete_bound::RaiseBound(planner, plan);
+      discrete_bound::RaiseBound(planner, plan, {.stop = stop});
     }
   });
 }
@@ -95,7 +95,7 @@ class Run {
     std::vector<PlannedTarget>& planned = result_.targets = plans_.Best();
     if (!result_.limit.most_switches) {
       if (!is_given()) ImproveUnderSwitchCost(planner_, stop_, finish_, planned);
-      RaiseBounds(planner_, planned);
+      RaiseBounds(planner_, stop_, planned);
     }
     if (!is_short()) {
       if (is_given()) result_.limit.most_switches = changes_.most_changes;
@@ -104,7 +104,13 @@ class Run {
         ShareBetterPlans(planned);
       }
     }
-    PERSEUS_RETURN_IF_ERROR(LimitPlans(of_less_effort));
+    if (auto limited = LimitPlans(of_less_effort); !limited) {
+      if (!changes_.changes_per_s) return limited;
+      return FailAs(limited.error().kind,
+                    "{} (the hardware facts allow {:.3g} clock changes a second; a limit of your "
+                    "own replaces that: `max_switches`)",
+                    limited.error().message, *changes_.changes_per_s);
+    }
     if (wishes_.noise) PERSEUS_RETURN_IF_ERROR(AddMargins(std::move(of_less_effort)));
     LeaveOutContradictions(planned, result_.noise);
     for (const PlannedTarget& one : planned) {
@@ -239,7 +245,7 @@ class Run {
         improved = plans_.Improve(search, first.slug);
         if (!improved) return;
         traded = traded_plan().plan;
-        discrete_bound::RaiseBound(planner_, traded);
+        discrete_bound::RaiseBound(planner_, traded, {.stop = stop_});
       } else {
         bounds = BoundTradeoff(planner_, first.plan.deadline, TradeoffLimits());
       }
@@ -283,7 +289,7 @@ class Run {
     } else {
       return {};
     }
-    RaiseBounds(planner_, planned, tradeoff ? &tradeoff->unlimited : nullptr);
+    RaiseBounds(planner_, stop_, planned, tradeoff ? &tradeoff->unlimited : nullptr);
     for (const PlannedTarget& one : planned) {
       if (one.is_stop()) continue;
       progress_.Show(plan::Describe(one.target), one.plan, Progress::Stage::kFinal);
@@ -297,9 +303,8 @@ class Run {
       margin.changes = noise::MarginLimits::Changes::kNoMore;
       of_less_effort.clear();  // These have more changes.
     }
-    PERSEUS_ASSIGN_OR_RETURN(
-        result_.noise, AddNoiseMargins(planner_, *wishes_.noise, margin, wishes_.without_margin,
-                                       result_.targets, of_less_effort));
+    PERSEUS_ASSIGN_OR_RETURN(result_.noise, AddNoiseMargins(planner_, *wishes_.noise, margin,
+                                                            result_.targets, of_less_effort));
     return {};
   }
 
@@ -320,17 +325,28 @@ const PlannedTarget* JobPlans::Find(const plan::Target& target) const {
   return found == targets.end() ? nullptr : &*found;
 }
 
-ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
-                     const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph) {
+few_switches::ChangeLimit ChangeRules::known_limit() const {
+  if (limit == Limit::kGiven) return {.most_changes = most_changes};
+  return {.changes_per_s = changes_per_s};
+}
+
+ChangeRules RulesWith(ChangeRules asked, const few_switches::ChangeLimit& of_job) {
   using Limit = ChangeRules::Limit;
-  if (asked.limit == Limit::kGiven || asked.limit == Limit::kNone) return asked;
-  asked.changes_per_s = of_job.changes_per_s;
-  if (asked.limit == Limit::kPick) return asked;
-  if (of_job.most_changes) {
+  if (!asked.picks()) return asked;
+  if (asked.limit == Limit::kPickShortly && of_job.most_changes) {
     return {.limit = Limit::kGiven,
             .most_changes = *of_job.most_changes,
             .with_tradeoff = asked.with_tradeoff};
   }
+  asked.changes_per_s = of_job.changes_per_s;
+  return asked;
+}
+
+ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
+                     const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph) {
+  using Limit = ChangeRules::Limit;
+  asked = RulesWith(asked, of_job);
+  if (asked.limit != Limit::kPickShortly) return asked;
   // A general graph need not be about GPUs, and the plan of a very large job takes long enough
   // without a limit.
   constexpr std::size_t kMostInstructions = 20'000;
@@ -354,17 +370,15 @@ Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const ChangeRu
                                     std::string name, const plan::SearchLimits& limits) {
   PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanForStraggler(time, limits));
   plan.target = std::move(name);
-  few_switches::ChangeLimit limit{.changes_per_s = changes.changes_per_s};
-  if (changes.limit == ChangeRules::Limit::kGiven) {
-    limit.most_changes = changes.most_changes;
-  } else if (changes.picks() && !limit.changes_per_s) {
-    limit.most_changes = few_switches::MostSwitches(usual);
-  }
+  few_switches::ChangeLimit limit = changes.known_limit();
+  if (changes.picks() && limit.IsNone()) limit.most_changes = few_switches::MostSwitches(usual);
   // Only the time of the straggler counts, not the target of the job.
   PERSEUS_ASSIGN_OR_RETURN(
-      auto kept, few_switches::KeepChangeLimit(planner, std::move(plan),
-                                               {.kind = plan::Target::Kind::kMinEnergy}, limit,
-                                               {.stop = limits.stop, .finish = limits.finish}));
+      auto kept, few_switches::KeepChangeLimit(
+                     planner, std::move(plan), {.kind = plan::Target::Kind::kMinEnergy}, limit,
+                     {.stop = limits.stop,
+                      .finish = limits.finish,
+                      .waiting = few_switches::SwitchLimits::Waiting::kUntilDeadline}));
   return std::move(kept.plan);
 }
 

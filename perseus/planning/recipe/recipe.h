@@ -7,10 +7,9 @@
 // METHOD
 //   1. Targets: no slowdown and the asked targets. A table adds slowdowns of 1 to 20 % and least
 //      energy.
-//   2. Plans without a limit of clock changes (plan/target.h): a first look at each target, and
-//   then
-//      better plans until the effort is done. If the limit is picked, only the plan that it is
-//      picked by gets better. The others are starts for the next step.
+//   2. Plans without a limit of clock changes (plan/target.h): first a short search for each
+//      target, and then better plans until the effort is done. If the limit is picked, only the
+//      plan that it is picked by gets better. The others are starts for the next step.
 //   3. The limit. The user gives it, or the recipe picks the fewest changes that keep 95 % of the
 //      saving with no slowdown. (If that saves nothing, the asked target with the least time
 //      counts.) A plan for each instruction changes a clock about ten times a second, and each
@@ -18,8 +17,7 @@
 //      (few_switches.h). For a given limit, the search goes through the limits from 0 up. So a
 //      higher limit never needs more energy.
 //   4. The margin. With noise, a plan whose target is a time gets faster options until its mean
-//   time
-//      is within the target (noise_margin.h).
+//      time is within the target (noise_margin.h).
 //   5. The bound. Each plan has the greatest known bound: that of the relaxation, that of the
 //      measured options (discrete_bound.h), or that of its limit.
 //
@@ -63,6 +61,8 @@ struct ChangeRules {
   // The greatest rate of one GPU. A given limit replaces it.
   std::optional<double> changes_per_s = {};
 
+  // The limit that is known before planning: the given one, or else the rate.
+  few_switches::ChangeLimit known_limit() const;
   bool picks() const { return limit == Limit::kPickShortly || limit == Limit::kPick; }
   bool has_tradeoff() const { return picks() || with_tradeoff; }
 };
@@ -72,8 +72,6 @@ struct Wishes {
   int effort = plan::kUsualEffort;
   ChangeRules changes = {};
   std::optional<noise::Noise> noise = {};  // 0 is none.
-  // What to do if no plan keeps its time under the noise.
-  WithoutMargin without_margin = WithoutMargin::kFail;
   // Whether to compute the frontier even if no target needs it.
   bool with_frontier = false;
   plan::FrontierPrecision precision = plan::FrontierPrecision::kStatedError;
@@ -94,9 +92,12 @@ struct JobPlans {
   const PlannedTarget* Find(const plan::Target& target) const;
 };
 
-// Returns the rules in force for a job whose file and hardware facts have the limits `of_job`. A
-// limit of the file replaces kPickShortly. Without one, kPickShortly becomes kNone for a large job,
-// for a general graph, and if the trade-off is asked for. kGiven and kNone replace the rate.
+// Returns the rules for a job whose file and hardware facts have the limits `of_job`. A limit of
+// the file replaces kPickShortly. kGiven and kNone replace the rate.
+ChangeRules RulesWith(ChangeRules asked, const few_switches::ChangeLimit& of_job);
+
+// Returns the rules in force for a job: those of RulesWith. kPickShortly becomes kNone for a large
+// job, for a general graph, and if the trade-off is asked for.
 ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
                      const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph);
 

@@ -14,7 +14,6 @@ namespace perseus::recipe {
 namespace {
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
-constexpr const char* kNotPlanned = "not planned";
 constexpr int kMostStops = 10;
 // A stop lies between targets of the table, so it needs less work than they do.
 constexpr double kWorkOfStops = 0.5;
@@ -111,6 +110,7 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
     // After a failure, no further plan is needed, because only the first error is reported.
     if (has_failed) return;
     Entry& entry = *entries[i];
+    entry.is_tried = true;
     plan::SearchLimits own = limits;
     if (entry.wanted.is_stop()) own.work *= kWorkOfStops;
     entry.plan = entry.search.PlanWith(own);
@@ -122,7 +122,7 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
   for (const Entry* entry : entries) {
     const bool may_fail = entry->wanted.is_stop();
     if (entry->plan || (may_fail && entry->plan.error().kind == ErrorKind::kUnreachable)) continue;
-    if (has_failed && entry->plan.error().message == kNotPlanned) continue;
+    if (!entry->is_tried) continue;  // Another one has failed.
     return Fail(entry->plan);
   }
   return {};
@@ -145,7 +145,7 @@ Result<void> TargetPlans::LookFirst(const plan::Frontier* frontier,
     }
     entries_.push_back(std::make_unique<Entry>(
         Entry{target, std::move(slug), plan::TargetSearch(planner_, frontier, target.target),
-              Fail(kNotPlanned)}));
+              Fail("not planned")}));
     added.push_back(entries_.back().get());
   }
   progress_.Begin(Counted(std::ssize(wanted), "plan"));

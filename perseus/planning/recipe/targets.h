@@ -46,7 +46,6 @@ struct PlannedTarget {
   plan::Plan plan;
   Group group = Group::kAsked;
   std::optional<int> most_switches = {};  // The limit of clock changes that it was made for.
-  bool has_margin = false;                // Keeps the mean time under the noise of the job.
 
   bool is_stop() const { return group == Group::kStop; }
   bool is_asked() const { return group == Group::kAsked; }
@@ -98,6 +97,7 @@ class TargetPlans {
     std::string slug;
     plan::TargetSearch search;
     Result<plan::Plan> plan;
+    bool is_tried = false;
   };
   Result<void> Advance(const std::vector<Entry*>& entries, const plan::SearchLimits& limits);
 

@@ -80,13 +80,4 @@ Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& ta
   return std::move(kept.plan);
 }
 
-Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const plan::Target& target, double time_margin) {
-  PERSEUS_ASSIGN_OR_RETURN(const profile::Profile profile,
-                           PlanningProfile(job, measured, time_margin));
-  PERSEUS_ASSIGN_OR_RETURN(plan::Planner planner, PlannerOf(job, profile));
-  PERSEUS_ASSIGN_OR_RETURN(plan::Plan plan, PlanWith(planner, target, job.change_limit));
-  return SweepPlan{std::move(planner), std::move(plan)};
-}
-
 }  // namespace perseus::profiler

@@ -59,13 +59,4 @@ Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& pro
 Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& target,
                             const few_switches::ChangeLimit& limit);
 
-// The plan for that target. The times of `planner` include the margins. To predict the plan's time
-// and energy, evaluate it without them. Fails as PlanWith does.
-struct SweepPlan {
-  plan::Planner planner;
-  plan::Plan plan;
-};
-Result<SweepPlan> PlanFromSweep(const SweepJob& job, std::span<const MeasuredOption> measured,
-                                const plan::Target& target, double time_margin = 1);
-
 }  // namespace perseus::profiler

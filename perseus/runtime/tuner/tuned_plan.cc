@@ -156,16 +156,12 @@ Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_fi
   const recipe::Wishes wishes{
       .targets = {target},
       .changes = recipe::RulesFor(changes, sweep.change_limit, job, planner.graph()),
-      .noise = noise,
-      .without_margin = recipe::WithoutMargin::kKeepPlan};
+      .noise = noise};
   recipe::Progress silent;
   PERSEUS_ASSIGN_OR_RETURN(auto plans, recipe::PlanJob(planner, wishes, silent));
-  const recipe::PlannedTarget& planned = *plans.Find(target);
-  const bool has_margin = planned.has_margin;
-  profiler::SweepPlan made{std::move(planner), planned.plan};
-  PERSEUS_ASSIGN_OR_RETURN(auto file, plan::MakePlanFile(made.planner, made.plan, target, job));
-  TunedPlan plan(std::move(made), std::move(file));
-  plan.has_margin_ = has_margin;
+  plan::Plan made = plans.Find(target)->plan;
+  PERSEUS_ASSIGN_OR_RETURN(auto file, plan::MakePlanFile(planner, made, target, job));
+  TunedPlan plan(std::move(planner), std::move(made), std::move(file));
   PERSEUS_ASSIGN_OR_RETURN(auto profile, ProfileOf(sweep, measured, Scale()));
   PERSEUS_RETURN_IF_ERROR(plan.Judge(sweep, std::move(profile)));
   return plan;

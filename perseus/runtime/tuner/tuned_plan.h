@@ -53,7 +53,7 @@ struct Expectation {
   double twice = 0;     // How much of `left` twice as many measured steps would find.
 };
 
-// Fails as PlanFromSweep does.
+// Fails as PlanWith does.
 Result<Expectation> ExpectFrom(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                const plan::Target& target,
                                std::span<const profiler::MeasuredOption> measured,
@@ -64,8 +64,7 @@ class TunedPlan {
   // Makes a plan for that target, as planning/recipe does. `changes` are the rules that the user
   // asks for, and those of `sweep` are of the job. `job` is the content of the plan's file, except
   // for the model, which comes from `sweep`. The promise is computed from the options of the plan
-  // itself. If no plan keeps the target on average under `noise`, the plan has no margin. Fails as
-  // PlanFromSweep does.
+  // itself. Fails as PlanJob of the recipe does.
   static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                 const plan::Target& target,
                                 std::span<const profiler::MeasuredOption> measured,
@@ -92,8 +91,6 @@ class TunedPlan {
   const profile::Profile& profile() const { return profile_; }
   double saving() const { return 1 - file_.energy_j / file_.baseline_energy_j; }
   double slowdown() const { return ToSeconds(file_.time) / ToSeconds(file_.baseline_time) - 1; }
-  // Whether it keeps the mean time of its target under the noise that it was made with.
-  bool has_margin() const { return has_margin_; }
   // The further independent noise with which the plan would be slower by this fraction on average.
   // 0 if `noise` alone makes it as slow.
   double NoiseThatExplains(double slowdown, const noise::Noise& noise) const;
@@ -104,8 +101,8 @@ class TunedPlan {
     double highest = 1;
     double other = 1;
   };
-  TunedPlan(profiler::SweepPlan made, plan_file::PlanFile file)
-      : planner_(std::move(made.planner)), plan_(std::move(made.plan)), file_(std::move(file)) {}
+  TunedPlan(plan::Planner planner, plan::Plan plan, plan_file::PlanFile file)
+      : planner_(std::move(planner)), plan_(std::move(plan)), file_(std::move(file)) {}
   static Result<profile::Profile> ProfileOf(const profiler::SweepJob& sweep,
                                             std::span<const profiler::MeasuredOption> measured,
                                             const Scale& scale, double time_margin = 0);
@@ -118,7 +115,6 @@ class TunedPlan {
   plan::Planner planner_;  // That made the plan, with margins in its times.
   plan::Plan plan_;
   plan_file::PlanFile file_;
-  bool has_margin_ = false;
   profile::Profile profile_{"", {}, {}};
 };
 

@@ -455,10 +455,6 @@ class Tuner {
                     reason_, made.error().message);
     }
     plan_ = *std::move(made);
-    if (noise && !plan_->has_margin() && plan::LimitsTime(options_.target.kind)) {
-      Say("no plan keeps its mean time under the noise of the instructions: this one may be "
-          "slower");
-    }
     return {};
   }
 

@@ -16,17 +16,26 @@ namespace {
 
 class Perseus : public Policy {
  public:
+  explicit Perseus(recipe::Wishes wishes) : wishes_(std::move(wishes)) {}
   std::string_view name() const override { return "Perseus"; }
   Result<PolicyPoints> Points(const plan::Planner& planner,
                               std::span<const Nanoseconds> times) const override {
-    std::vector<OperatingPoint> points;
+    recipe::Progress silent;
+    PERSEUS_ASSIGN_OR_RETURN(const auto plans, recipe::PlanJob(planner, wishes_, silent));
+    const plan::Plan& usual = plans.Find(wishes_.targets.front())->plan;
+    std::vector<OperatingPoint> points{MakePoint(planner, usual.target, usual.options)};
     for (const Nanoseconds time : times) {
-      PERSEUS_ASSIGN_OR_RETURN(auto plan, planner.PlanForStraggler(time));
-      points.push_back(
-          {fmt::format("within {} s", ToSeconds(time)), plan.options, plan.evaluation});
+      if (time <= planner.baseline().time) continue;
+      PERSEUS_ASSIGN_OR_RETURN(
+          auto plan, recipe::PlanForStraggler(planner, wishes_.changes, usual.evaluation, time,
+                                              fmt::format("within {} s", ToSeconds(time))));
+      points.push_back({plan.target, plan.options, plan.evaluation});
     }
     return PolicyPoints{Undominated(planner, std::move(points)), ""};
   }
+
+ private:
+  recipe::Wishes wishes_;
 };
 
 // Keeps the useful ones of very many points: the fastest, the best for each of the given times, and
@@ -109,7 +118,9 @@ class PerseusPublished : public Policy {
 
 }  // namespace
 
-std::unique_ptr<Policy> MakePerseus() { return std::make_unique<Perseus>(); }
+std::unique_ptr<Policy> MakePerseus(recipe::Wishes wishes) {
+  return std::make_unique<Perseus>(std::move(wishes));
+}
 std::unique_ptr<Policy> MakePerseusPublished(Nanoseconds unit) {
   return std::make_unique<PerseusPublished>(unit);
 }

@@ -6,14 +6,14 @@
 
 namespace perseus::baselines {
 
-std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit) {
+std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit, recipe::Wishes wishes) {
   std::vector<std::unique_ptr<Policy>> policies;
   policies.push_back(MakeAllMax());
   policies.push_back(MakeZeusGlobal());
   policies.push_back(MakeZeusPerStage());
   policies.push_back(MakeEnvPipe());
   policies.push_back(MakePerseusPublished(unit));
-  policies.push_back(MakePerseus());
+  policies.push_back(MakePerseus(std::move(wishes)));
   return policies;
 }
 

@@ -5,8 +5,7 @@
 //   ZeusGlobal        All GPUs run at one frequency, which is swept (You et al., Zeus, NSDI '23,
 //                     adapted to pipelines in Perseus, SOSP '24, section 6.1).
 //   ZeusPerStage      Each stage has a frequency that balances the time of a forward over the
-//   stages.
-//                     This time is swept.
+//                     stages. This time is swept.
 //   EnvPipe           (Choi et al., ATC '23) The outer envelope runs at maximum frequency. The rest
 //                     starts at the clock of least energy and is raised along the critical path
 //                     (envpipe.cc).
@@ -14,7 +13,8 @@
 //                     energy, times rounded down to a unit, energies from an exponential fit
 //                     (published_planner.h; a thousand of its schedules), up to T*, the time of
 //                     least energy. With a straggler of T', it plans for min(T*, T').
-//   Perseus           Our planner. The two entries separate the idea from its implementation.
+//   Perseus           Our planner, as planning/recipe uses it. The two entries separate the idea
+//                     from its implementation.
 //
 // The same Evaluator (plan/evaluation.h) evaluates all of them on the same measured options.
 // Thread safety: const methods may be called from several threads.
@@ -28,6 +28,7 @@
 
 #include "perseus/base/result.h"
 #include "perseus/planning/plan/planner.h"
+#include "perseus/planning/recipe/recipe.h"
 
 namespace perseus::baselines {
 
@@ -60,10 +61,11 @@ std::unique_ptr<Policy> MakeZeusPerStage();
 std::unique_ptr<Policy> MakeEnvPipe();
 // Times are multiples of `unit`.
 std::unique_ptr<Policy> MakePerseusPublished(Nanoseconds unit);
-std::unique_ptr<Policy> MakePerseus();
+// Plans with these wishes, whose first target is for an iteration without a straggler.
+std::unique_ptr<Policy> MakePerseus(recipe::Wishes wishes = {});
 
-// All policies in the order above. `unit` is for PerseusPublished.
-std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit);
+// All policies in the order above. `unit` is for PerseusPublished, and `wishes` are for Perseus.
+std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit, recipe::Wishes wishes = {});
 
 // The point of least planner.EnergyUntil(time) among those that end by `time`. If none does, the
 // fastest point, which makes the iteration longer. Requires at least one point.

@@ -145,7 +145,9 @@ TEST(PerseusPublished, NamesTheLeastUnit) {
 // No policy beats the bound, and no policy that does not plan beats Perseus at an equal time. The
 // published algorithm rounds times and energies, so only the first claim holds for it.
 TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
-  const auto perseus = MakePerseus();
+  // Without a limit of clock changes, which no other policy has.
+  const recipe::Wishes wishes{.changes = {.limit = recipe::ChangeRules::Limit::kNone}};
+  const auto perseus = MakePerseus(wishes);
   int compared = 0;
   int published = 0;
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
@@ -154,7 +156,7 @@ TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
                     {RandomBlockingPower(seed), 0});
     const auto frontier = planner.ComputeFrontier();
     ASSERT_TRUE(frontier);
-    for (const auto& policy : AllPolicies(planner.baseline().time / 1000 + 1)) {
+    for (const auto& policy : AllPolicies(planner.baseline().time / 1000 + 1, wishes)) {
       const bool is_published = policy->name() == "PerseusPublished";
       const Nanoseconds baseline[] = {planner.baseline().time};
       const auto offered = policy->Points(planner, baseline);
