@@ -2,6 +2,8 @@
 
 import csv
 import json
+import os
+import signal
 import threading
 import unittest
 import warnings
@@ -98,6 +100,18 @@ class ProgramTest(ScratchTest):
                 # Python has keyword arguments in place of flags.
                 text = self.run_program("plan", *flags, status=status).replace("--pp-ranks", "pp_ranks")
                 self.assertIn(str(raised.exception), text)
+
+
+class InterruptTest(unittest.TestCase):
+    def test_ctrl_c_ends_planning(self):
+        """This job would plan for hours."""
+        endless = dict(JOB, microbatches=400, effort=1000)
+        timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            perseus.plan(PROFILE, **endless)
+        timer.join()
+        self.assertGreater(perseus.plan(PROFILE, **JOB).saving, 0)  # The next one is as usual.
 
 
 class WrongArgumentTest(ScratchTest):

@@ -49,12 +49,16 @@ microbatches = 8)"},
     {"Latency", "", kPlain, "switch_latency_ms = 5"},
     {"Facts", "", kPlain, R"(facts = "facts.toml")"},
     {"GivenLimit", "", kPlain, "max_switches = 3"},
+    {"Searched", "", "schedule = \"auto\"\nmicrobatches = 3"},
     {"OneOption", "one", kPlain},
     {"OneRank", "--stages 1", kPlain},
 };
 
-constexpr plan::Target kTargets[] = {
-    {}, {.kind = plan::Target::Kind::kSlowdown, .value = 3}, {.kind = plan::Target::Kind::kEdp}};
+// Empty: the target of a user who asks for none.
+using Asked = std::optional<plan::Target>;
+constexpr Asked kTargets[] = {{},
+                              {{.kind = plan::Target::Kind::kSlowdown, .value = 3}},
+                              {{.kind = plan::Target::Kind::kEdp}}};
 
 class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
  protected:
@@ -91,21 +95,22 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
 
   // ---- Doors ----
  public:
-  Result<std::string> Program(const plan::Target& target) {
-    const std::string flag = target.kind == plan::Target::Kind::kEdp
+  Result<std::string> Program(const Asked& target) {
+    const std::string flag = !target ? ""
+                             : target->kind == plan::Target::Kind::kEdp
                                  ? "--edp"
-                                 : fmt::format("--slowdown {}", target.value);
+                                 : fmt::format("--slowdown {}", target->value);
     if (Run("plan --job job.toml --stops 0 -o out " + flag).status != 0) return Fail("refused");
-    return Read("out/plans/" + plan::Slug(target) + ".json");
+    return Read(PlanOf(target));
   }
 
-  Result<std::string> Api(const plan::Target& target) {
+  Result<std::string> Api(const Asked& target) {
     const auto plan = PlanIteration({.job_file = JobFile()}, target);
     if (!plan) return Fail(plan);
     return plan_file::FormatPlan(plan->instructions);
   }
 
-  Result<std::string> Server(const plan::Target& target) {
+  Result<std::string> Server(const Asked& target) {
     auto job = job::LoadJob({.job_file = JobFile()}).value();
     job_planning::JobSpec spec;
     spec.planned = job.planned;
@@ -115,15 +120,16 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
     PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(job.graph, job.model));
     const job_planning::PreparedJob prepared{
         .spec = std::move(spec), .planner = std::move(planner), .noise = job.noise};
-    PERSEUS_ASSIGN_OR_RETURN(auto made, job_planning::MakePlan(prepared, target, {}));
+    PERSEUS_ASSIGN_OR_RETURN(auto made, job_planning::MakePlan(prepared, job.wishes(target).targets.front(), {}));
     return made.body;
   }
 
 #ifdef PERSEUS_PYTHON
-  Result<std::string> Python(const plan::Target& target) {
-    const std::string argument = target.kind == plan::Target::Kind::kEdp
+  Result<std::string> Python(const Asked& target) {
+    const std::string argument = !target ? "target=None"
+                                 : target->kind == plan::Target::Kind::kEdp
                                      ? "target='least-energy-delay'"
-                                     : fmt::format("slowdown_percent={}", target.value);
+                                     : fmt::format("slowdown_percent={}", target->value);
     const std::string command = fmt::format(
         "cd '{}' && {} -c \"import perseus; perseus.plan(job='job.toml', "
         "{}).save('python.json')\"",
@@ -132,6 +138,12 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
     return Read("python.json");
   }
 #endif
+
+  // The file of the program's plan.
+  std::string PlanOf(const Asked& target) const {
+    const auto job = job::LoadJob({.job_file = JobFile()}).value();
+    return "out/plans/" + plan::Slug(job.wishes(target).targets.front()) + ".json";
+  }
 
  private:
   std::string JobFile() const { return Directory() / "job.toml"; }
@@ -190,7 +202,7 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
 
 struct Door {
   const char* name;
-  Result<std::string> (DoorsTest::*plan)(const plan::Target& target);  // The text of a plan file.
+  Result<std::string> (DoorsTest::*plan)(const Asked& target);  // The text of a plan file.
 };
 
 constexpr Door kDoors[] = {
@@ -203,8 +215,8 @@ constexpr Door kDoors[] = {
 };
 
 TEST_P(DoorsTest, GiveTheSamePlan) {
-  for (const plan::Target& target : kTargets) {
-    SCOPED_TRACE(plan::Describe(target));
+  for (const Asked& target : kTargets) {
+    SCOPED_TRACE(target ? plan::Describe(*target) : "no target");
     std::optional<std::string> first;
     for (const Door& door : kDoors) {
       SCOPED_TRACE(door.name);
@@ -234,7 +246,7 @@ TEST_P(DoorsTest, CompareAndEmulateHaveThePlanOfTheJob) {
   EXPECT_EQ(points[0]["energy_j"], file.energy_j);
   const std::string emulate = "emulate --job job.toml --iterations 3 ";
   auto emulated = RunJson(emulate);
-  auto followed = RunJson(emulate + "--plan out/plans/no-slowdown.json");
+  auto followed = RunJson(emulate + "--plan " + PlanOf({}));
   for (auto* json : {&emulated, &followed}) json->erase("policy");
   EXPECT_EQ(emulated, followed);
 }
