@@ -74,9 +74,10 @@ std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds d
   }
 }
 
-// Compares plans and bounds for all kBudgets and some deadlines with an exhaustive search.
-void CompareWithAllPlans(const schedule::InstructionGraph& graph,
-                         const plan::ExecutionModel& model) {
+// Compares plans and bounds for all kBudgets and some deadlines with an exhaustive search. `effort`
+// is that of SwitchLimits.
+void CompareWithAllPlans(const schedule::InstructionGraph& graph, const plan::ExecutionModel& model,
+                         double effort) {
   const plan::Planner planner =
       *plan::Planner::Create(graph, model, plan::Planner::FewOptions::kAccept);
   const Nanoseconds slowest = planner.SlowestTime();
@@ -85,7 +86,7 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph,
     const Nanoseconds deadline =
         planner.least_time() + (slowest - planner.least_time()) * part / 10;
     const std::vector<double> best = SearchAllBudgets(planner, deadline);
-    const auto plans = PlanFewSwitches(planner, deadline, kBudgets);
+    const auto plans = PlanFewSwitches(planner, deadline, kBudgets, {}, {.effort = effort});
     ASSERT_TRUE(plans) << plans.error().message;
     for (std::size_t b = 0; b < best.size(); ++b) {
       SCOPED_TRACE(kBudgets[b]);
@@ -99,12 +100,15 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph,
   }
 }
 
+// Finds these plans, unless a change takes long.
+constexpr double kQuarterEffort = 0.25;
+
 TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
   for (std::uint64_t seed = 0; seed < Seeds(4); ++seed) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(
         RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed),
-        {.blocking_power_w = RandomBlockingPower(seed)});
+        {.blocking_power_w = RandomBlockingPower(seed)}, kQuarterEffort);
   }
 }
 
@@ -154,7 +158,7 @@ TEST_P(FewSwitchesConditionsTest, FindsTheBestPlanOfSmallPipelines) {
         {power_w, mean * 2, {mean / 20, energy_j}},
         {power_w, mean / 4, {mean / 20, energy_j}},
     };
-    CompareWithAllPlans(pipeline.graph, conditions[At(GetParam())]);
+    CompareWithAllPlans(pipeline.graph, conditions[At(GetParam())], 1);
   }
 }
 
@@ -223,7 +227,7 @@ TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
   for (std::uint64_t seed = 0; seed < Seeds(16); ++seed) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(RandomJob({.instructions = 6}, seed),
-                        {.blocking_power_w = RandomBlockingPower(seed)});
+                        {.blocking_power_w = RandomBlockingPower(seed)}, kQuarterEffort);
   }
 }
 
@@ -232,7 +236,7 @@ TEST(FewSwitches, FindsTheBestPlanAmongTies) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(
         RandomJob({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed),
-        {.blocking_power_w = RandomBlockingPower(seed)});
+        {.blocking_power_w = RandomBlockingPower(seed)}, kQuarterEffort);
   }
 }
 
@@ -245,7 +249,7 @@ TEST(FewSwitches, CountsTheChangesOfInstructionsWithOneClock) {
     schedule::OptionSet& set = graph.option_sets[seed % graph.option_sets.size()];
     set.options = {set.options[seed % set.options.size()]};
     set.baseline = 0;
-    CompareWithAllPlans(graph, {.blocking_power_w = RandomBlockingPower(seed)});
+    CompareWithAllPlans(graph, {.blocking_power_w = RandomBlockingPower(seed)}, kQuarterEffort);
   }
 }
 
