@@ -28,6 +28,8 @@ struct Job {
   const char* gpu = "";  // Further keys of [gpu].
 };
 constexpr const char* kPlain = "schedule = \"1f1b\"\nmicrobatches = 3";
+// On two stages: a search for few clock changes is short for at most eight instructions.
+constexpr const char* kTiny = "schedule = \"1f1b\"\nmicrobatches = 2";
 
 constexpr Job kJobs[] = {
     {"Measured", "gpt3-175b_a100-sxm_pp8_tp8.csv", kPlain},
@@ -48,7 +50,7 @@ microbatches = 8)"},
     {"Noise", "noise", kPlain},
     {"Latency", "", kPlain, "switch_latency_ms = 5"},
     {"Facts", "", kPlain, R"(facts = "facts.toml")"},
-    {"GivenLimit", "", kPlain, "max_switches = 3"},
+    {"GivenLimit", "--stages 2", kTiny, "max_switches = 2"},
     {"OneOption", "one", kPlain},
     {"OneRank", "--stages 1", kPlain},
 };
