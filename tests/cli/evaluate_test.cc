@@ -1,4 +1,5 @@
 // Tests `perseus evaluate`, which evaluates plans on measured options.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -140,12 +141,13 @@ TEST_F(EvaluateVerbTest, AFileOfAnotherKindIsRefused) {
 }
 
 TEST_F(EvaluateVerbTest, YearsOfWaitingCountAndMoreIsRefused) {
-  RunWell("synth --stages 32 -o many.csv");
-  const auto write_plan = [&](const std::string& name, int microbatches) {
+  const auto write_plan = [&](const std::string& name, int pp_ranks, int microbatches) {
+    RunWell(fmt::format("synth --stages {} -o {}.csv", pp_ranks, name));
     json plan = json::parse(Read("out/plans/no-slowdown.json"));
-    plan["job"].update({{"schedule", "gpipe"}, {"pp_ranks", 32}, {"microbatches", microbatches}});
+    plan["job"].update(
+        {{"schedule", "gpipe"}, {"pp_ranks", pp_ranks}, {"microbatches", microbatches}});
     plan["pp_ranks"] = json::array();
-    for (int rank = 0; rank < 32; ++rank) {
+    for (int rank = 0; rank < pp_ranks; ++rank) {
       json instructions = json::array();
       for (const char* kind : {"forward", "backward"}) {
         for (int i = 0; i < microbatches; ++i) {
@@ -162,19 +164,17 @@ TEST_F(EvaluateVerbTest, YearsOfWaitingCountAndMoreIsRefused) {
       plan["pp_ranks"].push_back(
           {{"pp_rank", rank}, {"name", "a rank"}, {"instructions", instructions}});
     }
-    Write(name, plan.dump());
+    Write(name + ".json", plan.dump());
+    return fmt::format("evaluate {0}.json --profile {0}.csv --blocking-power 83 --load 1e6 ", name);
   };
-  const std::string job = " --profile many.csv --blocking-power 83 --load 1e6";
   // 31 ranks wait for 400 loads of a megasecond each.
-  write_plan("long.json", 400);
-  const Outcome outcome = Run("evaluate long.json --json" + job);
+  const Outcome outcome = Run(write_plan("long", 32, 400) + "--json");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_THAT(outcome.err,
               HasSubstr("warning: the load of a microbatch takes 1e+06 s, longer than"));
   const json result = json::parse(outcome.out);
   EXPECT_NEAR(result["blocking_energy_j"], 31 * 400e6 * 83, 1e-3 * 31 * 400e6 * 83);
-  write_plan("longer.json", 1200);
-  ExpectComplaint(Run("evaluate longer.json" + job), 2, "36 years");
+  ExpectComplaint(Run(write_plan("longer", 2, 1200)), 2, "36 years");
 }
 
 TEST_F(EvaluateVerbTest, AProfileInAnotherUnitIsRefused) {

@@ -16,7 +16,8 @@ class HostileTest : public CommandTest {
  protected:
   HostileTest() { MakeProfile(); }
 
-  const std::string plan_ = std::string("plan profile.csv") + kJob + "--no-frontier -o out";
+  const std::string plan_ =
+      std::string("plan profile.csv") + kJob + "--no-frontier --effort 0 -o out";
 };
 
 // A file of the program would get the number of the closed descriptor, and the output.

@@ -388,14 +388,14 @@ TEST_F(PlanVerbTest, WithoutTheFrontierItMakesOnlyTheRequestedPlans) {
 
 TEST_F(PlanVerbTest, AnUnreachableTargetNamesAReachableValue) {
   for (const std::string flag : {"--deadline ", "--power-cap ", "--energy-budget "}) {
-    const Outcome outcome = Run(plan_ + "--slowdown 5 " + flag + "0.001 -o out");
+    const Outcome outcome = Run(plan_ + "--effort 0 --slowdown 5 " + flag + "0.001 -o out");
     ExpectComplaint(outcome, 3, " is ");
     EXPECT_THAT(Files("out"), IsEmpty());
     // The value in the message ("... is 888.085 W") can be met.
     std::istringstream message(outcome.err.substr(outcome.err.rfind(" is ") + 4));
     std::string value;
     message >> value;
-    RunWell(fmt::format("{}{}{}", plan_, flag, value));
+    RunWell(fmt::format("{}--effort 0 {}{}", plan_, flag, value));
   }
 }
 

@@ -55,7 +55,7 @@ TEST_F(PlotTest, HasExactlyTheGivenWidth) {
   MakeProfile();
   for (const std::size_t width : {40U, 160U}) {
     SetTerminal("C", std::to_string(width).c_str());
-    const std::string drawing = Plot(std::string("plan profile.csv") + kJob);
+    const std::string drawing = Plot(std::string("plan profile.csv --effort 0") + kJob);
     EXPECT_THAT(drawing, Each(AllOf(Not(Lt('\n')), Lt('\x7f'))));
     std::istringstream lines(drawing);
     std::size_t widest = 0;
@@ -66,7 +66,7 @@ TEST_F(PlotTest, HasExactlyTheGivenWidth) {
 
 TEST_F(PlotTest, WithoutAFrontierAndWithFiles) {
   MakeProfile();
-  const std::string plan = std::string("plan profile.csv --no-frontier") + kJob;
+  const std::string plan = std::string("plan profile.csv --no-frontier --effort 0") + kJob;
   EXPECT_THAT(Plot(plan), AllOf(HasSubstr("● plan"), Not(HasSubstr("bound"))));
   EXPECT_THAT(RunWell(plan + "-o out --plot"),
               ContainsRegex("maximum frequency\n[34] files are in out\n"));

@@ -17,7 +17,9 @@ class ShowVerbTest : public CommandTest {
  protected:
   ShowVerbTest() {
     MakeProfile();
-    RunWell(std::string("plan profile.csv --no-frontier --slowdown 0 --slowdown 10 -o out") + kJob);
+    RunWell(
+        std::string("plan profile.csv --no-frontier --effort 0 --slowdown 0 --slowdown 10 -o out") +
+        kJob);
   }
 
   const std::string plans_ = "out/plans/no-slowdown.json out/plans/slowdown-10.json";

@@ -28,6 +28,8 @@ struct Job {
   const char* gpu = "";  // Further keys of [gpu].
 };
 constexpr const char* kPlain = "schedule = \"1f1b\"\nmicrobatches = 3";
+// On two stages: a search for few clock changes is short for at most eight instructions.
+constexpr const char* kTiny = "schedule = \"1f1b\"\nmicrobatches = 2";
 
 constexpr Job kJobs[] = {
     {"Measured", "gpt3-175b_a100-sxm_pp8_tp8.csv", kPlain},
@@ -48,8 +50,8 @@ microbatches = 8)"},
     {"Noise", "noise", kPlain},
     {"Latency", "", kPlain, "switch_latency_ms = 5"},
     {"Facts", "", kPlain, R"(facts = "facts.toml")"},
-    {"GivenLimit", "", kPlain, "max_switches = 3"},
-    {"Searched", "", "schedule = \"auto\"\nmicrobatches = 3"},
+    {"GivenLimit", "--stages 2", kTiny, "max_switches = 2"},
+    {"Searched", "--stages 2", "schedule = \"auto\"\nmicrobatches = 2"},
     {"OneOption", "one", kPlain},
     {"OneRank", "--stages 1", kPlain},
 };
@@ -120,7 +122,8 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
     PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(job.graph, job.model));
     const job_planning::PreparedJob prepared{
         .spec = std::move(spec), .planner = std::move(planner), .noise = job.noise};
-    PERSEUS_ASSIGN_OR_RETURN(auto made, job_planning::MakePlan(prepared, job.wishes(target).targets.front(), {}));
+    PERSEUS_ASSIGN_OR_RETURN(
+        auto made, job_planning::MakePlan(prepared, job.wishes(target).targets.front(), {}));
     return made.body;
   }
 

@@ -157,7 +157,8 @@ constexpr int kBudgets[] = {0, 2, 3, 5};
 constexpr double kCbcTolerance = 1e-6;
 constexpr double kWithin = 0.001;
 
-// Compares plans and bounds for all kBudgets and some deadlines.
+// Compares plans and bounds for all kBudgets and some deadlines. A quarter of the usual effort
+// finds these plans.
 void CompareWithProgram(const schedule::InstructionGraph& graph,
                         const plan::ExecutionModel& model) {
   const Result<plan::Planner> planner = plan::Planner::Create(graph, model);
@@ -167,7 +168,8 @@ void CompareWithProgram(const schedule::InstructionGraph& graph,
     SCOPED_TRACE(part);
     const Nanoseconds deadline =
         planner->baseline().time + (slowest - planner->baseline().time) * part / 10;
-    const auto plans = few_switches::PlanFewSwitches(*planner, deadline, kBudgets);
+    const auto plans =
+        few_switches::PlanFewSwitches(*planner, deadline, kBudgets, {}, {.effort = 0.25});
     ASSERT_TRUE(plans) << plans.error().message;
     for (const few_switches::BudgetPlan& found : *plans) {
       SCOPED_TRACE(found.most_changes);

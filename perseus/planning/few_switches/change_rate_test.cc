@@ -87,8 +87,9 @@ TEST(KeepChangeLimit, MeetsABudgetAndACap) {
   for (const plan::Target& target : {budget, cap}) {
     SCOPED_TRACE(plan::Describe(target));
     const plan::Plan plan = PlanOf(planner, target);
-    const auto kept = KeepChangeLimit(planner, plan, target,
-                                      {.changes_per_s = RateFor(2.5, plan.evaluation.time)});
+    const auto kept =
+        KeepChangeLimit(planner, plan, target,
+                        {.changes_per_s = RateFor(2.5, plan.evaluation.time)}, {.effort = 0.1});
     ASSERT_TRUE(kept) << kept.error().message;
     ASSERT_TRUE(kept->most_changes);
     EXPECT_THAT(kept->plan.evaluation.pp_rank_switches, Each(Le(*kept->most_changes)));
@@ -108,7 +109,7 @@ void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& fr
   SCOPED_TRACE(plan::Describe(target));
   const auto plan_for = [&](const plan::Target& one) -> Result<KeptPlan> {
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plan::PlanForTarget(planner, &frontier, one));
-    return KeepChangeLimit(planner, std::move(plan), one, limit, {.effort = 0.1});
+    return KeepChangeLimit(planner, std::move(plan), one, limit, {.effort = 0.02});
   };
   auto kept = plan_for(target);
   // First without the limit, then with it.
@@ -130,7 +131,7 @@ void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& fr
 
 TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
   for (const Nanoseconds latency : {Nanoseconds{0}, 2 * kMillisecond}) {
-    const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 3}),
+    const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 2, .microbatches = 3}),
                                               {kSyntheticBlockingPowerW, latency});
     const plan::Frontier frontier = *planner.ComputeFrontier();
     const plan::Evaluation fastest = PlanOf(planner, {}).evaluation;

@@ -86,7 +86,7 @@ std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds d
 
 // Compares plans and bounds for all kBudgets and some deadlines with an exhaustive search.
 void CompareWithAllPlans(const schedule::InstructionGraph& graph, const plan::ExecutionModel& model,
-                         Waiting waiting = Waiting::kUntilEnd) {
+                         const SwitchLimits& limits) {
   const plan::Planner planner =
       *plan::Planner::Create(graph, model, plan::Planner::FewOptions::kAccept);
   const Nanoseconds slowest = planner.SlowestTime();
@@ -94,8 +94,8 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph, const plan::Ex
     SCOPED_TRACE(part);
     const Nanoseconds deadline =
         planner.least_time() + (slowest - planner.least_time()) * part / 10;
-    const std::vector<double> best = SearchAllBudgets(planner, deadline, waiting);
-    const auto plans = PlanFewSwitches(planner, deadline, kBudgets, {}, {.waiting = waiting});
+    const std::vector<double> best = SearchAllBudgets(planner, deadline, limits.waiting);
+    const auto plans = PlanFewSwitches(planner, deadline, kBudgets, {}, limits);
     ASSERT_TRUE(plans) << plans.error().message;
     for (std::size_t b = 0; b < best.size(); ++b) {
       SCOPED_TRACE(kBudgets[b]);
@@ -103,19 +103,22 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph, const plan::Ex
       EXPECT_LE(found.lower_bound_j, best[b] * (1 + kRounding));
       ASSERT_EQ(found.plan.has_value(), std::isfinite(best[b]));
       if (!found.plan) continue;
-      const double energy_j = EnergyOf(planner, deadline, waiting, found.plan->evaluation);
+      const double energy_j = EnergyOf(planner, deadline, limits.waiting, found.plan->evaluation);
       EXPECT_LE(energy_j, best[b] * 1.001);
       EXPECT_GE(energy_j, best[b] * (1 - kRounding));
     }
   }
 }
 
+// Finds these plans, unless a change takes long.
+constexpr double kQuarterEffort = 0.25;
+
 TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
   for (std::uint64_t seed = 0; seed < Seeds(4); ++seed) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(
         RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed),
-        {.blocking_power_w = RandomBlockingPower(seed)});
+        {.blocking_power_w = RandomBlockingPower(seed)}, {.effort = kQuarterEffort});
   }
 }
 
@@ -125,7 +128,8 @@ TEST(FewSwitches, FindsTheLeastEnergyUntilTheDeadline) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(
         RandomJob({.shape = JobShape::kPipeline, .instructions = 8, .options = 3}, seed),
-        {.blocking_power_w = RandomBlockingPower(seed)}, Waiting::kUntilDeadline);
+        {.blocking_power_w = RandomBlockingPower(seed)},
+        {.effort = kQuarterEffort, .waiting = Waiting::kUntilDeadline});
   }
 }
 
@@ -175,7 +179,7 @@ TEST_P(FewSwitchesConditionsTest, FindsTheBestPlanOfSmallPipelines) {
         {power_w, mean * 2, {mean / 20, energy_j}},
         {power_w, mean / 4, {mean / 20, energy_j}},
     };
-    CompareWithAllPlans(pipeline.graph, conditions[At(GetParam())]);
+    CompareWithAllPlans(pipeline.graph, conditions[At(GetParam())], {});
   }
 }
 
@@ -244,7 +248,8 @@ TEST(FewSwitches, FindsTheBestPlanOfSmallGraphs) {
   for (std::uint64_t seed = 0; seed < Seeds(16); ++seed) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(RandomJob({.instructions = 6}, seed),
-                        {.blocking_power_w = RandomBlockingPower(seed)});
+                        {.blocking_power_w = RandomBlockingPower(seed)},
+                        {.effort = kQuarterEffort});
   }
 }
 
@@ -253,7 +258,7 @@ TEST(FewSwitches, FindsTheBestPlanAmongTies) {
     SCOPED_TRACE(seed);
     CompareWithAllPlans(
         RandomJob({.instructions = 6, .times = JobSpec::Times::kMilliseconds}, seed),
-        {.blocking_power_w = RandomBlockingPower(seed)});
+        {.blocking_power_w = RandomBlockingPower(seed)}, {.effort = kQuarterEffort});
   }
 }
 
@@ -266,7 +271,8 @@ TEST(FewSwitches, CountsTheChangesOfInstructionsWithOneClock) {
     schedule::OptionSet& set = graph.option_sets[seed % graph.option_sets.size()];
     set.options = {set.options[seed % set.options.size()]};
     set.baseline = 0;
-    CompareWithAllPlans(graph, {.blocking_power_w = RandomBlockingPower(seed)});
+    CompareWithAllPlans(graph, {.blocking_power_w = RandomBlockingPower(seed)},
+                        {.effort = kQuarterEffort});
   }
 }
 

@@ -200,6 +200,18 @@ TEST(SwitchLatencyOf, ALaterRequestReplacesAPendingSwitch) {
   EXPECT_EQ(evaluation.switches, 3);
 }
 
+// The switch to 500 MHz happens when the second instruction ends. So the third one begins at
+// 500 MHz, although it requests 750 MHz at the same moment: 10 of its 20 ms, then half of 14 ms.
+TEST(SwitchLatencyOf, ASwitchThatHappensAtARequestIsNotReplaced) {
+  schedule::OptionSet three = TwoSpeeds();
+  three.options.insert(three.options.begin() + 1, {750, {}, 14 * kMillisecond, 1.4, 1});
+  const schedule::InstructionGraph graph = MakeChain({three, three, three});
+  const Evaluation evaluation = Evaluator(graph, {0, kTen}).Evaluate(std::vector{0, 2, 1});
+  EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, 17 * kMillisecond));
+  EXPECT_DOUBLE_EQ(evaluation.energies_j[2], 0.5 * 1.0 + 0.5 * 1.4);
+  EXPECT_EQ(evaluation.switches, 3);
+}
+
 //   [1000 MHz][500 MHz requested]..gap..[500 MHz]
 TEST(SwitchLatencyOf, APendingSwitchHappensInTheGap) {
   schedule::InstructionGraph graph = MakeChain({TwoSpeeds(), TwoSpeeds(), TwoSpeeds()});

@@ -21,7 +21,7 @@ class RandomEvents {
 
   EmulationSpec Draw() {
     EmulationSpec spec{.pipelines = 1 + Below(4),
-                       .iterations = 1 + Below(8),
+                       .iterations = 1 + Below(5),
                        .options = DrawPlan(),
                        .changes = {},
                        .disturbances = {}};
@@ -144,7 +144,7 @@ TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
   for (std::uint64_t seed = 0; seed < Seeds(300); ++seed) {
     SCOPED_TRACE(seed);
     const JobSpec job{.shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder,
-                      .instructions = 16};
+                      .instructions = 12};
     const plan::Planner planner = MakePlanner(RandomJob(job, seed), {RandomBlockingPower(seed), 0});
     if (planner.baseline().time == 0) continue;
     ExpectSound(planner, RandomEvents(planner, seed).Draw());

@@ -1,0 +1,47 @@
+// Which clocks of a pp_rank are useful.
+#include "perseus/planning/few_switches/rank_clocks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "tests/support/planning_jobs.h"
+
+namespace perseus::few_switches {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int kUnmeasured = RankClocks::kUnmeasured;
+
+// The clocks of two instructions of one pp_rank. The first one was measured at 1400, 1250 and
+// 1200 MHz. 1200 MHz is slower than 1250 MHz and needs more energy.
+RankClocks ClocksWith(std::vector<profile::Option> second) {
+  std::vector<schedule::OptionSet> sets(2);
+  sets[0].options = {{1400, {}, 10 * kMillisecond, 5, 1},
+                     {1250, {}, 12 * kMillisecond, 3, 1},
+                     {1200, {}, 13 * kMillisecond, 4, 1}};
+  sets[1].options = std::move(second);
+  return CollectClocks(MakeChain(std::move(sets)), 0).front();
+}
+
+TEST(CollectClocks, LeavesOutAClockIfAnotherOneIsAtLeastAsGoodEverywhere) {
+  const RankClocks rank = ClocksWith({{1400, {}, 10 * kMillisecond, 5, 1},
+                                      {1250, {}, 14 * kMillisecond, 2, 1},
+                                      {1200, {}, 14 * kMillisecond, 2, 1}});
+  EXPECT_THAT(rank.options, ElementsAre(0, 1, 0, 1));
+}
+
+// The second instruction was not measured at 1250 MHz. The nearest clock stands in for it, 1200
+// MHz, so its time and energy are the same. But only 1200 MHz runs both instructions without a
+// change.
+TEST(CollectClocks, AnUnmeasuredClockReplacesNoMeasuredOne) {
+  const RankClocks rank =
+      ClocksWith({{1400, {}, 10 * kMillisecond, 5, 1}, {1200, {}, 14 * kMillisecond, 2, 1}});
+  EXPECT_THAT(rank.options, ElementsAre(0, 1, 2, 0, kUnmeasured, 1));
+  EXPECT_EQ(rank.times[rank.Cell(1, 1)], rank.times[rank.Cell(1, 2)]);
+}
+
+}  // namespace
+}  // namespace perseus::few_switches
