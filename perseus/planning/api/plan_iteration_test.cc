@@ -101,8 +101,10 @@ TEST_F(PlanIterationTest, ErrorsNameTheWrongValue) {
   };
   EXPECT_EQ(error(PlanIteration(spec_, Deadline(0.01))).kind, ErrorKind::kUnreachable);
   EXPECT_THAT(error(PlanIteration(spec_, Slowdown(-1))).message, HasSubstr("-1"));
-  EXPECT_EQ(error(PlanIteration(spec_, {.kind = plan::Target::Kind::kPowerCap, .value = 1})).kind,
-            ErrorKind::kUnreachable);
+  EXPECT_EQ(
+      error(PlanIteration(spec_, plan::Target{.kind = plan::Target::Kind::kPowerCap, .value = 1}))
+          .kind,
+      ErrorKind::kUnreachable);
   spec_.blocking_power_w = -1;
   EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).message,
               HasSubstr("blocking_power_w is -1"));
