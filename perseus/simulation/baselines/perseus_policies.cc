@@ -25,7 +25,8 @@ class Perseus : public Policy {
     const plan::Plan& usual = plans.Find(wishes_.targets.front())->plan;
     std::vector<OperatingPoint> points{MakePoint(planner, usual.target, usual.options)};
     for (const Nanoseconds time : times) {
-      if (time <= planner.baseline().time) continue;
+      // The usual plan is for this time, unless its target allows more.
+      if (time <= planner.baseline().time && usual.evaluation.time <= time) continue;
       PERSEUS_ASSIGN_OR_RETURN(
           auto plan, recipe::PlanForStraggler(planner, wishes_.changes, usual.evaluation, time,
                                               fmt::format("within {} s", ToSeconds(time))));
