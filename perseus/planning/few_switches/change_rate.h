@@ -41,7 +41,8 @@ int MostSwitches(const plan::Evaluation& evaluation);
 // The target of a plan that has a limit: "no slowdown, at most 8 switches per GPU".
 std::string NameWithLimit(std::string_view target, int most_changes);
 
-// Of one GPU. Without either, there is no limit. The number replaces the rate.
+// The limit on the clock changes of one GPU. The number replaces the rate. Without both, no limit
+// exists.
 struct ChangeLimit {
   std::optional<int> most_changes = {};  // In an iteration.
   std::optional<double> changes_per_s = {};

@@ -60,7 +60,7 @@ namespace perseus::few_switches {
 
 // The result for one budget.
 struct BudgetPlan {
-  int most_changes = 0;  // Of each pp_rank, in an iteration that repeats.
+  int most_changes = 0;  // For each pp_rank, in an iteration that repeats.
   // No plan within the budget and the deadline has less energy. Infinite if it is certain
   // that no such plan exists: with a budget of 0, if the instructions of a pp_rank share no
   // measured clock; and if they share only clocks that are too slow for the deadline.

@@ -75,7 +75,7 @@ class LatePaths {
   const std::vector<RankClocks>& ranks_;
   Nanoseconds stall_;
   std::vector<std::size_t> first_;  // [pp_rank]
-  std::size_t values_ = 0;          // Of a path.
+  std::size_t values_ = 0;          // How many values a path has.
   bool are_worthwhile_ = true;
   std::vector<bool> is_visited_;  // [instruction] the scratch memory of Add.
   // The first `used_` are known. The others keep their memory.

@@ -87,7 +87,8 @@ class RingMoves {
   // `next` is the ring before the split.
   bool Split(Ring& next, int position, int amount, const RankClocks& rank, int most_changes);
   int Below(int end) { return perseus::Below(random_, end); }
-  std::size_t IndexOf(int pp_rank) const;  // Of its proposal; used_ if it has none.
+  // The index of its proposal in proposals_. used_ if it has none.
+  std::size_t IndexOf(int pp_rank) const;
   int Step(int most);
   int SignedStep(int most);
 

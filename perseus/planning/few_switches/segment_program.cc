@@ -47,7 +47,7 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
   const std::size_t steps = keep == Keep::kAllSteps ? At(positions_) : 1;
   costs_.resize(steps * levels * stride_);
   least_.resize(steps * levels);
-  // Of the first step.
+  // The position of the first step.
   const int first = direction == Direction::kForward ? 0 : positions_ - 1;
   for (std::size_t c = 0; c < stride_; ++c) {
     const bool may_begin = held == kAny || c == At(held);

@@ -232,7 +232,7 @@ bool SegmentSearch::CollectChanges(Nanoseconds latest) {
   for (const Stretch& stretch : stretches_) {
     const RankClocks& rank = ranks_[At(stretch.pp_rank)];
     Nanoseconds stall = stretch.pays ? switch_cost_.stall : 0;
-    Nanoseconds end = 0;  // Of the previous instruction of the stretch, at least.
+    Nanoseconds end = 0;  // When the previous instruction of the stretch ends, at least.
     for (int p = stretch.begin; p < stretch.end; ++p) {
       const int instruction = rank.instructions[At(p)];
       const Nanoseconds time = rank.times[rank.Cell(p, stretch.clock)] + stall;

@@ -77,8 +77,8 @@ class SegmentSearch {
   // moves by one, or one clock becomes slower and another one faster. Ends after so many tries.
   void Polish(std::int64_t most_tries);
 
-  // Of the mixes of these rings (RingMoves::Mixes), the one that costs least if time has its
-  // marginal price. It may be late. Empty if there is none. May find a new best().
+  // Returns the mix of these rings (RingMoves::Mixes) that costs least if time has its marginal
+  // price. The mix may be late. Empty if the rings have no mix. May find a new best().
   std::optional<std::vector<Ring>> BestMix(const std::vector<Ring>& rings, int most_changes);
 
   // Offers a ring for each pp_rank to the moves of Anneal. Requires measured clocks.
@@ -88,7 +88,7 @@ class SegmentSearch {
   // The best plan within the deadline since the last Forget.
   struct Found {
     std::vector<Ring> rings;
-    double energy_j = 0;  // Of the iteration, waiting included.
+    double energy_j = 0;  // Per iteration, waiting included.
   };
   const std::optional<Found>& best() const { return best_; }
   void Forget() { best_.reset(); }
@@ -150,13 +150,13 @@ class SegmentSearch {
   double energy_j_ = 0;  // Effective energy of all instructions, without what a latency adds.
   double cost_ = 0;
 
-  std::span<RingMoves::Proposal> proposals_;  // Of moves_, or of stepped_.
+  std::span<RingMoves::Proposal> proposals_;  // A view of moves_ or of stepped_.
   std::vector<RingMoves::Proposal> stepped_;  // The scratch memory of Improve.
   std::vector<Stretch> stretches_;
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;
   Nanoseconds gain_ = 0;               // No path of the iteration gets shorter by more than this.
-  std::optional<Nanoseconds> excess_;  // Of the known path because of which Decide was false.
+  std::optional<Nanoseconds> excess_;  // How late the known path is for which Decide was false.
   std::optional<Found> best_;
 };
 

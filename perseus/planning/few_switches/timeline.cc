@@ -269,7 +269,8 @@ std::vector<int> Timeline::TraceLatePath() const {
   return path;
 }
 
-// Of what the instruction awaits, one that ends last, with its delay; kNone if it awaits nothing.
+// Returns the instruction that this one awaits longest, with the delay included. kNone if it awaits
+// none.
 int Timeline::Critical(int instruction) const {
   int critical = kNone;
   ForEachAwaited(instruction, [&](const Before& before) {

@@ -125,7 +125,7 @@ class Timeline {
     int running = 0;
     int pending = kNone;
     Nanoseconds switch_time = 0;   // When the pending one takes effect.
-    Nanoseconds previous_end = 0;  // Of the instruction.
+    Nanoseconds previous_end = 0;  // When the previous instruction ends.
 
     void Settle(Nanoseconds now);
   };

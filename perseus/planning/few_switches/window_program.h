@@ -146,9 +146,9 @@ class WindowProgram {
   std::vector<Nanoseconds> fastest_;  // [position]
   int cell_shift_ = 0;                // A cell is 2^cell_shift_ ns wide.
   int coarsest_shift_ = 0;
-  std::int64_t most_labels_ = 0;  // Of the searches that remain.
+  std::int64_t most_labels_ = 0;  // For all searches that remain.
 
-  std::vector<Label> labels_;  // Of all positions.
+  std::vector<Label> labels_;  // The labels of all positions.
   // [changes * clocks + clock] where the labels of the latest position begin; and the end.
   std::vector<std::int32_t> lists_;
   std::vector<std::int32_t> next_lists_;

@@ -54,10 +54,10 @@ struct Job {
   int pipelines = 1;
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
-  schedule::SwitchCost switch_cost;  // Of one GPU.
+  schedule::SwitchCost switch_cost;  // For one GPU.
   std::optional<int> most_switches;  // Clock changes of a GPU in an iteration.
   MemorySettings memory;
-  bool is_folded = false;  // Of kAutoSchedule: the stages fold into a V.
+  bool is_folded = false;  // For kAutoSchedule: the stages fold into a V.
   std::vector<int> max_in_flight;
 
   // The keys of the file, without the names of their tables: "pp_ranks", "blocking_power_w".

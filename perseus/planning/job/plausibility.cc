@@ -430,7 +430,7 @@ Result<void> CheckKnobs(const LoadedJob& job, const Computations& sets,
 // Times in milliseconds where seconds are asked for.
 void CheckFixedTimes(const LoadedJob& job, const Computations& sets,
                      std::vector<std::string>& warnings) {
-  Nanoseconds longest = 0;  // Of a computation.
+  Nanoseconds longest = 0;  // The time of the longest computation.
   Nanoseconds first_rank = 0;
   for (const schedule::OptionSet* set : sets) longest = std::max(longest, BaselineOf(*set).time);
   for (const int instruction : job.graph.pp_rank_orders.front()) {

@@ -338,9 +338,9 @@ class FrankWolfe {
   std::vector<Curve> curves_;  // [option set]
   std::vector<double> baseline_times_s_;
   double baseline_energy_j_ = 0;
-  double quiet_length_s_ = 0;  // Of the baseline without noise.
+  double quiet_length_s_ = 0;  // The length of the baseline without noise.
   Paths quiet_path_;
-  double longer_s_ = 0;  // Than that path, the sum over all samples.
+  double longer_s_ = 0;  // Beyond the quiet path, summed over all samples.
   std::int64_t samples_ = 0;
   std::vector<double> times_s_;
   Paths paths_;

@@ -83,7 +83,7 @@ struct Wishes {
 struct JobPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> targets;  // In the order of TargetsToPlan.
-  PickedLimit limit;                   // Of all targets: picked or given.
+  PickedLimit limit;                   // The limit of all targets: picked or given.
   std::optional<SwitchTradeoff> switch_tradeoff;
   std::optional<NoiseOutcome> noise;
   bool was_interrupted = false;

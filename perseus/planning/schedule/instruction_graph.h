@@ -64,7 +64,7 @@ struct InstructionGraph {
 struct FixedInstructions {
   struct Cost {
     Nanoseconds time = 0;
-    double energy_j = -1;  // Of one GPU. Negative: the GPU draws the blocking power.
+    double energy_j = -1;  // For one GPU. Negative: the GPU draws the blocking power.
   };
   Nanoseconds p2p = 0;  // The delay of every dependency between two pp_ranks.
   Cost load;            // Before each forward of the first stage.
@@ -82,7 +82,7 @@ struct SwitchCost {
 
 struct PipelineModel {
   FixedInstructions fixed;
-  double blocking_power_w = 0;  // Of one GPU.
+  double blocking_power_w = 0;  // For one GPU.
   int gpus_per_stage = 1;       // GPUs that share a stage (tensor parallel).
 };
 

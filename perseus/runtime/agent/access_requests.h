@@ -43,7 +43,7 @@ class AccessQueue {
   // account wait already.
   bool Add(uid_t account, Check check);
 
-  static constexpr int kMostWaiting = 64;  // Of one account: as many ranks may start at once.
+  static constexpr int kMostWaiting = 64;  // For one account: as many ranks may start at once.
   static constexpr int kThreads = 8;
 
  private:

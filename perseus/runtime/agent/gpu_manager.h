@@ -65,7 +65,7 @@ class GpuManager {
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
     WhenOverridden when_overridden = WhenOverridden::kYield;
-    // Of all GPUs together, per second. Each leased GPU gets the same share, so the shares change
+    // The limit for all GPUs together. Each leased GPU gets the same share, so the shares change
     // when a lease begins or ends. 0: no limit.
     double most_changes_per_s = 0;
   };
@@ -135,7 +135,7 @@ class GpuManager {
   void ShareOutChanges();
   // Warns once for each lease.
   void WarnOfLimit(const std::string& uuid);
-  // Of each leased GPU.
+  // The changes per second that each leased GPU gets.
   double ShareOfChanges() const;
   Answer<void> SaveLease(const Acquiring& acquiring, const Lease& lease);
   void End(const Lease& lease, LeaseEnd how);

@@ -107,7 +107,7 @@ class LatencyHistogram {
   Nanoseconds sum_ = 0;
 };
 
-// Of a clock that another program has set during a lease.
+// What the worker does if another program sets the clock during a lease.
 enum class WhenOverridden { kYield, kInsist };
 
 // A lock of another program that replaced ours.
@@ -141,7 +141,7 @@ struct GpuSnapshot {
   std::string reading_trouble;
   std::string setting_trouble;
   std::optional<ControlSetting> setting;  // The last SM clock that the driver accepted.
-  std::optional<device::Effect> effect;   // Of that setting, at the last reading.
+  std::optional<device::Effect> effect;   // The effect of that setting at the last reading.
   std::optional<ForeignClock> foreign;    // While it is in force.
   bool is_serving = false;
   bool is_over_limit = false;  // More than a tenth of the requests of this lease waited.
@@ -158,8 +158,8 @@ class GpuWorker {
   struct Periods {
     std::chrono::milliseconds observe_serving{100};
     std::chrono::milliseconds observe_free{1000};
-    std::chrono::milliseconds first_retry{50};   // Of a restore. It doubles with each retry
-    std::chrono::milliseconds last_retry{5000};  // up to this.
+    std::chrono::milliseconds first_retry{50};   // Before a restore is tried again. Doubles
+    std::chrono::milliseconds last_retry{5000};  // with each retry, up to this.
     // How long after a switch a reading shows who holds the clock.
     std::chrono::milliseconds landing{250};
   };

@@ -254,7 +254,7 @@ class AgentState {
  private:
   SavedStateFile file_;
   spdlog::logger& log_;
-  std::string failure_;  // Of the last save. Empty if it succeeded.
+  std::string failure_;  // Why the last save failed. Empty if it succeeded.
   std::uint64_t failures_ = 0;
 };
 

@@ -101,7 +101,7 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
   version_ = (*assignment)->version;
   if (table) {
     *news.table = *std::move(table);
-    // Of a plan that is cut down to other ranks, nothing is followed before it is given again.
+    // If the plan is cut down to other ranks, this rank follows nothing until it gets a plan again.
     const bool is_cut =
         news.table->source == ClockTable::Source::kNone && !news.table->name.empty();
     news.table->version = is_cut ? 0 : version_;

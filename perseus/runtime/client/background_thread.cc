@@ -377,7 +377,7 @@ void BackgroundThread::Write(const protocol::RankRecord& record) {
 }
 
 Result<void> BackgroundThread::WriteText(const std::string& text) {
-  // Of two parts, the older one is given up when the newer one is full.
+  // The log has two parts. When the newer one is full, the older one is deleted.
   const std::uint64_t most = core_.settings.most_log_bytes / 2;
   if (log_->size() == 0 || log_->size() + text.size() <= most) return log_->Append(text);
   return log_->BeginAnew(log_header_ + text);

@@ -21,7 +21,7 @@ namespace perseus::client {
 struct Lease {
   std::string id;
   std::vector<int> sm_clocks_mhz;      // Ascending.
-  protocol::ClockPublisher publisher;  // Of this one GPU.
+  protocol::ClockPublisher publisher;  // Publishes for this GPU only.
 };
 
 struct PublishedClock {

@@ -12,7 +12,7 @@ namespace perseus::client {
 struct ChosenGpu {
   std::string uuid;
   std::unique_ptr<device::Device> device;  // Null where it cannot be measured.
-  std::shared_ptr<Clock> clock = std::make_shared<RealClock>();  // Of device::DeviceList.
+  std::shared_ptr<Clock> clock = std::make_shared<RealClock>();  // From device::DeviceList.
 };
 
 // `wanted`: a UUID, or its beginning as CUDA takes it; a number, counted among those that `visible`

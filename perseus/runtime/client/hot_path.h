@@ -69,7 +69,7 @@ struct HotTrouble {
   // The first instruction that differed from the plan.
   std::atomic<bool> is_off_plan = false;
   std::int64_t step = 0;
-  std::size_t position = 0;   // Of the instruction in the step.
+  std::size_t position = 0;   // Where in the step the instruction is.
   bool has_expected = false;  // If false, the plan had no further instruction.
   Instruction expected;
   bool has_got = false;  // If false, the step ended.

@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMostEnergy = 4096;
 constexpr std::size_t kMostReached = 4096;
 constexpr std::size_t kMostChanges = 4096;
-// Of a step; one that never ends must not fill the memory.
+// The most instructions of a step. A step that never ends must not fill the memory.
 constexpr std::size_t kMostInstructions = 16'384;
 // A driver call that takes longer counts as not answered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;

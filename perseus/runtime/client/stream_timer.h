@@ -142,7 +142,7 @@ class StreamTimer {
   std::atomic<const char*> failed_call_ = nullptr;
   std::atomic<cuda::Code> failed_result_ = cuda::kSuccess;
   std::atomic<bool> has_met_capture_ = false;
-  std::atomic<bool> has_run_out_ = false;  // Of pairs.
+  std::atomic<bool> has_run_out_ = false;  // Whether all pairs are in use.
 };
 
 }  // namespace perseus::client

@@ -11,7 +11,7 @@ namespace {
 
 using device::Setting;
 
-constexpr Nanoseconds kBetweenChecks = 500 * kMillisecond;  // Of should_stop().
+constexpr Nanoseconds kBetweenChecks = 500 * kMillisecond;  // How often should_stop() is checked.
 // NVML averages the power of some GPUs over a second. Wait so long after a change of load or clock.
 constexpr Nanoseconds kPowerSettles = 1'500 * kMillisecond;
 constexpr Nanoseconds kLeastPowerWindow = 1'500 * kMillisecond;

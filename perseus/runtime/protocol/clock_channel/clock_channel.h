@@ -69,7 +69,7 @@ inline constexpr int kHighestClockMhz = (1 << 24) - 1;
 
 // A client's request for one GPU. Frequency 0 means: return to the clock before the lease.
 struct ClockRequest {
-  std::uint32_t sequence = 0;    // Of this slot, from 1. It wraps to 1. 0: no request yet.
+  std::uint32_t sequence = 0;    // Counts this slot's requests: from 1, wraps to 1. 0: none yet.
   int sm_clock_mhz = 0;          // 0 to kHighestClockMhz.
   Nanoseconds requested_at = 0;  // By the GPU's clock (device::DeviceList). 0: unknown.
 };
@@ -87,7 +87,7 @@ enum class ClockOutcome : std::uint32_t {
   kAtPowerLimit = 6,  // Accepted, but only the power limit keeps the GPU below it.
 };
 struct ClockAnswer {
-  std::uint32_t sequence = 0;  // Of the last request that was handled. 0: none.
+  std::uint32_t sequence = 0;  // The last request that was handled. 0: none.
   int sm_clock_mhz = 0;        // The last setting that the driver accepted.
   ClockOutcome outcome = ClockOutcome::kNone;
   Nanoseconds applied_at = 0;  // When the driver's call returned, by the GPU's clock.
@@ -117,7 +117,7 @@ struct ClockSlot {
   std::atomic<std::uint32_t> postponed;
 };
 inline constexpr std::uint32_t kClockChannelMagic = 0x70657273;  // "pers"
-inline constexpr std::uint32_t kClockChannelVersion = 1;         // Of this layout.
+inline constexpr std::uint32_t kClockChannelVersion = 1;         // The version of this layout.
 inline constexpr int kMostChannelGpus = 64;
 struct ClockChannelHeader {
   std::uint32_t magic;

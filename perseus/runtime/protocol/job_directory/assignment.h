@@ -64,7 +64,7 @@ struct Assignment {
   bool record = true;  // Whether steps are written to the rank's log.
   // Plan files, relative to the directory. At most one of plans, clocks and own is set. If none is
   // set, the ranks use the default clocks.
-  std::string plan = {};                  // Of all pipelines that `plans` does not list.
+  std::string plan = {};                  // For all pipelines that `plans` does not list.
   std::map<int, std::string> plans = {};  // By dp_rank.
   std::vector<KindClock> clocks = {};
   bool own = false;  // Each rank's own plan (PERSEUS_PLAN, perseus_use_plan), if it has one.
