@@ -14,14 +14,14 @@
  *   perseus_close(session);
  *
  * The library sets the clock that the plan has for each instruction, through the agent of the node,
- * and records the times of the instructions. It changes nothing about what is computed.
+ * and records the times of the instructions. It does not change what training computes.
  *
  * It fails open. If something is wrong (no agent, a plan for another schedule, an evaluation inside
  * a step, a lost connection), training continues at the default clocks, which the GPU had before
  * the lease. (If the agent itself was killed, the GPU keeps the last clock until an agent runs
  * again.) The library gives one warning for each cause (perseus_take_warning, by default on
- * standard error) and counts on (perseus_read_counters). Every function accepts a null session, and
- * then does nothing.
+ * standard error), and continues to count (perseus_read_counters). Every function accepts a null
+ * session, and then does nothing.
  *
  * Hot path. step_begin, step_end, instruction_begin and instruction_end allocate nothing, take no
  * lock and make no system call, with one exception: without a stream, a clock change wakes the
