@@ -8,7 +8,8 @@
 namespace perseus::few_switches {
 namespace {
 
-// Minima are computed in so many independent chains, because each one waits for the one before.
+// Minima are computed in this many independent chains, because each minimum of a chain waits for
+// the one before.
 constexpr std::size_t kLanes = 4;
 
 // One step of the program for one number of changes: to[c] = min(from[c], from_other) + weight[c].
@@ -80,7 +81,7 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
 }
 
 SegmentProgram::Best SegmentProgram::Search(int changes) {
-  // One change is none, and more changes than positions are of no use.
+  // A single change is impossible, so 1 means 0. More changes than positions are of no use.
   changes = std::min(changes == 1 ? 0 : changes, positions_);
   Best best;
   Run(changes, kAny, Direction::kForward);
