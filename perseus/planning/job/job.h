@@ -13,8 +13,8 @@
 //   blocking_power_w = 83.64
 //   gpus_per_stage = 8
 //   switch_latency_ms = 0.0
-//   switch_stall_s = 0.0              # what each clock change costs: a GPU stalls so long,
-//   switch_energy_j = 0.0             # and uses so much energy on top
+//   switch_stall_s = 0.0              # each clock change stalls a GPU for this time,
+//   switch_energy_j = 0.0             # and takes this much energy on top
 //   max_switches = 8                  # clock changes of a GPU in an iteration; absent: no limit
 //   facts = "facts.toml"              # for an absent blocking power or switch latency
 //   [memory]                          # of one GPU; for schedule = "auto"

@@ -115,7 +115,7 @@ constexpr double kMostClockMhz = 6'000;
 constexpr double kHighBusyW = 2'000;
 // A limit for one instruction. Those of the largest models take a few seconds.
 constexpr Nanoseconds kLongTime = 10 * 1'000'000'000LL;
-// Instructions of one job hardly differ so much, by these factors.
+// Instructions of one job hardly differ by more than these factors.
 constexpr double kUnlikePower = 4;
 constexpr double kUnlikeClock = 1.02;
 // Measurements of neighboring clocks may be off by some percent. From the second factor on, a row

@@ -74,7 +74,7 @@ struct FixedInstructions {
 
 // What a clock change costs, besides the time until it takes effect.
 struct SwitchCost {
-  Nanoseconds stall = 0;  // The GPU does no work for so long.
+  Nanoseconds stall = 0;  // The GPU does no work for this time.
   double energy_j = 0;    // On top of the blocking power during the stall.
 
   bool IsNone() const { return stall == 0 && energy_j == 0; }

@@ -30,7 +30,7 @@ constexpr double kReachedPart = 0.9;  // A rate counts as tried if this part of 
 // median as it is, and a collective waits for the one.
 struct DisturbedCase {
   Disturbance disturbance;
-  bool is_reached = true;   // False: the driver did not manage so many changes.
+  bool is_reached = true;   // False: the driver made fewer changes than that.
   double disturbed_ns = 0;  // In the current round.
   std::vector<double> slowdowns = {};
 };

@@ -42,7 +42,7 @@
 // only load and store atomics. Several threads may use ClockPublisher for different GPUs. Any
 // thread may read the count.
 //
-// Alternatives that we rejected:
+// Rejected alternatives:
 //  - A message on the socket. A send and a receive are two system calls and a round trip of the
 //    scheduler on the training thread, and messages would queue up if the agent is slow.
 //  - A futex. Its word would be in memory that the client may overwrite. Also, the agent's thread
@@ -169,8 +169,8 @@ class ClockChannel {
 // nothing, take no lock and do not wait.
 class ClockPublisher {
  public:
-  // Attaches to the channel whose descriptors came over the socket. Fails (kInput) if they are not
-  // a valid channel: the memory is not sealed, has the wrong size or another version, or a write to
+  // Attaches to the channel of these descriptors, from the socket. Fails (kInput) if they are not a
+  // valid channel: the memory is not sealed, has the wrong size or another version, or a write to
   // an eventfd could block or raise a signal.
   static Result<ClockPublisher> Attach(std::vector<FileDescriptor> descriptors);
   ClockPublisher(ClockPublisher&&) noexcept;

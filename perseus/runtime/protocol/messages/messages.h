@@ -35,7 +35,7 @@ inline constexpr std::size_t kLongestText = 1000;    // For the message of a ref
 inline constexpr int kMostClocks = 1000;             // For one GPU.
 // JSON represents whole numbers exactly up to here.
 inline constexpr std::uint64_t kMostSwitches = std::uint64_t{1} << 53;
-inline constexpr double kMostChangesPerSecond = 1e6;  // That an agent may be limited to.
+inline constexpr double kMostChangesPerSecond = 1e6;  // The highest limit of an agent.
 
 // ---- Requests ----
 
@@ -47,7 +47,7 @@ struct Acquire {
   double heartbeat_s = 30;  // 1 to 3,600.
   friend bool operator==(const Acquire&, const Acquire&) = default;
 };
-// Ends a lease of this connection. The id prevents that a late request ends the next lease.
+// Ends a lease of this connection. The id prevents a late request from ending the next lease.
 struct Release {
   std::string lease;
   friend bool operator==(const Release&, const Release&) = default;
