@@ -13,7 +13,7 @@ namespace perseus {
 // A job of 1F1B with eight stages.
 struct MeasuredJob {
   std::string_view name;
-  double blocking_power_w;   // Of one GPU, in the units of the profile.
+  double blocking_power_w;   // The power of one waiting GPU, in the profile's units.
   Nanoseconds planner_unit;  // The published planner rounds times down to whole units.
 };
 inline constexpr MeasuredJob kMeasuredJobs[] = {{"gpt3-175b_a100-sxm", 83.64, 1'000'000},

@@ -27,7 +27,7 @@ import time
 
 import perseus
 
-INSTRUCTIONS = 192  # Of a step.
+INSTRUCTIONS = 192  # In a step.
 ROUNDS = 41
 CACHES = bytes(32 << 20)
 OFF = {"agent": "off", "devices": "off"}

@@ -19,7 +19,7 @@ OPTIONS = {
                 "cellGap": 1},
 }
 TARGET = {"stat": {"instant": True}, "timeseries": {}, "heatmap": {"format": "heatmap"}}
-WIDTH, HEIGHT = 24, 8  # Of the board and of a panel, in cells of Grafana's grid.
+WIDTH, HEIGHT = 24, 8  # The board's width and a panel's height, in cells of Grafana's grid.
 
 
 def panel(title, unit, *queries, type="timeseries", about=""):

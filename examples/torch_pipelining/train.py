@@ -47,7 +47,7 @@ def loss_of(output, target):
 
 def clip_gradients(parameters):
     squared_norm = nn.utils.get_total_norm([p.grad for p in parameters]) ** 2
-    dist.all_reduce(squared_norm)  # Of all stages.
+    dist.all_reduce(squared_norm)  # Sums over all stages.
     nn.utils.clip_grads_with_norm_(parameters, 1.0, squared_norm.sqrt())
 
 

@@ -56,7 +56,8 @@ char Lower(char letter) {
 // (optimal string alignment). Capital and small letters are the same.
 std::size_t EditDistance(std::string_view a, std::string_view b) {
   const auto same = [](char one, char other) { return Lower(one) == Lower(other); };
-  std::vector<std::size_t> row(b.size() + 1);  // Of a[0, i); the two rows before it follow.
+  // The distances from a[0, i) to each b[0, j). The two rows before it follow.
+  std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   std::vector<std::size_t> above;
   std::vector<std::size_t> above_that;

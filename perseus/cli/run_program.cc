@@ -181,7 +181,7 @@ int Exit(const Streams& streams, const CLI::App& program, const CLI::Success& re
 // What follows "--" in `perseus run … -- COMMAND` is the command as it is. CLI11 would take a word
 // such as "[1,2]" apart.
 struct CommandLine {
-  int argc = 0;  // Of the words for CLI11.
+  int argc = 0;  // The number of words for CLI11.
   std::vector<std::string> command;
 };
 

@@ -82,7 +82,7 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
   }
   // The plan of the target is the one with its name: "power-cap-2000w".
   static void ExpectKept(const json& plans, const Asked& asked) {
-    constexpr double kRounding = 1 + 1e-9;  // Of a time in nanoseconds, and of a quotient.
+    constexpr double kRounding = 1 + 1e-9;  // Covers the rounding to nanoseconds and of a quotient.
     const std::string name = asked.flag.substr(2, asked.flag.find(' ') - 2) + '-';
     const auto plan = std::ranges::find_if(plans, [&](const json& one) {
       return one["name"].get<std::string>().starts_with(name) &&

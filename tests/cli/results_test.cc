@@ -259,7 +259,7 @@ TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
   }
 }
 
-// Of files that came meanwhile, none is replaced.
+// A replacement replaces no files that have appeared since it began.
 TEST_F(ResultsTest, TheEndOfAReplacementReplacesNoFileOfTheUser) {
   RunWell(plan_ + "-o out");
   RunWell(plan_ + "--slowdown 9 -o later");

@@ -23,7 +23,7 @@ namespace {
 
 struct Job {
   const char* name;
-  const char* profile;   // Of `perseus synth`, or the path of a profile; see DoorsTest.
+  const char* profile;   // Flags of `perseus synth`, or the path of a profile; see DoorsTest.
   const char* pipeline;  // Keys of [pipeline].
   const char* gpu = "";  // Further keys of [gpu].
 };

@@ -15,7 +15,7 @@
 
 namespace fake_kernels {
 
-// Of all GPUs.
+// The traits that all GPUs have.
 struct GpuTraits {
   int multiprocessors = 108;
   int compute_capability = 8;

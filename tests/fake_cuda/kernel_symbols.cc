@@ -26,7 +26,7 @@ constexpr std::size_t kBacking = 128;  // Bytes of an allocation that the host's
 
 // The kernel of a stream, of which one runs at most.
 struct FakeStream {
-  int gpu = 0;  // Of its context.
+  int gpu = 0;  // The GPU of its context.
   std::jthread kernel;
   std::atomic<bool> is_running = false;
 };

@@ -21,7 +21,7 @@ constexpr int kDataTypes = 10, kOperations = 5;  // ncclInt8 … ncclBfloat16, n
 
 struct Communicator {
   int clique = 0;  // Which CommInitAll made it.
-  int size = 0;    // Of the clique.
+  int size = 0;    // How many GPUs the clique has.
 };
 struct ReduceCall {
   const Communicator* communicator = nullptr;
@@ -33,7 +33,7 @@ struct Library {
   std::map<std::string, std::pair<int, int>, std::less<>> failures;  // The code, and which call.
   std::map<const void*, std::unique_ptr<Communicator>> communicators;
   int cliques = 0;
-  int depth = 0;  // Of groups.
+  int depth = 0;  // How many groups are open.
   int group_error = 0;
   std::vector<ReduceCall> group;
 };

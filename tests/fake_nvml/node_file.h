@@ -108,7 +108,7 @@ struct Node {
   // Changes at a driver reload. Processes that initialized NVML before must do it again.
   std::atomic<std::uint64_t> driver_generation;
   std::atomic<std::uint32_t> is_driver_loaded;
-  std::atomic<std::uint32_t> faults[kFunctions];  // Of functions without a GPU argument.
+  std::atomic<std::uint32_t> faults[kFunctions];  // For functions without a GPU argument.
   std::atomic<std::uint64_t> calls[kFunctions];
   std::atomic<std::uint64_t> log_end;
   LogEntry log[kLogCapacity];  // A ring buffer.

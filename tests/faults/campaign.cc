@@ -82,7 +82,7 @@ struct Outcome {
   std::uint64_t landed = 0;
   std::uint64_t messages = 0;
   double slowest_ms = 0;
-  std::vector<long> memory_kb;  // Of the current agent, after each round.
+  std::vector<long> memory_kb;  // The current agent's memory after each round.
   double seconds = 0;
 };
 

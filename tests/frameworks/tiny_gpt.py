@@ -54,7 +54,7 @@ class StageModule(nn.Module):
 class ObservedStage(PipelineStage):
     """Writes down what it computes, in the names of Perseus: (kind, microbatch, stage)."""
 
-    seen = []  # Of this process.
+    seen = []  # What the stages of this process have computed.
 
     def forward_one_chunk(self, fwd_chunk_id, *arguments, **named):
         if self.has_backward:

@@ -54,7 +54,7 @@ class Interrupts:
 
     def __init__(self, places):
         self.places = places
-        self.count = 0  # Of the interrupts that were raised.
+        self.count = 0  # Raised interrupts.
         self._line = 0
 
     def __enter__(self):
@@ -510,7 +510,7 @@ class NeverInTheWayTest(TorchTest):
         self.assertEqual(calls(True), calls(False))
 
     def test_a_handle_and_tools_below_keep_no_tensor_alive(self):
-        """Of a schedule that another tool has patched by a function that holds it."""
+        """Another tool has patched the schedule by a function that holds the schedule."""
 
         def patch(owner, name):
             original = getattr(owner, name)

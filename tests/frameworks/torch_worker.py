@@ -18,7 +18,7 @@ STEPS, MICROBATCHES = 3, 8
 
 
 def state_hash(schedule, losses):
-    """Of all losses and gradients, bit for bit."""
+    """Returns a hash of all losses and gradients, bit for bit."""
     digest = hashlib.sha256(repr([loss.hex() for loss in losses]).encode())
     for stage in tiny_gpt.stages_of(schedule):
         for parameter in stage.submod.parameters():

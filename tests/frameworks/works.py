@@ -19,7 +19,7 @@ def works(package, feature):
         @functools.wraps(test)
         def run(self):
             before, file = problems_of(self), record_file(test)
-            if file.exists():  # Of an earlier run.
+            if file.exists():  # An earlier run left it.
                 file.unlink()
             test(self)
             if problems_of(self) == before:  # Subtests fail without an exception.

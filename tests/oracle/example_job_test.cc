@@ -29,7 +29,7 @@ plan::Planner ExamplePlanner(int microbatches) {
 
 struct Expected {
   int microbatches;
-  double saving;     // Of the plan with no slowdown, as a fraction.
+  double saving;     // The plan with no slowdown saves this fraction.
   double bound;      // Upper bound on the saving of any plan with no slowdown.
   double published;  // Saving of the published planner.
   double envpipe;    // Saving of EnvPipe.

@@ -29,7 +29,7 @@ class MixedProgram {
   struct Answer {
     bool proved = false;         // Whether CBC has proved that no better values exist.
     std::vector<double> values;  // [column]; empty if none are found.
-    double cost = 0;             // Of the values.
+    double cost = 0;             // The cost of the values.
     double least_cost = 0;       // No values cost less.
   };
   Answer Solve(double most_seconds) const;

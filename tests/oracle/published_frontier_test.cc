@@ -19,7 +19,7 @@ namespace {
 
 struct PublishedPoint {
   double time_s = 0;
-  double energy_j = 0;  // Of one GPU of each stage, waiting included.
+  double energy_j = 0;  // One GPU of each stage, waiting included.
 };
 
 // The points from slow to fast. Empty if the file does not have the expected contents.

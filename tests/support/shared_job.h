@@ -40,8 +40,8 @@ class TrueJob {
   const plan::Planner& planner() const { return planner_; }
   double baseline_s() const { return ToSeconds(planner_.baseline().time); }
   struct Outcome {
-    double loss = 0;      // Of the plan's true energy, against the plan of the whole profile.
-    double slowdown = 0;  // Of its true time, against the true baseline.
+    double loss = 0;      // In true energy, compared with the plan of the whole profile.
+    double slowdown = 0;  // In true time, compared with the true baseline.
   };
   // `options`: the option of each instruction of the true graph.
   Outcome Judge(std::span<const int> options) const;

@@ -23,7 +23,7 @@ class SimulatedJob {
  public:
   struct Cost {
     double time_s = 0.5;
-    double energy_j = 100;  // Of each rank.
+    double energy_j = 100;  // For each rank.
   };
   explicit SimulatedJob(std::set<protocol::RankId> ranks) : ranks_(std::move(ranks)) {
     std::filesystem::create_directory(directory_ / "ranks");
@@ -51,7 +51,7 @@ class SimulatedJob {
   std::function<Cost(const protocol::Assignment&)> cost = [](const protocol::Assignment&) {
     return Cost();
   };
-  double noise = 0.001;  // Of energy and time, relative.
+  double noise = 0.001;  // The relative noise of energy and time.
   double counter_period_s = 0.1;
   // Steps contain the instructions of this schedule; an empty one gives steps without them.
   schedule::Schedule schedule;

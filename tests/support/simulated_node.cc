@@ -221,7 +221,7 @@ class SimulatedNode::Gpu final : public device::Device {
   device::DeviceInfo info_;
   bool can_set_clocks_ = true;
   double own_power_ = 1;    // A factor.
-  Nanoseconds period_ = 0;  // Of the counter.
+  Nanoseconds period_ = 0;  // The period of the energy counter.
   Nanoseconds at_ = 0;
   Nanoseconds phase_ = 0;
   Load load_ = Load::kIdle;

@@ -43,12 +43,12 @@ struct SimulatedModel {
   double read_holds_launch_ms = 0;  // What one reading of one GPU holds up.
   double launch_us = 5;
   double host_function_us = 15;  // More for a launch behind a host function.
-  double time_noise = 0;         // Of the mean time of a block, and of a work sample.
+  double time_noise = 0;         // In the mean time of a block, and in a work sample.
 
   double counter_period_ms = 100;
   double counter_resolution_j = 0.001;
   double counter_bias = 0;
-  // Of the power itself, which changes at each tick of the counter, and of each power reading.
+  // In the power itself, which changes at each tick of the counter, and in each power reading.
   double power_noise = 0;
 
   double idle_power_w = 50;

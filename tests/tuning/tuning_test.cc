@@ -52,7 +52,7 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     tuner::TuningResult result;
     double slowdown = 0;          // Without noise.
     noise::NoisyDifference mean;  // With the noise of the virtual GPUs.
-    // Of the mean energy, against the plan with a margin that the whole true profile gives.
+    // In mean energy, compared with the plan with a margin that the whole true profile gives.
     double loss = 0;
   };
   // The job without a power limit. It is tuned once for all tests.
@@ -129,8 +129,8 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     EXPECT_LE(tuned.mean.slowdown, 0.001);
     ASSERT_TRUE(tuned.result.noise);
     EXPECT_NEAR(tuned.result.noise->noise.independent, kNoise.independent, 0.0005);
-    // Of 24 microbatches, the common part is known to about 1 % / sqrt(48), and less with more
-    // steps.
+    // With 24 microbatches, the common part is known to about 1 % / sqrt(48), and more exactly with
+    // more steps.
     EXPECT_LE(tuned.result.noise->noise.common, 0.001);
   }
   static constexpr noise::Noise kNoise{.independent = 0.01};

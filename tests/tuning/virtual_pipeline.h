@@ -48,7 +48,7 @@ class VirtualPipeline {
     protocol::RankId name;
     std::vector<trainer::RankInstruction> work;
     virtual_gpu::VirtualGpu gpu;
-    Nanoseconds next_read = 0;  // Of the energy counter.
+    Nanoseconds next_read = 0;  // When the energy counter is read next.
     Nanoseconds last_read = 0;
     double read_j = 0;               // The counter's last value.
     int clock_mhz = 0;               // The requested clock; 0 if none is requested.

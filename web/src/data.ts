@@ -82,7 +82,7 @@ export interface Job {
   microbatches?: number;
   pipelines: number;
   gpus_per_stage: number;
-  blocking_power_w: number; // Of all GPUs of one pp_rank.
+  blocking_power_w: number; // All GPUs of one pp_rank.
   switch_latency_s: number;
   knobs: string[];
   noise?: { independent: number; common: number }; // Relative standard deviations of times.
@@ -90,8 +90,8 @@ export interface Job {
 
 /** What one limit of clock changes saves, as fractions of the energy at maximum frequency. */
 export interface SwitchLimit {
-  max_switches: number; // Of one GPU in an iteration.
-  saving: number | null; // Of the plan; null if none was found.
+  max_switches: number; // For one GPU in an iteration.
+  saving: number | null; // The plan's saving; null if none was found.
   most_saving: number | null; // No plan within the limit saves more; null if none is possible.
 }
 
@@ -114,7 +114,7 @@ export interface ScheduleRow {
   in_flight: number[]; // The most microbatches that each pp_rank holds at a time.
   memory: number; // In the unit of the trade-off.
   energy_j: number;
-  saving: number; // Of its plan, as a fraction of the reference at maximum frequency.
+  saving: number; // Its plan's saving, as a fraction of the reference at maximum frequency.
   most_saving: number | null; // No schedule in this memory saves more; null if that is unknown.
 }
 
@@ -148,7 +148,7 @@ export interface Report {
   overlays: Frontier[];
   stopped_early?: boolean; // The user stopped the search for the plans.
   switch_tradeoff?: SwitchTradeoff; // With plan --switch-tradeoff.
-  schedule_tradeoff?: ScheduleTradeoff; // Of a schedule that was searched for.
+  schedule_tradeoff?: ScheduleTradeoff; // Only for a schedule that was searched for.
 }
 
 export function parseReport(text: string): Report {

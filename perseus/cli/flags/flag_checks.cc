@@ -20,7 +20,7 @@
 namespace perseus::cli {
 namespace {
 
-// Of how many times as long a straggler takes.
+// The largest factor that is likely to be meant as a factor. A larger one is likely a percentage.
 constexpr double kLargestLikely = 3;
 
 std::optional<double> FiniteNumber(std::string_view text) {
@@ -98,7 +98,7 @@ CLI::Validator ExistingPath() {
 
 Result<void> CheckReplacesNoInput(const std::string& output,
                                   const std::vector<std::string>& inputs) {
-  std::error_code none;  // Of a file that does not exist.
+  std::error_code none;  // The ignored error of a file that does not exist.
   for (const std::string& input : inputs) {
     if (output.empty() || input.empty()) continue;
     if (!std::filesystem::equivalent(input, output, none)) continue;

@@ -39,7 +39,7 @@ void AddSwitchCostFlag(CLI::App& verb, job::JobSettings& flags) {
       ->check(CLI::Validator(check, ""));
 }
 
-// Of a schedule that is searched for.
+// Adds the memory flags of a searched schedule.
 void AddMemoryFlags(CLI::App& verb, job::MemorySettings& flags) {
   const FlagAdder add(verb, kGroup);
   add("--activation-memory", flags.activation_mib, "MIB[,MIB...]",

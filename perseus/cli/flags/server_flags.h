@@ -55,7 +55,7 @@ class ServerClient {
   ServerClient(http::Client client, http::Fields fields)
       : client_(std::move(client)), fields_(std::move(fields)) {}
   http::Client client_;
-  http::Fields fields_;  // Of requests that change something.
+  http::Fields fields_;  // For requests that change something.
 };
 
 // Connects with the server and calls `run`, which reads its answers. If an answer lacks what it

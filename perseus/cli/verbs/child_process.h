@@ -49,8 +49,8 @@ class Child {
 class RunSignals {
  public:
   static Result<RunSignals> Take();
-  // Waits for a signal, at most so long. Returns those to pass on to the training. A signal of the
-  // terminal (Ctrl-C) has already reached the training, and is not among them.
+  // Waits for a signal, at most this long. Returns those to pass on to the training. A signal of
+  // the terminal (Ctrl-C) has already reached the training, and is not among them.
   std::vector<int> Wait(int timeout_ms) const;
 
  private:

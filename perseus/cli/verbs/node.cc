@@ -86,7 +86,7 @@ Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
   if (options.jobs_directory.empty() && jobs.empty()) options.jobs_directory = kJobsDirectory;
   RealClock clock;
   log.info("node {} of {}", options.name, server.server);
-  std::error_code none;  // Of a directory that does not exist.
+  std::error_code none;  // The ignored error of a directory that does not exist.
   if (!options.jobs_directory.empty() &&
       !std::filesystem::is_directory(options.jobs_directory, none)) {
     log.warn("{} is no directory yet: no job of this node is found before it exists (--jobs)",

@@ -19,7 +19,7 @@ namespace perseus::cli {
 struct PlanOutcome : recipe::JobPlans {
   const job::LoadedJob& job;
   const plan::Planner& planner;
-  std::optional<schedule_search::Tradeoff> schedules = {};  // Of a schedule that was searched for.
+  std::optional<schedule_search::Tradeoff> schedules = {};  // Empty for a given schedule.
 };
 
 // A table with one line for the baseline and one for each target that is not a stop.

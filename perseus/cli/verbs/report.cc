@@ -204,7 +204,7 @@ bool IsHtmlPage(std::string_view text) {
 // A wrong name after -o must not cost measurements or plans. The page therefore replaces only a
 // page. This covers files that only the plans name, and those beside the plans.
 Result<void> CheckReplacesOnlyPage(const std::string& output) {
-  std::error_code none;  // Of a file that does not exist.
+  std::error_code none;  // The ignored error of a file that does not exist.
   if (output.empty() || !fs::is_regular_file(output, none)) return {};
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(output));
   if (IsHtmlPage(text)) return {};

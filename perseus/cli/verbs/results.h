@@ -92,7 +92,7 @@ class ResultDirectory {
   FileDescriptor lock_;
   std::vector<std::filesystem::path> created_;  // The directories of this run, deepest first.
   std::vector<std::string> earlier_;            // The files of the earlier run, except its summary.
-  std::string summary_;                         // Of the staged files.
+  std::string summary_;                         // The contents of the staged summary.
   bool has_published_ = false;
 };
 

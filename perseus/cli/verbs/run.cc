@@ -173,7 +173,7 @@ struct RunEnvironment {
   // The job directory, absolute. Empty if none can be written: then nothing is recorded.
   std::filesystem::path job_directory;
   std::vector<std::string> warnings;  // What does not work, why, and what to do.
-  std::string plan_problem;           // Of these, the one why no rank follows the plan; or empty.
+  std::string plan_problem;           // The warning why no rank follows the plan; or empty.
 };
 
 void SetUnlessSet(RunEnvironment& environment, const char* name, const std::string& value) {
@@ -252,7 +252,7 @@ struct RunFlags {
   std::optional<double> assignment_delay_s;
   std::string facts;
   int verify_steps = 100;
-  int status = 0;  // Of the training.
+  int status = 0;  // The exit status of the training.
 };
 
 template <typename Value>

@@ -196,7 +196,7 @@ class FrontierDrawing {
 
  private:
   struct Place {
-    int row = 0;  // Of the grid.
+    int row = 0;  // In the grid.
     int column = 0;
     bool operator==(const Place&) const = default;
   };
@@ -379,7 +379,7 @@ class FrontierDrawing {
   std::vector<const PlotPoint*> points_;
   Axis energy_;
   int gutter_;   // Columns left of the plot: labels, a blank and the axis.
-  int columns_;  // Of the plot.
+  int columns_;  // Columns of the plot itself.
   Axis time_;
   CharacterGrid grid_;
   std::vector<std::vector<char32_t>> dots_;  // [row][column]: bits of braille dots.

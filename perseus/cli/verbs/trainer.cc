@@ -146,7 +146,7 @@ Result<void> BeRank(const TrainerFlags& flags, trainer::RankProcessOptions optio
 
 Result<void> RunRank(const TrainerFlags& flags) {
   trainer::RankProcessOptions options;
-  int begin = 0;  // Of the sockets.
+  int begin = 0;  // Where the sockets begin in the text.
   if (std::sscanf(flags.as_rank.c_str(), "%d:%d,%n", &options.pipeline, &options.rank, &begin) !=
       2) {
     return Fail("--as-rank is only for the trainer itself (remove it)");

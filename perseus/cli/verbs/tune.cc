@@ -151,7 +151,8 @@ std::string FormatTunedProfile(const profile::Profile& profile,
   return memory ? profile::AddMemory(profile, rows, memory->stages) : rows;
 }
 
-// Of GPUs that ranks have measured. Without it, a plan is as good, so an error is a warning.
+// Returns the GPU memory that ranks have measured. A plan is as good without it, so an error is
+// only a warning.
 std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
                                                const std::string& job_directory) {
   auto memory = tuner::ReadRankMemory(job_directory);

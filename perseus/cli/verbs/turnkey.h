@@ -19,7 +19,7 @@ namespace perseus::cli {
 
 struct TurnkeyOptions {
   std::filesystem::path job_directory;
-  std::vector<std::string> tune_flags;  // Of the user, for `perseus tune`.
+  std::vector<std::string> tune_flags;  // The user's flags for `perseus tune`.
   int budget_steps = 60;
   int follow_steps = 12;
   int verify_steps = 100;
@@ -56,7 +56,7 @@ class Turnkey {
   TurnkeyOptions options_;
   Phase phase_ = Phase::kBeforeSteps;
   std::optional<Child> child_;
-  std::filesystem::path log_;  // Of the verb that runs.
+  std::filesystem::path log_;  // The log file of the verb that runs.
   std::size_t forwarded_ = 0;  // Bytes of the log.
   int retries_ = 0;
   bool has_training_ended_ = false;

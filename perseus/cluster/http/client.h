@@ -27,8 +27,8 @@ struct ClientOptions {
   std::string authority = {};    // PEM file of the authority to trust. Empty: those of the system.
   std::string certificate = {};  // PEM file of the client certificate, if the server requires one.
   std::string key = {};
-  std::chrono::milliseconds timeout{30'000};  // Of a request, including the connection.
-  std::size_t longest_body = 1 << 30;         // Of an answer. A longer one is an error.
+  std::chrono::milliseconds timeout{30'000};  // For a request, including the connection.
+  std::size_t longest_body = 1 << 30;         // In an answer. A longer one is an error.
   // If set, Send calls it several times per second, and fails once it returns true.
   std::function<bool()> should_end = {};
 };
@@ -67,7 +67,7 @@ class Client {
   // take as long as the system allows.
   struct Listening {
     std::string target = {};
-    std::string last_event_id = {};  // Of the first connection.
+    std::string last_event_id = {};  // For the first connection.
     // If set, returns the id to send with each connection, in place of the id of the last event.
     std::function<std::string()> position = {};
     std::chrono::milliseconds silence{12'000};

@@ -16,7 +16,7 @@ namespace perseus::http {
 namespace {
 
 constexpr std::size_t kLinkMostTexts = 64;        // In one call.
-constexpr std::size_t kLongestRecord = 16 << 10;  // Of TLS.
+constexpr std::size_t kLongestRecord = 16 << 10;  // Bytes of a TLS record.
 
 // Returns what the user of a client can do about a failed handshake. Empty if that is unknown.
 std::string_view Remedy(long verified, unsigned long code) {

@@ -113,7 +113,7 @@ class Router {
 struct Limits {
   std::size_t header_bytes = 16 << 10;
   std::size_t body_bytes = 64 << 20;         // For all routes.
-  std::size_t all_bodies_bytes = 256 << 20;  // Of all running requests together.
+  std::size_t all_bodies_bytes = 256 << 20;  // For all running requests together.
   std::chrono::milliseconds request_time{
       30'000};  // From the first byte of a request to its last. Also
                 // for a handshake, and to receive an answer.

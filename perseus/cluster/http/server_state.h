@@ -28,7 +28,7 @@ struct ServerState {
   RateLimiter rates;
   // The buffer for reads. It is used only within a call.
   std::vector<char> scratch;
-  std::size_t body_bytes = 0;  // Of running requests.
+  std::size_t body_bytes = 0;  // The bodies of running requests.
   std::int64_t refused = 0;
   std::int64_t dropped_streams = 0;
   bool is_stopping = false;

@@ -24,7 +24,7 @@ struct JobSpec {
   bool detects_stragglers = true;
   // A plan that makes steps slower than the default clocks by more than this is taken back.
   double most_harm_percent = 1;
-  std::optional<int> most_switches;  // Of one GPU in an iteration. Empty: no limit.
+  std::optional<int> most_switches;  // For one GPU in an iteration. Empty: no limit.
   std::string owner = {};            // The team or person. Empty: as the token says, or nobody.
 };
 

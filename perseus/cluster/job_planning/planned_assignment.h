@@ -16,7 +16,7 @@ struct PlannedAssignment {
   struct Share {
     std::string plan;     // Id.
     double time_s = 0;    // Planned iteration time.
-    double energy_j = 0;  // Of one pipeline, without waiting for the others.
+    double energy_j = 0;  // One pipeline's energy, without waiting for the others.
     friend bool operator==(const Share&, const Share&) = default;
   };
   std::int64_t from_step = 0;
@@ -27,7 +27,7 @@ struct PlannedAssignment {
   double time_s = 0;                  // Iteration time, with the slowdown of the slowest pipeline.
   double tail_s = 0;             // After the last instruction of each plan: all-reduce, optimizer.
   double baseline_time_s = 0;    // At maximum frequency.
-  double baseline_energy_j = 0;  // Of one pipeline.
+  double baseline_energy_j = 0;  // One pipeline's energy.
 
   // Whether all fields except `from_step` are equal.
   bool IsSameExceptFirstStep(const PlannedAssignment& other) const;

@@ -28,7 +28,7 @@ struct PlanningInput {
   std::optional<store::ProfileRecord> profile;
   std::vector<store::StragglerRecord> stragglers;
   std::optional<store::AssignmentRecord> assignment;  // The newest.
-  std::optional<store::GuardRecord> guard = {};       // Of this profile and target.
+  std::optional<store::GuardRecord> guard = {};       // For this profile and target.
   bool has_frontier = false;  // Whether the store has the frontier of `profile`.
   store::Milliseconds now = 0;
   // Finds the newest plan of the newest profile with this slug.
@@ -47,7 +47,8 @@ struct PreparedJob {
   plan::Planner planner;
   // Likely mistakes in the profile (job/plausibility.h), one line each.
   std::vector<std::string> warnings = {};
-  // Of the profile. Plans whose target limits the time then have a margin (noise/noise_margin.h).
+  // The noise in the profile. If it is known, plans with a time limit have a margin
+  // (noise/noise_margin.h).
   std::optional<noise::Noise> noise = {};
 };
 Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile);

@@ -106,7 +106,7 @@ class AssignmentSync {
 
   std::filesystem::path job_directory_;
   std::optional<struct stat> seen_;
-  std::int64_t version_ = 0;                     // Of assignment.json. 0: the file does not exist.
+  std::int64_t version_ = 0;                     // In assignment.json. 0: the file does not exist.
   std::int64_t highest_version_ = 0;             // Ever in assignment.json, or followed by a rank.
   std::optional<protocol::Assignment> lasting_;  // In the directory.
   std::optional<protocol::Assignment> wanted_;   // From the server, with the server's from_step.

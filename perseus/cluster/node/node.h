@@ -30,7 +30,7 @@
 namespace perseus::node {
 
 struct NodeOptions {
-  std::string name;  // Of this node, for the server.
+  std::string name;  // The name of this node for the server.
   // Contains job directories. Empty: none.
   std::filesystem::path jobs_directory;
   // Further job directories, with the key of the job.

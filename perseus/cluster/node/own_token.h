@@ -37,7 +37,7 @@ class OwnToken {
  public:
   struct Options {
     std::string node;            // The name.
-    std::filesystem::path file;  // Of the own token. Only the owner can read it.
+    std::filesystem::path file;  // Has the own token. Only the owner can read it.
     // Returns the Authorization field to join with. Called for each attempt.
     std::function<Result<std::string>()> credential;
   };

@@ -25,7 +25,7 @@ namespace perseus::node {
 // The progress of the ranks of a job.
 struct JobProgress {
   std::int64_t last_step = -1;           // The last step that any rank ended; -1: none so far.
-  std::optional<Nanoseconds> step_time;  // Of the newest step.
+  std::optional<Nanoseconds> step_time;  // The time of the newest step.
 };
 
 class RankFollower {

@@ -75,7 +75,7 @@ class HttpServer {
     const MutexLock lock(mutex_);
     return static_cast<int>(std::count(requests_.begin(), requests_.end(), request));
   }
-  // Of the job in the newest report; null before the first.
+  // The job in the newest report. Null before the first report.
   json Reported() const {
     const MutexLock lock(mutex_);
     return reported_;

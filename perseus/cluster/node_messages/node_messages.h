@@ -61,13 +61,12 @@ struct StepReport {
   int dp_rank = 0;
   double time_s = 0;  // From the end of the previous step to the end of this one; 0: unknown.
   double busy_s = 0;  // From the begin of the step to the end of its last computation.
-  std::optional<double> energy_j =
-      {};                    // Of the GPUs of these ranks in time_s, if all are measured.
+  std::optional<double> energy_j = {};  // The GPUs of these ranks in time_s, if all are measured.
   std::int64_t version = 0;  // The server's lowest assignment that a rank followed; 0: none.
   int ranks = 0;             // How many ranks are in this report.
-  int limited = 0;           // Of these, how many had a clock that heat or another program
+  int limited = 0;           // How many of them had a clock that heat or another program
                              // limited.
-  int without_clocks = 0;    // Of these, how many followed a plan without a lease of the GPU.
+  int without_clocks = 0;    // How many of them followed a plan without a lease of the GPU.
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 struct JobReport {

@@ -56,7 +56,7 @@ class DatabaseProbe {
   Time sent_ PERSEUS_GUARDED_BY(mutex_){};              // which was sent then.
   std::string outage_ PERSEUS_GUARDED_BY(mutex_);       // The error of the last ping.
   std::string write_problem_ PERSEUS_GUARDED_BY(mutex_);
-  std::int64_t failed_writes_ = 0;  // Of the thread.
+  std::int64_t failed_writes_ = 0;  // Used only by the thread.
   Time next_write_{};
   std::jthread thread_;  // The last member: it uses the others.
 };

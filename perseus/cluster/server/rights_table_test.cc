@@ -29,7 +29,7 @@ enum class For {
 
 struct RightsRow {
   For access;
-  std::string target;  // Of job "mine".
+  std::string target;  // The path for job "mine".
   std::string body;    // Changes something if the caller has the right.
 };
 

@@ -69,7 +69,7 @@ class GroupCommit {
   Batch waiting_ PERSEUS_GUARDED_BY(mutex_);
   bool stopping_ PERSEUS_GUARDED_BY(mutex_) = false;
   // Used only by thread_:
-  Durability durability_ = Durability::kOnDisk;       // Of the connection.
+  Durability durability_ = Durability::kOnDisk;       // The connection's setting.
   std::chrono::steady_clock::duration disk_takes_{};  // To confirm the last commit.
   std::thread thread_;
 };

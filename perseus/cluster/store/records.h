@@ -207,13 +207,13 @@ struct PlanningOutcome {
 // A rank of a client of Zeus' pipeline frequency optimizer.
 struct ZeusRankRecord {
   std::int64_t ranks = 0;  // How many ranks the job has.
-  std::string body;        // Of the rank. Empty if the job does not have it.
+  std::string body;        // The rank's body. Empty if the job does not have the rank.
 };
 
 // Who makes a change, for the audit trail. The default: the server itself.
 struct Author {
-  std::string id = {};    // Of the token. Empty: none.
-  std::string name = {};  // Of the token, or of the person.
+  std::string id = {};    // The id of the token. Empty: none.
+  std::string name = {};  // The name of the token or of the person.
   std::string role = "server";
   std::string peer = {};    // The client's address.
   std::string trace = {};   // The trace id of the request.

@@ -58,7 +58,8 @@ TEST_F(NoticeCheckTest, ComparesWithHealthyPipelines) {
   EXPECT_THAT(Steps(5, {{0, 1.2}, {1, 1.2}, {2, 1.2}}), ElementsAre(testing::_));
 }
 
-// Of four pipelines, three are declared slow and are. The lower median of all would be slow, too.
+// Three of four pipelines are declared slow, and are slow. The lower median of all would be slow,
+// too.
 TEST_F(NoticeCheckTest, DeclaredAndDetectedPipelinesAreNoReference) {
   check_.SetNotices({Notice(0, 1.5), Notice(1, 1.5), Notice(2, 1.5)});
   EXPECT_THAT(Steps(20, {{0, 1.5}, {1, 1.5}, {2, 1.5}, {3, 1.0}}), IsEmpty());

@@ -35,7 +35,7 @@ struct Promise {
   int ranks_without_clocks = 0;  // Likewise.
   double promised_s = 0;
   double measured_s = 0;
-  // Of all pipelines. Nothing if one has no energy.
+  // The energy of all pipelines. Nothing if one has no energy.
   std::optional<double> promised_j = {};
   std::optional<double> measured_j = {};
   std::map<int, Pipeline> pipelines;

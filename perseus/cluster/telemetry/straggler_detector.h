@@ -42,7 +42,7 @@ namespace perseus::telemetry {
 struct PipelineStep {
   std::int64_t step = 0;
   int dp_rank = 0;
-  double busy_s = 0;         // Of the whole pipeline: the largest value of its nodes.
+  double busy_s = 0;         // The pipeline's busy time: the largest value of its nodes.
   double expected_s = 0;     // In its plan. 0: unknown; then all pipelines count as equal.
   std::int64_t version = 0;  // The assignment that it followed.
 };
@@ -57,7 +57,7 @@ struct StragglerChange {
 struct StragglerVerdicts {
   std::vector<StragglerChange> changes;
   std::map<int, double> unchanged;  // Slowdowns of stragglers that have not changed.
-  // Of each judged step: r by dp_rank, for the pipelines with a known plan.
+  // r of each judged step, by dp_rank, for the pipelines with a known plan.
   std::vector<std::map<int, double>> ratios;
 };
 

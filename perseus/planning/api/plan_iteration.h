@@ -41,7 +41,7 @@ plan::Target Deadline(double seconds);  // At most `seconds`.
 // Least energy within the deadline, and the proof of how good the plan is.
 struct IterationPlan {
   double time_s = 0;             // At most deadline_s.
-  double energy_j = 0;           // Of all GPUs of one pipeline, with waiting included.
+  double energy_j = 0;           // All GPUs of one pipeline, with waiting included.
   double deadline_s = 0;         // The time that the target allows.
   double baseline_time_s = 0;    // With every instruction at maximum frequency.
   double baseline_energy_j = 0;  // The same.

@@ -32,7 +32,7 @@ Femtojoules AddCost(Femtojoules sum, Microwatts price, Nanoseconds time, Nanosec
 // No cost of a path through the steps and no product of the search is above this.
 Femtojoules LargestSum(std::span<const Step> steps) {
   Femtojoules sum = 0;
-  Nanoseconds earliest_end = 0;  // Of the previous step.
+  Nanoseconds earliest_end = 0;  // The earliest end of the previous step.
   for (const Step& step : steps) {
     const Nanoseconds fastest = step.choices.front().time;
     const Nanoseconds latest_start = step.latest_end - fastest;

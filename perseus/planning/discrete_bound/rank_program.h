@@ -61,8 +61,8 @@ struct Step {
   // From the end of the previous step. The first step has none, and no price of this wait.
   Nanoseconds delay = 0;
   Microwatts wait_price = 0;         // >= 0
-  std::vector<Penalty> late = {};    // Of a start.
-  std::vector<Penalty> early = {};   // Of an end.
+  std::vector<Penalty> late = {};    // For a start after the limit.
+  std::vector<Penalty> early = {};   // For an end before the limit.
   std::vector<Choice> choices = {};  // At least one, fastest first.
 };
 

@@ -111,8 +111,8 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
   PERSEUS_ASSIGN_OR_RETURN(
       const Nanoseconds longest,
       plan::DeadlineOf(planner, nullptr, {.kind = plan::Target::Kind::kMinEnergy}));
-  // Without a known plan, it does not depend on the target. So a budget or a cap with the value of
-  // the message below has a plan.
+  // Without known plans, this plan does not depend on the target. So a budget or a cap with the
+  // value in the message below has a plan.
   PERSEUS_ASSIGN_OR_RETURN(auto slowest, LimitChanges(planner, longest, {}, limit, limits));
   if (!slowest || !plan::IsWithin(target, slowest->plan.evaluation)) {
     return FailToKeep(plan, target, limit, slowest);

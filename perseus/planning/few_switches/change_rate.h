@@ -1,5 +1,5 @@
-// Plans that keep a limit of clock changes for any target: a number in an iteration, or a greatest
-// rate, such as the one that hardware facts have.
+// Plans that keep a limit of clock changes for any target: a number in an iteration, or a highest
+// rate, such as the one in hardware facts.
 //
 // A rate of r changes per second of a GPU allows N = floor(0.95 * r * T) changes in an iteration of
 // time T. The other 5 % are for iterations that are shorter than planned. A plan with no GPU above
@@ -11,10 +11,10 @@
 //   the T of the plan without the limit counts, if it has a plan; another T may be slightly better.
 //   With the limit, a plan needs more energy for the same T. So for an energy budget or a power
 //   cap, the time grows in steps until a plan meets the target, up to the plan of least energy
-//   within the limit. If that one misses the target, no plan is worth its time, and the error has
-//   its energy or power. The steps (0.1 %, 0.2 %, 0.5 %, 1 %, 2 %, 4 %, ...) grow, because each one
-//   is a whole search, and most limits need little more time. A bisection would find a T that is up
-//   to half a step less, for several times the work.
+//   within the limit. If that plan misses the target, more time does not help, and the error has
+//   the plan's energy or power. The steps (0.1 %, 0.2 %, 0.5 %, 1 %, 2 %, 4 %, ...) grow, because
+//   each one is a whole search, and most limits need little more time. A bisection would find a T
+//   that is up to half a step less, for several times the work.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -41,7 +41,8 @@ int MostSwitches(const plan::Evaluation& evaluation);
 // The target of a plan that has a limit: "no slowdown, at most 8 switches per GPU".
 std::string NameWithLimit(std::string_view target, int most_changes);
 
-// Of one GPU. Without either, there is no limit. The number replaces the rate.
+// The limit on the clock changes of one GPU. The number replaces the rate. Without both, no limit
+// exists.
 struct ChangeLimit {
   std::optional<int> most_changes = {};  // In an iteration.
   std::optional<double> changes_per_s = {};
@@ -56,9 +57,9 @@ struct KeptPlan {
   std::optional<int> most_changes;
 };
 
-// `plan` is the plan for `target` without a limit. Fails with kUnreachable if no plan is found that
-// keeps the limit and the target; the message has the value that one was found for. Fails with
-// kSystem once a stop is requested.
+// `plan` is the plan for `target` without a limit. Fails with kUnreachable if the search finds no
+// plan that keeps the limit and the target. The message has a value of the target for which it
+// found a plan. Fails with kSystem once a stop is requested.
 Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
                                  const plan::Target& target, const ChangeLimit& limit,
                                  const SwitchLimits& limits = {});

@@ -28,7 +28,7 @@ plan::Plan PlanOf(const plan::Planner& planner, const plan::Target& target) {
   return *plan::PlanForTarget(planner, &frontier, target);
 }
 
-// The rate that allows so many changes in an iteration of that time.
+// The rate that allows this many changes in an iteration of that time.
 double RateFor(double changes, Nanoseconds time) { return changes / 0.95 / ToSeconds(time); }
 
 TEST(MostChanges, LeavesATwentiethOfTheRate) {

@@ -16,8 +16,8 @@
 namespace perseus::few_switches {
 namespace {
 
-// The effort for one budget.
-// Starts get so many moves of the search each. The best ones get more, in rounds.
+// The effort for one budget. Each start gets this many moves of the search. The best starts get
+// more, in rounds.
 constexpr std::int64_t kFirstMoves = 3'000;
 constexpr std::int64_t kFinalMoves = 12'000;
 constexpr std::size_t kRounds = 5;
@@ -39,9 +39,10 @@ constexpr double kTinyInstructions = 12;
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
-// The same with windows, whose work is known only afterwards.
+// The same with windows. Their work is known only afterwards.
 constexpr double kMostWindowSteps = 60;
-// Then so many of the steps without windows do. More gain nothing that is left with windows.
+// Before steps with windows, this part of the steps without windows is enough. More of them improve
+// nothing that lasts with windows.
 constexpr double kStepsBeforeWindows = 0.25;
 constexpr double kWindowWork = 4e6;
 // With more changes, windows gain little for their work, unless the job is so small that this is a
@@ -91,7 +92,7 @@ double MostEnergy(const plan::Planner& planner, Nanoseconds deadline) {
   return most_j;
 }
 
-// The price of time that an iteration has before its deadline.
+// The price of the time before the deadline.
 Microwatts LeastPrice(const plan::Planner& planner, const SwitchLimits& limits) {
   return limits.waiting == SwitchLimits::Waiting::kUntilEnd ? planner.blocking_price() : 0;
 }
@@ -355,7 +356,7 @@ Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Na
   FewSwitches few(planner, deadline, relaxed, known, limits);
   std::vector<BudgetPlan> plans;
   std::vector<FewSwitches::Best> best(budgets.size());
-  std::size_t searched = 0;  // So many of the budgets, from the smallest on.
+  std::size_t searched = 0;  // How many budgets were searched, from the smallest on.
   for (int search = 0; search < limits.searches; ++search) {
     if (search > 0 && limits.finish.stop_requested()) break;
     few.Begin();

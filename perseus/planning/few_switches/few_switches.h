@@ -3,7 +3,8 @@
 // A plan of planner.h changes the clock of a GPU at almost every instruction: about ten times a
 // second. A change takes milliseconds and a lock in the driver, and frequent changes disturb
 // collectives. This module plans for a budget: at most N clock changes per pp_rank and iteration.
-// An iteration repeats, so the change back at its end counts, and a budget of 1 is a budget of 0.
+// An iteration repeats, so the change back at its end counts. A single change is impossible, so a
+// budget of 1 means 0.
 //
 // For every budget, the result is the best plan that a limited effort finds, and a lower bound on
 // the energy of all plans within that budget and deadline. The bound shows what the budget costs:
@@ -39,10 +40,10 @@
 //   combine without a case for each combination.
 //
 // LIMITS
-//   The bound relaxes that a pp_rank runs one sequence: it allows mixtures of sequences, if each of
-//   them is in time by itself (window_program.h). For more than four changes, only a larger effort
-//   looks at that. So where clocks are coarse, a part of the gap remains for the best plan too. The
-//   bound relaxes more with a switch latency.
+//   A pp_rank runs one sequence, but the bound allows mixtures of sequences. With windows, each
+//   sequence of a mixture is in time by itself (window_program.h). For more than four changes, only
+//   a larger effort uses windows. So where clocks are coarse, a part of the gap remains even for
+//   the best plan. With a switch latency, the bound is looser.
 //
 // Thread safety: PlanFewSwitches may be called from several threads.
 #pragma once
@@ -60,15 +61,15 @@ namespace perseus::few_switches {
 
 // The result for one budget.
 struct BudgetPlan {
-  int most_changes = 0;  // Of each pp_rank, in an iteration that repeats.
-  // No plan within the budget and the deadline has less energy. Infinite if it is certain
-  // that no such plan exists: with a budget of 0, if the instructions of a pp_rank share no
-  // measured clock; and if they share only clocks that are too slow for the deadline.
+  int most_changes = 0;  // For each pp_rank, in an iteration that repeats.
+  // No plan within the budget and the deadline has less energy. Infinite if it is certain that no
+  // such plan exists: for example, with a budget of 0, the instructions of a pp_rank share no
+  // measured clock, or only clocks that are too slow for the deadline.
   double lower_bound_j = 0;
-  // The best plan that was found; its lower_bound_j is that of the budget. None if no plan was
-  // found that meets the deadline.
+  // The best plan that was found. Its lower_bound_j is that of the budget. None if the search found
+  // no plan that meets the deadline.
   std::optional<plan::Plan> plan;
-  std::vector<int> changes;  // [pp_rank] of the plan; each is at most most_changes.
+  std::vector<int> changes;  // [pp_rank] The changes of the plan, at most most_changes.
   // Whether its search began before a finish was requested. If not, the plan is at best that of a
   // smaller budget, or a known one.
   bool is_searched = true;
@@ -77,13 +78,13 @@ struct BudgetPlan {
 struct SwitchLimits {
   // Relative effort. 1 takes about 2 s for eight budgets and 1,536 instructions on one core.
   double effort = 1;
-  // The searches for each budget. A further one starts from the plans of those before, with other
-  // random numbers. So more are never worse.
+  // How many searches to run for each budget. Each further search starts from the earlier plans,
+  // with other random numbers. So more searches never give a worse plan.
   int searches = 1;
-  // The number of the first one. Searches with other numbers have other random numbers.
+  // The number of the first search. Searches with other numbers have other random numbers.
   int first_search = 0;
   // A narrow search has fewer starts, and one of them gets most of the effort, not two. It takes
-  // about half the time. For plans that are near known ones.
+  // about half the time. Use it for plans that are near known ones.
   enum class Breadth { kUsual, kNarrow } breadth = Breadth::kUsual;
   std::stop_token stop = {};
   // Once requested, the search ends, and the best plans so far are the result.
@@ -95,11 +96,11 @@ struct SwitchLimits {
   enum class Threads { kOne, kAllCores } threads = Threads::kOne;
 };
 
-// What is known of a budget before the search: it needs no plan.
+// What is known about a budget before the search. It needs no plan.
 struct BudgetBound {
-  // The greatest bound, and the clocks that attain it. It does not exist if no plan is within the
-  // budget and the deadline: the bound then grows without end as the prices do. Once it is above
-  // the energy of every plan within the deadline, this is certain.
+  // The greatest bound, and the clocks that attain it. The answer does not exist if no plan is
+  // within the budget and the deadline. In that case, the bound grows with the prices without end,
+  // and the proof is complete once it is above the energy of every plan within the deadline.
   SwitchBound::Answer best;
   std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
 };
@@ -112,8 +113,8 @@ Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
 
 // Plans within `deadline` for each budget, in rising order of the budgets. Plans and bounds are
 // monotone: a larger budget never has more energy or a higher bound. `known` are plans that are
-// used wherever they fit, such as the plan without a budget. `bounds` are those of the same
-// deadline, budgets and limits; if there are none, they are computed.
+// used where they fit, such as the plan without a budget. `bounds` must be for the same deadline,
+// budgets and limits. If they are empty, they are computed.
 //
 // Fails with kInput if a budget is negative or if the budgets do not rise; with kUnreachable below
 // planner.least_time(); with kSystem once a stop is requested.

@@ -1,5 +1,5 @@
-// Paths of the iteration that made earlier moves late: a cheap test that rejects most moves, and a
-// hint of what to change as well.
+// Remembers paths of the iteration that made earlier moves late. They give a cheap test that
+// rejects most moves, and show what to change in addition.
 //
 // Most moves of a search are rejected because the iteration then ends too late, and often because
 // of a path that made another move late just before. A path is no longer than the iteration. So a
@@ -8,9 +8,9 @@
 // 95 to 98 % of the moves whose energy is low enough and that are too late (docs/algorithm.md).
 //
 // A path is stored as counts: how many instructions of each row (rank_clocks.h) it visits before
-// each position of a pp_rank. What a stretch of another clock adds to its length is then a few
-// multiplications, however long the stretch is. Paths that rejected a move last are tried first,
-// and a new path replaces the one that did so longest ago.
+// each position of a pp_rank. If a stretch gets another clock, a few multiplications then give the
+// new length of the path, for a stretch of any length. The path that rejected a move most recently
+// is tried first. A new path replaces the path that has rejected no move for the longest time.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -25,7 +25,7 @@
 
 namespace perseus::few_switches {
 
-// Instructions of a pp_rank, from one position to the one before another, that get a clock.
+// Instructions of a pp_rank that get another clock: the positions from `begin` to `end` - 1.
 struct Stretch {
   int pp_rank = 0;
   int begin = 0;
@@ -41,7 +41,7 @@ class LatePaths {
   // Keeps a reference to `ranks`. `stall` is what a clock change adds to the instruction after it.
   LatePaths(const std::vector<RankClocks>& ranks, Nanoseconds stall);
 
-  // Whether paths are worth their cost. Where each instruction has options of its own (general
+  // Whether paths are worth their cost. If each instruction has options of its own (general
   // graphs), sums over many rows take longer than a pass over the iteration, and much memory.
   bool are_worthwhile() const { return are_worthwhile_; }
   // Forgets all paths.
@@ -49,9 +49,10 @@ class LatePaths {
   // Adds a path that takes `length` now. The instructions are in any order. Requires
   // are_worthwhile().
   void Add(std::span<const int> instructions, Nanoseconds length);
-  // By how much a path takes longer than `latest` after the changes; none if no known one does.
+  // Returns how much longer than `latest` a known path takes after the changes. None if no known
+  // path takes longer.
   std::optional<Nanoseconds> FindLate(std::span<const Stretch> stretches, Nanoseconds latest);
-  // The changes are made.
+  // Updates the paths after the changes were made.
   void Apply(std::span<const Stretch> stretches);
 
   // The nearest faster clock of the segment that makes the path of the latest FindLate shorter by
@@ -75,10 +76,10 @@ class LatePaths {
   const std::vector<RankClocks>& ranks_;
   Nanoseconds stall_;
   std::vector<std::size_t> first_;  // [pp_rank]
-  std::size_t values_ = 0;          // Of a path.
+  std::size_t values_ = 0;          // How many values a path has.
   bool are_worthwhile_ = true;
   std::vector<bool> is_visited_;  // [instruction] the scratch memory of Add.
-  // The first `used_` are known. The others keep their memory.
+  // The first `used_` paths are known. The others keep their memory.
   std::vector<Path> paths_;
   std::size_t used_ = 0;
   std::vector<int> visits_;  // [row] the scratch memory of FindSpeedup, like counts_.

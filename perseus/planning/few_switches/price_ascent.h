@@ -30,10 +30,11 @@
 //   minimum over fewer choices.
 //
 // ALTERNATIVES
-//   Branching: two problems, in which an instruction has one of its slower or of its faster clocks,
-//   each with an ascent of its own; the bound is the smaller one, and so on. For GPT-3 on A100 with
-//   12 microbatches and 2 changes, 16 such parts close half of the gap in 0.3 s. For twelve other
-//   jobs and limits, 16 to 32 parts gain 0.01 to 0.15 points of saving in 0.3 to 16 s.
+//   Branching: an instruction has one of its slower clocks in one problem, and one of its faster
+//   clocks in another. Each problem has an ascent of its own, the smaller bound is the result, and
+//   each problem can be divided again. For GPT-3 on A100 with 12 microbatches and 2 changes, 16
+//   such parts close half of the gap in 0.3 s. For twelve other jobs and limits, 16 to 32 parts
+//   gain 0.01 to 0.15 points of saving in 0.3 to 16 s.
 //
 //   Column generation needs a linear-programming solver, which the planner does not have, and its
 //   master problem has a row for every dependency. A subgradient step in the flows themselves
@@ -98,7 +99,7 @@ class PriceAscent {
   std::vector<std::int32_t> order_;     // Arcs in topological order of their tails.
   std::vector<std::int32_t> last_out_;  // [node] the last of its arcs in order_; -1 at the sink.
   std::vector<double> delays_;          // [arc] the fixed durations; 0 for instructions.
-  PathFlow flow_;                       // The best one.
+  PathFlow flow_;                       // The best flow so far.
   // [instruction] the averaged durations in ns: near a solution of the relaxed problem.
   std::vector<double> durations_;
   SwitchBound::Answer best_;

@@ -1,4 +1,4 @@
-// What a pp_rank can run at: its clocks, and the time and energy of its instructions at each.
+// The clocks of a pp_rank, and the time and energy of its instructions at each clock.
 //
 // A clock is one combination of frequency and other knobs. Several option sets of a pp_rank
 // (forward, backward, the stages of an interleaved schedule) share clocks. A clock is useful for a
@@ -24,14 +24,14 @@ struct RankClocks {
   std::vector<int> rows;  // [position] which row of the tables below.
   int clocks = 0;         // The useful ones, highest frequency first.
   int row_count = 0;
-  // [position * row_count + row] how many earlier positions have that row. Up to position n, so
-  // that a stretch of positions needs two of them.
+  // [position * row_count + row] how many earlier positions have that row. Position n has an entry,
+  // too, so the count in a stretch is the difference of two entries.
   std::vector<int> rows_before;
 
   // Tables: [row * clocks + clock]. A row is an option set.
   std::vector<int> options;  // Index in the option set; kUnmeasured: no such option.
-  // If unmeasured, those of the option with the nearest frequency: a switch latency may let an
-  // instruction run at a clock at which it was not measured (plan/evaluation.h).
+  // An unmeasured option has the values of the option with the nearest frequency: a switch latency
+  // may let an instruction run at a clock at which it was not measured (plan/evaluation.h).
   std::vector<Nanoseconds> times;
   std::vector<double> energies_j;     // Effective energy.
   std::vector<Femtojoules> energies;  // The same, rounded down.

@@ -28,7 +28,7 @@ void Normalize(Ring& ring) {
       std::swap(ring[k], ring[k - 1]);
     }
   }
-  // Keeps the segments whose clock differs from that of the one before.
+  // Keeps the segments that have another clock than the segment before.
   int before = ring.back().clock;
   std::size_t kept = 0;
   for (const Segment& segment : ring) {

@@ -22,7 +22,7 @@ struct Segment {
 // Sorted by start. Neighbors have different clocks. A ring of one segment starts at 0.
 using Ring = std::vector<Segment>;
 
-// The most segments of a ring with at most so many changes.
+// The most segments of a ring with at most that many changes.
 inline std::size_t MostSegments(int most_changes) { return At(std::max(most_changes, 1)); }
 
 // The clocks of a pp_rank ([position]) as a ring, and back.
@@ -32,8 +32,8 @@ std::vector<int> ClocksOf(const Ring& ring, int positions);
 // Sorts by start, and joins neighbors of the same clock. Fast if the ring is nearly sorted.
 void Normalize(Ring& ring);
 
-// A position that may be before the first one or after the last one, by at most one turn, on the
-// ring.
+// Maps a position to the ring. It may be before the first position or after the last one, by at
+// most one turn.
 inline int Wrap(int position, int positions) {
   if (position < 0) return position + positions;
   return position < positions ? position : position - positions;
@@ -49,19 +49,19 @@ inline std::size_t Before(const Ring& ring, std::size_t segment) {
 std::size_t SegmentAt(const Ring& ring, int position);
 int LengthOf(const Ring& ring, std::size_t segment, int positions);
 
-// The segment takes the clock of the neighbor whose clock is nearer, and so becomes a part of it.
-// Requires more than one segment.
+// Gives the segment the clock of the neighbor with the nearer clock, so that it becomes a part of
+// this neighbor. Requires more than one segment.
 void RemoveSegment(Ring& ring, std::size_t segment);
 
 // Removes the shortest segments, until at most `most_changes` changes remain.
 void Shrink(Ring& ring, int positions, int most_changes);
 
-// Outside of the positions from `begin` to the one before `end`, two rings have the same segments.
-// A move changes few segments of a ring, and this saves a pass over the others.
+// Where two rings differ: only at the positions from `begin` to `end` - 1. A move changes few
+// segments of a ring, and this saves a pass over the others.
 struct Difference {
   int begin = 0;
   int end = 0;
-  std::size_t first_boundary = 0;  // The first one after `begin`, in both rings.
+  std::size_t first_boundary = 0;  // The first boundary after `begin`, in both rings.
 };
 Difference Compare(const Ring& a, const Ring& b, int positions);
 

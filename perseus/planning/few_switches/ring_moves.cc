@@ -7,13 +7,13 @@
 namespace perseus::few_switches {
 namespace {
 
-// One of so many moves takes a whole ring that was offered.
+// One move in this many takes a whole ring that was offered.
 constexpr int kOfferedPart = 6;
-// One of so many moves consists of two.
+// One move in this many consists of two moves.
 constexpr int kDoublePart = 10;
 // The most steps between two clocks in one move.
 constexpr int kMostClockStep = 16;
-// A pp_rank that follows into another period may exceed it by so much of its time. Small moves
+// A pp_rank that follows into another period may exceed it by this part of its time. Small moves
 // correct it later.
 constexpr double kPeriodTolerance = 0.002;
 
@@ -22,8 +22,8 @@ struct Sum {
   double energy_j = 0;
 };
 
-// The instructions of `length` positions from `begin` on, which may wrap, at a clock. The energy is
-// infinite if it is unmeasured for one of them.
+// The time and energy of `length` positions from `begin` on at a clock. The positions may wrap. The
+// energy is infinite if one of them was not measured at the clock.
 Sum SumOf(const RankClocks& rank, int begin, int length, int clock) {
   Sum sum;
   for (int row = 0; row < rank.row_count; ++row) {
@@ -38,8 +38,8 @@ Sum SumOf(const RankClocks& rank, int begin, int length, int clock) {
   return sum;
 }
 
-// The clock of least energy that runs the positions in at most `ratio` of their time at `clock`,
-// and a little more; `clock` if none does.
+// Returns the clock of least energy at which the positions take at most `ratio` of their time at
+// `clock`, or a little more. Returns `clock` if no clock does.
 int ClockFor(const RankClocks& rank, int begin, int length, int clock, double ratio) {
   const double most =
       static_cast<double>(SumOf(rank, begin, length, clock).time) * (ratio + kPeriodTolerance);

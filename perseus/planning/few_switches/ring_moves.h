@@ -53,12 +53,12 @@ class RingMoves {
 
   // The ring of the pp_rank after the latest move.
   const Ring& RingOf(const std::vector<Ring>& rings, int pp_rank) const;
-  // The latest move, which now also gives a segment of that ring another clock.
+  // Adds another clock for a segment of that ring to the latest move. Returns the whole move.
   std::span<Proposal> AddClock(const std::vector<Ring>& rings, int pp_rank, std::size_t segment,
                                int clock);
 
-  // The rings after each mix of the longest segment of a pp_rank with clocks near its own, in which
-  // all pp_ranks follow that have room. Their clocks may be unmeasured.
+  // Returns the rings after each mix: the longest segment of a pp_rank becomes two, with clocks
+  // near its own, and all pp_ranks that have room follow. Their clocks may be unmeasured.
   std::vector<std::vector<Ring>> Mixes(const std::vector<Ring>& rings, int most_changes);
 
  private:
@@ -87,7 +87,8 @@ class RingMoves {
   // `next` is the ring before the split.
   bool Split(Ring& next, int position, int amount, const RankClocks& rank, int most_changes);
   int Below(int end) { return perseus::Below(random_, end); }
-  std::size_t IndexOf(int pp_rank) const;  // Of its proposal; used_ if it has none.
+  // The index of its proposal in proposals_. used_ if it has none.
+  std::size_t IndexOf(int pp_rank) const;
   int Step(int most);
   int SignedStep(int most);
 

@@ -8,7 +8,8 @@
 namespace perseus::few_switches {
 namespace {
 
-// Minima are computed in so many independent chains, because each one waits for the one before.
+// Minima are computed in this many independent chains, because each minimum of a chain waits for
+// the one before.
 constexpr std::size_t kLanes = 4;
 
 // One step of the program for one number of changes: to[c] = min(from[c], from_other) + weight[c].
@@ -47,7 +48,7 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
   const std::size_t steps = keep == Keep::kAllSteps ? At(positions_) : 1;
   costs_.resize(steps * levels * stride_);
   least_.resize(steps * levels);
-  // Of the first step.
+  // The position of the first step.
   const int first = direction == Direction::kForward ? 0 : positions_ - 1;
   for (std::size_t c = 0; c < stride_; ++c) {
     const bool may_begin = held == kAny || c == At(held);
@@ -80,7 +81,7 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
 }
 
 SegmentProgram::Best SegmentProgram::Search(int changes) {
-  // One change is none, and more changes than positions are of no use.
+  // A single change is impossible, so 1 means 0. More changes than positions are of no use.
   changes = std::min(changes == 1 ? 0 : changes, positions_);
   Best best;
   Run(changes, kAny, Direction::kForward);

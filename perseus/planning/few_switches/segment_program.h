@@ -91,8 +91,8 @@ class SegmentProgram {
 
   int positions_;
   int clocks_;
-  int levels_ = 0;  // Of the latest Run: its changes, and none.
-  // Rows of clocks are padded with forbidden ones, so that loops over them have no rest.
+  int levels_ = 0;  // Levels of the latest Run: 0 to its number of changes.
+  // Rows of clocks are padded with forbidden ones, so that loops over them have no remainder.
   std::size_t stride_;
   std::vector<double> weights_;       // [position * stride + clock]
   std::vector<double> change_costs_;  // h: [position]

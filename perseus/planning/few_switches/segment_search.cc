@@ -12,28 +12,28 @@ constexpr double kLeastGain = 1e-9;
 // The price of being late, relative to the marginal price of time at the relaxed optimum.
 constexpr double kFirstLatePrice = 0.5;
 constexpr double kLastLatePrice = 100;
-// What being early is worth, likewise. It falls to nothing.
+// The price of being early, relative to the same. It falls to 0.
 constexpr double kFirstEarlyPrice = 0.5;
-// As fractions of the mean energy of an instruction in the baseline.
+// Temperatures, as fractions of the mean energy of an instruction in the baseline.
 constexpr double kFirstTemperature = 0.01;
 constexpr double kLastTemperature = 0.0005;
-// Temperatures and prices change after so many moves.
+// Temperatures and prices change after this many moves.
 constexpr std::int64_t kMovesPerStage = 64;
 // A latency that is at least as long as the shortest instruction changes times and energies so much
 // that a move gets this part of it as slack. (With 50 to 400 ms, plans save 0.02 to 0.2 points
-// more, in half more time. With shorter latencies, nothing changes but the time.)
+// more, and the search takes half as long again. With shorter latencies, only the time changes.)
 constexpr double kLongLatencySlack = 0.3;
-// A move that makes a path too long tries so many segments, to make one of them faster.
+// If a move makes a path too long, the search tries this many segments, to make one of them faster.
 constexpr int kTriesOfRepair = 4;
-// Whether a segment of several begins at the position. `next` is the index of the first one that
-// starts later.
+// Whether the ring has several segments, and one of them begins at the position. `next` is the
+// index of the first segment that starts later.
 bool BeginsAt(const Ring& ring, std::size_t next, int position) {
   return ring.size() > 1 && next > 0 && ring[next - 1].start == position;
 }
 
-// The middles of equally likely parts of about the exponential distribution with mean 1:
-// 64 (u^(-1/64) - 1) tends to -log(u). The square root is the same on every machine; the logarithm
-// is not.
+// The middles of equally likely parts of a distribution that is close to the exponential one with
+// mean 1: 64 (u^(-1/64) - 1) tends to -log(u). The square root is the same on every machine, but
+// the logarithm is not.
 std::vector<double> SamplesOfExponential() {
   std::vector<double> samples(1024);
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -232,7 +232,7 @@ bool SegmentSearch::CollectChanges(Nanoseconds latest) {
   for (const Stretch& stretch : stretches_) {
     const RankClocks& rank = ranks_[At(stretch.pp_rank)];
     Nanoseconds stall = stretch.pays ? switch_cost_.stall : 0;
-    Nanoseconds end = 0;  // Of the previous instruction of the stretch, at least.
+    Nanoseconds end = 0;  // When the previous instruction of the stretch ends, at least.
     for (int p = stretch.begin; p < stretch.end; ++p) {
       const int instruction = rank.instructions[At(p)];
       const Nanoseconds time = rank.times[rank.Cell(p, stretch.clock)] + stall;
@@ -245,8 +245,8 @@ bool SegmentSearch::CollectChanges(Nanoseconds latest) {
   return true;
 }
 
-// The longest time with which the changes cost at most `threshold`, or a little more, if a latency
-// adds as much energy as before.
+// The longest time at which the changes cost at most `threshold`, or a little more. It assumes that
+// a latency adds as much energy as before.
 Nanoseconds SegmentSearch::LatestTime(double threshold) const {
   const double left_j = threshold - Cost(EnergyAfter() + timeline_.late_energy_j(), deadline_);
   const double price = waiting_j_per_ns_ + (left_j > 0 ? late_j_per_ns_ : early_j_per_ns_);
@@ -287,7 +287,7 @@ bool SegmentSearch::Decide(double threshold) {
 
 bool SegmentSearch::Repair(double threshold) {
   if (!excess_) return false;
-  // What the speedup may cost, if the iteration then ends at the deadline.
+  // The most that the speedup may cost if the iteration then ends at the deadline.
   double least_j = threshold - Cost(EnergyAfter(), deadline_);
   struct Choice {
     int pp_rank = 0;
@@ -328,8 +328,9 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
   const double instruction_j =
       planner_.baseline().energy_j / static_cast<double>(planner_.graph().instructions.size());
   const std::int64_t stages = std::max<std::int64_t>(1, effort.moves / kMovesPerStage);
-  // Falls from `first` to `last`, fast at the beginning. A geometric sequence needs functions whose
-  // last bits differ between machines; the inverse of a square needs only division.
+  // Falls from `first` to `last`, fast at the beginning. The last bits of a geometric sequence
+  // differ between machines. The inverse of a square needs only division, so it is the same
+  // everywhere.
   const auto interpolate = [&](double first, double last, std::int64_t stage) {
     const double a = std::sqrt(first / last) - 1;
     const double part = static_cast<double>(stage) / static_cast<double>(stages);
@@ -428,7 +429,7 @@ bool SegmentSearch::ImproveByTwoClocks(std::int64_t& tries_left) {
 void SegmentSearch::Polish(std::int64_t most_tries) {
   if (!best_) return;
   Start(best_->rings);
-  // No saving is worth a nanosecond too late, because the descent would not come back from there.
+  // No saving pays for a nanosecond too late, because the descent would not return to the deadline.
   late_j_per_ns_ = planner_.baseline().energy_j;
   early_j_per_ns_ = 0;
   cost_ = CurrentCost();

@@ -4,10 +4,10 @@
 // pp_rank as segments (ring.h), so that every state keeps the limit of changes. ring_moves.h has
 // the moves.
 //
-// Offered are the sequences that attain the bound at the latest prices (price_ascent.h), and the
-// rings of the best plans of other starts. Such a ring is good as a whole, and a walk of small
-// moves from one to another leads over worse ones. The move combines the rings of different plans,
-// as recombination in a genetic algorithm does.
+// One move takes a whole ring that was offered: a sequence that attains the bound at the latest
+// prices (price_ascent.h), or a ring of the best plan of another start. Such a ring is good as a
+// whole, and small moves lead from one to another only over worse ones. The move combines the rings
+// of different plans, as recombination in a genetic algorithm does.
 //
 // A plan that is late costs a price for each second. This price grows during the search, until such
 // a plan never pays. (A constant price that is low never ends within the deadline; one that is high
@@ -16,12 +16,12 @@
 // pp_rank can become faster in one move, and another one can use that time in a later move. The
 // result is the best plan that the search saw within the deadline.
 //
-// Where time is short, each step that saves energy has to be paid with time elsewhere on the same
-// path. A move that makes a known path too long (late_paths.h) gets a second chance, together with
-// the cheapest of a few faster clocks that shorten this path enough.
+// Where time is short, a step that saves energy needs time, and another step on the same path has
+// to save this time. So a move that makes a known path too long (late_paths.h) gets a second
+// chance, together with the cheapest of a few faster clocks that shorten this path enough.
 //
-// Random moves are wide, so a few small steps that would pay remain untried. A descent that tries
-// all of them ends the search. It costs less than a tenth of the annealing before it.
+// Random moves are wide, so a few small steps that would pay are never tried. At its end, the
+// search descends and tries all of them. It costs less than a tenth of the annealing before it.
 //
 // A stall and the energy of a change belong to the first instruction of a segment. So a move also
 // changes the durations of instructions that begin a segment only before it or only after it.
@@ -30,10 +30,10 @@
 //   Most moves are rejected. The energies of a move are known before its time, and with them the
 //   latest time at which the move would be accepted. Often it is below the least possible time, or
 //   a path that made an earlier move late takes longer (late_paths.h). Otherwise the computation of
-//   the time (timeline.h) ends as soon as it exceeds the latest one.
-//   With a switch latency, times and energies depend on each other. Then the latest time assumes
-//   that the latency adds as much energy as before, and a move that seems to pay is computed to the
-//   end. So a move that pays only by what it changes in the latency of others may be missed.
+//   the time (timeline.h) ends as soon as it exceeds the latest one. With a switch latency, times
+//   and energies depend on each other. Then the latest time assumes that the latency adds as much
+//   energy as before, and a move that seems to pay is computed to the end. So the search may miss a
+//   move that pays only because the latency of others adds less.
 //
 // Deterministic: the effort is a number of moves, and the random numbers are the same everywhere.
 //
@@ -74,11 +74,12 @@ class SegmentSearch {
               std::initializer_list<std::stop_token> ends = {});
 
   // Descends from the best plan, until no step makes it better: one clock or boundary of a segment
-  // moves by one, or one clock becomes slower and another one faster. Ends after so many tries.
+  // moves by one, or one clock becomes slower and another one faster. Ends after `most_tries`
+  // tries.
   void Polish(std::int64_t most_tries);
 
-  // Of the mixes of these rings (RingMoves::Mixes), the one that costs least if time has its
-  // marginal price. It may be late. Empty if there is none. May find a new best().
+  // Returns the mix of these rings (RingMoves::Mixes) that costs least if time has its marginal
+  // price. The mix may be late. Empty if the rings have no mix. May find a new best().
   std::optional<std::vector<Ring>> BestMix(const std::vector<Ring>& rings, int most_changes);
 
   // Offers a ring for each pp_rank to the moves of Anneal. Requires measured clocks.
@@ -88,7 +89,7 @@ class SegmentSearch {
   // The best plan within the deadline since the last Forget.
   struct Found {
     std::vector<Ring> rings;
-    double energy_j = 0;  // Of the iteration, waiting included.
+    double energy_j = 0;  // Per iteration, waiting included.
   };
   const std::optional<Found>& best() const { return best_; }
   void Forget() { best_.reset(); }
@@ -108,8 +109,8 @@ class SegmentSearch {
   bool CollectChanges(Nanoseconds latest);
   // Whether the cost after the changes is at most `threshold`. If so, the timeline has them.
   bool Decide(double threshold);
-  // After a Decide that was false: adds a faster clock to the move, if it makes a known path too
-  // long. Whether the cost is then at most `threshold`.
+  // Call it after Decide returned false. If the move makes a known path too long, adds a faster
+  // clock to the move. Returns whether the cost is then at most `threshold`.
   bool Repair(double threshold);
   // A clock or a boundary moves by one.
   struct Step {
@@ -121,7 +122,7 @@ class SegmentSearch {
   std::vector<Step> Steps() const;
   // Takes the steps if they make the plan better.
   bool Improve(std::span<const Step> steps);
-  // Whether such steps made it better. Counts the tries down.
+  // Returns whether such steps made the plan better. Counts the tries down.
   bool ImproveByOneStep(std::int64_t& tries_left);
   bool ImproveByTwoClocks(std::int64_t& tries_left);
   Nanoseconds LatestTime(double threshold) const;
@@ -150,13 +151,13 @@ class SegmentSearch {
   double energy_j_ = 0;  // Effective energy of all instructions, without what a latency adds.
   double cost_ = 0;
 
-  std::span<RingMoves::Proposal> proposals_;  // Of moves_, or of stepped_.
+  std::span<RingMoves::Proposal> proposals_;  // A view of moves_ or of stepped_.
   std::vector<RingMoves::Proposal> stepped_;  // The scratch memory of Improve.
   std::vector<Stretch> stretches_;
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;
   Nanoseconds gain_ = 0;               // No path of the iteration gets shorter by more than this.
-  std::optional<Nanoseconds> excess_;  // Of the known path because of which Decide was false.
+  std::optional<Nanoseconds> excess_;  // How late the known path is that made Decide false.
   std::optional<Found> best_;
 };
 

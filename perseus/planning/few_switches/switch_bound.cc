@@ -15,13 +15,13 @@ namespace {
 // More than any weight.
 constexpr Femtojoules kNever = std::numeric_limits<Femtojoules>::max();
 constexpr Nanoseconds kNoWait = -1;
-// A program with so many cells (position, clock and number of changes) takes several times as long
-// as the start of a thread: about 0.2 ms. With windows, a cell takes more.
+// A program with this many cells (position, clock and number of changes) takes several times as
+// long as the start of a thread: about 0.2 ms. With windows, a cell takes more.
 constexpr double kLongProgram = 150'000;
 constexpr double kTimesWithWindows = 4;
 
-// A change takes effect at most so many positions after its own: those that may begin before the
-// latency has passed.
+// Returns how many positions after its own a change may take effect: those that may begin before
+// the latency has passed.
 int Lateness(const RankClocks& rank, Nanoseconds latency) {
   std::vector<Nanoseconds> fastest;
   for (int p = 0; p < rank.positions(); ++p) {
@@ -174,7 +174,7 @@ Femtojoules SwitchBound::SetWeights(std::size_t pp_rank, const Prices& prices) {
   return subtracted;
 }
 
-// Without windows if no sequence keeps them, or if the search takes too long.
+// Ignores the windows if no sequence keeps them, or if the search takes too long.
 SegmentProgram::Answer SwitchBound::SolveWithWindows(RankProgram& own, int changes,
                                                      std::int64_t& work) {
   WindowProgram::Answer found = own.window_program->Solve(

@@ -19,13 +19,13 @@
 //   relaxed optimum are a good start. PriceAscent (price_ascent.h) finds better ones.
 //
 // WINDOWS
-//   What the fastest times of all other instructions leave before and behind an instruction is a
-//   window, and every plan within T0 keeps it. So the least value may also be taken over those
-//   sequences only that keep the windows (window_program.h). It is then above what any mixture of
-//   sequences reaches, because a sequence that is too slow for its windows has no part in it. Both
-//   bounds hold at any prices. But the best prices without windows gain next to nothing with them:
-//   at these prices, a sequence in time costs as little as one that is too slow. The gain comes
-//   from the steps of the ascent that keep the windows.
+//   If all other instructions run at their fastest times, an instruction has a window of time, and
+//   every plan within T0 keeps it. So the least value may be taken over only those sequences that
+//   keep the windows (window_program.h). A mixture of all sequences may be below this value,
+//   because it may have a sequence that is too slow for its windows. Both bounds hold at any
+//   prices. At the best prices without windows, the windows gain next to nothing: there, a sequence
+//   in time costs as little as one that is too slow. The gain comes from the steps of the ascent
+//   that keep the windows.
 //
 //   With a switch latency there are no windows: the sequence that weighs no more than a mix of two
 //   clocks may take longer than the mix (below).
@@ -38,8 +38,8 @@
 //   partly. The weight of a mix of two clocks is at least the smaller of their weights. So a plan
 //   with pure clocks and no more changes, in which each change may come later, weighs no more. The
 //   program is free to choose that plan. If its later change costs more than the change of the real
-//   plan, the bound would be wrong, so a change costs the least of its own cost and of those of the
-//   positions before it, as far back as a latency reaches. A clock that was not measured for an
+//   plan, the bound would be wrong. So a change costs the least of its own cost and the costs at
+//   the positions before it, as far back as a latency reaches. A clock that was not measured for an
 //   instruction then means the nearest one, as in plan/evaluation.h.
 //
 // EXACTNESS
@@ -65,22 +65,22 @@ namespace perseus::few_switches {
 struct Prices {
   std::vector<Microwatts> flow;  // [arc]
   Microwatts price = 0;          // Its value, lambda.
-  // [instruction] of a stall before it. Empty: as `flow`.
+  // [instruction] The price of a stall before it. Empty: as `flow`.
   std::vector<Microwatts> of_stalls = {};
 };
 
 class SwitchBound {
  public:
-  // Keeps references to `planner` and `ranks`. `least_price` is that of time: the planner's
-  // blocking_price(), or 0 for a bound on the energy until the deadline. With `on_all_cores`, the
-  // pp_ranks of a large job are solved at the same time.
+  // Keeps references to `planner` and `ranks`. `least_price` is the least price of time: the
+  // planner's blocking_price(), or 0 for a bound on the energy until the deadline. With
+  // `on_all_cores`, the pp_ranks of a large job are solved at the same time.
   SwitchBound(const plan::Planner& planner, const std::vector<RankClocks>& ranks,
               Nanoseconds deadline, Microwatts least_price, bool on_all_cores = false);
 
   struct Answer {
-    bool exists = false;  // Whether any plan has so few changes, at any deadline.
+    bool exists = false;  // Whether a plan with at most these changes exists, at any deadline.
     Femtojoules bound = 0;
-    // [pp_rank][position] the choice that attains the bound at these prices.
+    // [pp_rank][position] The choice that attains the bound at these prices.
     std::vector<std::vector<int>> clocks;
     std::int64_t work = 0;  // Labels of the windows.
   };
@@ -100,7 +100,7 @@ class SwitchBound {
   struct RankProgram {
     SegmentProgram program;
     std::optional<WindowProgram> window_program = {};  // None with a latency.
-    // How much more than the cost without windows the latest search found.
+    // How far the result of the latest search is above the cost without windows.
     Femtojoules excess = 0;
     int lateness = 0;  // How many positions later a change may take effect.
     std::vector<Femtojoules> weights = {};
@@ -120,7 +120,7 @@ class SwitchBound {
   Part SolveRank(std::size_t pp_rank, const Prices& prices, int changes, Windows windows);
   // Fills the weights of the program of the pp_rank. Returns the sum of what was subtracted.
   Femtojoules SetWeights(std::size_t pp_rank, const Prices& prices);
-  // At the present weights.
+  // Solves the program with its present weights.
   static SegmentProgram::Answer SolveWithWindows(RankProgram& own, int changes, std::int64_t& work);
   // Fills the change costs of the pp_rank. Returns their sum.
   Femtojoules ComputeChangeCosts(std::size_t pp_rank, const Prices& prices);

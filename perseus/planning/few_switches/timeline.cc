@@ -10,8 +10,8 @@
 namespace perseus::few_switches {
 namespace {
 
-// Cuts are so many instructions apart. At a cut, all dependencies over it are visited, and before
-// it, all instructions since the last change.
+// Cuts are this many instructions apart. A try visits all instructions from the last change to the
+// next cut, and all dependencies over this cut.
 constexpr int kCutDistance = 8;
 
 // Copies the values of the instructions from `first` to the one before `end`. Values that only a
@@ -162,7 +162,7 @@ Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
   return end - start;
 }
 
-// An instruction that begins before the switch to its clock takes effect.
+// The time and energy of an instruction that begins before the switch to its clock takes effect.
 Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Clock& clock,
                                   Nanoseconds begin) const {
   const std::size_t previous = rank.Cell(position, clock.running);
@@ -175,7 +175,7 @@ Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Cl
   const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
   const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[wanted]));
   const Nanoseconds duration = wait + static_cast<Nanoseconds>(rest);
-  // The mix of the energies, and effective: without the blocking power.
+  // The effective energy of the mix: without the blocking power.
   const auto waiting_j = [&](Nanoseconds time) { return blocking_power_w_ * ToSeconds(time); };
   return {duration, done * (rank.energies_j[previous] + waiting_j(rank.times[previous])) +
                         (1 - done) * (rank.energies_j[wanted] + waiting_j(rank.times[wanted])) -
@@ -269,7 +269,8 @@ std::vector<int> Timeline::TraceLatePath() const {
   return path;
 }
 
-// Of what the instruction awaits, one that ends last, with its delay; kNone if it awaits nothing.
+// Returns the instruction that this one awaits longest, with the delay included. kNone if it awaits
+// none.
 int Timeline::Critical(int instruction) const {
   int critical = kNone;
   ForEachAwaited(instruction, [&](const Before& before) {

@@ -1,20 +1,21 @@
 // The iteration time of a plan, updated after a few durations change.
 //
 // Every instruction starts as early as its predecessors allow. A change of durations affects only
-// instructions that come later in topological order. The time after a change meets in the middle:
-// a pass from the first to the last changed instruction computes when they end now, and the longest
+// instructions that come later in topological order. The time after a change meets in the middle: a
+// pass from the first to the last changed instruction computes when they end now, and the longest
 // paths behind them are known from before. Between the two are cuts: after every few instructions,
-// a list of the dependencies from earlier to later instructions. The longest path is the greatest
-// sum, over the dependencies of the next cut, of when one end is reached and how much follows the
-// other. So a change in one place costs a few instructions, and not the rest of the iteration. Most
-// changes that a search tries are rejected, and an accepted one costs a pass over the iteration.
+// a list of the dependencies from earlier to later instructions. The longest path takes the
+// dependency of the next cut with the greatest sum: the time at which the iteration reaches it, and
+// the longest path behind it. So a change in one place costs a few instructions, and not the rest
+// of the iteration. Most changes that a search tries are rejected, and an accepted one costs a pass
+// over the iteration.
 //
 // With a switch latency, durations and energies depend on the clocks before an instruction and on
 // when it begins. Then a pass also follows the clock of each pp_rank, with the arithmetic of
-// plan/evaluation.h. What comes behind the next cut may run otherwise than before, so the time over
-// the cut is only an estimate. It is close, and rejects most changes; for the others, a pass to the
-// end finds the exact time. (A pass to the end for every change finds plans that are as good, in
-// twice the time: 122 in place of 58 s for 32 jobs, limits and latencies.)
+// plan/evaluation.h. Instructions behind the next cut may then run at other clocks than before, so
+// the time over the cut is only an estimate. It is close, and rejects most changes. For the others,
+// a pass to the end finds the exact time. (A pass to the end for every change finds plans that are
+// as good, in twice the time: 122 in place of 58 s for 32 jobs, limits and latencies.)
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -53,8 +54,8 @@ class Timeline {
     const std::size_t last = At(computed_) - 1;
     return late_energies_j_[last] + (kept_late_energies_j_.back() - kept_late_energies_j_[last]);
   }
-  // Each instruction starts at starts()[i]. After Try, call Complete first. So every Reset, Keep
-  // and Undo leaves exact values.
+  // Instruction i starts at starts()[i]. After Try, call Complete first. After Reset, Keep and
+  // Undo, the values are exact.
   const std::vector<Nanoseconds>& starts() const { return starts_; }
 
   struct Change {
@@ -66,14 +67,15 @@ class Timeline {
   // With a latency, both are estimates. Either Keep or Undo must follow; Undo after a time above
   // the limit.
   Nanoseconds Try(const std::vector<Change>& changes, Nanoseconds limit = kNoLimit);
-  // After a Try with a time above its limit, and before Undo: the instructions of a path that takes
-  // longer than the limit. Requires no latency.
+  // Returns the instructions of a path that takes longer than the limit. Call it after a Try with a
+  // time above its limit, and before Undo. Requires no latency.
   std::vector<int> TraceLatePath() const;
   // The time of a path of instructions, each of which awaits the one before.
   Nanoseconds LengthOf(std::span<const int> path) const;
-  // For a bound that needs no Try: the longest path from the start of the iteration to the start of
-  // the instruction, and from its end to the end of the iteration, for the durations that were
-  // kept, with what a latency makes of them. Requires neither Try nor Undo since PreparePaths.
+  // Prepares path_before and path_after, for a bound that needs no Try. These are the longest path
+  // from the start of the iteration to the start of the instruction, and from its end to the end of
+  // the iteration. They count the durations that were kept, with the effect of a latency. Call them
+  // before the next Try or Undo.
   void PreparePaths() {
     if (!paths_are_valid_) ComputePathsAfter();
   }
@@ -125,7 +127,7 @@ class Timeline {
     int running = 0;
     int pending = kNone;
     Nanoseconds switch_time = 0;   // When the pending one takes effect.
-    Nanoseconds previous_end = 0;  // Of the instruction.
+    Nanoseconds previous_end = 0;  // When the previous instruction ends.
 
     void Settle(Nanoseconds now);
   };
@@ -157,7 +159,7 @@ class Timeline {
   Nanoseconds latency_ = 0;
   double blocking_power_w_ = 0;
   std::vector<Place> places_;  // [instruction]; empty without a latency, like what follows.
-  // The last one of the pp_rank that may still run at the clock of this one.
+  // [instruction] The last instruction of its pp_rank that may still run at its clock.
   std::vector<int> last_affected_;
   std::vector<int> clocks_;
   std::vector<Nanoseconds> durations_;
@@ -174,7 +176,7 @@ class Timeline {
   // meaning.)
   std::vector<Nanoseconds> paths_from_;
   std::vector<Nanoseconds> paths_after_;
-  // [instruction] what comes next on its longest path; the number of instructions for the end.
+  // [instruction] The next instruction on its longest path; the number of instructions for the end.
   std::vector<int> next_;
   bool paths_are_valid_ = false;
   Nanoseconds time_ = 0;

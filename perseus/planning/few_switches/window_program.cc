@@ -10,14 +10,15 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr Nanoseconds kAtNoTime = std::numeric_limits<Nanoseconds>::max();
-// The widest window has so many cells at first, and at the end.
+// The widest window has about this many cells at first. This can be halved this many times.
 constexpr Nanoseconds kFirstCells = 32;
 constexpr int kMostHalvings = 4;
 // Labels for each position, number of changes and clock. More than kMany: later searches have
 // larger cells. More than kTooMany: the search ends.
 constexpr std::int64_t kMany = 2;
 constexpr std::int64_t kTooMany = 8;
-// But a search ends neither before so many labels, nor with more than this (64 MB).
+// But a search never ends for this reason before kFewLabels, and always ends at kMostLabels (64
+// MB).
 constexpr std::int64_t kFewLabels = 50'000;
 constexpr std::int64_t kMostLabels = 2'000'000;
 // The first cap is above the least cost without windows by this part of the largest sum.
@@ -204,7 +205,7 @@ double WindowProgram::SearchWithin(SegmentProgram& program, int changes, double 
   if (!answer.complete) return kInfinite;
   Found best{kInfinite, -1};
   const std::vector<Found> ends = CollectEnds(changes, program.change_cost(0), best);
-  std::vector<int> open;  // The last clocks whose bound has another first clock.
+  std::vector<int> open;  // The last clocks with a bound of another first clock.
   for (int c = 0; c < clocks_; ++c) {
     const Found& end = ends[At(c)];
     if (end.label < 0) continue;

@@ -1,11 +1,12 @@
 // The best clocks of one pp_rank with a limited number of clock changes, if each instruction has to
-// run within a window of time: a lower bound on their cost that is close.
+// run within a window of time: a close lower bound on their cost.
 //
 // WHY
 //   Prices alone let a pp_rank mix sequences: one that is too slow, and one that is too fast. Where
-//   clocks are coarse, such a mixture costs less than any one sequence that is in time. What the
-//   fastest times of all other instructions leave are windows (plan/instruction_windows.h), and
-//   every plan within the deadline keeps them. A sequence that breaks them needs no price.
+//   clocks are coarse, such a mixture costs less than any one sequence that is in time. But if all
+//   other instructions run at their fastest times, each instruction has a window of time
+//   (plan/instruction_windows.h), and every plan within the deadline keeps it. So a sequence that
+//   breaks a window can be excluded at any prices.
 //
 // PROBLEM
 //   That of SegmentProgram (segment_program.h), where position p starts at
@@ -19,12 +20,12 @@
 // METHOD
 //   A label stands for all sequences of the positions so far with k changes and the last clock c:
 //   their least cost, and the least time at which they end. Of two labels with the same k and c,
-//   one that costs no less and ends no earlier is dropped. So is a label with a label of fewer
-//   changes like that.
+//   one that costs no less and ends no earlier is dropped. So is a label that costs no less and
+//   ends no earlier than a label with fewer changes.
 //
 //   Labels that are close to each other are merged: the least cost of all, and the least end of
-//   all. This only adds possibilities, so the result is never above the least cost. To compare ends
-//   alone would let errors add up: at each position, new sequences enter a clock and pull the
+//   all. This only adds possibilities, so the result is never above the least cost. If only ends
+//   were compared, errors would add up: at each position, new sequences enter a clock and pull the
 //   merged end forward. So labels of clock c are merged by end - (the sum of times of clock c up to
 //   here), which stays the same as long as the clock does. An error is then at most two cells for
 //   each change.
@@ -72,7 +73,7 @@ namespace perseus::few_switches {
 struct PositionWindow {
   Nanoseconds earliest_start = 0;
   Nanoseconds latest_end = 0;
-  // From the end of the position before to the start of this one, at least.
+  // The least time from the end of the position before to the start of this one.
   Nanoseconds delay = 0;
   bool waits = true;  // Whether this one waits for the position before.
 };
@@ -91,7 +92,7 @@ class WindowProgram {
     double open_cost = 0;
     std::vector<int> clocks;  // [position] A sequence that costs about as much.
     std::int64_t work = 0;    // Labels.
-    bool complete = true;     // False: it took too many labels, and the rest has no meaning.
+    bool complete = true;     // False: too many labels; the other values have no meaning.
   };
   // `program` has the weights; its results are overwritten. `excess` is a guess of cost -
   // open_cost. Requires changes >= 0. Later calls merge more labels if this one had many.
@@ -128,10 +129,10 @@ class WindowProgram {
   void Extend(const SegmentProgram& program, int position, int list, double room);
   void Add(const Entry& entry, int position, int clock, double weight, bool begins_list);
   Nanoseconds StartAfter(const Label& label, int position) const;
-  // The least cost within the cap; infinite if there is none.
+  // Returns the least cost within the cap. Infinite if no sequence costs at most the cap.
   double SearchWithin(SegmentProgram& program, int changes, double cap, Answer& answer);
-  // [clock] of the last position, the least cost; and the best of the sequences that close the ring
-  // with a change.
+  // Returns the least cost for each clock of the last position. `closed` gets the best of the
+  // sequences that close the ring with a change.
   std::vector<Found> CollectEnds(int changes, double closing_cost, Found& closed) const;
   std::vector<int> Trace(std::int32_t label) const;
 
@@ -146,9 +147,9 @@ class WindowProgram {
   std::vector<Nanoseconds> fastest_;  // [position]
   int cell_shift_ = 0;                // A cell is 2^cell_shift_ ns wide.
   int coarsest_shift_ = 0;
-  std::int64_t most_labels_ = 0;  // Of the searches that remain.
+  std::int64_t most_labels_ = 0;  // For all searches that remain.
 
-  std::vector<Label> labels_;  // Of all positions.
+  std::vector<Label> labels_;  // The labels of all positions.
   // [changes * clocks + clock] where the labels of the latest position begin; and the end.
   std::vector<std::int32_t> lists_;
   std::vector<std::int32_t> next_lists_;

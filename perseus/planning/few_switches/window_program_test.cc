@@ -32,7 +32,7 @@ Ring RandomRing(std::uint64_t seed, Nanoseconds unit) {
   Ring ring{SegmentProgram(1 + below(7), 1 + below(3)), {}, {}, 0};
   const bool changes_cost = seed % 2 == 1;
   if (seed % 4 == 1) ring.stall = unit / 2;
-  Nanoseconds end = 0;  // Of the position before, at its fastest clock.
+  Nanoseconds end = 0;  // When the position before ends at its fastest clock.
   for (int p = 0; p < ring.program.positions(); ++p) {
     if (changes_cost) {
       ring.program.change_cost(p) = below(4);

@@ -78,11 +78,12 @@ struct HardwareFacts {
   std::string driver_version;
   std::string measured_at;  // RFC 3339, UTC, in seconds: "2026-02-22T17:05:00Z".
   std::string perseus_version;
-  int gpu_count = 1;  // Of one node.
-  int nodes = 1;      // Above 1: an earlier version merged the facts of so many nodes.
+  int gpu_count = 1;  // GPUs of one node.
+  int nodes = 1;      // Above 1: an earlier version merged the facts of that many nodes.
   std::vector<SwitchFacts> switches;
-  // Of the whole node, without harm to the work: the value is shown to be harmless, and the upper
-  // end is the least rate that is shown to harm, or the greatest one that was tried.
+  // The highest rate of clock changes on the whole node that does not harm the work. The value is
+  // shown to be harmless. The upper end is the lowest rate that is shown to harm, or the highest
+  // rate that was tried.
   std::optional<Estimate> max_changes_per_s;
   std::vector<PowerFacts> power;
   std::optional<EnergyCounterFacts> energy_counter;

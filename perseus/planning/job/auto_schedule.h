@@ -24,8 +24,8 @@ struct AutoSchedule {
   schedule_search::MemoryLimit limit;
   GpuMemory memory;  // As far as it is known.
   schedule_search::Placement placement = schedule_search::Placement::kLoop;
-  few_switches::ChangeLimit changes = {};        // Of the plans that it was chosen by.
-  std::optional<profile::Profile> profile = {};  // Of the job that was loaded with this schedule.
+  few_switches::ChangeLimit changes = {};        // The limit of the plans that decided the choice.
+  std::optional<profile::Profile> profile = {};  // From the job with this schedule.
 
   // The target if the user asks for none: no slowdown for a user who runs the reference now. The
   // found schedule may be faster at maximum frequency. Then it is the time of the reference.

@@ -18,9 +18,9 @@ inline constexpr NumberRange kKeptRange{0, 1e9, "MiB"};
 inline constexpr NumberRange kGpuMemoryRange{1e-3, 1e6, "GiB"};
 inline constexpr NumberRange kModelMemoryRange{0, 1e6, "GiB"};
 
-// Of one GPU. An empty value is not given.
+// What the user gave about the memory of one GPU. An empty value was not given.
 struct MemorySettings {
-  std::vector<double> activation_mib;  // Of one microbatch: one number for all stages, or for each.
+  std::vector<double> activation_mib;  // Per microbatch: one number for all stages, or for each.
   std::optional<double> gpu_gib;
   // Weights, gradients and optimizer states: one number for all pp_ranks, or for each.
   std::vector<double> model_gib;

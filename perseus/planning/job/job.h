@@ -13,8 +13,8 @@
 //   blocking_power_w = 83.64
 //   gpus_per_stage = 8
 //   switch_latency_ms = 0.0
-//   switch_stall_s = 0.0              # what each clock change costs: a GPU stalls so long,
-//   switch_energy_j = 0.0             # and uses so much energy on top
+//   switch_stall_s = 0.0              # each clock change stalls a GPU for this time,
+//   switch_energy_j = 0.0             # and takes this much energy on top
 //   max_switches = 8                  # clock changes of a GPU in an iteration; absent: no limit
 //   facts = "facts.toml"              # for an absent blocking power or switch latency
 //   [memory]                          # of one GPU; for schedule = "auto"
@@ -54,10 +54,10 @@ struct Job {
   int pipelines = 1;
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
-  schedule::SwitchCost switch_cost;  // Of one GPU.
+  schedule::SwitchCost switch_cost;  // For one GPU.
   std::optional<int> most_switches;  // Clock changes of a GPU in an iteration.
   MemorySettings memory;
-  bool is_folded = false;  // Of kAutoSchedule: the stages fold into a V.
+  bool is_folded = false;  // For kAutoSchedule: the stages fold into a V.
   std::vector<int> max_in_flight;
 
   // The keys of the file, without the names of their tables: "pp_ranks", "blocking_power_w".

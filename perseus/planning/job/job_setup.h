@@ -41,10 +41,10 @@ struct JobSettings {
   std::optional<int> pp_ranks = {};
   std::optional<int> microbatches = {};
   std::optional<int> chunks = {};
-  // Of kAutoSchedule: the microbatches that each pp_rank may hold, or bytes (LimitMemory).
+  // For kAutoSchedule: the microbatches that each pp_rank may hold, or bytes (LimitMemory).
   std::vector<int> max_in_flight = {};
   MemorySettings memory = {};
-  bool fold = false;  // Of kAutoSchedule: the stages fold into a V.
+  bool fold = false;  // For kAutoSchedule: the stages fold into a V.
   // How often plans may change clocks, if the job file or the hardware facts do not say it. A
   // schedule that is searched for is chosen by such plans.
   recipe::ChangeRules changes = {};
@@ -52,7 +52,7 @@ struct JobSettings {
   std::optional<int> gpus_per_stage = {};
   std::optional<double> blocking_power_w = {};
   std::optional<double> switch_latency_ms = {};
-  std::optional<schedule::SwitchCost> switch_cost = {};  // Of one GPU.
+  std::optional<schedule::SwitchCost> switch_cost = {};  // For one GPU.
   std::optional<double> p2p_s = {};
   std::optional<double> load_s = {};
   std::optional<double> all_reduce_s = {};
@@ -75,13 +75,13 @@ std::string Describe(const UsedFacts& facts);
 struct LoadedJob {
   plan_file::PlannedJob planned;
   schedule::InstructionGraph graph;
-  plan::ExecutionModel model;  // Of a pp_rank: all GPUs of a stage together.
+  plan::ExecutionModel model;  // For a pp_rank: all GPUs of a stage together.
   UsedFacts facts = {};
   recipe::ChangeRules changes = {};                // In force.
-  std::optional<AutoSchedule> auto_schedule = {};  // Of kAutoSchedule.
-  std::optional<profile::TimeNoise> noise = {};    // Of the profile.
+  std::optional<AutoSchedule> auto_schedule = {};  // Only for kAutoSchedule.
+  std::optional<profile::TimeNoise> noise = {};    // The noise in the profile.
 
-  int gpus() const;  // Of one pipeline.
+  int gpus() const;  // The GPUs of one pipeline.
   // The wishes for this target, or for the default one if there is none, with the rules and the
   // noise of this job.
   recipe::Wishes wishes(const std::optional<plan::Target>& target = {}) const;
@@ -92,7 +92,7 @@ struct UnprofiledJob {
   plan_file::PlannedJob planned;
   UsedFacts facts = {};
   std::optional<int> most_switches = {};           // max_switches of the job file.
-  std::optional<AutoSchedule> auto_schedule = {};  // Of kAutoSchedule.
+  std::optional<AutoSchedule> auto_schedule = {};  // Only for kAutoSchedule.
 };
 
 // A job whose schedule is still to be chosen.

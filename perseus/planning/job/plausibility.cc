@@ -115,7 +115,7 @@ constexpr double kMostClockMhz = 6'000;
 constexpr double kHighBusyW = 2'000;
 // A limit for one instruction. Those of the largest models take a few seconds.
 constexpr Nanoseconds kLongTime = 10 * 1'000'000'000LL;
-// Instructions of one job hardly differ so much, by these factors.
+// Instructions of one job hardly differ by more than these factors.
 constexpr double kUnlikePower = 4;
 constexpr double kUnlikeClock = 1.02;
 // Measurements of neighboring clocks may be off by some percent. From the second factor on, a row
@@ -430,7 +430,7 @@ Result<void> CheckKnobs(const LoadedJob& job, const Computations& sets,
 // Times in milliseconds where seconds are asked for.
 void CheckFixedTimes(const LoadedJob& job, const Computations& sets,
                      std::vector<std::string>& warnings) {
-  Nanoseconds longest = 0;  // Of a computation.
+  Nanoseconds longest = 0;  // The time of the longest computation.
   Nanoseconds first_rank = 0;
   for (const schedule::OptionSet* set : sets) longest = std::max(longest, BaselineOf(*set).time);
   for (const int instruction : job.graph.pp_rank_orders.front()) {

@@ -25,7 +25,7 @@ namespace perseus::noise {
 
 struct Move {
   std::vector<std::pair<int, int>> options;  // Instructions, and the options that they get.
-  double cost_j = 0;                         // Of effective energy. Negative: a gain.
+  double cost_j = 0;                         // In effective energy. Negative: a gain.
   double time_s = 0;  // By how much the mean iteration gets shorter or longer, to first order.
 
   double price_w() const { return cost_j / time_s; }

@@ -45,7 +45,7 @@ int SwitchesOf(const plan::Evaluation& evaluation) {
   return std::accumulate(evaluation.pp_rank_switches.begin(), evaluation.pp_rank_switches.end(), 0);
 }
 
-// Of any clocks, so of many changes.
+// Returns a plan with random clocks, so with many changes.
 plan::Plan AtAnyClocks(const plan::Planner& planner, std::uint64_t seed) {
   SplitMix64 random{seed};
   plan::Plan plan;

@@ -21,9 +21,9 @@ namespace {
 // From one price to the next.
 constexpr double kPriceRatio = 1.3;
 constexpr int kMostPrices = 60;
-// So many prices in a row without a gain end the search.
+// This many prices in a row without a gain end the search.
 constexpr int kPricesWithoutGain = 2;
-// A price starts as if so many steps were done before, because w is good already.
+// A price starts as if this many steps were done before, because w is good already.
 constexpr int kStepsBefore = 300;
 // The steps for plans within a limit of clock changes. Their work is about LimitedCost::work().
 constexpr double kLimitedWork = 60e6;
@@ -160,9 +160,9 @@ class LimitedCost {
     prices_.of_stalls.assign(planner.graph().instructions.size(), 0);
   }
 
-  // The least sum, over all instructions, of the effective energy and the price of the time, and of
-  // what changes cost, in J. No plan has so few changes and costs less. Nothing if no plan has so
-  // few. The prices are [instruction], in W: of its time, and of a stall before it.
+  // The least sum, over all instructions, of the effective energy and the price of the time, plus
+  // the cost of changes, in J. No plan within the limit of changes costs less. Nothing if no plan
+  // keeps the limit. The prices are [instruction], in W: of its time, and of a stall before it.
   std::optional<double> Solve(std::span<const double> of_times_w,
                               std::span<const double> of_stalls_w) {
     for (std::size_t i = 0; i < of_times_w.size(); ++i) {
@@ -338,9 +338,9 @@ class FrankWolfe {
   std::vector<Curve> curves_;  // [option set]
   std::vector<double> baseline_times_s_;
   double baseline_energy_j_ = 0;
-  double quiet_length_s_ = 0;  // Of the baseline without noise.
+  double quiet_length_s_ = 0;  // The length of the baseline without noise.
   Paths quiet_path_;
-  double longer_s_ = 0;  // Than that path, the sum over all samples.
+  double longer_s_ = 0;  // Beyond the quiet path, summed over all samples.
   std::int64_t samples_ = 0;
   std::vector<double> times_s_;
   Paths paths_;

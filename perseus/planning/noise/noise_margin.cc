@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kCheckSeed = 1'000'003;
 constexpr int kChecks = 6;
-// Of a plan with a limit of clock changes. Each is a search, with this effort.
+// The earlier starts of a plan with a limit of clock changes. Each is a search with this effort.
 constexpr int kEarlierStarts = 3;
 constexpr double kEffortOfStart = 0.3;
 
@@ -52,7 +52,7 @@ class MarginDescent {
  public:
   struct Limits {
     int samples = 0;
-    int runs = 0;                 // Of the samples. A repair may make some more.
+    int runs = 0;                 // How often all samples run. A repair may add a few runs.
     std::stop_token stop = {};    // Nothing is repaired any more.
     std::stop_token finish = {};  // Nothing is polished any more.
   };
@@ -67,7 +67,7 @@ class MarginDescent {
         options_(options.begin(), options.end()),
         mean_(Run(execution_, options_)) {}
 
-  const NoisyMean& mean() const { return mean_; }  // Of options().
+  const NoisyMean& mean() const { return mean_; }  // The mean with options().
   const std::vector<int>& options() const { return options_; }
   int runs() const { return limits_.runs - runs_left_; }
   double MeanTimeOf(std::span<const int> options) { return execution_.Run(options).time_s; }

@@ -51,7 +51,7 @@ namespace perseus::noise {
 struct MarginLimits {
   int samples = 200;
   int check_samples = 2000;
-  int runs = 400;  // Of the samples: about this many in all.
+  int runs = 400;  // How often all samples run, about.
   // The mean time may exceed the promised one by allowance + tolerance, as fractions, which nobody
   // notices. It is aimed at `allowance`, because the last part is dear: with 1 % of noise, 0.04 %
   // of time are worth 0.8 points of saving (GPT-3 on A100, 24 microbatches).

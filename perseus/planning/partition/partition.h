@@ -112,7 +112,7 @@ struct PartitionEffort {
 
 struct PlannedSplit {
   Boundaries boundaries;
-  std::vector<Nanoseconds> stage_times;  // Of one microbatch, at maximum frequency.
+  std::vector<Nanoseconds> stage_times;  // For one microbatch, at maximum frequency.
   plan::Evaluation baseline;             // Everything at maximum frequency.
   plan::Plan plan;
 };

@@ -42,8 +42,8 @@
 namespace perseus::plan {
 
 struct Evaluation {
-  Nanoseconds time = 0;  // Of the iteration.
-  double energy_j = 0;   // Of all pp_ranks: instruction_energy_j + blocking_energy_j.
+  Nanoseconds time = 0;  // The iteration's time.
+  double energy_j = 0;   // All pp_ranks: instruction_energy_j + blocking_energy_j.
   double instruction_energy_j = 0;
   double blocking_energy_j = 0;
   int switches = 0;  // Changes of the requested clock, of all pp_ranks, with the changes back.
@@ -57,9 +57,9 @@ struct Evaluation {
 };
 
 struct ExecutionModel {
-  double blocking_power_w = 0;            // Of one pp_rank: all of its GPUs together.
+  double blocking_power_w = 0;            // For one pp_rank: all of its GPUs together.
   Nanoseconds switch_latency = 0;         // From request to effect.
-  schedule::SwitchCost switch_cost = {};  // Of one pp_rank: all of its GPUs together.
+  schedule::SwitchCost switch_cost = {};  // For one pp_rank: all of its GPUs together.
 
   // Whether the time and energy of an instruction depend only on its own option.
   bool SwitchesAreFree() const { return switch_latency == 0 && switch_cost.IsNone(); }
@@ -113,7 +113,7 @@ class Evaluator {
     int setting = kNoSetting;
     int pending = kNoSetting;
     Nanoseconds switch_time = 0;   // When the pending setting takes effect. 0 if none is pending.
-    Nanoseconds previous_end = 0;  // Of the last instruction that has a clock.
+    Nanoseconds previous_end = 0;  // The end of the last instruction that has a clock.
     bool operator==(const Clock&) const = default;
 
     // When the previous instruction ends. A pending switch to the same setting stays as it is.

@@ -49,7 +49,7 @@ class EvaluationUpdate {
 
  private:
   static constexpr int kNone = -1;
-  using Clock = Evaluator::Clock;  // Of a pp_rank, after an instruction.
+  using Clock = Evaluator::Clock;  // The clock of a pp_rank after an instruction.
   struct Node {
     Nanoseconds end = 0;
     Nanoseconds duration = 0;

@@ -17,9 +17,9 @@ namespace {
 // A walk is slow if it moves more nodes than this: about five seconds. 32 stages x 128 microbatches
 // need 455 million, and 64 x 512 need 22 billion.
 constexpr double kMostNodesMoved = 5e8;
-// After so many moves (half a second), the walk may be found to be slow.
+// After this many moves (half a second), the walk may be judged to be slow.
 constexpr std::int64_t kMovesToJudge = 50'000'000;
-// Jobs of so many instructions have slow walks.
+// Jobs with this many instructions have slow walks.
 constexpr std::size_t kInstructionsOfSlowWalk = 20'000;
 
 // Whether a walk that has completed this fraction of its range of times is slow. Breakpoints get

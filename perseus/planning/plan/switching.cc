@@ -30,8 +30,8 @@ constexpr int kMostShortenings = 8;
 // The first and the last temperature, as fractions of the mean energy of an instruction.
 constexpr double kHot = 0.02;
 constexpr double kCold = 0.002;
-constexpr std::int64_t kAnnealingPercent = 90;  // Of the remaining evaluations.
-constexpr std::size_t kLongestStep = 3;         // Of a random change, in useful options.
+constexpr std::int64_t kAnnealingPercent = 90;  // The share of the remaining evaluations.
+constexpr std::size_t kLongestStep = 3;         // The longest random change, in useful options.
 
 // Improves a plan by changes that keep the deadline. It evaluates every change exactly. Do not copy
 // or move it: the update refers to the evaluator.

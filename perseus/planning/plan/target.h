@@ -121,7 +121,7 @@ class DeadlineSearch {
   Microwatts price_floor_;
   ChoiceGraph graph_;
   std::optional<frontier::Solution> solution_;
-  std::optional<ChoiceSearch> search_;  // Of the solution.
+  std::optional<ChoiceSearch> search_;  // The search on the solution.
 };
 
 // The plan for one target, with more and more effort.

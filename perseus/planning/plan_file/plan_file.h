@@ -29,14 +29,14 @@ struct PlannedJob {
   int pipelines = 1;
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
-  schedule::SwitchCost switch_cost = {};  // Of one GPU.
+  schedule::SwitchCost switch_cost = {};  // For one GPU.
 
   bool IsGeneralGraph() const { return schedule.pp_ranks.empty(); }
 };
 
 struct PlannedInstruction {
   InstructionKind kind = InstructionKind::kForward;
-  std::string name;           // Of an instruction of a general graph; else empty.
+  std::string name;           // Only for an instruction of a general graph; else empty.
   int stage = -1;             // Numbered over all pp_ranks; -1 if it belongs to no stage.
   int chunk = 0;              // Counts the stages of its pp_rank from 0.
   int microbatch = -1;        // -1 if it belongs to none.
@@ -44,7 +44,7 @@ struct PlannedInstruction {
   std::vector<double> knobs;  // One value for each other_knob_names; empty if it has no clock.
   Nanoseconds start = 0;
   Nanoseconds duration = 0;
-  double energy_j = 0;  // Of all GPUs of the stage.
+  double energy_j = 0;  // All GPUs of the stage.
 };
 
 struct PlannedRank {
@@ -61,8 +61,8 @@ struct PlanFile {
 
   std::string target;  // In words.
   Nanoseconds deadline = 0;
-  Nanoseconds time = 0;      // Of the iteration.
-  double energy_j = 0;       // Of one pipeline, with waiting included.
+  Nanoseconds time = 0;      // The iteration's time.
+  double energy_j = 0;       // One pipeline, with waiting included.
   double lower_bound_j = 0;  // No plan for this profile within the deadline needs less energy.
   int switches = 0;
   Nanoseconds baseline_time = 0;  // Everything at maximum frequency.

@@ -258,7 +258,7 @@ class PlanReader {
 
   PlanFile plan_;
   bool is_general_graph_ = false;
-  int pp_ranks_ = 0;           // Of the job. 0 if the file does not say it.
+  int pp_ranks_ = 0;           // The pp_ranks of the job. 0 if the file does not say it.
   int chunks_ = 0;             // The same.
   std::map<int, Home> homes_;  // By stage.
 };

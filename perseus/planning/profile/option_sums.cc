@@ -170,7 +170,7 @@ std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob() const {
 std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob(std::span<const std::size_t> entry,
                                                                 std::size_t knob) const {
   const auto value_of = [&](std::size_t index) { return KnobsOf(index)[knob]; };
-  std::vector<double> values;  // Of the knob, at the frequencies that have several rows.
+  std::vector<double> values;  // The knob's values at the frequencies that have several rows.
   std::int64_t rows = 0;       // All rows at these frequencies.
   int frequencies = 0;
   std::optional<Suspect> example;

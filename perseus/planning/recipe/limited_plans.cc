@@ -30,15 +30,15 @@ std::vector<int> StepsTo(int most_switches) {
   return steps;
 }
 
-// Of each step, relative to a search for one limit. With few changes, the best plans of neighboring
-// limits differ much. With more, a search from the plan of the step before needs less.
+// The effort of a step, relative to a search for one limit. With few changes, the best plans of
+// neighboring limits differ much. With more, a search from the plan of the step before needs less.
 double EffortOfStep(int most_switches) {
   if (most_switches == 0) return 0.25;
   return most_switches <= 4 ? 1 : 0.6;
 }
 
-// Of the last step after a request to finish: a short search, because nothing else may keep the
-// limit but plans without any change.
+// The effort of the last step after a request to finish. This short search is necessary, because
+// otherwise only plans without any change may keep the limit.
 constexpr double kEffortAfterFinish = 0.1;
 
 // More changes are not possible: each instruction with a clock begins with one.

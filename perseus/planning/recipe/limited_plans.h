@@ -1,5 +1,5 @@
-// Plans within a limit of clock changes: a number in an iteration, or the greatest rate that
-// hardware facts have.
+// Plans within a limit of clock changes: a number in an iteration, or the highest rate in hardware
+// facts.
 #pragma once
 
 #include <optional>
@@ -19,12 +19,12 @@ enum class WithoutPlan { kFail, kKeepUnlimited };
 
 // Replaces the plans by plans with at most `most_switches` clock changes per pp_rank and iteration.
 // Each then has the bound of that limit. Reuses the plan of `tradeoff` for the same deadline and
-// limit. Plans a target that needs the frontier as few_switches/change_rate.h says. Targets share
-// their plans (ShareBetterPlans). `below` are plans within a smaller limit, or none: no result is
-// worse than its plan there.
+// limit. few_switches/change_rate.h describes the plan of a target that needs the frontier. Targets
+// share their plans (ShareBetterPlans). `below` are plans within a smaller limit, or none: no
+// result is worse than its plan there.
 //
-// If a target has no such plan: with kKeepUnlimited, keeps its plan without the limit (and drops a
-// stop). With kFail, drops it, or fails with kUnreachable if it is asked for.
+// A target may have no such plan. Then kKeepUnlimited keeps its plan without the limit (and drops a
+// stop). kFail drops the target, or fails with kUnreachable if it is asked for.
 Result<std::vector<PlannedTarget>> LimitSwitches(
     const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
     const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,

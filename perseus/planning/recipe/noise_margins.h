@@ -21,14 +21,14 @@ struct NoiseOutcome {
   std::vector<double> most_savings;
 };
 
-// Replaces each plan whose target is a slowdown or a deadline by one whose mean time keeps it under
-// noise. Drops a target that cannot be met, or fails with kUnreachable if it is asked for. No
-// slowdown, and each greater one, can be met: at worst by the baseline. More slowdown never saves
-// less on average.
+// Replaces each plan for a slowdown or a deadline by a plan with a mean time under noise that keeps
+// this target. Drops a target that cannot be met, or fails with kUnreachable if it is asked for. A
+// slowdown of 0 or more can always be met, at worst by the baseline. More slowdown never saves less
+// on average.
 //
-// A better plan without noise may lead to a worse one with a margin. So the plans of less effort
-// are starts, too, and more effort is never worse. After a request to finish, only `planned` are
-// starts.
+// A better plan without noise may lead to a worse plan with a margin. So the search also starts
+// from the plans of less effort, and more effort is never worse. After a request to finish, it
+// starts only from `planned`.
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
                                      const noise::MarginLimits& limits,
                                      std::vector<PlannedTarget>& planned,

@@ -1,4 +1,4 @@
-// What planning tells while it runs.
+// What planning reports while it runs.
 //
 // Thread safety: planning calls all methods from several threads.
 #pragma once

@@ -1,4 +1,4 @@
-// The recipe of a plan: all that lies between the planner and a plan that GPUs follow.
+// The recipe of a plan: all steps from the planner to a plan that GPUs follow.
 //
 // A door is a way to ask for plans: `perseus plan` and `emulate`, Python, the C++ API, the server,
 // and `tune`. All doors make their plans here. With the same wishes, they give the same plans, bit
@@ -8,18 +8,18 @@
 //   1. Targets: no slowdown and the asked targets. A table adds slowdowns of 1 to 20 % and least
 //      energy.
 //   2. Plans without a limit of clock changes (plan/target.h): first a short search for each
-//      target, and then better plans until the effort is done. If the limit is picked, only the
-//      plan that it is picked by gets better. The others are starts for the next step.
+//      target, and then better plans until the effort is done. If the recipe picks the limit, it
+//      improves only the plan that decides the limit. The others are starts for the next step.
 //   3. The limit. The user gives it, or the recipe picks the fewest changes that keep 95 % of the
-//      saving with no slowdown. (If that saves nothing, the asked target with the least time
-//      counts.) A plan for each instruction changes a clock about ten times a second, and each
-//      change stops a real GPU for 0.1 ms. A search within the limit replaces each plan
-//      (few_switches.h). For a given limit, the search goes through the limits from 0 up. So a
+//      saving with no slowdown. (If the plan with no slowdown saves nothing, the asked target with
+//      the least time counts.) A plan for each instruction changes a clock about ten times a
+//      second, and each change stops a real GPU for 0.1 ms. A search within the limit replaces each
+//      plan (few_switches.h). For a given limit, the search goes through the limits from 0 up. So a
 //      higher limit never needs more energy.
-//   4. The margin. With noise, a plan whose target is a time gets faster options until its mean
-//      time is within the target (noise_margin.h).
-//   5. The bound. Each plan has the greatest known bound: that of the relaxation, that of the
-//      measured options (discrete_bound.h), or that of its limit.
+//   4. The margin. With noise, a plan with a limit of time gets faster options until its mean time
+//      is within the target (noise_margin.h).
+//   5. The bound. Each plan has the greatest known bound: from the relaxation, from the measured
+//      options (discrete_bound.h), or from its limit.
 //
 // More time never needs more energy: a plan that is better for another target becomes the plan of
 // that target. So a plan depends on all asked targets. A table does not change the plans of asked
@@ -83,7 +83,7 @@ struct Wishes {
 struct JobPlans {
   std::optional<plan::Frontier> frontier;
   std::vector<PlannedTarget> targets;  // In the order of TargetsToPlan.
-  PickedLimit limit;                   // Of all targets: picked or given.
+  PickedLimit limit;                   // The limit of all targets: picked or given.
   std::optional<SwitchTradeoff> switch_tradeoff;
   std::optional<NoiseOutcome> noise;
   bool was_interrupted = false;
@@ -103,20 +103,20 @@ ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
 
 // Plans the targets of a job. `wishes.changes` are rules in force (RulesFor).
 //
-// A request to `finish` ends the search with the best plans so far. They have no limit of clock
-// changes if the search for one did not end, unless it was given or a rate limits them. The
-// frontier is left out if no target needs it.
+// A request to `finish` ends the search with the best plans so far. If the search for a limit of
+// clock changes has not ended then, the plans have no limit, unless it was given or a rate limits
+// them. The frontier is left out if no target needs it.
 //
 // kUnreachable: no plan meets an asked target with its limit and its margin. The message says what
 // is possible. kSystem: a stop was requested.
 Result<JobPlans> PlanJob(const plan::Planner& planner, const Wishes& wishes, Progress& progress,
                          std::stop_token finish = {}, std::stop_token stop = {});
 
-// The plan of a pipeline while it waits for a straggler, whose iteration takes `time`: least energy
-// within this time. It keeps the given limit or the rate of `changes`, the rules in force. If the
-// rules pick the limit, no GPU changes its clock more often than the busiest GPU of `usual`, the
-// plan without a straggler. `name` is its target in words. Fails as Planner::PlanForStraggler and
-// KeepChangeLimit.
+// Returns the plan of a pipeline that waits for a straggler. An iteration of the straggler takes
+// `time`, and the plan has the least energy within this time. It keeps the given limit or the rate
+// of `changes`, the rules in force. If the rules pick the limit, no GPU changes its clock more
+// often than the busiest GPU of `usual`, the plan without a straggler. `name` is its target in
+// words. Fails as Planner::PlanForStraggler and KeepChangeLimit.
 Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const ChangeRules& changes,
                                     const plan::Evaluation& usual, Nanoseconds time,
                                     std::string name, const plan::SearchLimits& limits = {});

@@ -27,15 +27,15 @@ struct SwitchTradeoff {
 };
 
 // Computes plans for the limits 0, 2, 3, 4, 6, 8, 12 and 16. If none of them keeps 95 % of the
-// saving of `unlimited`, the plan without a limit, then also for 24, 32 and 48, unless the bound
-// for 48 says that those cannot either. A better plan with a limit replaces `unlimited`. `bounds`
-// are those of BoundTradeoff, or none.
+// saving of `unlimited` (the plan without a limit), also computes plans for 24, 32 and 48, unless
+// the bound for 48 shows that these cannot keep it either. A better plan with a limit replaces
+// `unlimited`. `bounds` are those of BoundTradeoff, or none.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
                                              const few_switches::SwitchLimits& limits,
                                              std::vector<few_switches::BudgetBound> bounds = {});
 
-// Computes what ComputeSwitchTradeoff needs before it needs a plan. It may run while the plan
+// Computes the bounds for ComputeSwitchTradeoff. They need no plan, so this may run while the plan
 // improves.
 Result<std::vector<few_switches::BudgetBound>> BoundTradeoff(
     const plan::Planner& planner, Nanoseconds deadline, const few_switches::SwitchLimits& limits);
@@ -61,9 +61,9 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
 // be the better one for another.
 void ShareBetterPlans(std::vector<PlannedTarget>& planned);
 
-// Replaces each plan with a time by the best one with at most 16 changes, if that needs less
-// energy: where changes have a latency or a cost, few are often better. The bounds stay. After a
-// request to stop or to finish, the plans so far stay.
+// Replaces each plan with a time by the best plan with at most 16 changes, if that needs less
+// energy. If changes have a latency or a cost, few changes are often better. The bounds stay. After
+// a request to stop or to finish, the plans so far stay.
 void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
                             const std::stop_token& finish, std::vector<PlannedTarget>& planned);
 

@@ -73,7 +73,7 @@ std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
     }
     others.push_back({.kind = plan::Target::Kind::kMinEnergy});
   }
-  // Of equal slowdowns, the one that is not a stop comes first.
+  // If slowdowns are equal, the one that is not a stop comes first.
   std::ranges::sort(slowdowns);
 
   std::vector<WantedTarget> targets;

@@ -27,8 +27,7 @@ namespace perseus::recipe {
 // the plans of asked targets do not depend on the table of a door that shows more.
 enum class Group {
   kAsked,
-  kReference,  // No slowdown, if it is not asked for. Limits are picked by its plan. Also
-               // candidates.
+  kReference,  // No slowdown, if not asked for: its plan decides a picked limit. And candidates.
   kTable,
   kStop,  // A further slowdown for the slider of the report. `perseus plan` prints no row for it.
 };
@@ -54,7 +53,7 @@ struct PlannedTarget {
 // Whether a plan of `from` may become the plan of a target of `to`.
 bool MayTake(Group from, Group to);
 
-// Whether the best plan for an asked target may be one that was made for any other target: for a
+// Whether a plan that was made for another target may be the best one for an asked target: for a
 // price and the energy-delay product. Then each door plans the table, as kReference.
 bool NeedsCandidates(const std::vector<plan::Target>& asked);
 

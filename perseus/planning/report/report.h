@@ -42,7 +42,7 @@ struct ReportedPlan {
 
 // What one limit of clock changes saves, as fractions of the energy at maximum frequency.
 struct SwitchLimit {
-  int most_switches = 0;              // Of one GPU in an iteration.
+  int most_switches = 0;              // For one GPU in an iteration.
   std::optional<double> saving;       // Empty if no plan was found, or if it was not searched.
   std::optional<double> most_saving;  // No plan within the limit saves more; empty if none saves.
 };
@@ -64,8 +64,8 @@ struct SwitchTradeoff {
 struct ScheduleRow {
   std::string name;                        // "1f1b", "+1".
   std::vector<std::int64_t> in_flight;     // [pp_rank] The most microbatches at a time.
-  double memory = 0;                       // Of the chart, in ScheduleTradeoff::unit.
-  double energy_j = 0;                     // Of the plan.
+  double memory = 0;                       // In the chart, in ScheduleTradeoff::unit.
+  double energy_j = 0;                     // The plan's energy.
   double saving = 0;                       // Against the reference at maximum frequency.
   std::optional<double> most_saving = {};  // No schedule in this memory saves more.
 };
@@ -79,12 +79,12 @@ struct ScheduleTimeline {
 
 // What memory saves: schedules with more microbatches in flight, compared with the usual one.
 struct ScheduleTradeoff {
-  std::string reference;      // The usual schedule: "1f1b".
-  std::string unit;           // Of the memory: "microbatches" more than the reference, or "GiB".
-  std::string memory_source;  // A sentence: which numbers were measured, modeled or given.
-  std::vector<ScheduleRow> rows;            // The reference first; then in order of memory.
-  std::size_t chosen = 0;                   // The row of the last timeline.
-  std::vector<ScheduleTimeline> timelines;  // Of the reference and of the chosen row.
+  std::string reference;          // The usual schedule: "1f1b".
+  std::string unit;               // For memory: "microbatches" more than the reference, or "GiB".
+  std::string memory_source;      // A sentence: which numbers were measured, modeled or given.
+  std::vector<ScheduleRow> rows;  // The reference first; then in order of memory.
+  std::size_t chosen = 0;         // The row of the last timeline.
+  std::vector<ScheduleTimeline> timelines;  // For the reference and for the chosen row.
   std::string conclusion;                   // In sentences.
 };
 

@@ -19,7 +19,7 @@ namespace perseus::report {
 struct Timeline {
   std::string name;             // Such as "baseline" or "no slowdown".
   std::vector<int> options;     // [instruction] an index into its option set.
-  plan::Evaluation evaluation;  // Of these options.
+  plan::Evaluation evaluation;  // The evaluation of these options.
   Nanoseconds until = 0;  // If this is after the end of the evaluation, pp_ranks wait until it.
 };
 

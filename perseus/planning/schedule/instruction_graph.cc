@@ -109,7 +109,8 @@ std::vector<int> BaselineOptions(const InstructionGraph& graph) {
 TopologicalOrder FindTopologicalOrder(const InstructionGraph& graph) {
   const std::size_t count = graph.instructions.size();
   std::vector<int> waiting_for(count);
-  std::vector<std::size_t> first(count + 1);  // Of each instruction's successors, in one array.
+  // Where the successors of each instruction begin in one array.
+  std::vector<std::size_t> first(count + 1);
   for (const Dependency& dependency : graph.dependencies) {
     ++waiting_for[At(dependency.to)];
     ++first[At(dependency.from) + 1];

@@ -64,7 +64,7 @@ struct InstructionGraph {
 struct FixedInstructions {
   struct Cost {
     Nanoseconds time = 0;
-    double energy_j = -1;  // Of one GPU. Negative: the GPU draws the blocking power.
+    double energy_j = -1;  // For one GPU. Negative: the GPU draws the blocking power.
   };
   Nanoseconds p2p = 0;  // The delay of every dependency between two pp_ranks.
   Cost load;            // Before each forward of the first stage.
@@ -74,7 +74,7 @@ struct FixedInstructions {
 
 // What a clock change costs, besides the time until it takes effect.
 struct SwitchCost {
-  Nanoseconds stall = 0;  // The GPU does no work for so long.
+  Nanoseconds stall = 0;  // The GPU does no work for this time.
   double energy_j = 0;    // On top of the blocking power during the stall.
 
   bool IsNone() const { return stall == 0 && energy_j == 0; }
@@ -82,7 +82,7 @@ struct SwitchCost {
 
 struct PipelineModel {
   FixedInstructions fixed;
-  double blocking_power_w = 0;  // Of one GPU.
+  double blocking_power_w = 0;  // For one GPU.
   int gpus_per_stage = 1;       // GPUs that share a stage (tensor parallel).
 };
 

@@ -21,8 +21,8 @@ double BubbleOf(const plan::Planner& planner) {
   return 1 - ToSeconds(busy) / (ToSeconds(baseline.time) * planner.pp_ranks());
 }
 
-// Of the searches for few changes, relative to their default: they compare schedules, and the plan
-// that is used comes from a search of its own.
+// The effort of the searches for few changes, relative to their default. They only compare
+// schedules. The plan that is used comes from a search of its own.
 constexpr double kEffortOfFewChanges = 0.25;
 
 Result<plan::Plan> PlanWithLimit(const plan::Planner& planner, Nanoseconds deadline,
@@ -78,7 +78,7 @@ class GeneratedFinalists {
 
  private:
   RelaxedEnergy energy_;
-  std::optional<Judgment> optimum_;  // Of the searched schedule.
+  std::optional<Judgment> optimum_;  // The judgment of the searched schedule.
   std::vector<schedule::Schedule> schedules_;
 };
 

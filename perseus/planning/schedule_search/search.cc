@@ -162,7 +162,7 @@ class Search {
   const SearchEffort& effort_;
   RelaxedEnergy energy_;
   std::optional<Judged> best_;
-  std::vector<RankPaths> paths_;              // Of the best one.
+  std::vector<RankPaths> paths_;              // The paths of the best one.
   std::unordered_set<std::uint64_t> judged_;  // Fingerprints.
   int evaluations_ = 0;
   int evaluations_left_ = 0;

@@ -56,10 +56,10 @@ enum class Placement { kLoop, kV };
 struct SearchJob {
   const profile::Profile& profile;
   schedule::PipelineModel model;
-  plan::ExecutionModel execution;  // Of a pp_rank: all GPUs of a stage together.
+  plan::ExecutionModel execution;  // For a pp_rank: all GPUs of a stage together.
   int pp_ranks = 0;
   int microbatches = 0;
-  // Of plans. The search does not know the limit, but the finalists are judged by their plans
+  // The limit of plans. The search does not know it, but the finalists are judged by their plans
   // (finalists.h).
   few_switches::ChangeLimit changes = {};
   Placement placement = Placement::kLoop;
@@ -71,7 +71,7 @@ struct Candidate {
   std::string origin = {};  // The generated schedule that it comes from: "1f1b", "zb-h1".
   std::vector<std::int64_t> in_flight = {};  // [pp_rank] the most microbatches at a time.
   double relaxed_energy_j = 0;               // No plan for this schedule and deadline has less.
-  Nanoseconds time_at_maximum = 0;           // Of an iteration at maximum frequency.
+  Nanoseconds time_at_maximum = 0;           // The time of an iteration at maximum frequency.
 };
 
 // What all savings are compared with: the schedule that runs without a search, at maximum

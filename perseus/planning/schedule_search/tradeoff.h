@@ -26,14 +26,14 @@ struct TradeoffRow : PlannedCandidate {
 
 // The memory of GPUs, in bytes.
 struct ByteMemory {
-  std::vector<std::int64_t> activations;  // [stage] Of one microbatch, on one GPU.
+  std::vector<std::int64_t> activations;  // [stage] For one microbatch, on one GPU.
   // [stage] What stays of them until a recompute; empty: all.
   std::vector<std::int64_t> kept = {};
   // [pp_rank] What one GPU has for activations; empty if that is unknown.
   std::vector<std::int64_t> available;
 };
 
-// Of the available bytes.
+// Returns the limit that the available bytes set.
 MemoryLimit LimitOf(const ByteMemory& memory);
 
 struct Tradeoff {
@@ -49,7 +49,7 @@ struct Tradeoff {
 };
 
 struct TradeoffOptions {
-  std::vector<int> more = {0, 1, 2, 3, 4, 6, 8};  // Of each row, increasing.
+  std::vector<int> more = {0, 1, 2, 3, 4, 6, 8};  // `more` of each row, increasing.
   ByteMemory memory = {};
   int plan_effort = plan::kFirstLook;
   int evaluations = 0;  // For each row; 0: UsualEvaluations.

@@ -60,7 +60,7 @@ struct Identity {
   // cgroup.procs of each cgroup to join: the one of cgroup v2, the one of v1's devices controller.
   // The child is in the agent's own cgroup where none is named.
   std::vector<std::filesystem::path> cgroup_procs;
-  uid_t account = 0;  // Of Caller.
+  uid_t account = 0;  // Caller::account.
 };
 
 // A client waits 5 s for its first lease, and asks again later.

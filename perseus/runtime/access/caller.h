@@ -69,7 +69,7 @@ struct Caller {
     std::string path;         // "/slurm/uid_1000/job_17"
     friend bool operator==(const Cgroup&, const Cgroup&) = default;
   };
-  std::vector<Cgroup> cgroups;  // Of WithCgroups().
+  std::vector<Cgroup> cgroups;  // Set by WithCgroups().
   bool is_administrator = false;
   // Who pays for what the caller costs the agent (user_budget.h). The agent sets it.
   uid_t account = 0;

@@ -39,11 +39,11 @@ class AccessQueue {
   AccessQueue(const AccessQueue&) = delete;
   AccessQueue& operator=(const AccessQueue&) = delete;
 
-  // Calls `check` on a thread of the queue. False, and no call, if kMostWaiting checks of this
-  // account wait already.
+  // Calls `check` on a thread of the queue. Returns false, and makes no call, if kMostWaiting
+  // checks of this account already wait.
   bool Add(uid_t account, Check check);
 
-  static constexpr int kMostWaiting = 64;  // Of one account: as many ranks may start at once.
+  static constexpr int kMostWaiting = 64;  // For one account: as many ranks may start at once.
   static constexpr int kThreads = 8;
 
  private:
@@ -64,12 +64,12 @@ class AccessQueue {
   std::vector<std::thread> threads_;
 };
 
-// Whether a caller may lease GPUs that neither its user was granted nor its being an administrator
-// gives it: by a grant to its cgroup, or because the kernel lets it use them.
+// Asks whether a caller may lease GPUs although they were not granted to its user, and the caller
+// is no administrator: by a grant to its cgroup, or because the kernel lets it use them.
 struct AccessQuestion {
   Caller caller;
   std::vector<GpuFile> gpus;
-  std::vector<protocol::Grant> grants;  // All of the agent.
+  std::vector<protocol::Grant> grants;  // All grants of the agent.
 };
 
 // Refuses (kNotAllowed) a caller without the right, or (kUnavailable) if it is unknown now. May
@@ -80,7 +80,7 @@ class AccessRequests {
  public:
   // Runs its argument later on the thread of this object. Any thread may call it.
   using Post = std::function<void(std::function<void()>)>;
-  // The caller as it is after the check, or why it may not use the GPUs.
+  // Receives the caller as it is after the check, or why it may not use the GPUs.
   using Done = std::function<void(Answer<Caller>)>;
 
   AccessRequests(const Host& host, Post post, spdlog::logger& log)
@@ -102,7 +102,7 @@ class AccessRequests {
   const Host host_;
   const Post post_;
   spdlog::logger& log_;
-  // Without those whose connection or process has ended.
+  // Only requests with a connection and a process that have not ended.
   std::set<std::shared_ptr<Request>> waiting_;
   // Protects answers of the queue from an object that no longer exists.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);

@@ -2,18 +2,18 @@
 //
 // A lock ends with its process. But a process that was killed cannot end while one of its threads
 // is in an uninterruptible wait (state D: a driver call that hangs), and it keeps its locks. It
-// never runs again: SIGKILL waits for all its threads. So another agent takes the lock over, and
-// the GPUs are restored all the same. A driver call that hangs may still take effect later; a
-// restore reads back what the driver has, and repeats.
+// never runs again: SIGKILL waits for all its threads. So another agent takes over the lock, and
+// restores the GPUs. A driver call that hangs may still take effect later. So a restore reads back
+// what the driver has, and repeats.
 //
 // A process that ends releases its locks only when the kernel has closed its files. A child that it
 // forked a moment before has the same lock until it closes its copies of them
-// (child_descriptors.h). On a node whose cores are all busy, both may take seconds. So an agent
-// that meets a lock whose holder has ended waits for it.
+// (child_descriptors.h). On a busy node, both may take seconds. So if the holder of a lock has
+// ended, an agent waits for the lock.
 //
-// The lock file has the process id and start time of its holder, and below them the socket on which
-// it listens, if it does. A takeover replaces the file, since the kernel's lock (flock) is on the
-// old one.
+// The lock file has the process id and start time of its holder, and below them its socket, if it
+// listens on one. A takeover replaces the file, because the kernel's lock (flock) is on the old
+// one.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -33,24 +33,24 @@ namespace perseus::agent {
 
 inline constexpr std::chrono::milliseconds kPredecessorTime{5'000};
 
-// The locked file; an empty descriptor if another process has it, which may run again. If the
-// holder has ended, waits until the lock is free, at most for `longest_wait`. Makes the directory
-// if it does not exist. Fails (kSystem) if the file cannot be opened.
+// Returns the locked file, or an empty descriptor if another process has the lock and may run
+// again. If the holder has ended, waits until the lock is free, at most for `longest_wait`. Creates
+// the directory if it does not exist. Fails (kSystem) if the file cannot be opened.
 Result<FileDescriptor> LockFile(const std::filesystem::path& path,
                                 std::chrono::milliseconds longest_wait = kPredecessorTime);
 
-// What the file says of the process that has the lock. Empty if it says nothing.
+// Returns the process that has the lock, as the file records it. Empty if it records none.
 std::optional<ProcessId> HolderOf(const std::filesystem::path& path);
 
-// Writes into a lock file of this process on which socket it listens, so that others can ask it.
+// Records in a lock file of this process the socket on which it listens, so that others can ask it.
 void RecordSocket(const FileDescriptor& lock, const std::filesystem::path& socket);
 // The absolute path that the holder has recorded. Empty if it has recorded none.
 std::filesystem::path SocketOfHolder(const std::filesystem::path& path);
 
 // A lock for each GPU, so that two agents with different states do not set the same GPU. Locks
 // files in this directory, for as long as the result lives. Virtual GPUs are not locked, because
-// several may have one name. Fails (kSystem) if another agent has a GPU. Where this process may not
-// write to the directory, it logs a warning, and the GPUs are not locked.
+// several may have one name. Fails (kSystem) if another agent has a GPU. If this process may not
+// write to the directory, logs a warning, and locks no GPU.
 Result<std::vector<FileDescriptor>> LockGpus(
     const std::filesystem::path& directory,
     const std::vector<std::unique_ptr<device::Device>>& devices, spdlog::logger& log);

@@ -46,15 +46,15 @@ struct AgentReport {
 };
 
 // ---- Why a GPU runs below its highest clock ----
-// By plan, or because of something that an operator has to look at. Health checks otherwise take a
-// GPU that follows a plan for a faulty one.
+// The reason may be the plan, or something that an operator has to look at. Without it, health
+// checks take a GPU that follows a plan for a faulty GPU.
 
 enum class SlowBy {
   kPlan,            // The job that holds the GPU requested this clock.
   kPower,           // The power limit.
   kTemperature,     // The GPU is too hot.
   kPowerBrake,      // The board or the rack limits the power.
-  kAnotherProgram,  // A clock setting that is not of the job.
+  kAnotherProgram,  // A clock setting that is not the job's.
   kUnknown,         // The driver gives another reason.
 };
 inline constexpr SlowBy kAllSlowBy[] = {SlowBy::kPlan,           SlowBy::kPower,
@@ -63,8 +63,8 @@ inline constexpr SlowBy kAllSlowBy[] = {SlowBy::kPlan,           SlowBy::kPower,
 // "plan", "power", "temperature", "power_brake", "another_program", "unknown".
 std::string_view NameOf(SlowBy reason);
 
-// In the order of kAllSlowBy; several may hold at once. Empty for a GPU that is idle, at its
-// highest clock, or not readable.
+// Returns the reasons in the order of kAllSlowBy. Several may apply at once. Empty for a GPU that
+// is idle, at its highest clock, or not readable.
 std::vector<SlowBy> WhySlow(const GpuReport& gpu);
 
 // "plan, temperature". Empty for none.

@@ -3,11 +3,12 @@
 //
 // The life of a lease:
 //
-//   Acquire: the caller has the right (the kernel may have to be asked) -> the GPU is free in the
-//   table -> read the current settings
+//   Acquire: the caller has the right (the kernel may have to be asked)
+//            -> the GPU is free in the table -> read the current settings
 //            -> save them to disk -> serve the channel -> reply to the client
-//   its end, for any reason: serve no more requests -> restore each changed control, until it
-//            succeeds -> save that -> the GPU is free
+//   its end, for any reason: serve no more requests
+//            -> restore each changed control, until it succeeds
+//            -> save that -> the GPU is free
 //
 // If a step of Acquire fails, the steps before it are undone, and nothing has changed. If a step of
 // the end fails, it is repeated.
@@ -46,7 +47,7 @@ class GpuManager {
   struct Setup {
     device::DeviceList devices;
     std::filesystem::path state;
-    // On which the agent listens. The lock of the state records it, for `perseus gpu restore`.
+    // The agent listens on it. The lock of the state records it, for `perseus gpu restore`.
     std::filesystem::path socket;        // Empty: nothing listens.
     SavedStateFile::Writer write_state;  // For tests. Empty: writes to disk.
     std::string boot_id;
@@ -65,7 +66,7 @@ class GpuManager {
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
     WhenOverridden when_overridden = WhenOverridden::kYield;
-    // Of all GPUs together, per second. Each leased GPU gets the same share, so the shares change
+    // The limit for all GPUs together. Each leased GPU gets the same share, so the shares change
     // when a lease begins or ends. 0: no limit.
     double most_changes_per_s = 0;
   };
@@ -73,7 +74,7 @@ class GpuManager {
   using Post = std::function<void(std::function<void()>)>;
 
   // First restores what an earlier agent left changed. Fails if the state cannot be read or
-  // written, or if another manager uses it. Fails (kInput) if a resting setting is of a GPU that
+  // written, or if another manager uses it. Fails (kInput) if a resting setting is for a GPU that
   // neither this node nor the state has, or has clocks that the GPU does not have. Then it touches
   // no GPU, and saves nothing.
   static Result<std::unique_ptr<GpuManager>> Open(Setup setup, Post post, spdlog::logger& log);
@@ -110,7 +111,7 @@ class GpuManager {
   bool HasLease(ConnectionId connection) const;
   // Grants no more leases, and restores all GPUs.
   void EndAll();
-  // Whether no GPU that is present is held or being restored.
+  // Whether all present GPUs are free: none is held or being restored.
   bool IsAllBack() const;
 
   // GPUs, leases and failures, without the counts of the socket.
@@ -135,7 +136,7 @@ class GpuManager {
   void ShareOutChanges();
   // Warns once for each lease.
   void WarnOfLimit(const std::string& uuid);
-  // Of each leased GPU.
+  // The changes per second that each leased GPU gets.
   double ShareOfChanges() const;
   Answer<void> SaveLease(const Acquiring& acquiring, const Lease& lease);
   void End(const Lease& lease, LeaseEnd how);
@@ -154,7 +155,7 @@ class GpuManager {
   LeaseTable table_;
   std::map<std::string, Gpu> gpus_;                                          // By UUID.
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
-  std::set<std::string> over_limit_;  // Leases that the log has as over the limit on changes.
+  std::set<std::string> over_limit_;  // Leases that were logged as over the limit on changes.
   // UUID to lease: GPUs that are restored, but whose new state could not be saved yet.
   std::map<std::string, std::string> restored_unsaved_;
   std::vector<std::string> missing_;  // GPUs to restore that are missing.

@@ -30,12 +30,12 @@
 //   foreign   another lock is in force. With kYield, the worker sets nothing until it is gone. With
 //             kInsist, it sets our clock again.
 //
-// A driver that reports locks (virtual, ROCm) makes this certain. NVML does not: then a busy GPU
-// whose clock differs from ours, while the driver names a clock setting as the only reason, has a
-// foreign lock. If the clock is below ours, this is likely but not certain, because our own lock is
-// a clock setting too. Such a lock ends with the lease: to leave our own lock behind would be
-// worse. A plan that changes the clock more often than `landing` overwrites other locks before they
-// can be seen, on any driver.
+// A driver that reports locks (virtual, ROCm) makes this certain. NVML does not report them. Then a
+// busy GPU has a foreign lock if its clock differs from ours and the driver names a clock setting
+// as the only reason. If the clock is below ours, this is likely but not certain, because our own
+// lock is a clock setting too. Such a lock ends with the lease: to leave our own lock behind would
+// be worse. A plan that changes the clock more often than `landing` overwrites other locks before
+// they can be seen, on any driver.
 //
 // Limit on changes. An operator may limit the changes of the clock per second, for hardware or
 // drivers that should not change it often. The limit must not make a job slower than its plan. So
@@ -43,16 +43,16 @@
 // saving. A change to a higher clock never waits. Both take a token from a bucket that holds one
 // second of changes, and at least one. The number of tokens may become negative, so the limit holds
 // in the long run. A request that comes while one waits replaces it, as always (invariant 3), so a
-// short phase at a low clock is skipped and costs no change. Restoring takes no token, and neither
-// does setting a clock again that another program has changed.
+// short phase at a low clock is skipped and costs no change. A restore takes no token. If another
+// program has changed the clock, the worker sets it again without a token, too.
 //
 // The limit of a GPU is its share of the node's limit (gpu_manager.h). When the share changes, the
 // bucket stays as full as it was: its tokens grow or shrink with its size. So the tokens of all
 // buckets are never more than one second of the node's limit (or one for each GPU), however often
 // leases come and go.
 //
-// If a plan is made for the limit (perseus plan --facts or --max-switches), hardly a request waits.
-// If more than a tenth of the requests of a lease wait, it is over the limit.
+// If a plan is made for the limit (perseus plan --facts or --max-switches), almost no request
+// waits. If more than a tenth of the requests of a lease wait, it is over the limit.
 //
 // There are two threads because reading a GPU takes up to milliseconds, which must not delay a
 // switch. The worker sleeps in poll() until a client's eventfd, a command or a retry wakes it. The
@@ -107,7 +107,7 @@ class LatencyHistogram {
   Nanoseconds sum_ = 0;
 };
 
-// Of a clock that another program has set during a lease.
+// What the worker does if another program sets the clock during a lease.
 enum class WhenOverridden { kYield, kInsist };
 
 // A lock of another program that replaced ours.
@@ -141,7 +141,7 @@ struct GpuSnapshot {
   std::string reading_trouble;
   std::string setting_trouble;
   std::optional<ControlSetting> setting;  // The last SM clock that the driver accepted.
-  std::optional<device::Effect> effect;   // Of that setting, at the last reading.
+  std::optional<device::Effect> effect;   // The effect of that setting at the last reading.
   std::optional<ForeignClock> foreign;    // While it is in force.
   bool is_serving = false;
   bool is_over_limit = false;  // More than a tenth of the requests of this lease waited.
@@ -158,8 +158,8 @@ class GpuWorker {
   struct Periods {
     std::chrono::milliseconds observe_serving{100};
     std::chrono::milliseconds observe_free{1000};
-    std::chrono::milliseconds first_retry{50};   // Of a restore. It doubles with each retry
-    std::chrono::milliseconds last_retry{5000};  // up to this.
+    std::chrono::milliseconds first_retry{50};   // Before a restore is tried again. Doubles
+    std::chrono::milliseconds last_retry{5000};  // with each retry, up to this.
     // How long after a switch a reading shows who holds the clock.
     std::chrono::milliseconds landing{250};
   };
@@ -181,10 +181,10 @@ class GpuWorker {
   using Found = std::array<device::SettingReading, std::size(device::kAllControls)>;  // By Control.
   void Find(std::function<void(device::DeviceResult<Found>)> done);
 
-  // From now on, the clock changes at most that often per second. 0: no limit, as at first.
+  // Limits the clock changes per second from now on. 0: no limit, which is the state at first.
   void LimitChanges(double most_per_s);
 
-  // From now on, this slot of the channel sets the SM clock. A request of 0 returns to `before`.
+  // Lets this slot of the channel set the SM clock from now on. A request of 0 returns to `before`.
   void Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_of_channel,
              std::optional<device::Setting> before);
   // Stops serving at once, and restores these settings. Calls `done` when all have succeeded.
@@ -221,7 +221,7 @@ class GpuWorker {
   void SetAgain();
   std::optional<device::Setting> TargetOf(const protocol::ClockRequest& request) const;
 
-  // Calls the driver, and keeps since when.
+  // Calls the driver, and records when the call began.
   device::DeviceResult<void> Apply(const ControlSetting& wanted);
   void Answer(const protocol::ClockRequest& request, protocol::ClockOutcome outcome);
 
@@ -260,7 +260,7 @@ class GpuWorker {
   mutable Mutex mutex_;
   std::vector<std::function<void()>> commands_ PERSEUS_GUARDED_BY(mutex_);
   GpuSnapshot snapshot_ PERSEUS_GUARDED_BY(mutex_);
-  // The switch whose effect the observer has to read. 0: none.
+  // The switch for which the observer has to read the effect. 0: none.
   std::uint32_t unobserved_ PERSEUS_GUARDED_BY(mutex_) = 0;
   Nanoseconds switched_at_ PERSEUS_GUARDED_BY(mutex_) = 0;
   // Our clock that a foreign lock has replaced.

@@ -126,7 +126,7 @@ class LeaseTable {
   std::vector<Lease> EndOfConnection(ConnectionId connection, Nanoseconds now);
   // Ends the leases that the process acquired. A child of it may keep the connection open.
   std::vector<Lease> EndOfProcess(const ProcessId& process, Nanoseconds now);
-  // Ends the leases whose heartbeat has not changed for their period. First read all messages and
+  // Ends each lease if its heartbeat has not changed for its period. First read all messages and
   // call Beat() for all leases, so that a heartbeat that came in time counts.
   std::vector<Lease> Expire(Nanoseconds now);
 

@@ -22,9 +22,9 @@ Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds
 
 // The agent that holds `state`, if it does not answer within `answer_time`. Empty if no process
 // holds `state`. Asks the holder on the socket that it has recorded (agent_lock.h), or else on
-// `socket`, and only where the holder itself listens: no other socket tells whether it works.
-// Fails (kInput) if it answers, because it restores its GPUs itself. Fails (kSystem) if it cannot
-// be asked.
+// `socket`. It asks only if the holder itself listens there, because no other socket shows whether
+// the holder works. Fails (kInput) if the holder answers, because it restores its GPUs itself.
+// Fails (kSystem) if the holder cannot be asked.
 Result<std::optional<ProcessId>> FindUnresponsiveAgent(const std::filesystem::path& state,
                                                        const std::filesystem::path& socket,
                                                        std::chrono::milliseconds answer_time);

@@ -1,7 +1,7 @@
 // Serves GET /metrics over HTTP, for Prometheus.
 //
-// The agent's thread makes the text, which takes it a millisecond or two for 16 GPUs, and everybody
-// on the node may ask. So answers within kReuse get the same text.
+// The agent's thread builds the text. This takes a millisecond or two for 16 GPUs, and any process
+// on the node may ask. So all answers within kReuse have the same text.
 #pragma once
 
 #include <boost/asio/io_context.hpp>

@@ -5,14 +5,14 @@
 
 namespace perseus::agent {
 
-// This thread, and every thread and process that it starts later, keeps only five of root's
-// capabilities:
+// Keeps only five of root's capabilities, for this thread and for every thread and process that it
+// starts later:
 //  - CAP_SYS_ADMIN: the driver requires it to set clocks.
 //  - CAP_SYS_PTRACE: to see the user namespace of a caller (caller.h).
 //  - CAP_SETUID, CAP_SETGID and CAP_DAC_OVERRIDE: a child takes a caller's place, also in a cgroup
 //    that the user owns (access_check.h).
-// A program that it starts gets no more. Call this before other threads run. The process gains no
-// capability that it did not have. Fails (kSystem) if the kernel refuses.
+// A program that this process starts gets no more. Call this before other threads run. The process
+// gains no capability that it did not have. Fails (kSystem) if the kernel refuses.
 Result<void> KeepOnlyNeededCapabilities();
 
 }  // namespace perseus::agent

@@ -15,16 +15,15 @@
 //
 // The checksum is the CRC-32 (of zlib) of everything else: the file's JSON without "checksum", with
 // sorted keys and no spaces. It is a key of the JSON, and not a line behind it, so that any editor
-// and any JSON tool can show and reformat the file. It finds each changed character, such as one of
-// the boot id, that the reader would believe. It is no protection against intent, see above. The
-// error has the right checksum, for a person who has changed the file by hand and knows that it is
-// right.
+// and any JSON tool can show and reformat the file. It finds each changed character that the reader
+// would otherwise believe, such as one of the boot id. It does not protect against intent, see
+// above. The error has the right checksum, for a person who has changed the file by hand and knows
+// that it is right.
 //
 // A file with a wrong checksum is an error like all other damage: no agent starts until a person
-// has decided. To restore what still seems right could set another GPU, or to a wrong power limit,
-// and an agent that continues without the file would take its predecessor's lock for the setting of
-// an administrator. Meanwhile training runs without Perseus, and the alert for a missing agent
-// fires.
+// has decided. A restore of what still seems right could set another GPU, or a wrong power limit.
+// An agent that continues without the file would take its predecessor's lock for the setting of an
+// administrator. Meanwhile training runs without Perseus, and the alert for a missing agent fires.
 //
 // Version 1 had no checksum. It is read, and replaced at the first Save, which every agent does at
 // its start. Agents of that version refuse version 2; docs/how-to/upgrade.md has the way back.
@@ -155,8 +154,8 @@ std::vector<Restore> RestoresAfterLease(const SavedState& state, std::string_vie
 // What to restore after the agent has started, for any end of its predecessor.
 //
 // In the same boot: the same as after a lease, for all GPUs. (If the driver was reloaded or the GPU
-// was reset since, the settings were lost. They are restored all the same. What another program set
-// between the two agents is lost, because it looks like a setting that the first agent left.)
+// was reset since, the settings were lost. They are restored anyway. A setting that another program
+// made between the two agents is lost, because it looks like one that the first agent left.)
 //
 // After another boot: the driver's reset has dropped the agent's settings, and those before. So
 // only a setting that was found before, or is declared as resting, is restored, depending on the
@@ -177,7 +176,7 @@ struct NotRestored {
 };
 
 // The changed controls that are not in `restores`, the result of RestoresAfterStart. BeginBoot
-// forgets them, so the caller warns of each: if the saved boot id is wrong, such as in a damaged
+// forgets them, so the caller warns about each: if the saved boot id is wrong, such as in a damaged
 // file without a checksum, the agent's own lock looks like that of another program. Leaves out
 // controls that read as they were before the lease, as after a reboot if the driver reports locks.
 // If it does not, only a node that stopped without ending its agent in order gets these warnings.
@@ -254,7 +253,7 @@ class AgentState {
  private:
   SavedStateFile file_;
   spdlog::logger& log_;
-  std::string failure_;  // Of the last save. Empty if it succeeded.
+  std::string failure_;  // Why the last save failed. Empty if it succeeded.
   std::uint64_t failures_ = 0;
 };
 

@@ -35,7 +35,7 @@ Result<ClockTable> TableOf(const protocol::Assignment& assignment,
 
 }  // namespace
 
-// Without inotify, the rank asks as often as for changes of other nodes.
+// Without inotify, the rank finds the changes of this node like those of other nodes.
 void AssignmentWatcher::BeginToWatch() {
   if (!inotify_) inotify_ = FileDescriptor(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
   is_watching_ = inotify_ && ::inotify_add_watch(inotify_.get(), job_directory_.c_str(),
@@ -71,7 +71,7 @@ AssignmentWatcher::News AssignmentWatcher::LookForNew(Nanoseconds now) {
   } else if (!has_changed) {
     next_ = now + kAskEvery;
   }
-  // Before the file is read, so that no change falls between.
+  // The watch begins before the file is read, so that no change is missed.
   if (!is_watching_) BeginToWatch();
   return Ask();
 }
@@ -79,12 +79,12 @@ AssignmentWatcher::News AssignmentWatcher::LookForNew(Nanoseconds now) {
 AssignmentWatcher::News AssignmentWatcher::Ask() {
   ++asked_;
   struct stat now {};
-  // The name alone is cheap: network file systems answer it from a cache of a few seconds.
+  // A stat is cheap: network file systems answer it from a cache of a few seconds.
   if (::stat((job_directory_ / kFile).c_str(), &now) != 0) return {};
   if (seen_ && IsUnchanged(*seen_, now)) return {};
   seen_ = now;
   const auto assignment = protocol::ReadAssignment(job_directory_);
-  // A network file system fails once in a while; what it holds is not lost for that.
+  // A network file system fails from time to time. The file is not lost, so the rank tries again.
   const auto try_again = [this](const Error& error) {
     seen_.reset();
     return News{nullptr, error.message};
@@ -101,7 +101,7 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
   version_ = (*assignment)->version;
   if (table) {
     *news.table = *std::move(table);
-    // Of a plan that is cut down to other ranks, nothing is followed before it is given again.
+    // If the plan is cut down to other ranks, this rank follows nothing until it gets a plan again.
     const bool is_cut =
         news.table->source == ClockTable::Source::kNone && !news.table->name.empty();
     news.table->version = is_cut ? 0 : version_;

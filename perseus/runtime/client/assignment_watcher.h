@@ -1,20 +1,20 @@
-// Reads the assignments of a job as they change, and makes clock tables of them for one rank.
+// Reads each new assignment of a job, and compiles it to a clock table for one rank.
 //
-// How it finds a change. A job may have thousands of ranks on one shared file system, so a rank
-// asks it for the file only every kAskEvery. Between, inotify reports changes that are made on this
-// node, at once and without the file system. inotify does not see changes that other nodes make on
-// NFS or Lustre, and cannot know that. So both are needed:
+// How it finds a change. A job may have thousands of ranks on one shared file system, so each rank
+// asks the file system for the file only every kAskEvery. In between, inotify reports changes that
+// this node makes, at once and without a request to the file system. inotify does not report
+// changes that other nodes make on NFS or Lustre. So both are needed:
 //
 //   written on this node     found by the next call
-//   written on another node  found within kAskEvery, and the time after which the file system
-//                            shows a change to other nodes
+//   written on another node  found within kAskEvery, plus the time that the file system takes to
+//                            show a change to other nodes
 //
-// Each rank begins at another part of kAskEvery, so that they do not all ask at once. kAskEvery is
-// half of the delay of an assignment (protocol::kAssignmentDelaySeconds). The other half is for the
-// file system.
+// Each rank begins at a different time within kAskEvery, so the ranks do not all ask at once.
+// kAskEvery is half of the delay of an assignment (protocol::kAssignmentDelaySeconds). The other
+// half is for the file system.
 //
-// Alternatives that we rejected: one watcher for all ranks of a node needs a leader and its
-// succession; a notice by the agent needs an agent that reads the files of users.
+// Rejected alternatives: one watcher for all ranks of a node (it needs a leader, and a successor
+// when the leader ends), and a notice from the agent (the agent would have to read users' files).
 //
 // Not thread safe: for the background thread.
 #pragma once
@@ -38,7 +38,7 @@ namespace perseus::client {
 
 class AssignmentWatcher {
  public:
-  // `pp_ranks`: of the job; 0: unknown.
+  // `pp_ranks` is the number of pp_ranks of the job. 0: unknown.
   AssignmentWatcher(std::filesystem::path job_directory, protocol::RankId name, int pp_ranks = 0)
       : job_directory_(std::move(job_directory)), name_(name), pp_ranks_(pp_ranks) {}
 
@@ -63,7 +63,7 @@ class AssignmentWatcher {
   std::filesystem::path job_directory_;
   protocol::RankId name_;
   int pp_ranks_;
-  FileDescriptor inotify_;    // Absent if the kernel has no more of them.
+  FileDescriptor inotify_;    // Absent if the kernel has no free instance.
   bool is_watching_ = false;  // The directory exists, and inotify reports its changes.
   std::optional<Nanoseconds> next_;
   int asked_ = 0;

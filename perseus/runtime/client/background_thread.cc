@@ -31,14 +31,15 @@ Result<Answered> SendAndReceive(int socket, const protocol::Request& request,
   return Answered{*std::move(reply), std::move(answer.descriptors)};
 }
 
-// While no steps are recorded.
+// The time between two turns while no steps are recorded.
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
 constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kCheckLogEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
 constexpr Nanoseconds kLastRetry = 60 * kSecond;
-// No step runs: an evaluation or a checkpoint, which run at the default clocks.
+// After this time without a step, the GPU gets its default clock: an evaluation or a checkpoint
+// runs at the default clocks.
 constexpr Nanoseconds kRestAfter = kSecond;
 constexpr std::chrono::milliseconds kOpenTimeout{5000};
 constexpr std::chrono::milliseconds kRetryTimeout{1000};
@@ -68,7 +69,8 @@ Result<AgentLink::Leased> AgentLink::Acquire(const std::filesystem::path& path,
                                              const std::string& gpu, const std::string& job,
                                              std::chrono::milliseconds timeout, LiveSession& live) {
   PERSEUS_ASSIGN_OR_RETURN(auto connection, protocol::Connect(path));
-  // Before the request: a child that has a copy would hold the lease.
+  // The socket is listed before the request. Otherwise, a forked child would keep a copy of it, and
+  // with it the lease.
   ListedDescriptor socket(std::move(connection), live.socket);
   auto answered =
       SendAndReceive(socket.get(), protocol::Acquire{{gpu}, job, kHeartbeatSeconds}, timeout);
@@ -143,7 +145,8 @@ void BackgroundThread::BeginLog() {
   WriteHeader();
 }
 
-// Without this, further steps would go to a file that nobody can read.
+// Begins the log again if it was deleted. Otherwise, further steps would go to a file that nobody
+// can read.
 void BackgroundThread::CheckLog(Nanoseconds now) {
   if (!log_ || now < next_log_check_) return;
   next_log_check_ = now + kCheckLogEvery;
@@ -215,7 +218,7 @@ Result<AgentLink::Leased> BackgroundThread::Acquire(std::chrono::milliseconds ti
 
 void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
   auto leased = Acquire(timeout);
-  // After the attempt, which may have taken seconds.
+  // The time after the attempt, which may have taken seconds.
   const Nanoseconds now = clock_->Now();
   if (!leased) {
     core_.warnings.Once("agent",
@@ -231,12 +234,12 @@ void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
   answered_ = postponed_ = 0;
   next_beat_ = last_beat_ = now;
   static_cast<void>(core_.clock_requester.UseLease(std::move(leased->lease)));
-  // Readers of the log wait for a rank that may set clocks.
+  // Readers of the log wait until its header says that the rank may set clocks.
   if (!has_logged_lease_) WriteHeader();
 }
 
 void BackgroundThread::EndLease() {
-  // A forked child would close another descriptor of this number.
+  // Otherwise, a forked child would close another descriptor with this number.
   core_.live().wakeup.store(-1);
   static_cast<void>(core_.clock_requester.UseLease(nullptr));
   // The agent restores the GPU when the connection ends.
@@ -244,7 +247,7 @@ void BackgroundThread::EndLease() {
 }
 
 void BackgroundThread::LoseLease(const std::string& cause, const std::string& message) {
-  // The warning first, so that it is there when the lease is seen to be gone.
+  // The warning comes first, so a reader that sees the lost lease also finds the warning.
   core_.warnings.Once(cause, message);
   core_.agent_losses.fetch_add(1, std::memory_order_relaxed);
   EndLease();
@@ -281,7 +284,8 @@ void BackgroundThread::CheckLease(Nanoseconds now) {
 }
 
 void BackgroundThread::RestIfIdle(Nanoseconds now) {
-  // The training thread may be far ahead of the stream: the last step lasts until that is done.
+  // The training thread may be far ahead of the stream. The last step lasts until the stream is
+  // done.
   if (core_.counters.is_in_step.load() || recorder_.IsWaiting()) return;
   const Nanoseconds ended =
       std::max(core_.counters.last_step_end.load(std::memory_order_relaxed), recorder_.last_end());
@@ -311,7 +315,7 @@ void BackgroundThread::CountSkipped(const Lease& lease) {
   const std::uint32_t postponed = lease.publisher.postponed(0);
   const std::uint64_t skipped =
       core_.changes_skipped.load() + (postponed - std::exchange(postponed_, postponed));
-  // The warning first, so that it is there when the count is seen.
+  // The warning comes first, so a reader that sees the count also finds the warning.
   if (10 * skipped > core_.clock_requester.requests()) {
     core_.warnings.Once("changes",
                         "the plan changes the clock more often than the agent allows; changes to "
@@ -377,7 +381,7 @@ void BackgroundThread::Write(const protocol::RankRecord& record) {
 }
 
 Result<void> BackgroundThread::WriteText(const std::string& text) {
-  // Of two parts, the older one is given up when the newer one is full.
+  // The log has two parts. When the newer one is full, the older one is deleted.
   const std::uint64_t most = core_.settings.most_log_bytes / 2;
   if (log_->size() == 0 || log_->size() + text.size() <= most) return log_->Append(text);
   return log_->BeginAnew(log_header_ + text);

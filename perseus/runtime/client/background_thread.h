@@ -30,8 +30,8 @@ namespace perseus::client {
 class AgentLink {
  public:
   struct Leased;
-  // Fails with cause and remedy: no agent listens, it refuses, or it is not an agent. Waits at most
-  // `timeout` for a reply. `live` lists the connection.
+  // Fails if no agent listens, if the agent refuses, or if another program answers. The error has
+  // the cause and the remedy. Waits at most `timeout` for a reply. `live` lists the connection.
   static Result<Leased> Acquire(const std::filesystem::path& socket, const std::string& gpu,
                                 const std::string& job, std::chrono::milliseconds timeout,
                                 LiveSession& live);
@@ -76,16 +76,16 @@ struct BackgroundThreadSetup {
 class BackgroundThread {
  public:
   explicit BackgroundThread(BackgroundThreadSetup setup);
-  // Gives up everything that is still held.
+  // Releases the lease and the log if they are still held.
   ~BackgroundThread();
   BackgroundThread(const BackgroundThread&) = delete;
   BackgroundThread& operator=(const BackgroundThread&) = delete;
 
   // Call it before the thread runs. Requests a lease and begins the log. Takes at most 20 s.
   void Begin();
-  // One turn. Returns when the next one is due.
+  // Runs one turn. Returns the time at which the next one is due.
   Nanoseconds Turn();
-  // The last turn: writes everything and gives everything up.
+  // Runs the last turn: writes everything, and releases the lease and the log.
   void End();
 
  private:
@@ -122,12 +122,12 @@ class BackgroundThread {
   Nanoseconds next_beat_ = 0;
   Nanoseconds last_beat_ = 0;
   double declared_slowdown_ = 1;
-  std::uint32_t answered_ = 0;  // The last request whose outcome was counted.
+  std::uint32_t answered_ = 0;  // The last request with a counted outcome.
   protocol::ClockOutcome answered_outcome_ = protocol::ClockOutcome::kNone;
-  std::uint32_t postponed_ = 0;  // Requests of the lease that waited, as counted last.
+  std::uint32_t postponed_ = 0;  // How many requests of the lease had waited at the last count.
 
   AssignmentWatcher assignment_;
-  std::string reported_problem_;                    // With them.
+  std::string reported_problem_;                    // The last problem with an assignment.
   std::deque<std::unique_ptr<ClockTable>> tables_;  // Offered once the training thread is ready.
   EnergyMeter meter_;
   Nanoseconds next_look_ = 0;
@@ -136,7 +136,7 @@ class BackgroundThread {
   Nanoseconds next_log_check_ = 0;
   std::string log_header_;         // Each part of the log begins with this line.
   bool has_logged_lease_ = false;  // The log's header says that clocks may be set.
-  const Nanoseconds epoch_;        // What to add to the clock's time for time since 1970.
+  const Nanoseconds epoch_;        // Added to the clock's time, it gives the time since 1970.
 };
 
 }  // namespace perseus::client

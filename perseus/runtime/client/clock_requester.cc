@@ -8,7 +8,7 @@
 
 namespace perseus::client {
 bool ClockRequester::TryRequest(int frequency_mhz, Nanoseconds now) {
-  // Ordered against Rest: see there.
+  // Rest explains why this order is necessary.
   if (!may_set_clocks() || frequency_mhz == wanted_.load(std::memory_order_seq_cst)) return true;
   if (is_busy_.test_and_set(std::memory_order_acquire)) return false;
   if (lease_ != nullptr) Publish(frequency_mhz, now);
@@ -55,8 +55,9 @@ std::unique_ptr<Lease> ClockRequester::UseLease(std::unique_ptr<Lease> lease) {
 void ClockRequester::Rest(const std::atomic<bool>& is_in_step, Nanoseconds now) {
   if (wanted_mhz() == 0) return;
   Lock();
-  // A step that begins is marked before it looks at what is wanted, and this is the other way
-  // around: so either the step is seen here, or it sees that 0 is wanted and asks again.
+  // A step that begins first sets is_in_step, and then reads wanted_. This function first writes
+  // wanted_, and then reads is_in_step. So either this function sees the step, or the step sees
+  // that 0 is wanted, and requests its clock again.
   const int before = wanted_.exchange(0, std::memory_order_seq_cst);
   if (is_in_step.load(std::memory_order_seq_cst) || lease_ == nullptr) {
     wanted_.store(before, std::memory_order_seq_cst);

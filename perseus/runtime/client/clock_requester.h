@@ -21,7 +21,7 @@ namespace perseus::client {
 struct Lease {
   std::string id;
   std::vector<int> sm_clocks_mhz;      // Ascending.
-  protocol::ClockPublisher publisher;  // Of this one GPU.
+  protocol::ClockPublisher publisher;  // Publishes for this GPU only.
 };
 
 struct PublishedClock {
@@ -43,7 +43,7 @@ class ClockRequester {
   int ClockFor(int frequency_mhz);
   // The last wanted clock, for which TryRequest would do nothing. 0 without a lease.
   int wanted_mhz() const { return wanted_.load(std::memory_order_relaxed); }
-  // What was published for it.
+  // The clock that was published for it.
   int published_mhz() const { return published_mhz_.load(std::memory_order_relaxed); }
   bool may_set_clocks() const { return may_set_.load(std::memory_order_relaxed); }
   std::uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
@@ -54,10 +54,10 @@ class ClockRequester {
 
   // ---- The background thread ----
 
-  // Null: no lease from now on. Returns the previous lease, which no thread uses any more.
+  // Replaces the lease; null: no lease. Returns the previous lease, which no thread uses any more.
   std::unique_ptr<Lease> UseLease(std::unique_ptr<Lease> lease);
-  // Requests the default clock, unless a step has begun by the time that no other thread can
-  // request.
+  // Waits until no other thread is in a request. Then requests the default clock, unless a step has
+  // begun.
   void Rest(const std::atomic<bool>& is_in_step, Nanoseconds now);
   void Beat();
   // The answer to the last request; sequence 0: none.
@@ -73,9 +73,9 @@ class ClockRequester {
   void Lock();
   void Unlock() { is_busy_.clear(std::memory_order_release); }
 
-  std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;  // Guards the lease for those who publish.
-  std::unique_ptr<Lease> lease_;    // Changed by the background thread alone, and then when busy.
-  Ring<PublishedClock> published_;  // Pushed when busy, so by one at a time.
+  std::atomic_flag is_busy_ = ATOMIC_FLAG_INIT;  // Guards the lease while a thread publishes.
+  std::unique_ptr<Lease> lease_;    // Only the background thread changes it, while it is busy.
+  Ring<PublishedClock> published_;  // Only the busy thread pushes.
   std::atomic<int> wanted_ = 0;
   std::atomic<int> published_mhz_ = 0;
   std::atomic<int> lacking_mhz_ = 0;

@@ -1,4 +1,4 @@
-// Asking for clocks, over a real channel.
+// Requests clocks over a real channel.
 #include "perseus/runtime/client/clock_requester.h"
 
 #include <fcntl.h>
@@ -74,7 +74,7 @@ TEST_F(ClockRequesterTest, WithoutALeaseNothingIsAsked) {
   EXPECT_TRUE(requester_.TryRequest(1410, MonotonicNow()));
   EXPECT_EQ(requester_.requests(), 1U);
   EXPECT_EQ(requester_.published_mhz(), 0);
-  // A new one knows of nothing.
+  // A new lease has no request yet.
   requester_.UseLease(MakeLease());
   EXPECT_TRUE(requester_.TryRequest(900, MonotonicNow()));
   EXPECT_EQ(requester_.requests(), 2U);
@@ -94,8 +94,8 @@ TEST_F(ClockRequesterTest, RestsOnlyWhileNobodyTrains) {
   EXPECT_EQ(requester_.requests(), 2U);
 }
 
-// Three threads ask at a time, and the lease comes and goes: the thread sanitizer looks on, and no
-// request is a mixture.
+// Three threads request clocks while the lease comes and goes. The thread sanitizer reports no
+// race, and no request is a mixture of two.
 TEST_F(ClockRequesterTest, ManyMayAskAtATime) {
   std::atomic<bool> is_over = false;
   const auto ask = [&](int clock) {

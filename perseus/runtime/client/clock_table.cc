@@ -8,7 +8,7 @@ namespace perseus::client {
 namespace {
 
 constexpr int kMostChunks = 4096;
-constexpr double kMostSlowdown = 100;  // That an agent believes.
+constexpr double kMostSlowdown = 100;  // An agent accepts at most this slowdown.
 
 }  // namespace
 
@@ -37,7 +37,7 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
   for (const plan_file::PlannedInstruction& instruction :
        plan.pp_ranks[static_cast<std::size_t>(rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
-    // Between two whole clocks, the faster: no plan is slower than it says.
+    // Rounds up to the next whole clock, so that no plan is slower than it promises.
     table.order.push_back({instruction.kind, instruction.microbatch, instruction.chunk,
                            static_cast<int>(std::ceil(instruction.frequency_mhz))});
   }

@@ -40,13 +40,13 @@ struct ClockTable {
   std::vector<PlannedClock> order;
   std::vector<int> kind_clocks;  // [chunk * kKinds + kind]; 0: the default clock.
 
-  std::int64_t version = 0;     // Of the assignment; 0: none.
+  std::int64_t version = 0;     // The version of the assignment; 0: none.
   std::int64_t from_step = 0;   // The assignment is in force from this step on.
   std::int64_t until_step = 0;  // A temporary assignment ends at this step; 0: a lasting one.
   Nanoseconds expires = 0;      // CLOCK_MONOTONIC; 0: never.
   bool is_recorded = true;      // Whether its steps are written to the rank log.
-  double slowdown = 1;          // Planned, of an iteration; 1 to 100.
-  std::string name;             // Of the plan file.
+  double slowdown = 1;          // The planned slowdown of an iteration, 1 to 100.
+  std::string name;             // The name of the plan file.
 
   ClockTable* next = nullptr;  // For the owner's list.
 
@@ -63,7 +63,7 @@ struct ClockTable {
 // or is for another number of ranks than `pp_ranks` (0: unknown). `name` is the name of the file.
 Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int rank,
                                int pp_ranks = 0);
-// The clocks of `rank`, of up to 4,096 chunks.
+// The clocks of `rank`, for up to 4,096 chunks.
 ClockTable CompileClocks(std::span<const protocol::KindClock> clocks, int rank);
 
 // The nearest clock of the GPU that is not slower, or its fastest if all are slower.

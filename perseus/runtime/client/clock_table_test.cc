@@ -1,4 +1,4 @@
-// From plans and assignment to what one rank does.
+// Which clocks one rank follows under plans and assignments.
 #include "perseus/runtime/client/clock_table.h"
 
 #include <gmock/gmock.h>

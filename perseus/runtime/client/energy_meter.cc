@@ -10,7 +10,7 @@ constexpr Nanoseconds kStateEvery = 1'000'000'000;
 }  // namespace
 
 device::DeviceResult<double> EnergyMeter::ReadEnergy(Nanoseconds now) {
-  // What is integrated from power is asked for it all anyway.
+  // A device that integrates its power has to read everything in any case.
   if (has_looked_ && now < next_state_ && !telemetry_.is_energy_integrated) {
     return device_->ReadEnergy();
   }
@@ -34,7 +34,7 @@ std::optional<EnergyReading> EnergyMeter::Look() {
   const bool is_new = has_looked_ && *read != telemetry_.energy_j;
   last_look_ = began;
   telemetry_.energy_j = *read;
-  // When the first value came to be is not known.
+  // The time of the first value is unknown.
   has_looked_ = true;
   if (!is_new) return std::nullopt;
   return EnergyReading{after, clock_.Now(), *read};

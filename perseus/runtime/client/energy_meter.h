@@ -1,14 +1,14 @@
-// Reads the energy counter of a GPU, and reports only new values: the counter moves every 20 to
-// 100 ms. It reads everything else once a second, because each call takes a lock of the driver that
-// launches of the training also need. Only at the power limit it reads the clock as often as the
-// counter: kinds of instructions reach different clocks there. (On an H100, this call takes 2 us,
-// and that of the counter 2.4 ms.)
+// Reads the energy counter of a GPU, and reports only new values: the counter moves every 20 to 100
+// ms. It reads everything else once a second, because each call takes a lock of the driver that
+// launches of the training also need. Only at the power limit, it reads the clock as often as the
+// counter, because different kinds of instructions reach different clocks there. (On an H100, a
+// read of the clock takes 2 us, and a read of the counter 2.4 ms.)
 //
-// Times of reads. When the counter took a value is known only to be between two reads. Reads with a
-// fixed period of 10 ms stay in phase with a counter that moves every 100 ms, so this error is the
-// same for minutes. Then no average removes it: under a plan, most windows between clock changes
-// are short, and energies were 6 to 20 % off (measured on virtual GPUs). So the time between two
-// reads is random (dither), and the errors are independent.
+// Times of reads. The counter took a new value at an unknown time between two reads. Reads with a
+// fixed period of 10 ms stay in phase with a counter that moves every 100 ms, so the error of this
+// time is the same for minutes. Then no average removes it: under a plan, most windows between
+// clock changes are short, and energies were 6 to 20 % off (measured on virtual GPUs). So the time
+// between two reads is random (dither), and the errors are independent.
 #pragma once
 
 #include <cstdint>
@@ -45,16 +45,16 @@ class EnergyMeter {
       : device_(std::move(device)), clock_(clock), random_{seed} {}
 
   const device::DeviceInfo* info() const { return device_ != nullptr ? &device_->info() : nullptr; }
-  // Nothing: the same value as before, or the driver does not report it.
+  // Reads the counter. Returns nothing if its value has not changed, or if the driver reports none.
   std::optional<EnergyReading> Look();
-  // The clock now, if the power limit held it down at the last look at everything. Nothing
-  // otherwise, and if it cannot be read.
+  // Returns the clock now, if the power limit held it down when everything was read last. Nothing
+  // otherwise, or if the clock cannot be read.
   std::optional<ClockReading> ReachedClock();
   // The time until the next look while steps are recorded: uniform from kLeastPause to kMostPause.
   Nanoseconds Pause();
-  // As of a look of the last second that succeeded; its energy, of the last one.
+  // The latest read of everything that succeeded, with the energy of the latest look.
   const device::Telemetry& telemetry() const { return telemetry_; }
-  // What was wrong at the last look; empty if nothing.
+  // Why the last look failed. Empty if it succeeded.
   const std::string& trouble() const { return trouble_; }
 
  private:
@@ -64,7 +64,7 @@ class EnergyMeter {
   Clock& clock_;
   SplitMix64 random_;
   bool has_looked_ = false;
-  Nanoseconds last_look_ = 0;  // Began then.
+  Nanoseconds last_look_ = 0;  // When the last look began.
   Nanoseconds next_state_ = 0;
   device::Telemetry telemetry_;
   std::string trouble_;

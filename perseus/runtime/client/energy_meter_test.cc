@@ -20,7 +20,7 @@ TEST_F(EnergyMeterTest, TellsEachValueOnceAndBetweenWhichLooksItCame) {
   const auto clock = std::make_shared<FakeClock>(kSecond);
   const auto node = ValueOf(virtual_gpu::VirtualNode::Open(Describe(kTwoGpus), clock));
   EnergyMeter meter(std::move(node.Devices().devices.front()), *clock, 1);
-  EXPECT_FALSE(meter.Look());  // When the first value came to be is not known.
+  EXPECT_FALSE(meter.Look());  // The time of the first value is unknown.
 
   std::vector<EnergyReading> readings;
   for (int i = 0; i < 100; ++i) {
@@ -75,7 +75,7 @@ TEST_F(EnergyMeterTest, TheErrorsOfTheTimesAverageOut) {
   }
 }
 
-// Counts what it is asked.
+// A device that counts its calls.
 class CountingDevice final : public device::Device {
  public:
   struct Counts {

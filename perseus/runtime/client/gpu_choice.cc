@@ -21,7 +21,7 @@ std::vector<std::string_view> SplitAtCommas(std::string_view text) {
   }
 }
 
-// Virtual GPUs have no bus; "box-2" is to come before "box-10".
+// Virtual GPUs have no bus. Shorter names come first, so "box-2" comes before "box-10".
 bool ComesBefore(const device::DeviceInfo& a, const device::DeviceInfo& b) {
   if (a.pci_bus_id != b.pci_bus_id) return a.pci_bus_id < b.pci_bus_id;
   if (a.uuid.size() != b.uuid.size()) return a.uuid.size() < b.uuid.size();

@@ -11,13 +11,15 @@ namespace perseus::client {
 
 struct ChosenGpu {
   std::string uuid;
-  std::unique_ptr<device::Device> device;  // Null where it cannot be measured.
-  std::shared_ptr<Clock> clock = std::make_shared<RealClock>();  // Of device::DeviceList.
+  std::unique_ptr<device::Device> device;                        // Null if it cannot be measured.
+  std::shared_ptr<Clock> clock = std::make_shared<RealClock>();  // From device::DeviceList.
 };
 
-// `wanted`: a UUID, or its beginning as CUDA takes it; a number, counted among those that `visible`
-// (CUDA_VISIBLE_DEVICES; null: all) names; empty: the only one. Numbers count in the order of the
-// PCI bus, as CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID. Takes the device out of the list. Fails
+// Takes the wanted GPU out of the list. `wanted` is one of:
+//   - a UUID, or its beginning, as CUDA accepts it;
+//   - a number among the GPUs that `visible` names (CUDA_VISIBLE_DEVICES; null: all GPUs);
+//   - empty, for the only GPU.
+// Numbers count in the order of the PCI bus, as CUDA does with CUDA_DEVICE_ORDER=PCI_BUS_ID. Fails
 // (kInput) if the list does not have the GPU, or if `wanted` is empty and there are several.
 Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted,
                             const char* visible);

@@ -1,4 +1,4 @@
-// Which GPU is meant, by all the ways to say it.
+// Which GPU each way to name it chooses.
 #include "perseus/runtime/client/gpu_choice.h"
 
 #include <gmock/gmock.h>

@@ -70,7 +70,7 @@ void HotPath::LeavePlan(const Instruction* expected, const Instruction* got) {
 
 bool HotPath::Record(const Event& event) {
   if (!is_recorded_) return false;
-  // There has to remain room for the end of the step.
+  // The ring keeps room for the end of the step.
   const bool is_end = event.type == Event::Type::kStepEnd;
   if (events_.HasRoomFor(is_end ? 1 : 2) && events_.Push(event)) return true;
   Drop();

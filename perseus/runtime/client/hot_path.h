@@ -1,6 +1,7 @@
-// What a training thread does in each call, without the time and the clock requests: its position
-// in the plan, the next clock, and the entries of the record. The caller passes the time, and
-// receives the wanted clock. ClockPrecedence decides which clocks a step follows.
+// Follows the plan in each call of a training thread: finds the position in the plan and the next
+// clock, and writes the entries of the record. It reads no time and requests no clock: the caller
+// passes the time, and receives the wanted clock. ClockPrecedence decides which clocks a step
+// follows.
 //
 // No call allocates memory, takes a lock or makes a system call.
 //
@@ -69,14 +70,14 @@ struct HotTrouble {
   // The first instruction that differed from the plan.
   std::atomic<bool> is_off_plan = false;
   std::int64_t step = 0;
-  std::size_t position = 0;   // Of the instruction in the step.
+  std::size_t position = 0;   // Where in the step the instruction is.
   bool has_expected = false;  // If false, the plan had no further instruction.
   Instruction expected;
   bool has_got = false;  // If false, the step ended.
   Instruction got;
 
   std::atomic<bool> has_expired = false;
-  std::atomic<bool> is_full = false;  // The ring of events.
+  std::atomic<bool> is_full = false;  // Whether the ring of events was full.
   std::atomic<bool> is_bad_kind = false;
 };
 
@@ -137,8 +138,8 @@ class HotPath {
   ClockPrecedence clocks_;
   std::int64_t next_step_ = 0;
   bool is_in_step_ = false;
-  bool is_recorded_ = false;  // This step: there was room for it.
-  bool is_whole_ = true;      // This step: no entry was dropped.
+  bool is_recorded_ = false;  // Whether the ring had room for this step.
+  bool is_whole_ = true;      // Whether no entry of this step was dropped.
   bool is_off_plan_ = false;
   std::size_t position_ = 0;  // Instructions of this step that have ended.
   bool is_in_instruction_ = false;
@@ -146,7 +147,7 @@ class HotPath {
   Nanoseconds began_ = 0;
   int frequency_mhz_ = 0;
 
-  // The order of this step so far, over the order of the previous step.
+  // The order of this step so far. It overwrites the order of the previous step.
   std::vector<Instruction> learned_;
   std::size_t learned_size_ = 0;
 };

@@ -13,7 +13,7 @@ namespace perseus::client {
 namespace {
 
 constexpr Nanoseconds kLiveSessionsTimeout =
-    1'000'000'000;  // With all background threads, when the process ends.
+    1'000'000'000;  // For all background threads together, when the process ends.
 
 std::array<LiveSession, 256> live_sessions;
 std::atomic<std::uint32_t> generation = 0;
@@ -40,8 +40,8 @@ void InChild() {
   }
 }
 
-// Steps that were not written yet are, and background threads do not run into what is being torn
-// down.
+// Writes the steps that were not written yet, and ends the background threads before the objects
+// that they use are destroyed.
 void AtExit() {
   for (LiveSession& session : live_sessions) {
     if (session.is_claimed.load()) session.is_over.store(LiveSession::kProcessEnds);
@@ -54,8 +54,8 @@ void AtExit() {
 
 void Register() {
   if (is_registered.exchange(true)) return;
-  // Where that fails, a child shares what its parent has, and background threads are cut off at the
-  // end.
+  // If that fails, a child shares its parent's descriptors, and background threads end without
+  // their last turn.
   static_cast<void>(::pthread_atfork(nullptr, nullptr, InChild));
   static_cast<void>(std::atexit(AtExit));
 }
@@ -64,11 +64,11 @@ void Register() {
 
 ListedDescriptor::~ListedDescriptor() {
   if (!descriptor_) return;
-  // Before it is closed: a child would close another descriptor of this number. The entry may
-  // already have the next descriptor.
+  // The entry is cleared before the descriptor is closed. Otherwise, a child would close another
+  // descriptor with this number. The entry may already have the next descriptor.
   int listed = descriptor_.get();
   entry_->compare_exchange_strong(listed, -1);
-  // One of the two fails, because it is for the other kind.
+  // One of the two calls fails, because it is for the other kind of descriptor.
   ::shutdown(descriptor_.get(), SHUT_RDWR);
   ::flock(descriptor_.get(), LOCK_UN);
 }

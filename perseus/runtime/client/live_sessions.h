@@ -19,13 +19,13 @@ struct LiveSession {
   std::atomic<int> socket = -1;
   std::atomic<int> wakeup = -1;
   std::atomic<int> log = -1;
-  // Not 0: the background thread is to end, and why.
+  // Why the background thread has to end. 0: it runs on.
   static constexpr std::uint32_t kClosed = 1;
   static constexpr std::uint32_t kProcessEnds = 2;
   std::atomic<std::uint32_t> is_over = 0;
-  // What a driver may still use when the session is closed; kept here so that it is not lost.
+  // An object that a driver may still use after the session is closed. It is never freed.
   std::atomic<void*> kept = nullptr;
-  std::atomic<std::uint32_t> has_ended = 1;  // 1: there is no background thread.
+  std::atomic<std::uint32_t> has_ended = 1;  // 1: no background thread exists.
 };
 
 // A connection or a locked file of a session. It is in the list of its LiveSession while it is
@@ -40,7 +40,7 @@ class ListedDescriptor {
     entry_->store(descriptor_.get());
   }
   ListedDescriptor(ListedDescriptor&&) noexcept = default;
-  // What was here before ends with `other`.
+  // Swaps, so that `other` closes the previous descriptor.
   ListedDescriptor& operator=(ListedDescriptor&& other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     std::swap(entry_, other.entry_);
@@ -55,16 +55,16 @@ class ListedDescriptor {
   std::atomic<int>* entry_;
 };
 
-// At fork and exit, the process handles up to 256 sessions. A later session gets an entry that it
-// does not handle.
+// The process handles up to 256 sessions at fork and exit. Any further session gets an entry that
+// fork and exit ignore.
 LiveSession* ClaimLiveSession();
 void ReleaseLiveSession(LiveSession* session);
 
-// Another number in a child than in its parent.
+// A number that differs between a child and its parent.
 std::uint32_t ForkGeneration();
 
-// Ends the background thread for this reason and waits for it, until CLOCK_MONOTONIC is `until`.
-// Whether it has ended.
+// Ends the background thread for this reason, and waits for it, at most until CLOCK_MONOTONIC is
+// `until`. Returns whether the thread has ended.
 bool EndBackgroundThread(LiveSession& session, std::uint32_t reason, std::int64_t until);
 
 }  // namespace perseus::client

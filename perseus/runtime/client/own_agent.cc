@@ -30,12 +30,13 @@ namespace {
 
 constexpr auto kOwnAgentTimeout = std::chrono::seconds(5);
 constexpr auto kNap = std::chrono::milliseconds(20);
-// After its last client; between the steps of a script that starts one job after another it stays.
+// The agent ends this long after its last client. A script that starts one job after another keeps
+// the agent between its jobs.
 constexpr const char* kIdleSeconds = "10";
 
 bool Listens(const std::filesystem::path& socket) { return protocol::Connect(socket).has_value(); }
 
-// A directory of this user's alone: what lies in it says where clocks are asked for.
+// Returns a directory that only this user can access: its files decide where clocks are requested.
 Result<std::filesystem::path> OwnDirectory() {
   const std::string runtime = EnvironmentOr("XDG_RUNTIME_DIR");
   const std::filesystem::path path =
@@ -58,7 +59,7 @@ Result<std::filesystem::path> OwnDirectory() {
   return path;
 }
 
-// PERSEUS_PROGRAM, what was installed with this library, or what PATH has.
+// Returns PERSEUS_PROGRAM, or the program that was installed with this library, or that in PATH.
 std::string Program() {
   if (std::string chosen = EnvironmentOr("PERSEUS_PROGRAM"); !chosen.empty()) return chosen;
   Dl_info library{};
@@ -74,7 +75,8 @@ std::string Program() {
   return "perseus";
 }
 
-// Unlocks by itself: closing alone would leave the lock to a child that was forked meanwhile.
+// Unlocks the file before it closes it. Otherwise, a child that was forked meanwhile would keep the
+// lock.
 struct StartLock {
   explicit StartLock(FileDescriptor from) : file(std::move(from)) {}
   StartLock(StartLock&&) = default;
@@ -103,9 +105,9 @@ Result<StartLock> LockStart(const std::filesystem::path& path,
                 CauseAndRemedy(errno));
 }
 
-// Runs the command in a session of its own, and as nobody's child: it outlives this process, and
-// its end is no business of training's, which may wait for children itself. A shell stands in
-// between, since training must not be forked.
+// Runs the command in a session of its own, and not as a child of this process. So it outlives this
+// process, and training, which may wait for its own children, does not see it end. A shell starts
+// the command, because training must not be forked.
 bool SpawnDetached(const std::vector<std::string>& command, const std::filesystem::path& log) {
   std::vector<std::string> words = {"sh", "-c", "log=$1; shift; \"$@\" </dev/null >\"$log\" 2>&1 &",
                                     "sh", log.string()};
@@ -128,12 +130,12 @@ bool SpawnDetached(const std::vector<std::string>& command, const std::filesyste
       ::posix_spawn(&shell, "/bin/sh", &actions, &attributes, ArgumentsOf(words).data(), environ);
   ::posix_spawn_file_actions_destroy(&actions);
   ::posix_spawnattr_destroy(&attributes);
-  // Where children are not waited for, this fails, and the agent comes all the same.
+  // If the process ignores SIGCHLD, this call fails, and the agent still starts.
   if (failed == 0) static_cast<void>(::waitpid(shell, nullptr, 0));
   return failed == 0;
 }
 
-// The last line of what the agent said.
+// The last line of the agent's log.
 std::string Complaint(const std::filesystem::path& log) {
   std::string text = ReadRegularFile(log).value_or("");
   while (!text.empty() && text.back() == '\n') text.pop_back();
@@ -150,7 +152,7 @@ Result<std::filesystem::path> FindOrStartOwnAgent(const std::filesystem::path& n
   const auto until = std::chrono::steady_clock::now() + kOwnAgentTimeout;
   PERSEUS_ASSIGN_OR_RETURN(const auto directory, OwnDirectory());
   const std::filesystem::path socket = directory / "agent.sock";
-  // Held until this function returns.
+  // The lock is held until this function returns.
   PERSEUS_ASSIGN_OR_RETURN(const auto lock, LockStart(directory / "start.lock", until));
   if (Listens(socket)) return socket;
 

@@ -1,5 +1,5 @@
-// An agent of this user, for nodes without one: a `perseus agent` process that all ranks of the
-// user on the node share. It ends soon after its last client.
+// Starts an agent for this user on a node without one: a `perseus agent` process that all ranks of
+// the user on the node share. It ends soon after its last client.
 //
 // So in this mode, too, a killed rank leaves no clock locked, and only the agent sets clocks.
 #pragma once
@@ -11,11 +11,11 @@
 
 namespace perseus::client {
 
-// The socket of an agent that listens, the node's (`nodes_socket`) or this user's, which is started
-// if there is none; of several processes that try at once, one does. Its files lie in
-// $XDG_RUNTIME_DIR/perseus, or /tmp/perseus-UID. `devices` is its --devices. Takes at most 5 s.
-// Fails with cause and remedy: no program, a directory that is somebody else's, what the agent
-// itself said.
+// Returns the socket of an agent that listens: the node's agent (`nodes_socket`), or this user's
+// agent. If neither listens, starts this user's agent. If several processes try at once, one of
+// them starts it. Its files are in $XDG_RUNTIME_DIR/perseus or /tmp/perseus-UID. `devices` is its
+// --devices. Takes at most 5 s. Fails if the program is missing, if the directory belongs to
+// another user, or if the agent fails. The error has the cause and the remedy.
 Result<std::filesystem::path> FindOrStartOwnAgent(const std::filesystem::path& nodes_socket,
                                                   const std::string& devices);
 

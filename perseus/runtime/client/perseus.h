@@ -14,14 +14,14 @@
  *   perseus_close(session);
  *
  * The library sets the clock that the plan has for each instruction, through the agent of the node,
- * and records the times of the instructions. It changes nothing about what is computed.
+ * and records the times of the instructions. It does not change what training computes.
  *
  * It fails open. If something is wrong (no agent, a plan for another schedule, an evaluation inside
  * a step, a lost connection), training continues at the default clocks, which the GPU had before
  * the lease. (If the agent itself was killed, the GPU keeps the last clock until an agent runs
  * again.) The library gives one warning for each cause (perseus_take_warning, by default on
- * standard error) and counts on (perseus_read_counters). Every function accepts a null session, and
- * then does nothing.
+ * standard error), and continues to count (perseus_read_counters). Every function accepts a null
+ * session, and then does nothing.
  *
  * Hot path. step_begin, step_end, instruction_begin and instruction_end allocate nothing, take no
  * lock and make no system call, with one exception: without a stream, a clock change wakes the
@@ -156,19 +156,19 @@ PERSEUS_API int perseus_use_plan(perseus_session* session, const char* path);
 typedef struct perseus_counters {
   size_t size;              /* sizeof(perseus_counters); set it before the call. */
   uint64_t steps;           /* Ended. */
-  uint64_t steps_off_plan;  /* Of these: with another order than the plan. */
+  uint64_t steps_off_plan;  /* Ended steps with another order than the plan. */
   uint64_t instructions;    /* Ended. */
   uint64_t clock_requests;  /* Published to the agent. */
-  uint64_t clocks_limited;  /* Of these: power or heat holds the GPU below the clock, or another
-                               program has locked its clock. */
-  uint64_t clocks_refused;  /* Of these: the driver did not accept the clock. */
+  uint64_t clocks_limited;  /* Requests for which power or heat holds the GPU below the clock, or
+                               another program has locked its clock. */
+  uint64_t clocks_refused;  /* Requests that the driver did not accept. */
   uint64_t agent_losses;    /* Connections lost. */
   uint64_t records_dropped; /* Instructions that are not recorded: the buffer was full. */
   uint64_t stream_failures; /* Calls of the CUDA driver that failed. */
   uint64_t warnings;
   int32_t may_set_clocks;   /* 1 while the session has a lease. */
   int32_t follows_plan;     /* 1 if this step follows a plan. */
-  int64_t plan_version;     /* Of the assignment in force; 0: none. */
+  int64_t plan_version;     /* The version of the assignment in force; 0: none. */
   uint64_t steps_abandoned; /* Left before their end. They are not in `steps`. */
   uint64_t changes_skipped; /* Changes to a lower clock that waited for the agent's limit (perseus
                                agent --max-changes). The GPU kept the higher clock meanwhile. */

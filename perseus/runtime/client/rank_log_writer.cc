@@ -35,9 +35,10 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, L
   if (!folder) return IsNotRecorded(folder.error());
   auto opened = folder->OpenFile(path.filename());
   if (!opened) return IsNotRecorded(opened.error());
-  // Before it is locked: a child that has a copy would hold the lock.
+  // The file is listed before it is locked. Otherwise, a forked child would keep a copy of it, and
+  // with it the lock.
   ListedDescriptor file(*std::move(opened), live.log);
-  // A file system without locks is taken as it is.
+  // A file system without locks is accepted.
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return Fail(
         "another process records as {} ({}); steps are not recorded (set dp_rank, pp_rank "
@@ -76,7 +77,7 @@ Result<void> RankLogWriter::BeginAnew(std::string_view lines) {
   const std::string older = protocol::OlderRankLogPath(name);
   auto file = folder_.CreateFile(next);
   if (!file) return IsNotRecorded(file.error());
-  // Held before anybody finds it.
+  // Locks the file before another process can find it.
   static_cast<void>(::flock(file->get(), LOCK_EX | LOCK_NB));
   if (WriteBytes(file->get(), lines) < lines.size()) {
     return CannotWrite(path_, std::strerror(errno));

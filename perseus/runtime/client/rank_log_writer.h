@@ -16,24 +16,24 @@ namespace perseus::client {
 
 class RankLogWriter {
  public:
-  // Makes the file JOBDIR/FOLDER/NAME, and its directories, again, and holds it against others
-  // until it is closed; the older part of a log that was there is deleted. Fails (kInput) if
-  // another process has it, and (kSystem) if another user could make it write elsewhere. `live`
-  // lists the file, and has to outlive the writer.
+  // Creates the file JOBDIR/FOLDER/NAME and its directories, and locks the file until it is closed.
+  // Deletes both parts of an earlier log. Fails with kInput if another process has locked the file,
+  // and with kSystem if another user could redirect the writes. `live` lists the file, and has to
+  // outlive the writer.
   static Result<RankLogWriter> Create(const std::filesystem::path& path, LiveSession& live);
 
-  // Fails (kSystem) if the file system does not take it; the next call tries again, on a line of
-  // its own.
+  // Fails (kSystem) if the file system does not write all of it. The next call then begins on a new
+  // line.
   Result<void> Append(std::string_view lines);
 
-  // What was written becomes the log's older part, in place of what that was, and the log begins
-  // with these lines. Fails (kSystem) if the file system does not do it; then nothing has changed.
+  // Begins a new log with these lines. The log so far becomes the older part, in place of the
+  // previous older part. Fails (kSystem) if the file system fails. Then nothing has changed.
   Result<void> BeginAnew(std::string_view lines);
 
-  // Whether no directory has the file any more, so that nobody will read it.
+  // Whether the file was deleted, so that nobody can read it.
   bool IsDeleted() const;
 
-  // Bytes that were written since it began.
+  // Bytes that were written since the log began.
   std::uint64_t size() const { return size_; }
 
  private:

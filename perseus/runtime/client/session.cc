@@ -23,9 +23,9 @@ namespace perseus::client {
 namespace {
 
 constexpr Nanoseconds kSessionTimeout =
-    1'000'000'000;  // With the background thread, when the session is closed.
+    1'000'000'000;  // For the background thread, when the session is closed.
 
-// Seconds since 1970 as the clock's time; 0 for never. 1 if that was before the machine started.
+// Converts seconds since 1970 to the clock's time. 0: never. 1: before the machine started.
 Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
   if (seconds == 0) return 0;
   constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / 1'000'000'000 / 2;
@@ -33,7 +33,7 @@ Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
   return std::max<Nanoseconds>(at - clock.SinceEpoch() + clock.Now(), 1);
 }
 
-// Why no job has a rank with these numbers; empty if one may.
+// Returns why no job can have a rank with these numbers. Empty if a job can have it.
 std::string WhyNoRank(const protocol::RankId& name) {
   const protocol::HighestRanks highest;
   const auto check = [](const char* what, int number, int most) {
@@ -48,10 +48,10 @@ std::string WhyNoRank(const protocol::RankId& name) {
   return why.empty() ? check("tp_rank", name.tp_rank, highest.tp_rank) : why;
 }
 
-// The GPU of the settings, if there is one; what is in the way is warned of.
+// Returns the GPU from the settings. If it cannot be measured, warns and returns at most its UUID.
 ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
   const Settings& settings = core.settings;
-  // One that the agent may know, though it cannot be measured from here.
+  // A GPU that the agent may know, although this process cannot measure it.
   ChosenGpu unmeasured;
   if (settings.gpu.find('-') != std::string::npos) unmeasured.uuid = settings.gpu;
   if (settings.devices == "off") {
@@ -62,7 +62,7 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
     }
     return unmeasured;
   }
-  // Without its UUID nobody can be asked for the GPU.
+  // Without its UUID, the GPU cannot be requested from the agent.
   const char* const what_is_left =
       unmeasured.uuid.empty()
           ? "; energy is not measured, and no clocks are set: a plan has no effect"
@@ -80,7 +80,7 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
   return *std::move(chosen);
 }
 
-// How the background thread comes by an agent; empty if there is to be none.
+// Returns the function by which the background thread finds an agent. Empty: it uses no agent.
 std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
                                                         const device::Device* device) {
   const Settings& settings = core.settings;
@@ -154,7 +154,7 @@ std::unique_ptr<Session> Session::Open(Settings settings, device::OpenVirtual op
 void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
   auto background_thread = std::make_unique<BackgroundThread>(std::move(setup));
   background_thread->Begin();
-  // Signals are for the threads of the training program.
+  // Only the threads of the training program handle signals.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -202,7 +202,8 @@ void Session::RequestClockOn(void* stream, int wanted_mhz) {
 void Session::StepBegin() {
   if (IsDead()) return;
   const int wanted = hot_.StepBegin(Now());
-  // A stream may still run the previous step; its first instruction requests the clock.
+  // A stream may still run the previous step. The first instruction of this step requests the
+  // clock.
   if (!has_used_streams_) RequestClock(wanted);
 }
 
@@ -276,7 +277,7 @@ void Session::InstructionEndOn(void* stream) {
   if (IsDead()) return;
   if (timing_ == Timing::kHost) return InstructionEnd();
   StreamTimer& streams = core_->streams;
-  // A capture may have begun since the instruction did.
+  // A capture may have begun after the instruction began.
   if (timing_ != Timing::kStream || !streams.IsReady() || !streams.MayEnqueueOn(stream)) {
     return DropStreamInstruction();
   }

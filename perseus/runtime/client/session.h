@@ -20,7 +20,7 @@ class Session {
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // In a forked child: every call does nothing.
+  // Whether this is a forked child, in which every call does nothing.
   bool IsDead() const;
   Nanoseconds Now() const;
 
@@ -32,8 +32,8 @@ class Session {
   void InstructionBeginOn(int kind, int microbatch, int chunk, void* stream);
   void InstructionEndOn(void* stream);
 
-  // From the next step on. An empty path means no plan. False if the file has no plan for this
-  // rank. Any thread may call it.
+  // Follows this plan from the next step on. An empty path means no plan. Returns false if the file
+  // has no plan for this rank. Any thread may call it.
   bool UsePlan(const std::filesystem::path& path);
   perseus_counters Counters() const;
   SessionCore& core() { return *core_; }
@@ -52,9 +52,9 @@ class Session {
   // How the running instruction is timed. kNone: it is not timed, or none runs.
   enum class Timing { kHost, kStream, kNone };
   Timing timing_ = Timing::kNone;
-  int pair_ = StreamTimer::kNone;  // Begun, and not in the record yet.
-  // Once it has, the training thread may be ahead of the GPU, and requests no clock of a plan
-  // itself.
+  int pair_ = StreamTimer::kNone;  // The begun pair, until it is in the record.
+  // Once a stream was used, the training thread may be ahead of the GPU. Then it requests no clock
+  // of a plan itself.
   bool has_used_streams_ = false;
 };
 

@@ -8,8 +8,8 @@
 namespace perseus::client {
 namespace {
 
-// Some seconds of a fast schedule's instructions, should the background thread be held up by a file
-// system.
+// The instructions of a fast schedule in several seconds, in case a file system blocks the
+// background thread that long.
 constexpr std::size_t kEvents = 16'384;
 
 std::string Describe(const Instruction& what) {
@@ -52,7 +52,7 @@ void SessionCore::ReportTroubles() {
                   "the plan has expired and is no longer followed; the default clocks are used "
                   "(use a new plan: perseus_use_plan, or an assignment)");
   }
-  // Without a directory, there is no record that could lack something.
+  // Without a job directory, nothing is recorded, so the record lacks nothing.
   if (trouble.is_full.load(std::memory_order_relaxed) && !settings.job_directory.empty()) {
     warnings.Once("full",
                   "instructions came faster than they could be written down; the record does not "

@@ -23,7 +23,7 @@ struct SessionCore {
   explicit SessionCore(Settings from);
 
   const Settings settings;
-  // Of the GPU; all times of a session are by it. Set before anything uses it.
+  // The clock of the GPU, for all times of a session. It is set before anything uses it.
   std::shared_ptr<Clock> clock = std::make_shared<RealClock>();
   Warnings warnings;
   Ring<Event> events;

@@ -17,7 +17,7 @@
 namespace perseus::client {
 namespace {
 
-// Nothing lies behind the last member, where a later one would begin.
+// The struct has no padding after its last member, where a later version adds members.
 static_assert(sizeof(perseus_options) ==
               offsetof(perseus_options, reserved_too) + sizeof(perseus_options::reserved_too));
 
@@ -25,7 +25,7 @@ std::string TextOf(const char* option, const char* variable, const char* otherwi
   return option != nullptr ? option : EnvironmentOr(variable, otherwise);
 }
 
-// PERSEUS_LOG_BYTES; the default where that is not a number.
+// Returns PERSEUS_LOG_BYTES, or the default if that is not a number.
 std::uint64_t MostLogBytes(std::vector<std::string>& problems) {
   const std::string text = TextOf(nullptr, "PERSEUS_LOG_BYTES", "");
   if (text.empty()) return kMostLogBytes;
@@ -37,7 +37,7 @@ std::uint64_t MostLogBytes(std::vector<std::string>& problems) {
   return kMostLogBytes;
 }
 
-// The agent takes no others.
+// Returns `name`, or a similar name that the agent accepts.
 std::string JobName(std::string name, std::vector<std::string>& problems) {
   const auto change = [&](std::string used) {
     problems.push_back(fmt::format(
@@ -51,7 +51,8 @@ std::string JobName(std::string name, std::vector<std::string>& problems) {
   return change(IsPrintable(cut) ? std::move(cut) : "training");
 }
 
-// A socket's path has a limit, so a relative one may be the only one that is short enough.
+// The path of a socket has a limit. If the absolute path is too long, a relative path stays as it
+// is.
 std::string AgentFrom(std::string agent) {
   if (agent == "own" || agent == "off") return agent;
   std::string absolute = Absolute(agent).string();

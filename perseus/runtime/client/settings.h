@@ -22,23 +22,24 @@ struct Settings {
   protocol::RankId name;
   std::string gpu;                      // UUID or number; empty: the only one.
   std::string job;                      // 1 to 200 printable bytes.
-  std::filesystem::path job_directory;  // Empty for none; from here on likewise.
-  std::filesystem::path plan;
-  std::string agent;                 // A socket, "own" or "off".
-  std::string devices;               // For OpenDevices, or "off".
-  std::int64_t plan_expires_at = 0;  // Seconds since 1970; 0: never.
-  std::vector<int> stages;           // By chunk. Empty if the default numbers hold.
-  int pp_ranks = 0;                  // 0: unknown.
+  std::filesystem::path job_directory;  // Empty: none.
+  std::filesystem::path plan;           // Empty: none.
+  std::string agent;                    // A socket, "own" or "off".
+  std::string devices;                  // For OpenDevices, or "off".
+  std::int64_t plan_expires_at = 0;     // Seconds since 1970; 0: never.
+  std::vector<int> stages;              // By chunk. Empty if the default numbers hold.
+  int pp_ranks = 0;                     // 0: unknown.
   // One warning for each setting that is wrong and not used. The session works without it.
   std::vector<std::string> problems;
   std::uint64_t most_log_bytes = kMostLogBytes;
   WarningOutput warning_output = WarningOutput::kStandardError;
 };
 
-// The path itself if it is empty, or if the current directory is unknown.
+// Returns the absolute path. Returns `path` itself if it is empty, or if the current directory is
+// unknown.
 std::filesystem::path Absolute(const std::filesystem::path& path);
 
-// `options` may be null, or of an older ABI and shorter: what it lacks is taken to be 0.
+// `options` may be null. With an older ABI, it is shorter: the missing fields count as 0.
 Settings SettingsFrom(const perseus_options* options);
 
 }  // namespace perseus::client

@@ -6,11 +6,11 @@
 namespace perseus::client {
 namespace {
 
-// What is kept while no step ends.
+// The most entries that are kept while no step ends.
 constexpr std::size_t kMostEnergy = 4096;
 constexpr std::size_t kMostReached = 4096;
 constexpr std::size_t kMostChanges = 4096;
-// Of a step; one that never ends must not fill the memory.
+// The most instructions of a step. A step that never ends must not fill the memory.
 constexpr std::size_t kMostInstructions = 16'384;
 // A driver call that takes longer counts as not answered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;
@@ -32,14 +32,14 @@ void StepRecorder::Add(const Event& event) {
     pending.step.end = event.begin;
     pending.step.has_plan = event.has_plan;
     pending.step.on_plan = event.on_plan;
-    // One with instructions missing would be taken for another schedule.
+    // A step with missing instructions would look like another schedule.
     pending.is_wanted = pending.is_wanted && event.is_whole;
     pending.has_ended = true;
     return;
   }
   if (pending.timings.size() >= kMostInstructions) {
     pending.is_wanted = false;
-    // Pairs of events come here to be released, and are few.
+    // Pairs of events are kept, because they still have to be released. They are few.
     if (event.type == Event::Type::kInstruction) return;
   }
   protocol::RanInstruction instruction;
@@ -108,7 +108,7 @@ bool StepRecorder::IsAnswered(Nanoseconds until) const {
   const auto later = std::find_if(changes_.begin(), changes_.end(), [until](const Change& change) {
     return change.published.requested > until;
   });
-  // Earlier ones were overtaken, and are not answered any more.
+  // Later requests replaced the earlier ones, which get no answer any more.
   return later == changes_.begin() || std::prev(later)->answer.sequence != 0;
 }
 
@@ -138,7 +138,7 @@ void StepRecorder::Complete(protocol::RanStep& step) {
   step.temperature_c = telemetry_.temperature_c;
   step.power_w = telemetry_.power_w;
   device::ClockLimits limits = std::exchange(limits_, telemetry_.limits);
-  // Something that the own readings do not show, such as the lock of another program.
+  // The readings of this process do not show the cause, such as the lock of another program.
   const bool is_unexplained = !device::IsHeldDown(limits) || device::IsAtPowerLimit(limits);
   if (std::exchange(is_limited_, false) && is_unexplained) limits.Add(device::ClockLimit::kOther);
   step.limited_by = device::NamesOfHoldingDown(limits);

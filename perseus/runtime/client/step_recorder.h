@@ -1,5 +1,5 @@
-// Puts together the records of steps, from the events of the training thread, the readings of the
-// energy counter and the answers of the agent, which arrive independently.
+// Builds the records of steps from the events of the training thread, the readings of the energy
+// counter and the answers of the agent. These arrive independently.
 //
 // Not thread safe: for the background thread.
 #pragma once
@@ -33,14 +33,14 @@ class StepRecorder {
   // The times of a pair of events. Called for each pair in order, until its times are not pending.
   using StreamTimesOf = std::function<StreamTiming(int timing)>;
 
-  // Each kind in the order in which it happened. Before TakeFinished(), first add the events and
-  // then the requests, so that the requests of a step are there with it.
+  // Add each kind in the order in which it happened. Before TakeFinished(), add first the events
+  // and then the requests, so that no step is taken without its requests.
   void Add(const Event& event);
   void Add(const EnergyReading& reading);
   void Add(const ClockReading& reading);
   void Add(const PublishedClock& published);
   void Add(const protocol::ClockAnswer& answer);
-  // The current state.
+  // Sets the current state of the GPU.
   void SetState(const device::Telemetry& telemetry);
 
   // The steps that are complete by `now`. It waits a short time for an answer of the agent, and
@@ -55,9 +55,9 @@ class StepRecorder {
   struct Pending {
     protocol::RanStep step;
     std::vector<int> timings;  // [instruction]: -1 for none, or known already.
-    std::size_t untimed = 0;   // The first of those that are not known.
+    std::size_t untimed = 0;   // The first instruction without known times.
     bool has_ended = false;
-    bool is_wanted = true;  // For the log, and whole.
+    bool is_wanted = true;  // Whether it is whole, and the log gets it.
   };
   static bool ResolveTimes(Pending& pending, const StreamTimesOf& stream_times);
   bool IsAnswered(Nanoseconds until) const;
@@ -73,9 +73,9 @@ class StepRecorder {
   std::deque<Change> changes_;
   Nanoseconds last_end_ = 0;
   device::Telemetry telemetry_;
-  // What held the clock down since the last step that was taken, or by the last look before.
+  // What has held the clock down since the last step was taken, and at the last look before that.
   device::ClockLimits limits_;
-  bool is_limited_ = false;  // By an answer of the agent since then, which does not say by what.
+  bool is_limited_ = false;  // The same, by an answer of the agent, without the cause.
 };
 
 }  // namespace perseus::client

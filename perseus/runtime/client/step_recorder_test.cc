@@ -1,4 +1,4 @@
-// What becomes of events, energy and answers in a rank's log.
+// How events, energy and answers appear in a rank's log.
 #include "perseus/runtime/client/step_recorder.h"
 
 #include <gmock/gmock.h>

@@ -110,7 +110,7 @@ bool StreamTimer::MayEnqueueOn(cuda::Stream stream) {
 void StreamTimer::TakeNewBase(cuda::Stream stream, Nanoseconds now) {
   const int next = (base_ + 1) % kBases;
   Base& base = BaseAt(next);
-  // Still needed: the one in use serves a little longer, a little less exactly.
+  // Pairs still need this base. The base in use stays a little longer, and is a little less exact.
   if (base.users.load(std::memory_order_acquire) != 0) return;
   base.moment.store(0, std::memory_order_relaxed);
   outstanding_.fetch_add(1, std::memory_order_relaxed);
@@ -154,8 +154,8 @@ int StreamTimer::End(int pair, cuda::Stream stream) {
 }
 
 int StreamTimer::RequestClock(cuda::Stream stream, int wanted_mhz) {
-  // What was on its way has been forgotten by now, or will be asked for of another lease; so
-  // whatever is wanted, it is asked for again, behind that.
+  // After a reset, the enqueued requests have no effect, or are for another lease. So the wanted
+  // clock is requested again, behind them.
   if (const std::uint32_t resets = requester_.resets(); resets != seen_resets_) {
     seen_resets_ = resets;
     enqueued_ = -1;
@@ -163,7 +163,7 @@ int StreamTimer::RequestClock(cuda::Stream stream, int wanted_mhz) {
   }
   if (!requester_.may_set_clocks() || wanted_mhz == enqueued_) return enqueued_clock_;
   PendingRequest& request = RequestAt(next_request_);
-  // Where a thousand are on their way, the next instruction asks again.
+  // If all requests are enqueued, the next instruction tries again.
   if (request.is_used.load(std::memory_order_acquire)) return enqueued_clock_;
   request.frequency_mhz = wanted_mhz;
   request.is_used.store(true, std::memory_order_relaxed);
@@ -181,10 +181,10 @@ int StreamTimer::RequestClock(cuda::Stream stream, int wanted_mhz) {
 
 void StreamTimer::RunRequest(void* argument) {
   PendingRequest& request = *static_cast<PendingRequest*>(argument);
-  // After a failure nobody would request for what comes next.
+  // After a failure, no later request would replace this clock, so it is the default clock.
   const bool has_failed = request.timer->state_.load(std::memory_order_acquire) == State::kFailed;
   const int wanted = has_failed ? 0 : request.frequency_mhz;
-  // Nobody holds it for longer than a microsecond, unless preempted.
+  // Another thread is in a request for at most a microsecond, unless it is preempted.
   constexpr int kMostTries = 1000;
   for (int i = 0; i < kMostTries && !request.timer->requester_.TryRequest(wanted, MonotonicNow());
        ++i) {
@@ -227,7 +227,7 @@ StreamTiming StreamTimer::Times(int index) {
   float begin = 0;
   float end = 0;
   if (!Check(done, "cuEventQuery")) return lost();
-  // With several streams the base's own may be behind.
+  // With several streams, the stream of the base may be behind.
   const cuda::Code has_begun = driver_.EventElapsedTime(&begin, base.event, pair.begin);
   if (has_begun == cuda::kNotReady) return {StreamTiming::State::kPending, 0, 0};
   if (!Check(has_begun, "cuEventElapsedTime") ||
@@ -242,7 +242,8 @@ StreamTiming StreamTimer::Times(int index) {
 void StreamTimer::DestroyEvents() {
   if (pairs_ == nullptr || state_.load(std::memory_order_acquire) == State::kNew) return;
   if (!EnterDriver()) return;
-  // They go when the GPU is past them. What fails is the driver's to clean up.
+  // The driver destroys each event once the GPU has passed it. If a call fails, the driver cleans
+  // up.
   const auto destroy = [this](cuda::Event event) {
     if (event != nullptr) static_cast<void>(driver_.EventDestroy(event));
   };

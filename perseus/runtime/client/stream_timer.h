@@ -1,30 +1,31 @@
-// Times instructions on CUDA streams, and requests clocks in the order of their work, without ever
-// waiting for the GPU.
+// Times instructions on CUDA streams, and requests clocks in stream order. It never waits for the
+// GPU.
 //
-//   begin   record(event 1)                       the driver notes when the GPU gets there
-//   end     record(event 2), host function(asks for the next clock)
-//   later   the background thread queries event 2; once it is done, elapsed(base, 1) and
-//   elapsed(base, 2)
+//   begin   record(event 1)                  the driver records when the GPU reaches the event
+//   end     record(event 2), host function   the function requests the next clock
+//   later   the background thread queries event 2; once it is done, the thread reads
+//           elapsed(base, 1) and elapsed(base, 2)
 //
-// Events know only the time between each other. A base is an event whose moment is known: a host
-// function in front of it notes the time, so all times are late by what the driver takes to go on
-// from there (tens of microseconds), and durations are not. Since elapsed times are floats in
-// milliseconds, a new base is taken every few seconds: at 10 s a float still tells microseconds.
+// The driver reports only the time between two events. A base is an event at a known time: a host
+// function before it reads the clock. So all times are late by the time that the driver takes from
+// the host function to the event (tens of microseconds). Durations are not affected. Elapsed times
+// are floats in milliseconds. Up to 10 s, a float still resolves microseconds, so a new base is
+// taken that often.
 //
-// All events are made at the first use. Host functions run one after the other in a thread of the
-// driver's, hold the stream up while they do, and must not call the driver; so they are launched
-// only where the clock changes, and for bases.
+// The first use creates all events. Host functions run one after the other in a thread of the
+// driver. They block their stream meanwhile, and must not call the driver. So they are launched
+// only for clock changes and for bases.
 //
-// A call of the driver that fails ends all this for the session: the training thread may be steps
-// ahead of the GPU, so its own times and clocks would be wrong ones.
+// After a failed call of the driver, the session no longer times instructions on streams or sets
+// clocks for them. The training thread may be steps ahead of the GPU, so its own times and clocks
+// would be wrong.
 //
-// A stream that is being captured gets nothing enqueued: what would be captured would run again
-// with each launch of the graph, long after its session. And by default a capture forbids every
-// thread of the process what the background thread asks the driver, and breaks if it is asked all
-// the same; so whatever is not enqueued is asked in the relaxed mode, which is a thread's own.
+// Nothing is enqueued on a stream that is being captured: it would run again with each launch of
+// the graph, long after its session. By default, a capture also forbids every thread of the process
+// to make the driver calls that the background thread needs, and such a call breaks the capture. So
+// all calls that enqueue nothing are made in the relaxed mode, which is a setting of the thread.
 //
-// Thread safety: Times() and DestroyEvents() are the background thread's, all else the training
-// thread's.
+// Thread safety: each part of the class says which thread may call it.
 #pragma once
 
 #include <atomic>
@@ -41,7 +42,7 @@ namespace perseus::client {
 
 class StreamTimer {
  public:
-  // Pairs of events: instructions that may be on their way at a time.
+  // Pairs of events: the most instructions that may be enqueued at a time.
   static constexpr int kPairs = 4096;
   static constexpr int kNone = -1;
 
@@ -52,18 +53,18 @@ class StreamTimer {
 
   // ---- The training thread ----
 
-  // True if streams are timed. The first call takes milliseconds: it makes the events.
+  // Whether streams are timed. The first call takes milliseconds, because it creates the events.
   bool IsReady() { return state_.load(std::memory_order_acquire) == State::kReady || Prepare(); }
-  // False if the stream is being captured, and after a failure.
+  // Returns false if the stream is being captured, or after a failure.
   bool MayEnqueueOn(cuda::Stream stream);
-  // The pair that has the instruction's times; kNone if there is none left.
+  // Returns the pair that gets the instruction's times. kNone: no pair is free, or the call failed.
   int Begin(cuda::Stream stream, Nanoseconds now);
-  // kNone if it failed; the pair is then released.
+  // Returns the pair. If the call fails, releases the pair and returns kNone.
   int End(int pair, cuda::Stream stream);
-  // For a pair that the background thread will not be asked for.
+  // Releases a pair for which Times() will not be called.
   void Release(int pair) { Release(PairAt(pair)); }
-  // Asks for the clock when the stream gets there, if the last one on its way is another. The clock
-  // that will be asked for.
+  // Requests the clock when the stream reaches this point, unless that clock was already requested.
+  // Returns the clock that will be published.
   int RequestClock(cuda::Stream stream, int wanted_mhz);
   int enqueued_mhz() const { return enqueued_clock_; }
 
@@ -75,9 +76,9 @@ class StreamTimer {
   // ---- Any thread ----
 
   std::uint64_t failures() const { return failures_.load(std::memory_order_relaxed); }
-  // Host functions that the driver has not run yet; they use this object.
+  // How many host functions the driver has not run yet. They use this object.
   int outstanding() const { return outstanding_.load(std::memory_order_acquire); }
-  // Warns of what the training thread met.
+  // Warns about the problems that the training thread met.
   void ReportTroubles();
 
  private:
@@ -88,7 +89,7 @@ class StreamTimer {
   struct Base {
     StreamTimer* timer = nullptr;
     cuda::Event event = nullptr;
-    std::atomic<Nanoseconds> moment = 0;  // 0: not there yet.
+    std::atomic<Nanoseconds> moment = 0;  // 0: the stream has not reached it.
     std::atomic<int> users = 0;           // Pairs that are measured from it.
   };
   struct Pair {
@@ -109,11 +110,11 @@ class StreamTimer {
   bool Prepare();
   bool MakeEvents();
   bool MakeEventsRelaxed();
-  // The background thread may request the driver from here on.
+  // Prepares the background thread for calls of the driver. Returns whether this succeeded.
   bool EnterDriver();
   void TakeNewBase(cuda::Stream stream, Nanoseconds now);
   void Release(Pair& pair);
-  // Whether the call went well; if not, streams are timed no more.
+  // Returns whether the call succeeded. If not, streams are no longer timed.
   bool Check(cuda::Code result, const char* call);
   static void RunBase(void* base);
   static void RunRequest(void* request);
@@ -129,20 +130,20 @@ class StreamTimer {
   std::unique_ptr<PendingRequest[]> requests_;
   int next_pair_ = 0;
   int next_request_ = 0;
-  int base_ = kNone;  // The one in use.
+  int base_ = kNone;  // The base in use.
   Nanoseconds base_taken_ = 0;
 
-  int enqueued_ = 0;        // As wanted, on its way; -1: not known.
-  int enqueued_clock_ = 0;  // What will be published for it.
+  int enqueued_ = 0;        // The wanted clock that was enqueued last. -1: unknown.
+  int enqueued_clock_ = 0;  // The clock that will be published for it.
   std::uint32_t seen_resets_ = 0;
-  bool has_entered_ = false;  // The background thread.
+  bool has_entered_ = false;  // Whether EnterDriver() has succeeded.
 
   std::atomic<int> outstanding_ = 0;
   std::atomic<std::uint64_t> failures_ = 0;
   std::atomic<const char*> failed_call_ = nullptr;
   std::atomic<cuda::Code> failed_result_ = cuda::kSuccess;
   std::atomic<bool> has_met_capture_ = false;
-  std::atomic<bool> has_run_out_ = false;  // Of pairs.
+  std::atomic<bool> has_run_out_ = false;  // Whether all pairs are in use.
 };
 
 }  // namespace perseus::client

@@ -29,7 +29,8 @@ void Warnings::Once(const std::string& cause, const std::string& message) {
   if (untaken_.size() > kMostUntaken) untaken_.pop_front();
   if (output_ == WarningOutput::kQuiet) return;
   const std::string line = fmt::format("{}: {}\n", who_, text);
-  // In one write, so that the lines of several ranks do not mix. A closed descriptor is no matter.
+  // One write, so that the lines of several ranks do not mix. If the descriptor is closed, no line
+  // is written.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 

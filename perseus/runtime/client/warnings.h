@@ -18,13 +18,13 @@ enum class WarningOutput { kStandardError, kQuiet };
 
 class Warnings {
  public:
-  // `who` stands before each: "perseus: rank 3".
+  // Each line begins with `who`: "perseus: rank 3".
   Warnings(WarningOutput output, std::string who) : output_(output), who_(std::move(who)) {}
 
-  // Once for each `cause` ("agent", "plan"); later ones of the same are dropped. The warning is one
-  // line of text, whatever `message` contains, and its middle is left out if it is very long.
+  // Gives one warning for each `cause` ("agent", "plan"), and drops later ones. The warning is one
+  // line of text, whatever `message` contains. If it is very long, its middle is left out.
   void Once(const std::string& cause, const std::string& message) PERSEUS_EXCLUDES(mutex_);
-  // The oldest that was not taken yet; empty if there is none.
+  // Returns the oldest warning that was not taken yet. Empty if all were taken.
   std::string TakeOldest() PERSEUS_EXCLUDES(mutex_);
   std::uint64_t count() const { return count_.load(std::memory_order_relaxed); }
 

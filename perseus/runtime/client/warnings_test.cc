@@ -14,7 +14,7 @@ TEST(Warnings, EachCauseIsOneLine) {
   EXPECT_EQ(warnings.TakeOldest(), "");
 }
 
-// A path may have 4,096 bytes, and what to do stands behind it.
+// A path may have 4,096 bytes, and the remedy comes after it.
 TEST(Warnings, TheMiddleOfALongOneIsLeftOut) {
   Warnings warnings(WarningOutput::kQuiet, "rank");
   warnings.Once("plan", "begin" + std::string(5000, 'x') + "end");

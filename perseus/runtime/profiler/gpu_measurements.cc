@@ -153,7 +153,7 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const protocol:
   };
   std::vector<std::vector<PowerWindow>> stretches(1);
   const Nanoseconds length = step.end - step.begin;
-  std::size_t first = 0;  // Of the instructions that may reach into the window.
+  std::size_t first = 0;  // The first instruction that may reach into the window.
   for (std::size_t k = 0; k + 1 < step.energy.size(); ++k) {
     const protocol::EnergySample& from = step.energy[k];
     const protocol::EnergySample& to = step.energy[k + 1];

@@ -78,7 +78,7 @@ struct DriftAlarm {
 
 class GpuMeasurements {
  public:
-  static constexpr double kToleratedPart = 0.002;  // Of an instruction's time.
+  static constexpr double kToleratedPart = 0.002;  // As a part of an instruction's time.
   // k, h and the largest z of the drift test above.
   static constexpr double kDriftSlack = 1;
   static constexpr double kDriftLimit = 4.5;
@@ -126,8 +126,8 @@ class GpuMeasurements {
     std::int64_t residuals = 0;
     double residual_squares = 0;
     std::array<double, 4> sums = {};  // CUSUM: time up, time down, power up, power down.
-    std::int64_t readings = 0;        // Of the clock at the power limit.
-    int reached_mhz = 0;              // The highest of them.
+    std::int64_t readings = 0;        // How often the clock was read at the power limit.
+    int reached_mhz = 0;              // The highest clock among these readings.
     friend bool operator==(const Record&, const Record&) = default;
   };
   // The content of the state file.
@@ -167,7 +167,7 @@ class GpuMeasurements {
   Counts counts_;
   PowerFit fit_;
   std::size_t parameters_ = 1;  // Parameter 0 is waiting.
-  int last_frequency_mhz_ = 0;  // Of the last clock change that was not refused.
+  int last_frequency_mhz_ = 0;  // After the last change that was not refused.
   bool is_refused_ = false;     // The last request was refused, so the clock is unknown.
   std::vector<protocol::RanInstruction> last_counted_;
 };

@@ -18,7 +18,7 @@ struct NoiseCase {
   double common = 0;
   double time_stamp_s = 0;  // The deviation of the error of a time stamp.
   int microbatches = 12;
-  int steps = 3;  // Of a block.
+  int steps = 3;  // In a block.
   int blocks = 96;
 };
 

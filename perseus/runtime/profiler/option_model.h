@@ -55,7 +55,7 @@ struct CurvePoint {
   int group = 0;
   double frequency_mhz = 0;
   double value = 0;                    // In seconds or watts, above 0.
-  double relative_standard_error = 0;  // Of the measurement, above 0.
+  double relative_standard_error = 0;  // The error of the measurement, above 0.
 };
 
 class CurveModel {

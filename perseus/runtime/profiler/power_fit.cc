@@ -93,7 +93,7 @@ struct Fitted {
   std::vector<bool> identified;
   double rank = 0;
   double residual_squares = 0;
-  double log_determinant = 0;  // Of the identified part of the normal equations.
+  double log_determinant = 0;  // For the identified part of the normal equations.
 };
 
 Fitted Solve(const PowerFit::Sums& sums) {
@@ -161,7 +161,7 @@ void PowerFit::Add(std::span<const PowerWindow> stretch) {
 }
 
 void PowerFit::AddShort(std::span<const PowerWindow> stretch) {
-  std::map<std::size_t, Eigen::Index> columns;  // Of the parameters of this stretch.
+  std::map<std::size_t, Eigen::Index> columns;  // The columns of this stretch's parameters.
   std::size_t parameters = this->parameters();
   for (const PowerWindow& window : stretch) {
     for (const PowerWindow::Part& part : window.parts) {

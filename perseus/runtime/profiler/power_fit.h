@@ -104,7 +104,7 @@ class PowerFit {
   struct Answer {
     std::vector<PowerEstimate> powers;
     double likelihood = 0;          // The logarithm of the restricted likelihood.
-    double degrees_of_freedom = 0;  // Of the residuals.
+    double degrees_of_freedom = 0;  // The degrees of freedom of the residuals.
     std::size_t chosen = 0;         // The index of the chosen s in kRunDeviations.
   };
   Answer Solve() const;

@@ -37,7 +37,7 @@ struct KnownGpu {
 struct ProfilerState {
   std::string job;  // The coordinator's description: schedule, sizes, model.
   SweepSpent spent;
-  InstructionNoise noise;  // Of all ranks.
+  InstructionNoise noise;  // The noise of all ranks.
   std::map<protocol::RankId, KnownGpu> gpus;
 };
 

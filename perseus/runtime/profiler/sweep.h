@@ -52,7 +52,7 @@
 namespace perseus::profiler {
 
 struct SweepBudget {
-  int frequencies = 10;  // Of a group, with the highest one. At least 2.
+  int frequencies = 10;  // For each group, the highest one included. At least 2.
   int steps_per_round = 3;
   int steps = 60;
   double slowdown = 0.25;    // The mean over `steps`, as a fraction of the baseline's step time.
@@ -65,7 +65,7 @@ Result<void> CheckBudget(const SweepBudget& budget);
 
 struct SweepSpent {
   int steps = 0;
-  double seconds = 0;  // Of those steps.
+  double seconds = 0;  // The time of those steps.
   // Relative to steps at the highest clocks, as a fraction. 0 before the first step.
   double Slowdown(double baseline_s) const;
 };
@@ -74,7 +74,7 @@ struct SweepRound {
   // For every group of the job. Empty when the sweep is over.
   std::vector<protocol::KindClock> clocks;
   int steps = 0;
-  double predicted_s = 0;  // Of one step of the round. 0 if nothing is known yet.
+  double predicted_s = 0;  // The time of one step. 0 if nothing is known yet.
   std::string reason;      // "descent", "adaptive", or why the sweep is over.
   bool is_over() const { return clocks.empty(); }
 };

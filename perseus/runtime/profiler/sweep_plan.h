@@ -37,8 +37,8 @@ struct SweepJob {
   // clocks. Then all groups of a rank measure the same clock at a time.
   enum class Clocks { kOneAGroup, kOneARank } clocks = Clocks::kOneAGroup;
   Nanoseconds switch_latency = 0;               // For the evaluation of plans.
-  schedule::SwitchCost switch_cost = {};        // Of one GPU, for the same.
-  few_switches::ChangeLimit change_limit = {};  // Of the plans.
+  schedule::SwitchCost switch_cost = {};        // For one GPU, in the same evaluation.
+  few_switches::ChangeLimit change_limit = {};  // The limit of the plans.
 };
 
 // The groups of the schedule's computations, sorted.

@@ -138,7 +138,7 @@ class CudaGpu {
   static constexpr Nanoseconds kLongestWait = 5 * kSecond;
   // A small kernel starts beside a load only on a multiprocessor without a block of the load (seen
   // on an H100), so a load leaves some of them free.
-  static constexpr unsigned kThreads = 1024;  // Of a block.
+  static constexpr unsigned kThreads = 1024;  // The threads of a block.
   static constexpr int kFreeMultiprocessors = 4;
   static constexpr unsigned kBlockedBlocks = 16;  // About as many as NCCL uses.
 

@@ -441,7 +441,7 @@ class CudaNode final : public MeasuredNode {
   cuda::Driver driver_;
   std::vector<std::unique_ptr<CudaGpu>> gpus_;  // Without kernels, none.
   cuda::Nccl nccl_;
-  std::vector<void*> communicators_;  // Of all GPUs, or none.
+  std::vector<void*> communicators_;  // One for each GPU, or none.
   std::string why_no_copies_, why_no_collectives_;
 };
 

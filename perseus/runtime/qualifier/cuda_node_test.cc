@@ -223,7 +223,7 @@ TEST_F(CudaNodeTest, WhateverFailsInNcclTheRestIsMeasured) {
 
 TEST_F(CudaNodeTest, ACollectiveThatFailsLaterIsAnErrorAndEndsItsGroup) {
   const auto node = Open();
-  // Of the second GPU in the next group, after the group at the opening.
+  // The call for the second GPU fails in the next group, after the group at the opening.
   fake_nccl::FailOnce("ncclAllReduce", fake_nccl::kSystemError, 3);
   const auto timed = node->Time(Operation::kCollective, {}, 10 * kSecond);  // Ends at the failure.
   EXPECT_THAT(timed, FailsWith(HasSubstr("NCCL cannot run an all-reduce")));

@@ -16,7 +16,7 @@ namespace {
 constexpr double kTail = 0.025;
 
 struct Ranks {
-  int low = 0;  // Of the sorted samples, from 0. -1 and n: none.
+  int low = 0;  // The place among the sorted samples, from 0. -1 and n: none.
   int high = 0;
 };
 

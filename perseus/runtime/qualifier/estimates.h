@@ -44,7 +44,7 @@ std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
     const std::vector<device::Telemetry>& readings);
 
 // The mean power by the counter, between its first and last change, with the interval of at least
-// `blocks` blocks. Empty if the counter changed too rarely for so many.
+// `blocks` blocks. Empty if the counter changed too rarely for that many blocks.
 std::optional<Estimate> PowerByCounter(const std::vector<device::Telemetry>& readings, int blocks);
 
 // ---- Interference: what clock changes and readings cost the work that runs beside them ----

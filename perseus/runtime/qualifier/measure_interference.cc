@@ -20,7 +20,7 @@ constexpr Nanoseconds kQuietBlock = 250 * kMillisecond;
 constexpr int kLeastPairs = 4;
 constexpr double kUsualPairs = 6;
 constexpr double kUsualDuration = 300;
-constexpr double kReachedPart = 0.9;  // Of a rate of changes, so that it counts as tried.
+constexpr double kReachedPart = 0.9;  // A rate counts as tried if this part of it is reached.
 
 // One disturbance of an operation, which is compared with the quiet operation.
 //
@@ -30,7 +30,7 @@ constexpr double kReachedPart = 0.9;  // Of a rate of changes, so that it counts
 // median as it is, and a collective waits for the one.
 struct DisturbedCase {
   Disturbance disturbance;
-  bool is_reached = true;   // False: the driver did not manage so many changes.
+  bool is_reached = true;   // False: the driver made fewer changes than that.
   double disturbed_ns = 0;  // In the current round.
   std::vector<double> slowdowns = {};
 };

@@ -11,8 +11,9 @@ namespace {
 
 using device::Setting;
 
-constexpr Nanoseconds kBetweenChecks = 500 * kMillisecond;  // Of should_stop().
-// NVML averages the power of some GPUs over a second. Wait so long after a change of load or clock.
+constexpr Nanoseconds kBetweenChecks = 500 * kMillisecond;  // How often should_stop() is checked.
+// NVML averages the power of some GPUs over a second. So a measurement waits this long after a
+// change of load or clock.
 constexpr Nanoseconds kPowerSettles = 1'500 * kMillisecond;
 constexpr Nanoseconds kLeastPowerWindow = 1'500 * kMillisecond;
 constexpr Nanoseconds kLongestWindow = 300 * kSecond;

@@ -63,13 +63,14 @@ struct Disturbance {
   // the operation takes about the same time at both.
   int first_mhz = 0;
   int second_mhz = 0;
-  double reads_per_s = 0;  // Of the telemetry of each GPU.
+  double reads_per_s = 0;  // How often the telemetry of each GPU is read.
 };
 
 // What Time() found.
 struct Timing {
-  double mean_ns = 0;  // Of the operation.
-  // Of the whole node, as made. A driver may manage fewer than the disturbance asked for.
+  double mean_ns = 0;  // The mean time of the operation.
+  // The clock changes that the whole node made. A driver may make fewer than the disturbance asked
+  // for.
   double changes_per_s = 0;
 };
 
@@ -80,7 +81,7 @@ struct SwitchRecord {
   std::vector<WorkSample> samples;
 };
 
-inline constexpr Nanoseconds kBetweenReadings = 2 * kMillisecond;  // Of MeasuredNode::Read.
+inline constexpr Nanoseconds kBetweenReadings = 2 * kMillisecond;  // In MeasuredNode::Read.
 
 class MeasuredNode {
  public:

@@ -3,7 +3,7 @@
 //
 // A job runs other orders, too: an evaluation, the last batch of an epoch, or fewer microbatches
 // while the batch size grows. So an order counts if all ranks ran it in several consecutive steps.
-// Of these orders, the newest one is the schedule.
+// The schedule is the newest order that counts.
 #pragma once
 
 #include <compare>

@@ -21,7 +21,7 @@ namespace perseus::tuner {
 
 struct RankMemory {
   profile::StageMemory stages;  // The greatest of all pipelines and tp_ranks.
-  std::int64_t peak_bytes = 0;  // Of the GPU with the greatest peak.
+  std::int64_t peak_bytes = 0;  // The greatest peak of a GPU.
 };
 
 // The files of all ranks. A pp_rank's chunk 0 has the bytes of its whole model. Empty if no rank

@@ -57,8 +57,8 @@ struct SeenSteps {
   double baseline_energy_j = 0;
   double time_error_s = 0;  // Standard error of the difference of the two times.
   double saving_error = 0;
-  int degrees_of_freedom = 0;  // Of both errors.
-  double overlap_s = 0;        // Of the steps at the highest clocks.
+  int degrees_of_freedom = 0;  // For both errors.
+  double overlap_s = 0;        // For the steps at the highest clocks.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
   double slowdown() const { return time_s / baseline_time_s - 1; }
   // Whether they overlap by more than clocks of different hosts may differ, and by enough to matter

@@ -36,7 +36,7 @@ struct Message {
   Nanoseconds took = 0;    // From the sender's end to the receiver's begin.
   Nanoseconds waited = 0;  // How long the receiver was free before its begin.
 };
-// Of one direction between two ranks.
+// The messages of one direction between two ranks.
 using Messages = std::vector<Message>;
 using Direction = std::pair<protocol::RankId, protocol::RankId>;  // Sender and receiver.
 

@@ -22,9 +22,9 @@
 
 namespace perseus::tuner {
 
-// Of the kept steps [first, last] of these ranks, which run `schedule`. Empty if no receiver waited
-// for a message: then messages cost nothing that a plan could see. Steps and instructions that are
-// not recorded do not count.
+// Returns the transfer time in the kept steps [first, last] of these ranks, which run `schedule`.
+// Empty if no receiver waited for a message: then messages cost nothing that a plan could see.
+// Steps and instructions that are not recorded do not count.
 std::optional<Nanoseconds> TransferTime(const JobLogs& logs,
                                         const std::set<protocol::RankId>& ranks,
                                         const schedule::Schedule& schedule, std::int64_t first,

@@ -510,7 +510,7 @@ class Tuner {
   double further_noise_ = 0;       // A relative standard deviation that explains whole steps.
   std::optional<SeenSteps> seen_;  // With the plan that was followed last.
   std::string reason_;             // Why the sweep ended.
-  std::int64_t version_ = 0;       // Of the assignment with the plan.
+  std::int64_t version_ = 0;       // The assignment with the plan.
   std::int64_t plan_from_step_ = -1;
   std::int64_t began_at_ = 0;  // The last step before the tuning.
 };

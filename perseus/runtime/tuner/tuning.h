@@ -43,9 +43,9 @@ struct TuningOptions {
   // The GPU of the hardware facts that the job uses. If a rank trains on another one, Tune() says
   // so. Empty: the job uses no facts.
   std::string facts_gpu_name;
-  recipe::ChangeRules changes;  // Of the plan, as the user asks for them.
-  few_switches::ChangeLimit
-      change_limit;  // Of the job, or the same. Plans while it measures keep it.
+  recipe::ChangeRules changes;  // For the plan, as the user asks for them.
+  // The limit of the job, or that of `changes`. Plans keep it while the tuner measures.
+  few_switches::ChangeLimit change_limit;
   plan::Target target;
   profiler::SweepBudget budget;
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.
@@ -82,7 +82,7 @@ struct TuningResult {
   int rounds = 0;
   int frequencies = 0;       // The most of any group that were measured before a plan was followed.
   std::string reason;        // Why the sweep ended.
-  std::int64_t version = 0;  // Of the assignment with the plan. 0: none was left in force.
+  std::int64_t version = 0;  // The assignment with the plan. 0: none was left in force.
   // From this step on, all ranks follow the plan. -1: none was left in force.
   std::int64_t plan_from_step = -1;
   // All steps from the begin to the end of the tuning: those of the budget, those that follow plans

@@ -31,7 +31,7 @@ namespace perseus::tuner {
 
 // How steps are divided into blocks.
 struct BlockLayout {
-  int length = 0;  // Of the shortest block, in steps.
+  int length = 0;  // The shortest block, in steps.
   int front = 0;   // How many of its first steps are left out.
   int back = 0;    // How many of its last steps are left out of its energy.
   int pairs = 0;
@@ -64,7 +64,7 @@ struct VerificationOptions {
   double counter_period_s = 0.1;
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.
   profiler::ComparisonOptions comparison;
-  std::uint64_t seed = 1;  // Of the random order.
+  std::uint64_t seed = 1;  // For the random order.
   Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
   std::function<void(double)> progress;       // Receives 0 to 1. May be empty.
@@ -96,7 +96,7 @@ struct Verification {
     BlockSteps baseline;
     BlockSteps planned;
   };
-  std::vector<PairSteps> steps;         // Of `pairs`.
+  std::vector<PairSteps> steps;         // The steps of `pairs`.
   std::vector<OutlyingBlock> outliers;  // At most one of each pair.
   std::string ended_early;              // Why not all blocks ran. Empty if they did.
   BlockLayout layout;
@@ -123,7 +123,7 @@ Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 struct RunsToCompare {
   std::filesystem::path directory;  // Job directories. Either job may still run.
   std::filesystem::path against;    // The baseline.
-  int steps = 0;                    // Of each run, at most.
+  int steps = 0;                    // At most this many of each run.
   double counter_period_s = 0.1;
   profiler::ComparisonOptions comparison;
 };

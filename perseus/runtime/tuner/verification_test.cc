@@ -90,7 +90,7 @@ TEST_F(VerificationTest, AStalledStepIsNamedAndDoesNotDecideASmallSample) {
   EXPECT_EQ(outlier.longest_step, stalled);
   EXPECT_NEAR(outlier.longest_step_s, 5, 0.1);
   EXPECT_EQ(outlier.steps.first, stalled - 1);
-  // Of the two or three steps that count, one takes ten times as long.
+  // One of the two or three steps that count takes ten times as long.
   EXPECT_GT(outlier.change, 2.9);
   const profiler::Comparison& comparison = verified.comparison;
   // The mean of the stalled pair is 300 % or more. The others have the noise 0.001 of two steps on

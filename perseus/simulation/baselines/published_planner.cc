@@ -55,7 +55,7 @@ Result<PublishedPlanner::Quantized> PublishedPlanner::Quantize(
       return Fail("{}: takes less than the unit of {} s (choose a smaller `unit`)", set.name,
                   ToSeconds(unit_));
     }
-    // Of equal times, the first one counts: the fastest as measured, with the most energy.
+    // If times are equal, the first one counts: the fastest as measured, with the most energy.
     if (!quantized.times.empty() && quantized.times.back() == time) continue;
     quantized.options.push_back(index);
     quantized.times.push_back(time);

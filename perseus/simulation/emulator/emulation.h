@@ -91,7 +91,7 @@ struct PlanChange {
 struct PowerCap {
   Moment from;
   Moment until = Moment::Never();
-  double watts = 0;               // Of the whole job.
+  double watts = 0;               // For the whole job.
   std::vector<int> options = {};  // The fastest plan that keeps to it.
   std::string where = {};
 };
@@ -110,14 +110,14 @@ struct EmulationSpec {
   // The options of a pipeline whose iteration lasts this long because of a straggler. Empty:
   // Planner::PlanForStraggler.
   std::function<Result<std::vector<int>>(Nanoseconds)> plan_beside = {};
-  profile::TimeNoise noise = {};  // Of the logarithm of each computation's time.
-  double latency_spread = 0;      // The same of the model's switch latency.
+  profile::TimeNoise noise = {};  // In the logarithm of each computation's time.
+  double latency_spread = 0;      // The same for the model's switch latency.
   std::uint64_t seed = 1;
 };
 
 struct EmulatedIteration {
   Nanoseconds time = 0;
-  double energy_j = 0;      // Of the whole job.
+  double energy_j = 0;      // For the whole job.
   double peak_power_w = 0;  // The highest mean over a 256th of the baseline's iteration time.
   int slowest_dp_rank = 0;  // The first of the pipelines that end last.
   std::int64_t switches = 0;
@@ -125,7 +125,7 @@ struct EmulatedIteration {
   double average_power_w() const { return energy_j / ToSeconds(time); }
 };
 
-// Of one pp_rank (all its GPUs) over the whole emulation.
+// The sums for one pp_rank (all its GPUs) over the whole emulation.
 struct RankTotals {
   double busy_s = 0;
   double instruction_energy_j = 0;

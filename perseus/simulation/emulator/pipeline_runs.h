@@ -122,7 +122,7 @@ class JobClock {
 struct RunSummary {
   struct Rank {
     Nanoseconds busy = 0;
-    double energy_j = 0;  // Of its instructions.
+    double energy_j = 0;  // The energy of its instructions.
     int switches = 0;
   };
   Nanoseconds time = 0;

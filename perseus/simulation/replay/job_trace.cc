@@ -502,7 +502,7 @@ class Reader {
 
   Result<void> CheckOrderOfSteps() const {
     const auto gpus = static_cast<std::size_t>(trace_.gpus());
-    std::vector<Nanoseconds> ends(gpus, 0);  // Of the previous step.
+    std::vector<Nanoseconds> ends(gpus, 0);  // The ends of the previous step.
     for (std::size_t i = 0; i < trace_.steps.size(); ++i) {
       const RecordedStep& step = trace_.steps[i];
       if (i > 0 && step.number < trace_.steps[i - 1].number) {
@@ -551,7 +551,8 @@ class Reader {
 Result<void> CheckUnitOfTime(const JobTrace& trace) {
   constexpr Nanoseconds kShortest = 50'000;
   constexpr Nanoseconds kLongest = 10'000'000'000;
-  constexpr Nanoseconds kShortestInMilliseconds = 1'000;  // Of a computation of a second or less.
+  // A computation of a second or less.
+  constexpr Nanoseconds kShortestInMilliseconds = 1'000;
   std::vector<double> durations_ns;
   for (const RecordedStep& step : trace.steps) {
     for (const JobEvent& event : step.events) {

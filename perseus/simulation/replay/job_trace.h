@@ -86,7 +86,7 @@ struct JobEvent {
 
 struct RecordedStep {
   std::int64_t number = 0;
-  Nanoseconds start = 0;  // Of its earliest event. The times of events count from here.
+  Nanoseconds start = 0;  // When its earliest event starts. The times of events count from here.
   Nanoseconds time = 0;   // From the start to the last end.
   std::vector<JobEvent> events;
 };
@@ -94,7 +94,7 @@ struct RecordedStep {
 struct JobTrace {
   std::string name;  // For messages, usually the path of the file.
   int pipelines = 0;
-  int pp_ranks = 0;                 // Of a pipeline.
+  int pp_ranks = 0;                 // In each pipeline.
   std::vector<RecordedStep> steps;  // In the order of time.
   // How many events end before they begin, within the clock tolerance. They count as 0 long.
   int negative_durations = 0;

@@ -259,7 +259,7 @@ class TextStream::Inflater {
 
   bool is_ready() const { return is_ready_; }
   z_stream& stream() { return stream_; }
-  int status = Z_OK;  // Of the last call of inflate().
+  int status = Z_OK;  // The status of the last call of inflate().
 
  private:
   static constexpr int kGzipOnly = 16;

@@ -50,7 +50,7 @@ class TextStream : public std::streambuf {
   Result<std::size_t> Inflate();
   void Show(char* piece, std::size_t size);
 
-  std::string_view rest_;  // Of the bytes.
+  std::string_view rest_;  // The rest of the bytes.
   const std::size_t most_bytes_;
   std::unique_ptr<Inflater> inflater_;  // Null if the bytes are not gzip.
   std::string buffer_;                  // The current piece of decompressed text.

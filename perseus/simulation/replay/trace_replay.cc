@@ -409,8 +409,8 @@ std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
     const int pipeline = pipeline_of(event);
     std::span<const int> waits = graph.waits_of(event);
     if (!waits.empty() && graph.is_meeting(waits.front())) {
-      // Of what the meeting waits for, only the events of this pipeline count. Events are sorted by
-      // pipeline.
+      // The meeting waits for events of all pipelines. Only those of this pipeline count. Events
+      // are sorted by pipeline.
       const auto of_all = graph.waits_of(waits.front());
       waits = {std::ranges::lower_bound(of_all, pipeline, {}, pipeline_of),
                std::ranges::upper_bound(of_all, pipeline, {}, pipeline_of)};

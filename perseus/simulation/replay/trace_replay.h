@@ -89,7 +89,7 @@ Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tole
 enum class HostDelays { kNone, kTypical };
 
 struct Replay {
-  Nanoseconds time = 0;           // Of the step.
+  Nanoseconds time = 0;           // The time of the step.
   std::vector<Nanoseconds> ends;  // By node. A meeting ends when its last member is ready.
 };
 

@@ -135,7 +135,7 @@ class Relaxer {
     std::sort(start.begin(), start.end(), [](const After& left, const After& right) {
       return std::tie(left.instruction, right.delay) < std::tie(right.instruction, left.delay);
     });
-    // Of several delays after the same instruction, the longest one counts.
+    // If several delays follow the same instruction, the longest one counts.
     const auto last =
         std::unique(start.begin(), start.end(), [](const After& left, const After& right) {
           return left.instruction == right.instruction;
@@ -241,7 +241,7 @@ struct PlannedStep {
 
 struct StepPlan {
   StepClocks clocks;
-  double energy_j = 0;  // Of the relaxed optimum.
+  double energy_j = 0;  // The energy of the relaxed optimum.
 };
 
 double EnergyOf(const StepGraph& graph, const JobPowerModel& model, const Relaxation& relaxation,

@@ -77,12 +77,12 @@ struct StragglerSlowdown {
 // last more than 36 years in total.
 Result<std::vector<StragglerSlowdown>> StragglerSlowdowns(const TraceGraph& trace);
 
-// Of the whole job. Requires a step.
+// The slowdown of the whole job. Requires a step.
 StragglerSlowdown SumOf(const std::vector<StragglerSlowdown>& steps);
 
 struct StepOutcome {
   Nanoseconds time = 0;
-  double energy_j = 0;  // Of all recorded GPUs: computing_j + waiting_j.
+  double energy_j = 0;  // All recorded GPUs: computing_j + waiting_j.
   double computing_j = 0;
   double waiting_j = 0;  // At the blocking power: waiting, communication and all else.
 };
@@ -109,7 +109,7 @@ struct StepBloat {
   Nanoseconds replayed = 0;
   Nanoseconds without_host_delays = 0;  // The replayed time without host delays.
   int slowest_dp_rank = 0;
-  std::vector<Nanoseconds> pipeline_times;  // Of each pipeline alone.
+  std::vector<Nanoseconds> pipeline_times;  // The time of each pipeline alone.
   double energy_j = 0;                      // At the highest clocks.
   double intrinsic_j = 0;
   double extrinsic_j = 0;

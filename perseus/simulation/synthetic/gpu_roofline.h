@@ -58,7 +58,7 @@ namespace perseus::synthetic {
 
 // The work of one kernel on one GPU.
 struct KernelWork {
-  double flops = 0;             // Of the tensor cores, FP16 or BF16.
+  double flops = 0;             // On tensor cores, FP16 or BF16.
   double memory_bytes = 0;      // Read from and written to the GPU's memory.
   double all_reduce_bytes = 0;  // What the GPU sends, and receives, for tensor parallelism.
 };
@@ -74,7 +74,7 @@ struct GpuRoofline {
   double highest_frequency_mhz = 0;
   double frequency_step_mhz = 0;
   int multiprocessors = 0;
-  double flops_per_cycle = 0;     // Of one multiprocessor: FP16 on tensor cores, dense.
+  double flops_per_cycle = 0;     // For one multiprocessor: FP16 on tensor cores, dense.
   double compute_efficiency = 0;  // The fraction of the peak that large matrix products reach.
   double stall_share = 0;         // The fraction of their time at the highest clock.
   double memory_bytes_per_s = 0;

@@ -65,7 +65,7 @@ constexpr double kScoreBytesWithoutDropout = 26;
 constexpr double kLayerNormBytes = 4;    // One read, one write.
 constexpr double kResidualAddBytes = 6;  // Two reads, one write.
 constexpr double kDropoutBytes = 5;      // One read, one write, and the mask.
-constexpr double kTransposeBytes = 4;    // Of attention heads, one way.
+constexpr double kTransposeBytes = 4;    // Attention heads, one way.
 constexpr double kEmbeddingBytes = 4;    // A row is read and written.
 // A logit, without the write of the product: shift by a token (2 + 2), conversion to 32 bits
 // (2 + 4), log-softmax (4 + 4). Its gradient takes the same way back.
@@ -73,7 +73,7 @@ constexpr double kLossBytes = 18;
 // A row of an embedding: the microbatch's gradient is written, and then added to the sum.
 constexpr double kEmbeddingGradientBytes = 8;
 
-constexpr double kMaskBytes = 1;       // Of dropout, for a number.
+constexpr double kMaskBytes = 1;       // The mask of dropout, for one number.
 constexpr double kStatisticBytes = 4;  // The log-sum-exp of a query in fused attention.
 constexpr double kLogitBytes = 4;      // The loss keeps its input in 32 bits.
 
@@ -203,7 +203,7 @@ class Builder {
   }
 
   void AddResidual(LayerWork& layer) const {
-    layer.parameters += model_.hidden * (model_.has_biases ? 2 : 1);  // Of the normalization.
+    layer.parameters += model_.hidden * (model_.has_biases ? 2 : 1);  // For the normalization.
     // The inputs of the normalization and of the first product.
     const double numbers = tokens_ * model_.hidden;
     layer.memory.saved_bytes += 2 * numbers * kBytesPerNumber;
@@ -255,7 +255,7 @@ struct Convolution {
   double in = 0;  // Channels.
   double out = 0;
   double kernel = 1;
-  double out_pixels = 0;  // Of one image.
+  double out_pixels = 0;  // Pixels of one image.
 };
 
 // Counts a convolution as the product of the unrolled input and the weights. The unrolled input

@@ -40,7 +40,7 @@ struct Transformer {
   bool has_biases = false;  // In products and normalizations.
   bool has_dropout = false;
   bool ties_head = false;       // The head shares the weights of the token embedding.
-  double activation_bytes = 0;  // Of the activation function, for one number.
+  double activation_bytes = 0;  // For one number of the activation function.
 };
 
 struct TransformerBatch {

@@ -53,7 +53,7 @@ struct LayerMemory {
 // The work of one layer for one microbatch on one GPU.
 struct LayerWork {
   std::string name = {};  // "token embedding", "block 3", "head"
-  // Of the whole model. Parameters that an earlier layer shares count there.
+  // The parameters in the whole model. Parameters that an earlier layer shares count there.
   double parameters = 0;
   bool is_block = false;  // One of many equal layers: not an embedding or the head.
   std::vector<KernelWork> forward = {};

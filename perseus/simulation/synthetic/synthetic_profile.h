@@ -55,7 +55,7 @@ struct GpuModel {
   double dynamic_power_w_per_mhz = 0;  // At the voltage floor.
   double voltage_floor_mhz = 0;
   double voltage_slope_per_mhz = 0;  // Relative to the voltage floor.
-  StageWork forward;                 // Of a stage of a large transformer with tensor parallelism 8.
+  StageWork forward;                 // A stage of a large transformer, tensor parallelism 8.
   StageWork backward;
 
   // The power at that clock, without the power limit.
@@ -86,7 +86,7 @@ struct SyntheticProfileSpec {
   int chunks = 1;  // The work of a stage is divided evenly among its chunks.
   ChunkPlacement placement = ChunkPlacement::kLoop;
   std::vector<InstructionKind> kinds = {InstructionKind::kForward, InstructionKind::kBackward};
-  double work_scale = 1;              // Of a microbatch. 2 is a microbatch of twice the sequences.
+  double work_scale = 1;              // For a microbatch. 2: twice the sequences.
   double language_model_head = 0.07;  // Extra work of the last chunk, as a fraction of a stage.
   double imbalance = 0.02;            // The work of a stage is 1 - imbalance to 1 + imbalance.
   // The standard deviation of the logarithm of time, and of power. The default fits averages over

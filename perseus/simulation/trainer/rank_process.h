@@ -31,8 +31,8 @@ struct RankProcessOptions {
   int gpu = 0;                        // On its node.
   std::vector<RankInstruction> work;  // Not empty.
   Nanoseconds p2p = 0;                // The time of a transfer to another rank.
-  std::string stages;                 // Of its chunks, as perseus_options has them.
-  int pp_ranks = 0;                   // Of the pipeline.
+  std::string stages;                 // The stages of its chunks, as in perseus_options.
+  int pp_ranks = 0;                   // The pp_ranks of the pipeline.
   int control = -1;                   // The socket to the parent. The caller owns it.
   std::map<int, int> peers;           // Rank, and the socket to it. The caller owns them.
 };

@@ -31,7 +31,7 @@ struct RankInstruction {
   virtual_gpu::InstructionTable table;
   std::optional<Tensor> input;  // Empty: it may start when the previous instruction has ended.
   struct Output {
-    int rank = 0;  // Of the same pipeline.
+    int rank = 0;  // A rank of the same pipeline.
     Tensor tensor;
   };
   std::optional<Output> output;

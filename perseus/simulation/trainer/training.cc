@@ -143,7 +143,7 @@ class Training {
     int rank = 0;
     FileDescriptor control;
     std::optional<ChildProcess> process;
-    std::optional<Message> answer;  // Of the kind that Collect() waits for.
+    std::optional<Message> answer;  // An answer of the kind that Collect() waits for.
     bool has_hung_up = false;
     bool has_answered_ping = false;
     std::string failure;

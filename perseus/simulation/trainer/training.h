@@ -40,7 +40,7 @@ struct TrainingOptions {
   std::vector<TrainingNode> nodes;
   std::vector<AssignedGpu> gpus;  // As AssignGpus returns them.
   int pipelines = 1;
-  int ranks = 1;                            // Of a pipeline.
+  int ranks = 1;                            // The ranks of a pipeline.
   std::vector<std::vector<int>> neighbors;  // By rank.
   int steps = 0;                            // 0: until SIGTERM or SIGINT.
   // The program and the arguments with which a rank starts. The last one is added: the pipeline,
@@ -57,8 +57,8 @@ struct TrainingOptions {
 struct TrainingStep {
   Nanoseconds begin = 0;          // By the nodes' clock.
   Nanoseconds time = 0;           // Until the next step began.
-  double energy_j = 0;            // Of all GPUs, exact.
-  double published_energy_j = 0;  // Of all GPUs, by the counters that drivers publish.
+  double energy_j = 0;            // The exact energy of all GPUs.
+  double published_energy_j = 0;  // All GPUs, by the counters that drivers publish.
 };
 
 struct TrainingSummary {

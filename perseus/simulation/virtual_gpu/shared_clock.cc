@@ -117,7 +117,7 @@ struct SharedClock::Slot {
 
 struct SharedClock::Layout {
   char magic[16];
-  std::uint64_t size;  // Of the file. It differs if another build has other structures.
+  std::uint64_t size;  // The file size. It differs if another build has other structures.
   char boot_id[64];
   Namespaces namespaces;
   Nanoseconds epoch;      // Added to this clock's time, it gives the time since 1970.

@@ -214,7 +214,7 @@ class VirtualGpu {
     int sm_clock_mhz = 0;
     device::ClockLimits limits;
     double power_w = 0;
-    synthetic::TimeAndEnergy whole;  // Of the running instruction.
+    synthetic::TimeAndEnergy whole;  // The running instruction.
   };
 
   Pace CurrentPace() const;

@@ -393,7 +393,7 @@ class NodeReader {
   const fs::path& path_;
   std::string file_;
   VirtualNodeSpec spec_;
-  double usual_period_ms_ = 100;  // Of the energy counter.
+  double usual_period_ms_ = 100;  // The usual period of the energy counter.
   std::optional<Error> error_;
 };
 

@@ -56,7 +56,7 @@ struct VirtualNodeMemory::Slot {
 
 struct VirtualNodeMemory::Layout {
   char magic[16];
-  std::uint64_t size;  // Of the file. Another build may have structures of another size.
+  std::uint64_t size;  // The file size. Another build may have structures of another size.
   char boot_id[64];    // CLOCK_MONOTONIC starts again with every boot.
   Nanoseconds anchor;  // The clock's time of virtual time 0.
   bool has_shared_clock;

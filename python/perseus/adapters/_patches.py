@@ -137,7 +137,7 @@ def _set_class(owner: Any, members: Mapping[str, Any]) -> Callable[[], bool]:
 
 
 def _reduce_as(cls: type, ours: type) -> Callable[..., Any]:
-    """Of the class `ours`: a copy and a pickle are of its base class."""
+    """Returns __reduce_ex__ for the class `ours`: a copy and a pickle have its base class."""
 
     def __reduce_ex__(self: Any, protocol: Any) -> Any:
         reduced = super(ours, self).__reduce_ex__(protocol)

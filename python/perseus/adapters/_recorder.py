@@ -133,7 +133,7 @@ class Recorder:
         self.schedules: List[Patches] = []  # One for each attached schedule of these stages.
         self.is_attached = True
         self.in_step = False
-        self.stage_objects: Callable[[], List[Any]] = list  # Of the adapter.
+        self.stage_objects: Callable[[], List[Any]] = list  # The adapter sets it.
         self._find_ranks = find_ranks
         self._options = _with_absolute_paths(options)
         self._modules = [weakref.ref(module) for module in modules]
@@ -147,7 +147,7 @@ class Recorder:
         self._proves = True
         self._counts: Dict[Tuple[str, int], int] = {}
         self._memory: Optional[_memory.Probe] = None  # While it measures.
-        self._measured_chunk: Optional[int] = None  # Of the open forward.
+        self._measured_chunk: Optional[int] = None  # The chunk of the open forward.
         self._had_instruction = False  # In this step.
         self._warned: Set[str] = set()
 

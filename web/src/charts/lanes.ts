@@ -6,10 +6,10 @@ import { powerStep } from "../color";
 export interface TimelineGroup {
   title: string;
   iteration: Iteration;
-  names: string[]; // Of the lanes.
+  names: string[]; // The names of the lanes.
   lanes: Slice[][];
   steps: number[][]; // The color of each slice: see powerStep.
-  top: number; // Of the first lane, in pixels.
+  top: number; // The top of the first lane, in pixels.
 }
 
 export interface TimelineLayout {

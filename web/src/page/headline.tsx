@@ -16,7 +16,7 @@ export const hoursOfMonth = 730;
 const joulesPerKilowattHour = 3.6e6;
 
 export interface Rates {
-  price: number; // Of a kWh, in $.
+  price: number; // The price of a kWh, in $.
   gramsPerKilowattHour: number;
   pipelines: number;
 }

@@ -31,7 +31,7 @@ struct FleetStatus {
   std::map<std::string, int> nodes;                               // By state.
   std::map<std::pair<std::string, std::string>, int> stragglers;  // By source and state.
   int planning_backlog = 0;                                       // Jobs that wait for a planning.
-  double planning_wait_s = 0;                                     // Of the one that waits longest.
+  double planning_wait_s = 0;                                     // The longest wait of these jobs.
   std::vector<JobStatus> jobs;                                    // Running.
 };
 

@@ -76,7 +76,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::shared_ptr<http::Stream> stream;
     std::string instance;
     http::ConnectionCounter::Ticket ticket;  // Held while the stream is open.
-    Identity identity;                       // Of the caller that opened the stream.
+    Identity identity;                       // The caller that opened the stream.
     std::map<std::string, NodeJob> jobs;     // By id.
     // The versions in the last event id, for jobs that have not been read yet.
     std::map<std::string, std::int64_t> positions;

@@ -27,8 +27,8 @@
 namespace perseus::server {
 
 struct CallerLimitOptions {
-  double requests_per_second = 0;  // Of one caller, and changes of one job. 0: no limit.
-  double bytes_per_second = 0;     // Of bodies, of one caller. 0: no limit.
+  double requests_per_second = 0;  // For one caller, and for changes of one job. 0: no limit.
+  double bytes_per_second = 0;     // In the bodies of one caller. 0: no limit.
   int jobs = 0;                    // That run, in all. 0: no limit.
   int jobs_of_owner = 0;           // That run. 0: no limit.
   int streams_of_token = 0;        // Event streams. 0: no limit.
@@ -80,7 +80,7 @@ class WaitingRequests {
 
  private:
   std::atomic<int> waiting_ = 0;
-  std::atomic<std::int64_t> delay_ms_ = 0;  // Of the request that began last.
+  std::atomic<std::int64_t> delay_ms_ = 0;  // The delay of the request that began last.
   std::atomic<std::int64_t> refused_ = 0;
 };
 

@@ -16,7 +16,7 @@ namespace {
 using Role = Identity::Role;
 
 constexpr std::size_t kMostNameBytes = 200;
-constexpr store::Milliseconds kMungeLasts = 60'000;  // Of the identity, not of the credential.
+constexpr store::Milliseconds kMungeLasts = 60'000;  // For the identity, not for the credential.
 
 // Fits into tables and logs, and is no pattern.
 bool IsName(const std::string& text) {

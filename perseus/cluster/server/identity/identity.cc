@@ -63,7 +63,7 @@ Answer<void> CheckJob(const Identity& identity, Access access, const Resource& r
                   "use a token of scope read without a job and without an owner");
   }
   const bool is_of_a_job = access == Access::kRead || access == Access::kJob;
-  // Of the endpoints of nodes, those about a job have it in the path.
+  // Those endpoints of nodes that are about a job have it in the path.
   const bool is_about_a_job = is_of_a_job || !resource.job.empty();
   if (!is_about_a_job) return {};
   const bool has_key = identity.jobs.empty() || MatchesAny(identity.jobs, resource.job);

@@ -32,15 +32,16 @@ enum class Access {
 struct Identity {
   enum class Role { kOperator, kMember, kAgent, kJob, kRead, kJoin };
   Role role = Role::kOperator;
-  // Id of the token. Of a person behind the proxy "proxy:ann", of a munge credential "munge:0".
+  // The id of the token. It is "proxy:ann" for a person behind the proxy, and "munge:0" for a munge
+  // credential.
   // Empty if no tokens exist.
   std::string token = {};
-  std::string name = {};                // Of the token, or of the person.
+  std::string name = {};                // The name of the token or of the person.
   std::string presented = {};           // The hash of the secret. Empty: a client certificate.
   std::vector<std::string> nodes = {};  // Patterns. For agents and joining nodes: empty is no node.
-  std::vector<std::string> jobs = {};   // Patterns of keys. Empty: all. Of role job: its only key.
+  std::vector<std::string> jobs = {};   // Patterns of keys. Empty: all. For role job: its only key.
   std::vector<std::string> owners = {};  // Whose jobs. Empty: everybody's.
-  store::Milliseconds expires = 0;       // Of the token. 0: never.
+  store::Milliseconds expires = 0;       // When the token expires. 0: never.
   // The proxy or munge vouches for it, so it is not in the table of tokens.
   bool is_foreign = false;
   // The settings that a foreign identity depends on (ForeignIdentities).
@@ -56,7 +57,7 @@ struct Identity {
 // What a request is about. Empty: the path does not say.
 struct Resource {
   std::string_view job = {};    // The key.
-  std::string_view owner = {};  // Of the job.
+  std::string_view owner = {};  // The owner of the job.
   std::string_view node = {};
 };
 

@@ -49,7 +49,7 @@ struct MungeSettings {
   std::vector<std::string> users;      // Names, or user ids.
   std::vector<std::string> nodes;      // Patterns.
   std::vector<std::string> jobs = {};  // Patterns. Empty: all.
-  std::string socket = {};             // Of munged. Empty: the default.
+  std::string socket = {};             // The socket of munged. Empty: the default.
   bool operator==(const MungeSettings&) const = default;
 };
 

@@ -75,7 +75,7 @@ class Rights {
   bool has_changed_ PERSEUS_GUARDED_BY(mutex_) = true;
   // When the next token expires. 0: none will.
   store::Milliseconds next_expiry_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  // Of the foreign identities that IsValid was asked about: the callers of streams.
+  // When the foreign identities expire for which IsValid was called: the callers of streams.
   mutable std::set<store::Milliseconds> foreign_expiries_ PERSEUS_GUARDED_BY(mutex_);
 };
 

@@ -104,7 +104,7 @@ std::vector<Nanoseconds> LatestStarts(const ChoiceGraph& graph, const Choices& c
 
 // The start and the end of each instruction in a relaxed schedule.
 struct Windows {
-  Nanoseconds length = 0;  // Of the whole schedule.
+  Nanoseconds length = 0;  // The length of the whole schedule.
   std::vector<Nanoseconds> starts;
   std::vector<Nanoseconds> ends;
 };

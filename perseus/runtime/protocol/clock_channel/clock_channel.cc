@@ -168,7 +168,7 @@ struct ClockChannel::Memory {
   struct Gpu {
     FileDescriptor event;
     FileDescriptor watch;
-    unsigned turn = 0;  // Of the last answer.
+    unsigned turn = 0;  // The turn of the last answer.
   };
   FileDescriptor memory;
   Mapping mapping;
@@ -260,7 +260,7 @@ struct ClockPublisher::Memory {
   // Each has a cache line of its own, because different threads may publish for different GPUs.
   struct alignas(64) Gpu {
     FileDescriptor event;
-    std::uint32_t sequence = 0;  // Of the last request.
+    std::uint32_t sequence = 0;  // The number of the last request.
     unsigned turn = 0;
   };
   Mapping mapping;

@@ -42,7 +42,7 @@
 // only load and store atomics. Several threads may use ClockPublisher for different GPUs. Any
 // thread may read the count.
 //
-// Alternatives that we rejected:
+// Rejected alternatives:
 //  - A message on the socket. A send and a receive are two system calls and a round trip of the
 //    scheduler on the training thread, and messages would queue up if the agent is slow.
 //  - A futex. Its word would be in memory that the client may overwrite. Also, the agent's thread
@@ -69,7 +69,7 @@ inline constexpr int kHighestClockMhz = (1 << 24) - 1;
 
 // A client's request for one GPU. Frequency 0 means: return to the clock before the lease.
 struct ClockRequest {
-  std::uint32_t sequence = 0;    // Of this slot, from 1. It wraps to 1. 0: no request yet.
+  std::uint32_t sequence = 0;    // Counts this slot's requests: from 1, wraps to 1. 0: none yet.
   int sm_clock_mhz = 0;          // 0 to kHighestClockMhz.
   Nanoseconds requested_at = 0;  // By the GPU's clock (device::DeviceList). 0: unknown.
 };
@@ -87,7 +87,7 @@ enum class ClockOutcome : std::uint32_t {
   kAtPowerLimit = 6,  // Accepted, but only the power limit keeps the GPU below it.
 };
 struct ClockAnswer {
-  std::uint32_t sequence = 0;  // Of the last request that was handled. 0: none.
+  std::uint32_t sequence = 0;  // The last request that was handled. 0: none.
   int sm_clock_mhz = 0;        // The last setting that the driver accepted.
   ClockOutcome outcome = ClockOutcome::kNone;
   Nanoseconds applied_at = 0;  // When the driver's call returned, by the GPU's clock.
@@ -117,7 +117,7 @@ struct ClockSlot {
   std::atomic<std::uint32_t> postponed;
 };
 inline constexpr std::uint32_t kClockChannelMagic = 0x70657273;  // "pers"
-inline constexpr std::uint32_t kClockChannelVersion = 1;         // Of this layout.
+inline constexpr std::uint32_t kClockChannelVersion = 1;         // The version of this layout.
 inline constexpr int kMostChannelGpus = 64;
 struct ClockChannelHeader {
   std::uint32_t magic;
@@ -169,8 +169,8 @@ class ClockChannel {
 // nothing, take no lock and do not wait.
 class ClockPublisher {
  public:
-  // Attaches to the channel whose descriptors came over the socket. Fails (kInput) if they are not
-  // a valid channel: the memory is not sealed, has the wrong size or another version, or a write to
+  // Attaches to the channel of these descriptors, from the socket. Fails (kInput) if they are not a
+  // valid channel: the memory is not sealed, has the wrong size or another version, or a write to
   // an eventfd could block or raise a signal.
   static Result<ClockPublisher> Attach(std::vector<FileDescriptor> descriptors);
   ClockPublisher(ClockPublisher&&) noexcept;

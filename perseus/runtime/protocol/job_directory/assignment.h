@@ -64,7 +64,7 @@ struct Assignment {
   bool record = true;  // Whether steps are written to the rank's log.
   // Plan files, relative to the directory. At most one of plans, clocks and own is set. If none is
   // set, the ranks use the default clocks.
-  std::string plan = {};                  // Of all pipelines that `plans` does not list.
+  std::string plan = {};                  // For all pipelines that `plans` does not list.
   std::map<int, std::string> plans = {};  // By dp_rank.
   std::vector<KindClock> clocks = {};
   bool own = false;  // Each rank's own plan (PERSEUS_PLAN, perseus_use_plan), if it has one.
@@ -91,7 +91,7 @@ Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& jo
 // interrupts. Empty if none does.
 std::filesystem::path AssignmentBeforePath(const std::filesystem::path& job_directory);
 Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::path& job_directory);
-// Atomically. If it fails, the previous file remains.
+// Replaces the file atomically. If this fails, the previous file remains.
 Result<void> WriteAssignment(const std::filesystem::path& job_directory,
                              const Assignment& assignment);
 
@@ -111,8 +111,8 @@ class AssignmentWriter {
   // coordinator of this directory (JOBDIR/coordinator.lock).
   static Result<AssignmentWriter> Open(const std::filesystem::path& job_directory);
 
-  // Ranks may follow versions up to this one, which the file lacks (somebody deleted or replaced
-  // it). The next version is higher.
+  // Makes the next version higher than this one. Ranks may follow versions up to it although the
+  // file does not have them, because somebody deleted or replaced it.
   void CountFrom(std::int64_t version);
   // Puts the assignment into force from this step on. Returns the version that ranks will report.
   Result<std::int64_t> Write(Assignment assignment, std::int64_t from_step);
@@ -137,7 +137,7 @@ class AssignmentWriter {
   std::filesystem::path job_directory_;
   FileDescriptor lock_;
   Assignment before_;
-  bool is_kept_ = false;  // In assignment-before.json.
+  bool is_kept_ = false;  // Whether before_ is in assignment-before.json.
   std::int64_t version_ = 0;
   std::int64_t first_version_ = 0;
 };

@@ -2,7 +2,7 @@
 //
 // A node daemon may run as root, and any user of the node may own a job directory. So a file there,
 // and a folder such as plans/, must not be a symbolic link: through it, the owner could read,
-// replace or delete files that only the daemon may. The job directory itself may be a link.
+// replace or delete files that only the daemon may access. The job directory itself may be a link.
 //
 // The group of the node daemon may write there, too. So it is the same for a rank: another member
 // of the group could put a link to a file of the rank's user in place of a file that the rank
@@ -29,9 +29,9 @@ Result<FileDescriptor> OpenJobFile(const std::filesystem::path& path);
 Result<std::string> ReadJobFile(const std::filesystem::path& path,
                                 std::uint64_t most_bytes = kMostRegularBytes);
 
-// Replaces `file`, a path such as plans/p.json in the job directory, in one step, as
-// WriteFileAtomically does, for all readers. Creates missing directories. Replaces a link, and
-// fails (kSystem) if a folder of the path is one.
+// Replaces `file` (a path in the job directory, such as plans/p.json) in one step for all readers,
+// as WriteFileAtomically does. Creates missing directories. Replaces a link, and fails (kSystem) if
+// a folder of the path is one.
 Result<void> WriteJobFile(const std::filesystem::path& job_directory,
                           const std::filesystem::path& file, std::string_view contents);
 
@@ -49,19 +49,19 @@ Result<FileDescriptor> OpenJobLock(const std::filesystem::path& job_directory,
 class OwnFolder {
  public:
   // Opens the folder, or the job directory itself if `folder` is empty. Creates what is missing.
-  // Fails (kSystem) if the folder is a link, or if it, the job directory, or a link in place of the
-  // job directory belongs to another user
-  // than this one and root, who could replace each file in it at any time.
+  // Fails (kSystem) if the folder is a link. Also fails if the folder, the job directory, or a link
+  // in place of the job directory belongs to a user other than this one and root: that user could
+  // replace each file in it at any time.
   static Result<OwnFolder> Open(const std::filesystem::path& job_directory,
                                 const std::string& folder = "");
 
   // Opens a file to append to it, and creates it if nothing has this name. Fails (kSystem) unless
-  // it is a regular file of this user that has no second name: a link may lead to any file. Changes
-  // nothing of a file that exists.
+  // it is a regular file of this user that has no second name: a link may lead to any file. Does
+  // not change an existing file.
   Result<FileDescriptor> OpenFile(const std::string& name) const;
   // Creates a file, in place of the file or link that has this name.
   Result<FileDescriptor> CreateFile(const std::string& name) const;
-  // Fail (kSystem) if the file system does not do it. To remove what does not exist is no failure.
+  // Fail (kSystem) if the file system fails. To remove a file that does not exist is no failure.
   Result<void> Rename(const std::string& from, const std::string& to) const;
   Result<void> Remove(const std::string& name) const;
 

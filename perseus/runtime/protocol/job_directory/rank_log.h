@@ -141,7 +141,7 @@ using RankRecord = std::variant<RankHeader, RanStep, Remark>;
 
 // The record with a final newline.
 std::string FormatRecord(const RankRecord& record);
-// Parses a line without its newline. `where` is such as "ranks/dp0-pp3-tp0.jsonl:17".
+// Parses a line without its newline. `where` names the line: "ranks/dp0-pp3-tp0.jsonl:17".
 Result<RankRecord> ParseRecord(std::string_view line, std::string_view where);
 
 // JOBDIR/ranks/dp0-pp3-tp0.jsonl
@@ -150,8 +150,8 @@ std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, co
 // The path of the older part of the log.
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
-// The files of ranks in a job directory whose names are that of the rank and the ending. Empty if
-// no rank has written one. Fails (kFile) if JOBDIR/ranks is a symbolic link.
+// Finds the files in a job directory that are named after a rank, with this ending. Empty if no
+// rank has written one. Fails (kFile) if JOBDIR/ranks is a symbolic link.
 Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
     const std::filesystem::path& job_directory, std::string_view ending);
 
@@ -177,11 +177,11 @@ class RankLogReader {
     bool has_steps = false;
   };
   Result<Passed> SkipToEnd();
-  // The complete lines since the last call, in order. Empty if the file does not exist yet. If the
-  // log began again (because the rank restarted, or because the log was renamed and is read to its
-  // end), it is read from its start, with its header. Fails with file and line for a complete line
-  // that is wrong. The next call continues after this line. Fails once for a line that is too long,
-  // and continues at the end of the file.
+  // Returns the complete lines since the last call, in order. Empty if the file does not exist yet.
+  // If the log began again (because the rank restarted, or because the log was renamed and is read
+  // to its end), it is read from its start, with its header. Fails with file and line for a
+  // complete line that is wrong. The next call continues after this line. Fails once for a line
+  // that is too long, and continues at the end of the file.
   Result<std::vector<RankRecord>> ReadNew();
 
  private:

@@ -32,10 +32,10 @@ inline constexpr int kMostGpus = 64;                 // In one request.
 inline constexpr std::size_t kLongestName = 200;     // For all texts except the next two.
 inline constexpr std::size_t kLongestCgroup = 1000;  // Paths of containers are long.
 inline constexpr std::size_t kLongestText = 1000;    // For the message of a refusal.
-inline constexpr int kMostClocks = 1000;             // Of one GPU.
+inline constexpr int kMostClocks = 1000;             // For one GPU.
 // JSON represents whole numbers exactly up to here.
 inline constexpr std::uint64_t kMostSwitches = std::uint64_t{1} << 53;
-inline constexpr double kMostChangesPerSecond = 1e6;  // That an agent may be limited to.
+inline constexpr double kMostChangesPerSecond = 1e6;  // The highest limit of an agent.
 
 // ---- Requests ----
 
@@ -47,7 +47,7 @@ struct Acquire {
   double heartbeat_s = 30;  // 1 to 3,600.
   friend bool operator==(const Acquire&, const Acquire&) = default;
 };
-// Ends a lease of this connection. The id prevents that a late request ends the next lease.
+// Ends a lease of this connection. The id prevents a late request from ending the next lease.
 struct Release {
   std::string lease;
   friend bool operator==(const Release&, const Release&) = default;
@@ -124,7 +124,7 @@ struct GpuStatus {
   double power_w = 0;
   int temperature_c = 0;
   std::uint64_t switches = 0;
-  // Of the agent's limit on changes: the requests of a lower clock that waited for it, and the
+  // The agent's limit on changes: how many requests of a lower clock have waited for it, and the
   // GPU's share of it in changes per second. 0: no lease, or no limit.
   std::uint64_t postponed = 0;
   double most_changes_per_s = 0;

@@ -1,9 +1,9 @@
 // The agent's socket, from both ends: a connection of datagrams (AF_UNIX, SOCK_SEQPACKET) that can
 // carry descriptors. The kernel identifies the peer.
 //
-// Only the agent sends descriptors. Even closing a descriptor can block forever (a file whose file
-// system does not answer, a connection that lingers), so the agent must never hold one of a
-// client's.
+// Only the agent sends descriptors. Even the close of a descriptor can block forever (a file on a
+// file system that does not answer, a connection that lingers). So the agent must never hold a
+// descriptor of a client.
 //
 // Thread safety: several threads may call all functions, but only one at a time for each socket.
 #pragma once
@@ -33,7 +33,7 @@ struct Datagram {
   std::vector<FileDescriptor> descriptors;  // CLOEXEC.
 };
 
-// Listens on `path`, whose directory must exist. `mode` is the permissions of the socket file (who
+// Listens on `path`. Its directory must exist. `mode` has the permissions of the socket file (who
 // may connect), independent of the umask. It atomically replaces a socket on which no process
 // listens any more. Fails (kSystem), with the path, if a process listens there or if the path is
 // something else. Fails (kInput) for a path that is too long for the system. The socket is
@@ -59,10 +59,10 @@ Result<void> Send(int socket, std::string_view text, const std::vector<int>& des
 // as Listen asks for. If not, even the close of the socket may wait for the peer.
 bool RefusesDescriptors(int socket);
 
-// What there is to read. kNothing: nothing now (a non-blocking socket). kEnd: the peer is gone, or
-// sent an empty datagram, which looks the same. kDescriptors: the next datagram has descriptors. It
-// stays in the queue, since to take it would close them here. A datagram over kLongestMessage is an
-// error (kInput) and thrown away; the next one can be read.
+// What can be read. kNothing: nothing now (a non-blocking socket). kEnd: the peer is gone, or sent
+// an empty datagram, which looks the same. kDescriptors: the next datagram has descriptors. It
+// stays in the queue, because a read would close them here. A datagram over kLongestMessage is
+// dropped, and is an error (kInput). The next one can be read.
 enum class Received { kDatagram, kNothing, kEnd, kDescriptors };
 struct Reception {
   Received state = Received::kNothing;
@@ -72,7 +72,7 @@ Result<Reception> Receive(int socket);
 
 // Sends a request as a client and returns its reply, with at most the descriptors of a channel.
 // Fails (kSystem) if no reply comes within `timeout`. Close the socket after a failure, because a
-// late reply would be taken for that of the next request.
+// late reply would be taken for the reply to the next request.
 Result<Datagram> SendRequest(int socket, std::string_view request,
                              std::chrono::milliseconds timeout);
 
