@@ -116,7 +116,7 @@ class ClosedLoopTest(unittest.TestCase):
         run = self.start(
             "run",
             [PROGRAM, "run", "--tune", "--job-directory=job", "--switch-latency=2",
-             "--budget-steps=24", "--verify-steps=32", "--",
+             "--budget-steps=24", "--verify-steps=48", "--",
              sys.executable, "-m", "torch.distributed.run", "--standalone",
              f"--nproc-per-node={self.RANKS}", script, *arguments],
             **self.environment(),
