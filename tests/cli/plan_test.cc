@@ -161,6 +161,18 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
           "--switch-latency 0 --max-switches 1000 --json");
   EXPECT_EQ(json::parse(above.out)["plans"][0]["max_switches"], 1000);
   EXPECT_THAT(above.err, HasSubstr("slow.toml allows 1 (use a lower --max-switches"));
+  RunWell("synth --gpu a100 --stages 4 --imbalance 0.1 -o imbalanced.csv");
+  const std::string imbalanced =
+      "plan imbalanced.csv --schedule 1f1b --microbatches 4 --blocking-power 84 --effort 0 ";
+  const json least =
+      PlanNamed(RunJson(imbalanced + "--per-instruction --min-energy"), "least-energy");
+  const double cap_w = 1.001 * least["energy_j"].get<double>() / least["time_s"].get<double>();
+  ExpectComplaint(Run(imbalanced + fmt::format("--facts slow.toml --switch-latency 0 "
+                                               "--power-cap {}",
+                                               cap_w)),
+                  3,
+                  "(the hardware facts allow 1 clock changes a second; a limit of your own "
+                  "replaces that: --max-switches)");
   // A limit that is picked is within the rate.
   for (const char* way : {"", "--max-switches auto"}) {
     const json picked = RunJson(plan + "--switch-latency 0 " + way)["plans"][0];

@@ -105,7 +105,8 @@ class Run {
       }
     }
     if (auto limited = LimitPlans(of_less_effort); !limited) {
-      if (!changes_.changes_per_s) return limited;
+      const bool is_unreachable = limited.error().kind == ErrorKind::kUnreachable;
+      if (!is_unreachable || !changes_.changes_per_s) return limited;
       return FailAs(limited.error().kind,
                     "{} (the hardware facts allow {:.3g} clock changes a second; a limit of your "
                     "own replaces that: `max_switches`)",
