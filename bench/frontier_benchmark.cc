@@ -86,7 +86,7 @@ void RunBounds(benchmark::State& state, const MakeNetwork& make_network) {
       ends.push_back(*frontier::SolveDeadline(network, time));
     }
     const auto points = frontier::EncloseFrontier(network, ends, most_error, {}, {});
-    if (!points) state.SkipWithError(points.error().message.c_str());
+    if (!points) state.SkipWithError(points.error().Message().c_str());
   }
   state.counters["instructions"] = network.instructions;
   state.counters["peak_MiB"] = PeakMebibytes();

@@ -185,7 +185,7 @@ int Main(std::span<char*> arguments) {
   if (what == "switches") {
     const auto printed = PrintSwitches(arguments.size() > 2 ? std::atoi(arguments[2]) : 1);
     if (!printed) {
-      fmt::print(stderr, "{}\n", printed.error().message);
+      fmt::print(stderr, "{}\n", printed.error().Message());
       return 1;
     }
     return 0;
@@ -203,7 +203,7 @@ int Main(std::span<char*> arguments) {
     if (what != "all" && what != part.name && (!one_schedule || part.name != "synthetic")) continue;
     const std::string_view schedule = one_schedule ? what : std::string_view();
     if (const Result<void> printed = part.print(schedule, worst); !printed) {
-      fmt::print(stderr, "{}\n", printed.error().message);
+      fmt::print(stderr, "{}\n", printed.error().Message());
       return 1;
     }
   }

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return WithoutLineEnd(perseus::protocol::FormatAssignment(value));
   });
   const auto record = [](std::string_view from) {
-    return perseus::protocol::ParseRecord(from, "fuzz:1");
+    return perseus::protocol::ParseRecord(from, perseus::InFile("fuzz", 1));
   };
   CheckRoundTrip(record(text), record, [](const auto& value) {
     return WithoutLineEnd(perseus::protocol::FormatRecord(value));

@@ -13,7 +13,7 @@ inline void Require(bool condition) {
 }
 
 inline void RequireOneLine(const Error& error) {
-  Require(!error.message.empty() && error.message.find('\n') == std::string::npos);
+  Require(!error.Message().empty() && error.Message().find('\n') == std::string::npos);
 }
 
 // What was refused has an error of one line. What was accepted is the same after it is written and

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto graph = perseus::schedule::BuildInstructionGraph(
       *schedule, perseus::fuzz::ProfileFor(*schedule), perseus::schedule::PipelineModel());
   if (!graph) {
-    Require(graph.error().message.find("deadlocks: ") != std::string::npos);
+    Require(graph.error().Message().find("deadlocks: ") != std::string::npos);
     return 0;
   }
   std::size_t instructions = 0;

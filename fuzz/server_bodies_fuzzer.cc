@@ -33,7 +33,7 @@ void RequireProblem(const perseus::http::Problem& problem) {
   Require(problem.pointer.empty() || problem.pointer.front() == '/');
 }
 
-void RequireError(const perseus::Error& error) { Require(IsOneLine(error.message)); }
+void RequireError(const perseus::Error& error) { Require(IsOneLine(error.Message())); }
 
 void ReadTargetAgain(const perseus::plan::Target& target) {
   const std::string body = job_planning::TargetJson(target).dump();

@@ -64,7 +64,7 @@ std::string SyntheticCsv(int stages, int clocks, std::uint64_t seed) {
   spec.stages = stages;
   spec.seed = seed;
   const auto profile = synthetic::SynthesizeProfile(spec);
-  if (!profile) throw std::runtime_error(profile.error().message);
+  if (!profile) throw std::runtime_error(profile.error().Message());
   std::vector<profile::ProfileEntry> entries;
   for (profile::ProfileEntry entry : profile->entries()) {
     // Spreads the requests over all servers.

@@ -20,8 +20,7 @@ namespace fs = std::filesystem;
 
 tl::unexpected<Error> SystemFailure(std::string_view what, const std::filesystem::path& path,
                                     int error) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what,
-                CauseAndRemedy(error));
+  return SystemFail(error, fmt::format("cannot {}", what), InFile(path.string()));
 }
 
 // Whether the reason lies in the path, and not in the state of the system.
@@ -40,8 +39,8 @@ bool IsWrongFile(int error) {
 }
 
 tl::unexpected<Error> CannotRead(const fs::path& path, int error) {
-  return FailAs(IsWrongFile(error) ? ErrorKind::kFile : ErrorKind::kSystem, "{}: cannot read: {}",
-                path.string(), CauseAndRemedy(error));
+  return SystemFail(error, "cannot read", InFile(path.string()),
+                    IsWrongFile(error) ? ErrorKind::kFile : ErrorKind::kSystem);
 }
 
 Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::path& path) {
@@ -108,8 +107,8 @@ Result<void> FlushDirectories(fs::path directory, const fs::path& topmost) {
 }
 
 tl::unexpected<Error> IsADirectory(const fs::path& path) {
-  return FailAs(ErrorKind::kFile, "{}: is a directory (give the path of a file in it)",
-                path.string());
+  return FailAs(ErrorKind::kFile, InFile(path.string()),
+                "is a directory (give the path of a file in it)");
 }
 
 // What the path names, without opening it: opening a pipe waits for its writer.
@@ -127,8 +126,8 @@ bool IsNameless(const fs::path& pipe) {
 }
 
 tl::unexpected<Error> TooLarge(const fs::path& path, std::uint64_t most_bytes) {
-  return FailAs(ErrorKind::kFile, "{}: is larger than {} bytes (is it the right file?)",
-                path.string(), most_bytes);
+  return FailAs(ErrorKind::kFile, InFile(path.string()),
+                "is larger than {} bytes (is it the right file?)", most_bytes);
 }
 
 // Whether reading the device comes to an end: a terminal ends with Ctrl-D, and /dev/null is empty.
@@ -145,16 +144,15 @@ Result<void> CheckInputFile(const fs::path& path) {
   PERSEUS_ASSIGN_OR_RETURN(const struct stat status, StatusOf(path));
   const bool is_device = S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode);
   if (is_device && !HasEnd(path, status)) {
-    return FailAs(ErrorKind::kFile, "{}: is a device (give the path of a file)", path.string());
+    return FailAs(ErrorKind::kFile, InFile(path.string()), "is a device (give the path of a file)");
   }
   if (S_ISSOCK(status.st_mode)) {
-    return FailAs(ErrorKind::kFile, "{}: is a socket (give the path of a file)", path.string());
+    return FailAs(ErrorKind::kFile, InFile(path.string()), "is a socket (give the path of a file)");
   }
   if (S_ISFIFO(status.st_mode) && !IsNameless(path)) {
-    return FailAs(ErrorKind::kFile,
-                  "{}: is a named pipe (give the path of a file; or write into standard input, and "
-                  "give /dev/stdin)",
-                  path.string());
+    return FailAs(ErrorKind::kFile, InFile(path.string()),
+                  "is a named pipe (give the path of a file; or write into standard input, and "
+                  "give /dev/stdin)");
   }
   return {};
 }
@@ -175,8 +173,8 @@ Result<std::string> ReadRegularFile(const fs::path& path, std::uint64_t most_byt
   if (!is_socket && (!file || ::fstat(file.get(), &status) != 0)) return CannotRead(path, errno);
   if (S_ISDIR(status.st_mode)) return IsADirectory(path);
   if (!S_ISREG(status.st_mode)) {
-    return FailAs(ErrorKind::kFile, "{}: is not a regular file (give the path of a file)",
-                  path.string());
+    return FailAs(ErrorKind::kFile, InFile(path.string()),
+                  "is not a regular file (give the path of a file)");
   }
   return ReadToEnd(file, most_bytes, path);
 }

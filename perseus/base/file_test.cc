@@ -93,7 +93,7 @@ TEST_F(FileTest, AFailedWriteKeepsTheOldContentsAndSaysWhy) {
   fs::create_directories(path / "child");
   const Result<void> written = WriteFileAtomically(path, "new");
   ASSERT_THAT(written, FailsAs(ErrorKind::kSystem));
-  EXPECT_NE(written.error().message.find("taken: cannot write: "), std::string::npos);
+  EXPECT_NE(written.error().Message().find("taken: cannot write: "), std::string::npos);
   EXPECT_EQ(std::distance(fs::directory_iterator(directory_), fs::directory_iterator()), 1);
 }
 
@@ -151,26 +151,27 @@ TEST_F(FileTest, TheErrorSaysWhyAParentDirectoryCannotBeCreated) {
   ASSERT_TRUE(WriteFileAtomically(directory_ / "file", ""));
   const Result<void> written = WriteFileAtomically(directory_ / "file" / "deep" / "er", "");
   ASSERT_FALSE(written);
-  EXPECT_NE(written.error().message.find("er: cannot write: Not a directory"), std::string::npos);
+  EXPECT_NE(written.error().Message().find("er: cannot write: Not a directory"), std::string::npos);
 }
 
 TEST_F(FileTest, TheErrorNamesAMissingFile) {
   const Result<std::string> read = ReadFile(directory_ / "absent");
   ASSERT_THAT(read, FailsAs(ErrorKind::kFile));
-  EXPECT_NE(read.error().message.find("absent: cannot read: No such file or directory (check the "),
-            std::string::npos);
+  EXPECT_NE(
+      read.error().Message().find("absent: cannot read: No such file or directory (check the "),
+      std::string::npos);
 }
 
 TEST_F(FileTest, TheErrorSaysThatThePathIsADirectory) {
   const Result<std::string> read = ReadFile(directory_);
   ASSERT_FALSE(read);
-  EXPECT_NE(read.error().message.find("is a directory"), std::string::npos);
+  EXPECT_NE(read.error().Message().find("is a directory"), std::string::npos);
 }
 
 // Why ReadRegularFile fails; empty if it does not.
 std::string WhyNotRead(const fs::path& path, std::uint64_t most_bytes = kMostRegularBytes) {
   const Result<std::string> read = ReadRegularFile(path, most_bytes);
-  return read ? "" : read.error().message;
+  return read ? "" : read.error().Message();
 }
 
 TEST_F(FileTest, ARegularFileIsReadUpToItsLimit) {
@@ -192,13 +193,13 @@ TEST_F(FileTest, ALargeFileIsRefusedBeforeMemoryIsAllocated) {
 }
 
 TEST_F(FileTest, AReadOfWhatMayHaveNoEndFails) {
-  EXPECT_NE(ReadFile("/dev/zero").error().message.find("/dev/zero: is a device"),
+  EXPECT_NE(ReadFile("/dev/zero").error().Message().find("/dev/zero: is a device"),
             std::string::npos);
   EXPECT_EQ(*ReadFile("/dev/null"), "");
   const fs::path path = directory_ / "sparse";
   ASSERT_TRUE(WriteFileAtomically(path, ""));
   fs::resize_file(path, std::uint64_t{1} << 40);
-  EXPECT_NE(ReadFile(path).error().message.find("is larger than 1073741824 bytes"),
+  EXPECT_NE(ReadFile(path).error().Message().find("is larger than 1073741824 bytes"),
             std::string::npos);
 }
 
@@ -217,7 +218,7 @@ TEST_F(FileTest, WhatIsNoFileIsRefusedWithoutWaiting) {
   for (const auto& [path, why] : cases) {
     for (const Error& error : {CheckInputFile(path).error(), ReadFile(path).error()}) {
       EXPECT_EQ(error.kind, ErrorKind::kFile) << path;
-      EXPECT_NE(error.message.find(why), std::string::npos) << error.message;
+      EXPECT_NE(error.Message().find(why), std::string::npos) << error.Message();
     }
     EXPECT_EQ(ReadRegularFile(path).error().kind, ErrorKind::kFile) << path;
   }

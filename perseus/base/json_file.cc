@@ -52,8 +52,9 @@ class Checker : public nlohmann::json_sax<json> {
     Open& object = open_.back();
     object.key = key;
     if (object.keys.insert(key).second) return true;
-    throw Failure{fmt::format(": key {} appears twice in one object (remove one)", Excerpt(key)),
-                  Pointer()};
+    throw Error{.what = fmt::format("key {} appears twice in one object", Excerpt(key)),
+                .remedy = "remove one",
+                .where = {.pointer = Pointer()}};
   }
 
   bool parse_error(std::size_t position, const std::string&,
@@ -95,7 +96,7 @@ class Checker : public nlohmann::json_sax<json> {
   }
   void CheckDepth() const {
     if (open_.size() <= static_cast<std::size_t>(bounds_.deepest)) return;
-    Throw("nested too deeply (see docs/formats.md for the format)");
+    throw Error{.what = "nested too deeply", .remedy = std::string(bounds_.remedy)};
   }
   void Count() {
     CheckDepth();
@@ -151,17 +152,20 @@ std::string PointerTo(std::string_view pointer, std::string_view key) {
 
 json Parse(std::string_view text, const Bounds& bounds) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    throw Failure{":1: not JSON: it is empty (see docs/formats.md)", ""};
+    throw Error{.what = "not JSON: it is empty",
+                .remedy = std::string(bounds.remedy),
+                .where = {.line = 1}};
   }
   Checker checker(bounds);
   try {
     json::sax_parse(text, &checker);
   } catch (const Checker::NotJson& error) {
     const auto upto = text.substr(0, std::min(error.position, text.size()));
-    const std::string line =
-        error.is_overflow ? "" : fmt::format(":{}", 1 + std::count(upto.begin(), upto.end(), '\n'));
-    throw Failure{fmt::format("{}: not JSON: {} (see docs/formats.md)", line, error.why),
-                  error.pointer};
+    const int line =
+        error.is_overflow ? 0 : static_cast<int>(1 + std::count(upto.begin(), upto.end(), '\n'));
+    throw Error{.what = "not JSON: " + error.why,
+                .remedy = std::string(bounds.remedy),
+                .where = {.line = line, .pointer = error.pointer}};
   }
   return json::parse(text);
 }
@@ -181,9 +185,10 @@ void Node::RequireObject(std::span<const std::string_view> known_keys) const {
   if (!value.is_object()) ThrowAt(path, "is not an object (write {{...}})");
   for (const auto& [key, ignored] : value.items()) {
     if (std::find(known_keys.begin(), known_keys.end(), key) == known_keys.end()) {
-      throw Failure{fmt::format(": {} has no key {}{}", path.empty() ? "the file" : path,
-                                Excerpt(key), DidYouMean(key, known_keys)),
-                    PointerTo(PointerTo(path), key)};
+      throw Error{
+          .what = fmt::format("{}has no key {}", path.empty() ? "" : path + " ", Excerpt(key)),
+          .remedy = DidYouMean(key, known_keys),
+          .where = {.pointer = PointerTo(PointerTo(path), key)}};
     }
   }
 }

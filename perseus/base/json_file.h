@@ -1,7 +1,7 @@
 // Reads our JSON files strictly: every error names the place in the file, and an unknown key is an
 // error. Each file format has a reader that uses these functions.
 //
-// Inside, an error is an exception of type Failure. Read turns it into an Error:
+// Inside, an Error is thrown. Read catches it and adds the name of the file:
 //
 //   return json_file::Read(text, name, kMaxDepth, [](const Node& file) { return ...; });
 //
@@ -27,11 +27,6 @@ namespace perseus::json_file {
 // JSON readers may keep numbers as doubles. Every whole number up to this one is exact as a double.
 inline constexpr std::int64_t kLargestWhole = std::int64_t{1} << 53;
 
-struct Failure {
-  std::string message;       // The text after the file's name.
-  std::string pointer = {};  // A JSON pointer (RFC 6901) to the wrong value; empty if none is.
-};
-
 // Turns the path of a value in messages into a JSON pointer: "stages[2].kind" becomes
 // "/stages/2/kind". Requires keys without special characters.
 std::string PointerTo(std::string_view path);
@@ -39,28 +34,28 @@ std::string PointerTo(std::string_view path);
 std::string PointerTo(std::string_view pointer, std::string_view key);
 
 template <typename... Args>
-[[noreturn]] void Throw(fmt::format_string<Args...> format, Args&&... args) {
-  throw Failure{": " + fmt::format(format, std::forward<Args>(args)...)};
+[[noreturn]] void Throw(MessageOf<Args...> message, Args&&... args) {
+  throw message(ErrorKind::kInput, std::forward<Args>(args)...);
 }
 
-// As Throw, with the path of the wrong value before the message.
+// As Throw, with the path of the wrong value before the message. An empty path is the whole file.
 template <typename... Args>
-[[noreturn]] void ThrowAt(std::string_view path, fmt::format_string<Args...> format,
-                          Args&&... args) {
-  throw Failure{fmt::format(": {} {}", path.empty() ? "the file" : path,
-                            fmt::format(format, std::forward<Args>(args)...)),
-                PointerTo(path)};
+[[noreturn]] void ThrowAt(std::string_view path, MessageOf<Args...> message, Args&&... args) {
+  Error error = message(ErrorKind::kInput, std::forward<Args>(args)...);
+  if (!path.empty()) error.what = fmt::format("{} {}", path, error.what);
+  error.where.pointer = PointerTo(path);
+  throw error;
 }
 
 // A value of the file, and its path in messages, such as `stages[2].instructions[5]`. The functions
-// below throw a Failure if the value does not have the type or is not in the range.
+// below throw an Error if the value does not have the type or is not in the range.
 struct Node {
   const nlohmann::json& value;
   std::string path;
 
   Node operator[](std::size_t index) const;
   bool Has(std::string_view key) const { return value.contains(key); }
-  // If the key is absent, throws "... is missing (`remedy`)".
+  // If the key is absent, throws "... is missing", with the remedy.
   Node Member(std::string_view key, std::string_view remedy = "add it") const;
 
   void RequireObject(std::span<const std::string_view> known_keys) const;
@@ -81,23 +76,30 @@ struct Node {
 struct Bounds {
   int deepest = 0;  // The most lists and objects inside each other.
   std::size_t values = std::numeric_limits<std::size_t>::max();
+  std::string_view remedy = "see docs/formats.md";  // For a text that is not JSON.
 };
 
-// Throws a Failure if the text is not JSON, if an object has the same key twice, or if the text
+// Throws an Error if the text is not JSON, if an object has the same key twice, or if the text
 // exceeds the bounds.
 nlohmann::json Parse(std::string_view text, const Bounds& bounds);
 
-// Parses the text, calls `read` with the root, and returns its result. The first failure becomes an
-// Error (kInput): "name: path and cause (remedy)", or "name:line: not JSON: ...".
+// Parses the text, calls `read` with the root, and returns its result. The first error that is
+// thrown is returned, with the place of the text.
 template <typename Reader>
-auto Read(std::string_view text, std::string_view name, int deepest, Reader read)
+auto Read(std::string_view text, Place place, int deepest, Reader read)
     -> Result<decltype(read(std::declval<const Node&>()))> {
   try {
     const nlohmann::json root = Parse(text, {.deepest = deepest});
     return read(Node{root, ""});
-  } catch (const Failure& failure) {
-    return Fail("{}{}", name, failure.message);
+  } catch (Error& error) {
+    error.where.file = std::move(place.file);
+    if (place.line > 0) error.where.line = place.line;
+    return tl::unexpected<Error>(std::move(error));
   }
+}
+template <typename Reader>
+auto Read(std::string_view text, std::string_view name, int deepest, Reader read) {
+  return Read(text, InFile(name), deepest, read);
 }
 
 }  // namespace perseus::json_file

@@ -35,7 +35,7 @@ std::string ReadAll(std::FILE* file) {
 }
 
 tl::unexpected<Error> SystemFailure(const std::string& program, int error) {
-  return FailAs(ErrorKind::kSystem, "cannot run {}: {}", program, CauseAndRemedy(error));
+  return SystemFail(error, fmt::format("cannot run {}", program));
 }
 
 // Fields of /proc/PID/stat.

@@ -1,14 +1,20 @@
 // Result is what a function returns that can fail: a value or an Error.
 //
-// The message of an Error is one line with the place in the input, the cause and the remedy:
+// An Error is data: what is wrong, where, what to do about it, and the setting that has to change.
+// Each door (the program, Python, the HTTP API) shows it in its own words. As one line:
 //   profile.csv:17: frequency "14l0" is not a number (expected MHz, such as 1410)
-// It names a value by its key, as in the job file, and no flag: `pp_ranks` (RenameKeys in
-// wording.h). Libraries return errors; only cli/ prints them, and only tests abort.
+//
+// Backticks in a message name a setting by its key in the job file, and nothing else: `pp_ranks`,
+// or with a value: `schedule = "auto"`. A door puts its own name in place of it (RenameKeys in
+// wording.h): a flag, an argument. Libraries return errors; only cli/ prints them, and only tests
+// abort.
 #pragma once
 
 #include <fmt/core.h>
 
+#include <cstddef>
 #include <string>
+#include <string_view>
 #include <tl/expected.hpp>
 #include <type_traits>
 #include <utility>
@@ -25,35 +31,122 @@ enum class ErrorKind {
                  // time. The message says what is possible. Exit status 3.
 };
 
+// A place in an input, as far as it is known.
+struct Place {
+  std::string file = {};     // The name that the user gave. Empty: unknown.
+  int line = 0;              // From 1. 0: unknown.
+  std::string pointer = {};  // The JSON pointer (RFC 6901) to the wrong value, or empty.
+
+  std::string Text() const;  // "profile.csv:17", "plan.json", or "".
+  friend bool operator==(const Place&, const Place&) = default;
+};
+Place InFile(std::string_view name, int line = 0);
+
 struct Error {
-  std::string message;
+  std::string what;
   ErrorKind kind = ErrorKind::kInput;
+  std::string remedy = {};
+  Place where = {};
+  std::string context = {};  // What was being done, such as "the memory of the GPUs".
+
+  // The key of the setting that has to change, or empty: the first one that `what` names, or else
+  // the first one of `remedy`.
+  std::string setting() const;
+  // One line: "context: where: what (remedy)".
+  std::string Message() const;
+  // The same without the remedy.
+  std::string Cause() const;
+  // This error as one of a larger task, which comes first in the message.
+  Error In(std::string_view task) const;
 };
 
-// A value or an Error. The compiler complains if the caller ignores it.
-template <typename T>
-class [[nodiscard]] Result : public tl::expected<T, Error> {
+// A value or an error. The compiler complains if the caller ignores it. The agent and the server
+// have an E of their own: what they send to the caller.
+template <typename T, typename E = Error>
+class [[nodiscard]] Result : public tl::expected<T, E> {
  public:
-  using tl::expected<T, Error>::expected;
+  using tl::expected<T, E>::expected;
 };
 
-// `return Fail("{}: stage {} is missing", file, stage);`
+// The format of a message, checked when it is compiled. A last part in parentheses is the remedy.
 template <typename... Args>
-[[nodiscard]] tl::unexpected<Error> Fail(fmt::format_string<Args...> format, Args&&... args) {
-  return tl::unexpected<Error>(
-      Error{fmt::format(format, std::forward<Args>(args)...), ErrorKind::kInput});
-}
+class MessageFormat {
+ public:
+  // Implicit, so that a literal can be passed.
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  consteval MessageFormat(const char* text) : format_(text), cause_size_(CauseSize(text)) {}
+
+  Error operator()(ErrorKind kind, Args&&... args) const {
+    const fmt::string_view format = format_;
+    const auto store = fmt::make_format_args(args...);
+    std::string text = fmt::vformat(format, store);
+    Error error{.what = std::move(text), .kind = kind};
+    if (cause_size_ == format.size()) return error;
+    // Arguments may have parentheses, so the formatted text cannot tell where the remedy begins.
+    const std::size_t size = fmt::vformat({format.data(), cause_size_}, store).size();
+    error.remedy = error.what.substr(size + 2, error.what.size() - size - 3);
+    error.what.resize(size);
+    return error;
+  }
+
+ private:
+  static consteval std::size_t CauseSize(std::string_view text) {
+    if (!text.ends_with(')')) return text.size();
+    int depth = 0;
+    for (std::size_t i = text.size(); i-- > 1;) {
+      if (text[i] == ')') ++depth;
+      if (text[i] == '(') --depth;
+      if (depth == 0) return text[i - 1] == ' ' ? i - 1 : text.size();
+    }
+    return text.size();
+  }
+
+  fmt::format_string<Args...> format_;
+  std::size_t cause_size_;
+};
 
 template <typename... Args>
-[[nodiscard]] tl::unexpected<Error> FailAs(ErrorKind kind, fmt::format_string<Args...> format,
+using MessageOf = MessageFormat<std::type_identity_t<Args>...>;
+
+// `return Fail("stage {} is missing (measure it)", stage);`
+template <typename... Args>
+[[nodiscard]] tl::unexpected<Error> FailAs(ErrorKind kind, MessageOf<Args...> message,
                                            Args&&... args) {
-  return tl::unexpected<Error>(Error{fmt::format(format, std::forward<Args>(args)...), kind});
+  return tl::unexpected<Error>(message(kind, std::forward<Args>(args)...));
+}
+template <typename... Args>
+[[nodiscard]] tl::unexpected<Error> Fail(MessageOf<Args...> message, Args&&... args) {
+  return FailAs(ErrorKind::kInput, message, std::forward<Args>(args)...);
 }
 
-// Passes on the error of another result, of any type.
+// With the place of the mistake: `return Fail(InFile(name, line), "the row is empty (remove it)");`
+template <typename... Args>
+[[nodiscard]] tl::unexpected<Error> FailAs(ErrorKind kind, Place where, MessageOf<Args...> message,
+                                           Args&&... args) {
+  Error error = message(kind, std::forward<Args>(args)...);
+  error.where = std::move(where);
+  return tl::unexpected<Error>(std::move(error));
+}
+template <typename... Args>
+[[nodiscard]] tl::unexpected<Error> Fail(Place where, MessageOf<Args...> message, Args&&... args) {
+  return FailAs(ErrorKind::kInput, std::move(where), message, std::forward<Args>(args)...);
+}
+
+// Passes on the error of another result, of any type. With a context: as one of a larger task. With
+// a place: as a mistake there, unless the error has a place.
+template <typename T, typename E>
+[[nodiscard]] tl::unexpected<E> Fail(const Result<T, E>& failed) {
+  return tl::unexpected<E>(failed.error());
+}
 template <typename T>
-[[nodiscard]] tl::unexpected<Error> Fail(const Result<T>& failed) {
-  return tl::unexpected<Error>(failed.error());
+[[nodiscard]] tl::unexpected<Error> Fail(const Result<T>& failed, std::string_view context) {
+  return tl::unexpected<Error>(failed.error().In(context));
+}
+template <typename T>
+[[nodiscard]] tl::unexpected<Error> Fail(const Result<T>& failed, Place where) {
+  Error error = failed.error();
+  if (error.where == Place{}) error.where = std::move(where);
+  return tl::unexpected<Error>(std::move(error));
 }
 
 template <typename T>

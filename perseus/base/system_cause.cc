@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <cerrno>
+#include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 namespace perseus {
 namespace {
 
-// The documentation site shows this table.
 std::string_view RemedyOf(int error) {
   switch (error) {
     case ENOENT:
@@ -83,10 +85,11 @@ std::string_view RemedyOf(int error) {
 
 }  // namespace
 
-std::string CauseAndRemedy(int error) {
-  return fmt::format("{} ({})", std::generic_category().message(error), RemedyOf(error));
+Error SystemError(int error, std::string_view what, Place where, ErrorKind kind) {
+  return {.what = fmt::format("{}: {}", what, std::generic_category().message(error)),
+          .kind = kind,
+          .remedy = std::string(RemedyOf(error)),
+          .where = std::move(where)};
 }
-
-std::string CauseAndRemedy(const std::error_code& error) { return CauseAndRemedy(error.value()); }
 
 }  // namespace perseus

@@ -2,15 +2,21 @@
 // knows a better remedy than this table has uses std::strerror and its own remedy.
 #pragma once
 
-#include <string>
-#include <system_error>
+#include <string_view>
+
+#include "perseus/base/result.h"
 
 namespace perseus {
 
-// Returns the text of the error number, and in parentheses its remedy:
-//   No space left on device (free space there, or name a place on another disk)
-std::string CauseAndRemedy(int error);
-// The same for an error of the standard library, whose value is an error number.
-std::string CauseAndRemedy(const std::error_code& error);
+// The error of a call that set `error` (a value of errno): "cannot write: No space left on device
+// (free space there, or give a place on another disk)".
+Error SystemError(int error, std::string_view what, Place where = {},
+                  ErrorKind kind = ErrorKind::kSystem);
+
+[[nodiscard]] inline tl::unexpected<Error> SystemFail(int error, std::string_view what,
+                                                      Place where = {},
+                                                      ErrorKind kind = ErrorKind::kSystem) {
+  return tl::unexpected<Error>(SystemError(error, what, std::move(where), kind));
+}
 
 }  // namespace perseus

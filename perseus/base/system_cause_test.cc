@@ -3,28 +3,28 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <string>
+#include <system_error>
 
 namespace perseus {
 namespace {
 
-TEST(SystemCause, EveryErrorNumberHasACauseAndARemedy) {
-  for (int error = 1; error < 140; ++error) {
-    const std::string text = CauseAndRemedy(error);
-    const std::string cause = std::generic_category().message(error);
-    EXPECT_EQ(text.substr(0, cause.size() + 2), cause + " (");
-    EXPECT_GT(text.size(), cause.size() + 12) << text;
-    EXPECT_EQ(text.back(), ')') << text;
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+TEST(SystemError, EveryErrorNumberHasACauseAndARemedy) {
+  for (int number = 1; number < 140; ++number) {
+    const Error error = SystemError(number, "cannot write");
+    EXPECT_EQ(error.what, "cannot write: " + std::generic_category().message(number));
+    EXPECT_GT(error.remedy.size(), 12U) << error.what;
+    EXPECT_EQ(error.Message().find('\n'), std::string::npos) << error.what;
+    EXPECT_EQ(error.kind, ErrorKind::kSystem);
   }
 }
 
-TEST(SystemCause, ARemedyFitsItsCause) {
-  EXPECT_EQ(CauseAndRemedy(ENOSPC),
-            "No space left on device (free space there, or give a place on another disk)");
-  EXPECT_EQ(CauseAndRemedy(EMFILE),
-            "Too many open files (raise the limit of open files: ulimit -n)");
-  EXPECT_EQ(CauseAndRemedy(std::make_error_code(std::errc::is_a_directory)),
-            "Is a directory (give the path of a file)");
+TEST(SystemError, ARemedyFitsItsCause) {
+  EXPECT_EQ(SystemError(ENOSPC, "cannot write", InFile("plan.json")).Message(),
+            "plan.json: cannot write: No space left on device (free space there, or give a place "
+            "on another disk)");
+  EXPECT_EQ(SystemError(EMFILE, "x").remedy, "raise the limit of open files: ulimit -n");
+  EXPECT_EQ(SystemError(EISDIR, "x", {}, ErrorKind::kFile).kind, ErrorKind::kFile);
 }
 
 }  // namespace

@@ -39,10 +39,13 @@ class TableReader {
       if (is_in(known_keys)) continue;
       const auto place = std::find_if(other.begin(), other.end(),
                                       [&](const TableKeys& one) { return is_in(one.keys); });
-      FailAt(key.source(),
-             fmt::format("{} has no key {}{}", title_, Excerpt(key.str()),
-                         place == other.end() ? DidYouMean(key.str(), known_keys)
-                                              : fmt::format(" (move it to {})", place->title)));
+      if (place != other.end()) {
+        FailAt(key.source(), "{} has no key {} (move it to {})", title_, Excerpt(key.str()),
+               place->title);
+      } else {
+        FailAt(key.source(), "{} has no key {} ({})", title_, Excerpt(key.str()),
+               DidYouMean(key.str(), known_keys));
+      }
     }
   }
 
@@ -53,7 +56,7 @@ class TableReader {
     if (node == nullptr) return {};
     const toml::value<std::string>* value = node->as_string();
     if (value != nullptr && !value->get().empty()) return value->get();
-    FailAt(node->source(), fmt::format("{} is not a string (write {} = \"...\")", key, key));
+    FailAt(node->source(), "{} is not a string (write {} = \"...\")", key, key);
     return {};
   }
 
@@ -71,9 +74,8 @@ class TableReader {
     // Without a useful default, any small number is a better example than the least one.
     constexpr int kExample = 8;
     const int example = otherwise < least ? std::clamp(kExample, least, most) : otherwise;
-    FailAt(node->source(),
-           fmt::format("{} is not a whole number from {} to {} (for example, write {} = {})", key,
-                       least, most, key, example));
+    FailAt(node->source(), "{} is not a whole number from {} to {} (for example, write {} = {})",
+           key, least, most, key, example);
     return otherwise;
   }
 
@@ -86,9 +88,8 @@ class TableReader {
     if (node == nullptr) return otherwise;
     const std::optional<double> value = node->value<double>();
     if (node->is_number() && value && *value >= least && *value <= most) return *value;
-    FailAt(node->source(),
-           fmt::format("{} is not a number from {} to {} (for example, write {} = 0.1)", key, least,
-                       most, key));
+    FailAt(node->source(), "{} is not a number from {} to {} (for example, write {} = 0.1)", key,
+           least, most, key);
     return otherwise;
   }
 
@@ -105,11 +106,12 @@ class TableReader {
         numbers.push_back(*value);
         continue;
       }
-      FailAt(element.source(), fmt::format("{} has an element that is not a number from {} to {} "
-                                           "(for example, write {} = [1, 2])",
-                                           key, least, most, key));
+      FailAt(element.source(),
+             "{} has an element that is not a number from {} to {} "
+             "(for example, write {} = [1, 2])",
+             key, least, most, key);
     }
-    if (list->empty()) FailAt(node->source(), fmt::format("{} is empty (remove it)", key));
+    if (list->empty()) FailAt(node->source(), "{} is empty (remove it)", key);
     return numbers;
   }
 
@@ -126,11 +128,10 @@ class TableReader {
         texts.push_back(value->get());
         continue;
       }
-      FailAt(
-          element.source(),
-          fmt::format("{} has an element that is not a string (write {} = [\"...\"])", key, key));
+      FailAt(element.source(), "{} has an element that is not a string (write {} = [\"...\"])", key,
+             key);
     }
-    if (list->empty()) FailAt(node->source(), fmt::format("{} is empty (remove it)", key));
+    if (list->empty()) FailAt(node->source(), "{} is empty (remove it)", key);
     return texts;
   }
 
@@ -139,26 +140,35 @@ class TableReader {
     if (node == nullptr) return false;
     const toml::value<bool>* value = node->as_boolean();
     if (value != nullptr) return value->get();
-    FailAt(node->source(), fmt::format("{} is not true or false (write {} = true)", key, key));
+    FailAt(node->source(), "{} is not true or false (write {} = true)", key, key);
     return false;
   }
 
   // Fails if the key is absent. `example` is a line that has it.
   void Require(std::string_view key, std::string_view example) {
-    if (!Has(key)) FailHere(fmt::format("{} has no {} (write {})", title_, key, example));
+    if (!Has(key)) FailHere("{} has no {} (write {})", title_, key, example);
   }
 
   // Keeps the error unless an earlier one exists.
-  void FailAt(const toml::source_region& where, std::string_view message) {
+  template <typename... Args>
+  void FailAt(const toml::source_region& where, MessageOf<Args...> message, Args&&... args) {
     if (error_) return;
     // A table that the file lacks has no line.
-    error_ = Error{fmt::format("{}:{}: {}", file_, std::max(where.begin.line, 1U), message),
-                   ErrorKind::kInput};
+    error_ = message(ErrorKind::kInput, std::forward<Args>(args)...);
+    error_->where = InFile(file_, static_cast<int>(std::max(where.begin.line, 1U)));
   }
-  void FailAt(std::string_view key, std::string_view message) {
-    FailAt(table_.get(key)->source(), message);
+  template <typename... Args>
+  void FailAt(std::string_view key, MessageOf<Args...> message, Args&&... args) {
+    FailAt(table_.get(key)->source(), message, std::forward<Args>(args)...);
   }
-  void FailHere(std::string_view message) { FailAt(table_.source(), message); }
+  template <typename... Args>
+  void FailHere(MessageOf<Args...> message, Args&&... args) {
+    FailAt(table_.source(), message, std::forward<Args>(args)...);
+  }
+  // The same with the error of a file that the value of `key` names.
+  void FailAt(std::string_view key, const Error& error) {
+    FailAt(key, "{} ({})", error.Cause(), error.remedy);
+  }
 
   const std::optional<Error>& error() const { return error_; }
 
@@ -181,10 +191,11 @@ class FileReader {
     return !error_;
   }
   // Keeps the error unless an earlier one exists.
-  void FailAt(const toml::node& node, std::string_view message) {
+  template <typename... Args>
+  void FailAt(const toml::node& node, MessageOf<Args...> message, Args&&... args) {
     if (error_) return;
-    error_ = Error{fmt::format("{}:{}: {}", file_, node.source().begin.line, message),
-                   ErrorKind::kInput};
+    error_ = message(ErrorKind::kInput, std::forward<Args>(args)...);
+    error_->where = InFile(file_, static_cast<int>(node.source().begin.line));
   }
 
   void FailWith(const Error& error) {
@@ -199,7 +210,7 @@ class FileReader {
     if (const toml::table* table = node->as_table()) {
       read(*table);
     } else {
-      FailAt(*node, fmt::format("{} is not a table (write [{}] on a line of its own)", key, key));
+      FailAt(*node, "{} is not a table (write [{}] on a line of its own)", key, key);
     }
   }
 
@@ -210,17 +221,17 @@ class FileReader {
     if (node == nullptr || error_) return;
     const toml::array* list = node->as_array();
     if (list == nullptr) {
-      FailAt(*node,
-             fmt::format("{} is not a list of tables (write [[{}]] above each one)", key, key));
+      FailAt(*node, "{} is not a list of tables (write [[{}]] above each one)", key, key);
       return;
     }
     for (const toml::node& element : *list) {
       if (const toml::table* table = element.as_table()) {
         read(*table);
       } else {
-        FailAt(element, fmt::format("{} has an element that is not a table (write [[{}]] above "
-                                    "each one)",
-                                    key, key));
+        FailAt(element,
+               "{} has an element that is not a table (write [[{}]] above "
+               "each one)",
+               key, key);
       }
       if (error_) return;
     }
@@ -239,8 +250,8 @@ inline Result<toml::table> Parse(std::string_view text, std::string_view name) {
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& error) {
-    return Fail("{}:{}: not TOML: {} (see https://toml.io)", name, error.source().begin.line,
-                Explained(error.description()));
+    return Fail(InFile(name, static_cast<int>(error.source().begin.line)),
+                "not TOML: {} (see https://toml.io)", Explained(error.description()));
   }
 }
 

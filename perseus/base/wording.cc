@@ -40,12 +40,12 @@ std::string DidYouMean(std::string_view name, std::span<const std::string_view> 
     if (name.size() >= kLeastBeginning && one.starts_with(name))
       longer.push_back(fmt::format("\"{}\"", one));
   }
-  if (!longer.empty()) return fmt::format(" (did you mean {}?)", fmt::join(longer, " or "));
+  if (!longer.empty()) return fmt::format("did you mean {}?", fmt::join(longer, " or "));
   const std::string_view nearest = NearestName(name, known);
   if (!nearest.empty()) {
-    return fmt::format(" (did you mean \"{}\"{}?)", nearest, UnitOf(nearest, name));
+    return fmt::format("did you mean \"{}\"{}?", nearest, UnitOf(nearest, name));
   }
-  return fmt::format(" (known: {})", fmt::join(known, ", "));
+  return fmt::format("known: {}", fmt::join(known, ", "));
 }
 
 std::string Explained(std::string_view explanation) {

@@ -12,8 +12,8 @@ namespace perseus {
 // "1 step", "2 steps", "2 switches".
 std::string Counted(std::int64_t count, std::string_view noun);
 
-// Returns ` (did you mean "stages"?)` if names in `known` begin with `name`, or if one is similar
-// to it, or else ` (known: a, b, c)`.
+// The remedy for an unknown name: `did you mean "stages"?` if names in `known` begin with `name`,
+// or if one is similar to it, or else `known: a, b, c`.
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known);
 
 // Makes the explanation of a parser library fit for a one-line message. The explanation may quote

@@ -58,7 +58,7 @@ int ReportError(const Streams& streams, std::string_view message, int status) {
 
 int PrintHelp(const Streams& streams, const std::string& help) {
   const auto printed = streams.Print(help);
-  return printed ? kOk : ReportError(streams, printed.error().message, kSystemFailure);
+  return printed ? kOk : ReportError(streams, printed.error().Message(), kSystemFailure);
 }
 
 // The verb whose flags are wrong, such as "perseus job straggler".
@@ -165,7 +165,7 @@ Result<void> RunVerb(const Streams& streams, const Verb& verb) {
     return FailAs(ErrorKind::kSystem,
                   "out of memory (plan a smaller job, or use a larger machine)");
   } catch (const std::system_error& error) {
-    return FailAs(ErrorKind::kSystem, "the system failed: {}", CauseAndRemedy(error.code()));
+    return SystemFail(error.code().value(), "the system failed");
   } catch (const std::exception& error) {
     return FailAs(ErrorKind::kSystem, "unexpected error: {} (please report this)", error.what());
   }
@@ -225,14 +225,14 @@ int RunProgram(const Streams& streams, int argc, const char* const* argv) {
                        kBadInput);
   }
   if (auto given = RefuseEmptyValues(*FindChosenVerb(program).app); !given) {
-    return ReportError(streams, given.error().message, kBadInput);
+    return ReportError(streams, given.error().Message(), kBadInput);
   }
   for (const Verb& verb : verbs) {
     if (!verb.flags->parsed()) continue;
     if (verb.take_command) verb.take_command(std::move(line.command));
     if (auto done = RunVerb(streams, verb); !done) {
       const CLI::App& chosen = *FindChosenVerb(program).app;
-      return ReportError(streams, WithFlagNames(chosen, done.error().message),
+      return ReportError(streams, WithFlagNames(chosen, done.error().Message()),
                          StatusOf(done.error().kind));
     }
     return verb.status();

@@ -1,6 +1,11 @@
 from typing import Any, Dict, List, Optional, Tuple, Union
 
-class Error(ValueError): ...
+class Error(ValueError):
+    remedy: Optional[str]
+    setting: Optional[str]
+    file: Optional[str]
+    line: Optional[int]
+
 class UnreachableError(Error): ...
 
 class ChangeLimit:

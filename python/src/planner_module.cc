@@ -41,11 +41,15 @@ namespace py = pybind11;
 namespace perseus {
 namespace {
 
+// The argument of Python that sets this key of the job file.
+std::string ArgumentOf(std::string_view key) {
+  return std::string(key == "gpu_gib" ? "memory_gib" : key);
+}
+
 // The message with the arguments of Python in place of the keys (RenameKeys): memory_gib=2.
 std::string WithArgumentNames(std::string_view message) {
   return RenameKeys(message, [](std::string_view key, std::string_view value) {
-    return fmt::format("{}{}{}", key == "gpu_gib" ? "memory_gib" : key, value.empty() ? "" : "=",
-                       value);
+    return fmt::format("{}{}{}", ArgumentOf(key), value.empty() ? "" : "=", value);
   });
 }
 
@@ -89,7 +93,7 @@ struct PlanningJob {
   // Likely mistakes in the input, one line each.
   std::vector<std::string> Warnings() const {
     auto warnings = job::CheckPlausible(job);
-    if (!warnings) return {WithArgumentNames(warnings.error().message)};
+    if (!warnings) return {WithArgumentNames(warnings.error().Message())};
     for (std::string& warning : *warnings) warning = WithArgumentNames(warning);
     return *std::move(warnings);
   }
@@ -313,6 +317,22 @@ std::vector<std::string_view> KindNames() {
   return names;
 }
 
+// Raises an exception with the message, and the parts of the error as attributes.
+void Raise(PyObject* type, const Error& error) {
+  // The message may contain a path with any bytes.
+  const auto text = [](std::string_view part) { return py::str(OneLine(WithArgumentNames(part))); };
+  const py::object exception = py::handle(type)(text(error.Message()));
+  const std::string setting = error.setting();
+  const auto set = [&](const char* name, bool is_known, const py::object& value) {
+    exception.attr(name) = is_known ? value : py::none();
+  };
+  set("remedy", !error.remedy.empty(), text(error.remedy));
+  set("setting", !setting.empty(), text(ArgumentOf(setting)));
+  set("file", !error.where.file.empty(), text(error.where.file));
+  set("line", error.where.line > 0, py::int_(error.where.line));
+  PyErr_SetObject(type, exception.ptr());
+}
+
 void AddExceptions(py::module_& module) {
   // They live as long as the interpreter does.
   static PyObject* const input_error = PyErr_NewExceptionWithDoc(
@@ -333,9 +353,7 @@ void AddExceptions(py::module_& module) {
         type = PyExc_OSError;
       }
       if (failure.error.kind == ErrorKind::kUnreachable) type = unreachable_error;
-      // The message may contain a path with any bytes.
-      const std::string text = OneLine(WithArgumentNames(failure.error.message));
-      PyErr_SetString(type, text.c_str());
+      Raise(type, failure.error);
     }
   });
 }

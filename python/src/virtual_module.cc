@@ -30,10 +30,10 @@ T OrThrow(Result<T> result) {
   if (!result) {
     const Error& error = result.error();
     if (error.kind == ErrorKind::kSystem || error.kind == ErrorKind::kFile) {
-      PyErr_SetString(PyExc_OSError, error.message.c_str());
+      PyErr_SetString(PyExc_OSError, error.Message().c_str());
       throw py::error_already_set();
     }
-    throw py::value_error(error.message);
+    throw py::value_error(error.Message());
   }
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }

@@ -126,12 +126,12 @@ nlohmann::json ProgramTest::RunJson(const std::string& arguments) const {
 
 void ProgramTest::Write(const std::string& name, const std::string& text) const {
   const auto written = WriteFileAtomically(root_ / "here" / name, text);
-  ASSERT_TRUE(written) << written.error().message;
+  ASSERT_TRUE(written) << written.error().Message();
 }
 
 std::string ProgramTest::Read(const std::string& name) const {
   auto text = ReadFile(root_ / "here" / name);
-  EXPECT_TRUE(text) << text.error().message;
+  EXPECT_TRUE(text) << text.error().Message();
   return text ? *std::move(text) : "";
 }
 

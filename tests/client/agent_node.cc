@@ -71,7 +71,7 @@ testing::AssertionResult AgentNodeTest::LockBecomes(int gpu, std::optional<int> 
 
 void AgentNodeTest::Write(const std::string& name, const std::string& text) const {
   const auto written = WriteFileAtomically(directory_ / name, text);
-  ASSERT_TRUE(written) << written.error().message;
+  ASSERT_TRUE(written) << written.error().Message();
 }
 
 std::string AgentNodeTest::Read(const std::string& name) const {
@@ -81,7 +81,7 @@ std::string AgentNodeTest::Read(const std::string& name) const {
 std::string AgentNodeTest::RunProgram(std::vector<std::string> words) const {
   words.insert(words.begin(), PERSEUS_PROGRAM);
   const auto output = perseus::RunProgram(words, "");
-  EXPECT_TRUE(output) << output.error().message;
+  EXPECT_TRUE(output) << output.error().Message();
   return output.value_or("");
 }
 

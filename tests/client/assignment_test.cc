@@ -30,7 +30,7 @@ class AssignmentTest : public ClientTest {
   }
   void Assign(const protocol::Assignment& assignment) const {
     const auto written = protocol::WriteAssignment(job_, assignment);
-    ASSERT_TRUE(written) << written.error().message;
+    ASSERT_TRUE(written) << written.error().Message();
   }
   // Runs steps until they follow this version.
   static bool Follows(RankSession& rank, std::int64_t version) {
@@ -205,7 +205,7 @@ TEST_F(AssignmentTest, ALogAtItsLimitContinuesAndItsReaderMissesNoStep) {
   std::vector<std::int64_t> followed;
   const auto follow = [&] {
     const auto records = log.ReadNew();
-    EXPECT_TRUE(records) << records.error().message;
+    EXPECT_TRUE(records) << records.error().Message();
     for (const protocol::RankRecord& record : *records) {
       if (const auto* step = std::get_if<protocol::RanStep>(&record))
         followed.push_back(step->step);

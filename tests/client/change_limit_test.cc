@@ -29,7 +29,7 @@ class ChangeLimitTest : public ClientTest {
                            (directory_ / "job.clock").string() +
                            "\"\n[gpu]\nmodel = \"a100-sxm\"\n[switch_latency]\nmedian_ms = 1\n");
     auto node = virtual_gpu::VirtualNode::Open(directory_ / "node.toml");
-    EXPECT_TRUE(node) << node.error().message;
+    EXPECT_TRUE(node) << node.error().Message();
     node_ = std::make_unique<virtual_gpu::VirtualNode>(*std::move(node));
     // 16 changes in a step of 0.8 s, which are 20 per second.
     plan_ = PlanWithClocks({1305, 1410, 1260, 1410, 1215, 1410, 1170, 1410,  //

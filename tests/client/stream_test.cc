@@ -58,7 +58,7 @@ class StreamTest : public AgentNodeTest {
   std::vector<protocol::RanStep> Steps() const {
     protocol::RankLogReader log(protocol::RankLogPath(directory_ / "job", {0, 0, 0}));
     const auto records = log.ReadNew();
-    EXPECT_TRUE(records) << records.error().message;
+    EXPECT_TRUE(records) << records.error().Message();
     std::vector<protocol::RanStep> steps;
     for (const protocol::RankRecord& record : *records) {
       if (const auto* step = std::get_if<protocol::RanStep>(&record)) steps.push_back(*step);

@@ -30,7 +30,7 @@ class ClosedLoopTest : public ClosedLoopJob {
   // Writes an assignment that puts the plan into force from that step on, before any rank exists.
   void AssignPlan(std::int64_t from_step) const {
     auto writer = protocol::AssignmentWriter::Open(Directory() / "run");
-    ASSERT_TRUE(writer) << writer.error().message;
+    ASSERT_TRUE(writer) << writer.error().Message();
     protocol::Assignment assignment;
     assignment.plan = *writer->AddPlan("1", Read("out/plans/no-slowdown.json"));
     ASSERT_TRUE(writer->Write(assignment, from_step));
@@ -55,13 +55,13 @@ TEST_F(ClosedLoopTest, PlanFromOnlineProfileSavesWhatItPromises) {
   const auto await_step = [&](std::int64_t step) {
     const auto reached = logs->AwaitStep(
         logs->Alive(), step, kTimeout, [] { return false; }, *clock);
-    ASSERT_TRUE(reached) << reached.error().message;
+    ASSERT_TRUE(reached) << reached.error().Message();
   };
   ASSERT_TRUE(Comes([&] { return std::filesystem::exists(run / "ranks"); }));
   logs = *tuner::JobLogs::Open(run, tuner::JobLogs::Job::kIsRunning);
   const auto ranks = logs->AwaitRanks(
       tuner::RanksOf(2, 4, 1), kTimeout, [] { return false; }, *clock);
-  ASSERT_TRUE(ranks) << ranks.error().message << Read("trainer.err");
+  ASSERT_TRUE(ranks) << ranks.error().Message() << Read("trainer.err");
   await_step(8);
 
   const nlohmann::json tuned = RunJson(

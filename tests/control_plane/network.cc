@@ -21,7 +21,7 @@ Result<std::string> Ip(const std::string& words) {
 }
 
 void MustIp(const std::string& words) {
-  if (const auto ran = Ip(words); !ran) throw std::runtime_error(ran.error().message);
+  if (const auto ran = Ip(words); !ran) throw std::runtime_error(ran.error().Message());
 }
 
 // Keeps the networks of tests that run at the same time apart.
@@ -40,11 +40,11 @@ std::string AddressIn(int machine, int host) {
 std::string Network::WhyNot() {
   const std::string probe = fmt::format("perseus{}probe", OwnNumber());
   const auto made = Ip("netns add " + probe);
-  if (!made) return "no network namespaces: " + made.error().message;
+  if (!made) return "no network namespaces: " + made.error().Message();
   const auto linked = Ip(fmt::format("link add pp{0}p type veth peer name pp{0}q netns {1}",
                                      OwnNumber() % 100'000, probe));
   (void)Ip("netns del " + probe);
-  return linked ? "" : "no virtual cables: " + linked.error().message;
+  return linked ? "" : "no virtual cables: " + linked.error().Message();
 }
 
 Network::Network(int machines) : machines_(machines) {

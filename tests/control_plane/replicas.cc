@@ -35,7 +35,7 @@ RecordedStream::RecordedStream(const std::string& servers, const std::string& no
         };
         listening.should_end = [this] { return ends_.load(); };
         const auto listened = client->Listen(listening);
-        EXPECT_TRUE(listened) << listened.error().message;
+        EXPECT_TRUE(listened) << listened.error().Message();
       }) {}
 
 RecordedStream::~RecordedStream() {

@@ -100,7 +100,7 @@ std::vector<protocol::RanStep> ServedJobs::StepsOf(const std::string& directory,
                                                    const protocol::RankId& rank) const {
   protocol::RankLogReader reader(protocol::RankLogPath(Directory() / directory, rank));
   const auto records = reader.ReadNew();
-  EXPECT_TRUE(records) << records.error().message;
+  EXPECT_TRUE(records) << records.error().Message();
   std::vector<protocol::RanStep> steps;
   for (const protocol::RankRecord& record :
        records ? *records : std::vector<protocol::RankRecord>()) {

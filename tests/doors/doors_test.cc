@@ -228,7 +228,7 @@ TEST_P(DoorsTest, GiveTheSamePlan) {
       ASSERT_EQ(made.has_value(), std::string_view(GetParam().name) != "OneOption");
       if (!made) continue;
       auto file = plan_file::ParsePlan(*made, door.name);
-      ASSERT_TRUE(file) << file.error().message;
+      ASSERT_TRUE(file) << file.error().Message();
       file->job.profile = "profile.csv";
       file->job.schedule.name = std::filesystem::path(file->job.schedule.name).filename();
       const std::string text = plan_file::FormatPlan(*file);

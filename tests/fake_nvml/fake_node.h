@@ -31,7 +31,7 @@ class FakeNode {
   device::DeviceList Open(const char* library = FAKE_NVML_LIBRARY) {
     Result<device::DeviceList> list = TryOpen(library);
     if (!list) {
-      ADD_FAILURE() << list.error().message;
+      ADD_FAILURE() << list.error().Message();
       return {};
     }
     return *std::move(list);

@@ -187,7 +187,7 @@ std::optional<Client> Client::Connect(const std::filesystem::path& socket) {
 std::optional<protocol::Reply> Client::Send(const protocol::Request& request) {
   auto answer = protocol::SendRequest(socket_.get(), protocol::Format(request), kConnectTimeout);
   if (!answer) {
-    refusal_ = {protocol::Refusal::kUnavailable, answer.error().message};
+    refusal_ = {protocol::Refusal::kUnavailable, answer.error().Message()};
     return std::nullopt;
   }
   if (!answer->descriptors.empty()) {

@@ -104,7 +104,7 @@ void Node::MakeVirtualGpus() {
       "[gpu]\nmodel = \"a100-sxm\"\nmemory_clocks_mhz = [810, 1215]\n",
       fake_.gpu_count());
   auto node = virtual_gpu::VirtualNode::Open(description);
-  if (!node) throw std::runtime_error(node.error().message);
+  if (!node) throw std::runtime_error(node.error().Message());
   virtual_.emplace(*std::move(node));
   bool is_done = chmod(directory().c_str(), 0755) == 0;
   for (int gpu = 0; gpu < fake_.gpu_count(); ++gpu) {
@@ -141,7 +141,7 @@ void Node::Set(int gpu, const Hardware& hardware) {
         std::pair{device::Control::kPowerLimit,
                   std::optional(device::Setting{limit_mw, limit_mw})}}) {
     const auto applied = gpu_device.Apply(control, setting);
-    if (!applied) throw std::runtime_error(applied.error().message);
+    if (!applied) throw std::runtime_error(applied.error().Message());
   }
 }
 
@@ -238,7 +238,7 @@ fs::path Node::device_file(int gpu) const {
 Hardware Node::Now(int gpu) const {
   if (virtual_) {
     const auto view = virtual_->Look(gpu);
-    if (!view) throw std::runtime_error(view.error().message);
+    if (!view) throw std::runtime_error(view.error().Message());
     const auto range = [](const std::optional<device::Setting>& setting) {
       return setting ? std::optional(ClockRange{setting->lower, setting->upper}) : std::nullopt;
     };
@@ -308,9 +308,9 @@ std::string Node::HardwareProblem() const {
 std::string Node::StateProblem() const {
   if (!fs::exists(state())) return {};  // The agent writes it when it first saves something.
   const auto text = ReadFile(state());
-  if (!text) return text.error().message;
+  if (!text) return text.error().Message();
   const auto saved = agent::ParseSavedState(*text, "state");
-  if (!saved) return saved.error().message;
+  if (!saved) return saved.error().Message();
   if (!saved->gpus.empty()) return "the state still contains the GPU " + saved->gpus.begin()->first;
   return {};
 }

@@ -22,7 +22,7 @@ int main() {
       "1,backward,1410,0.024,9.6\n"
       "1,backward,1200,0.0264,8.4\n";
   const auto fail = [](const perseus::Error& error) {
-    std::fprintf(stderr, "%s\n", error.message.c_str());
+    std::fprintf(stderr, "%s\n", error.Message().c_str());
     return 1;
   };
   const auto profile = perseus::profile::ParseProfile(kProfile, "profile.csv");

@@ -10,7 +10,7 @@
 int main(int argc, char** argv) {
   if (argc != 4) return std::fprintf(stderr, "usage: simulation EVENTS TIMELINE NODE\n"), 2;
   const auto fail = [](const perseus::Error& error) {
-    std::fprintf(stderr, "%s\n", error.message.c_str());
+    std::fprintf(stderr, "%s\n", error.Message().c_str());
     return 1;
   };
   const auto event_text = perseus::ReadFile(argv[1]);

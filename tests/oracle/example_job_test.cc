@@ -55,18 +55,18 @@ TEST(ExampleJob, SavingsOfPlansAndPoliciesAreUnchanged) {
     const plan::Planner planner = ExamplePlanner(expected.microbatches);
     const plan::Evaluation& baseline = planner.baseline();
     const Result<plan::Plan> plan = planner.PlanFor(baseline.time);
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_LE(plan->evaluation.time, baseline.time);
     EXPECT_NEAR(1 - plan->evaluation.energy_j / baseline.energy_j, expected.saving, 0.0005);
     EXPECT_NEAR(1 - plan->lower_bound_j / baseline.energy_j, expected.bound, 0.00005);
 
     const auto published = baselines::MakePerseusPublished(kMillisecond)->Points(planner, {});
-    ASSERT_TRUE(published) << published.error().message;
+    ASSERT_TRUE(published) << published.error().Message();
     EXPECT_NEAR(1 - published->points.front().evaluation.energy_j / baseline.energy_j,
                 expected.published, 0.0005);
 
     const auto envpipe = baselines::MakeEnvPipe()->Points(planner, {});
-    ASSERT_TRUE(envpipe) << envpipe.error().message;
+    ASSERT_TRUE(envpipe) << envpipe.error().Message();
     EXPECT_NEAR(1 - envpipe->points.front().evaluation.energy_j / baseline.energy_j,
                 expected.envpipe, 0.0005);
   }

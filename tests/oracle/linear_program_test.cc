@@ -41,7 +41,7 @@ TEST(LinearProgram, AgreesWithBothSolversOnRandomNetworks) {
       frontier::Walk walk(network);
       while (walk.time() > deadline) walk.Advance(deadline);
       const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline);
-      ASSERT_TRUE(solution) << solution.error().message;
+      ASSERT_TRUE(solution) << solution.error().Message();
       ASSERT_TRUE(solution->extra_energy == walk.extra_energy());
       ExpectAgreement(network, deadline, UnitsOf(scale), ToJoules(walk.extra_energy()));
     }

@@ -23,7 +23,7 @@ void ExpectSolversAgree(const frontier::Network& network) {
     while (walk.time() > deadline) walk.Advance(deadline);
     ASSERT_TRUE(frontier::CheckOptimality(network, walk.solution()));
     const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline);
-    ASSERT_TRUE(solution) << solution.error().message;
+    ASSERT_TRUE(solution) << solution.error().Message();
     ASSERT_TRUE(frontier::CheckOptimality(network, *solution));
     ASSERT_TRUE(solution->extra_energy == walk.extra_energy());
 
@@ -42,7 +42,7 @@ TEST(MeasuredJob, BothSolversAgreeWithTheLinearProgram) {
     for (const int microbatches : {12, 96}) {
       SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches << " microbatches");
       const Result<schedule::InstructionGraph> graph = ReadIteration(job, microbatches);
-      ASSERT_TRUE(graph) << graph.error().message;
+      ASSERT_TRUE(graph) << graph.error().Message();
       ExpectSolversAgree(NetworkOf(*graph, job.blocking_power_w));
     }
   }

@@ -24,7 +24,7 @@ std::optional<plan::Planner> MakePlanner(const Case& given) {
   if (!graph) return std::nullopt;
   Result<plan::Planner> planner =
       plan::Planner::Create(*std::move(graph), {given.job.blocking_power_w, 0});
-  EXPECT_TRUE(planner) << planner.error().message;
+  EXPECT_TRUE(planner) << planner.error().Message();
   return *std::move(planner);
 }
 
@@ -43,7 +43,7 @@ TEST_P(MeasuredPlanTest, MeetsTheDeadlineCloseToTheBound) {
     SCOPED_TRACE(slowdown_percent);
     const Nanoseconds deadline = baseline.time + baseline.time * slowdown_percent / 100;
     const Result<plan::Plan> plan = planner->PlanFor(deadline);
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_LE(plan->evaluation.time, deadline);
     EXPECT_LT(plan->gap(), LargestGap(GetParam(), slowdown_percent));
     EXPECT_GE(plan->evaluation.energy_j, plan->lower_bound_j * (1 - 1e-12));
@@ -58,7 +58,7 @@ TEST(MeasuredPlan, SavesMoreThanPublishedAndIsNoSlower) {
   if (!planner) GTEST_SKIP() << ProfilePath(gpt3) << " is absent";
   const plan::Evaluation& baseline = planner->baseline();
   const Result<plan::Plan> plan = planner->PlanFor(baseline.time);
-  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan) << plan.error().Message();
   EXPECT_LE(plan->evaluation.time, baseline.time);
   EXPECT_GT(1 - plan->evaluation.energy_j / baseline.energy_j, 0.1536);
   EXPECT_NEAR(1 - plan->lower_bound_j / baseline.energy_j, 0.1606, 0.00005);
@@ -73,7 +73,7 @@ TEST(MeasuredPlan, KeepsMostOfTheSavingWithFewSwitches) {
   const plan::Evaluation& baseline = planner->baseline();
   const int limits[] = {0, 4, 8};
   const auto plans = few_switches::PlanFewSwitches(*planner, baseline.time, limits);
-  ASSERT_TRUE(plans) << plans.error().message;
+  ASSERT_TRUE(plans) << plans.error().Message();
   const double least_saving[] = {0, 0.140, 0.1475};
   const double most_saving[] = {0.0005, 0.1457, 0.1546};
   for (std::size_t i = 0; i < plans->size(); ++i) {

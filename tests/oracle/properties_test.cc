@@ -34,7 +34,7 @@ std::vector<Point> WalkedFrontier(const frontier::Network& network) {
     points.push_back({walk.time(), walk.extra_energy(), price});
     const frontier::Solution solution = walk.solution();
     const Result<void> checked = frontier::CheckOptimality(network, solution);
-    EXPECT_TRUE(checked) << "at " << walk.time() << " ns: " << checked.error().message;
+    EXPECT_TRUE(checked) << "at " << walk.time() << " ns: " << checked.error().Message();
     EXPECT_EQ(solution.time(network), walk.time());
     EXPECT_TRUE(solution.extra_energy == walk.extra_energy());
     if (walk.finished()) return points;
@@ -100,7 +100,7 @@ TEST(Frontier, OfTheExampleIsConvexAndEveryPointIsProvedOptimal) {
   constexpr double kBlockingPowerW = 83.64;
   const auto graph =
       ReadIterationOf(PERSEUS_SOURCE_DIR "/examples/gpt3-like_a100_pp8.csv", kBlockingPowerW, 24);
-  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(graph) << graph.error().Message();
   EXPECT_GT(ExpectConvexAndProved(NetworkOf(*graph, kBlockingPowerW)), 100U);
 }
 
@@ -109,7 +109,7 @@ TEST(Frontier, OfMeasuredJobsIsConvexAndEveryPointIsProvedOptimal) {
     SCOPED_TRACE(job.name);
     SKIP_WITHOUT(ProfilePath(job));
     const auto graph = ReadIteration(job, 24);
-    ASSERT_TRUE(graph) << graph.error().message;
+    ASSERT_TRUE(graph) << graph.error().Message();
     EXPECT_GT(ExpectConvexAndProved(NetworkOf(*graph, job.blocking_power_w)), 100U);
   }
 }
@@ -130,7 +130,7 @@ TEST(Frontier, DoesNotDependOnWhereTheWalkStops) {
       ASSERT_EQ(walk.time(), next == frontier.end() ? before : std::max(stop, next->time));
       ASSERT_TRUE(walk.extra_energy() == EnergyAt(frontier, walk.time()));
       const Result<void> checked = frontier::CheckOptimality(network, walk.solution());
-      ASSERT_TRUE(checked) << checked.error().message;
+      ASSERT_TRUE(checked) << checked.error().Message();
     }
     ASSERT_EQ(walk.time(), frontier.back().time);
   }
@@ -168,9 +168,9 @@ TEST(SolveDeadline, AgreesWithTheWalk) {
          {least, longest, longest + 1, frontier[static_cast<std::size_t>(breakpoint)].time,
           draw.Between(least, longest), draw.Between(least, longest)}) {
       const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline);
-      ASSERT_TRUE(solution) << solution.error().message;
+      ASSERT_TRUE(solution) << solution.error().Message();
       const Result<void> checked = frontier::CheckOptimality(network, *solution);
-      ASSERT_TRUE(checked) << checked.error().message;
+      ASSERT_TRUE(checked) << checked.error().Message();
       ASSERT_EQ(solution->time(network), std::min(deadline, longest));
       ASSERT_TRUE(solution->extra_energy == EnergyAt(frontier, deadline)) << deadline << " ns";
     }
@@ -192,9 +192,9 @@ TEST(SolveDeadline, PriceFloorStopsWhereTheFrontierCrossesIt) {
     for (const Microwatts floor : {slope, slope + 1, std::max<Microwatts>(slope - 1, 0),
                                    draw.Between(0, 2 * frontier.back().price)}) {
       const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline, floor);
-      ASSERT_TRUE(solution) << solution.error().message;
+      ASSERT_TRUE(solution) << solution.error().Message();
       const Result<void> checked = frontier::CheckOptimality(network, *solution);
-      ASSERT_TRUE(checked) << checked.error().message;
+      ASSERT_TRUE(checked) << checked.error().Message();
 
       // Energy plus floor * time is convex along the frontier, so its minimum is at the deadline or
       // at a breakpoint before it.

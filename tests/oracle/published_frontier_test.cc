@@ -91,10 +91,10 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
       const std::vector<PublishedPoint> published = ReadPublishedFrontier(path);
       ASSERT_FALSE(published.empty());
       const auto graph = ReadIteration(job, microbatches);
-      ASSERT_TRUE(graph) << graph.error().message;
+      ASSERT_TRUE(graph) << graph.error().Message();
       const auto planner =
           baselines::PublishedPlanner::Create(*graph, job.blocking_power_w, job.planner_unit);
-      ASSERT_TRUE(planner) << planner.error().message;
+      ASSERT_TRUE(planner) << planner.error().Message();
       std::map<Nanoseconds, double> energy_at;
       planner->ForEachSchedule([&](const baselines::PublishedPlanner::Schedule& schedule) {
         energy_at[schedule.time] = schedule.energy_j;
@@ -123,7 +123,7 @@ TEST(MeasuredJob, ThePublishedFrontierLiesOnOrAboveOurs) {
       SCOPED_TRACE(testing::Message() << job.name << ", " << microbatches << " microbatches");
       SKIP_WITHOUT(PublishedFrontierPath(job, microbatches));
       const Result<schedule::InstructionGraph> graph = ReadIteration(job, microbatches);
-      ASSERT_TRUE(graph) << graph.error().message;
+      ASSERT_TRUE(graph) << graph.error().Message();
       const std::vector<PublishedPoint> points =
           ReadPublishedFrontier(PublishedFrontierPath(job, microbatches));
       ASSERT_GT(points.size(), 100U);

@@ -77,7 +77,7 @@ TEST_F(PublishedPoliciesTest, PlanSavesAtLeastThePublishedSavingWithNoSlowdown) 
     const plan::Planner planner = PlannerOf(row);
     const plan::Evaluation& baseline = planner.baseline();
     const auto plan = planner.PlanFor(baseline.time);
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     SCOPED_TRACE(testing::Message() << row.job->name << ", " << row.microbatches);
     EXPECT_LE(plan->evaluation.time, baseline.time);
     const double saving = 1 - plan->evaluation.energy_j / baseline.energy_j;

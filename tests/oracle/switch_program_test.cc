@@ -162,7 +162,7 @@ constexpr double kWithin = 0.001;
 void CompareWithProgram(const schedule::InstructionGraph& graph,
                         const plan::ExecutionModel& model) {
   const Result<plan::Planner> planner = plan::Planner::Create(graph, model);
-  ASSERT_TRUE(planner) << planner.error().message;
+  ASSERT_TRUE(planner) << planner.error().Message();
   const Nanoseconds slowest = planner->SlowestTime();
   for (const int part : {0, 4}) {
     SCOPED_TRACE(part);
@@ -170,7 +170,7 @@ void CompareWithProgram(const schedule::InstructionGraph& graph,
         planner->baseline().time + (slowest - planner->baseline().time) * part / 10;
     const auto plans =
         few_switches::PlanFewSwitches(*planner, deadline, kBudgets, {}, {.effort = 0.25});
-    ASSERT_TRUE(plans) << plans.error().message;
+    ASSERT_TRUE(plans) << plans.error().Message();
     for (const few_switches::BudgetPlan& found : *plans) {
       SCOPED_TRACE(found.most_changes);
       const ProgramOptimum optimum =

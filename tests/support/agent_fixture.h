@@ -41,8 +41,9 @@ class Client {
 
   protocol::Reply AskInWords(const std::string& text) {
     auto answer = protocol::SendRequest(socket_.get(), text, kReplyTimeout);
-    EXPECT_TRUE(answer) << answer.error().message;
-    if (!answer) return protocol::Refused{protocol::Refusal::kUnavailable, answer.error().message};
+    EXPECT_TRUE(answer) << answer.error().Message();
+    if (!answer)
+      return protocol::Refused{protocol::Refusal::kUnavailable, answer.error().Message()};
     if (!answer->descriptors.empty()) {
       publisher_.emplace(*protocol::ClockPublisher::Attach(std::move(answer->descriptors)));
     }
@@ -134,7 +135,7 @@ class AgentTest : public testing::Test {
   void Start() { Start(Options()); }
   void Start(AgentOptions options) {
     auto agent = Agent::Start(std::move(options), log_);
-    ASSERT_TRUE(agent) << agent.error().message;
+    ASSERT_TRUE(agent) << agent.error().Message();
     agent_ = *std::move(agent);
     thread_ = std::thread([this] { result_ = agent_->Run(); });
   }

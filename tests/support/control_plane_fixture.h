@@ -62,7 +62,7 @@ class NodeStream {
                                                       return true;
                                                     },
                                                 .should_end = [this] { return ends_.load(); }});
-          EXPECT_TRUE(listened) << listened.error().message;
+          EXPECT_TRUE(listened) << listened.error().Message();
         }) {}
   ~NodeStream() {
     ends_ = true;
@@ -121,7 +121,7 @@ class RunningControlPlane {
     if (options.address == defaults.address) options.address = "127.0.0.1:0";
     if (options.database == defaults.database) options.database = "sqlite::memory:";
     auto started = ControlPlane::Start(std::move(options), log_);
-    if (!started) throw std::runtime_error(started.error().message);
+    if (!started) throw std::runtime_error(started.error().Message());
     plane_ = *std::move(started);
     thread_ = std::thread([this] { plane_->Run(); });
   }
@@ -152,7 +152,7 @@ class ControlPlaneTest : public testing::Test {
                       const std::string& body = "") {
     auto response = client_.Send(
         {.method = method, .target = target, .body = body, .content_type = ContentType(target)});
-    EXPECT_TRUE(response) << response.error().message;
+    EXPECT_TRUE(response) << response.error().Message();
     return response ? *std::move(response) : http::Response{.status = 0};
   }
   nlohmann::json Get(const std::string& target) {

@@ -17,7 +17,7 @@ inline Network MakeNetwork(const std::vector<profile::Curve>& curves,
   std::vector<std::int32_t> curve_of_instruction(curves.size());
   std::iota(curve_of_instruction.begin(), curve_of_instruction.end(), 0);
   Result<Network> network = BuildNetwork(curves, curve_of_instruction, dependencies);
-  EXPECT_TRUE(network) << network.error().message;
+  EXPECT_TRUE(network) << network.error().Message();
   return *network;
 }
 

@@ -45,7 +45,7 @@ std::string FindPrograms() {
 
 void RunOrThrow(const std::vector<std::string>& command) {
   const Result<std::string> run = RunProgram(command, "");
-  if (!run) throw std::runtime_error(run.error().message);
+  if (!run) throw std::runtime_error(run.error().Message());
 }
 
 pid_t Spawn(const std::vector<std::string>& command, const std::string& log) {

@@ -12,7 +12,7 @@ namespace perseus {
 // If there is no value, the test fails with the message of the error.
 template <typename AnyResult>
 auto ValueOf(AnyResult result) {
-  if (!result) throw std::runtime_error(result.error().message);
+  if (!result) throw std::runtime_error(result.error().Message());
   return *std::move(result);
 }
 
@@ -28,7 +28,7 @@ auto KindOfFailure(const AnyError& error) {
 
 // EXPECT_THAT(ReadProfile(path), FailsWith(HasSubstr("is not a number")));
 MATCHER_P(FailsWith, message, "") {
-  return !arg && testing::ExplainMatchResult(message, arg.error().message, result_listener);
+  return !arg && testing::ExplainMatchResult(message, arg.error().Message(), result_listener);
 }
 MATCHER_P(FailsAs, kind, "") { return !arg && KindOfFailure(arg.error()) == kind; }
 MATCHER_P2(FailsAs, kind, message, "") {

@@ -29,12 +29,12 @@ inline PostgresServer& SharedPostgres() {
 // Returns the value. Fails the test if the result is an error.
 template <typename T>
 T Get(Result<T> result) {
-  if (!result) throw std::runtime_error(result.error().message);
+  if (!result) throw std::runtime_error(result.error().Message());
   return std::move(*result);
 }
 template <typename T>
 void Succeed(const Result<T>& result) {
-  if (!result) throw std::runtime_error(result.error().message);
+  if (!result) throw std::runtime_error(result.error().Message());
 }
 
 // Calls work(0), …, work(count - 1), each on its own thread. Returns when all calls have returned.

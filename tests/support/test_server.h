@@ -30,7 +30,7 @@ class TestServer {
   explicit TestServer(Router router, ServerOptions options = {}) {
     options.address = "127.0.0.1:0";
     auto server = Server::Listen(loop_, std::move(options), std::move(router));
-    if (!server) throw std::runtime_error(server.error().message);
+    if (!server) throw std::runtime_error(server.error().Message());
     server_ = std::make_unique<Server>(*std::move(server));
     port_ = server_->port();
     thread_ = std::thread([this] { loop_.run(); });

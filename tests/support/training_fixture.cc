@@ -139,7 +139,7 @@ void TrainingFixture::AwaitAgent(const std::string& name) const {
 
 virtual_gpu::VirtualNode TrainingFixture::OpenNode(const std::string& name) const {
   auto node = virtual_gpu::VirtualNode::Open(Directory() / (name + ".toml"));
-  if (!node) throw std::runtime_error(node.error().message);
+  if (!node) throw std::runtime_error(node.error().Message());
   return *std::move(node);
 }
 

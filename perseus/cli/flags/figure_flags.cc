@@ -26,19 +26,18 @@ Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data) {
   for (const std::string& path : flags.figures) {
     PERSEUS_ASSIGN_OR_RETURN(const auto kind, report::FigureOf(path));
     if (kind == report::FigureKind::kSwitches && !data.has_switches) {
-      return Fail(
-          "{}: this figure needs limits of clock changes that were compared (use perseus plan "
-          "without --max-switches N or --per-instruction, or add --switch-tradeoff)",
-          path);
+      return Fail(InFile(path),
+                  "this figure needs limits of clock changes that were compared (use perseus plan "
+                  "without --max-switches N or --per-instruction, or add --switch-tradeoff)");
     }
     const bool is_of_schedules = kind == report::FigureKind::kMemory ||
                                  kind == report::FigureKind::kOrders ||
                                  kind == report::FigureKind::kSchedules;
     if (is_of_schedules && !data.has_schedules) {
       return Fail(
-          "{}: this figure needs schedules that were searched for (use perseus schedule search or "
-          "perseus plan --schedule auto, or frontier, timeline or profile here)",
-          path);
+          InFile(path),
+          "this figure needs schedules that were searched for (use perseus schedule search or "
+          "perseus plan --schedule auto, or frontier, timeline or profile here)");
     }
     if (auto able = report::CheckDrawable(); !able) return able;
   }

@@ -72,7 +72,7 @@ CLI::Validator OneOf(std::vector<std::string> names) {
       return {};
     }
     const std::vector<std::string_view> known(names.begin(), names.end());
-    return Excerpt(text) + " is unknown" + DidYouMean(lower, known);
+    return fmt::format("{} is unknown ({})", Excerpt(text), DidYouMean(lower, known));
   };
   return {std::move(check), std::move(description)};
 }
@@ -81,7 +81,7 @@ CLI::Validator InputFile() {
   auto check = [](std::string& path) -> std::string {
     if (path.empty()) return {};  // Has a message of its own.
     if (const auto checked = CheckInputFile(path); !checked)
-      throw WrongPath(checked.error().message);
+      throw WrongPath(checked.error().Message());
     return {};
   };
   return {std::move(check), ""};
@@ -91,7 +91,7 @@ CLI::Validator ExistingPath() {
   auto check = [](std::string& path) -> std::string {
     struct stat status {};
     if (path.empty() || ::stat(path.c_str(), &status) == 0) return {};
-    throw WrongPath(fmt::format("{}: cannot read: {}", path, CauseAndRemedy(errno)));
+    throw WrongPath(SystemError(errno, "cannot read", InFile(path)).Message());
   };
   return {std::move(check), ""};
 }
@@ -102,7 +102,8 @@ Result<void> CheckReplacesNoInput(const std::string& output,
   for (const std::string& input : inputs) {
     if (output.empty() || input.empty()) continue;
     if (!std::filesystem::equivalent(input, output, none)) continue;
-    return Fail("{}: is a file to read, and is not overwritten (write into another file)", output);
+    return Fail(InFile(output),
+                "is a file to read, and is not overwritten (write into another file)");
   }
   return {};
 }

@@ -33,7 +33,7 @@ Result<FileDescriptor> TakeSignals(std::span<const int> numbers) {
     signals = FileDescriptor(signalfd(-1, &wanted, SFD_CLOEXEC | SFD_NONBLOCK));
   }
   if (signals) return signals;
-  return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
+  return SystemFail(errno, "cannot wait for signals");
 }
 
 Result<EndSignals> EndSignals::Take() {

@@ -12,7 +12,7 @@ Result<void> Streams::Print(std::string_view text) const {
   if (std::fwrite(text.data(), 1, text.size(), out) == text.size() && std::fflush(out) == 0) {
     return {};
   }
-  return FailAs(ErrorKind::kSystem, "cannot write to standard output: {}", CauseAndRemedy(errno));
+  return SystemFail(errno, "cannot write to standard output");
 }
 
 // fmt::print would throw if standard error is closed or full.

@@ -50,17 +50,18 @@ Result<double> MostChanges(const AgentFlags& flags) {
   if (flags.most_changes_per_s) return *flags.most_changes_per_s;
   if (!facts.max_changes_per_s) {
     return Fail(
-        "{}: it has no max_changes_per_s, so it sets no limit (measure it with perseus qualify, or "
-        "give the limit with --max-changes)",
-        flags.facts);
+        InFile(flags.facts),
+        "it has no max_changes_per_s, so it sets no limit (measure it with perseus qualify, or "
+        "give the limit with --max-changes)");
   }
   const double most = facts.max_changes_per_s->value;
   if (most < kChangesPerSecond.least) {
     return Fail(
-        "{}: max_changes_per_s is {}, because no tried rate was shown to be harmless (measure "
+        InFile(flags.facts),
+        "max_changes_per_s is {}, because no tried rate was shown to be harmless (measure "
         "again with a longer perseus qualify --duration, or give a limit of at least {} with "
         "--max-changes)",
-        flags.facts, most, kChangesPerSecond.least);
+        most, kChangesPerSecond.least);
   }
   return most;
 }
@@ -101,7 +102,7 @@ Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
   if (most_changes_per_s > 0) log.info("at most {} clock changes per second", most_changes_per_s);
   auto run = agent->Run();
   if (!run) {
-    log.critical("{}", run.error().message);
+    log.critical("{}", run.error().Message());
     log.flush();
     // If the driver does not respond, destructors would wait forever.
     std::_Exit(1);

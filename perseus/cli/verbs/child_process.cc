@@ -104,7 +104,7 @@ Result<Child> Child::Start(const ChildSpec& spec) {
     return FailAs(kind, "cannot run {}: its loader does not exist (is it built for this system?)",
                   file);
   }
-  return FailAs(kind, "cannot run {}: {}", words.front(), CauseAndRemedy(error));
+  return SystemFail(error, fmt::format("cannot run {}", words.front()), Place{}, kind);
 }
 
 std::optional<int> Child::Status() {

@@ -248,7 +248,7 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
       // useful.
       const bool is_asked_for = flags.is_unit_given && policy->name() == kRounds;
       if (is_asked_for || policy == policies.back()) return Fail(offered);
-      offered = baselines::PolicyPoints{{}, offered.error().message};
+      offered = baselines::PolicyPoints{{}, offered.error().Message()};
     }
     outcomes.push_back({std::string(policy->name()), *std::move(offered)});
   }

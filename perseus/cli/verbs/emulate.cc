@@ -50,11 +50,6 @@ constexpr const char* kEmulateExamples =
 constexpr std::array<std::string_view, 6> kPolicies = {
     "allmax", "zeus-global", "zeus-per-stage", "envpipe", "perseus-published", "perseus"};
 
-// Adds the place of an event to an error.
-tl::unexpected<Error> FailAt(const std::string& where, const Error& error) {
-  return FailAs(error.kind, "{}: {}", where, error.message);
-}
-
 // Chooses the clocks of all pipelines by a policy: Perseus, or a published baseline. Keeps a
 // reference to the planner. Not thread safe.
 class Chooser {
@@ -171,13 +166,13 @@ Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::Emu
     const std::string path =
         (std::filesystem::path(event_file).parent_path() / pushed.file).string();
     auto options = ReadOptions(path, graph);
-    if (!options) return FailAt(pushed.where, options.error());
+    if (!options) return Fail(options, pushed.where);
     spec.changes.push_back({pushed.from, *std::move(options), pushed.where});
   }
   spec.power_caps = std::move(events.power_caps);
   for (emulator::PowerCap& cap : spec.power_caps) {
     auto options = chooser.WithinPower(cap.watts, spec.pipelines);
-    if (!options) return FailAt(cap.where, options.error());
+    if (!options) return Fail(options, cap.where);
     cap.options = *std::move(options);
   }
   return spec;

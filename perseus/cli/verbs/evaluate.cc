@@ -171,7 +171,8 @@ Result<void> RunEvaluate(const Streams& streams, const EvaluateFlags& flags) {
                                             ? FormatJson(plan, baseline, evaluation, noisy)
                                             : FormatTable(plan, baseline, evaluation, noisy)));
   if (plan.Holds(evaluation) || ChangesTheJob(flags.job, plan.file.job.profile)) return {};
-  return Fail("{}: its time and energy are not those of this evaluation (see above)", flags.plan);
+  return Fail(InFile(flags.plan),
+              "its time and energy are not those of this evaluation (see above)");
 }
 
 }  // namespace

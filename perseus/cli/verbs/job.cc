@@ -156,8 +156,8 @@ Result<void> CheckFits(const Flags& flags, const std::string& csv,
   if (!job_planning::StoredJobSpec(registration)) return {};
   const auto prepared = job_planning::PrepareJob(job, {.version = 1, .csv = csv});
   if (prepared) return {};
-  return FailAs(prepared.error().kind, "{} does not fit the job, so nothing is registered: {}",
-                flags.profile, prepared.error().message);
+  return Fail(prepared,
+              fmt::format("{} does not fit the job, so nothing is registered", flags.profile));
 }
 
 // If the server refuses the profile, ends the job again if this command created it. Otherwise a
@@ -171,13 +171,12 @@ Result<void> Upload(const Streams& streams, ServerClient& server, const Flags& f
     }
     return {};
   }
-  const Error& error = put.error();
-  const bool is_refused = error.kind != ErrorKind::kSystem;
+  const bool is_refused = put.error().kind != ErrorKind::kSystem;
   if (registered.is_new && is_refused && server.Send("POST", PathOf(flags, "/end"), "{}")) {
-    return FailAs(error.kind, "the job is not registered: {}: {}", flags.profile, error.message);
+    return Fail(put, fmt::format("the job is not registered: {}", flags.profile));
   }
-  return FailAs(error.kind, "job {} is registered, without this profile: {}: {}", flags.job,
-                flags.profile, error.message);
+  return Fail(
+      put, fmt::format("job {} is registered, without this profile: {}", flags.job, flags.profile));
 }
 
 std::string ProfileText(const Flags& flags, const plan_file::PlannedJob& planned,

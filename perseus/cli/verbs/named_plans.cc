@@ -20,8 +20,8 @@ Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
     if (file.starts_with("plans/")) paths.push_back((directory / file).string());
   }
   if (paths.empty()) {
-    return Fail("{}: has no plans (give a directory that perseus plan -o wrote, or plan files)",
-                directory.string());
+    return Fail(InFile(directory.string()),
+                "has no plans (give a directory that perseus plan -o wrote, or plan files)");
   }
   return paths;
 }

@@ -166,8 +166,8 @@ Result<double> BlockingPowerOf(const PartitionFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(flags.facts));
   const auto power = hardware_facts::BlockingPower(facts);
   if (power) return power->value;
-  return Fail("{}: has no blocked_w (measure again with perseus qualify, or add --blocking-power)",
-              flags.facts);
+  return Fail(InFile(flags.facts),
+              "has no blocked_w (measure again with perseus qualify, or add --blocking-power)");
 }
 
 Result<void> RunPartition(const Streams& streams, const PartitionFlags& flags,

@@ -173,7 +173,7 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
         gpus, {.state = flags.direct.state, .boot_id = boot_id, .holder = "perseus qualify"});
     if (!taken) {
       return FailAs(ErrorKind::kSystem, "{} (or measure without clocks: --no-clocks)",
-                    taken.error().message);
+                    taken.error().Message());
     }
     guard.emplace(*std::move(taken));
   }
@@ -187,8 +187,8 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
   }
   if (!qualified) {
     return restored ? Result<void>(Fail(qualified))
-                    : FailAs(ErrorKind::kSystem, "{}; {}", qualified.error().message,
-                             restored.error().message);
+                    : FailAs(ErrorKind::kSystem, "{}; {}", qualified.error().Message(),
+                             restored.error().Message());
   }
   auto& facts = qualified->facts;
   std::ranges::move(limits, std::back_inserter(facts.limits));

@@ -304,7 +304,7 @@ Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
     streams.Warn(fmt::format("--ignore {}: no event has this name", Excerpt(name)));
   }
   auto slowdowns = replay::StragglerSlowdowns(graph);
-  if (!slowdowns) return Fail("{}: {}", flags.path, slowdowns.error().message);
+  if (!slowdowns) return Fail(slowdowns, InFile(flags.path));
   std::vector<int> delays{0, kReactive};
   for (const int delay : flags.delays) {
     if (std::ranges::find(delays, delay) == delays.end()) delays.push_back(delay);

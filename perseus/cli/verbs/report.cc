@@ -55,7 +55,7 @@ Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags
   (plan.file.job.IsGeneralGraph() ? job.graph : job.profile) = flags.profile;
   std::error_code error;
   if (flags.profile.empty() && !fs::exists(plan.file.job.profile, error)) {
-    return Fail("{}: its {} {} does not exist (give its path with --profile)", plan.path,
+    return Fail(InFile(plan.path), "its {} {} does not exist (give its path with --profile)",
                 plan.file.job.IsGeneralGraph() ? "graph" : "profile", plan.file.job.profile);
   }
   return job::LoadPlannedJob(plan.file, plan.path, job);
@@ -79,18 +79,20 @@ Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
       planner.baseline().time != plan.file.baseline_time ||
       planner.baseline().energy_j != plan.file.baseline_energy_j) {
     return Fail(
-        "{}: has {} s and {} J, but with {} it takes {} s and {} J, or its baseline differs (give "
+        InFile(plan.path),
+        "has {} s and {} J, but with {} it takes {} s and {} J, or its baseline differs (give "
         "plans of one job, and the profile that they were made with)",
-        plan.path, ToSeconds(plan.file.time), plan.file.energy_j, job.planned.profile,
+        ToSeconds(plan.file.time), plan.file.energy_j, job.planned.profile,
         ToSeconds(evaluation.time), evaluation.energy_j);
   }
   // The tolerance is for the rounding of sums.
   if (plan.file.lower_bound_j > evaluation.energy_j * (1 + 1e-9) ||
       evaluation.time > plan.file.deadline) {
     return Fail(
-        "{}: its lower bound of {} J is above its energy, or its deadline of {} s is before its "
+        InFile(plan.path),
+        "its lower bound of {} J is above its energy, or its deadline of {} s is before its "
         "end (the file was probably edited: plan again)",
-        plan.path, plan.file.lower_bound_j, ToSeconds(plan.file.deadline));
+        plan.file.lower_bound_j, ToSeconds(plan.file.deadline));
   }
   return evaluated;
 }
@@ -112,9 +114,10 @@ Result<void> CheckSameJob(const report::Report& report, const std::string& path)
     PERSEUS_ASSIGN_OR_RETURN(const double relaxed_j, report.planner.BoundFor(plan.plan.deadline));
     if (!differs(relaxed_j)) continue;
     return Fail(
-        "{}: is not the frontier of these plans: it has {} J at {} s, but the bound for the plan "
+        InFile(path),
+        "is not the frontier of these plans: it has {} J at {} s, but the bound for the plan "
         "{} is {} J (give the frontier.csv of the same run, or use --overlay for other frontiers)",
-        path, bound_j, ToSeconds(plan.plan.deadline), plan.name, relaxed_j);
+        bound_j, ToSeconds(plan.plan.deadline), plan.name, relaxed_j);
   }
   return {};
 }
@@ -208,10 +211,9 @@ Result<void> CheckReplacesOnlyPage(const std::string& output) {
   if (output.empty() || !fs::is_regular_file(output, none)) return {};
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(output));
   if (IsHtmlPage(text)) return {};
-  return Fail(
-      "{}: exists and is not an HTML page, and is not overwritten (write into another file, or "
-      "remove it)",
-      output);
+  return Fail(InFile(output),
+              "exists and is not an HTML page, and is not overwritten (write into another file, or "
+              "remove it)");
 }
 
 // Fails if a file to write is one of those to read, or is neither new nor a page.

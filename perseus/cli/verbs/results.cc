@@ -37,8 +37,7 @@ bool IsResultName(const ResultKind& kind, std::string_view name) {
 
 tl::unexpected<Error> SystemFailure(const fs::path& path, std::string_view what,
                                     const std::error_code& error) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what,
-                CauseAndRemedy(error));
+  return SystemFail(error.value(), fmt::format("cannot {}", what), InFile(path.string()));
 }
 
 // A file or a link, even one that points nowhere.
@@ -74,8 +73,8 @@ Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summ
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(summary_path));
   const auto summary = ParseJson(text);
   if (!summary.is_object() || summary.value("format", nlohmann::json()) != kind.format) {
-    return Fail("{}: was not written by {} (use another directory with -o)", summary_path.string(),
-                kind.verb);
+    return Fail(InFile(summary_path.string()),
+                "was not written by {} (use another directory with -o)", kind.verb);
   }
   std::vector<std::string> names;
   if (!summary.contains("files")) {
@@ -106,19 +105,18 @@ Result<void> FlushDirectory(const fs::path& directory) {
 
 Result<void> RefuseToReplace(const fs::path& path, const ResultKind& kind) {
   if (!Exists(path)) return {};
-  return Fail(
-      "{}: already exists and was not written by an earlier run of {} (move it, or use another "
-      "directory with -o)",
-      path.string(), kind.verb);
+  return Fail(InFile(path.string()),
+              "already exists and was not written by an earlier run of {} (move it, or use another "
+              "directory with -o)",
+              kind.verb);
 }
 
 Result<void> CheckPlansDirectory(const fs::path& directory, const ResultKind& kind) {
   const fs::path plans = directory / "plans";
   if (&kind != &kPlanResults || !Exists(plans) || IsRealDirectory(plans)) return {};
-  return Fail(
-      "{}: is a link or a file, where perseus writes a directory (move it, or use another "
-      "directory with -o)",
-      plans.string());
+  return Fail(InFile(plans.string()),
+              "is a link or a file, where perseus writes a directory (move it, or use another "
+              "directory with -o)");
 }
 
 // Puts the results of DIR/.perseus-new, which are complete, in the place of the earlier ones. Every
@@ -174,9 +172,9 @@ Result<void> EndRun(const fs::path& directory) {
   // or removed through a link.
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     return Fail(
-        "{}: was not written by perseus for this user (remove it, or use another directory with "
-        "-o)",
-        run.string());
+        InFile(run.string()),
+        "was not written by perseus for this user (remove it, or use another directory with "
+        "-o)");
   }
   for (const ResultKind* kind : kAllResults) {
     if (Exists(run / kind->summary)) PERSEUS_RETURN_IF_ERROR(PutInPlace(directory, *kind));
@@ -233,16 +231,15 @@ Result<std::vector<std::string>> FilesOfRun(const fs::path& directory, const Res
   if (listed) return *std::move(listed);
   // A replacement first moves the earlier summary away, and last moves the new one to its place.
   if (Exists(directory / kNewName / kind.summary)) {
-    return FailAs(
-        ErrorKind::kSystem,
-        "{}: its results are incomplete, because a run of {} ended while it replaced them, "
-        "or replaces them now (wait, or run it again with this -o: it begins with a "
-        "repair)",
-        directory.string(), kind.verb);
+    return FailAs(ErrorKind::kSystem, InFile(directory.string()),
+                  "its results are incomplete, because a run of {} ended while it replaced them, "
+                  "or replaces them now (wait, or run it again with this -o: it begins with a "
+                  "repair)",
+                  kind.verb);
   }
-  return Fail(
-      "{}: has no {}, so it is no directory of {} (give one that it wrote with -o, or files)",
-      directory.string(), kind.summary, kind.verb);
+  return Fail(InFile(directory.string()),
+              "has no {}, so it is no directory of {} (give one that it wrote with -o, or files)",
+              kind.summary, kind.verb);
 }
 
 ResultDirectory::ResultDirectory(fs::path path, const ResultKind& kind)
@@ -273,10 +270,9 @@ Result<void> ResultDirectory::Lock() {
     }
     // A file system without locks gives no protection, and the run goes on.
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      return FailAs(ErrorKind::kSystem,
-                    "{}: another run of perseus is about to write its results here (wait until it "
-                    "ends, or use another directory with -o)",
-                    path_.string());
+      return FailAs(ErrorKind::kSystem, InFile(path_.string()),
+                    "another run of perseus is about to write its results here (wait until it "
+                    "ends, or use another directory with -o)");
     }
     // The run that had the lock removes the file at its end. Then another one may create it again.
     if (!IsAt(path, file)) continue;
@@ -298,9 +294,9 @@ Result<void> ResultDirectory::Open() {
   for (const std::string& name : earlier_) {
     if (!IsRealDirectory(path_ / name)) continue;
     return Fail(
-        "{}: is a directory, where perseus writes a file (move it, or use another directory with "
-        "-o)",
-        (path_ / name).string());
+        InFile((path_ / name).string()),
+        "is a directory, where perseus writes a file (move it, or use another directory with "
+        "-o)");
   }
   for (const std::string_view name : kind_.always) {
     if (name.empty() || std::ranges::count(earlier_, name) > 0) continue;

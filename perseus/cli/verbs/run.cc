@@ -62,7 +62,7 @@ Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
   std::error_code error;
   if (!wanted.empty()) {
     const auto ranks = protocol::OwnFolder::Open(wanted, "ranks");
-    if (!ranks) return Fail("cannot write to {}: {}", wanted.string(), ranks.error().message);
+    if (!ranks) return Fail("cannot write to {}: {}", wanted.string(), ranks.error().Message());
     const fs::path absolute = fs::absolute(wanted);
     if (::access((absolute / "ranks").c_str(), W_OK | X_OK) == 0) return absolute;
     return Fail("cannot write to {}: permission denied (name another one with --job-directory)",
@@ -186,9 +186,9 @@ Result<void> CheckPlan(const fs::path& plan) {
   PERSEUS_ASSIGN_OR_RETURN(const auto parsed, plan_file::ParsePlan(text, plan.string()));
   if (!parsed.job.IsGeneralGraph()) return {};
   return Fail(
-      "{}: is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
-      "with perseus plan --schedule)",
-      plan.string());
+      InFile(plan.string()),
+      "is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
+      "with perseus plan --schedule)");
 }
 
 // `job_directory` empty: makes perseus-run-1 (or the next free number) in the working directory.
@@ -202,7 +202,7 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
     environment.job_directory = *std::move(made);
     environment.variables["PERSEUS_JOB_DIR"] = environment.job_directory.string();
   } else {
-    environment.warnings.push_back(made.error().message + "; nothing is recorded");
+    environment.warnings.push_back(made.error().Message() + "; nothing is recorded");
   }
   SetUnlessSet(environment, "PERSEUS_ATTACH", "auto");
   if (const int nodes = NodesOf(command); nodes > 1 && job_directory.empty()) {
@@ -233,7 +233,7 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
     std::error_code error;
     environment.variables["PERSEUS_PLAN"] = fs::absolute(plan, error).string();
   } else {
-    environment.plan_problem = checked.error().message + "; no plan is followed";
+    environment.plan_problem = checked.error().Message() + "; no plan is followed";
     environment.warnings.push_back(environment.plan_problem);
   }
   return environment;
@@ -289,8 +289,7 @@ Result<FileDescriptor> Coordinate(const fs::path& job_directory) {
   PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, folder.OpenFile(kLock));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno == EWOULDBLOCK) return FileDescriptor();
-  return FailAs(ErrorKind::kSystem, "{}: cannot lock: {}", (job_directory / kLock).string(),
-                CauseAndRemedy(errno));
+  return SystemFail(errno, "cannot lock", InFile((job_directory / kLock).string()));
 }
 
 std::string WhyNothingIsRecorded(int status) {
@@ -375,7 +374,7 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
                     has_other && flags.tunes ? "; another perseus run tunes this job" : ""));
   }
   if (!lock) {
-    streams.Say(fmt::format("{}; this run is not {}summed up", lock.error().message,
+    streams.Say(fmt::format("{}; this run is not {}summed up", lock.error().Message(),
                             flags.tunes ? "tuned and not " : ""));
   }
   // A file system may have coarse times.
@@ -390,7 +389,7 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   auto training = Child::Start(spec);
   if (!training) {
     flags.status = training.error().kind == ErrorKind::kUnreachable ? kNotFound : kCannotRun;
-    streams.Say(training.error().message);
+    streams.Say(training.error().Message());
     return {};
   }
   flags.status = Follow(*training, signals, turnkey);
@@ -399,7 +398,7 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   if (const auto run = tuner::SumUpRun(directory, start)) {
     for (const std::string& line : Describe(*run, directory, flags.status)) streams.Say(line);
   } else {
-    streams.Say(run.error().message);
+    streams.Say(run.error().Message());
   }
   // The first lines of a long log are far away.
   if (!environment.plan_problem.empty()) streams.Say(environment.plan_problem);

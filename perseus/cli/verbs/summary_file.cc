@@ -188,8 +188,8 @@ Result<std::optional<Value>> Summary::Parse(const char* key, const char* what,
 }
 
 tl::unexpected<Error> Summary::CannotRead(const char* what) const {
-  return Fail("{}: {} cannot be read (the file was probably edited: plan again)", path_.string(),
-              what);
+  return Fail(InFile(path_.string()),
+              "{} cannot be read (the file was probably edited: plan again)", what);
 }
 
 Result<std::optional<report::SwitchTradeoff>> Summary::Tradeoff() const {

@@ -158,7 +158,7 @@ Result<void> RunRank(const TrainerFlags& flags) {
   if (run) return run;
   // The parent prints the error of a rank, once.
   (void)trainer::SendMessage(
-      sockets.control, trainer::TextMessage(trainer::MessageKind::kFailed, run.error().message));
+      sockets.control, trainer::TextMessage(trainer::MessageKind::kFailed, run.error().Message()));
   std::_Exit(1);
 }
 
@@ -281,8 +281,7 @@ Result<void> RunParent(const Streams& streams, const TrainerFlags& flags) {
     std::error_code error;
     std::filesystem::create_directories(directory, error);
     if (error) {
-      return FailAs(ErrorKind::kSystem, "{}: cannot create this directory: {}", directory,
-                    CauseAndRemedy(error));
+      return SystemFail(error.value(), "cannot create this directory", InFile(directory));
     }
     const auto& clock = options.nodes.front().node.spec().clock;
     if (auto set = virtual_gpu::SetClockOfJob(directory, clock); !set) return set;

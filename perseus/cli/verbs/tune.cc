@@ -157,7 +157,7 @@ std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
                                                const std::string& job_directory) {
   auto memory = tuner::ReadRankMemory(job_directory);
   if (memory) return *std::move(memory);
-  streams.Warn(memory.error().message + "; the profile has no memory");
+  streams.Warn(memory.error().Message() + "; the profile has no memory");
   return std::nullopt;
 }
 

@@ -109,7 +109,7 @@ void Turnkey::Start(const std::string& verb, std::vector<std::string> flags) {
   if (child) {
     child_ = *std::move(child);
   } else {
-    failure_ = child.error().message;
+    failure_ = child.error().Message();
     phase_ = Phase::kOver;
   }
 }

@@ -167,8 +167,8 @@ Result<std::string> PlanPath(const VerifyFlags& flags) {
   if (!flags.plan.empty()) return flags.plan;
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));
   if (!assignment || assignment->plan.empty() || !assignment->plans.empty()) {
-    return Fail("{}: no plan is in force for the whole job (name the plan with --plan)",
-                flags.directory);
+    return Fail(InFile(flags.directory),
+                "no plan is in force for the whole job (name the plan with --plan)");
   }
   return (std::filesystem::path(flags.directory) / assignment->plan).string();
 }
@@ -221,9 +221,9 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, path));
   if (plan.job.IsGeneralGraph()) {
     return Fail(
-        "{}: is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
-        "with perseus plan --schedule)",
-        path);
+        InFile(path),
+        "is a plan of a general graph, but a training job needs a plan of a pipeline (make one "
+        "with perseus plan --schedule)");
   }
   tuner::VerificationOptions options;
   options.job_directory = flags.directory;

@@ -50,43 +50,41 @@ std::string_view RemedyOf(int status) {
   return "is this the address of a perseus server?";
 }
 
-// Returns an error such as: /schedule/kind: "zigzag" is not a schedule (choose 1f1b)
-Error ErrorOf(const Response& response) {
-  const auto document = ParseJson(response.body);
-  std::string text;
-  std::string remedy;
-  if (document.is_object()) {
-    const std::string pointer = Member(document, "pointer");
-    text = Member(document, "detail");
-    if (text.empty()) text = Member(document, "title");
-    if (!pointer.empty()) text = fmt::format("{}: {}", pointer, text);
-    remedy = Member(document, "remedy");
-    const std::string trace = Member(document, "trace");
-    // With the trace id, the user can find the reason in the log of the server.
-    if (response.status == 500 && !trace.empty()) remedy += fmt::format("; trace {}", trace);
-  }
-  if (text.empty()) {
-    text = fmt::format("the server answered with status {}", response.status);
-    if (remedy.empty()) remedy = RemedyOf(response.status);
-  }
-  if (!remedy.empty()) text += fmt::format(" ({})", remedy);
+std::string OneLine(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return {text, KindOf(response.status)};
+  return text;
+}
+
+// Returns an error such as: /schedule/kind: "zigzag" is not a schedule (choose 1f1b)
+Error ErrorOf(const Response& response) {
+  Error error{.what = {}, .kind = KindOf(response.status)};
+  const auto document = ParseJson(response.body);
+  if (document.is_object()) {
+    error.what = OneLine(Member(document, "detail"));
+    if (error.what.empty()) error.what = OneLine(Member(document, "title"));
+    error.context = error.where.pointer = OneLine(Member(document, "pointer"));
+    error.remedy = OneLine(Member(document, "remedy"));
+    const std::string trace = OneLine(Member(document, "trace"));
+    // With the trace id, the user can find the reason in the log of the server.
+    if (response.status == 500 && !trace.empty()) error.remedy += fmt::format("; trace {}", trace);
+  }
+  if (error.what.empty()) {
+    error.what = fmt::format("the server answered with status {}", response.status);
+    if (error.remedy.empty()) error.remedy = RemedyOf(response.status);
+  }
+  return error;
 }
 
 bool NeedsMore(const ResponseParser& parser) {
   return !parser.IsDone() && parser.failure().empty();
 }
 
-// Whether the failure ends with a remedy in parentheses. Only failures of a handshake do (link.h),
-// and after them the server has not processed the request.
-bool HasRemedy(std::string_view failure) { return failure.ends_with(')'); }
-
 // The reason if the server closed the connection without an answer.
-std::string ClosedBy(const ServerUrl& server) {
-  return server.is_tls ? "it closed the connection"
-                       : "it closed the connection; if it uses TLS, write https://";
+Error ClosedBy(const ServerUrl& server) {
+  return {.what = server.is_tls ? "it closed the connection"
+                                : "it closed the connection; if it uses TLS, write https://",
+          .kind = ErrorKind::kSystem};
 }
 
 // How one connection of an event stream ended.
@@ -102,16 +100,15 @@ StreamEnd StreamEndOf(ResponseParser& parser) {
   if (parser.status() == 200 && type.starts_with("text/event-stream")) return {};
   if (parser.status() == 200) {
     return {"",
-            Error{fmt::format("the answer is {}, not an event stream (is this a server of "
-                              "Perseus?)",
-                              type)},
+            Error{.what = fmt::format("the answer is {}, not an event stream", type),
+                  .remedy = "is this a server of Perseus?"},
             false};
   }
   Response response;
   response.status = parser.status();
   response.body = parser.body();
   const Error error = ErrorOf(response);
-  if (error.kind == ErrorKind::kSystem) return {error.message, std::nullopt, false};
+  if (error.kind == ErrorKind::kSystem) return {error.Message(), std::nullopt, false};
   return {"", error, false};
 }
 
@@ -131,7 +128,7 @@ class Client::Impl {
   struct Outcome {
     std::optional<Response> response;
     Reached reached = Reached::kNothing;
-    std::string failure;
+    Error failure = {};
   };
 
   // Idempotent methods have the same effect if the server receives the request twice.
@@ -185,21 +182,25 @@ Result<std::string> Client::Impl::Text(const Outgoing& request) {
 
 Result<Response> Client::Impl::Send(const Outgoing& request) {
   const auto until = Clock::now() + options_.timeout;
-  std::string failures;
+  Error all{.what = "no server answers", .kind = ErrorKind::kSystem};
   for (std::size_t i = 0; i < servers_.size(); ++i) {
     PERSEUS_ASSIGN_OR_RETURN(const auto text, Text(request));
     Outcome outcome = SendToCurrent(request, text, until);
     if (outcome.response) return *std::move(outcome.response);
     const std::string server = Current().text;
     TryNext();
+    // Only a failed handshake has a remedy. After it, the server has not processed the request.
+    const std::string& remedy = outcome.failure.remedy;
     if (!IsHarmlessToRepeat(outcome, request.method)) {
-      return FailAs(ErrorKind::kSystem, "{} did not answer: {}{}", server, outcome.failure,
-                    HasRemedy(outcome.failure) ? "" : " (it may have processed the request)");
+      return FailAs(ErrorKind::kSystem, "{} did not answer: {} ({})", server,
+                    outcome.failure.Cause(),
+                    remedy.empty() ? "it may have processed the request" : remedy);
     }
-    failures += fmt::format("{}{}: {}", failures.empty() ? "" : "; ", server, outcome.failure);
+    all.what += fmt::format("{} {}: {}", i == 0 ? ":" : ";", server, outcome.failure.Cause());
+    if (!remedy.empty()) all.remedy = remedy;
   }
-  return FailAs(ErrorKind::kSystem, "no server answers: {}{}", failures,
-                HasRemedy(failures) ? "" : " (is it running, and is this its address?)");
+  if (all.remedy.empty()) all.remedy = "is it running, and is this its address?";
+  return tl::unexpected<Error>(std::move(all));
 }
 
 Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const std::string& text,
@@ -215,7 +216,7 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
   const auto share = options_.timeout / static_cast<int>(servers_.size());
   auto connection = ClientConnection::Open(
       Current(), tls_, {std::min(until, Clock::now() + share), options_.should_end});
-  if (!connection) return {std::nullopt, Reached::kNothing, connection.error().message};
+  if (!connection) return {std::nullopt, Reached::kNothing, connection.error()};
   kept_ = *std::move(connection);
   return Exchange(request, text, {until, options_.should_end});
 }
@@ -223,14 +224,14 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
 Client::Impl::Outcome Client::Impl::Exchange(const Outgoing& request, const std::string& text,
                                              const TimeLimit& limit) {
   const auto written = kept_->Write(text, limit);
-  if (!written.failure.empty() && written.bytes == 0) {
+  if (written.failure && written.bytes == 0) {
     kept_.reset();
-    return {std::nullopt, Reached::kNothing, written.failure};
+    return {std::nullopt, Reached::kNothing, *written.failure};
   }
   // If writing failed midway, the server may have sent the reason before it closed the connection.
   Outcome outcome =
       ReadResponse(request.method == "HEAD" ? Expected::kNoBody : Expected::kBody, limit);
-  if (!outcome.response || !written.failure.empty()) {
+  if (!outcome.response || written.failure) {
     kept_->Abandon();
     kept_.reset();
   }
@@ -243,7 +244,7 @@ Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const TimeLi
   Reached reached = Reached::kServer;
   while (NeedsMore(parser)) {
     const auto received = kept_->Read(limit);
-    if (!received) return {std::nullopt, reached, received.error().message};
+    if (!received) return {std::nullopt, reached, received.error()};
     if (received->empty()) {
       if (reached == Reached::kServer) return {std::nullopt, reached, ClosedBy(Current())};
       parser.End();
@@ -257,7 +258,7 @@ Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const TimeLi
     }
   }
   if (!parser.failure().empty()) {
-    return {std::nullopt, reached, "its answer is not HTTP: " + parser.failure()};
+    return {std::nullopt, reached, Error{"its answer is not HTTP: " + parser.failure()}};
   }
   Response response;
   response.status = parser.status();
@@ -265,7 +266,7 @@ Client::Impl::Outcome Client::Impl::ReadResponse(Expected expected, const TimeLi
   response.body = std::move(parser.body());
   response.fields.assign(parser.fields().begin(), parser.fields().end());
   if (!parser.KeepsAlive() || !input.empty()) kept_.reset();
-  return {std::move(response), reached, ""};
+  return {std::move(response), reached};
 }
 
 Result<void> Client::Impl::Listen(const Listening& listening) {
@@ -313,11 +314,11 @@ StreamEnd Client::Impl::ListenOnce(const Listening& listening, std::string& last
   if (!text) return {"", text.error(), false};
   const TimeLimit limit{Clock::now() + options_.timeout, listening.should_end};
   auto connection = ClientConnection::Open(Current(), tls_, limit);
-  if (!connection) return {connection.error().message, std::nullopt, false};
+  if (!connection) return {connection.error().Message(), std::nullopt, false};
   kept_ = *std::move(connection);
   const auto written = kept_->Write(*text, limit);
-  StreamEnd end = written.failure.empty() ? ReadEvents(listening, last_id)
-                                          : StreamEnd{written.failure, {}, false};
+  StreamEnd end = written.failure ? StreamEnd{written.failure->Message(), {}, false}
+                                  : ReadEvents(listening, last_id);
   kept_.reset();
   if (listening.should_end && listening.should_end()) end.lost.clear();
   return end;
@@ -348,11 +349,11 @@ StreamEnd Client::Impl::ReadEvents(const Listening& listening, std::string& last
     const auto put = events.Put(std::exchange(parser.body(), ""));
     end.has_received = end.has_received || (is_stream && received && !received->empty());
     last_id = events.last_id();
-    if (!put) return {put.error().message, std::nullopt, end.has_received};
+    if (!put) return {put.error().Message(), std::nullopt, end.has_received};
     for (const Event& event : *put) {
       if (!listening.on_event(event)) return {};
     }
-    if (!received) return {received.error().message, std::nullopt, end.has_received};
+    if (!received) return {received.error().Message(), std::nullopt, end.has_received};
     if (has_ended || !NeedsMore(parser)) {
       return {"it ended the stream", std::nullopt, end.has_received};
     }
@@ -362,7 +363,7 @@ StreamEnd Client::Impl::ReadEvents(const Listening& listening, std::string& last
 Result<Client> Client::Create(ClientOptions options) {
   PERSEUS_ASSIGN_OR_RETURN(auto servers, ParseServerUrls(options.server));
   if (!IsOneLine(options.token)) {
-    return Fail("the token has invalid characters (give it as `perseus token create` printed it)");
+    return Fail("the token has invalid characters (give it as perseus token create printed it)");
   }
   TlsContext tls;
   const bool needs_tls = std::any_of(servers.begin(), servers.end(),

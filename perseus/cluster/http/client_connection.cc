@@ -62,27 +62,19 @@ Result<Addresses> Resolve(const HostPort& at) {
   return Addresses(found, ::freeaddrinfo);
 }
 
-// Waits for `events`. Returns why waiting ended early, or an empty text.
-std::string Wait(int socket, short events, const ClientConnection::TimeLimit& limit) {
+// Waits for `events`. Fails if waiting ended early.
+Result<void> Wait(int socket, short events, const ClientConnection::TimeLimit& limit) {
   while (true) {
-    if (limit.should_end && limit.should_end()) return "canceled";
+    if (limit.should_end && limit.should_end()) return FailAs(ErrorKind::kSystem, "canceled");
     const auto left = std::chrono::ceil<milliseconds>(limit.until - ClientConnection::Clock::now());
-    if (left.count() <= 0) return "timed out";
+    if (left.count() <= 0) return FailAs(ErrorKind::kSystem, "timed out");
     const milliseconds now = limit.should_end ? std::min(left, kShouldEndInterval) : left;
     pollfd polled{socket, events, 0};
     const int ready =
         ::poll(&polled, 1, static_cast<int>(std::min(now, milliseconds(60'000)).count()));
-    if (ready > 0) return "";
-    if (ready < 0 && errno != EINTR) return SystemText(errno);
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return FailAs(ErrorKind::kSystem, "{}", SystemText(errno));
   }
-}
-
-std::string WaitFor(int socket, Link::Status want, const ClientConnection::TimeLimit& limit) {
-  return Wait(socket, want == Link::Status::kWantWrite ? POLLOUT : POLLIN, limit);
-}
-
-bool Wants(const Link::Moved& moved) {
-  return moved.status == Link::Status::kWantRead || moved.status == Link::Status::kWantWrite;
 }
 
 Result<FileDescriptor> Connect(const addrinfo& address, const ClientConnection::TimeLimit& limit) {
@@ -92,8 +84,8 @@ Result<FileDescriptor> Connect(const addrinfo& address, const ClientConnection::
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
   if (errno != EINPROGRESS) return FailAs(ErrorKind::kSystem, "{}", SystemText(errno));
-  if (const std::string why = Wait(socket.get(), POLLOUT, limit); !why.empty()) {
-    return FailAs(ErrorKind::kSystem, "{} while connecting", why);
+  if (const auto ready = Wait(socket.get(), POLLOUT, limit); !ready) {
+    return FailAs(ErrorKind::kSystem, "{} while connecting", ready.error().what);
   }
   int error = 0;
   socklen_t size = sizeof(error);
@@ -128,9 +120,7 @@ Result<ClientConnection> ClientConnection::Open(const ServerUrl& server, const T
   while (true) {
     const Link::Moved moved = connection.link_.Handshake();
     if (moved.status == Link::Status::kMoved) return connection;
-    const std::string why = Wants(moved) ? WaitFor(connection.socket_.get(), moved.status, limit)
-                                         : connection.FailureOf(moved);
-    if (!why.empty()) return FailAs(ErrorKind::kSystem, "TLS failed: {}", why);
+    if (const auto ready = connection.Await(moved, limit); !ready) return Fail(ready, "TLS failed");
   }
 }
 
@@ -139,9 +129,12 @@ bool ClientConnection::IsUsable() const {
   return ::poll(&polled, 1, 0) == 0;
 }
 
-std::string ClientConnection::FailureOf(const Link::Moved& moved) const {
-  if (!link_.failure().empty()) return link_.failure();
-  return moved.status == Link::Status::kClosed ? "it closed the connection" : "it failed";
+Result<void> ClientConnection::Await(const Link::Moved& moved, const TimeLimit& limit) const {
+  if (moved.status == Link::Status::kWantRead) return Wait(socket_.get(), POLLIN, limit);
+  if (moved.status == Link::Status::kWantWrite) return Wait(socket_.get(), POLLOUT, limit);
+  if (!link_.failure().what.empty()) return tl::unexpected<Error>(link_.failure());
+  return FailAs(ErrorKind::kSystem, "it {}",
+                moved.status == Link::Status::kClosed ? "closed the connection" : "failed");
 }
 
 void ClientConnection::Abandon() {
@@ -159,8 +152,10 @@ ClientConnection::Written ClientConnection::Write(std::string_view text, const T
       text.remove_prefix(moved.bytes);
       continue;
     }
-    written.failure = Wants(moved) ? WaitFor(socket_.get(), moved.status, limit) : FailureOf(moved);
-    if (!written.failure.empty()) return written;
+    if (const auto ready = Await(moved, limit); !ready) {
+      written.failure = ready.error();
+      return written;
+    }
   }
   return written;
 }
@@ -173,10 +168,8 @@ Result<std::string> ClientConnection::Read(const TimeLimit& limit) {
       text.resize(moved.bytes);
       return text;
     }
-    if (moved.status == Link::Status::kClosed && link_.failure().empty()) return std::string();
-    const std::string why =
-        Wants(moved) ? WaitFor(socket_.get(), moved.status, limit) : FailureOf(moved);
-    if (!why.empty()) return FailAs(ErrorKind::kSystem, "{}", why);
+    if (moved.status == Link::Status::kClosed && link_.failure().what.empty()) return std::string();
+    PERSEUS_RETURN_IF_ERROR(Await(moved, limit));
   }
 }
 

@@ -40,7 +40,7 @@ class ClientConnection {
 
   struct Written {
     std::size_t bytes = 0;
-    std::string failure;  // Empty: all bytes are written.
+    std::optional<Error> failure;  // None: all bytes are written.
   };
   Written Write(std::string_view text, const TimeLimit& limit);
   // The next received bytes. Empty if the other side has closed the connection.
@@ -53,7 +53,8 @@ class ClientConnection {
  private:
   ClientConnection(FileDescriptor socket, Link link)
       : socket_(std::move(socket)), link_(std::move(link)) {}
-  std::string FailureOf(const Link::Moved& moved) const;
+  // Waits until the link can move on. Fails if it cannot any more.
+  Result<void> Await(const Link::Moved& moved, const TimeLimit& limit) const;
 
   FileDescriptor socket_;
   Link link_;

@@ -81,7 +81,7 @@ std::string UnusedUrl() {
 
 Client Make(const std::string& server, milliseconds timeout = milliseconds(10'000)) {
   auto client = Client::Create({.server = server, .token = "secret", .timeout = timeout});
-  if (!client) throw std::runtime_error(client.error().message);
+  if (!client) throw std::runtime_error(client.error().Message());
   return *std::move(client);
 }
 
@@ -112,7 +112,7 @@ TEST(Client, KeepsItsConnection) {
   Client client = Make(server.Url());
   for (int i = 0; i < 3; ++i) {
     const auto body = client.Fetch({.method = "POST", .target = "/echo", .body = "hello"});
-    ASSERT_TRUE(body) << body.error().message;
+    ASSERT_TRUE(body) << body.error().Message();
     EXPECT_EQ(*body, "POST hello Bearer secret");
     EXPECT_EQ(server.Counts().connections, 1);
   }
@@ -141,7 +141,7 @@ TEST(Client, ConnectsAgainAfterTheServerCloses) {
   for (const int idle_ms : {300, 3000}) {
     if (!sent) sent = SendAfterEachClose(milliseconds(idle_ms));
   }
-  EXPECT_TRUE(sent) << sent.error().message;
+  EXPECT_TRUE(sent) << sent.error().Message();
 }
 
 TEST(Client, ReportsProblemDocuments) {
@@ -158,11 +158,11 @@ TEST(Client, ReportsProblemDocuments) {
     ASSERT_FALSE(body);
     // With the trace id, the user finds the failure in the log of the server.
     const char* const end = std::string_view(target) == "/500" ? "; trace " : ")";
-    EXPECT_THAT(body.error().message, StartsWith(message + end));
+    EXPECT_THAT(body.error().Message(), StartsWith(message + end));
     EXPECT_EQ(body.error().kind, kind);
   }
   ScriptedServer other({"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n"});
-  EXPECT_EQ(Make(other.Url()).Fetch({.target = "/"}).error().message,
+  EXPECT_EQ(Make(other.Url()).Fetch({.target = "/"}).error().Message(),
             "the server answered with status 502 (try again; if it fails again, see the log of the "
             "server)");
 }
@@ -172,12 +172,12 @@ TEST(Client, TriesServersInTurn) {
   const std::string unused = UnusedUrl();
   Client client = Make(unused + "," + server.Url());
   const auto body = client.Fetch({.method = "POST", .target = "/echo", .body = "x"});
-  ASSERT_TRUE(body) << body.error().message;
+  ASSERT_TRUE(body) << body.error().Message();
   Client lost = Make(unused + "," + unused);
   const auto failed = lost.Fetch({.target = "/echo"});
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(failed.error().message, HasSubstr(unused + ": Connection refused; " + unused));
+  EXPECT_THAT(failed.error().Message(), HasSubstr(unused + ": Connection refused; " + unused));
 }
 
 TEST(Client, RepeatsOnlyIdempotentMethods) {
@@ -192,7 +192,7 @@ TEST(Client, RepeatsOnlyIdempotentMethods) {
   Client client = Make(closes.Url() + "," + answers.Url());
   const auto response = client.Send({.method = "POST", .target = "/"});
   ASSERT_FALSE(response);
-  EXPECT_THAT(response.error().message, HasSubstr("it may have processed the request"));
+  EXPECT_THAT(response.error().Message(), HasSubstr("it may have processed the request"));
   EXPECT_EQ(answers.requests(), 0);
 }
 
@@ -214,7 +214,7 @@ TEST(Client, ReadsAllFormsOfAnswers) {
         "HTTP/1.1 200 OK\r\n\r\nok", "HTTP/1.0 200 OK\r\n\r\nok"}) {
     ScriptedServer server({answer});
     const auto body = Make(server.Url()).Fetch({.target = "/"});
-    ASSERT_TRUE(body) << answer << ": " << body.error().message;
+    ASSERT_TRUE(body) << answer << ": " << body.error().Message();
     EXPECT_EQ(*body, "ok");
   }
 }
@@ -223,7 +223,7 @@ TEST(Client, StopsAtItsTimeout) {
   const SilentServer silent;
   const auto response = Make(silent.Url(), milliseconds(50)).Send({.target = "/"});
   ASSERT_FALSE(response);
-  EXPECT_THAT(response.error().message, HasSubstr("timed out"));
+  EXPECT_THAT(response.error().Message(), HasSubstr("timed out"));
 }
 
 TEST(Client, RefusesInvalidOptionsAndTargets) {
@@ -272,7 +272,7 @@ TEST(Listen, ContinuesWithAnotherServerAfterTheLastEvent) {
        "5\r\n: \n\nd\r\n8\r\nata: z\n\n\r\n"});
   Client client = Make(first.Url() + "," + second.Url());
   const Received received = Receive(client, 3, "0");
-  ASSERT_TRUE(received.result) << received.result.error().message;
+  ASSERT_TRUE(received.result) << received.result.error().Message();
   EXPECT_THAT(received.events, ElementsAre("a 1 x", " 2 y", "  z"));
   EXPECT_THAT(first.last_request(), HasSubstr("\r\nLast-Event-ID: 0\r\n"));
   EXPECT_THAT(second.last_request(), HasSubstr("\r\nLast-Event-ID: 2\r\n"));
@@ -322,7 +322,7 @@ TEST(Listen, StopsIfAnotherAttemptCannotHelp) {
     Client client = Make(server.Url());
     const Received received = Receive(client, 1);
     ASSERT_FALSE(received.result) << status;
-    EXPECT_EQ(received.result.error().message, "no such node (attach it)");
+    EXPECT_EQ(received.result.error().Message(), "no such node (attach it)");
     EXPECT_EQ(received.result.error().kind, ErrorKind::kInput);
   }
   ScriptedServer page({"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>"});

@@ -25,18 +25,18 @@ std::string_view Remedy(long verified, unsigned long code) {
     case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-      return " (name the file of its authority: `ca`)";
+      return "name the file of its authority: `ca`";
     default:
       break;
   }
   if (ERR_GET_LIB(code) != ERR_LIB_SSL) return "";
   switch (ERR_GET_REASON(code)) {
     case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
-      return " (name a client certificate: `cert` and `key`)";
+      return "name a client certificate: `cert` and `key`";
     case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
-      return " (with `cert` and `key`, name a certificate of an authority that the server trusts)";
+      return "with `cert` and `key`, name a certificate of an authority that the server trusts";
     case SSL_R_WRONG_VERSION_NUMBER:
-      return " (if the server uses plain HTTP, write http://)";
+      return "if the server uses plain HTTP, write http://";
     default:
       return "";
   }
@@ -135,7 +135,7 @@ Link::Moved Link::SocketResult(ssize_t result) {
   if (result > 0) return {Status::kMoved, static_cast<std::size_t>(result)};
   if (result == 0) return {Status::kClosed};
   const bool is_closed = errno == ECONNRESET || errno == EPIPE;
-  failure_ = SystemFailure();
+  failure_.what = SystemFailure();
   return {is_closed ? Status::kClosed : Status::kFailed};
 }
 
@@ -150,19 +150,19 @@ Link::Moved Link::TlsResult(int result) {
     case SSL_ERROR_ZERO_RETURN:
       return {Status::kClosed};
     case SSL_ERROR_SYSCALL:
-      if (result < 0) failure_ = std::generic_category().message(system_error);
+      if (result < 0) failure_.what = std::generic_category().message(system_error);
       return {Status::kClosed};
     default:
       break;
   }
   const long verified = SSL_get_verify_result(tls_.get());
   const unsigned long code = ERR_peek_last_error();
-  failure_ = TlsFailure();
+  failure_.what = TlsFailure();
   if (verified != X509_V_OK) {
-    failure_ =
+    failure_.what =
         std::string("its certificate is invalid: ") + X509_verify_cert_error_string(verified);
   }
-  if (SSL_is_server(tls_.get()) == 0) failure_ += Remedy(verified, code);
+  if (SSL_is_server(tls_.get()) == 0) failure_.remedy = Remedy(verified, code);
   return {Status::kFailed};
 }
 

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/base/result.h"
 #include "perseus/cluster/http/tls.h"
 
 struct ssl_st;  // OpenSSL's SSL.
@@ -40,9 +41,9 @@ class Link {
   // are not decrypted: ignore them.
   void EndWriting();
 
-  // Why the last call failed, such as "the certificate is for another host". For a client, also
-  // what to do, in parentheses, if that is known.
-  const std::string& failure() const { return failure_; }
+  // Why the last call failed, such as "the certificate is for another host". For a client, also the
+  // remedy, if that is known. Without a failure, `what` is empty.
+  const Error& failure() const { return failure_; }
   // Common name in the verified certificate of the other side. Empty if it has none.
   std::string PeerName() const;
 
@@ -57,7 +58,7 @@ class Link {
 
   int socket_;
   std::unique_ptr<ssl_st, FreeTls> tls_;
-  std::string failure_;
+  Error failure_{.what = {}, .kind = ErrorKind::kSystem};
 };
 
 }  // namespace perseus::http

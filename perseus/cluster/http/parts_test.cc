@@ -23,7 +23,7 @@ TEST(Target, IsTakenApart) {
   EXPECT_EQ(ParseTarget("/?limit=5&x=1&limi%74=5")->repeated, "limit");
   EXPECT_FALSE(ParseTarget("/?limit=5&x=5&&")->repeated);
   const auto target = ParseTarget("/v1/a%2Fb%20c/%c3%a9?limit=5&x=1+2%26&limit=7&empty&=&&");
-  ASSERT_TRUE(target) << target.error().message;
+  ASSERT_TRUE(target) << target.error().Message();
   EXPECT_EQ(target->encoded_path, "/v1/a%2Fb%20c/%c3%a9");
   EXPECT_EQ(target->path, "/v1/a/b c/\u00e9");
   EXPECT_THAT(target->query,
@@ -64,7 +64,7 @@ TEST(Trace, IsTakenOnlyToTheLetter) {
 
 TEST(ServerUrls, AreSeparatedByCommas) {
   const auto urls = ParseServerUrls("http://a,https://b:1/,http://[::1]");
-  ASSERT_TRUE(urls) << urls.error().message;
+  ASSERT_TRUE(urls) << urls.error().Message();
   ASSERT_EQ(urls->size(), 3u);
   EXPECT_EQ((*urls)[0].text, "http://a:7410");
   EXPECT_TRUE((*urls)[1].is_tls);

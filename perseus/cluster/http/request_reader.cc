@@ -204,7 +204,7 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
   if (incoming.refusal) return;
   if (!target) {
     incoming.refusal = ProblemResponse({400, "The target is invalid",
-                                        "The target of the request " + target.error().message, "",
+                                        "The target of the request " + target.error().Message(), "",
                                         "send a path, with special bytes escaped (such as %2F)"});
   } else if (target->repeated) {
     incoming.refusal = ProblemResponse(

@@ -53,7 +53,7 @@ class Streams {
     Router router;
     router.Add("GET", "/events", [this](const Call& call) -> asio::awaitable<Response> {
       auto stream = call.open_stream();
-      if (!stream) co_return ProblemResponse({503, "Too many", stream.error().message});
+      if (!stream) co_return ProblemResponse({503, "Too many", stream.error().Message()});
       EXPECT_FALSE(call.open_stream());
       (*stream)->OnClose([this] { ++closed_; });
       (*stream)->Send(Text("id: " + std::string(call.request.Field("last-event-id")) + "\n\n"));

@@ -33,7 +33,7 @@ Result<TlsContext> NewContext(const SSL_METHOD* method) {
 // functions.
 Result<void> CheckReadable(const std::string& path) {
   const auto text = ReadFile(path);
-  if (!text) return Fail("{}", text.error().message);
+  if (!text) return Fail(text);
   return {};
 }
 

@@ -73,11 +73,11 @@ class Tls : public testing::Test {
 TEST_F(Tls, CarriesRequestsAndAnswersOfAnySize) {
   Serve(ServerFiles());
   auto client = Client::Create({.server = Url("localhost"), .authority = authority_.file()});
-  ASSERT_TRUE(client) << client.error().message;
+  ASSERT_TRUE(client) << client.error().Message();
   for (const std::size_t size : {std::size_t{0}, std::size_t{5}, std::size_t{3'000'000}}) {
     const std::string body(size, 'x');
     const auto answer = client->Fetch({.method = "POST", .target = "/", .body = body});
-    ASSERT_TRUE(answer) << answer.error().message;
+    ASSERT_TRUE(answer) << answer.error().Message();
     EXPECT_TRUE(*answer == ":" + body) << size;
   }
   EXPECT_EQ(server_->Counts().connections, 1);
@@ -100,11 +100,11 @@ TEST_F(Tls, IsRefusedForAnUnknownAuthority) {
   Serve(ServerFiles());
   const auto stranger = Post({.authority = other_.file()});
   ASSERT_FALSE(stranger);
-  EXPECT_THAT(stranger.error().message, HasSubstr("its certificate is invalid"));
-  EXPECT_THAT(stranger.error().message, EndsWith("(name the file of its authority: `ca`)"));
+  EXPECT_THAT(stranger.error().Message(), HasSubstr("its certificate is invalid"));
+  EXPECT_THAT(stranger.error().Message(), EndsWith("(name the file of its authority: `ca`)"));
   const auto system = Post({});
   ASSERT_FALSE(system);
-  EXPECT_THAT(system.error().message, HasSubstr("its certificate is invalid"));
+  EXPECT_THAT(system.error().Message(), HasSubstr("its certificate is invalid"));
   EXPECT_TRUE(Post({.authority = authority_.file()}));
 }
 
@@ -114,7 +114,7 @@ TEST_F(Tls, IsRefusedForAnotherHost) {
   for (const char* host : {"127.0.0.1", "localhost"}) {
     const auto answer = Post({.server = Url(host), .authority = authority_.file()});
     ASSERT_FALSE(answer) << host;
-    EXPECT_THAT(answer.error().message, HasSubstr("mismatch"));
+    EXPECT_THAT(answer.error().Message(), HasSubstr("mismatch"));
   }
 }
 
@@ -126,27 +126,27 @@ TEST_F(Tls, MayRequireClientCertificates) {
   const auto strange = other_.Issue("stranger", "node-7", "");
   const auto known =
       Post({.authority = authority_.file(), .certificate = mine.certificate, .key = mine.key});
-  ASSERT_TRUE(known) << known.error().message;
+  ASSERT_TRUE(known) << known.error().Message();
   EXPECT_EQ(*known, "node-7:hello");
   const auto without = Post({.authority = authority_.file()});
   ASSERT_FALSE(without);
-  EXPECT_THAT(without.error().message, EndsWith("(name a client certificate: `cert` and `key`)"));
+  EXPECT_THAT(without.error().Message(), EndsWith("(name a client certificate: `cert` and `key`)"));
   const auto stranger = Post(
       {.authority = authority_.file(), .certificate = strange.certificate, .key = strange.key});
   ASSERT_FALSE(stranger);
-  EXPECT_THAT(stranger.error().message, EndsWith("an authority that the server trusts)"));
+  EXPECT_THAT(stranger.error().Message(), EndsWith("an authority that the server trusts)"));
 }
 
 TEST_F(Tls, ReportsThatTheServerNeedsHttpOrHttps) {
   Serve(ServerFiles());
   const auto plain = Post({.server = "http://127.0.0.1:" + std::to_string(server_->port())});
   ASSERT_FALSE(plain);
-  EXPECT_THAT(plain.error().message, HasSubstr("write https://"));
+  EXPECT_THAT(plain.error().Message(), HasSubstr("write https://"));
   server_.reset();
   server_ = std::make_unique<TestServer>(Routes(streams_), ServerOptions());
   const auto secure = Post({.server = Url(), .authority = authority_.file()});
   ASSERT_FALSE(secure);
-  EXPECT_THAT(secure.error().message, EndsWith("(if the server uses plain HTTP, write http://)"));
+  EXPECT_THAT(secure.error().Message(), EndsWith("(if the server uses plain HTTP, write http://)"));
 }
 
 TEST_F(Tls, ReloadsItsFilesForNewConnections) {
@@ -157,7 +157,7 @@ TEST_F(Tls, ReloadsItsFilesForNewConnections) {
   other_.Issue("server", "perseus", "IP:127.0.0.1");
   ASSERT_TRUE(Post({.authority = authority_.file()}));  // Only after ReloadTls().
   const auto reloaded = server_->OnLoop([this] { return server_->server().ReloadTls(); });
-  ASSERT_TRUE(reloaded) << reloaded.error().message;
+  ASSERT_TRUE(reloaded) << reloaded.error().Message();
   EXPECT_TRUE(Post({.authority = other_.file()}));
   EXPECT_FALSE(Post({.authority = authority_.file()}));
   EXPECT_TRUE(kept->Fetch({.method = "POST", .target = "/"}));
@@ -196,7 +196,7 @@ TEST_F(Tls, NamesTheUnusableFile) {
     const auto context = ServerTls(row.files);
     ASSERT_FALSE(context) << row.named;
     EXPECT_EQ(context.error().kind, ErrorKind::kInput);
-    EXPECT_THAT(context.error().message, HasSubstr(row.named));
+    EXPECT_THAT(context.error().Message(), HasSubstr(row.named));
   }
   EXPECT_TRUE(ServerTls(good));
 }

@@ -24,7 +24,7 @@ constexpr mode_t kGroupMayConnect = kOwnerMayConnect | S_IRGRP | S_IWGRP;
 constexpr mode_t kSocketDirectoryMode = S_IRWXU | S_IRGRP | S_IXGRP;
 
 tl::unexpected<Error> ListenFailure(std::string_view what, const fs::path& path) {
-  return FailAs(ErrorKind::kSystem, "cannot {} {}: {}", what, path.string(), CauseAndRemedy(errno));
+  return SystemFail(errno, fmt::format("cannot {} {}", what, path.string()));
 }
 
 // Nothing: no group.
@@ -61,10 +61,10 @@ Result<void> PrepareDirectory(const fs::path& directory, std::optional<gid_t> gr
   if (::stat(directory.c_str(), &status) != 0) return ListenFailure("look at", directory);
   const bool is_ours = status.st_uid == ::geteuid() || status.st_uid == 0;
   if (is_ours && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
-  return FailAs(ErrorKind::kSystem,
-                "{}: other users may write to this directory, and could replace the socket "
+  return FailAs(ErrorKind::kSystem, InFile(directory.string()),
+                "other users may write to this directory, and could replace the socket "
                 "(choose a directory of its own, or chmod go-w {})",
-                directory.string(), directory.string());
+                directory.string());
 }
 
 FileDescriptor MakeUnixSocket() {
@@ -79,17 +79,15 @@ Result<void> RemoveStale(const fs::path& path, const sockaddr_un& address) {
     return ListenFailure("look at", path);
   }
   if (!S_ISSOCK(status.st_mode)) {
-    return FailAs(ErrorKind::kSystem,
-                  "{}: exists and is not a socket (remove it, or choose another path)",
-                  path.string());
+    return FailAs(ErrorKind::kSystem, InFile(path.string()),
+                  "exists and is not a socket (remove it, or choose another path)");
   }
   const FileDescriptor probe = MakeUnixSocket();
   if (!probe) return ListenFailure("probe", path);
   const auto* to = reinterpret_cast<const sockaddr*>(&address);
   if (::connect(probe.get(), to, sizeof address) == 0 || errno != ECONNREFUSED) {
-    return FailAs(ErrorKind::kSystem,
-                  "{}: another process listens there (stop it, or choose another path)",
-                  path.string());
+    return FailAs(ErrorKind::kSystem, InFile(path.string()),
+                  "another process listens there (stop it, or choose another path)");
   }
   if (::unlink(path.c_str()) != 0) return ListenFailure("remove", path);
   return {};
@@ -103,8 +101,9 @@ Result<FileDescriptor> ListenUnix(const UnixAddress& at) {
   address.sun_family = AF_UNIX;
   constexpr std::size_t kLongestSocketPath = sizeof(address.sun_path) - 1;
   if (!path.is_absolute() || at.path.size() > kLongestSocketPath) {
-    return Fail("{}: not the path of a socket (expected an absolute path of at most {} bytes)",
-                at.path, kLongestSocketPath);
+    return Fail(InFile(at.path),
+                "not the path of a socket (expected an absolute path of at most {} bytes)",
+                kLongestSocketPath);
   }
   at.path.copy(address.sun_path, kLongestSocketPath);
   PERSEUS_ASSIGN_OR_RETURN(const auto group, FindGroup(at.group));

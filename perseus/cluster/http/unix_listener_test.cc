@@ -29,7 +29,7 @@ class UnixListener : public testing::Test {
   }
   static std::string WhyNot(const UnixAddress& at) {
     const auto listener = ListenUnix(at);
-    return listener ? "" : listener.error().message;
+    return listener ? "" : listener.error().Message();
   }
 
   TemporaryDirectory directory_;
@@ -38,11 +38,11 @@ class UnixListener : public testing::Test {
 
 TEST_F(UnixListener, OnlyItsOwnerAndTheGroupMayConnect) {
   const auto alone = ListenUnix({.path = Path()});
-  ASSERT_TRUE(alone) << alone.error().message;
+  ASSERT_TRUE(alone) << alone.error().Message();
   EXPECT_EQ(ModeOf(Path()), 0600);
   EXPECT_NO_THROW(RawClient{Path()});
   const auto shared = ListenUnix({.path = Path("g"), .group = std::to_string(::getegid())});
-  ASSERT_TRUE(shared) << shared.error().message;
+  ASSERT_TRUE(shared) << shared.error().Message();
   EXPECT_EQ(ModeOf(Path("g")), 0660);
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const pid_t child = ::fork();
@@ -66,7 +66,7 @@ TEST_F(UnixListener, OnlyItsOwnerAndTheGroupMayConnect) {
 TEST_F(UnixListener, ReplacesOnlyASocketWithoutAListener) {
   {
     const auto first = ListenUnix({.path = Path()});
-    ASSERT_TRUE(first) << first.error().message;
+    ASSERT_TRUE(first) << first.error().Message();
     EXPECT_THAT(WhyNot({.path = Path()}), HasSubstr("another process listens there"));
   }
   EXPECT_EQ(WhyNot({.path = Path()}), "");
@@ -84,7 +84,7 @@ TEST_F(UnixListener, RefusesADirectoryThatOthersMayWriteTo) {
 TEST_F(UnixListener, MakesItsDirectory) {
   ::umask(0077);
   const auto listener = ListenUnix({.path = Path("d/s"), .group = std::to_string(::getegid())});
-  ASSERT_TRUE(listener) << listener.error().message;
+  ASSERT_TRUE(listener) << listener.error().Message();
   EXPECT_EQ(ModeOf(Path("d")), 0750);
   EXPECT_EQ(ModeOf(Path("d/s")), 0660);
   EXPECT_THAT(WhyNot({.path = Path("no/d/s")}), HasSubstr("cannot make the directory"));

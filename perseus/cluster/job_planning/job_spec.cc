@@ -95,7 +95,7 @@ schedule::Schedule ReadSchedule(const Node& node) {
     }
     schedule = schedule::GenerateSchedule(spec);
   }
-  if (!schedule) ThrowAt(node.path, "is not possible: {}", schedule.error().message);
+  if (!schedule) ThrowAt(node.path, "is not possible: {}", schedule.error().Message());
   return *std::move(schedule);
 }
 

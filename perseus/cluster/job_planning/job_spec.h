@@ -28,7 +28,7 @@ struct JobSpec {
   std::string owner = {};            // The team or person. Empty: as the token says, or nobody.
 };
 
-// The functions that take a json_file::Node throw json_file::Failure.
+// The functions that take a json_file::Node throw an Error.
 inline constexpr int kDeepestJobSpec = 4;
 
 // Reads only the key of a registration.

@@ -20,7 +20,7 @@ constexpr std::string_view kJobSpecJob =
 
 TEST(JobSpec, HasTheRegisteredValues) {
   const auto spec = StoredJobSpec(kJobSpecJob);
-  ASSERT_TRUE(spec) << spec.error().message;
+  ASSERT_TRUE(spec) << spec.error().Message();
   EXPECT_EQ(spec->key, "gpt3-run7");
   EXPECT_EQ(spec->planned.pipelines, 2);
   EXPECT_EQ(spec->planned.schedule.pp_ranks.size(), 4U);
@@ -107,7 +107,7 @@ TEST(Targets, AreReadFromTheirJson) {
   const plan::Target target{
       .kind = plan::Target::Kind::kPrice, .value = 0.1, .gpu_hour = 2.5, .gpus = 4};
   const auto again = ParseTarget(TargetJson(target).dump(), 4);
-  ASSERT_TRUE(again) << again.error().message;
+  ASSERT_TRUE(again) << again.error().Message();
   EXPECT_EQ(again->kind, target.kind);
   EXPECT_EQ(again->value, target.value);
   EXPECT_EQ(again->gpu_hour, target.gpu_hour);

@@ -249,7 +249,7 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
 store::PlanningOutcome Failed(const PlanningInput& input, const Error& error) {
   return {.generation = input.job.generation,
           .status = "failed",
-          .problem = error.message,
+          .problem = error.Message(),
           .again_at = NextChange(input.stragglers, input.now)};
 }
 
@@ -285,7 +285,7 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   auto warnings = job::CheckPlausible(
       {.planned = spec.planned, .graph = std::move(graph), .model = planner.model()});
   // A profile that cannot be true is planned all the same: it may be of a GPU that does not exist.
-  if (!warnings) warnings = std::vector{warnings.error().message};
+  if (!warnings) warnings = std::vector{warnings.error().Message()};
   return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings), parsed.noise()};
 }
 

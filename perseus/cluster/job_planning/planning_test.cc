@@ -50,7 +50,7 @@ class PlanningTest : public testing::Test {
       const auto input = GatherPlanningInput(*store_, task->job, now_);
       EXPECT_TRUE(input && *input);
       const auto outcome = PlanJob(**input);
-      EXPECT_TRUE(outcome) << outcome.error().message;
+      EXPECT_TRUE(outcome) << outcome.error().Message();
       EXPECT_TRUE(*store_->CompletePlanning(*task, *outcome, now_));
       ++plannings;
     }
@@ -202,7 +202,7 @@ TEST_F(PlanningTest, KeepsTheLimitOfClockChangesAlsoForStragglers) {
     const auto record = *store_->FindPlan(job_, slug);
     ASSERT_TRUE(record);
     const auto plan = plan_file::ParsePlan(record->body, slug);
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_THAT(CountChanges(*plan), testing::Each(testing::Le(2)));
     EXPECT_THAT(plan->target, HasSubstr("at most 2 switches per GPU"));
     EXPECT_LE(plan->time, plan->deadline);
@@ -225,7 +225,7 @@ TEST_F(PlanningTest, APlanKeepsItsPowerCapOrEnergyBudget) {
     const PreparedJob job = PrepareJob(Job(), {.version = 1, .csv = noisy}).value();
     const auto plan_of = [&](const plan::Target& target) {
       const auto made = MakePlan(job, target, {});
-      EXPECT_TRUE(made) << made.error().message;
+      EXPECT_TRUE(made) << made.error().Message();
       return plan_file::ParsePlan(made->body, "the plan").value();
     };
     const plan_file::PlanFile fast = plan_of({});
@@ -301,7 +301,7 @@ TEST_F(PlanningTest, PlansKeepTheRateOfClockChanges) {
   ASSERT_EQ(plans.size(), 2U);
   for (const auto& record : plans) {
     const auto file = plan_file::ParsePlan((*store_->FindPlanById(record.id))->body, "plan");
-    ASSERT_TRUE(file) << file.error().message;
+    ASSERT_TRUE(file) << file.error().Message();
     const int most = static_cast<int>(0.95 * 2 * ToSeconds(file->deadline));
     EXPECT_LE(file->switches, 4 * most);
     EXPECT_THAT(file->target, HasSubstr("at most " + std::to_string(most) + " switches per GPU"));

@@ -26,7 +26,7 @@ class PlanningWorkersTest : public testing::Test {
                            EXPECT_TRUE(report.is_kept);
                            has_ended_.release();
                          },
-                     .failed = [](const Error& error) { ADD_FAILURE() << error.message; },
+                     .failed = [](const Error& error) { ADD_FAILURE() << error.Message(); },
                      .plan = [this](const PlanningInput& input) { return Plan(input); }});
     const auto job = store_->CreateJob({.key = "long", .body = "{}", .target = ""}, now_)->job;
     ASSERT_TRUE(store_->SetTarget(job.id, "other", now_));

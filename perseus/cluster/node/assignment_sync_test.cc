@@ -55,7 +55,7 @@ class AssignmentSyncTest : public testing::Test {
  protected:
   void Look() {
     const auto looked = sync_.Look();
-    EXPECT_TRUE(looked) << looked.error().message;
+    EXPECT_TRUE(looked) << looked.error().Message();
   }
   // As the node does.
   bool Write(const JobProgress& progress = {}) {
@@ -65,7 +65,7 @@ class AssignmentSyncTest : public testing::Test {
       EXPECT_TRUE(sync_.StorePlan(id, TinyPlan()));
     }
     const auto written = sync_.Write(progress);
-    EXPECT_TRUE(written) << written.error().message;
+    EXPECT_TRUE(written) << written.error().Message();
     return true;
   }
   void Follow(const protocol::AssignmentEvent& event) {
@@ -120,7 +120,7 @@ TEST_F(AssignmentSyncTest, TheSameVersionMayAddThePlanOfAnotherPipeline) {
 TEST_F(AssignmentSyncTest, AnInvalidPlanIsNotStored) {
   const auto stored = sync_.StorePlan(kPlanA, "<html>");
   ASSERT_FALSE(stored);
-  EXPECT_THAT(stored.error().message, HasSubstr(kPlanA));
+  EXPECT_THAT(stored.error().Message(), HasSubstr(kPlanA));
   EXPECT_FALSE(sync_.HasPlan(kPlanA));
 }
 
@@ -150,7 +150,7 @@ TEST_F(AssignmentSyncTest, WaitsForAVerificationAndRecognizesTheRestoredAssignme
     sync_.Want(Version(8));
     const auto written = sync_.Write({});
     ASSERT_FALSE(written);
-    EXPECT_THAT(written.error().message,
+    EXPECT_THAT(written.error().Message(),
                 HasSubstr("another perseus gives this job its assignment"));
     ASSERT_TRUE(verification->Restore());
   }
@@ -298,7 +298,7 @@ TEST_F(AssignmentSyncTest, FollowsNoLinksOfTheOwner) {
   Look();
   const auto stored = sync_.StorePlan(kPlanA, TinyPlan());
   ASSERT_FALSE(stored);
-  EXPECT_THAT(stored.error().message, HasSubstr("plans: is a symbolic link"));
+  EXPECT_THAT(stored.error().Message(), HasSubstr("plans: is a symbolic link"));
   EXPECT_FALSE(std::filesystem::exists(other / "p-00000000000000aa.json"));
   std::filesystem::create_symlink(victim, directory_ / "assignment.json");
   ASSERT_FALSE(sync_.Look());

@@ -41,7 +41,7 @@ JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
     if (!std::filesystem::is_regular_file(status) && !std::filesystem::is_symlink(status)) continue;
     const auto text = protocol::ReadJobFile(path, kMostBytes);
     if (!text) {
-      found.troubles.push_back(text.error().message);
+      found.troubles.push_back(text.error().Message());
       continue;
     }
     if (const auto job = KeyOf(*text)) {

@@ -51,7 +51,7 @@ std::string Node::JobTarget(const Job& job) const {
 void Node::Receive(const http::Event& event) {
   const auto parsed = protocol::ParseEvent(event.name, event.data);
   if (!parsed) {
-    uplink_.WarnOnce("event", parsed.error().message + "; the event is ignored");
+    uplink_.WarnOnce("event", parsed.error().Message() + "; the event is ignored");
     return;
   }
   for (auto& [directory, job] : jobs_) {
@@ -144,7 +144,7 @@ void Node::FindJobs(Nanoseconds now) {
 
 void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds now) {
   if (auto looked = job.assignment.Look(); !looked) {
-    uplink_.WarnOnce(directory.string() + " assignment", looked.error().message);
+    uplink_.WarnOnce(directory.string() + " assignment", looked.error().Message());
   }
   const auto news = job.ranks.Look(
       [&job](std::int64_t version) { return job.assignment.ServerVersionOf(version); }, now);
@@ -308,7 +308,7 @@ bool Node::FetchPlan(Job& job, const std::string& id, Nanoseconds now) {
   if (!IsSuccess(*answer)) {
     problem = ProblemText(*answer);
   } else if (const auto kept = job.assignment.StorePlan(id, answer->body); !kept) {
-    problem = kept.error().message;
+    problem = kept.error().Message();
   }
   if (problem.empty()) {
     uplink_.Recovered(id);
@@ -329,7 +329,7 @@ void Node::WriteAssignment(Job& job, Nanoseconds now) {
   const std::string about = "writing " + job.key;
   if (!written) {
     job.next_write = now + kWriteAgainAfter;
-    uplink_.WarnOnce(about, written.error().message + "; the assignment from the server waits");
+    uplink_.WarnOnce(about, written.error().Message() + "; the assignment from the server waits");
     return;
   }
   uplink_.Recovered(about);

@@ -88,7 +88,7 @@ const std::string& OwnToken::Attempt() {
   attempt_ = RandomHex(kAttemptBytes);
   // Without the file, only this process can repeat the attempt.
   if (auto written = WriteSecretFile(AttemptFile(), attempt_); !written) {
-    log_.warn("{}", written.error().message);
+    log_.warn("{}", written.error().Message());
   }
   return attempt_;
 }
@@ -101,10 +101,10 @@ void OwnToken::ForgetAttempt() {
 
 void OwnToken::Join() {
   const auto join = options_.credential();
-  if (!join) return WarnOnce(join.error().message);
+  if (!join) return WarnOnce(join.error().Message());
   const auto answer = send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)),
                             *join, JsonText(nlohmann::json{{"attempt", Attempt()}}));
-  if (!answer) return WarnOnce(answer.error().message);
+  if (!answer) return WarnOnce(answer.error().Message());
   if (!IsSuccess(*answer)) {
     return WarnOnce(
         fmt::format("the server does not give node {} a token: {}; the request is "
@@ -117,7 +117,7 @@ void OwnToken::Join() {
 void OwnToken::Renew() {
   const auto answer = send_(fmt::format("/v1/nodes/{}/token", http::PercentEncoded(options_.node)),
                             "Bearer " + token(), "");
-  if (!answer) return WarnOnce(answer.error().message);
+  if (!answer) return WarnOnce(answer.error().Message());
   if (answer->status == 401 || answer->status == 403) {
     WarnOnce(fmt::format("the server does not renew the token of node {}: {}; the node joins again",
                          options_.node, ProblemText(*answer)));
@@ -141,7 +141,7 @@ bool OwnToken::Take(const http::Response& answer) {
   }
   if (const auto written = WriteSecretFile(options_.file, secret); !written) {
     // The token works until this process ends.
-    WarnOnce(written.error().message);
+    WarnOnce(written.error().Message());
   } else {
     warned_.clear();
   }

@@ -146,7 +146,7 @@ TEST_F(OwnTokenTest, RefusesAFileThatEverybodyCanRead) {
   ::chmod((directory_ / "own").c_str(), 0644);
   const auto loaded = Make().Load();
   ASSERT_FALSE(loaded);
-  EXPECT_THAT(loaded.error().message, HasSubstr("chmod 0640"));
+  EXPECT_THAT(loaded.error().Message(), HasSubstr("chmod 0640"));
 }
 
 }  // namespace

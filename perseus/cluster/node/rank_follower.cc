@@ -16,7 +16,7 @@ constexpr std::int64_t kMostBehind = 2;
 void RankFollower::FindLogs(News& news) {
   const auto logs = protocol::FindRankLogs(job_directory_);
   if (!logs) {
-    news.troubles.push_back(logs.error().message);
+    news.troubles.push_back(logs.error().Message());
     return;
   }
   for (const auto& [name, path] : *logs) {
@@ -24,7 +24,7 @@ void RankFollower::FindLogs(News& news) {
     Rank& rank = ranks_.emplace(name, Rank(path)).first->second;
     const auto passed = rank.reader.SkipToEnd();
     if (!passed) {
-      news.troubles.push_back(passed.error().message);
+      news.troubles.push_back(passed.error().Message());
       continue;
     }
     if (!passed->header) continue;
@@ -74,7 +74,7 @@ RankFollower::News RankFollower::Look(
   for (auto& [name, rank] : ranks_) {
     const auto records = rank.reader.ReadNew();
     if (!records) {
-      news.troubles.push_back(records.error().message);
+      news.troubles.push_back(records.error().Message());
       continue;
     }
     if (!records->empty() && !std::exchange(rank.is_alive, true)) news.have_ranks_changed = true;

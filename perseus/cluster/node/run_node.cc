@@ -89,8 +89,8 @@ void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
     if (ended || is_over) continue;
     if (ended.error().kind == ErrorKind::kUnreachable) mailbox.is_name_lost = true;
     if (ended.error().kind == ErrorKind::kInput) mailbox.is_refused = true;
-    if (last_error != ended.error().message) {
-      last_error = ended.error().message;
+    if (last_error != ended.error().Message()) {
+      last_error = ended.error().Message();
       log.error("{}; ranks keep their assignment, and the connection is retried", last_error);
     }
     const Nanoseconds again = clock.Now() + kListenAgainAfter;

@@ -104,7 +104,7 @@ class HttpServer {
   void Start(const std::string& address) {
     loop_ = std::make_unique<Loop>();
     auto server = http::Server::Listen(loop_->context, {.address = address}, Routes());
-    ASSERT_TRUE(server) << server.error().message;
+    ASSERT_TRUE(server) << server.error().Message();
     server_ = *std::move(server);
     port_ = server_->port();
     thread_ = std::thread([this] { loop_->context.run(); });
@@ -207,7 +207,7 @@ class RunNodeTest : public testing::Test {
       const auto ran = RunNode(
           {"n7", {}, {{directory_ / "run", "run"}}}, options, [this] { return is_over_.load(); },
           clock, log);
-      EXPECT_TRUE(ran) << ran.error().message;
+      EXPECT_TRUE(ran) << ran.error().Message();
     });
   }
   void EndNode() {

@@ -40,7 +40,7 @@ Result<http::Response> Uplink::Request(const http::Client::Outgoing& request, Na
   }
   if (pause_ == 0) {
     log_.warn("{}; ranks keep their assignment, and the request is repeated",
-              response.error().message);
+              response.error().Message());
   }
   pause_ = std::clamp(2 * pause_, kFirstPause, kLastPause);
   pause_until_ = now + pause_;

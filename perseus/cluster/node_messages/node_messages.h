@@ -8,7 +8,7 @@
 // The server refuses a key that it does not know, so that a user of the API finds a mistake at
 // once. A node ignores such a key, so that an older node works with a newer server.
 //
-// Readers that take a json_file::Node throw json_file::Failure, with the place of the mistake.
+// Readers that take a json_file::Node throw an Error, with the place of the mistake.
 #pragma once
 
 #include <cstdint>

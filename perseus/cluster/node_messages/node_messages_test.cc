@@ -34,7 +34,7 @@ TEST(NodeEvents, AreReadAndWhatANewerServerAddsIsPassedOver) {
       "assignment",
       R"({"job":"j-1","key":"run","version":7,"from_step":120,"since":{"a":[1]},)"
       R"("plans":{"0":"p-00000000000000aa","12":"p-00000000000000bb"},"target":"10 % slowdown","reason":"profile 2"})");
-  ASSERT_TRUE(assignment) << assignment.error().message;
+  ASSERT_TRUE(assignment) << assignment.error().Message();
   const AssignmentEvent expected{"j-1",           "run",      7, 120, {{0, kPlanA}, {12, kPlanB}},
                                  "10 % slowdown", "profile 2"};
   EXPECT_EQ(std::get<AssignmentEvent>(*assignment), expected);
@@ -54,7 +54,7 @@ TEST(NodeEvents, BringPlansAlong) {
       R"({"job":"j-1","key":"run","version":7,"from_step":120,"plans":{"0":"p-00000000000000aa"},)"
       R"("upcoming":["p-00000000000000bb"],)"
       R"("files":{"p-00000000000000aa": {"time_s": 0.1, "stages": []}}})");
-  ASSERT_TRUE(assignment) << assignment.error().message;
+  ASSERT_TRUE(assignment) << assignment.error().Message();
   const std::map<std::string, std::string> expected{{kPlanA, R"({"stages":[],"time_s":0.1})"}};
   EXPECT_EQ(std::get<AssignmentEvent>(*assignment).files, expected);
   EXPECT_EQ(std::get<AssignmentEvent>(*assignment).upcoming, std::vector<std::string>{kPlanB});
@@ -71,7 +71,7 @@ class BadEventTest : public testing::TestWithParam<BadEvent> {};
 TEST_P(BadEventTest, IsAnErrorThatNamesThePlace) {
   const auto parsed = ParseEvent(GetParam().name, GetParam().data);
   ASSERT_FALSE(parsed);
-  EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
+  EXPECT_THAT(parsed.error().Message(), HasSubstr(GetParam().message));
 }
 INSTANTIATE_TEST_SUITE_P(
     All, BadEventTest,
@@ -122,14 +122,14 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
   const auto attached = ReadBack(FormatAttachment(attachment), [](const json_file::Node& body) {
     return ReadAttachment(body, {.dp_rank = 1, .pp_rank = 3, .tp_rank = 1});
   });
-  ASSERT_TRUE(attached) << attached.error().message;
+  ASSERT_TRUE(attached) << attached.error().Message();
   EXPECT_EQ(*attached, attachment);
   EXPECT_EQ(*ParseRanks(FormatRanks(attachment.ranks)), attachment.ranks);
 
   const StepReport step{118, 1, 2.5, 2.25, 5120.5, 6, 4, 1, 2};
   const std::vector<JobReport> reports{{"j-1", 7, 6, 88, {step}}, {.job = "j-2"}};
   const auto reported = ReadBack(FormatReports(reports), ReadReports);
-  ASSERT_TRUE(reported) << reported.error().message;
+  ASSERT_TRUE(reported) << reported.error().Message();
   EXPECT_EQ(*reported, reports);
 
   const EndedEvent ended{"j-1", "run"};
@@ -145,7 +145,7 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
   std::string text;
   for (const SharedText& part : FormatEvent(event, files)) text += *part;
   const auto parsed = ParseEvent(kAssignmentEvent, text);
-  ASSERT_TRUE(parsed) << parsed.error().message;
+  ASSERT_TRUE(parsed) << parsed.error().Message();
   EXPECT_EQ(std::get<AssignmentEvent>(*parsed), event);
 }
 
@@ -154,7 +154,7 @@ TEST(NodeMessages, OfImpossibleRanksAreRefusedWithTheirPlace) {
     const auto read = ReadBack(FormatAttachment(attachment), [](const json_file::Node& node) {
       return ReadAttachment(node, {.dp_rank = 0, .pp_rank = 3, .tp_rank = 0});
     });
-    return read ? "" : read.error().message;
+    return read ? "" : read.error().Message();
   };
   EXPECT_THAT(place_of({.ranks = {{{0, 4, 0}, ""}}}), HasSubstr("ranks[0].pp_rank"));
   EXPECT_THAT(place_of({.ranks = {{{0, 1, 1}, ""}}}), HasSubstr("ranks[0].tp_rank"));

@@ -47,7 +47,7 @@ TEST(ExposedControlPlane, RefusesRequestsWithoutTokens) {
   const std::string database = "sqlite:" + (directory.path() / "perseus.db").string();
   {
     auto store = store::OpenStore(database);
-    ASSERT_TRUE(store) << store.error().message;
+    ASSERT_TRUE(store) << store.error().Message();
     ASSERT_TRUE(
         (*store)->AddToken({.id = "t-1", .hash = HashOfSecret("secret"), .scope = "operator"}));
     ASSERT_TRUE((*store)->AddToken(
@@ -61,7 +61,7 @@ TEST(ExposedControlPlane, RefusesRequestsWithoutTokens) {
        .tls = http::TlsFiles{.certificate = files.certificate, .key = files.key}});
   auto client = http::Client::Create(
       {.server = plane.url(), .token = "secret", .authority = authority.file()});
-  EXPECT_TRUE(client) << client.error().message;
+  EXPECT_TRUE(client) << client.error().Message();
   EXPECT_EQ(client->Send({.target = "/v1/jobs"})->status, 200);
   EXPECT_EQ(client->Send({.method = "DELETE", .target = "/v1/tokens/t-1"})->status, 409)
       << "without it, nobody could create tokens";

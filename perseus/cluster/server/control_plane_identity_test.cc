@@ -28,7 +28,7 @@ std::future<std::string> ReadStream(const std::string& server, const std::string
          .on_event = [](const http::Event&) { return true; },
          .on_change = [&](std::string_view what) { opened = what.starts_with("connected"); },
          .should_end = [&] { return std::chrono::steady_clock::now() > until; }});
-    return listened ? std::string("still open") : listened.error().message;
+    return listened ? std::string("still open") : listened.error().Message();
   });
 }
 
@@ -55,7 +55,7 @@ class IdentityTest : public ControlPlaneTest {
                     const std::string& body = "") const {
     auto client = http::Client::Create({.server = url(), .token = token});
     auto response = client->Send({.method = method, .target = target, .body = body});
-    EXPECT_TRUE(response) << response.error().message;
+    EXPECT_TRUE(response) << response.error().Message();
     return response ? *std::move(response) : http::Response{.status = 0};
   }
   http::Response AsNode(const std::string& node, const std::string& method,

@@ -37,7 +37,7 @@ class ProxyTest : public testing::Test {
   std::string SocketPath() const { return (directory_ / "proxy.sock").string(); }
   IdentitySettings Read(const std::string& proxy, const std::string& grants = kGrants) const {
     const auto settings = ReadIdentitySettings("[proxy]\n" + proxy + grants, "identities.toml");
-    EXPECT_TRUE(settings) << settings.error().message;
+    EXPECT_TRUE(settings) << settings.error().Message();
     return *settings;
   }
   IdentitySettings OverSocket(const std::string& grants = kGrants) const {
@@ -225,7 +225,7 @@ TEST_F(ProxyTest, ACertificateThatIsNamedCounts) {
                                         .certificate = own.certificate,
                                         .key = own.key});
     const auto answer = client->Send(request);
-    EXPECT_TRUE(answer) << answer.error().message;
+    EXPECT_TRUE(answer) << answer.error().Message();
     return answer ? *answer : http::Response{.status = 0};
   };
   const http::Fields ann{{"X-Forwarded-User", "ann"}, {"X-Forwarded-Groups", "admins"}};

@@ -50,7 +50,7 @@ void DatabaseProbe::Ping() {
   const Result<void> answer = store_.Ping();
   const MutexLock lock(mutex_);
   is_waiting_ = false;
-  outage_ = answer ? "" : answer.error().message;
+  outage_ = answer ? "" : answer.error().Message();
 }
 
 // Also at once after a change of anybody else failed.
@@ -64,7 +64,7 @@ void DatabaseProbe::Write() {
   next_write_ = now + (is_refused ? kWriteAgainEvery : kWriteEvery);
   {
     const MutexLock lock(mutex_);
-    write_problem_ = !wrote       ? wrote.error().message
+    write_problem_ = !wrote       ? wrote.error().Message()
                      : is_refused ? "the database refused a change in the last second"
                                   : std::string();
   }

@@ -144,7 +144,7 @@ void HttpFront::Reload() {
   }
   metrics_.CountReload("identities", read.has_value());
   if (!read) {
-    log_.error("the identities were not replaced: {}", read.error().message);
+    log_.error("the identities were not replaced: {}", read.error().Message());
     return;
   }
   boost::asio::post(loop_, [this, fresh = *std::move(read)]() mutable {
@@ -255,7 +255,7 @@ void HttpFront::ReadCertificates() {
   auto loaded = server_->ReloadTls();
   metrics_.CountReload("certificates", loaded.has_value());
   if (!loaded) {
-    log_.error("the certificates were not replaced: {}", loaded.error().message);
+    log_.error("the certificates were not replaced: {}", loaded.error().Message());
   } else {
     log_.info("certificates replaced");
   }

@@ -202,7 +202,7 @@ class RightsOverSockets : public testing::Test {
                              const std::string& target, const std::string& body = "") {
     auto response = client.Send(
         {.method = method, .target = target, .body = body, .content_type = ContentType(target)});
-    EXPECT_TRUE(response) << method << " " << target << ": " << response.error().message;
+    EXPECT_TRUE(response) << method << " " << target << ": " << response.error().Message();
     return response ? *std::move(response) : http::Response{.status = 0};
   }
   static json Sent(http::Client& client, const std::string& method, const std::string& target,

@@ -31,7 +31,7 @@ Answer<void> ServerDatabase::Readiness() const {
 
 void ServerDatabase::Failed(const Error& error) {
   metrics_.CountStoreFailure();
-  log_.error("{}", error.message);
+  log_.error("{}", error.Message());
 }
 
 // On the thread of the probe.

@@ -143,7 +143,7 @@ TEST_F(ZeusTest, AllRanksShareOneReadOfTheirPlan) {
   ASSERT_TRUE(store->AddPlan(record, 1));
   ZeusJobs jobs;
   const auto plan = jobs.Plan(*store, record.id);
-  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan) << plan.error().Message();
   ASSERT_NE(*plan, nullptr);
   EXPECT_EQ(*jobs.Plan(*store, record.id), *plan);
   EXPECT_EQ(*jobs.Plan(*store, "p-none"), nullptr) << "the plan may be stored later";

@@ -104,8 +104,9 @@ TEST_F(PostgresTest, ReconnectsToARestartedServer) {
     const Result<void> set = store->SetTarget(job, "away", 1);
     ASSERT_FALSE(set);
     EXPECT_EQ(set.error().kind, ErrorKind::kSystem);
-    EXPECT_THAT(set.error().message, AllOf(HasSubstr("the database at postgresql:///"),
-                                           HasSubstr(" does not answer: "), Not(HasSubstr("\n"))));
+    EXPECT_THAT(set.error().Message(),
+                AllOf(HasSubstr("the database at postgresql:///"), HasSubstr(" does not answer: "),
+                      Not(HasSubstr("\n"))));
     EXPECT_EQ(store->Ping().error().kind, ErrorKind::kSystem);
   }
   server.Start();
@@ -147,11 +148,11 @@ TEST_F(PostgresTest, AFailedTransactionWritesAndSendsNothing) {
       return {};
     });
   };
-  EXPECT_EQ(write("a", true).error().message, "on purpose");
+  EXPECT_EQ(write("a", true).error().Message(), "on purpose");
   Succeed(write("b", false));
   EXPECT_EQ(received.Next().name, "b");
   EXPECT_EQ(Get(store->ListTokens()).size(), 1u);
-  EXPECT_THAT(write("b", false).error().message, HasSubstr("refuses: duplicate key"));
+  EXPECT_THAT(write("b", false).error().Message(), HasSubstr("refuses: duplicate key"));
 }
 
 TEST_F(PostgresTest, OnlyWhatNodesReportAgainDoesNotWaitForTheDisk) {
@@ -238,11 +239,11 @@ TEST(PostgresAddressTest, NoMessageContainsThePassword) {
        }) {
     const auto store = OpenStore(url);
     ASSERT_FALSE(store);
-    EXPECT_THAT(store.error().message, Not(HasSubstr("secret")));
+    EXPECT_THAT(store.error().Message(), Not(HasSubstr("secret")));
   }
   const auto refused = OpenStore("postgresql://u:secret@127.0.0.1:1/db");
   EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(refused.error().message,
+  EXPECT_THAT(refused.error().Message(),
               HasSubstr("the database at postgresql://127.0.0.1:1/db does not answer: "));
 }
 

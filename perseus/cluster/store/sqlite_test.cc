@@ -38,8 +38,8 @@ TEST_F(SqliteTest, RefusesASecondServer) {
   auto store = Get(OpenStore(address_));
   const auto second = OpenStore(address_);
   ASSERT_FALSE(second);
-  EXPECT_THAT(second.error().message, HasSubstr("another server uses the database"));
-  EXPECT_THAT(second.error().message, HasSubstr("use postgresql:// for several"));
+  EXPECT_THAT(second.error().Message(), HasSubstr("another server uses the database"));
+  EXPECT_THAT(second.error().Message(), HasSubstr("use postgresql:// for several"));
   store.reset();
   EXPECT_TRUE(OpenStore(address_).has_value());
 }
@@ -53,18 +53,18 @@ TEST_F(SqliteTest, RefusesOtherFilesWithARemedy) {
   const auto text = OpenStore(address_);
   ASSERT_FALSE(text);
   EXPECT_EQ(text.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(text.error().message, HasSubstr("file is not a database (name another file)"));
+  EXPECT_THAT(text.error().Message(), HasSubstr("file is not a database (name another file)"));
 
   const auto nowhere = OpenStore("sqlite:" + (directory_ / "none/perseus.db").string());
   ASSERT_FALSE(nowhere);
   EXPECT_EQ(nowhere.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(nowhere.error().message, HasSubstr("does its directory exist"));
+  EXPECT_THAT(nowhere.error().Message(), HasSubstr("does its directory exist"));
 
   for (const char* address : {"", "sqlite:", "mysql://user:secret@host/db", "perseus.db"}) {
     const auto wrong = OpenStore(address);
     ASSERT_FALSE(wrong);
     EXPECT_EQ(wrong.error().kind, ErrorKind::kInput);
-    EXPECT_THAT(wrong.error().message, testing::Not(HasSubstr("secret")));
+    EXPECT_THAT(wrong.error().Message(), testing::Not(HasSubstr("secret")));
   }
 }
 
@@ -112,7 +112,7 @@ TEST_F(SqliteTest, AFailedTransactionUndoesOnlyItsOwnChanges) {
     Succeed(add(transaction, "gone"));
     return add(transaction, "kept");
   });
-  EXPECT_THAT(failed.error().message, HasSubstr("UNIQUE constraint failed"));
+  EXPECT_THAT(failed.error().Message(), HasSubstr("UNIQUE constraint failed"));
   EXPECT_THROW((void)database->Transact([&](Transaction& transaction) -> Result<void> {
     Succeed(add(transaction, "gone, too"));
     throw std::bad_alloc();
@@ -212,7 +212,7 @@ TEST_F(SqliteTest, ALockedDatabaseGivesAnErrorAndLosesNothing) {
   const Result<void> refused = store->SetTarget(job, "u", 1);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(refused.error().message, HasSubstr("another program uses it"));
+  EXPECT_THAT(refused.error().Message(), HasSubstr("another program uses it"));
   EXPECT_EQ(Get(store->FindJob(job))->target, "t");
   ::sqlite3_close(other_program);
   Succeed(store->SetTarget(job, "u", 1));

@@ -160,7 +160,7 @@ TEST_P(StoreTest, RefusesTextsThatSomeDatabaseCannotStore) {
   const auto refused = [&](const std::string& text) {
     const Result<void> set = store_->SetTarget(job_, text, 1);
     EXPECT_EQ(set.error().kind, ErrorKind::kInput);
-    return set.error().message;
+    return set.error().Message();
   };
   EXPECT_THAT(refused("ab\0cd"s), HasSubstr("byte 3 of the text is NUL"));
   for (const char* text : {"ab\xFF", "ab\xC3", "ab\xC0\x80", "ab\xED\xA0\x80", "ab\xF5\x80\x80\x80",
@@ -491,8 +491,8 @@ TEST_P(StoreTest, RefusesTablesOfANewerProgram) {
   const auto newer = OpenStore(address_);
   ASSERT_FALSE(newer);
   EXPECT_EQ(newer.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(newer.error().message, HasSubstr("have version 1000"));
-  EXPECT_THAT(newer.error().message, HasSubstr("use the program that made them"));
+  EXPECT_THAT(newer.error().Message(), HasSubstr("have version 1000"));
+  EXPECT_THAT(newer.error().Message(), HasSubstr("use the program that made them"));
 }
 
 }  // namespace

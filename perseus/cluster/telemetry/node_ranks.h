@@ -17,7 +17,7 @@ using NodeRanks = std::map<int, std::set<int>>;
 inline Result<NodeRanks> ParseNodeRanks(std::string_view json) {
   const auto list = protocol::ParseRanks(json);
   if (!list) {
-    return FailAs(ErrorKind::kSystem, "the database is damaged: {}", list.error().message);
+    return FailAs(ErrorKind::kSystem, "the database is damaged: {}", list.error().Message());
   }
   NodeRanks ranks;
   for (const protocol::AttachedRank& rank : *list) {

@@ -27,7 +27,7 @@ struct Replica {
     const auto listens = store->Listen([this](const store::Notice& notice) {
       if (notice.kind != store::Notice::Kind::kSteps) return;
       const auto taken = reports.TakeFromReplica(*ParseReplicaMessage(notice.name), now);
-      EXPECT_TRUE(taken) << taken.error().message;
+      EXPECT_TRUE(taken) << taken.error().Message();
       ++received;
     });
     EXPECT_TRUE(listens);
@@ -74,7 +74,7 @@ class NodeReportsTest : public testing::Test {
                      .version = 1,
                      .ranks = 2}};
     const auto not_attached = replica.reports.Take(node, {report}, now_);
-    EXPECT_TRUE(not_attached) << not_attached.error().message;
+    EXPECT_TRUE(not_attached) << not_attached.error().Message();
     return not_attached && not_attached->empty();
   }
   // Each replica receives reports of both pipelines. `first` receives those of the first node.
@@ -230,7 +230,7 @@ TEST(ReplicaMessage, IsSplitIntoSeveralTexts) {
   for (const std::string& text : FormatReplicaMessage(message)) {
     EXPECT_LE(text.size(), store::Store::kMaxReplicaTextBytes);
     const auto part = ParseReplicaMessage(text);
-    ASSERT_TRUE(part) << part.error().message;
+    ASSERT_TRUE(part) << part.error().Message();
     EXPECT_EQ(part->node, message.node);
     EXPECT_EQ(part->job, message.job);
     steps.insert(steps.end(), part->steps.begin(), part->steps.end());

@@ -6,7 +6,7 @@
 //                                             .gpus_per_stage = 8,
 //                                             .blocking_power_w = 83.64},
 //                                            perseus::NoSlowdown());
-//   if (!plan) return Report(plan.error().message);
+//   if (!plan) return Report(plan.error().Message());
 //   // plan->time_s, plan->energy_j, plan->lower_bound_j, plan->gap()
 //
 // The plan is that of `perseus plan` for the same job and target, bit for bit: planning/recipe

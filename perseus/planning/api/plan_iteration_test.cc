@@ -39,7 +39,7 @@ class PlanIterationTest : public ::testing::Test {
 
 TEST_F(PlanIterationTest, PlansWithNoSlowdown) {
   const auto plan = PlanIteration(spec_, NoSlowdown());
-  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan) << plan.error().Message();
   EXPECT_LE(plan->time_s, plan->baseline_time_s);
   EXPECT_EQ(plan->deadline_s, plan->baseline_time_s);
   EXPECT_GT(plan->saving(), 0);
@@ -55,7 +55,7 @@ TEST_F(PlanIterationTest, FindsTheScheduleWithinTheMicrobatchesInFlight) {
   const auto same = PlanIteration(spec_, NoSlowdown());
   spec_.max_in_flight = {3, 1};
   const auto more = PlanIteration(spec_, NoSlowdown());
-  ASSERT_TRUE(fixed && same && more) << more.error().message;
+  ASSERT_TRUE(fixed && same && more) << more.error().Message();
   EXPECT_LE(same->energy_j, fixed->energy_j);
   EXPECT_LE(more->energy_j, same->energy_j);
   EXPECT_LE(more->time_s, fixed->baseline_time_s);
@@ -71,7 +71,7 @@ TEST_F(PlanIterationTest, UsesTheTimeThatTheTargetAllows) {
   EXPECT_LE(slow->time_s, 1.05 * fast->baseline_time_s);
   EXPECT_LT(slow->energy_j, fast->energy_j);
   const auto same = PlanIteration(spec_, Deadline(slow->deadline_s));
-  ASSERT_TRUE(same) << same.error().message;
+  ASSERT_TRUE(same) << same.error().Message();
   EXPECT_EQ(same->energy_j, slow->energy_j);
 }
 
@@ -91,7 +91,7 @@ TEST_F(PlanIterationTest, SavesAPlanThatCanBeReadAgain) {
   const auto text = ReadFile(path);
   ASSERT_TRUE(text);
   const auto read = plan_file::ParsePlan(*text, path);
-  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_TRUE(read) << read.error().Message();
   EXPECT_EQ(read->energy_j, plan->energy_j);
 }
 

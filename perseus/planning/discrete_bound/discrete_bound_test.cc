@@ -48,7 +48,7 @@ void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed, Tally& tally) 
     const auto best = SearchAll(planner.graph(), planner.model(), deadline);
     ASSERT_TRUE(best);
     const auto bound = BoundDiscretePlans(planner, deadline);
-    ASSERT_TRUE(bound) << bound.error().message;
+    ASSERT_TRUE(bound) << bound.error().Message();
     EXPECT_LE(bound->lower_bound_j, best->energy_j * (1 + kRounding));
     const double relaxed_j = *planner.BoundFor(deadline);
     // Prices that are nudged to another optimum may lose a little.
@@ -277,7 +277,7 @@ TEST(DiscreteBound, OddJobsHaveABoundOrAnError) {
       const auto bound = BoundDiscretePlans(*planner, deadline);
       if (!bound) {
         // The solver of one deadline has a limit of its own.
-        EXPECT_EQ(bound.error().kind, ErrorKind::kInput) << bound.error().message;
+        EXPECT_EQ(bound.error().kind, ErrorKind::kInput) << bound.error().Message();
         continue;
       }
       const auto best = SearchAll(planner->graph(), planner->model(), deadline);
@@ -303,7 +303,7 @@ TEST_P(DiscreteBoundTest, IsNotAboveAnyPlan) {
                                          {.effort = plan::kFirstLook});
       const double relaxed_j = plan.lower_bound_j;
       const auto bound = BoundDiscretePlans(planner, plan.deadline);
-      ASSERT_TRUE(bound) << bound.error().message;
+      ASSERT_TRUE(bound) << bound.error().Message();
       EXPECT_GE(bound->lower_bound_j, relaxed_j * (1 - 1e-3));
       EXPECT_LE(bound->lower_bound_j, plan.evaluation.energy_j * (1 + kRounding));
       EXPECT_EQ(BoundDiscretePlans(planner, plan.deadline)->lower_bound_j, bound->lower_bound_j);
@@ -330,7 +330,7 @@ TEST(DiscreteBound, RaisesTheBoundOfTheMeasuredJob) {
   const plan::Planner planner = MakePlanner(*ReadIteration(job, 24), {job.blocking_power_w, 0});
   const double relaxed_j = *planner.BoundFor(planner.baseline().time);
   const auto bound = BoundDiscretePlans(planner, planner.baseline().time);
-  ASSERT_TRUE(bound) << bound.error().message;
+  ASSERT_TRUE(bound) << bound.error().Message();
   EXPECT_GT(bound->lower_bound_j, relaxed_j * 1.0004);
 }
 

@@ -41,7 +41,7 @@ TEST(KeepChangeLimit, APlanThatKeepsItStays) {
   const plan::Planner planner = MakeRatePlanner();
   const plan::Plan plan = PlanOf(planner, {});
   const auto kept = KeepChangeLimit(planner, plan, {}, {.changes_per_s = 1e6});
-  ASSERT_TRUE(kept) << kept.error().message;
+  ASSERT_TRUE(kept) << kept.error().Message();
   EXPECT_EQ(kept->most_changes, std::nullopt);
   EXPECT_EQ(kept->plan.options, plan.options);
   EXPECT_EQ(kept->plan.target, "no slowdown");
@@ -51,7 +51,7 @@ void ExpectKept(const plan::Planner& planner, const plan::Plan& plan, int most) 
   SCOPED_TRACE(most);
   const auto kept = KeepChangeLimit(planner, plan, {},
                                     {.changes_per_s = RateFor(most + 0.5, plan.evaluation.time)});
-  ASSERT_TRUE(kept) << kept.error().message;
+  ASSERT_TRUE(kept) << kept.error().Message();
   EXPECT_EQ(kept->most_changes, most);
   EXPECT_EQ(kept->plan.target,
             "no slowdown, at most " + std::to_string(most) + " switches per GPU");
@@ -90,7 +90,7 @@ TEST(KeepChangeLimit, MeetsABudgetAndACap) {
     const auto kept =
         KeepChangeLimit(planner, plan, target,
                         {.changes_per_s = RateFor(2.5, plan.evaluation.time)}, {.effort = 0.1});
-    ASSERT_TRUE(kept) << kept.error().message;
+    ASSERT_TRUE(kept) << kept.error().Message();
     ASSERT_TRUE(kept->most_changes);
     EXPECT_THAT(kept->plan.evaluation.pp_rank_switches, Each(Le(*kept->most_changes)));
     if (target.kind == Kind::kEnergyBudget) {
@@ -114,16 +114,17 @@ void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& fr
   auto kept = plan_for(target);
   // First without the limit, then with it.
   for (int refusals = 0; !kept && refusals < 2; ++refusals) {
-    ASSERT_EQ(kept.error().kind, ErrorKind::kUnreachable) << kept.error().message;
+    ASSERT_EQ(kept.error().kind, ErrorKind::kUnreachable) << kept.error().Message();
     std::smatch nearest;  // "the least found is 1234.5 W"
     const std::regex value("(?:is|takes) ([0-9.]+) [sJW]");
-    ASSERT_TRUE(std::regex_search(kept.error().message, nearest, value)) << kept.error().message;
+    ASSERT_TRUE(std::regex_search(kept.error().Message(), nearest, value))
+        << kept.error().Message();
     target.value = std::stod(nearest[1]);
     kept = plan_for(target);
   }
-  ASSERT_TRUE(kept) << kept.error().message;
+  ASSERT_TRUE(kept) << kept.error().Message();
   const auto keeps = plan::CheckKeeps(planner, target, kept->plan);
-  EXPECT_TRUE(keeps) << keeps.error().message;
+  EXPECT_TRUE(keeps) << keeps.error().Message();
   EXPECT_LE(MostSwitches(kept->plan.evaluation),
             limit.most_changes ? *limit.most_changes
                                : MostChanges(*limit.changes_per_s, kept->plan.evaluation.time));
@@ -164,7 +165,7 @@ TEST(KeepChangeLimit, TargetsWithoutATimeTakeALongerOne) {
   plan.deadline = planner.least_time();
   const auto kept =
       KeepChangeLimit(planner, plan, {.kind = plan::Target::Kind::kEdp}, {.most_changes = 0});
-  ASSERT_TRUE(kept) << kept.error().message;
+  ASSERT_TRUE(kept) << kept.error().Message();
   EXPECT_EQ(MostSwitches(kept->plan.evaluation), 0);
 }
 
@@ -173,7 +174,7 @@ TEST(KeepChangeLimit, KeepsANumberOfChanges) {
   const plan::Planner planner = MakeRatePlanner();
   const plan::Plan plan = PlanOf(planner, {});
   const auto kept = KeepChangeLimit(planner, plan, {}, {.most_changes = 4, .changes_per_s = 1e6});
-  ASSERT_TRUE(kept) << kept.error().message;
+  ASSERT_TRUE(kept) << kept.error().Message();
   EXPECT_EQ(kept->most_changes, 4);
   EXPECT_EQ(kept->plan.target, "no slowdown, at most 4 switches per GPU");
   EXPECT_THAT(kept->plan.evaluation.pp_rank_switches, Each(Le(4)));
@@ -185,13 +186,13 @@ TEST(KeepChangeLimit, SaysThatNoPlanExists) {
   const auto rate = KeepChangeLimit(planner, plan, {}, {.changes_per_s = 0});
   ASSERT_FALSE(rate);
   EXPECT_EQ(rate.error().kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(rate.error().message,
+  EXPECT_THAT(rate.error().Message(),
               HasSubstr("no slowdown: found no plan with at most 0 switches per GPU, which 0 clock "
                         "changes per second and GPU allow"));
   const auto number = KeepChangeLimit(planner, plan, {}, {.most_changes = 0});
   ASSERT_FALSE(number);
   EXPECT_THAT(
-      number.error().message,
+      number.error().Message(),
       HasSubstr("no slowdown: found no plan with at most 0 switches per GPU, whatever its"));
 }
 

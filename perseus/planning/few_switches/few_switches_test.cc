@@ -96,7 +96,7 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph, const plan::Ex
         planner.least_time() + (slowest - planner.least_time()) * part / 10;
     const std::vector<double> best = SearchAllBudgets(planner, deadline, limits.waiting);
     const auto plans = PlanFewSwitches(planner, deadline, kBudgets, {}, limits);
-    ASSERT_TRUE(plans) << plans.error().message;
+    ASSERT_TRUE(plans) << plans.error().Message();
     for (std::size_t b = 0; b < best.size(); ++b) {
       SCOPED_TRACE(kBudgets[b]);
       const BudgetPlan& found = (*plans)[b];
@@ -207,7 +207,7 @@ TEST(FewSwitches, NoBoundIsAboveTheBestPlanOfASmallPipeline) {
         planner.least_time() + planner.least_time() * static_cast<Nanoseconds>(seed % 3) / 50;
     const std::vector<double> best = SearchAllBudgets(planner, deadline);
     const auto bounds = BoundFewSwitches(planner, deadline, kBudgets);
-    ASSERT_TRUE(bounds) << bounds.error().message;
+    ASSERT_TRUE(bounds) << bounds.error().Message();
     for (std::size_t b = 0; b < best.size(); ++b) {
       SCOPED_TRACE(kBudgets[b]);
       EXPECT_LE(ToJoules((*bounds)[b].best.bound), best[b] * (1 + kRounding));
@@ -231,7 +231,7 @@ TEST(FewSwitches, ABoundThatIsAboveEveryPlanDoesNotExist) {
   const plan::Planner planner = MakePlanner(graph);
   const Nanoseconds deadline = planner.baseline().time;
   const auto plans = PlanFewSwitches(planner, deadline, std::vector{0, 2, 4, 8, 16, 32});
-  ASSERT_TRUE(plans) << plans.error().message;
+  ASSERT_TRUE(plans) << plans.error().Message();
   EXPECT_TRUE(std::isinf(plans->front().lower_bound_j));
   for (const BudgetPlan& plan : *plans) {
     SCOPED_TRACE(plan.most_changes);
@@ -328,7 +328,7 @@ TEST_P(FewSwitchesTest, EveryPlanKeepsItsBudgetItsDeadlineAndItsBound) {
     SCOPED_TRACE(slowdown_percent);
     const Nanoseconds deadline = planner.baseline().time * (100 + slowdown_percent) / 100;
     const auto plans = PlanFewSwitches(planner, deadline, kSteps, {}, {.effort = 0.3});
-    ASSERT_TRUE(plans) << plans.error().message;
+    ASSERT_TRUE(plans) << plans.error().Message();
     ASSERT_EQ(plans->size(), std::size(kSteps));
     const plan::Evaluator evaluator(planner.graph(), planner.model());
     double last_energy_j = std::numeric_limits<double>::infinity();
@@ -360,7 +360,7 @@ TEST_P(FewSwitchesTest, WithoutAUsefulLimitThePlanIsAtLeastAsGood) {
   const int many = 1'000;
   const auto plans = PlanFewSwitches(planner, planner.baseline().time, std::span(&many, 1),
                                      std::span(&unlimited, 1), {.effort = 0.1});
-  ASSERT_TRUE(plans) << plans.error().message;
+  ASSERT_TRUE(plans) << plans.error().Message();
   ASSERT_TRUE(plans->front().plan);
   EXPECT_LE(plans->front().plan->evaluation.energy_j,
             unlimited.evaluation.energy_j * (1 + kRounding));
@@ -392,7 +392,7 @@ TEST(FewSwitches, RejectsBadRequests) {
   const auto complaint = [&](const plan::Planner& of, Nanoseconds deadline,
                              const std::vector<int>& budgets) {
     const auto plans = PlanFewSwitches(of, deadline, budgets);
-    return plans ? "no error" : plans.error().message;
+    return plans ? "no error" : plans.error().Message();
   };
   const Nanoseconds time = planner.baseline().time;
   EXPECT_THAT(complaint(planner, time, {-1}), HasSubstr("-1 clock changes is out of range"));
@@ -413,7 +413,7 @@ TEST(FewSwitches, StopsOnRequest) {
 TEST(FewSwitches, SaysThatNoPlanExists) {
   const plan::Planner planner = MakePlanner(MakeJobWithoutSharedClock(), {});
   const auto plans = PlanFewSwitches(planner, 30, kBudgets);
-  ASSERT_TRUE(plans) << plans.error().message;
+  ASSERT_TRUE(plans) << plans.error().Message();
   EXPECT_FALSE((*plans)[0].plan);
   EXPECT_TRUE(std::isinf((*plans)[0].lower_bound_j));
   ASSERT_TRUE((*plans)[1].plan);

@@ -46,7 +46,7 @@ TEST(SwitchBound, AChangeCostsNoMoreThanItsOwnStallUnderALatency) {
 
   const int two = 2;
   const auto bounds = BoundFewSwitches(planner, deadline, std::span(&two, 1));
-  ASSERT_TRUE(bounds) << bounds.error().message;
+  ASSERT_TRUE(bounds) << bounds.error().Message();
   ASSERT_TRUE(bounds->front().best.exists);
   const double bound_j = ToJoules(bounds->front().best.bound);
   EXPECT_LE(bound_j, best.energy_j);

@@ -49,7 +49,7 @@ class CheckOptimalityTest : public ::testing::Test {
   // The error of CheckOptimality for the present solution; "" if it is optimal.
   std::string Verdict() const {
     const Result<void> checked = CheckOptimality(network_, solution_);
-    return checked ? "" : checked.error().message;
+    return checked ? "" : checked.error().Message();
   }
 
   Network network_;
@@ -169,7 +169,7 @@ TEST_F(CheckOptimalityTest, FlowsTooLargeForTheirSumDoNotWrapAround) {
 TEST_F(CheckOptimalityTest, CheckDeadlineRefusesALateScheduleAndUnusedTime) {
   const auto verdict = [this](Nanoseconds deadline, Microwatts price_floor) {
     const Result<void> checked = CheckDeadline(network_, solution_, deadline, price_floor);
-    return checked ? "" : checked.error().message;
+    return checked ? "" : checked.error().Message();
   };
   EXPECT_EQ(verdict(8, 0), "");
   EXPECT_EQ(verdict(8, 10), "");
@@ -196,7 +196,7 @@ TEST(CheckDeadline, TheCheapestScheduleNeedNotUseTheDeadline) {
 TEST(CheckConvex, AcceptsOnlyAFrontier) {
   const auto verdict = [](const std::vector<Breakpoint>& points) {
     const Result<void> checked = CheckConvex(points);
-    return checked ? "" : checked.error().message;
+    return checked ? "" : checked.error().Message();
   };
   EXPECT_EQ(verdict({{30, 0}}), "");
   EXPECT_EQ(verdict({{30, 0}, {24, 24}, {18, 60}, {16, 80}}), "");
@@ -215,18 +215,18 @@ TEST(CheckConvex, AcceptsOnlyAFrontier) {
 
 TEST_F(CheckOptimalityTest, AScheduleHasItsEnergy) {
   const auto energy = CheckSchedule(network_, solution_.event_times);
-  ASSERT_TRUE(energy) << energy.error().message;
+  ASSERT_TRUE(energy) << energy.error().Message();
   EXPECT_EQ(*energy, solution_.extra_energy);
   time_of(u_) = 0;
   const auto too_short = CheckSchedule(network_, solution_.event_times);
   ASSERT_FALSE(too_short);
-  EXPECT_THAT(too_short.error().message, HasSubstr("less than its fastest"));
+  EXPECT_THAT(too_short.error().Message(), HasSubstr("less than its fastest"));
 }
 
 // The line of the optimal flow touches the frontier: 13 fJ at 8 ns, at 10 uW.
 TEST_F(CheckOptimalityTest, AFlowProvesItsLine) {
   const auto line = CheckFlow(network_, solution_.flow, solution_.price);
-  ASSERT_TRUE(line) << line.error().message;
+  ASSERT_TRUE(line) << line.error().Message();
   EXPECT_EQ(line->price, 10);
   EXPECT_EQ(line->At(8), 13);
 }
@@ -236,11 +236,11 @@ TEST_F(CheckOptimalityTest, AFlowThatIsNoFlowProvesNothing) {
   flow[0] += 1;
   const auto unbalanced = CheckFlow(network_, flow, solution_.price);
   ASSERT_FALSE(unbalanced);
-  EXPECT_THAT(unbalanced.error().message, HasSubstr("keeps"));
+  EXPECT_THAT(unbalanced.error().Message(), HasSubstr("keeps"));
   flow = {-7, 17, 10, 0, -7};
   const auto negative = CheckFlow(network_, flow, solution_.price);
   ASSERT_FALSE(negative);
-  EXPECT_THAT(negative.error().message, HasSubstr("less than 0"));
+  EXPECT_THAT(negative.error().Message(), HasSubstr("less than 0"));
 }
 
 }  // namespace

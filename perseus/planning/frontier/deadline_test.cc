@@ -14,10 +14,10 @@ using ::testing::HasSubstr;
 
 Solution Solve(const Network& network, Nanoseconds deadline, Microwatts price_floor = 0) {
   const Result<Solution> solution = SolveDeadline(network, deadline, price_floor);
-  EXPECT_TRUE(solution) << solution.error().message;
+  EXPECT_TRUE(solution) << solution.error().Message();
   if (!solution) return {};
   const Result<void> checked = CheckOptimality(network, *solution);
-  EXPECT_TRUE(checked) << checked.error().message;
+  EXPECT_TRUE(checked) << checked.error().Message();
   return *solution;
 }
 
@@ -83,7 +83,7 @@ TEST(SolveDeadline, BelowTheLeastTimeIsUnreachable) {
   const Network seconds = MakeNetwork({Fixed(1'500'000'000)}, {});
   const Result<Solution> solution = SolveDeadline(seconds, 1'250'000'000);
   ASSERT_FALSE(solution);
-  EXPECT_EQ(solution.error().message,
+  EXPECT_EQ(solution.error().Message(),
             "no plan can meet 1.250000 s: the least possible iteration time is 1.500000 s "
             "(allow at least that)");
 }
@@ -123,7 +123,7 @@ TEST(SolveDeadline, ADeadlineThatDoesNotFitItsIntegersIsAnError) {
   const Result<Solution> solution = SolveDeadline(network, 2 * kDays / 3);
   ASSERT_FALSE(solution);
   EXPECT_EQ(solution.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(solution.error().message, HasSubstr("check that all times are in seconds"));
+  EXPECT_THAT(solution.error().Message(), HasSubstr("check that all times are in seconds"));
 }
 
 // The deadline is short, but the slowest option of one instruction takes days.
@@ -135,7 +135,7 @@ TEST(SolveDeadline, ACurveThatDoesNotFitItsIntegersIsAnError) {
   for (int i = 1; i < 20'000; ++i) chain.push_back({i - 1, i, 0});
   const Result<Solution> solution = SolveDeadline(MakeNetwork(curves, chain), 30'000);
   ASSERT_FALSE(solution);
-  EXPECT_THAT(solution.error().message, HasSubstr("check that all times are in seconds"));
+  EXPECT_THAT(solution.error().Message(), HasSubstr("check that all times are in seconds"));
 }
 
 // A problem just inside that limit: one instruction is as long as all others together.
@@ -177,10 +177,10 @@ TEST(ApproximateSchedule, CostsAtMostTheGapMoreOrMoreThanTheLimit) {
             const auto solution = ApproximateSchedule(
                 network, deadline, floor,
                 {.most_gap = most_gap, .near = near, .most_cost = least + above});
-            ASSERT_TRUE(solution) << solution.error().message;
+            ASSERT_TRUE(solution) << solution.error().Message();
             EXPECT_LE(solution->time(network), deadline);
             const auto energy = CheckSchedule(network, solution->event_times);
-            ASSERT_TRUE(energy) << energy.error().message;
+            ASSERT_TRUE(energy) << energy.error().Message();
             EXPECT_EQ(*energy, solution->extra_energy);
             const Femtojoules cost = *energy + Femtojoules{floor} * solution->time(network);
             EXPECT_TRUE(above < 0 ? cost > least + above : cost <= least + most_gap);
@@ -202,12 +202,12 @@ TEST(ApproximateDeadline, ItsScheduleAndItsFlowAreThatClose) {
       for (const std::int64_t most_gap : {1, 3, 40}) {
         const Result<Solution> solution =
             ApproximateDeadline(network, deadline, near, Femtojoules{most_gap});
-        ASSERT_TRUE(solution) << solution.error().message;
+        ASSERT_TRUE(solution) << solution.error().Message();
         EXPECT_LE(solution->time(network), deadline);
         const auto energy = CheckSchedule(network, solution->event_times);
         const auto line = CheckFlow(network, solution->flow, solution->price);
-        ASSERT_TRUE(energy) << energy.error().message;
-        ASSERT_TRUE(line) << line.error().message;
+        ASSERT_TRUE(energy) << energy.error().Message();
+        ASSERT_TRUE(line) << line.error().Message();
         EXPECT_EQ(*energy, solution->extra_energy);
         EXPECT_LE(*energy - line->At(deadline), most_gap);
         const Femtojoules least = Solve(network, deadline).extra_energy;

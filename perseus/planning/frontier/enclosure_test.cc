@@ -40,7 +40,7 @@ void ExpectEncloses(const Network& network, Femtojoules most_error) {
   const std::vector<Solution> ends = {*SolveDeadline(network, least),
                                       *SolveDeadline(network, most)};
   const auto points = EncloseFrontier(network, ends, most_error, {}, {});
-  ASSERT_TRUE(points) << points.error().message;
+  ASSERT_TRUE(points) << points.error().Message();
   for (const EnclosedPoint& point : *points) {
     const Femtojoules exact = SolveDeadline(network, point.time)->extra_energy;
     EXPECT_LE(point.lower, exact) << point.time;

@@ -113,7 +113,7 @@ TEST(BuildNetwork, TakesTheCurvesOfOptionSets) {
 TEST(BuildNetwork, AGraphWithoutInstructionsIsAnError) {
   const Result<Network> network = BuildNetwork({}, {}, {});
   ASSERT_FALSE(network);
-  EXPECT_THAT(network.error().message, HasSubstr("no instructions"));
+  EXPECT_THAT(network.error().Message(), HasSubstr("no instructions"));
 }
 
 TEST(BuildNetwork, DurationsThatDoNotFitAreAnError) {
@@ -127,8 +127,8 @@ TEST(BuildNetwork, DurationsThatDoNotFitAreAnError) {
   const Result<Network> too_long = build(kMost / 2 + 1, {});
   ASSERT_FALSE(too_long);
   EXPECT_EQ(too_long.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(too_long.error().message, HasSubstr("36 years"));
-  EXPECT_THAT(too_long.error().message, HasSubstr("are in seconds"));
+  EXPECT_THAT(too_long.error().Message(), HasSubstr("36 years"));
+  EXPECT_THAT(too_long.error().Message(), HasSubstr("are in seconds"));
   EXPECT_FALSE(build(kMost / 2, {{0, 1, 2}}));  // Delays count, too.
 }
 
@@ -142,8 +142,8 @@ TEST(BuildNetwork, SlopesThatDoNotFitAreAnError) {
   const Result<Network> too_steep = build(kMost / 2 + 1);
   ASSERT_FALSE(too_steep);
   EXPECT_EQ(too_steep.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(too_steep.error().message, HasSubstr("576460752303 W"));
-  EXPECT_THAT(too_steep.error().message, HasSubstr("are in joules"));
+  EXPECT_THAT(too_steep.error().Message(), HasSubstr("576460752303 W"));
+  EXPECT_THAT(too_steep.error().Message(), HasSubstr("are in joules"));
 }
 
 //        [1: 2..20]

@@ -32,7 +32,7 @@ std::vector<Breakpoint> FrontierOf(const Network& network) {
     frontier.push_back({walk.time(), static_cast<std::int64_t>(walk.extra_energy()), price});
     const Solution solution = walk.solution();
     const Result<void> checked = CheckOptimality(network, solution);
-    EXPECT_TRUE(checked) << "at " << walk.time() << " ns: " << checked.error().message;
+    EXPECT_TRUE(checked) << "at " << walk.time() << " ns: " << checked.error().Message();
     EXPECT_EQ(solution.time(network), walk.time());
   };
   while (!walk.finished()) {

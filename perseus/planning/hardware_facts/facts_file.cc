@@ -66,7 +66,7 @@ class FactsReader {
     reader.Require(key, fmt::format("{} = \"{}\"", key, example));
     std::string text = reader.Text(key);
     if (!IsPrintable(text)) {
-      reader.FailAt(key, fmt::format("{} has invisible characters (remove them)", key));
+      reader.FailAt(key, "{} has invisible characters (remove them)", key);
     }
     return text;
   }
@@ -80,16 +80,18 @@ class FactsReader {
     // The version comes first: another version may have other keys.
     const toml::node* version = root_.get("version");
     if (version != nullptr && version->value_exact<std::int64_t>() != kVersion) {
-      file_.FailAt(*version, fmt::format("version is not {}, the version that this program reads "
-                                         "(measure again with its perseus qualify)",
-                                         kVersion));
+      file_.FailAt(*version,
+                   "version is not {}, the version that this program reads "
+                   "(measure again with its perseus qualify)",
+                   kVersion);
     }
     TableReader reader(root_, name_, "the hardware facts file", kKeys);
     reader.Require("format", fmt::format("format = \"{}\"", kFormat));
     if (reader.Has("format") && reader.Text("format") != kFormat) {
-      reader.FailAt("format", fmt::format("this is not a hardware facts file: its format is not "
-                                          "\"{}\" (make the file with perseus qualify)",
-                                          kFormat));
+      reader.FailAt("format",
+                    "this is not a hardware facts file: its format is not "
+                    "\"{}\" (make the file with perseus qualify)",
+                    kFormat);
     }
     reader.Require("version", fmt::format("version = {}", kVersion));
     facts_.host = ReadLine(reader, "host", "node-1");
@@ -98,9 +100,9 @@ class FactsReader {
     facts_.measured_at = ReadLine(reader, "measured_at", "2026-02-22T17:05:00Z");
     if (reader.Has("measured_at") && !IsUtcTime(facts_.measured_at)) {
       reader.FailAt("measured_at",
-                    fmt::format("measured_at {} is not a time in UTC (write measured_at = "
-                                "\"2026-02-22T17:05:00Z\")",
-                                Excerpt(facts_.measured_at)));
+                    "measured_at {} is not a time in UTC (write measured_at = "
+                    "\"2026-02-22T17:05:00Z\")",
+                    Excerpt(facts_.measured_at));
     }
     facts_.perseus_version = ReadLine(reader, "perseus_version", "0.1.0");
     reader.Require("gpu_count", "gpu_count = 8");
@@ -141,9 +143,9 @@ class FactsReader {
     const toml::table* table = node->as_table();
     if (table == nullptr) {
       file_.FailAt(*node,
-                   fmt::format("{} is not a value with its interval (write {} = {{value = 2, low "
-                               "= 1.8, high = 2.3, samples = 40}})",
-                               key, key));
+                   "{} is not a value with its interval (write {} = {{value = 2, low "
+                   "= 1.8, high = 2.3, samples = 40}})",
+                   key, key);
       return std::nullopt;
     }
     TableReader reader(*table, name_, key, kKeys);
@@ -156,9 +158,9 @@ class FactsReader {
     estimate.samples = reader.Count("samples", kMostSamples, 1);
     if (!(estimate.low <= estimate.value && estimate.value <= estimate.high)) {
       reader.FailHere(
-          fmt::format("{} has a value of {} outside of its interval, {} to {} (low <= "
-                      "value <= high must hold)",
-                      key, estimate.value, estimate.low, estimate.high));
+          "{} has a value of {} outside of its interval, {} to {} (low <= "
+          "value <= high must hold)",
+          key, estimate.value, estimate.low, estimate.high);
     }
     file_.Keep(reader);
     return estimate;
@@ -177,7 +179,7 @@ class FactsReader {
     if (std::ranges::none_of(list, [&](const Facts& one) { return one.key() == facts.key(); })) {
       return;
     }
-    reader.FailHere(fmt::format("another {} has the same {} (keep one of them)", title, same));
+    reader.FailHere("another {} has the same {} (keep one of them)", title, same);
   }
 
   void ReadSwitch(const toml::table& table) {
@@ -188,8 +190,8 @@ class FactsReader {
     SwitchFacts facts;
     const std::string direction = ReadLine(reader, "direction", "up");
     if (reader.Has("direction") && direction != "up" && direction != "down") {
-      reader.FailAt("direction", fmt::format("unknown direction {}{}", Excerpt(direction),
-                                             DidYouMean(direction, kDirections)));
+      reader.FailAt("direction", "unknown direction {} ({})", Excerpt(direction),
+                    DidYouMean(direction, kDirections));
     }
     facts.direction = direction == "up" ? Direction::kUp : Direction::kDown;
     reader.Require("far", "far = true");
@@ -239,8 +241,8 @@ class FactsReader {
     InterferenceFacts facts;
     facts.kind = ReadLine(reader, "kind", "launch");
     if (reader.Has("kind") && std::find(kinds.begin(), kinds.end(), facts.kind) == kinds.end()) {
-      reader.FailAt("kind", fmt::format("unknown kind of work {}{}", Excerpt(facts.kind),
-                                        DidYouMean(facts.kind, kinds)));
+      reader.FailAt("kind", "unknown kind of work {} ({})", Excerpt(facts.kind),
+                    DidYouMean(facts.kind, kinds));
     }
     reader.Require("changes_per_s", "changes_per_s = 10");
     facts.changes_per_s = reader.Number("changes_per_s", kMostPerSecond, 0);

@@ -17,7 +17,7 @@ constexpr std::string_view kExample = PERSEUS_SOURCE_DIR "/examples/hardware-fac
 
 HardwareFacts Example() {
   const auto facts = Read(kExample);
-  EXPECT_TRUE(facts) << facts.error().message;
+  EXPECT_TRUE(facts) << facts.error().Message();
   return facts.value_or(HardwareFacts());
 }
 
@@ -31,7 +31,7 @@ std::string Least(std::string_view more = {}) {
 
 std::string ErrorOf(std::string_view text) {
   const auto facts = Parse(text, "facts.toml");
-  return facts ? "no error" : facts.error().message;
+  return facts ? "no error" : facts.error().Message();
 }
 
 TEST(HardwareFacts, TheExampleHasAllFields) {
@@ -68,13 +68,13 @@ TEST(HardwareFacts, ReadsBackWhatItWrites) {
   facts.range_lock_saves = false;
   facts.power[0].idle_w = Estimate{1.0 / 3, 1e-9, 1e4, 1};
   const auto again = Parse(Format(facts), "facts.toml");
-  ASSERT_TRUE(again) << again.error().message;
+  ASSERT_TRUE(again) << again.error().Message();
   EXPECT_EQ(*again, facts);
 }
 
 TEST(HardwareFacts, TheLeastFileHasNoMeasurement) {
   const auto facts = Parse(Least(), "facts.toml");
-  ASSERT_TRUE(facts) << facts.error().message;
+  ASSERT_TRUE(facts) << facts.error().Message();
   EXPECT_EQ(Parse(Format(*facts), "facts.toml").value(), *facts);
   EXPECT_EQ(SwitchLatencyForPlanning(*facts), std::nullopt);
   EXPECT_EQ(BlockingPower(*facts), std::nullopt);
@@ -166,7 +166,7 @@ TEST(HardwareFacts, WritesOnlyWhatItCanRead) {
   facts.power[0].busy_w = Estimate{5, 6, 7, 1};
   const auto written = Write(path, facts);
   ASSERT_FALSE(written);
-  EXPECT_THAT(written.error().message, testing::HasSubstr("busy_w has a value of 5 outside"));
+  EXPECT_THAT(written.error().Message(), testing::HasSubstr("busy_w has a value of 5 outside"));
   EXPECT_EQ(Read(path).value(), Example());
   EXPECT_EQ(Read(directory.path() / "none").error().kind, ErrorKind::kFile);
 }

@@ -48,7 +48,7 @@ Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
   PERSEUS_ASSIGN_OR_RETURN(auto limit, LimitMemory(reference, max_in_flight, memory.bytes));
   auto found = schedule_search::FindSchedule(job, reference.time, limit, effort);
   if (!found && !memory.bytes.available.empty()) {
-    return FailAs(found.error().kind, "the memory of the GPUs: {}", found.error().message);
+    return Fail(found, "the memory of the GPUs");
   }
   if (!found) return Fail(found);
   PERSEUS_ASSIGN_OR_RETURN(

@@ -54,9 +54,9 @@ Result<bool> HasAll(const profile::Profile& profile, const profile::StageMemory&
   }
   if (missing.empty()) return true;
   if (!has_any) return false;
-  return Fail(
-      "{}: {} of {} is missing, but other stages have it (complete the column, or add `{}`)",
-      profile.name(), column, missing, key);
+  return Fail(InFile(profile.name()),
+              "{} of {} is missing, but other stages have it (complete the column, or add `{}`)",
+              column, missing, key);
 }
 
 // The activations of each stage of the schedule. Empty if the profile has none.
@@ -74,9 +74,10 @@ Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& pr
       const std::int64_t activations = *(profiled.Find(pp_rank, chunk)->*kValue);
       if (activations == 0) {
         return Fail(
-            "{}: activation_bytes of stage {} is 0, so any number of microbatches would fit (give "
+            InFile(profile.name()),
+            "activation_bytes of stage {} is 0, so any number of microbatches would fit (give "
             "the bytes that one microbatch takes, or add `activation_mib`)",
-            profile.name(), pp_rank);
+            pp_rank);
       }
       bytes[static_cast<std::size_t>(stage)] = activations;
     }

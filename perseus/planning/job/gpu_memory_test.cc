@@ -41,7 +41,7 @@ TEST(MemoryOf, WithoutNumbersNoBytesAreKnown) {
 
 TEST(MemoryOf, OneNumberCountsForAll) {
   const auto memory = MemoryOf({{700}, 40, {30}}, MakeProfile(), std::nullopt);
-  ASSERT_TRUE(memory) << memory.error().message;
+  ASSERT_TRUE(memory) << memory.error().Message();
   EXPECT_THAT(memory->bytes.activations,
               ElementsAre(700 * kMib, 700 * kMib, 700 * kMib, 700 * kMib));
   EXPECT_THAT(memory->bytes.available, ElementsAre(10 * kGib, 10 * kGib));
@@ -53,7 +53,7 @@ TEST(MemoryOf, OneNumberCountsForAll) {
 // Stage s of the schedule is chunk s / 2 on pp_rank s % 2.
 TEST(MemoryOf, TheProfileGivesWhatIsNotGiven) {
   const auto memory = MemoryOf({{}, 10, {}}, MakeProfile(), MakeMemory());
-  ASSERT_TRUE(memory) << memory.error().message;
+  ASSERT_TRUE(memory) << memory.error().Message();
   EXPECT_THAT(memory->bytes.activations, ElementsAre(10, 20, 11, 21));
   EXPECT_THAT(memory->bytes.available, ElementsAre(7 * kGib, 3 * kGib));
   EXPECT_THAT(memory->source, HasSubstr("activations are modeled. Those of weights"));
@@ -73,24 +73,24 @@ TEST(MemoryOf, SaysThatAnUnknownModelCountsAsNothing) {
 TEST(MemoryOf, RefusesColumnsWithGaps) {
   profile::StageMemory memory = MakeMemory();
   memory.parts[3].model_bytes.reset();
-  EXPECT_THAT(MemoryOf({{}, 10, {}}, MakeProfile(), memory).error().message,
+  EXPECT_THAT(MemoryOf({{}, 10, {}}, MakeProfile(), memory).error().Message(),
               HasSubstr("p.csv: model_bytes of stage 1, chunk 1 is missing, but other stages have "
                         "it (complete the column, or add `model_gib`)"));
   EXPECT_TRUE(MemoryOf({{}, 10, {1}}, MakeProfile(), memory));
   EXPECT_TRUE(MemoryOf({}, MakeProfile(), memory));
   memory.parts[0].activation_bytes.reset();
-  EXPECT_THAT(MemoryOf({{}, 10, {1}}, MakeProfile(), memory).error().message,
+  EXPECT_THAT(MemoryOf({{}, 10, {1}}, MakeProfile(), memory).error().Message(),
               HasSubstr("activation_bytes of stage 0, chunk 0 is missing"));
   EXPECT_TRUE(MemoryOf({{1}, 10, {1}}, MakeProfile(), memory));
   const auto unused = MemoryOf({}, MakeProfile(), memory);
-  ASSERT_TRUE(unused) << unused.error().message;
+  ASSERT_TRUE(unused) << unused.error().Message();
   EXPECT_THAT(unused->bytes.activations, IsEmpty());
 }
 
 TEST(MemoryOf, RefusesActivationsWithoutBytes) {
   profile::StageMemory memory = MakeMemory();
   memory.parts[0].activation_bytes = 0;
-  EXPECT_THAT(MemoryOf({{}, 10, {1}}, MakeProfile(), memory).error().message,
+  EXPECT_THAT(MemoryOf({{}, 10, {1}}, MakeProfile(), memory).error().Message(),
               HasSubstr("p.csv: activation_bytes of stage 0 is 0, so any number of microbatches "
                         "would fit"));
   EXPECT_TRUE(MemoryOf({{1}, 10, {1}}, MakeProfile(), memory));
@@ -99,7 +99,7 @@ TEST(MemoryOf, RefusesActivationsWithoutBytes) {
 
 TEST(MemoryOf, RefusesWhatCannotBe) {
   const auto message = [](const MemorySettings& settings) {
-    return MemoryOf(settings, MakeProfile(), std::nullopt).error().message;
+    return MemoryOf(settings, MakeProfile(), std::nullopt).error().Message();
   };
   EXPECT_THAT(message({{1, 2}, {}, {}}), HasSubstr("`activation_mib` has 2 numbers for 4 stages"));
   EXPECT_THAT(message({{1}, 10, {1, 2, 3}}), HasSubstr("3 numbers for 2 pp_ranks"));

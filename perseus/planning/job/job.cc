@@ -80,8 +80,8 @@ class JobReader {
     names.push_back(kAutoSchedule);
     if (!job_.schedule.name.empty() &&
         std::find(names.begin(), names.end(), job_.schedule.name) == names.end()) {
-      reader.FailAt("schedule", fmt::format("unknown schedule {}{}", Excerpt(job_.schedule.name),
-                                            DidYouMean(job_.schedule.name, names)));
+      reader.FailAt("schedule", "unknown schedule {} ({})", Excerpt(job_.schedule.name),
+                    DidYouMean(job_.schedule.name, names));
     }
     if (reader.Has("schedule") + reader.Has("schedule_file") + reader.Has("graph") > 1) {
       reader.FailHere(
@@ -140,13 +140,13 @@ class JobReader {
     if (!reader.Has("kind")) {
       reader.FailHere("[[fixed]] has no kind (for example, write kind = \"load\")");
     } else if (!reader.Has("time_s")) {
-      reader.FailHere(fmt::format("[[fixed]] {} has no time_s (for example, write time_s = 0.001)",
-                                  Excerpt(kind)));
+      reader.FailHere("[[fixed]] {} has no time_s (for example, write time_s = 0.001)",
+                      Excerpt(kind));
     }
     const auto known = std::find(kKinds.begin(), kKinds.end(), kind);
     if (reader.Has("kind") && known == kKinds.end()) {
-      reader.FailAt("kind", fmt::format("unknown fixed instruction {}{}", Excerpt(kind),
-                                        DidYouMean(kind, kKinds)));
+      reader.FailAt("kind", "unknown fixed instruction {} ({})", Excerpt(kind),
+                    DidYouMean(kind, kKinds));
     }
     if (kind == "p2p" && reader.Has("energy_j")) {
       reader.FailAt("energy_j",
@@ -155,7 +155,7 @@ class JobReader {
     if (!file_.Keep(reader)) return;
 
     bool& seen = seen_[static_cast<std::size_t>(known - kKinds.begin())];
-    if (seen) reader.FailAt("kind", fmt::format("[[fixed]] {} appears twice (keep one)", kind));
+    if (seen) reader.FailAt("kind", "[[fixed]] {} appears twice (keep one)", kind);
     seen = true;
     schedule::FixedInstructions& fixed = job_.model.fixed;
     if (kind == "p2p") {

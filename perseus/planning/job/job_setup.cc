@@ -206,8 +206,9 @@ Result<void> CheckSizes(const Job& job, const JobSettings& settings,
        1 + *std::max_element(schedule.chunk_of_stage.begin(), schedule.chunk_of_stage.end())}};
   for (const Size& size : sizes) {
     if (!size.is_given || size.given == size.actual) continue;
-    return Fail("{}: has {} {}, not {} (remove {} from the description of the job)",
-                job.schedule_path, size.actual, size.name, size.given, size.name);
+    return Fail(InFile(job.schedule_path),
+                "has {} {}, not {} (remove {} from the description of the job)", size.actual,
+                size.name, size.given, size.name);
   }
   return {};
 }
@@ -359,7 +360,7 @@ Result<void> RefuseWithGraph(const JobSettings& settings, const Job& job) {
   for (const std::string_view key :
        {"profile", "pp_ranks", "microbatches", "chunks", "gpus_per_stage", "fixed"}) {
     if (job.Has(key)) {
-      return Fail("{}: {} does not apply to {} (remove it)", settings.job_file, key, kGraph);
+      return Fail(InFile(settings.job_file), "{} does not apply to {} (remove it)", key, kGraph);
     }
   }
   return {};
@@ -501,9 +502,9 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
   std::error_code error;
   if ((is_graph ? settings.graph : settings.profile).empty() && !settings.profile_text &&
       !std::filesystem::exists(plan.job.profile, error)) {
-    return FailAs(ErrorKind::kFile, "{}: its {} {} does not exist (give its path with `{}`)",
-                  plan_path, is_graph ? "graph" : "profile", plan.job.profile,
-                  is_graph ? "graph" : "profile");
+    return FailAs(ErrorKind::kFile, InFile(plan_path),
+                  "its {} {} does not exist (give its path with `{}`)",
+                  is_graph ? "graph" : "profile", plan.job.profile, is_graph ? "graph" : "profile");
   }
   plan_file::PlannedJob planned = plan.job;
   PERSEUS_RETURN_IF_ERROR(CheckRanges(settings));
@@ -525,7 +526,7 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
   if (!settings.profile.empty()) planned.profile = settings.profile;
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
   auto job = LayOut(std::move(planned), profile);
-  if (!job) return FailAs(job.error().kind, "{}: {}", plan_path, job.error().message);
+  if (!job) return Fail(job, InFile(plan_path));
   return WithFacts(std::move(job), facts);
 }
 

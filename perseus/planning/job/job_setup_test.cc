@@ -43,7 +43,7 @@ class FactsOfAJob : public testing::Test {
   }
   LoadedJob Load() const {
     auto job = LoadJob(flags_);
-    if (!job) throw std::runtime_error(job.error().message);
+    if (!job) throw std::runtime_error(job.error().Message());
     return *std::move(job);
   }
 
@@ -93,14 +93,14 @@ TEST_F(FactsOfAJob, AValueThatTheyLackIsStillMissing) {
   flags_.facts = WriteFacts("facts.toml");
   const auto job = LoadJob(flags_);
   ASSERT_FALSE(job);
-  EXPECT_THAT(job.error().message, HasSubstr("the blocking power is missing (add"));
+  EXPECT_THAT(job.error().Message(), HasSubstr("the blocking power is missing (add"));
   flags_.blocking_power_w = 50;
   EXPECT_EQ(Load().planned.switch_latency, 12'000'000);
 }
 
 TEST_F(FactsOfAJob, AJobFileIsNoProfile) {
   flags_.profile = "jobs/job.toml";
-  EXPECT_THAT(LoadJob(flags_).error().message,
+  EXPECT_THAT(LoadJob(flags_).error().Message(),
               HasSubstr("jobs/job.toml: is a job file, not a profile (give it as `job = jobs/job"));
 }
 
@@ -109,7 +109,7 @@ TEST_F(FactsOfAJob, TheyMayHaveNeitherValue) {
   facts_.power.clear();
   facts_.switches.clear();
   flags_.facts = WriteFacts("facts.toml");
-  EXPECT_THAT(LoadJob(flags_).error().message, HasSubstr("the blocking power is missing (add"));
+  EXPECT_THAT(LoadJob(flags_).error().Message(), HasSubstr("the blocking power is missing (add"));
   flags_.blocking_power_w = 50;
   EXPECT_EQ(Load().planned.model.blocking_power_w, 50);
   EXPECT_EQ(Load().planned.switch_latency, 0);
@@ -134,7 +134,7 @@ TEST_F(FactsOfAJob, TheyGiveTheRateOfClockChangesOfAGpu) {
 TEST_F(FactsOfAJob, AJobWithoutProfileKnowsTheirGpu) {
   flags_.facts = WriteFacts("facts.toml");
   const auto job = LoadUnprofiledJob(flags_);
-  ASSERT_TRUE(job) << job.error().message;
+  ASSERT_TRUE(job) << job.error().Message();
   EXPECT_EQ(job->planned.model.blocking_power_w, 90);
   EXPECT_EQ(job->planned.switch_latency, 12'000'000);
   EXPECT_EQ(job->facts.gpu_name, "G");
@@ -153,7 +153,7 @@ TEST_F(FactsOfAJob, OfAGraphTheyGiveOnlyTheSwitchLatency) {
   ASSERT_TRUE(WriteFileAtomically(
       flags.graph, R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 10}]}]})"));
   const auto job = LoadJob(flags);
-  ASSERT_TRUE(job) << job.error().message;
+  ASSERT_TRUE(job) << job.error().Message();
   EXPECT_EQ(job->model.blocking_power_w, 0);
   EXPECT_EQ(job->model.switch_latency, 12'000'000);
 }

@@ -42,7 +42,7 @@ TEST(Job, ReadsAllKeys) {
     time_s = 0.002
   )",
                                    "job.toml");
-  ASSERT_TRUE(job) << job.error().message;
+  ASSERT_TRUE(job) << job.error().Message();
   EXPECT_EQ(job->memory.gpu_gib, 80);
   EXPECT_EQ(job->memory.activation_mib, std::vector<double>{700.5});
   EXPECT_EQ(job->memory.model_gib, (std::vector<double>{40, 38.5}));
@@ -71,7 +71,7 @@ TEST(Job, ReadsAllKeys) {
 TEST(Job, KnowsWhichKeysItHas) {
   const Result<Job> job =
       ParseJob("[gpu]\nblocking_power_w = 0\n[[fixed]]\nkind = \"load\"\ntime_s = 1\n", "job.toml");
-  ASSERT_TRUE(job) << job.error().message;
+  ASSERT_TRUE(job) << job.error().Message();
   EXPECT_TRUE(job->Has("blocking_power_w"));
   EXPECT_TRUE(job->Has("fixed"));
   EXPECT_FALSE(job->Has("pp_ranks"));
@@ -79,7 +79,7 @@ TEST(Job, KnowsWhichKeysItHas) {
 
 TEST(Job, AbsentKeysKeepTheirDefaults) {
   const Result<Job> job = ParseJob("", "job.toml");
-  ASSERT_TRUE(job) << job.error().message;
+  ASSERT_TRUE(job) << job.error().Message();
   EXPECT_FALSE(job->Has("blocking_power_w"));
   EXPECT_EQ(job->profile_path, "");
   EXPECT_EQ(job->schedule.name, "");
@@ -106,8 +106,8 @@ class JobRefusal : public ::testing::TestWithParam<Refusal> {};
 TEST_P(JobRefusal, SaysWhereAndWhatToDo) {
   const Result<Job> job = ParseJob(GetParam().text, "job.toml");
   ASSERT_FALSE(job);
-  EXPECT_THAT(job.error().message, StartsWith(std::string(GetParam().message)));
-  EXPECT_EQ(job.error().message.find('\n'), std::string::npos);
+  EXPECT_THAT(job.error().Message(), StartsWith(std::string(GetParam().message)));
+  EXPECT_EQ(job.error().Message().find('\n'), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(

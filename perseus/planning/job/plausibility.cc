@@ -338,10 +338,11 @@ Result<void> CheckBlockingPower(const LoadedJob& job, const Computations& sets,
   const double median_w = Median(powers);
   if (blocking_w >= most_w) {
     return Fail(
-        "{}: the blocking power of {:g} W is not below the power of any instruction at maximum "
+        InFile(job.planned.profile),
+        "the blocking power of {:g} W is not below the power of any instruction at maximum "
         "frequency, which is at most {:.1f} W (give the power of one GPU that waits, in watts, and "
         "energies of one GPU)",
-        job.planned.profile, blocking_w, most_w);
+        blocking_w, most_w);
   }
   if (blocking_w < kLeastBlockingW) {
     warnings.push_back(
@@ -415,9 +416,10 @@ Result<void> CheckKnobs(const LoadedJob& job, const Computations& sets,
     const bool is_measured = use.is_power || IsNameOfMeasurement(names[knob]);
     if (is_measured && !IsNameOfLimit(names[knob])) {
       return Fail(
-          "{}: column {} is a measurement, not a setting: it has one value for each frequency{} "
+          InFile(job.planned.profile),
+          "column {} is a measurement, not a setting: it has one value for each frequency{} "
           "(remove the column)",
-          job.planned.profile, Excerpt(names[knob]), use.is_power ? ", about energy / time" : "");
+          Excerpt(names[knob]), use.is_power ? ", about energy / time" : "");
     }
     warnings.push_back(
         fmt::format("{}: column {} is taken for a setting, but it never differs at the same "

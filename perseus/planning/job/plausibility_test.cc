@@ -36,12 +36,12 @@ class Plausibility : public testing::Test {
   Result<std::vector<std::string>> Check(const std::string& csv) {
     flags_.profile_text = csv;
     auto job = LoadJob(flags_);
-    if (!job) throw std::runtime_error(job.error().message);
+    if (!job) throw std::runtime_error(job.error().Message());
     return CheckPlausible(*job);
   }
   std::vector<std::string> Warnings(const std::string& csv) {
     const auto warnings = Check(csv);
-    EXPECT_TRUE(warnings) << warnings.error().message;
+    EXPECT_TRUE(warnings) << warnings.error().Message();
     return warnings.value_or(std::vector<std::string>());
   }
   std::string Refusal(const std::string& csv) {
@@ -49,7 +49,7 @@ class Plausibility : public testing::Test {
     EXPECT_FALSE(warnings);
     if (warnings) return "";
     EXPECT_EQ(warnings.error().kind, ErrorKind::kInput);
-    return warnings.error().message;
+    return warnings.error().Message();
   }
 
   JobSettings flags_;
@@ -62,7 +62,7 @@ TEST_F(Plausibility, APlausibleJobHasNoWarning) {
   flags_.profile_text.reset();
   flags_.profile = std::string(PERSEUS_SOURCE_DIR) + "/examples/gpt3-like_a100_pp8.csv";
   const auto job = LoadJob(flags_);
-  ASSERT_TRUE(job) << job.error().message;
+  ASSERT_TRUE(job) << job.error().Message();
   EXPECT_THAT(*CheckPlausible(*job), IsEmpty());
 }
 

@@ -189,7 +189,7 @@ TEST(AddNoiseMargin, ATargetOutOfReachIsAnErrorWithARemedy) {
   const auto noisy = AddNoiseMargin(planner, plan, {.independent = 0.01}, -0.2);
   ASSERT_FALSE(noisy);
   EXPECT_EQ(noisy.error().kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(noisy.error().message, HasSubstr("allow more slowdown"));
+  EXPECT_THAT(noisy.error().Message(), HasSubstr("allow more slowdown"));
 }
 
 }  // namespace

@@ -195,7 +195,7 @@ Result<PlannedSplit> PlanBalanced(const PartitionJob& job, std::span<const Nanos
                                   const Boundaries& split) {
   auto planned = PlanSplit(job, layer_times, split, {});
   if (planned || planned.error().kind != ErrorKind::kInput) return planned;
-  return Fail("the split at layers {}: {}", fmt::join(split, ","), planned.error().message);
+  return Fail(planned, fmt::format("the split at layers {}", fmt::join(split, ",")));
 }
 
 // The baseline time, or kNone if the planner refuses the split.
@@ -353,7 +353,7 @@ Result<Partition> PartitionLayers(const PartitionJob& job, const PartitionEffort
   const std::vector<InstructionKind> kinds = KindsOf(job.schedule);
   PERSEUS_ASSIGN_OR_RETURN(const auto layer_times, profile::LayerTimes(job.layers, kinds));
   const auto boundaries = BalancedBoundaries(layer_times, stages);
-  if (!boundaries) return Fail("{}: {}", job.layers.name(), boundaries.error().message);
+  if (!boundaries) return Fail(boundaries, InFile(job.layers.name()));
   PERSEUS_ASSIGN_OR_RETURN(auto balanced, PlanBalanced(job, layer_times, *boundaries));
 
   // Finds the fastest split among those that may be as fast as the better one of two splits.

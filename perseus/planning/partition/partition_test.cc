@@ -133,7 +133,7 @@ TEST(PartitionLayers, FindsTheBestSplitIfItTriesAll) {
       SCOPED_TRACE(testing::Message() << schedule << " " << run);
       const PartitionJob job = RandomPartitionJob(random, schedule);
       const auto partition = PartitionLayers(job);
-      ASSERT_TRUE(partition) << partition.error().message;
+      ASSERT_TRUE(partition) << partition.error().Message();
       CheckPromises(*partition);
       EXPECT_TRUE(partition->tried_all);
       EXPECT_EQ(partition->bounded, partition->candidates);
@@ -208,12 +208,12 @@ TEST(PartitionLayers, RefusesLayersAndSchedulesThatDoNotFit) {
   PartitionJob job = RandomPartitionJob(random, "1f1b");
   const schedule::Schedule good = job.schedule;
   job.schedule = *schedule::GenerateSchedule({"1f1b", job.layers.stages() + 1, 4, 1});
-  EXPECT_THAT(PartitionLayers(job).error().message,
+  EXPECT_THAT(PartitionLayers(job).error().Message(),
               AllOf(HasSubstr("layers.csv: "), HasSubstr("cannot fill")));
   job.schedule = *schedule::GenerateSchedule({"interleaved-1f1b", 2, 4, 2});
-  EXPECT_THAT(PartitionLayers(job).error().message, HasSubstr("single chunk"));
+  EXPECT_THAT(PartitionLayers(job).error().Message(), HasSubstr("single chunk"));
   job.schedule = *schedule::GenerateSchedule({"zb-h1", 2, 4, 1});
-  EXPECT_THAT(PartitionLayers(job).error().message, HasSubstr("layer 0 has no backward_input"));
+  EXPECT_THAT(PartitionLayers(job).error().Message(), HasSubstr("layer 0 has no backward_input"));
   job.schedule = good;
   std::vector<profile::ProfileEntry> wasteful(job.layers.entries().begin(),
                                               job.layers.entries().end());
@@ -221,7 +221,7 @@ TEST(PartitionLayers, RefusesLayersAndSchedulesThatDoNotFit) {
     for (profile::Option& option : entry.options) option.energy_j = 1e6 / option.frequency_mhz;
   }
   job.layers = profile::Profile("layers.csv", {}, std::move(wasteful));
-  EXPECT_THAT(PartitionLayers(job).error().message, HasSubstr("split at layers 0,"));
+  EXPECT_THAT(PartitionLayers(job).error().Message(), HasSubstr("split at layers 0,"));
 }
 
 // The ratio in lowest terms, so that equal ratios compare equal.
@@ -316,7 +316,7 @@ TEST(BalancedBoundaries, BalancesEmbeddingAndHead) {
 
 TEST(BalancedBoundaries, NeedsALayerForEachStage) {
   const std::vector<Nanoseconds> times{1, 2};
-  EXPECT_THAT(BalancedBoundaries(times, 3).error().message, HasSubstr("choose 1 to 2 stages"));
+  EXPECT_THAT(BalancedBoundaries(times, 3).error().Message(), HasSubstr("choose 1 to 2 stages"));
   EXPECT_FALSE(BalancedBoundaries(times, 0));
 }
 

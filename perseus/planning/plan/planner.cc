@@ -72,7 +72,7 @@ Result<std::vector<profile::Curve>> HullsOf(const schedule::InstructionGraph& gr
     has_choice = has_choice || useful > 1;
     if (IsComputation(set.kind) && useful < 2 && without_choice == nullptr) without_choice = &set;
     Result<profile::Curve> curve = profile::LowerHull(set.options, blocking_power_w);
-    if (!curve) return Fail("{}: {}", set.name, curve.error().message);
+    if (!curve) return Fail(curve, set.name);
     curves.push_back(std::move(*curve));
   }
   if (without_choice != nullptr && !has_choice && few == Planner::FewOptions::kRefuse) {
@@ -127,7 +127,7 @@ Result<frontier::Solution> Planner::Relax(Nanoseconds deadline, Microwatts price
     if (const auto proof = frontier::CheckDeadline(network_, *solution, deadline, price_floor);
         !proof) {
       return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
-                    proof.error().message);
+                    proof.error().Message());
     }
     return solution;
   });

@@ -89,7 +89,7 @@ Result<std::optional<Frontier>> Planner::WalkFrontier(FrontierPrecision precisio
   if (proof) proof = frontier::CheckOptimality(network_, walk.solution());
   if (!proof) {
     return FailAs(ErrorKind::kSystem, "the frontier failed its own check: {} (please report this)",
-                  proof.error().message);
+                  proof.error().Message());
   }
   return std::optional(FrontierOf(breakpoints));
 }

@@ -20,7 +20,7 @@ constexpr double kSums = 1e-12;
 
 Frontier FrontierWith(const Planner& planner, FrontierPrecision precision) {
   Result<Frontier> frontier = planner.ComputeFrontier({}, {}, precision);
-  EXPECT_TRUE(frontier) << frontier.error().message;
+  EXPECT_TRUE(frontier) << frontier.error().Message();
   return *std::move(frontier);
 }
 
@@ -153,7 +153,7 @@ class TargetsOnBounds : public ::testing::Test {
  protected:
   Plan Reach(const Frontier& frontier, const Target& target) const {
     Result<Plan> plan = PlanForTarget(planner_, &frontier, target, {.effort = kFirstLook});
-    EXPECT_TRUE(plan) << plan.error().message;
+    EXPECT_TRUE(plan) << plan.error().Message();
     return plan ? *std::move(plan) : Plan{};
   }
 

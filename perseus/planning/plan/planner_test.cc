@@ -48,7 +48,7 @@ void CompareWithAll(const JobSpec& spec, std::uint64_t seed, Agreement& agreemen
     const auto best = SearchAll(planner.graph(), planner.model(), deadline);
     const Result<Plan> plan = planner.PlanFor(deadline);
     ASSERT_TRUE(best);
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_EQ(plan->deadline, deadline);
     EXPECT_LE(plan->evaluation.time, deadline);
     const Evaluation again = Evaluator(planner.graph(), planner.model()).Evaluate(plan->options);
@@ -95,7 +95,7 @@ TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
     const Planner planner = MakePlanner(RandomJob({.shape = shape, .instructions = 16}, seed),
                                         {RandomBlockingPower(seed), 0});
     const Result<Frontier> frontier = planner.ComputeFrontier();
-    ASSERT_TRUE(frontier) << frontier.error().message;
+    ASSERT_TRUE(frontier) << frontier.error().Message();
     const Nanoseconds least = planner.least_time();
     const Nanoseconds slowest = planner.SlowestTime();
     EXPECT_EQ(frontier->least_time(), least);
@@ -103,7 +103,7 @@ TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
     for (int part = 0; part <= 12; ++part) {
       const Nanoseconds deadline = least + (slowest - least) * part / 10;
       const Result<Plan> plan = planner.PlanWithoutLatency(deadline, {.effort = kFirstLook});
-      ASSERT_TRUE(plan) << plan.error().message;
+      ASSERT_TRUE(plan) << plan.error().Message();
       EXPECT_NEAR(frontier->BoundAt(deadline), plan->lower_bound_j,
                   kRounding * plan->lower_bound_j);
     }
@@ -156,7 +156,7 @@ TEST(PlanFor, StopsAtTheTimeOfLeastEnergy) {
   ASSERT_LT(least.time, frontier.points.back().time) << "waiting should end the frontier early";
   for (const Nanoseconds deadline : {least.time + 1, 2 * frontier.points.back().time}) {
     const Result<Plan> plan = planner.PlanFor(deadline);
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_LE(plan->evaluation.time, least.time);
     EXPECT_NEAR(plan->lower_bound_j, least.bound_j, kRounding * least.bound_j);
     EXPECT_LT(plan->gap(), 0.005);
@@ -185,11 +185,11 @@ TEST(PlanFor, NamesALeastTimeThatCanBeMet) {
     ASSERT_FALSE(late);
     EXPECT_EQ(late.error().kind, ErrorKind::kUnreachable);
     const std::string before = "least possible iteration time is ";
-    const std::size_t place = late.error().message.find(before);
-    ASSERT_NE(place, std::string::npos) << late.error().message;
-    const double least_s = std::stod(late.error().message.substr(place + before.size()));
+    const std::size_t place = late.error().Message().find(before);
+    ASSERT_NE(place, std::string::npos) << late.error().Message();
+    const double least_s = std::stod(late.error().Message().substr(place + before.size()));
     EXPECT_NEAR(least_s, ToSeconds(planner.least_time()), 1e-6);
-    EXPECT_TRUE(planner.PlanFor(ToNanoseconds(least_s))) << late.error().message;
+    EXPECT_TRUE(planner.PlanFor(ToNanoseconds(least_s))) << late.error().Message();
   }
 }
 
@@ -214,7 +214,7 @@ TEST(Create, RefusesAJobWithoutAnyChoice) {
   const Result<Planner> planner = Planner::Create(MakeChain({flat, flat}), {0, 0});
   ASSERT_FALSE(planner);
   EXPECT_EQ(planner.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(planner.error().message,
+  EXPECT_THAT(planner.error().Message(),
               AllOf(HasSubstr("stage 3 forward"), HasSubstr("only 1 of 2")));
 
   // If waiting costs 200 W, the slower option is useful again.
@@ -229,9 +229,9 @@ TEST(Create, AComputationWithOneUsefulOptionKeepsIt) {
   const schedule::OptionSet flat = Computation(
       "stage 3 forward", {{1400, {}, 10'000'000, 4.0, 1}, {1200, {}, 13'000'000, 4.5, 1}});
   const Result<Planner> planner = Planner::Create(MakeChain({fine, flat}), {0, 0});
-  ASSERT_TRUE(planner) << planner.error().message;
+  ASSERT_TRUE(planner) << planner.error().Message();
   const Result<Plan> plan = planner->PlanFor(26'000'000);
-  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan) << plan.error().Message();
   EXPECT_EQ(plan->options, (std::vector<int>{1, 0}));
 }
 
@@ -247,7 +247,7 @@ TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
     const Result<Planner> planner = Planner::Create(ranks, {power_w, 0});
     ASSERT_FALSE(planner) << power_w;
     EXPECT_EQ(planner.error().kind, ErrorKind::kInput);
-    EXPECT_THAT(planner.error().message,
+    EXPECT_THAT(planner.error().Message(),
                 AllOf(HasSubstr("a blocking power of"), HasSubstr("on each of 100 pp_ranks")));
   }
   // The blocking power alone is just below the limit. With the slope of the instruction, which is
@@ -257,7 +257,7 @@ TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
   const double most_w = 0x1p59 / 1e6 / 64;
   const Result<Planner> planner = Planner::Create(graph, {most_w - 1, 0});
   ASSERT_FALSE(planner);
-  EXPECT_THAT(planner.error().message, HasSubstr("that their instructions could save"));
+  EXPECT_THAT(planner.error().Message(), HasSubstr("that their instructions could save"));
   EXPECT_TRUE(Planner::Create(graph, {most_w / 2, 0}));
 }
 
@@ -295,7 +295,7 @@ TEST(PlanFor, IsCloseToItsBoundOnASyntheticJob) {
   for (const int slowdown_percent : {0, 1, 5, 20}) {
     const Nanoseconds deadline = planner.baseline().time / 100 * (100 + slowdown_percent);
     const Result<Plan> plan = planner.PlanFor(deadline);
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_LE(plan->evaluation.time, deadline);
     EXPECT_LT(plan->evaluation.energy_j, planner.baseline().energy_j);
     EXPECT_LT(plan->gap(), 0.005) << slowdown_percent;

@@ -30,7 +30,7 @@ TEST_P(SwitchingTest, PlansAreInTimeAndSaveEnergy) {
     SCOPED_TRACE(slowdown_percent);
     const Nanoseconds deadline = baseline.time * (100 + slowdown_percent) / 100;
     const Result<Plan> plan = planner_.PlanFor(deadline);
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     const Evaluation again = Evaluator(planner_.graph(), planner_.model()).Evaluate(plan->options);
     EXPECT_EQ(again.time, plan->evaluation.time);
     EXPECT_EQ(again.energy_j, plan->evaluation.energy_j);
@@ -69,13 +69,13 @@ TEST(SwitchingProperty, NoCombinationBeatsTheBound) {
                                static_cast<Nanoseconds>(1 + seed % 4) * 700 * kMicrosecond};
     const Result<Planner> planner =
         Planner::Create(RandomJob({.shape = shape, .instructions = 6, .options = 3}, seed), model);
-    ASSERT_TRUE(planner) << planner.error().message;
+    ASSERT_TRUE(planner) << planner.error().Message();
     for (const int slowdown_percent : {0, 15, 60}) {
       const Nanoseconds deadline = planner->baseline().time / 100 * (100 + slowdown_percent) + 100;
       const auto best = SearchAll(planner->graph(), model, deadline);
       const Result<Plan> plan = planner->PlanFor(deadline);
       ASSERT_TRUE(best);
-      ASSERT_TRUE(plan) << plan.error().message;
+      ASSERT_TRUE(plan) << plan.error().Message();
       EXPECT_LE(plan->evaluation.time, deadline);
       EXPECT_GE(plan->evaluation.energy_j, best->energy_j * (1 - 1e-12));
       EXPECT_LE(plan->evaluation.energy_j, planner->baseline().energy_j * (1 + 1e-12));

@@ -21,7 +21,7 @@ class TargetTest : public ::testing::Test {
  protected:
   Plan Reach(const Target& target) const {
     Result<Plan> plan = PlanForTarget(planner_, &frontier_, target);
-    EXPECT_TRUE(plan) << plan.error().message;
+    EXPECT_TRUE(plan) << plan.error().Message();
     if (!plan) return {};
     EXPECT_EQ(plan->target, Describe(target));
     EXPECT_LE(plan->evaluation.time, plan->deadline);
@@ -72,7 +72,7 @@ TEST_F(TargetTest, ACheckFindsAPlanThatMissesItsTarget) {
   const auto late = check({.kind = Kind::kSlowdown, .value = 0}, slow);
   ASSERT_FALSE(late);
   EXPECT_EQ(late.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(late.error().message, HasSubstr("no slowdown: the plan takes"));
+  EXPECT_THAT(late.error().Message(), HasSubstr("no slowdown: the plan takes"));
   EXPECT_FALSE(check({.kind = Kind::kEnergyBudget, .value = 0.999 * energy_j}, fast));
   EXPECT_FALSE(check({.kind = Kind::kPowerCap, .value = 0.999 * power_w}, fast));
   slow.deadline = fast.deadline;
@@ -88,7 +88,7 @@ TEST_F(TargetTest, DeadlineIsInSeconds) {
 TEST_F(TargetTest, DeadlineBelowTheLeastTimeIsUnreachable) {
   const Error error = Refuse({.kind = Kind::kDeadline, .value = 0.01});
   EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(error.message, HasSubstr("least possible iteration time"));
+  EXPECT_THAT(error.Message(), HasSubstr("least possible iteration time"));
 }
 
 TEST_F(TargetTest, AFastPlanMeetsTheEnergyBudget) {
@@ -110,7 +110,7 @@ TEST_F(TargetTest, TheErrorOfASmallEnergyBudgetHasTheLeastEnergy) {
   for (const double part : {0.5, 0.99, 0.999999}) {
     const Error error = Refuse({.kind = Kind::kEnergyBudget, .value = part * Cheapest().bound_j});
     EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
-    const double offered_j = LeastIn(error.message);
+    const double offered_j = LeastIn(error.Message());
     EXPECT_NEAR(offered_j, Cheapest().bound_j, 0.01 * Cheapest().bound_j);
     EXPECT_LE(Reach({.kind = Kind::kEnergyBudget, .value = offered_j}).evaluation.energy_j,
               offered_j);
@@ -145,7 +145,7 @@ TEST_F(TargetTest, TheErrorOfASmallPowerCapHasTheLeastPower) {
   for (const double cap_w : {1.0, 100.0}) {
     const Error error = Refuse({.kind = Kind::kPowerCap, .value = cap_w});
     EXPECT_EQ(error.kind, ErrorKind::kUnreachable);
-    const double offered_w = LeastIn(error.message);
+    const double offered_w = LeastIn(error.Message());
     EXPECT_LE(Reach({.kind = Kind::kPowerCap, .value = offered_w}).evaluation.average_power_w(),
               offered_w);
   }
@@ -178,7 +178,7 @@ TEST_F(TargetTest, MeetsGenerousTargetsUnderAnyLatency) {
   for (const Target& target : {Target{Kind::kEnergyBudget, 1e6}, Target{Kind::kPowerCap, 1e6},
                                Target{Kind::kEdp}, Target{Kind::kPrice, 0, 2}}) {
     const Result<Plan> plan = PlanForTarget(slow, &frontier_, target);
-    EXPECT_TRUE(plan) << plan.error().message;
+    EXPECT_TRUE(plan) << plan.error().Message();
   }
 }
 
@@ -188,7 +188,7 @@ TEST_F(TargetTest, LeastEnergyNeedsNoFrontier) {
   EXPECT_NEAR(plan.lower_bound_j, Cheapest().bound_j, 1e-9 * Cheapest().bound_j);
   EXPECT_LE(plan.evaluation.time, Cheapest().time);
   const Result<Plan> same = PlanForTarget(planner_, nullptr, target);
-  ASSERT_TRUE(same) << same.error().message;
+  ASSERT_TRUE(same) << same.error().Message();
   EXPECT_EQ(same->options, plan.options);
 }
 
@@ -262,7 +262,7 @@ TEST_F(TargetTest, SomeTargetsNeedTheFrontier) {
   for (const Kind kind : {Kind::kEnergyBudget, Kind::kPowerCap, Kind::kEdp, Kind::kPrice}) {
     const Result<Plan> plan = PlanForTarget(planner_, nullptr, {.kind = kind, .value = 1});
     ASSERT_FALSE(plan);
-    EXPECT_THAT(plan.error().message, HasSubstr("needs the frontier"));
+    EXPECT_THAT(plan.error().Message(), HasSubstr("needs the frontier"));
   }
 }
 
@@ -332,7 +332,7 @@ TEST(BestPlan, MoreTimeNeverNeedsMoreEnergy) {
     for (int percent = 0; percent <= 24; ++percent) {
       targets.push_back({.kind = Kind::kSlowdown, .value = static_cast<double>(percent)});
       Result<Plan> plan = PlanForTarget(planner, nullptr, targets.back(), {.effort = kFirstLook});
-      ASSERT_TRUE(plan) << plan.error().message;
+      ASSERT_TRUE(plan) << plan.error().Message();
       plans.push_back(*std::move(plan));
     }
     double former_j = planner.baseline().energy_j;
@@ -359,9 +359,9 @@ TEST(TargetSearch, MakesThePlanOfPlanForTarget) {
     SCOPED_TRACE(Describe(target));
     TargetSearch search(planner, &frontier, target);
     const Result<Plan> first = search.PlanWith({.effort = kFirstLook});
-    ASSERT_TRUE(first) << first.error().message;
+    ASSERT_TRUE(first) << first.error().Message();
     const Result<Plan> plan = search.PlanWith({});
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_LE(CostOf(target, plan->evaluation), CostOf(target, first->evaluation));
     const Result<Plan> direct = PlanForTarget(planner, &frontier, target);
     ASSERT_TRUE(direct);
@@ -381,7 +381,7 @@ TEST(TargetSearch, NeverGetsWorseUnderALatency) {
   double last_j = planner.baseline().energy_j;
   for (const int effort : {kFirstLook, kUsualEffort, kFirstLook}) {
     const Result<Plan> plan = search.PlanWith({.effort = effort});
-    ASSERT_TRUE(plan) << plan.error().message;
+    ASSERT_TRUE(plan) << plan.error().Message();
     EXPECT_LE(plan->evaluation.energy_j, last_j);
     last_j = plan->evaluation.energy_j;
   }
@@ -398,7 +398,7 @@ TEST(TargetSearch, FailsAsPlanForTargetDoes) {
     const Result<Plan> direct = PlanForTarget(planner, nullptr, target);
     ASSERT_FALSE(plan);
     ASSERT_FALSE(direct);
-    EXPECT_EQ(plan.error().message, direct.error().message);
+    EXPECT_EQ(plan.error().Message(), direct.error().Message());
     EXPECT_EQ(plan.error().kind, direct.error().kind);
   }
 }

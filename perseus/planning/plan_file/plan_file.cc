@@ -99,17 +99,18 @@ Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_p
                                             std::string_view name) {
   for (const std::string& knob : of_plan) {
     if (std::ranges::find(of_profile, knob) != of_profile.end()) continue;
-    return Fail("{}: the plan sets the knob {}, which the profile lacks (use a profile with it)",
-                name, Excerpt(knob));
+    return Fail(InFile(name),
+                "the plan sets the knob {}, which the profile lacks (use a profile with it)",
+                Excerpt(knob));
   }
   std::vector<std::size_t> places;
   for (const std::string& knob : of_profile) {
     const auto found = std::ranges::find(of_plan, knob);
     if (found == of_plan.end()) {
-      return Fail(
-          "{}: the profile has the knob {}, which the plan does not set (plan again with this "
-          "profile)",
-          name, Excerpt(knob));
+      return Fail(InFile(name),
+                  "the profile has the knob {}, which the plan does not set (plan again with this "
+                  "profile)",
+                  Excerpt(knob));
     }
     places.push_back(static_cast<std::size_t>(found - of_plan.begin()));
   }
@@ -161,9 +162,10 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
                                      std::string_view name) {
   if (plan.pp_ranks.size() != graph.pp_rank_orders.size()) {
     return Fail(
-        "{}: pp_ranks has {} pp_ranks, but the job has {} (evaluate the plan with the job that it "
+        InFile(name),
+        "pp_ranks has {} pp_ranks, but the job has {} (evaluate the plan with the job that it "
         "was made for)",
-        name, plan.pp_ranks.size(), graph.pp_rank_orders.size());
+        plan.pp_ranks.size(), graph.pp_rank_orders.size());
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto places,
                            MatchKnobs(plan.other_knob_names, graph.other_knob_names, name));
@@ -197,9 +199,10 @@ Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::Instr
     while (position < instructions.size() && !IsPlanned(instructions[position].kind)) ++position;
     if (position < instructions.size()) {
       return Fail(
-          "{}: pp_ranks[{}].instructions[{}]: the job has nothing more on this pp_rank (evaluate "
+          InFile(name),
+          "pp_ranks[{}].instructions[{}]: the job has nothing more on this pp_rank (evaluate "
           "the plan with the job that it was made for)",
-          name, rank, position);
+          rank, position);
     }
   }
   return options;

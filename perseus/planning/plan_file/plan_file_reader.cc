@@ -274,8 +274,8 @@ bool IsCsv(std::string_view text) {
 
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name) {
   if (IsCsv(text)) {
-    return Fail("{}: is not a plan, but a CSV such as a profile (perseus plan makes plans from it)",
-                name);
+    return Fail(InFile(name),
+                "is not a plan, but a CSV such as a profile (perseus plan makes plans from it)");
   }
   return json_file::Read(text, name, kMaxDepth,
                          [](const Node& file) { return PlanReader().Read(file); });

@@ -30,9 +30,9 @@ struct Planned {
 
 Planned PlanJob(schedule::InstructionGraph graph, PlannedJob job) {
   auto planner = plan::Planner::Create(std::move(graph), {job.model.blocking_power_w, 0});
-  EXPECT_TRUE(planner) << planner.error().message;
+  EXPECT_TRUE(planner) << planner.error().Message();
   auto plan = planner->PlanFor(planner->baseline().time + planner->baseline().time / 20);
-  EXPECT_TRUE(plan) << plan.error().message;
+  EXPECT_TRUE(plan) << plan.error().Message();
   return {*std::move(planner), *std::move(plan), std::move(job)};
 }
 
@@ -53,7 +53,7 @@ Planned PlanSchedule(const std::string& name, int chunks, const std::vector<Inst
   job.model.blocking_power_w = 83.64;
   job.model.fixed = fixed;
   auto graph = schedule::BuildInstructionGraph(job.schedule, MakeProfile(chunks, kinds), job.model);
-  EXPECT_TRUE(graph) << graph.error().message;
+  EXPECT_TRUE(graph) << graph.error().Message();
   return PlanJob(*std::move(graph), std::move(job));
 }
 
@@ -64,7 +64,7 @@ Planned Plan1F1B() {
 void ExpectSurvives(const Planned& planned) {
   const std::string text = planned.Text();
   const auto parsed = ParsePlan(text, "plan.json");
-  ASSERT_TRUE(parsed) << parsed.error().message;
+  ASSERT_TRUE(parsed) << parsed.error().Message();
   EXPECT_EQ(FormatPlan(*parsed), text);
 
   EXPECT_EQ(parsed->time, planned.plan.evaluation.time);
@@ -77,7 +77,7 @@ void ExpectSurvives(const Planned& planned) {
   EXPECT_EQ(parsed->job.schedule.microbatches, planned.job.schedule.microbatches);
 
   const auto options = FindOptions(*parsed, planned.planner.graph(), "plan.json");
-  ASSERT_TRUE(options) << options.error().message;
+  ASSERT_TRUE(options) << options.error().Message();
   EXPECT_EQ(*options, planned.plan.options);
 }
 
@@ -112,7 +112,7 @@ TEST(PlanFileTest, KeepsTheSwitchCost) {
   EXPECT_THAT(FormatPlan(file), Not(HasSubstr("switch_cost")));
   file.job.switch_cost = {.stall = 4 * kMillisecond, .energy_j = 1.5};
   const auto read = ParsePlan(FormatPlan(file), "plan.json");
-  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_TRUE(read) << read.error().Message();
   EXPECT_EQ(read->job.switch_cost.stall, 4 * kMillisecond);
   EXPECT_EQ(read->job.switch_cost.energy_j, 1.5);
 }
@@ -128,7 +128,7 @@ TEST(PlanFileTest, KeepsOtherKnobs) {
   job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   auto graph = schedule::BuildInstructionGraph(
       job.schedule, *profile::ParseProfile(csv, "profile.csv"), job.model);
-  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(graph) << graph.error().Message();
   const Planned planned = PlanJob(*std::move(graph), std::move(job));
   EXPECT_THAT(planned.Text(), HasSubstr("\"knobs\":{\"sm_count\":"));
   ExpectSurvives(planned);
@@ -145,7 +145,7 @@ schedule::InstructionGraph TwoKnobs(const std::string& header, const std::string
       schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   auto graph =
       schedule::BuildInstructionGraph(*schedule, *profile::ParseProfile(csv, "profile.csv"), {});
-  EXPECT_TRUE(graph) << graph.error().message;
+  EXPECT_TRUE(graph) << graph.error().Message();
   return *std::move(graph);
 }
 
@@ -155,21 +155,21 @@ TEST(PlanFileTest, FindsKnobsByNameInAnyOrderOfColumns) {
   job.schedule = *schedule::GenerateSchedule({.name = "gpipe", .pp_ranks = 1, .microbatches = 2});
   const Planned planned = PlanJob(TwoKnobs("sm,mem", "1,2", "2,1"), std::move(job));
   const auto parsed = ParsePlan(planned.Text(), "plan.json");
-  ASSERT_TRUE(parsed) << parsed.error().message;
+  ASSERT_TRUE(parsed) << parsed.error().Message();
 
   const schedule::InstructionGraph swapped = TwoKnobs("mem,sm", "2,1", "1,2");
   const auto options = FindOptions(*parsed, swapped, "plan.json");
-  ASSERT_TRUE(options) << options.error().message;
+  ASSERT_TRUE(options) << options.error().Message();
   EXPECT_EQ(plan::Evaluator(swapped, planned.planner.model()).Evaluate(*options).energy_j,
             planned.plan.evaluation.energy_j);
 
   const auto renamed = FindOptions(*parsed, TwoKnobs("sm,power", "1,2", "2,1"), "plan.json");
   ASSERT_FALSE(renamed);
-  EXPECT_THAT(renamed.error().message,
+  EXPECT_THAT(renamed.error().Message(),
               StartsWith("plan.json: the plan sets the knob \"mem\", which the profile lacks ("));
   const auto added = FindOptions(*parsed, TwoKnobs("sm,tc,mem", "1,5,2", "2,5,1"), "plan.json");
   ASSERT_FALSE(added);
-  EXPECT_THAT(added.error().message,
+  EXPECT_THAT(added.error().Message(),
               StartsWith("plan.json: the profile has the knob \"tc\", which"));
 }
 
@@ -180,7 +180,7 @@ TEST(PlanFileTest, AGeneralGraphIsListedByName) {
       R"({"instructions": [{"name": "a \"b\"", )" + options + R"(}, {"name": "c", )" + options +
           R"(}], "dependencies": [{"from": "a \"b\"", "to": "c"}]})",
       "work.json");
-  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file) << file.error().Message();
   PlannedJob job;
   job.profile = "work.json";
   const Planned planned = PlanJob(file->graph, std::move(job));
@@ -209,10 +209,10 @@ TEST_P(DamagedPlanTest, TheErrorIsOneLineWithThePlace) {
   const auto parsed = ParsePlan(text, "plan.json");
   ASSERT_FALSE(parsed);
   EXPECT_EQ(parsed.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(parsed.error().message, StartsWith("plan.json:"));
-  EXPECT_THAT(parsed.error().message, HasSubstr(GetParam().message));
-  EXPECT_THAT(parsed.error().message, EndsWith(")"));  // The remedy.
-  EXPECT_THAT(parsed.error().message, Not(HasSubstr("\n")));
+  EXPECT_THAT(parsed.error().Message(), StartsWith("plan.json:"));
+  EXPECT_THAT(parsed.error().Message(), HasSubstr(GetParam().message));
+  EXPECT_THAT(parsed.error().Message(), EndsWith(")"));  // The remedy.
+  EXPECT_THAT(parsed.error().Message(), Not(HasSubstr("\n")));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -252,7 +252,7 @@ TEST(PlanFileTest, TheErrorOfAFrequencyThatWasNotMeasuredHasTheNearest) {
   file.pp_ranks[2].instructions[5].frequency_mhz = 1203;
   const auto options = FindOptions(file, planned.planner.graph(), "plan.json");
   ASSERT_FALSE(options);
-  EXPECT_THAT(options.error().message,
+  EXPECT_THAT(options.error().Message(),
               StartsWith("plan.json: pp_ranks[2].instructions[5]: stage 2 forward was not measured "
                          "at 1203 MHz, the nearest measured is 1200 MHz ("));
 }
@@ -263,8 +263,8 @@ TEST(PlanFileTest, RefusesAPlanForAnotherJob) {
   file.pp_ranks[1].instructions.pop_back();
   const auto options = FindOptions(file, planned.planner.graph(), "plan.json");
   ASSERT_FALSE(options);
-  EXPECT_THAT(options.error().message, HasSubstr("pp_ranks[1].instructions[15]: the job has "
-                                                 "backward of microbatch 7 on pp_rank 1 here"));
+  EXPECT_THAT(options.error().Message(), HasSubstr("pp_ranks[1].instructions[15]: the job has "
+                                                   "backward of microbatch 7 on pp_rank 1 here"));
 }
 
 }  // namespace

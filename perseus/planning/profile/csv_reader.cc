@@ -21,7 +21,7 @@ CsvReader::CsvReader(std::string_view text, std::string_view name) : text_(text)
   if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
 }
 
-std::string CsvReader::Where() const { return fmt::format("{}:{}", name_, line_); }
+Place CsvReader::Where() const { return InFile(name_, static_cast<int>(line_)); }
 
 Result<bool> CsvReader::Next() {
   fields_.clear();
@@ -82,8 +82,7 @@ Result<std::string_view> CsvReader::ReadQuotedField() {
     close = text_.find('"', close + 2);
   }
   if (close == std::string_view::npos) {
-    return Fail("{}: a quoted field has no closing quote (add it, or write \"\" for a quote)",
-                Where());
+    return Fail(Where(), "a quoted field has no closing quote (add it, or write \"\" for a quote)");
   }
   std::string_view field = text_.substr(begin, close - begin);
   next_line_ += std::count(field.begin(), field.end(), '\n');
@@ -91,9 +90,9 @@ Result<std::string_view> CsvReader::ReadQuotedField() {
   while (position_ < text_.size() && IsSpace(text_[position_])) ++position_;
   if (position_ < text_.size() && text_[position_] != ',' && text_[position_] != '\n') {
     return Fail(
-        "{}: text follows a closing quote (end the field at the quote, or write \"\" for a quote "
-        "inside the field)",
-        Where());
+        Where(),
+        "text follows a closing quote (end the field at the quote, or write \"\" for a quote "
+        "inside the field)");
   }
   if (!has_doubled_quotes) return field;
   std::string& unescaped = unescaped_.emplace_back();

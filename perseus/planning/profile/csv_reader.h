@@ -32,8 +32,8 @@ class CsvReader {
   std::span<const std::string_view> fields() const { return fields_; }
   // The line where the current record begins, counted from 1.
   std::int64_t line() const { return line_; }
-  // "name:line", for messages.
-  std::string Where() const;
+  // The line where the current record begins.
+  Place Where() const;
 
  private:
   void SplitPlainLine(std::string_view line);

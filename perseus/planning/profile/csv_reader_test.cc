@@ -17,7 +17,7 @@ std::vector<Record> Records(std::string_view text) {
   CsvReader reader(text, "f");
   while (true) {
     const Result<bool> next = reader.Next();
-    if (!next) return {{next.error().message}};
+    if (!next) return {{next.error().Message()}};
     if (!*next) return records;
     records.emplace_back(reader.fields().begin(), reader.fields().end());
   }

@@ -88,7 +88,7 @@ TEST(LowerHull, ASavingOfLessThanAMicrowattCountsAsZero) {
 TEST(LowerHull, OptionsThatDoNotFitAreAnErrorWithARemedy) {
   const auto message = [](const std::vector<Option>& options, double blocking_power_w) {
     const Result<Curve> curve = LowerHull(options, blocking_power_w);
-    return curve ? "no error" : curve.error().message;
+    return curve ? "no error" : curve.error().Message();
   };
   EXPECT_THAT(message({At(1, 2e12), At(2, 1)}, 0), HasSubstr("are the units mixed up?"));
   EXPECT_THAT(message({At(kSecond, 1)}, 1e300), HasSubstr("not finite numbers below"));
@@ -136,7 +136,7 @@ class RandomCurves : public ::testing::Test {
       const std::vector<Option> options = RandomOptions(random);
       const double blocking_power_w = static_cast<double>(random() % 3) * 45.5;
       const Result<Curve> curve = LowerHull(options, blocking_power_w);
-      ASSERT_TRUE(curve) << curve.error().message;
+      ASSERT_TRUE(curve) << curve.error().Message();
       check(options, blocking_power_w, *curve);
     }
   }

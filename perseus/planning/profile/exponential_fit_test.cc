@@ -32,7 +32,7 @@ std::vector<Option> Sampled(const Exponential& curve, double fastest_s, double s
 TEST(FitExponential, RecoversTheCurveThatMadeTheOptions) {
   for (const Exponential& truth : {Exponential{120, -40, 11}, {3000, -100, 9}, {30, -4, 2}}) {
     const Result<ExponentialFit> fit = FitExponential(Sampled(truth, 0.05, 0.08), 0);
-    ASSERT_TRUE(fit) << fit.error().message;
+    ASSERT_TRUE(fit) << fit.error().Message();
     // Times are rounded to nanoseconds. At slopes below 100 J * 100/s this is an error of 1e-5 J.
     // The last curve bends so little over its 30 ms (b * range is 0.12) that the error in its
     // parameters is larger.
@@ -47,7 +47,7 @@ TEST(FitExponential, CountsEffectiveEnergy) {
   std::vector<Option> options = Sampled({120, -40, 11}, 0.05, 0.08);
   for (Option& option : options) option.energy_j += 84 * ToSeconds(option.time);
   const Result<ExponentialFit> fit = FitExponential(options, 84);
-  ASSERT_TRUE(fit) << fit.error().message;
+  ASSERT_TRUE(fit) << fit.error().Message();
   EXPECT_NEAR(fit->b, -40, 0.04);
 }
 
@@ -56,7 +56,7 @@ TEST(FitExponential, NeedsThreeOptionsOnTheFront) {
   options.resize(2);
   const Result<ExponentialFit> fit = FitExponential(options, 0);
   ASSERT_FALSE(fit);
-  EXPECT_THAT(fit.error().message, HasSubstr("only 2 of 2 are such options"));
+  EXPECT_THAT(fit.error().Message(), HasSubstr("only 2 of 2 are such options"));
 }
 
 TEST(FitExponential, StaysFiniteForDataThatIsNotExponential) {
@@ -72,13 +72,13 @@ TEST(FitExponential, StaysFiniteForDataThatIsNotExponential) {
   }
   for (const auto& options : {line, step}) {
     const Result<ExponentialFit> fit = FitExponential(options, 0);
-    ASSERT_TRUE(fit) << fit.error().message;
+    ASSERT_TRUE(fit) << fit.error().Message();
     EXPECT_TRUE(std::isfinite(fit->a) && std::isfinite(fit->c));
     EXPECT_TRUE(std::isfinite(fit->At(ToSeconds(options.front().time))));
   }
   const Result<ExponentialFit> fit = FitExponential(close, 0);
   ASSERT_FALSE(fit);
-  EXPECT_THAT(fit.error().message, HasSubstr("too close together for an exponential"));
+  EXPECT_THAT(fit.error().Message(), HasSubstr("too close together for an exponential"));
 }
 
 // Measured profiles, which are not part of this repository.
@@ -103,11 +103,11 @@ TEST(FitExponential, DescribesMeasuredProfiles) {
       GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to the folder of measurements)";
     }
     const Result<Profile> profile = ParseProfile(*ReadFile(path), measured.file);
-    ASSERT_TRUE(profile) << profile.error().message;
+    ASSERT_TRUE(profile) << profile.error().Message();
     EXPECT_EQ(profile->stages(), 8);
     for (const ProfileEntry& entry : profile->entries()) {
       const Result<ExponentialFit> fit = FitExponential(entry.options, measured.blocking_power_w);
-      ASSERT_TRUE(fit) << fit.error().message;
+      ASSERT_TRUE(fit) << fit.error().Message();
       EXPECT_LT(fit->b, 0);
       EXPECT_LT(fit->root_mean_square_error_j, measured.error * entry.options.front().energy_j)
           << "stage " << entry.stage << " " << Name(entry.kind);

@@ -12,11 +12,10 @@ Result<void> CheckHasClocksOf(const Profile& layers, const ProfileEntry& entry,
     const auto same =
         std::ranges::find(entry.options, option.frequency_mhz, &Option::frequency_mhz);
     if (same != entry.options.end()) continue;
-    return Fail(
-        "{}: layer {} lacks {} at {} MHz, which layer {} has (measure it, or remove that clock "
-        "from the {} of every layer)",
-        layers.name(), entry.stage, Name(entry.kind), option.frequency_mhz, other.stage,
-        Name(entry.kind));
+    return Fail(InFile(layers.name()),
+                "layer {} lacks {} at {} MHz, which layer {} has (measure it, or remove that clock "
+                "from the {} of every layer)",
+                entry.stage, Name(entry.kind), option.frequency_mhz, other.stage, Name(entry.kind));
   }
   return {};
 }
@@ -24,8 +23,9 @@ Result<void> CheckHasClocksOf(const Profile& layers, const ProfileEntry& entry,
 // Checks that every layer has the same instructions as layer 0, and the same clocks for each.
 Result<void> CheckAlike(const Profile& layers) {
   const auto lacks = [&](int layer, InstructionKind kind, int other) {
-    return Fail("{}: layer {} lacks {}, which layer {} has (measure it for every layer)",
-                layers.name(), layer, Name(kind), other);
+    return Fail(InFile(layers.name()),
+                "layer {} lacks {}, which layer {} has (measure it for every layer)", layer,
+                Name(kind), other);
   };
   for (const ProfileEntry& entry : layers.entries()) {
     const ProfileEntry* first = layers.Find(0, 0, entry.kind);
@@ -48,7 +48,7 @@ Result<Profile> ParseLayers(std::string_view text, std::string_view name) {
   auto layers = ParseProfile(text, name, {.rows = ProfileRows::kLayers});
   if (!layers) return layers;
   if (layers->stages() > kMostLayers) {
-    return Fail("{}: {} layers are too many (at most {}: measure several as one)", name,
+    return Fail(InFile(name), "{} layers are too many (at most {}: measure several as one)",
                 layers->stages(), kMostLayers);
   }
   PERSEUS_RETURN_IF_ERROR(CheckAlike(*layers));
@@ -63,8 +63,9 @@ Result<std::vector<Nanoseconds>> LayerTimes(const Profile& layers,
     for (const InstructionKind kind : kinds) {
       const ProfileEntry* entry = layers.Find(layer, 0, kind);
       if (entry == nullptr) {
-        return Fail("{}: layer {} has no {} (measure it, or choose a schedule without {})",
-                    layers.name(), layer, Name(kind), Name(kind));
+        return Fail(InFile(layers.name()),
+                    "layer {} has no {} (measure it, or choose a schedule without {})", layer,
+                    Name(kind), Name(kind));
       }
       time += entry->options.front().time;
     }

@@ -25,7 +25,7 @@ const std::string kRows =
 
 TEST(LayerProfile, AStageIsTheSumOfItsLayers) {
   const auto layers = ParseLayers(kLayerProfileHeader + kRows, "l.csv");
-  ASSERT_TRUE(layers) << layers.error().message;
+  ASSERT_TRUE(layers) << layers.error().Message();
   EXPECT_EQ(layers->stages(), 3);
   const int boundaries[] = {0, 1, 3};
   const Profile stages = StageProfile(*layers, boundaries);
@@ -49,14 +49,14 @@ TEST(LayerProfile, TheTimeOfALayerIsTheTimeOfItsInstructionsAtTheHighestClock) {
   ASSERT_TRUE(times);
   EXPECT_THAT(*times, ElementsAre(11'000'000, 44'000'000, 77'000'000));
   const InstructionKind recompute[] = {InstructionKind::kRecompute};
-  EXPECT_THAT(LayerTimes(*layers, recompute).error().message,
+  EXPECT_THAT(LayerTimes(*layers, recompute).error().Message(),
               HasSubstr("l.csv: layer 0 has no recompute"));
 }
 
 TEST(LayerProfile, RefusesAProfileOfStagesAndParseProfileRefusesLayers) {
-  EXPECT_THAT(ParseProfile(kLayerProfileHeader + kRows, "l.csv").error().message,
+  EXPECT_THAT(ParseProfile(kLayerProfileHeader + kRows, "l.csv").error().Message(),
               HasSubstr("perseus partition"));
-  EXPECT_THAT(ParseLayers("stage,instruction,frequency,time,energy\n", "p.csv").error().message,
+  EXPECT_THAT(ParseLayers("stage,instruction,frequency,time,energy\n", "p.csv").error().Message(),
               HasSubstr("p.csv:1: a profile of layers has no column \"stage\""));
 }
 
@@ -73,8 +73,8 @@ class BadLayersTest : public testing::TestWithParam<BadLayers> {};
 TEST_P(BadLayersTest, SaysWhereAndWhatToDo) {
   const auto layers = ParseLayers(GetParam().text, "l.csv");
   ASSERT_FALSE(layers);
-  EXPECT_THAT(layers.error().message, HasSubstr(GetParam().message));
-  EXPECT_EQ(layers.error().message.find('\n'), std::string::npos);
+  EXPECT_THAT(layers.error().Message(), HasSubstr(GetParam().message));
+  EXPECT_EQ(layers.error().Message().find('\n'), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(

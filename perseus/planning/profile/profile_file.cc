@@ -146,36 +146,36 @@ std::string RemedyOfMissing(std::string_view name, const Columns& columns,
 }
 
 Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
-  const std::string where = reader.Where();
+  const Place where = reader.Where();
   const Wording wording = WordingOf(rows);
   if (reader.fields().size() > kMostColumns) {
-    return Fail("{}: {} columns are too many (expected {}, and at most {} in all)", where,
+    return Fail(where, "{} columns are too many (expected {}, and at most {} in all)",
                 reader.fields().size(), wording.header, kMostColumns);
   }
   if (const std::string separator = OtherSeparator(reader, wording.part); !separator.empty()) {
-    return Fail("{}: {} separate the fields (use commas; expected the header {}, in any order)",
-                where, separator, wording.header);
+    return Fail(where, "{} separate the fields (use commas; expected the header {}, in any order)",
+                separator, wording.header);
   }
   Columns columns;
   for (const std::string_view name : reader.fields()) {
     const std::size_t place = columns.count++;
     if (!IsPrintable(name)) {
-      return Fail("{}: {} is not text (expected CSV in UTF-8, beginning with {})", where,
-                  Excerpt(name), wording.header);
+      return Fail(where, "{} is not text (expected CSV in UTF-8, beginning with {})", Excerpt(name),
+                  wording.header);
     }
     if (name.empty()) {
-      return Fail("{}: column {} has no name (name or remove it; expected {})", where, place + 1,
+      return Fail(where, "column {} has no name (name or remove it; expected {})", place + 1,
                   wording.header);
     }
     const std::span<const std::string_view> before = reader.fields().first(place);
     if (std::ranges::find(before, name) != before.end()) {
-      return Fail("{}: column {} appears twice (keep one of them)", where, Excerpt(name));
+      return Fail(where, "column {} appears twice (keep one of them)", Excerpt(name));
     }
     if (std::optional<std::size_t>* known = KnownColumn(columns, name, rows)) {
       *known = place;
     } else if (rows == ProfileRows::kLayers) {
-      return Fail("{}: a profile of layers has no column {} (remove it; expected the header {})",
-                  where, Excerpt(name), wording.header);
+      return Fail(where, "a profile of layers has no column {} (remove it; expected the header {})",
+                  Excerpt(name), wording.header);
     } else {
       columns.other_knobs.push_back(place);
       columns.other_knob_names.emplace_back(name);
@@ -191,12 +191,11 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
   for (const auto& [is_there, name] : required) {
     if (is_there) continue;
     if (name == "stage" && std::ranges::find(reader.fields(), "layer") != reader.fields().end()) {
-      return Fail(
-          "{}: column \"stage\" is missing, and the rows are layers (perseus partition makes "
-          "stages of layers)",
-          where);
+      return Fail(where,
+                  "column \"stage\" is missing, and the rows are layers (perseus partition makes "
+                  "stages of layers)");
     }
-    return Fail("{}: column \"{}\" is missing ({})", where, name,
+    return Fail(where, "column \"{}\" is missing ({})", name,
                 RemedyOfMissing(name, columns, wording.header));
   }
   return columns;
@@ -214,8 +213,9 @@ class RowParser {
   Result<Measurement> Parse() {
     const std::span<const std::string_view> fields = reader_.fields();
     if (fields.size() != columns_.count) {
-      return Fail("{}: the row has {}, but the header has {} (complete or remove the row)",
-                  reader_.Where(), Counted(std::ssize(fields), "field"), columns_.count);
+      return Fail(reader_.Where(),
+                  "the row has {}, but the header has {} (complete or remove the row)",
+                  Counted(std::ssize(fields), "field"), columns_.count);
     }
     PERSEUS_ASSIGN_OR_RETURN(const int stage, Stage());
     PERSEUS_ASSIGN_OR_RETURN(const int chunk,
@@ -260,8 +260,8 @@ class RowParser {
         "a relative standard deviation from 0 to 0.2, such as 0.01, or nothing";
     PERSEUS_ASSIGN_OR_RETURN(const double value, Number(FieldAt(place), column, kExpected));
     if (value >= 0 && value <= kMostTimeNoise) return std::optional(value);
-    return Fail("{}: {} {} is out of range (is it in percent? expected {})", reader_.Where(),
-                column, Excerpt(FieldAt(place)), kExpected);
+    return Fail(reader_.Where(), "{} {} is out of range (is it in percent? expected {})", column,
+                Excerpt(FieldAt(place)), kExpected);
   }
 
   // A column of bytes. Empty if the column or the value is absent.
@@ -273,7 +273,7 @@ class RowParser {
     if (value >= 0 && value <= kMostMemoryBytes) {
       return std::optional(static_cast<std::int64_t>(std::llround(value)));
     }
-    return Fail("{}: {} {} is out of range (expected {})", reader_.Where(), column,
+    return Fail(reader_.Where(), "{} {} is out of range (expected {})", column,
                 Excerpt(FieldAt(place)), kExpected);
   }
 
@@ -283,7 +283,7 @@ class RowParser {
     for (const MemorySource source : {MemorySource::kMeasured, MemorySource::kModeled}) {
       if (field == Name(source)) return std::optional(source);
     }
-    return Fail("{}: memory_source {} is unknown (expected measured or modeled)", reader_.Where(),
+    return Fail(reader_.Where(), "memory_source {} is unknown (expected measured or modeled)",
                 Excerpt(field));
   }
 
@@ -296,12 +296,13 @@ class RowParser {
     double value = 0;
     const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
     if (error == std::errc::invalid_argument || end != field.data() + field.size()) {
-      return Fail("{}: {} {} is not a number (expected {})", reader_.Where(), column,
-                  Excerpt(field), expected);
+      return Fail(reader_.Where(), "{} {} is not a number (expected {})", column, Excerpt(field),
+                  expected);
     }
     if (error != std::errc() || !std::isfinite(value)) {
-      return Fail("{}: {} {} is not a number in range (expected {}; leave failed measurements out)",
-                  reader_.Where(), column, Excerpt(field), expected);
+      return Fail(reader_.Where(),
+                  "{} {} is not a number in range (expected {}; leave failed measurements out)",
+                  column, Excerpt(field), expected);
     }
     return value;
   }
@@ -311,11 +312,12 @@ class RowParser {
     Result<double> value = Number(field, quantity.column, quantity.expected);
     if (!value) return value;
     if (*value <= 0) {
-      return Fail("{}: {} {} is not positive (expected {}; leave failed measurements out)",
-                  reader_.Where(), quantity.column, Excerpt(field), quantity.expected);
+      return Fail(reader_.Where(),
+                  "{} {} is not positive (expected {}; leave failed measurements out)",
+                  quantity.column, Excerpt(field), quantity.expected);
     }
     if (*value < quantity.least || *value > quantity.most) {
-      return Fail("{}: {} {} is too {} (are the units mixed up? expected {})", reader_.Where(),
+      return Fail(reader_.Where(), "{} {} is too {} (are the units mixed up? expected {})",
                   quantity.column, Excerpt(field), *value > quantity.most ? "large" : "small",
                   quantity.expected);
     }
@@ -327,7 +329,7 @@ class RowParser {
     const std::string_view field = reader_.fields()[place];
     PERSEUS_ASSIGN_OR_RETURN(double value, Number(field, column, "a whole number, such as 0"));
     if (value < 0 || value > kLargestStage || value != std::floor(value)) {
-      return Fail("{}: {} {} is not a whole number from 0 to {} (count from 0)", reader_.Where(),
+      return Fail(reader_.Where(), "{} {} is not a whole number from 0 to {} (count from 0)",
                   column, Excerpt(field), kLargestStage);
     }
     return static_cast<int>(value);
@@ -343,19 +345,20 @@ class RowParser {
     }
     if (kind) {
       return Fail(
-          "{}: instruction {} does not belong in a profile, which measures {} (remove the row; the "
+          reader_.Where(),
+          "instruction {} does not belong in a profile, which measures {} (remove the row; the "
           "job file has the times of fixed instructions)",
-          reader_.Where(), Excerpt(field), fmt::join(known, ", "));
+          Excerpt(field), fmt::join(known, ", "));
     }
     const std::string_view nearest = field == "fwd"   ? Name(InstructionKind::kForward)
                                      : field == "bwd" ? Name(InstructionKind::kBackward)
                                                       : NearestName(field, known);
     if (nearest.empty()) {
-      return Fail("{}: instruction {} is unknown (expected one of {})", reader_.Where(),
-                  Excerpt(field), fmt::join(known, ", "));
+      return Fail(reader_.Where(), "instruction {} is unknown (expected one of {})", Excerpt(field),
+                  fmt::join(known, ", "));
     }
-    return Fail("{}: instruction {} is unknown (did you mean {}? expected one of {})",
-                reader_.Where(), Excerpt(field), nearest, fmt::join(known, ", "));
+    return Fail(reader_.Where(), "instruction {} is unknown (did you mean {}? expected one of {})",
+                Excerpt(field), nearest, fmt::join(known, ", "));
   }
 
   Result<int> Stage() const {
@@ -363,8 +366,9 @@ class RowParser {
     if (!stage || !columns_.pp_rank) return stage;
     Result<int> pp_rank = Index(*columns_.pp_rank, "pp_rank");
     if (pp_rank && *pp_rank != *stage) {
-      return Fail("{}: stage {} and pp_rank {} differ (they mean the same here; remove one column)",
-                  reader_.Where(), *stage, *pp_rank);
+      return Fail(reader_.Where(),
+                  "stage {} and pp_rank {} differ (they mean the same here; remove one column)",
+                  *stage, *pp_rank);
     }
     return pp_rank;
   }
@@ -386,10 +390,10 @@ class RowParser {
     PERSEUS_ASSIGN_OR_RETURN(const double value,
                              Number(field, "samples", "a whole number, such as 48"));
     if (value < 1 || value > kMostSamplesOfRow || value != std::floor(value)) {
-      return Fail(
-          "{}: samples {} is not a whole number from 1 to {} (write how many instructions were "
-          "averaged)",
-          reader_.Where(), Excerpt(field), kMostSamplesOfRow);
+      return Fail(reader_.Where(),
+                  "samples {} is not a whole number from 1 to {} (write how many instructions were "
+                  "averaged)",
+                  Excerpt(field), kMostSamplesOfRow);
     }
     return static_cast<int>(value);
   }
@@ -430,9 +434,10 @@ Result<void> CheckNoGaps(const Profile& profile, std::string_view part) {
     if (entry.stage != stage) chunk = -1;
     if (entry.chunk > chunk + 1) {
       return Fail(
-          "{}: chunk {} of stage {} is missing, but chunk {} exists (add its rows, or number the "
+          InFile(profile.name()),
+          "chunk {} of stage {} is missing, but chunk {} exists (add its rows, or number the "
           "chunks 0, 1, ... without a gap)",
-          profile.name(), chunk + 1, entry.stage, entry.chunk);
+          chunk + 1, entry.stage, entry.chunk);
     }
     stage = entry.stage;
     chunk = entry.chunk;
@@ -448,7 +453,8 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
   const Wording wording = WordingOf(options.rows);
   PERSEUS_ASSIGN_OR_RETURN(const bool has_header, reader.Next());
   if (!has_header) {
-    return Fail("{}: the file is empty (expected CSV with the header {})", name, wording.header);
+    return Fail(InFile(name), "the file is empty (expected CSV with the header {})",
+                wording.header);
   }
   PERSEUS_ASSIGN_OR_RETURN(Columns columns, ReadHeader(reader, options.rows));
 
@@ -461,7 +467,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
     if (!has_row) break;
     PERSEUS_ASSIGN_OR_RETURN(const Measurement row, parser.Parse());
     if (const Result<void> added = sums.Add(row); !added) {
-      return Fail("{}: {}", reader.Where(), added.error().message);
+      return Fail(added, reader.Where());
     }
     PERSEUS_ASSIGN_OR_RETURN(const auto independent, parser.Noise(columns.noise, kNoise));
     PERSEUS_ASSIGN_OR_RETURN(const auto common, parser.Noise(columns.common_noise, kCommonNoise));
@@ -470,15 +476,15 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
   }
 
   if (const auto suspect = sums.FindMeasuredKnob()) {
-    return Fail(
-        "{}:{}: {} is {} here and {} on line {} at the same frequency, and its values hardly ever "
-        "repeat: it looks like a measurement, not a setting (remove the column)",
-        name, suspect->line, Excerpt(columns.other_knob_names[suspect->knob - 1]), suspect->value,
-        suspect->earlier_value, suspect->earlier_line);
+    return Fail(InFile(name, static_cast<int>(suspect->line)),
+                "{} is {} here and {} on line {} at the same frequency, and its values hardly ever "
+                "repeat: it looks like a measurement, not a setting (remove the column)",
+                Excerpt(columns.other_knob_names[suspect->knob - 1]), suspect->value,
+                suspect->earlier_value, suspect->earlier_line);
   }
   Profile profile(std::string(name), std::move(columns.other_knob_names), sums.Entries());
   if (profile.entries().empty()) {
-    return Fail("{}: no rows follow the header (add a row for each measured option)", name);
+    return Fail(InFile(name), "no rows follow the header (add a row for each measured option)");
   }
   if (const Result<void> complete = CheckNoGaps(profile, wording.part); !complete)
     return Fail(complete);

@@ -22,7 +22,7 @@ Result<Profile> ParseRows(std::string_view rows) {
 TEST(ParseProfile, SortsOptionsByFrequencyHighestFirst) {
   const Result<Profile> profile =
       ParseRows("0,forward,1395,0.06,20\n0,backward,1410,0.1,45\n0,forward,1410,0.05,24\n");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_EQ(profile->name(), "p.csv");
   ASSERT_EQ(profile->entries().size(), 2u);
   const ProfileEntry* forward = profile->Find(0, 0, InstructionKind::kForward);
@@ -39,7 +39,7 @@ TEST(ParseProfile, AcceptsColumnsInAnyOrderAndFreeFormatting) {
       "\xEF\xBB\xBF"
       "energy, time ,\"frequency\",instruction,stage\r\n"
       "24,5e-2,1410.0, forward ,0\r\n\r\n45,\"0.1\",1410,\"backward\",0.0\r\n\r\n");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_EQ(FormatProfile(*profile),
             std::string(kProfileFileHeader) + "0,forward,1410,0.05,24\n0,backward,1410,0.1,45\n");
 }
@@ -49,7 +49,7 @@ TEST(ParseProfile, ReadsTheTwoColumnsOfNoise) {
       "stage,instruction,frequency,time,energy,noise,common_noise\n"
       "0,forward,1410,0.05,24,0.03,0.01\n0,backward,1410,0.1,45,0.04,\n";
   const Result<Profile> profile = Parse(kNoisy);
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   ASSERT_TRUE(profile->noise());
   EXPECT_DOUBLE_EQ(profile->noise()->independent, std::sqrt((0.03 * 0.03 + 0.04 * 0.04) / 2));
   EXPECT_DOUBLE_EQ(profile->noise()->common, 0.01);
@@ -90,7 +90,7 @@ TEST(ParseProfile, FurtherColumnsAreKnobs) {
       "stage,instruction,frequency,sm_count,time,energy,offset\n"
       "0,forward,1410,108,0.05,24,-1\n0,forward,1410,54,0.08,20,-1\n"
       "0,forward,1410,108,0.07,24,-1\n");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_EQ(profile->other_knob_names(), (std::vector<std::string>{"sm_count", "offset"}));
   const std::span<const Option> options = profile->entries()[0].options;
   ASSERT_EQ(options.size(), 2u);
@@ -111,7 +111,7 @@ TEST(ParseProfile, ColumnsOfConfidenceAreNotKnobsAndAreWrittenAgain) {
                            "0,forward,1410,0.05,24,72,0.00011,0.07\n"
                            "0,forward,1395,0.051,23.7,1,,\n";
   const Result<Profile> profile = Parse(text);
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_TRUE(profile->other_knob_names().empty());
   const std::span<const Option> options = profile->entries()[0].options;
   ASSERT_EQ(options.size(), 2u);
@@ -129,7 +129,7 @@ TEST(ParseProfile, TheWeightOfARepeatIsItsSamples) {
   // rows differ by 4 J: less than the sqrt(3^2 + 12^2) that their intervals allow.
   const Result<Profile> profile =
       ParseConfidentRows("0,forward,1410,0.05,24,3,0.003,3\n0,forward,1410,0.054,28,1,0.012,12\n");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   const Option& option = profile->entries()[0].options[0];
   EXPECT_EQ(option.samples, 4);
   EXPECT_EQ(option.time, 51'000'000);
@@ -145,19 +145,19 @@ TEST(ParseProfile, RepeatsThatDifferByMoreThanTheirIntervalsWidenTheAverages) {
   // average has none.
   const Result<Profile> profile =
       ParseConfidentRows("0,forward,1410,0.05,24,5,0.001,0.1\n0,forward,1410,0.05,28,5,,0.1\n");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   const Option& option = profile->entries()[0].options[0];
   EXPECT_NEAR(option.energy_ci_j, 3.92, 1e-3);  // The exact factor is 1.959964.
   EXPECT_EQ(option.time_ci_s, 0);
 }
 
 TEST(ParseProfile, TheErrorOfWrongConfidenceHasARemedy) {
-  EXPECT_EQ(ParseConfidentRows("0,forward,1410,0.05,24,0,,\n").error().message,
+  EXPECT_EQ(ParseConfidentRows("0,forward,1410,0.05,24,0,,\n").error().Message(),
             "p.csv:2: samples \"0\" is not a whole number from 1 to 1000000000 (write how many "
             "instructions were averaged)");
-  EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,-0.1,\n").error().message,
+  EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,-0.1,\n").error().Message(),
               StartsWith("p.csv:2: time_ci \"-0.1\" is not positive"));
-  EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,,few\n").error().message,
+  EXPECT_THAT(ParseConfidentRows("0,forward,1410,0.05,24,1,,few\n").error().Message(),
               StartsWith("p.csv:2: energy_ci \"few\" is not a number"));
 }
 
@@ -175,13 +175,13 @@ std::string Repeated(std::string_view column, double (*value)(int mhz, int repea
 
 TEST(ParseProfile, RefusesAMeasuredColumnAsAKnob) {
   const auto row_number = Repeated("row", [](int, int, int row) { return 1.0 * row; });
-  EXPECT_EQ(Parse(row_number).error().message,
+  EXPECT_EQ(Parse(row_number).error().Message(),
             "p.csv:3: \"row\" is 1 here and 0 on line 2 at the same frequency, and its values "
             "hardly ever repeat: it looks like a measurement, not a setting (remove the column)");
   // A few values are equal by chance.
   const auto power =
       Repeated("power", [](int mhz, int, int row) { return 0.25 * mhz + 0.5 * (row * row % 50); });
-  EXPECT_THAT(Parse(power).error().message, HasSubstr("looks like a measurement"));
+  EXPECT_THAT(Parse(power).error().Message(), HasSubstr("looks like a measurement"));
 }
 
 TEST(ParseProfile, AColumnOfAFewValuesIsAKnob) {
@@ -206,7 +206,7 @@ TEST(ParseProfile, RanksMeasureTheSameStage) {
       "rank,dp_rank,pp_rank,tp_rank,instruction,frequency,time,energy\n"
       "0,0,0,0,forward,1410,0.050,24\n1,0,0,1,forward,1410,0.052,25\n"
       "2,0,1,0,forward,1410,0.050,24\n3,0,1,1,forward,1410,0.052,25\n");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_EQ(profile->stages(), 2);
   const Option& option = profile->entries()[1].options[0];
   EXPECT_EQ(option.time, 51'000'000);
@@ -218,7 +218,7 @@ TEST(ParseProfile, NanosecondsAreRoundedAfterAveraging) {
   // If each were rounded first (1, 1 and 2 ns), the average would be 1 ns.
   const Result<Profile> profile =
       ParseRows("0,forward,1,1.4e-9,1\n0,forward,1,1.4e-9,1\n0,forward,1,1.9e-9,1\n");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_EQ(profile->entries()[0].options[0].time, 2);
 }
 
@@ -226,7 +226,7 @@ TEST(ParseProfile, ChunksAreEntriesOfTheirOwn) {
   const Result<Profile> profile = Parse(
       "stage,chunk,instruction,frequency,time,energy\n"
       "0,1,forward,1410,0.05,24\n0,0,forward,1410,0.06,25\n");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_EQ(profile->chunks(), 2);
   EXPECT_EQ(profile->Find(0, 1, InstructionKind::kForward)->options[0].energy_j, 24);
 }
@@ -255,7 +255,7 @@ class ParseProfileMistake : public ::testing::TestWithParam<Mistake> {};
 TEST_P(ParseProfileMistake, TheMessageIsOneLineWithPlaceCauseAndRemedy) {
   const Result<Profile> profile = Parse(GetParam().text);
   ASSERT_FALSE(profile);
-  const std::string& message = profile.error().message;
+  const std::string& message = profile.error().Message();
   EXPECT_EQ(profile.error().kind, ErrorKind::kInput);
   EXPECT_THAT(message, StartsWith(std::string(GetParam().place)));
   EXPECT_THAT(message, HasSubstr(std::string(GetParam().cause)));

@@ -69,7 +69,7 @@ TEST(FormatProfile, WritesChunksAndKnobsIfTheProfileHasThem) {
             "0,0,forward,1410,108,-0.5,1.5,3\n"
             "0,1,forward,1410,108,-0.5,1.5,3\n");
   const Result<Profile> read = ParseProfile(text, "p");
-  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_TRUE(read) << read.error().Message();
   EXPECT_EQ(read->other_knob_names(), profile.other_knob_names());
   EXPECT_EQ(FormatProfile(*read), text);
 }
@@ -79,7 +79,7 @@ TEST(FormatProfile, TheLongestTimeIsExactToTheNanosecond) {
   for (const Nanoseconds time : {longest, longest - 1, longest / 3, Nanoseconds{1}}) {
     const Profile profile("p", {}, {{0, 0, InstructionKind::kForward, {OptionAt(1, time, 1)}}});
     const Result<Profile> read = ParseProfile(FormatProfile(profile), "p");
-    ASSERT_TRUE(read) << read.error().message;
+    ASSERT_TRUE(read) << read.error().Message();
     EXPECT_EQ(read->entries()[0].options[0].time, time);
   }
 }

@@ -25,7 +25,7 @@ TEST(ParseStageMemory, TakesTheGreatestValueOfAStage) {
 
 TEST(ParseStageMemory, ItsColumnsAreNoKnobs) {
   const auto profile = ParseProfile(kWithMemory, "p.csv");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_THAT(profile->other_knob_names(), IsEmpty());
   EXPECT_EQ(profile->entries().size(), 4U);
 }
@@ -45,9 +45,9 @@ TEST(ParseStageMemory, RefusesOtherValues) {
         "stage,instruction,frequency,time,energy,activation_bytes,memory_source\n"
         "0,forward,1410,0.05,24," +
         std::string(values) + "\n";
-    EXPECT_EQ(ParseProfile(text, "p.csv").error().message,
-              ParseStageMemory(text, "p.csv").error().message);
-    return ParseStageMemory(text, "p.csv").error().message;
+    EXPECT_EQ(ParseProfile(text, "p.csv").error().Message(),
+              ParseStageMemory(text, "p.csv").error().Message());
+    return ParseStageMemory(text, "p.csv").error().Message();
   };
   EXPECT_THAT(message("-1,measured"),
               HasSubstr("p.csv:2: activation_bytes \"-1\" is out of range"));

@@ -50,7 +50,7 @@ void ExpectThatMoreChangesNeverCostEnergy(const plan::Planner& planner, double e
     const auto limited = ClimbToLimit(planner, {planned}, limit, {.effort = effort}, tradeoff);
     // Instructions that share no clock, or a target that needs more changes.
     if (!limited && last.empty()) continue;
-    ASSERT_TRUE(limited) << limited.error().message;
+    ASSERT_TRUE(limited) << limited.error().Message();
     std::map<std::string, double> costs;
     for (const PlannedTarget& one : *limited) {
       SCOPED_TRACE(one.slug);
@@ -108,7 +108,7 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyBesideATradeoff) {
   const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 6}));
   const plan::Plan unlimited = *planner.PlanFor(planner.baseline().time);
   const auto tradeoff = ComputeSwitchTradeoff(planner, unlimited, {.effort = 0.02});
-  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  ASSERT_TRUE(tradeoff) << tradeoff.error().Message();
   ExpectThatMoreChangesNeverCostEnergy(planner, 0.02, {std::begin(kUpTo10), std::end(kUpTo10)},
                                        *tradeoff);
 }

@@ -86,8 +86,7 @@ Result<NoiseOutcome> AddNoiseMargins(
     if (!noisy[i]) {
       const bool is_unreachable = noisy[i].error().kind == ErrorKind::kUnreachable;
       if (is_unreachable && !planned[i].is_asked()) continue;
-      return FailAs(noisy[i].error().kind, "{}: {}", planned[i].plan.target,
-                    noisy[i].error().message);
+      return Fail(noisy[i], planned[i].plan.target);
     }
     outcome.without_margin.push_back(noisy[i]->before);
     outcome.with_margin.push_back(noisy[i]->after);

@@ -110,7 +110,7 @@ class Run {
       return FailAs(limited.error().kind,
                     "{} (the hardware facts allow {:.3g} clock changes a second; a limit of your "
                     "own replaces that: `max_switches`)",
-                    limited.error().message, *changes_.changes_per_s);
+                    limited.error().Message(), *changes_.changes_per_s);
     }
     if (wishes_.noise) PERSEUS_RETURN_IF_ERROR(AddMargins(std::move(of_less_effort)));
     LeaveOutContradictions(planned, result_.noise);

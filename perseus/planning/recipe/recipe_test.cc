@@ -23,13 +23,13 @@ TEST(PlanForStraggler, WithALimitTakesTimeBeyondThatOfLeastEnergy) {
   constexpr int kMost = 2;
   const auto plan = PlanForStraggler(planner, {.limit = Limit::kGiven, .most_changes = kMost},
                                      planner.baseline(), time, "straggler");
-  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan) << plan.error().Message();
   EXPECT_LE(few_switches::MostSwitches(plan->evaluation), kMost);
   EXPECT_LE(plan->evaluation.time, time);
   const double energy_j = planner.EnergyUntil(time, plan->evaluation);
   EXPECT_GE(energy_j, plan->lower_bound_j);
   const auto early = few_switches::PlanFewSwitches(planner, time, std::span(&kMost, 1));
-  ASSERT_TRUE(early) << early.error().message;
+  ASSERT_TRUE(early) << early.error().Message();
   EXPECT_LT(energy_j, 0.99 * planner.EnergyUntil(time, early->front().plan->evaluation));
 }
 

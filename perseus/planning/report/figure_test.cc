@@ -27,7 +27,7 @@ TEST(FigureOf, KnowsNames) {
                            "myfrontier.svg", "frontier.svg/figure.png", ".svg"}) {
     const auto figure = FigureOf(name);
     ASSERT_FALSE(figure) << name;
-    EXPECT_THAT(figure.error().message, HasSubstr("frontier.svg, timeline.svg or profile.svg"));
+    EXPECT_THAT(figure.error().Message(), HasSubstr("frontier.svg, timeline.svg or profile.svg"));
   }
 }
 
@@ -117,7 +117,7 @@ class DrawFigureTest : public testing::Test {
 
   std::string Draw(FigureKind kind) const {
     const auto svg = DrawFigure(kind, data_);
-    EXPECT_TRUE(svg) << svg.error().message;
+    EXPECT_TRUE(svg) << svg.error().Message();
     EXPECT_THAT(*svg, StartsWith("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns="));
     EXPECT_TRUE(XmlReader(*svg).Read());
     EXPECT_THAT(*svg, Not(HasSubstr("NaN")));
@@ -163,7 +163,7 @@ TEST_F(DrawFigureTest, DrawsWhatLimitsOfClockChangesSave) {
 TEST_F(DrawFigureTest, RefusesDataThatIsNotAReport) {
   const auto figure = DrawFigure({}, "{\"format\":");
   ASSERT_FALSE(figure);
-  EXPECT_THAT(figure.error().message, HasSubstr("cannot be drawn"));
+  EXPECT_THAT(figure.error().Message(), HasSubstr("cannot be drawn"));
 }
 
 }  // namespace

@@ -34,16 +34,16 @@ Result<Columns> ReadHeader(const profile::CsvReader& reader) {
     if (fields[i] == "marginal_watts") columns.price = i;
     if (fields[i] == "energy_error") columns.error = i;
     if (fields[i] == "frequency") {
-      return Fail(
-          "{}: is a profile, not a frontier (perseus plan ... -o DIR writes the frontier of a "
-          "profile)",
-          reader.Where());
+      return Fail(reader.Where(),
+                  "is a profile, not a frontier (perseus plan ... -o DIR writes the frontier of a "
+                  "profile)");
     }
   }
   if (!columns.time || !columns.energy) {
     return Fail(
-        "{}: column \"{}\" is missing (a frontier has the columns time, in s, and energy, in J)",
-        reader.Where(), columns.time ? "energy" : "time");
+        reader.Where(),
+        "column \"{}\" is missing (a frontier has the columns time, in s, and energy, in J)",
+        columns.time ? "energy" : "time");
   }
   return columns;
 }
@@ -52,12 +52,12 @@ Result<double> ReadNumber(std::string_view field, std::string_view what, double 
                           const profile::CsvReader& reader) {
   const auto number = ParseNumber<double>(field);
   if (!number || !std::isfinite(*number)) {
-    return Fail("{}: {} {} is not a number (expected a number such as 2.82)", reader.Where(), what,
+    return Fail(reader.Where(), "{} {} is not a number (expected a number such as 2.82)", what,
                 Excerpt(field));
   }
   if (*number < least || *number > most) {
-    return Fail("{}: {} {} is out of range (expected {} to {:g})", reader.Where(), what,
-                Excerpt(field), least == 0 ? "0" : "above 0,", most);
+    return Fail(reader.Where(), "{} {} is out of range (expected {} to {:g})", what, Excerpt(field),
+                least == 0 ? "0" : "above 0,", most);
   }
   return *number;
 }
@@ -66,7 +66,8 @@ Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::st
   profile::CsvReader reader(text, name);
   PERSEUS_ASSIGN_OR_RETURN(const auto has_header, reader.Next());
   if (!has_header) {
-    return Fail("{}: is empty (expected the header time,energy and a row for each point)", name);
+    return Fail(InFile(name),
+                "is empty (expected the header time,energy and a row for each point)");
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto columns, ReadHeader(reader));
   constexpr double kLeast = 1e-9;
@@ -75,8 +76,9 @@ Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::st
     PERSEUS_ASSIGN_OR_RETURN(const auto more, reader.Next());
     if (!more) break;
     if (reader.fields().size() != columns.count) {
-      return Fail("{}: {} fields, but the header has {} (check that the file is complete)",
-                  reader.Where(), reader.fields().size(), columns.count);
+      return Fail(reader.Where(),
+                  "{} fields, but the header has {} (check that the file is complete)",
+                  reader.fields().size(), columns.count);
     }
     PERSEUS_ASSIGN_OR_RETURN(const auto time, ReadNumber(reader.fields()[*columns.time], "time",
                                                          kLeast, kLongestSeconds, reader));
@@ -104,7 +106,7 @@ Result<std::vector<plan::FrontierPoint>> ParseCsv(std::string_view text, std::st
 
 Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name) {
   PERSEUS_ASSIGN_OR_RETURN(auto points, ParseCsv(text, name));
-  if (points.empty()) return Fail("{}: has no points (check that the file is complete)", name);
+  if (points.empty()) return Fail(InFile(name), "has no points (check that the file is complete)");
   std::ranges::stable_sort(points, {}, &plan::FrontierPoint::time);
   double error = 0;
   for (const plan::FrontierPoint& point : points) {

@@ -13,7 +13,7 @@ TEST(ParseFrontier, ReadsTheOutputOfFormatFrontier) {
       .points = {{2'822'212'829, 6124.411, 2210.5, 0.25}, {3'000'000'001, 5.5, 0, 0}},
       .least_energy = 1};
   const auto curve = ParseFrontier(FormatFrontier(frontier), "frontier.csv");
-  ASSERT_TRUE(curve) << curve.error().message;
+  ASSERT_TRUE(curve) << curve.error().Message();
   EXPECT_EQ(curve->name, "frontier.csv");
   ASSERT_EQ(curve->points.size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -27,7 +27,7 @@ TEST(ParseFrontier, ReadsTheOutputOfFormatFrontier) {
 
 TEST(ParseFrontier, SortsAndIgnoresOtherColumns) {
   const auto curve = ParseFrontier("note,energy,time\nslow,10,3\nfast,20,2\n", "other.csv");
-  ASSERT_TRUE(curve) << curve.error().message;
+  ASSERT_TRUE(curve) << curve.error().Message();
   ASSERT_EQ(curve->points.size(), 2U);
   EXPECT_EQ(curve->points[0].time, 2'000'000'000);
   EXPECT_EQ(curve->points[0].bound_j, 20);
@@ -45,7 +45,7 @@ TEST_P(BadFrontier, TheErrorHasPlaceAndRemedy) {
   const auto curve = ParseFrontier(GetParam().text, "f.csv");
   ASSERT_FALSE(curve);
   EXPECT_EQ(curve.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(curve.error().message, HasSubstr(GetParam().message));
+  EXPECT_THAT(curve.error().Message(), HasSubstr(GetParam().message));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -40,7 +40,7 @@ class ReportData : public testing::TestWithParam<Case> {
     // The plans are not in order, so that the test sees whether the report sorts them.
     for (const double percent : {10., 0., 3.}) {
       auto plan = plan::PlanForTarget(planner_, &*frontier, {.value = percent});
-      if (!plan) throw std::runtime_error(plan.error().message);
+      if (!plan) throw std::runtime_error(plan.error().Message());
       report.plans.push_back({std::to_string(percent), *std::move(plan)});
     }
     plans_ = report.plans;
@@ -165,7 +165,7 @@ TEST(ReportPage, ContainsAnyDataSafely) {
   if (!HasReportPage()) GTEST_SKIP() << "this build has no page (no npm)";
   const std::string data = R"({"name":"</script><script>alert(1)</script><!--"})";
   const auto page = FormatReportPage(data);
-  ASSERT_TRUE(page) << page.error().message;
+  ASSERT_TRUE(page) << page.error().Message();
   const std::size_t begin = page->find(kDataBegin) + kDataBegin.size();
   const std::size_t end = page->find(kDataEnd, begin);
   EXPECT_EQ(json::parse(page->substr(begin, end - begin)), json::parse(data));
@@ -177,7 +177,7 @@ TEST(FormatReportData, RefusesAReportWithoutPlans) {
   const auto data = FormatReportData(
       {.planner = planner, .job = {}, .frontier = {}, .plans = {}, .overlays = {}});
   ASSERT_FALSE(data);
-  EXPECT_THAT(data.error().message, HasSubstr("the report has no plan"));
+  EXPECT_THAT(data.error().Message(), HasSubstr("the report has no plan"));
 }
 
 TEST(FormatReportData, PlansHaveTheirMeansUnderNoise) {
@@ -229,7 +229,7 @@ constexpr const char* kGraph = R"({"instructions": [
 
 TEST(CriticalInstructions, AreTheInstructionsThatTheIterationWaitsFor) {
   const auto file = schedule::ParseInstructionGraph(kGraph, "graph.json");
-  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file) << file.error().Message();
   const schedule::InstructionGraph& graph = file->graph;
   const plan::Evaluation evaluation =
       plan::Evaluator(graph, {}).Evaluate(schedule::BaselineOptions(graph));

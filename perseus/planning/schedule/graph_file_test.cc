@@ -26,7 +26,7 @@ constexpr std::string_view kDiamond = R"({
 
 TEST(GraphFile, ReadsAndSorts) {
   const Result<GraphFile> file = ParseInstructionGraph(kDiamond, "work.json");
-  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file) << file.error().Message();
   const InstructionGraph& graph = file->graph;
   EXPECT_EQ(file->blocking_power_w, 83.64);
   EXPECT_EQ(graph.name, "work.json");
@@ -41,7 +41,7 @@ TEST(GraphFile, ReadsAndSorts) {
 
 TEST(GraphFile, SortsOptionsByFrequencyHighestFirst) {
   const Result<GraphFile> file = ParseInstructionGraph(kDiamond, "work.json");
-  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file) << file.error().Message();
   const OptionSet& options = file->graph.options_of(0);
   ASSERT_EQ(options.options.size(), 2U);
   EXPECT_EQ(options.options[0].frequency_mhz, 1410);
@@ -55,7 +55,7 @@ TEST(GraphFile, AnInstructionWithoutAResourceBlocksNoOther) {
       {"name": "a", "options": [{"time": 1, "energy": 1}]},
       {"name": "b", "options": [{"time": 1, "energy": 1}]}]})",
                                                        "work.json");
-  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file) << file.error().Message();
   EXPECT_THAT(file->graph.pp_rank_names, ElementsAre("a", "b"));
   EXPECT_TRUE(file->graph.dependencies.empty());
 }
@@ -67,7 +67,7 @@ TEST(GraphFile, AGivenBlockingPowerReplacesThatOfTheFile) {
       R"({"instructions": [{"name": "a", "options": [{"time": 1, "energy": 1}]}]})";
   const Result<GraphFile> file = ParseInstructionGraph(without_resource, "work.json", 50);
   ASSERT_FALSE(file) << "a GPU of its own would idle";
-  EXPECT_THAT(file.error().message,
+  EXPECT_THAT(file.error().Message(),
               StartsWith("work.json: instructions[0] \"a\" has no resource, but a blocking power"));
   EXPECT_TRUE(ParseInstructionGraph(without_resource, "work.json", 0));
 }
@@ -78,7 +78,7 @@ TEST(GraphFile, ADependencyThatTheResourceImpliesKeepsItsDelay) {
       {"name": "b", "resource": "gpu0", "options": [{"time": 1, "energy": 1}]}],
       "dependencies": [{"from": "a", "to": "b", "delay": 2}, {"from": "a", "to": "b"}]})",
                                                        "work.json");
-  ASSERT_TRUE(file) << file.error().message;
+  ASSERT_TRUE(file) << file.error().Message();
   ASSERT_EQ(file->graph.dependencies.size(), 1U);
   EXPECT_EQ(file->graph.dependencies[0].delay, 2'000'000'000);
 }
@@ -107,8 +107,8 @@ class GraphFileRefusal : public ::testing::TestWithParam<Refusal> {};
 TEST_P(GraphFileRefusal, SaysWhereAndWhatToDo) {
   const Result<GraphFile> file = ParseInstructionGraph(GetParam().text, "work.json");
   ASSERT_FALSE(file);
-  EXPECT_THAT(file.error().message, StartsWith(std::string(GetParam().message)));
-  EXPECT_EQ(file.error().message.find('\n'), std::string::npos);
+  EXPECT_THAT(file.error().Message(), StartsWith(std::string(GetParam().message)));
+  EXPECT_EQ(file.error().Message().find('\n'), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -56,9 +56,10 @@ Result<InstructionGraph> SortTopologically(InstructionGraph graph) {
   }
   cycle += Describe(graph, found.cycle.front());
   return Fail(
-      "{}: instructions wait for each other: {} (remove one of these dependencies; instructions "
+      InFile(graph.name),
+      "instructions wait for each other: {} (remove one of these dependencies; instructions "
       "on one resource also wait for those before them)",
-      graph.name, cycle);
+      cycle);
 }
 
 Result<void> CheckDurations(const InstructionGraph& graph) {
@@ -79,9 +80,9 @@ Result<void> CheckDurations(const InstructionGraph& graph) {
   for (const Dependency& dependency : graph.dependencies) take(dependency.delay);
   if (fits) return {};
   return Fail(
-      "{}: the durations of all instructions add up to more than 36 years, which does not fit the "
-      "planner's nanoseconds (check that the times are in seconds)",
-      graph.name);
+      InFile(graph.name),
+      "the durations of all instructions add up to more than 36 years, which does not fit the "
+      "planner's nanoseconds (check that the times are in seconds)");
 }
 
 std::string Describe(const InstructionGraph& graph, int instruction) {

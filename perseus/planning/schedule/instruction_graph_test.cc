@@ -35,7 +35,7 @@ InstructionGraph MakeGraph(int instructions, std::vector<Dependency> dependencie
 //   d -> c -> b -> a
 TEST(SortTopologically, RenumbersEverything) {
   const auto sorted = SortTopologically(MakeGraph(4, {{1, 0, 10}, {2, 1, 20}, {3, 2, 30}}));
-  ASSERT_TRUE(sorted) << sorted.error().message;
+  ASSERT_TRUE(sorted) << sorted.error().Message();
   EXPECT_EQ(Describe(*sorted, 0), "\"d\"");
   EXPECT_EQ(Describe(*sorted, 3), "\"a\"");
   ASSERT_EQ(sorted->dependencies.size(), 3U);
@@ -51,7 +51,7 @@ TEST(SortTopologically, RenumbersEverything) {
 
 TEST(SortTopologically, DoesNotChangeASortedGraph) {
   const auto sorted = SortTopologically(MakeGraph(4, {{0, 3}, {1, 2}}));
-  ASSERT_TRUE(sorted) << sorted.error().message;
+  ASSERT_TRUE(sorted) << sorted.error().Message();
   for (int i = 0; i < 4; ++i) {
     EXPECT_EQ(sorted->instructions[static_cast<std::size_t>(i)].option_set, i);
   }
@@ -63,10 +63,10 @@ TEST(SortTopologically, DoesNotChangeASortedGraph) {
 TEST(SortTopologically, TheErrorNamesOnlyTheInstructionsOfTheCycle) {
   const auto sorted = SortTopologically(MakeGraph(5, {{0, 1}, {1, 2}, {2, 3}, {3, 1}, {3, 4}}));
   ASSERT_FALSE(sorted);
-  EXPECT_EQ(sorted.error().message.find("\"a\""), std::string::npos);
-  EXPECT_EQ(sorted.error().message.find("\"e\""), std::string::npos);
-  EXPECT_THAT(sorted.error().message, HasSubstr("\"b\" -> \"c\" -> \"d\""));
-  EXPECT_EQ(SortTopologically(MakeGraph(1, {{0, 0}})).error().message,
+  EXPECT_EQ(sorted.error().Message().find("\"a\""), std::string::npos);
+  EXPECT_EQ(sorted.error().Message().find("\"e\""), std::string::npos);
+  EXPECT_THAT(sorted.error().Message(), HasSubstr("\"b\" -> \"c\" -> \"d\""));
+  EXPECT_EQ(SortTopologically(MakeGraph(1, {{0, 0}})).error().Message(),
             "work.json: instructions wait for each other: \"a\" -> \"a\" (remove one of these "
             "dependencies; instructions on one resource also wait for those before them)");
 }
@@ -75,7 +75,8 @@ TEST(SortTopologically, TheErrorShortensALongCycle) {
   std::vector<Dependency> ring;
   ring.reserve(20);
   for (int i = 0; i < 20; ++i) ring.push_back({i, (i + 1) % 20});
-  EXPECT_THAT(SortTopologically(MakeGraph(20, ring)).error().message, HasSubstr(" -> 12 more -> "));
+  EXPECT_THAT(SortTopologically(MakeGraph(20, ring)).error().Message(),
+              HasSubstr(" -> 12 more -> "));
 }
 
 TEST(SortTopologically, SortsRandomGraphsAndFindsTheirCycles) {
@@ -96,7 +97,7 @@ TEST(SortTopologically, SortsRandomGraphsAndFindsTheirCycles) {
       }
     }
     const auto sorted = SortTopologically(MakeGraph(instructions, dependencies));
-    ASSERT_TRUE(sorted) << sorted.error().message;
+    ASSERT_TRUE(sorted) << sorted.error().Message();
     for (const Dependency& dependency : sorted->dependencies) {
       ASSERT_LT(dependency.from, dependency.to);
     }
@@ -118,7 +119,7 @@ TEST(CheckDurations, CountsDelaysAndTheSlowestOptions) {
   EXPECT_TRUE(CheckDurations(graph));
   graph.dependencies[0].delay = 1;
   ASSERT_FALSE(CheckDurations(graph));
-  EXPECT_THAT(CheckDurations(graph).error().message, HasSubstr("work.json: the durations"));
+  EXPECT_THAT(CheckDurations(graph).error().Message(), HasSubstr("work.json: the durations"));
   graph.dependencies[0].delay = std::numeric_limits<Nanoseconds>::max();
   EXPECT_FALSE(CheckDurations(graph));
 }

@@ -196,17 +196,18 @@ class PipelineGraphBuilder {
     const std::string missing = OptionSetName(pp_rank, chunk, kind);
     if (chunk >= profile_.chunks()) {
       return Fail(
-          "{}: {} is missing: schedule {} runs several chunks on a pp_rank, but the profile has "
+          InFile(profile_.name()),
+          "{} is missing: schedule {} runs several chunks on a pp_rank, but the profile has "
           "{} for each stage (profile every chunk, and write the column `chunk`{})",
-          profile_.name(), missing, schedule_.name,
+          missing, schedule_.name,
           profile_.chunks() == 1 ? std::string("only one chunk")
                                  : fmt::format("only {} chunks", profile_.chunks()),
           ModelStagesRemedy());
     }
-    return Fail(
-        "{}: {} is missing, which schedule {} runs (profile it, or choose a schedule "
-        "without it)",
-        profile_.name(), missing, schedule_.name);
+    return Fail(InFile(profile_.name()),
+                "{} is missing, which schedule {} runs (profile it, or choose a schedule "
+                "without it)",
+                missing, schedule_.name);
   }
 
   void AddDataDependencies() {

@@ -45,18 +45,18 @@ profile::Profile MakeProfile(int stages, int chunks,
 
 Schedule Generate(const ScheduleSpec& spec) {
   Result<Schedule> schedule = GenerateSchedule(spec);
-  EXPECT_TRUE(schedule) << schedule.error().message;
+  EXPECT_TRUE(schedule) << schedule.error().Message();
   return schedule ? *std::move(schedule) : Schedule();
 }
 
 Schedule Parse(std::string_view csv) {
   Result<Schedule> schedule = ParseSchedule(csv, "dump.csv");
-  EXPECT_TRUE(schedule) << schedule.error().message;
+  EXPECT_TRUE(schedule) << schedule.error().Message();
   return schedule ? *std::move(schedule) : Schedule();
 }
 
 std::string ErrorOf(const Result<InstructionGraph>& graph) {
-  return graph ? "no error" : graph.error().message;
+  return graph ? "no error" : graph.error().Message();
 }
 
 std::vector<std::string> DescribeDependencies(const InstructionGraph& graph) {
@@ -84,7 +84,7 @@ TEST(PipelineGraph, HasDependenciesAlongAndBetweenPpRanks) {
   PipelineModel model;
   model.fixed.p2p = 400;
   const auto graph = BuildInstructionGraph(Generate({"1f1b", 2, 2}), MakeProfile(2, 1), model);
-  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(graph) << graph.error().Message();
   EXPECT_THAT(
       DescribeDependencies(*graph),
       UnorderedElementsAre(
@@ -109,7 +109,7 @@ TEST(PipelineGraph, TheTurnOfAVHasNoTransfer) {
   PipelineModel model;
   model.fixed.p2p = 400;
   const auto graph = BuildInstructionGraph(Generate({"zb-v", 1, 1}), MakeProfile(1, 2), model);
-  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(graph) << graph.error().Message();
   for (const Dependency& dependency : graph->dependencies) EXPECT_EQ(dependency.delay, 0);
   EXPECT_EQ(Describe(*graph, 0), "forward of microbatch 0 of chunk 0 on pp_rank 0");
 }
@@ -122,7 +122,7 @@ TEST(PipelineGraph, PlacesFixedInstructionsInTheOrder) {
   model.fixed.all_reduce = {.time = 2'000'000'000};
   model.fixed.optimizer = {.time = 3000, .energy_j = 0};
   const auto graph = BuildInstructionGraph(Generate({"gpipe", 2, 2}), MakeProfile(2, 1), model);
-  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(graph) << graph.error().Message();
   EXPECT_THAT(
       DescribeRank(*graph, 0),
       ElementsAre("load of microbatch 0 on pp_rank 0", "forward of microbatch 0 on pp_rank 0",
@@ -146,7 +146,7 @@ TEST(PipelineGraph, PlacesFixedInstructionsInTheOrder) {
 TEST(PipelineGraph, InstructionsOfAStageAndKindShareTheirOptions) {
   const auto graph =
       BuildInstructionGraph(Generate({"zb-v", 2, 50}), MakeProfile(2, 2), PipelineModel());
-  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(graph) << graph.error().Message();
   std::vector<std::string> names;
   for (const OptionSet& set : graph->option_sets) names.push_back(set.name);
   EXPECT_THAT(names, UnorderedElementsAre(
@@ -172,7 +172,7 @@ TEST(PipelineGraph, TheBaselineIsTheFastestOptionAtTheHighestFrequency) {
   const profile::Profile profile("profile.csv", {"sm_count"},
                                  {{0, 0, kForward, options}, {0, 0, kBackward, options}});
   const auto graph = BuildInstructionGraph(Generate({"gpipe", 1, 1}), profile, PipelineModel());
-  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(graph) << graph.error().Message();
   for (const OptionSet& set : graph->option_sets) {
     const profile::Option& baseline = set.options[static_cast<std::size_t>(set.baseline)];
     EXPECT_EQ(baseline.time, 100);
@@ -204,7 +204,7 @@ TEST(PipelineGraph, RefusesAProfileThatDoesNotFitTheSchedule) {
 TEST(PipelineGraph, AcceptsAnUnusualOrderThatCanRun) {
   const auto graph = BuildInstructionGraph(Parse("0F0,0F1,0B1,0B0\n1F0,1B0,1F1,1B1"),
                                            MakeProfile(2, 1), PipelineModel());
-  EXPECT_TRUE(graph) << graph.error().message;
+  EXPECT_TRUE(graph) << graph.error().Message();
 }
 
 TEST(PipelineGraph, TheErrorOfADeadlockNamesWhatEachPpRankWaitsFor) {
@@ -312,7 +312,7 @@ TEST(PipelineGraph, GivesTheSameTimesAsEverySchedule) {
                                    microbatches, chunks));
           const auto graph = BuildInstructionGraph(
               *schedule, MakeProfile(ranks, schedule->stages() / ranks), model);
-          ASSERT_TRUE(graph) << graph.error().message;
+          ASSERT_TRUE(graph) << graph.error().Message();
           ++graphs;
 
           std::vector<Nanoseconds> start(graph->instructions.size());
@@ -358,7 +358,7 @@ TEST(PipelineGraph, GivesTheSameTimesAsEverySchedule) {
 TEST(PipelineGraph, BuildsSixtyFiveThousandInstructions) {
   const auto graph =
       BuildInstructionGraph(Generate({"1f1b", 64, 512}), MakeProfile(64, 1), PipelineModel());
-  ASSERT_TRUE(graph) << graph.error().message;
+  ASSERT_TRUE(graph) << graph.error().Message();
   EXPECT_EQ(graph->instructions.size(), 65'536U);
   // Dependencies between neighbors on a pp_rank, and both ways between neighboring pp_ranks.
   EXPECT_EQ(graph->dependencies.size(), 64U * 1023 + 2 * 63 * 512);

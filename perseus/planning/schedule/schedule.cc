@@ -207,7 +207,7 @@ Result<Schedule> GenerateSchedule(const ScheduleSpec& spec) {
       std::find_if(kGenerators.begin(), kGenerators.end(),
                    [&](const Generator& candidate) { return candidate.name == spec.name; });
   if (generator == kGenerators.end()) {
-    return Fail("unknown schedule {}{}", Excerpt(spec.name), DidYouMean(spec.name, kNames));
+    return Fail("unknown schedule {} ({})", Excerpt(spec.name), DidYouMean(spec.name, kNames));
   }
   PERSEUS_RETURN_IF_ERROR(CheckSizes(spec, *generator));
 

@@ -98,13 +98,13 @@ class ScheduleReader {
       PERSEUS_RETURN_IF_ERROR(ReadRow(TakeUntil(rest_, '\n')));
     }
     if (schedule_.pp_ranks.empty()) {
-      return Fail("{}: the file is empty (expected a row for each pp_rank, such as 0F0,0B0)",
-                  name_);
+      return Fail(InFile(name_),
+                  "the file is empty (expected a row for each pp_rank, such as 0F0,0B0)");
     }
     PERSEUS_RETURN_IF_ERROR(PlaceStages());
     ResolveOldLetters();
     if (auto defect = FindDefect(schedule_)) {
-      return Fail("{}:row {}: {}", name_, defect->pp_rank + 1, defect->message);
+      return Fail(InFile(name_), "row {}: {}", defect->pp_rank + 1, defect->message);
     }
     return std::move(schedule_);
   }
@@ -122,8 +122,9 @@ class ScheduleReader {
       if (!read) return read;
     }
     if (!schedule_.pp_ranks.back().empty()) return {};
-    return Fail("{}:row {}: pp_rank {} has no instructions (remove the row, or add instructions)",
-                name_, row_number(), pp_rank());
+    return Fail(InFile(name_),
+                "row {}: pp_rank {} has no instructions (remove the row, or add instructions)",
+                row_number(), pp_rank());
   }
 
   // An overlap of instructions, or a batch of communications.
@@ -132,10 +133,10 @@ class ScheduleReader {
     std::string_view actions = TakeUntil(rest, ')');
     const std::string_view what = Trimmed(rest);
     if ((what != "OVERLAP_F_B" && what != "BATCH_P2P") || actions.empty()) {
-      return Fail(
-          "{}:row {}: cell {} is not an overlap of instructions or a batch of communications "
-          "(expected a cell such as (0F7;7B3)OVERLAP_F_B or (0SEND_F0;2RECV_F0)BATCH_P2P)",
-          name_, row_number(), Excerpt(cell));
+      return Fail(InFile(name_),
+                  "row {}: cell {} is not an overlap of instructions or a batch of communications "
+                  "(expected a cell such as (0F7;7B3)OVERLAP_F_B or (0SEND_F0;2RECV_F0)BATCH_P2P)",
+                  row_number(), Excerpt(cell));
     }
     const std::size_t before = schedule_.pp_ranks.back().size();
     while (!actions.empty()) {
@@ -143,16 +144,17 @@ class ScheduleReader {
     }
     if (what == "BATCH_P2P" && schedule_.pp_ranks.back().size() != before) {
       return Fail(
-          "{}:row {}: cell {} has a computation in a batch of communications (give the computation "
+          InFile(name_),
+          "row {}: cell {} has a computation in a batch of communications (give the computation "
           "a cell of its own)",
-          name_, row_number(), Excerpt(cell));
+          row_number(), Excerpt(cell));
     }
     return {};
   }
 
   Result<void> ReadInstruction(std::string_view cell) {
     auto fail = [&] {
-      return Fail("{}:row {}: cell {} is not an instruction ({})", name_, row_number(),
+      return Fail(InFile(name_), "row {}: cell {} is not an instruction ({})", row_number(),
                   Excerpt(cell), kExpectedCell);
     };
     std::string_view rest = cell;
@@ -170,9 +172,10 @@ class ScheduleReader {
     const auto [home, first] = pp_rank_of_stage_.emplace(*stage, pp_rank());
     if (!first && home->second != pp_rank()) {
       return Fail(
-          "{}:row {}: {} is here, but stage {} is on pp_rank {} in row {} (keep each stage on one "
+          InFile(name_),
+          "row {}: {} is here, but stage {} is on pp_rank {} in row {} (keep each stage on one "
           "pp_rank)",
-          name_, row_number(), cell, *stage, home->second, home->second + 1);
+          row_number(), cell, *stage, home->second, home->second + 1);
     }
     microbatches_ = std::max(microbatches_, std::int64_t{*microbatch} + 1);
     if (parsed->is_b) {
@@ -190,14 +193,16 @@ class ScheduleReader {
     for (int stage = 0; const auto& [number, pp_rank] : pp_rank_of_stage_) {
       if (number != stage) {
         return Fail(
-            "{}:row {}: stage {} is here, but stage {} is in no row (number stages from 0 without "
+            InFile(name_),
+            "row {}: stage {} is here, but stage {} is in no row (number stages from 0 without "
             "gaps)",
-            name_, pp_rank + 1, number, stage);
+            pp_rank + 1, number, stage);
       }
       ++stage;
     }
     if (microbatches_ > std::numeric_limits<int>::max()) {
-      return Fail("{}: microbatch {} is too large (number microbatches from 0 without gaps)", name_,
+      return Fail(InFile(name_),
+                  "microbatch {} is too large (number microbatches from 0 without gaps)",
                   microbatches_ - 1);
     }
     schedule_.microbatches = static_cast<int>(microbatches_);

@@ -13,12 +13,12 @@ using enum InstructionKind;
 // Returns the schedule in canonical form, or the error.
 std::string Read(std::string_view text) {
   const Result<Schedule> schedule = ParseSchedule(text, "dump.csv");
-  return schedule ? FormatSchedule(*schedule) : schedule.error().message;
+  return schedule ? FormatSchedule(*schedule) : schedule.error().Message();
 }
 
 TEST(ScheduleFile, ReadsInstructionsInOrder) {
   const Result<Schedule> schedule = ParseSchedule("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", "dump.csv");
-  ASSERT_TRUE(schedule) << schedule.error().message;
+  ASSERT_TRUE(schedule) << schedule.error().Message();
   EXPECT_EQ(schedule->name, "dump.csv");
   EXPECT_EQ(schedule->microbatches, 2);
   EXPECT_EQ(schedule->pp_rank_of_stage, (std::vector<int>{0, 1}));
@@ -50,7 +50,7 @@ TEST(ScheduleFile, AnOldBWithAWOfTheSameMicrobatchIsADgrad) {
 
 TEST(ScheduleFile, ChunksCountTheStagesOfAPpRank) {
   const Result<Schedule> schedule = ParseSchedule("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n", "dump.csv");
-  ASSERT_TRUE(schedule) << schedule.error().message;
+  ASSERT_TRUE(schedule) << schedule.error().Message();
   EXPECT_EQ(schedule->pp_rank_of_stage, (std::vector<int>{0, 1, 1, 0}));
   EXPECT_EQ(schedule->chunk_of_stage, (std::vector<int>{0, 0, 1, 1}));
 }
@@ -119,16 +119,16 @@ TEST(ScheduleFile, SkipsBatchesOfCommunications) {
       "( 2SEND_B0 ; 0RECV_B0 )BATCH_P2P,0B0,0REDUCE_GRAD\n"
       "1RECV_F0,1F0,(1SEND_F0;3RECV_F0)BATCH_P2P,3F0,3B0,3SEND_B0,1RECV_B0,1B0,1SEND_B0\n",
       "dump");
-  ASSERT_TRUE(batched) << batched.error().message;
+  ASSERT_TRUE(batched) << batched.error().Message();
   EXPECT_EQ(FormatSchedule(*batched), "0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n");
 }
 
 TEST(ScheduleFile, ReadsTheSameScheduleThatItWrote) {
   for (std::string_view name : ScheduleNames()) {
     const Result<Schedule> schedule = GenerateSchedule({std::string(name), 4, 8});
-    ASSERT_TRUE(schedule) << schedule.error().message;
+    ASSERT_TRUE(schedule) << schedule.error().Message();
     const Result<Schedule> read = ParseSchedule(FormatSchedule(*schedule), name);
-    ASSERT_TRUE(read) << read.error().message;
+    ASSERT_TRUE(read) << read.error().Message();
     EXPECT_EQ(read->pp_ranks, schedule->pp_ranks);
     EXPECT_EQ(read->pp_rank_of_stage, schedule->pp_rank_of_stage);
     EXPECT_EQ(read->chunk_of_stage, schedule->chunk_of_stage);

@@ -37,7 +37,7 @@ std::string Drawn(std::string_view drawing) {
 
 std::string Generated(const ScheduleSpec& spec) {
   const Result<Schedule> schedule = GenerateSchedule(spec);
-  return schedule ? FormatSchedule(*schedule) : schedule.error().message;
+  return schedule ? FormatSchedule(*schedule) : schedule.error().Message();
 }
 
 TEST(Schedule, Gpipe) {
@@ -288,11 +288,11 @@ class PublishedSchedule : public ::testing::Test {
       GTEST_SKIP() << path << " is absent (set PERSEUS_SHARED_DIR to compare)";
     }
     const Result<std::string> text = ReadFile(path);
-    ASSERT_TRUE(text) << text.error().message;
+    ASSERT_TRUE(text) << text.error().Message();
     const Result<Schedule> published = ParseSchedule(*text, file);
-    ASSERT_TRUE(published) << published.error().message;
+    ASSERT_TRUE(published) << published.error().Message();
     const Result<Schedule> generated = GenerateSchedule(spec);
-    ASSERT_TRUE(generated) << generated.error().message;
+    ASSERT_TRUE(generated) << generated.error().Message();
     EXPECT_EQ(FormatSchedule(*published), FormatSchedule(*generated));
     EXPECT_EQ(published->pp_rank_of_stage, generated->pp_rank_of_stage);
     EXPECT_EQ(published->chunk_of_stage, generated->chunk_of_stage);
@@ -331,26 +331,26 @@ TEST(Warmup, OneForEachLaterRankIsOneForwardOneBackward) {
     // With fewer microbatches than pp_ranks, both stop at the number of microbatches.
     const auto known =
         GenerateSchedule({.name = "1f1b", .pp_ranks = 4, .microbatches = microbatches});
-    ASSERT_TRUE(warmup) << warmup.error().message;
+    ASSERT_TRUE(warmup) << warmup.error().Message();
     EXPECT_EQ(warmup->pp_ranks, known->pp_ranks) << microbatches;
   }
 }
 
 TEST(Warmup, HoldsAsManyMicrobatchesAsGiven) {
   const auto schedule = GenerateWarmupSchedule(12, std::vector{9, 7, 7, 1});
-  ASSERT_TRUE(schedule) << schedule.error().message;
+  ASSERT_TRUE(schedule) << schedule.error().Message();
   EXPECT_FALSE(FindDefect(*schedule).has_value());
   EXPECT_THAT(PeakInFlight(*schedule), ElementsAre(9, 7, 7, 1));
 }
 
 TEST(Warmup, RefusesWhatWouldDeadlock) {
-  EXPECT_THAT(GenerateWarmupSchedule(12, std::vector{3, 4, 1}).error().message,
+  EXPECT_THAT(GenerateWarmupSchedule(12, std::vector{3, 4, 1}).error().Message(),
               HasSubstr("pp_rank 1: 4 microbatches in flight, but pp_rank 0 has only 3"));
-  EXPECT_THAT(GenerateWarmupSchedule(12, std::vector{3, 0}).error().message,
+  EXPECT_THAT(GenerateWarmupSchedule(12, std::vector{3, 0}).error().Message(),
               HasSubstr("pp_rank 1: 0 microbatches in flight"));
-  EXPECT_THAT(GenerateWarmupSchedule(0, std::vector{1}).error().message,
+  EXPECT_THAT(GenerateWarmupSchedule(0, std::vector{1}).error().Message(),
               HasSubstr("0 microbatches"));
-  EXPECT_THAT(GenerateWarmupSchedule(4, {}).error().message, HasSubstr("without pp_ranks"));
+  EXPECT_THAT(GenerateWarmupSchedule(4, {}).error().Message(), HasSubstr("without pp_ranks"));
 }
 
 TEST(DescribeOrder, NamesTheWarmupOfEachRank) {
@@ -369,7 +369,7 @@ TEST(DescribeOrder, SeveralChunksNameTheirStages) {
 
 TEST(DescribeOrder, OtherOrdersOfMicrobatchesNameThem) {
   const auto schedule = ParseSchedule("0F1,0F0,0B0,0B1\n", "s.csv");
-  ASSERT_TRUE(schedule) << schedule.error().message;
+  ASSERT_TRUE(schedule) << schedule.error().Message();
   EXPECT_EQ(DescribeOrder(*schedule),
             "pp_rank 0: 2 forwards before its first backward; F1, F0, B0, B1\n");
 }

@@ -76,7 +76,7 @@ TEST(PlanBestFinalist, IsNoWorseThanThePlanOfAnyGeneratedSchedule) {
         const auto searched = FindSchedule(job, reference->time, limit);
         ASSERT_TRUE(searched);
         const auto best = PlanBestFinalist(job, *reference, *searched, limit, kFirst);
-        ASSERT_TRUE(best) << best.error().message;
+        ASSERT_TRUE(best) << best.error().Message();
         EXPECT_THAT(best->plan.evaluation.time, Le(reference->time));
         if (most) {
           EXPECT_THAT(best->plan.evaluation.pp_rank_switches, Each(Le(*most)));
@@ -148,9 +148,9 @@ TEST(Tradeoff, IsNoWorseThanAGeneratedScheduleThatNeedsMuchMoreMemory) {
   TradeoffOptions options;
   options.more = {0, 1, 2, 3};
   const auto tradeoff = ComputeTradeoff(job, options);
-  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  ASSERT_TRUE(tradeoff) << tradeoff.error().Message();
   const auto planned = PlanCandidate(job, tradeoff->reference, {.schedule = *generated}, kFirst);
-  ASSERT_TRUE(planned) << planned.error().message;
+  ASSERT_TRUE(planned) << planned.error().Message();
   EXPECT_LE(tradeoff->rows.back().plan.evaluation.energy_j, planned->plan.evaluation.energy_j);
 }
 
@@ -162,7 +162,7 @@ TEST(PlanBestFinalist, KeepsARateOfChanges) {
   const MemoryLimit limit = MoreInFlight(*reference, 1);
   const auto searched = FindSchedule(job, reference->time, limit);
   const auto best = PlanBestFinalist(job, *reference, *searched, limit, kFirst);
-  ASSERT_TRUE(best) << best.error().message;
+  ASSERT_TRUE(best) << best.error().Message();
   const double most = 3 * ToSeconds(reference->time);
   EXPECT_THAT(best->plan.evaluation.pp_rank_switches, Each(Le(static_cast<int>(most))));
   EXPECT_GT(best->saving, 0);
@@ -175,7 +175,7 @@ TEST(Tradeoff, NeverSavesLessWithMoreMemoryUnderALimitOfChanges) {
   TradeoffOptions options;
   options.more = {0, 1, 3};
   const auto tradeoff = ComputeTradeoff(job, options);
-  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  ASSERT_TRUE(tradeoff) << tradeoff.error().Message();
   double before = tradeoff->fixed.saving;
   for (const TradeoffRow& row : tradeoff->rows) {
     EXPECT_GE(row.saving, before) << row.more;

@@ -94,7 +94,7 @@ TEST(SearchProperties, HoldForRandomJobs) {
     const RandomJob random = MakeRandomJob(seed);
     SCOPED_TRACE(random.Name());
     const auto profile = synthetic::SynthesizeProfile(random.spec);
-    ASSERT_TRUE(profile) << profile.error().message;
+    ASSERT_TRUE(profile) << profile.error().Message();
     SearchJob job{
         .profile = *profile,
         .model = {},
@@ -106,23 +106,23 @@ TEST(SearchProperties, HoldForRandomJobs) {
     job.model.blocking_power_w = 84;
     job.model.fixed.p2p = ToNanoseconds(random.p2p_s);
     const auto reference = FindReference(job);
-    ASSERT_TRUE(reference) << reference.error().message;
+    ASSERT_TRUE(reference) << reference.error().Message();
     const MemoryLimit limit = MoreInFlight(*reference, random.more);
     const SearchEffort effort{.evaluations = 60};
     const auto found = FindSchedule(job, reference->time, limit, effort);
-    ASSERT_TRUE(found) << found.error().message;
+    ASSERT_TRUE(found) << found.error().Message();
     // Deterministic.
     EXPECT_EQ(FindSchedule(job, reference->time, limit, effort)->schedule.pp_ranks,
               found->schedule.pp_ranks);
     const plan::SearchLimits first{.effort = plan::kFirstLook, .stop = {}, .finish = {}};
     const auto best = PlanBestFinalist(job, *reference, *found, limit, first);
-    ASSERT_TRUE(best) << best.error().message;
+    ASSERT_TRUE(best) << best.error().Message();
 
     // Each instruction once, and no deadlock.
     const schedule::Schedule& schedule = best->candidate.schedule;
     EXPECT_FALSE(schedule::FindDefect(schedule).has_value());
     const auto graph = schedule::BuildInstructionGraph(schedule, *profile, job.model);
-    ASSERT_TRUE(graph) << graph.error().message;
+    ASSERT_TRUE(graph) << graph.error().Message();
     ExpectDependenciesHold(*graph, best->plan.evaluation);
     EXPECT_LE(best->plan.evaluation.time, reference->time);
 
@@ -136,7 +136,7 @@ TEST(SearchProperties, HoldForRandomJobs) {
     // The bounds. Sums of doubles are rounded.
     EXPECT_LE(best->candidate.relaxed_energy_j, best->plan.evaluation.energy_j * (1 + 1e-9));
     const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
-    ASSERT_TRUE(bound_j) << bound_j.error().message;
+    ASSERT_TRUE(bound_j) << bound_j.error().Message();
     if (*bound_j) {
       EXPECT_LE(**bound_j, best->plan.evaluation.energy_j * (1 + 1e-9));
     }

@@ -91,16 +91,16 @@ TEST(FindSchedule, GivesAScheduleThatRunsInTheMemory) {
     const profile::Profile profile = ProfileOf(shape);
     const SearchJob job = JobOf(shape, profile);
     const auto reference = FindReference(job);
-    ASSERT_TRUE(reference) << reference.error().message;
+    ASSERT_TRUE(reference) << reference.error().Message();
     for (const int more : {0, 1, 3}) {
       SCOPED_TRACE(fmt::format("{}, +{}", NameOf(shape), more));
       const MemoryLimit limit = MoreInFlight(*reference, more);
       const auto found = FindSchedule(job, reference->time, limit);
-      ASSERT_TRUE(found) << found.error().message;
+      ASSERT_TRUE(found) << found.error().Message();
       const auto defect = schedule::FindDefect(found->schedule);
       EXPECT_FALSE(defect.has_value()) << defect->message;
       const auto graph = schedule::BuildInstructionGraph(found->schedule, profile, job.model);
-      ASSERT_TRUE(graph) << graph.error().message;
+      ASSERT_TRUE(graph) << graph.error().Message();
       EXPECT_EQ(found->in_flight, schedule::PeakInFlight(found->schedule));
       for (std::size_t i = 0; i < limit.of_pp_rank.size(); ++i) {
         EXPECT_LE(found->in_flight[i], limit.of_pp_rank[i]) << "pp_rank " << i;
@@ -140,7 +140,7 @@ TEST(FindSchedule, FindsABetterOrderOfTheStagesInAV) {
   const profile::Profile profile = ProfileOf(shape);
   const SearchJob job = JobOf(shape, profile);
   const auto reference = FindReference(job);
-  ASSERT_TRUE(reference) << reference.error().message;
+  ASSERT_TRUE(reference) << reference.error().Message();
   EXPECT_EQ(reference->schedule.name, "zb-v");
   const MemoryLimit limit = MoreInFlight(*reference, 0);
   const RelaxedEnergy energy(job, reference->time, limit);
@@ -157,7 +157,7 @@ TEST(Reference, OfAVNeedsTwoChunks) {
   const profile::Profile profile = ProfileOf({});
   SearchJob job = JobOf({}, profile);
   job.placement = Placement::kV;
-  EXPECT_THAT(FindReference(job).error().message, HasSubstr("need two chunks on each pp_rank"));
+  EXPECT_THAT(FindReference(job).error().Message(), HasSubstr("need two chunks on each pp_rank"));
 }
 
 // In the memory of 1F1B, wgrads fill the time in which pp_ranks would wait.
@@ -195,7 +195,7 @@ TEST(FindSchedule, RecomputesAsLittleAsTheMemoryAllows) {
     const MemoryLimit limit{
         .of_pp_rank = {most, 20, 10}, .size_of_stage = {10, 10, 10}, .kept_of_stage = {1, 1, 1}};
     const auto found = FindSchedule(job, reference->time * 7 / 5, limit);
-    ASSERT_TRUE(found) << found.error().message;
+    ASSERT_TRUE(found) << found.error().Message();
     const auto peaks =
         schedule::PeakActivations(found->schedule, limit.size_of_stage, limit.kept_of_stage);
     for (std::size_t i = 0; i < peaks.size(); ++i) EXPECT_LE(peaks[i], limit.of_pp_rank[i]);
@@ -289,7 +289,7 @@ TEST(FindSchedule, IsTheBestOfAllOrdersOfSmallPipelines) {
         // and of the exhaustive ones.
         EXPECT_NEAR(found->relaxed_energy_j, best, best * 1e-5);
         const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
-        ASSERT_TRUE(bound_j) << bound_j.error().message;
+        ASSERT_TRUE(bound_j) << bound_j.error().Message();
         ASSERT_TRUE(*bound_j);
         EXPECT_LE(**bound_j, best * (1 + 1e-9));
         // In the memory of the reference, and with two stages, nothing is between the two. With
@@ -310,7 +310,7 @@ TEST(FindSchedule, SaysHowMuchMemoryIsTooLittle) {
   const auto found = FindSchedule(job, reference->time, limit);
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(found.error().message,
+  EXPECT_THAT(found.error().Message(),
               HasSubstr("pp_rank 0 may hold 0 microbatches, and the smallest schedule holds 4 "
                         "microbatches there (allow more: 1f1b needs 4 3 2 1 microbatches on "
                         "pp_ranks 0 to 3)"));
@@ -325,7 +325,7 @@ TEST(FindSchedule, SaysThatAJobIsTooLarge) {
   const auto found = FindSchedule(job, reference->time, MoreInFlight(*reference, 0));
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(found.error().message, HasSubstr("does not fit the 64 bits of the solver"));
+  EXPECT_THAT(found.error().Message(), HasSubstr("does not fit the 64 bits of the solver"));
 }
 
 TEST(FindSchedule, SaysHowMuchMemoryTheReferenceNeeds) {
@@ -338,13 +338,13 @@ TEST(FindSchedule, SaysHowMuchMemoryTheReferenceNeeds) {
   const auto found = FindSchedule(job, reference->time, limit);
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(found.error().message,
+  EXPECT_THAT(found.error().Message(),
               HasSubstr("1f1b needs 4 3 2 1 microbatches on pp_ranks 0 to "));
   const MemoryLimit bytes{.of_pp_rank = {1 << 30, 1 << 30, 1 << 30, 1 << 30},
                           .size_of_stage = {1 << 30, 1 << 30, 1 << 30, 1 << 30},
                           .kept_of_stage = {},
                           .unit = MemoryLimit::Unit::kBytes};
-  EXPECT_THAT(FindSchedule(job, reference->time, bytes).error().message,
+  EXPECT_THAT(FindSchedule(job, reference->time, bytes).error().Message(),
               HasSubstr("1f1b needs 4.000 3.000 2.000 1.000 GiB of activations on pp_ranks 0 to "));
 }
 
@@ -362,7 +362,7 @@ TEST(Reference, IsTheScheduleThatTheProfileCanRun) {
   EXPECT_EQ(FindReference(JobOf({}, split))->schedule.name, "zb-h1");
   spec.kinds = {Kind::kForward};
   const profile::Profile forwards = *synthetic::SynthesizeProfile(spec);
-  EXPECT_THAT(FindReference(JobOf({}, forwards)).error().message,
+  EXPECT_THAT(FindReference(JobOf({}, forwards)).error().Message(),
               HasSubstr("stage 0 backward is missing"));
 }
 
@@ -370,7 +370,7 @@ TEST(Tradeoff, PlansEveryRowWithinTheTimeAndTheMemory) {
   const profile::Profile profile = ProfileOf({});
   const SearchJob job = JobOf({}, profile);
   const auto tradeoff = ComputeTradeoff(job);
-  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  ASSERT_TRUE(tradeoff) << tradeoff.error().Message();
   ASSERT_THAT(tradeoff->rows.size(), Ge(2U));
   double saving = tradeoff->fixed.saving;
   double most_saving = 0;
@@ -394,7 +394,7 @@ TEST(Tradeoff, SaysThatMemoryIsOfNoUse) {
   const JobShape shape{.stages = 1, .microbatches = 4};
   const profile::Profile profile = ProfileOf(shape);
   const auto tradeoff = ComputeTradeoff(JobOf(shape, profile));
-  ASSERT_TRUE(tradeoff) << tradeoff.error().message;
+  ASSERT_TRUE(tradeoff) << tradeoff.error().Message();
   EXPECT_THAT(Conclude(*tradeoff), HasSubstr("More memory saves nothing more."));
 }
 
@@ -442,7 +442,7 @@ TEST(RankPaths, KeepEveryGeneratedSchedule) {
     SCOPED_TRACE(name);
     const auto generated = schedule::GenerateSchedule(
         {.name = std::string(name), .pp_ranks = 3, .microbatches = 6, .chunks = 1});
-    ASSERT_TRUE(generated) << generated.error().message;
+    ASSERT_TRUE(generated) << generated.error().Message();
     schedule::Schedule again = *generated;
     SetOrders(PathsOf(*generated), again);
     EXPECT_FALSE(schedule::FindDefect(again).has_value());

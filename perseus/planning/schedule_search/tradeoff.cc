@@ -90,9 +90,7 @@ Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
   }
   if (before != nullptr) effort.start = &before->candidate.schedule;
   auto candidate = FindSchedule(job, tradeoff.reference.time, limit, effort);
-  if (!candidate) {
-    return FailAs(candidate.error().kind, "the memory of the GPUs: {}", candidate.error().message);
-  }
+  if (!candidate) return Fail(candidate, "the memory of the GPUs");
   auto planned = PlanBestFinalist(
       job, tradeoff.reference, *std::move(candidate), limit,
       {.effort = options.plan_effort, .stop = options.stop, .finish = options.finish});

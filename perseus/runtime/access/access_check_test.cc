@@ -150,7 +150,7 @@ TEST_F(AccessCheckTest, AChildThatIsHeldUpForAWhileStillAnswers) {
   const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
                                       {"/dev/null", "/dev/zero"}, std::chrono::minutes(1));
   thaws.join();
-  ASSERT_TRUE(checked) << checked.error().message;
+  ASSERT_TRUE(checked) << checked.error().Message();
   EXPECT_THAT(*checked, ElementsAre(0, EPERM));
 }
 

@@ -10,16 +10,9 @@
 
 namespace perseus::agent {
 
-// A value or a refusal, ready to be sent. The compiler warns if the caller ignores it.
+// A value or a refusal, ready to be sent.
 template <typename T>
-class [[nodiscard]] Answer : public tl::expected<T, protocol::Refused> {
- public:
-  using tl::expected<T, protocol::Refused>::expected;
-  // Lets PERSEUS_ASSIGN_OR_RETURN and PERSEUS_RETURN_IF_ERROR (result.h) pass the refusal on.
-  friend tl::unexpected<protocol::Refused> Fail(const Answer& refused) {
-    return tl::unexpected<protocol::Refused>(refused.error());
-  }
-};
+using Answer = Result<T, protocol::Refused>;
 
 template <typename... Args>
 [[nodiscard]] tl::unexpected<protocol::Refused> Refuse(protocol::Refusal code,

@@ -20,7 +20,7 @@ Answer<void> AskKernel(const Host& host, const Caller& caller, const std::vector
     return Refuse(Refusal::kUnavailable,
                   "cannot check which GPUs the user may use: {} (grant the GPU with perseus gpu "
                   "grant, as root)",
-                  errors.error().message);
+                  errors.error().Message());
   }
   // Still in the cgroups that the child joined.
   PERSEUS_ASSIGN_OR_RETURN(const Caller now, WithCgroups(host, caller));

@@ -176,7 +176,7 @@ class Agent::Loop {
     // The caller has to fix the address, so trying again is no use.
     if (server.error().kind == ErrorKind::kInput) return Fail(server);
     if (std::exchange(has_logged_metrics_failure_, true)) return Fail(server);
-    log_.error("{} (the agent tries again)", server.error().message);
+    log_.error("{} (the agent tries again)", server.error().Message());
     return Fail(server);
   }
 
@@ -229,7 +229,7 @@ class Agent::Loop {
           "the agent has too many clients (close some, or raise its limit on open files)");
     }
     const auto peer = protocol::PeerOf(accepted.get());
-    if (!peer) return refuse(Refusal::kNotAllowed, peer.error().message);
+    if (!peer) return refuse(Refusal::kNotAllowed, peer.error().Message());
     const uid_t account = subordinate_users_.AccountOf(peer->uid);
     if (IsOverQuota(account)) {
       return refuse(Refusal::kUnavailable, "too many clients of this user (close some)");
@@ -303,7 +303,7 @@ class Agent::Loop {
       auto received = protocol::Receive(connection->socket.native_handle());
       if (!received) {
         // The message is invalid, but the connection still works.
-        Malformed(connection, received.error().message);
+        Malformed(connection, received.error().Message());
         continue;
       }
       if (received->state == protocol::Received::kEnd) return Close(connection);
@@ -316,7 +316,7 @@ class Agent::Loop {
       connection->last_message_at = options_.clock->Now();
       const auto request = protocol::ParseRequest(received->datagram.text);
       if (!request) {
-        Malformed(connection, request.error().message);
+        Malformed(connection, request.error().Message());
         continue;
       }
       connection->malformed_in_a_row = 0;

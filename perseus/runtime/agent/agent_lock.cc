@@ -136,7 +136,7 @@ Result<std::vector<FileDescriptor>> LockGpus(
     auto lock = LockFile(directory / name);
     if (!lock) {
       // A process that may not write there is usually not allowed to set clocks either.
-      log.warn("cannot lock out other agents: {}", lock.error().message);
+      log.warn("cannot lock out other agents: {}", lock.error().Message());
       return locks;
     }
     if (!*lock) {

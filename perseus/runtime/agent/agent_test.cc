@@ -203,7 +203,7 @@ TEST_F(AgentTest, RestingClocksAreSavedUntilTheyAreRemoved) {
     options.gpus.resting = std::move(resting);
     options.gpus.devices.devices.erase(options.gpus.devices.devices.begin());
     const auto agent = Agent::Start(std::move(options), log_);
-    EXPECT_TRUE(agent) << agent.error().message;
+    EXPECT_TRUE(agent) << agent.error().Message();
     return ParseSavedState(*ReadFile(state()), "state")->resting.contains("GPU-a");
   };
   AgentOptions options = Options();

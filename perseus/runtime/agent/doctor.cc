@@ -85,14 +85,14 @@ Finding ExamineUsers() {
     return {Level::kGood, "other users", "the agent can check which GPUs a user may use", ""};
   }
   return {Level::kProblem, "other users",
-          fmt::format("cannot check which GPUs a user may use: {}", checked.error().message),
+          fmt::format("cannot check which GPUs a user may use: {}", checked.error().Message()),
           "give the agent CAP_SETUID and CAP_SETGID, or run perseus gpu grant"};
 }
 
 Finding ExamineAgent(const DoctorScene& scene) {
   const auto socket = protocol::Connect(scene.socket);
   if (!socket) {
-    return {Level::kNote, "agent", socket.error().message, "systemctl start perseus-agent"};
+    return {Level::kNote, "agent", socket.error().Message(), "systemctl start perseus-agent"};
   }
   const auto answer =
       protocol::SendRequest(socket->get(), protocol::Format(protocol::Request(protocol::List{})),
@@ -100,7 +100,7 @@ Finding ExamineAgent(const DoctorScene& scene) {
   const auto reply =
       answer ? protocol::ParseReply(answer->text) : Result<protocol::Reply>(Fail(answer));
   if (!reply)
-    return {Level::kProblem, "agent", reply.error().message, "systemctl restart perseus-agent"};
+    return {Level::kProblem, "agent", reply.error().Message(), "systemctl restart perseus-agent"};
   if (const auto* refused = std::get_if<protocol::Refused>(&*reply)) {
     return {Level::kProblem, "agent", refused->message, ""};
   }
@@ -155,7 +155,7 @@ Finding ExamineState(const DoctorScene& scene) {
   const auto text = ReadFile(scene.state);
   const auto state =
       text ? ParseSavedState(*text, scene.state.string()) : Result<SavedState>(Fail(text));
-  if (!state) return {Level::kProblem, "state", state.error().message, ""};
+  if (!state) return {Level::kProblem, "state", state.error().Message(), ""};
   if (!state->gpus.empty() && !HasAgent(scene)) {
     return {Level::kProblem, "state",
             fmt::format("{} GPUs have to be restored, but no agent runs", state->gpus.size()),
@@ -215,7 +215,7 @@ Finding ExamineDevice(device::Device& device) {
   }
   const auto telemetry = device.Read();
   if (!telemetry) {
-    add(Level::kProblem, telemetry.error().message, "nvidia-smi");
+    add(Level::kProblem, telemetry.error().Message(), "nvidia-smi");
     return finding;
   }
   finding.detail += fmt::format(", {:.0f} W, {} C, {} MHz now", telemetry->power_w,
@@ -268,7 +268,7 @@ std::vector<Finding> ExamineNode(const DoctorScene& scene) {
 }
 
 std::vector<Finding> ExamineDevices(const Result<device::DeviceList>& devices) {
-  if (!devices) return {{Level::kProblem, "driver", devices.error().message, ""}};
+  if (!devices) return {{Level::kProblem, "driver", devices.error().Message(), ""}};
   std::vector<Finding> findings;
   for (const auto& device : devices->devices) findings.push_back(ExamineDevice(*device));
   for (const device::RefusedDevice& refused : devices->refused) {

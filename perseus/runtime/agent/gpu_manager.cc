@@ -259,7 +259,7 @@ void GpuManager::Lend(const Caller& caller, ConnectionId connection,
             if (found) {
               acquiring->found[uuid] = *found;
             } else if (acquiring->failure.empty()) {
-              acquiring->failure = fmt::format("{}: {}", uuid, found.error().message);
+              acquiring->failure = fmt::format("{}: {}", uuid, found.error().Message());
             }
             if (--acquiring->missing == 0) Found(acquiring);
           });
@@ -313,7 +313,7 @@ Answer<protocol::ClockChannel> GpuManager::OpenChannel(const Acquiring& acquirin
                   uuid, clock.hint, uuid);
   }
   auto channel = protocol::ClockChannel::Create(static_cast<int>(lease.gpus.size()));
-  if (!channel) return Refuse(Refusal::kUnavailable, "{}", channel.error().message);
+  if (!channel) return Refuse(Refusal::kUnavailable, "{}", channel.error().Message());
   return *std::move(channel);
 }
 
@@ -376,7 +376,7 @@ Answer<void> GpuManager::SaveLease(const Acquiring& acquiring, const Lease& leas
   return Refuse(Refusal::kUnavailable,
                 "the current settings of the GPUs could not be saved, so the agent could not "
                 "restore them: {}",
-                saved.error().message);
+                saved.error().Message());
 }
 
 // ---- A lease ends ----
@@ -510,7 +510,8 @@ Answer<void> GpuManager::Grant(const Caller& caller, const protocol::Grant& want
   SavedState next = *state_;
   PERSEUS_RETURN_IF_ERROR(next.Add(wanted));
   if (auto saved = state_.Save(std::move(next)); !saved) {
-    return Refuse(Refusal::kUnavailable, "the grant could not be saved: {}", saved.error().message);
+    return Refuse(Refusal::kUnavailable, "the grant could not be saved: {}",
+                  saved.error().Message());
   }
   return {};
 }
@@ -523,7 +524,7 @@ Answer<void> GpuManager::Revoke(const Caller& caller, const protocol::Revoke& wa
   PERSEUS_RETURN_IF_ERROR(next.Remove(wanted.grant));
   if (auto saved = state_.Save(std::move(next)); !saved) {
     return Refuse(Refusal::kUnavailable, "the revocation could not be saved: {}",
-                  saved.error().message);
+                  saved.error().Message());
   }
   return {};
 }

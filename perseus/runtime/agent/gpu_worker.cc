@@ -319,7 +319,7 @@ device::DeviceResult<void> GpuWorker::Apply(const ControlSetting& wanted) {
   auto applied = device_->Apply(wanted.control, wanted.setting);
   const MutexLock lock(mutex_);
   snapshot_.in_driver_since = 0;
-  snapshot_.setting_trouble = applied ? "" : applied.error().message;
+  snapshot_.setting_trouble = applied ? "" : applied.error().Message();
   return applied;
 }
 
@@ -332,7 +332,7 @@ void GpuWorker::AttemptRestore() {
   for (const ControlSetting& wanted : to_restore_) {
     if (const auto back = PutBack(wanted); !back) {
       left.push_back(wanted);
-      trouble = back.error().message;
+      trouble = back.error().Message();
     }
   }
   to_restore_ = std::move(left);
@@ -398,7 +398,7 @@ void GpuWorker::Observe(const std::stop_token& stop) {
     {
       const MutexLock lock(mutex_);
       is_serving = snapshot_.is_serving;
-      snapshot_.reading_trouble = telemetry ? "" : telemetry.error().message;
+      snapshot_.reading_trouble = telemetry ? "" : telemetry.error().Message();
       snapshot_.telemetry = telemetry ? std::optional(*telemetry) : std::nullopt;
       // A driver that comes back has lost all settings. So the same clock has to be set again.
       if (!telemetry && telemetry.error().kind == device::DeviceErrorKind::kGone) {

@@ -39,7 +39,7 @@ Result<bool> Answers(const ProcessId& process, const std::filesystem::path& sock
     PERSEUS_ASSIGN_OR_RETURN(const auto connected, protocol::Connect(socket));
     PERSEUS_ASSIGN_OR_RETURN(const auto peer, protocol::PeerOf(connected.get()));
     if (peer.pid != process.pid) {
-      return Fail("{}: it is the socket of another process ({})", socket.string(), peer.pid);
+      return Fail(InFile(socket.string()), "it is the socket of another process ({})", peer.pid);
     }
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
@@ -79,7 +79,7 @@ Result<std::optional<ProcessId>> FindUnresponsiveAgent(const std::filesystem::pa
     return FailAs(ErrorKind::kSystem,
                   "process {} has locked {}, and cannot be asked whether it works: {} (give the "
                   "`socket` of this agent, or end this process: an agent restores its GPUs then)",
-                  holder->pid, state.string(), answers.error().message);
+                  holder->pid, state.string(), answers.error().Message());
   }
   if (!*answers) return holder;
   return Fail(

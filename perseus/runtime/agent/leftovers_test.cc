@@ -95,10 +95,10 @@ TEST_F(UnresponsiveAgentTest, AStoppedAgentIsKilledAndLosesItsState) {
   ::waitpid(agent, &status, WUNTRACED);
   EXPECT_FALSE(LockSavedState(state()));
   const auto found = Find();
-  ASSERT_TRUE(found && *found) << (found ? "not found" : found.error().message);
+  ASSERT_TRUE(found && *found) << (found ? "not found" : found.error().Message());
   EXPECT_EQ((*found)->pid, agent);
   const auto ended = EndUnresponsiveAgent(state(), **found, log_);
-  EXPECT_TRUE(ended) << ended.error().message;
+  EXPECT_TRUE(ended) << ended.error().Message();
   EXPECT_TRUE(LockSavedState(state()));
   ::waitpid(agent, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
@@ -166,7 +166,7 @@ TEST_F(LeftoversTest, NoChangedByteOfTheStateLeavesAGpuLockedSilently) {
       if (restored) {
         EXPECT_TRUE(!a_.setting(device::Control::kSmClock) || Warns("it reads 900 MHz")) << damaged;
       } else {
-        EXPECT_THAT(restored.error().message,
+        EXPECT_THAT(restored.error().Message(),
                     ::testing::AnyOf(::testing::HasSubstr(state().string()),
                                      ::testing::HasSubstr("not restored yet")))
             << damaged;

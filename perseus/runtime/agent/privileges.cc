@@ -18,8 +18,7 @@ constexpr std::uint64_t kNeeded = Bit(CAP_SYS_ADMIN) | Bit(CAP_SYS_PTRACE) | Bit
                                   Bit(CAP_SETGID) | Bit(CAP_DAC_OVERRIDE);
 
 Result<void> FailHere(const char* what) {
-  return FailAs(ErrorKind::kSystem, "cannot give up capabilities ({}): {}", what,
-                CauseAndRemedy(errno));
+  return SystemFail(errno, fmt::format("cannot give up capabilities ({})", what));
 }
 
 }  // namespace

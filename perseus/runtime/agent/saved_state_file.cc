@@ -405,7 +405,7 @@ std::vector<NotRestored> NotRestoredAfterStart(const SavedState& state,
 
 Result<SavedState> ParseSavedState(std::string_view text, std::string_view name) {
   Result<SavedState> state = json_file::Read(text, name, kMaxJsonDepth, ReadState);
-  if (!state) return Fail("{}; {}", state.error().message, kRemedy);
+  if (!state) return Fail("{}; {}", state.error().Message(), kRemedy);
   return state;
 }
 
@@ -460,7 +460,7 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
     return Fail("{} is not a regular file; {}", path.string(), kRemedy);
   }
   const Result<std::string> text = ReadFile(path);
-  if (!text) return FailAs(text.error().kind, "{}; {}", text.error().message, kRemedy);
+  if (!text) return FailAs(text.error().kind, "{}; {}", text.error().Message(), kRemedy);
   PERSEUS_ASSIGN_OR_RETURN(SavedState state, ParseSavedState(*text, path.string()));
   SavedStateFile file(std::move(path), std::move(state), std::move(write));
   file.is_on_disk_ = *text == FormatSavedState(file.state_);  // Not that of an older version.
@@ -472,8 +472,9 @@ Result<void> SavedStateFile::Save(SavedState next) {
   const std::string text = FormatSavedState(next);
   const Result<SavedState> read = json_file::Read(text, path_.string(), kMaxJsonDepth, ReadState);
   if (!read || *read != next) {
-    return Fail("{}: not written, because it could not be read again{}{} (please report this)",
-                path_.string(), read ? "" : ": ", read ? "" : read.error().message);
+    return Fail(InFile(path_.string()),
+                "not written, because it could not be read again{}{} (please report this)",
+                read ? "" : ": ", read ? "" : read.error().Message());
   }
   const bool was_on_disk = std::exchange(is_on_disk_, false);
   const bool was_missing = std::exchange(is_missing_, false);
@@ -496,9 +497,8 @@ Result<FileDescriptor> LockSavedState(const std::filesystem::path& state) {
   auto lock = LockFile(LockPathOf(state));
   if (!lock) return lock;
   if (*lock) return lock;
-  return FailAs(ErrorKind::kSystem,
-                "{}: another agent that is running uses this state (choose another `state`)",
-                state.string());
+  return FailAs(ErrorKind::kSystem, InFile(state.string()),
+                "another agent that is running uses this state (choose another `state`)");
 }
 
 std::filesystem::path LockPathOf(std::filesystem::path state) {
@@ -509,7 +509,7 @@ std::filesystem::path LockPathOf(std::filesystem::path state) {
 Result<void> AgentState::Save(SavedState next) {
   if (next == file_.state() && IsSaved()) return {};
   auto saved = file_.Save(std::move(next));
-  const std::string failure = saved ? "" : saved.error().message;
+  const std::string failure = saved ? "" : saved.error().Message();
   // Saves are repeated several times a second.
   const bool is_new = std::exchange(failure_, failure) != failure;
   if (saved) return saved;

@@ -215,7 +215,7 @@ TEST(SavedState, GrantsToOneUserMerge) {
   EXPECT_EQ(state.grants,
             (std::vector<protocol::Grant>{{{"GPU-a", "GPU-b", "GPU-c"}, 1000, std::nullopt}, job}));
 
-  EXPECT_EQ(state.Remove({{"GPU-a", "GPU-x"}, 1000, std::nullopt}).error().message,
+  EXPECT_EQ(state.Remove({{"GPU-a", "GPU-x"}, 1000, std::nullopt}).error().Message(),
             "\"GPU-x\" is not granted to user 1000 (nothing was revoked)");
   EXPECT_FALSE(state.Remove({{"GPU-a"}, std::nullopt, "/slurm/job_1"}));
   EXPECT_EQ(state.grants[0].gpus.size(), 3U);
@@ -402,9 +402,9 @@ TEST(ParseSavedState, TheErrorHasTheChecksumOfWhatAPersonHasWritten) {
   const auto refused = ParseSavedState(edited, "state.json");
   ASSERT_FALSE(refused);
   std::smatch checksums;
-  ASSERT_TRUE(std::regex_search(refused.error().message, checksums,
+  ASSERT_TRUE(std::regex_search(refused.error().Message(), checksums,
                                 std::regex("checksum is (\"\\w+\"), .* is (\"\\w+\"):")))
-      << refused.error().message;
+      << refused.error().Message();
   EXPECT_EQ(ValueOf(ParseSavedState(Replaced(edited, checksums[1].str(), checksums[2].str()),
                                     "state.json"))
                 .grants[1]
@@ -448,7 +448,7 @@ TEST(ParseSavedState, ErrorsNameTheDamage) {
     const auto state = ParseSavedState(Replaced(text, row.what, row.by), "state.json");
     ASSERT_THAT(state, FailsWith(::testing::AllOf(HasSubstr(row.message),
                                                   HasSubstr("the agent changes no GPU"))));
-    EXPECT_EQ(state.error().message.find('\n'), std::string::npos);
+    EXPECT_EQ(state.error().Message().find('\n'), std::string::npos);
   }
 }
 

@@ -101,7 +101,7 @@ class SettingsGuard::Held {
       if (const auto back = PutBack(*gpu.device, gpu.before, attempts_); !back) {
         failed.push_back(gpu);
         why += fmt::format("{}{} was not restored: {}", why.empty() ? "" : "; ", uuid,
-                           back.error().message);
+                           back.error().Message());
         continue;
       }
       next.Restored(uuid, device::Control::kSmClock);
@@ -112,7 +112,7 @@ class SettingsGuard::Held {
     const Result<void> saved = has_news ? file_.Save(std::move(next)) : Result<void>();
     if (why.empty()) return saved;
     return FailAs(ErrorKind::kSystem, "{}{} (run perseus gpu restore)", why,
-                  saved ? "" : "; " + saved.error().message);
+                  saved ? "" : "; " + saved.error().Message());
   }
 
  private:

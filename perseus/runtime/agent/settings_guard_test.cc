@@ -40,7 +40,7 @@ TEST_F(SettingsGuardTest, RestoresEveryGpuWhateverItWasSetTo) {
   first_.Set(Control::kSmClock, Setting{600, 900});
   {
     const auto guard = Take();
-    ASSERT_TRUE(guard) << guard.error().message;
+    ASSERT_TRUE(guard) << guard.error().Message();
     EXPECT_EQ(SavedGpus(), 2U);  // On disk before the first change.
     for (auto& device : devices_) ASSERT_TRUE(device->Apply(Control::kSmClock, Setting{500, 500}));
   }

@@ -227,7 +227,7 @@ class Agent {
           if (is_full) return FailAs(ErrorKind::kSystem, "flush");
           return {};
         });
-    if (!file) throw std::runtime_error(file.error().message);
+    if (!file) throw std::runtime_error(file.error().Message());
     return std::move(*file);
   }
 

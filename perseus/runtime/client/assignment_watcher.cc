@@ -87,11 +87,11 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
   // A network file system fails from time to time. The file is not lost, so the rank tries again.
   const auto try_again = [this](const Error& error) {
     seen_.reset();
-    return News{nullptr, error.message};
+    return News{nullptr, error.Message()};
   };
   if (!assignment && assignment.error().kind != ErrorKind::kInput)
     return try_again(assignment.error());
-  if (!assignment) return {nullptr, assignment.error().message};
+  if (!assignment) return {nullptr, assignment.error().Message()};
   if (!assignment->has_value() || (*assignment)->version <= version_) return {};
 
   News news;
@@ -106,7 +106,7 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
         news.table->source == ClockTable::Source::kNone && !news.table->name.empty();
     news.table->version = is_cut ? 0 : version_;
   } else {
-    news.problem = table.error().message;
+    news.problem = table.error().Message();
   }
   news.table->from_step = (*assignment)->from_step;
   news.table->until_step = (*assignment)->until_step.value_or(0);

@@ -27,7 +27,7 @@ Result<Answered> SendAndReceive(int socket, const protocol::Request& request,
   PERSEUS_ASSIGN_OR_RETURN(auto answer,
                            protocol::SendRequest(socket, protocol::Format(request), timeout));
   auto reply = protocol::ParseReply(answer.text);
-  if (!reply) return FailAs(ErrorKind::kSystem, "the agent's answer: {}", reply.error().message);
+  if (!reply) return FailAs(ErrorKind::kSystem, "the agent's answer: {}", reply.error().Message());
   return Answered{*std::move(reply), std::move(answer.descriptors)};
 }
 
@@ -101,7 +101,7 @@ bool AgentLink::IsLost() const {
 
 Result<void> AgentLink::RequestDone(const protocol::Request& request) {
   const auto answered = SendAndReceive(socket_.get(), request, kAgentLinkTimeout);
-  if (!answered) return FailAs(ErrorKind::kSystem, "{}", answered.error().message);
+  if (!answered) return FailAs(ErrorKind::kSystem, "{}", answered.error().Message());
   if (const auto* refused = std::get_if<protocol::Refused>(&answered->reply)) {
     return Fail("{}", refused->message);
   }
@@ -137,7 +137,7 @@ void BackgroundThread::BeginLog() {
   auto log = RankLogWriter::Create(
       protocol::RankLogPath(core_.settings.job_directory, core_.settings.name), core_.live());
   if (!log) {
-    core_.warnings.Once("log", log.error().message);
+    core_.warnings.Once("log", log.error().Message());
     return;
   }
   log_ = *std::move(log);
@@ -222,7 +222,7 @@ void BackgroundThread::TryLease(std::chrono::milliseconds timeout) {
   const Nanoseconds now = clock_->Now();
   if (!leased) {
     core_.warnings.Once("agent",
-                        leased.error().message + "; clocks are not set, and steps only measured");
+                        leased.error().Message() + "; clocks are not set, and steps only measured");
     next_try_ = now + retry_after_;
     retry_after_ = std::min(2 * retry_after_, kLastRetry);
     return;
@@ -275,7 +275,7 @@ void BackgroundThread::CheckLease(Nanoseconds now) {
     // A lease that was ended by hand is not requested again. But a process that was stopped, by a
     // debugger for example, lost the lease because it was silent.
     is_released_by_hand_ = !was_silent;
-    return LoseLease("released", "the lease of the GPU was ended (" + renewed.error().message +
+    return LoseLease("released", "the lease of the GPU was ended (" + renewed.error().Message() +
                                      "); training continues at the default clocks");
   }
   const double slowdown = core_.counters.slowdown.load(std::memory_order_relaxed);
@@ -376,7 +376,7 @@ void BackgroundThread::WriteSteps(Nanoseconds now) {
 void BackgroundThread::Write(const protocol::RankRecord& record) {
   if (!log_) return;
   if (const auto written = WriteText(protocol::FormatRecord(record)); !written) {
-    core_.warnings.Once("log", written.error().message);
+    core_.warnings.Once("log", written.error().Message());
   }
 }
 

@@ -17,17 +17,18 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
   PERSEUS_ASSIGN_OR_RETURN(const plan_file::PlanFile plan, plan_file::ParsePlan(text, name));
   if (plan.job.IsGeneralGraph()) {
     return Fail(
-        "{}: a plan of a general graph does not say what is forward and what backward (plan with a "
-        "schedule: perseus plan --schedule ...)",
-        name);
+        InFile(name),
+        "a plan of a general graph does not say what is forward and what backward (plan with a "
+        "schedule: perseus plan --schedule ...)");
   }
   const auto ranks = static_cast<int>(plan.pp_ranks.size());
   if (rank < 0 || rank >= ranks) {
-    return Fail("{}: the plan has ranks 0 to {}, and this is rank {} (plan for this job's ranks)",
-                name, ranks - 1, rank);
+    return Fail(InFile(name),
+                "the plan has ranks 0 to {}, and this is rank {} (plan for this job's ranks)",
+                ranks - 1, rank);
   }
   if (pp_ranks > 0 && pp_ranks != ranks) {
-    return Fail("{}: the plan has {} pp_ranks, and this job has {} (plan for this job)", name,
+    return Fail(InFile(name), "the plan has {} pp_ranks, and this job has {} (plan for this job)",
                 ranks, pp_ranks);
   }
   ClockTable table;
@@ -42,7 +43,7 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
                            static_cast<int>(std::ceil(instruction.frequency_mhz))});
   }
   if (table.order.empty()) {
-    return Fail("{}: rank {} of the plan computes nothing (plan for this job's schedule)", name,
+    return Fail(InFile(name), "rank {} of the plan computes nothing (plan for this job's schedule)",
                 rank);
   }
   if (plan.baseline_time > 0) {

@@ -26,7 +26,7 @@ std::optional<EnergyReading> EnergyMeter::Look() {
   const Nanoseconds began = clock_.Now();
   const auto read = ReadEnergy(began);
   if (!read) {
-    trouble_ = read.error().message;
+    trouble_ = read.error().Message();
     return std::nullopt;
   }
   trouble_.clear();

@@ -20,9 +20,9 @@ class GpuChoiceTest : public VirtualNodeTest {
     std::ofstream(path) << "name = \"box" << gpus << "\"\nstate = \"state" << gpus
                         << "\"\ngpus = " << gpus << "\n[gpu]\nmodel = \"a100-sxm\"\n";
     auto devices = virtual_gpu::OpenVirtualNode(path);
-    if (!devices) return devices.error().message;
+    if (!devices) return devices.error().Message();
     const auto chosen = ChooseGpu(*devices, wanted, visible);
-    return chosen ? chosen->uuid : chosen.error().message;
+    return chosen ? chosen->uuid : chosen.error().Message();
   }
 };
 

@@ -101,8 +101,7 @@ Result<StartLock> LockStart(const std::filesystem::path& path,
     std::this_thread::sleep_for(kNap);
   }
   if (lock) return StartLock(std::move(lock));
-  return FailAs(ErrorKind::kSystem, "no agent of one's own: cannot open {}: {}", path.string(),
-                CauseAndRemedy(errno));
+  return SystemFail(errno, fmt::format("no agent of one's own: cannot open {}", path.string()));
 }
 
 // Runs the command in a session of its own, and not as a child of this process. So it outlives this

@@ -24,7 +24,7 @@ tl::unexpected<Error> CannotWrite(const std::filesystem::path& path, std::string
 
 tl::unexpected<Error> IsNotRecorded(const Error& cause) {
   return FailAs(ErrorKind::kSystem, "{}; steps are not recorded; check PERSEUS_JOB_DIR",
-                cause.message);
+                cause.Message());
 }
 
 }  // namespace

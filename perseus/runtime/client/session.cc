@@ -69,12 +69,12 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
           : "; energy is not measured";
   auto devices = device::OpenDevices(settings.devices, open_virtual);
   if (!devices) {
-    core.warnings.Once("devices", devices.error().message + what_is_left);
+    core.warnings.Once("devices", devices.error().Message() + what_is_left);
     return unmeasured;
   }
   auto chosen = ChooseGpu(*devices, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!chosen) {
-    core.warnings.Once("gpu", chosen.error().message + what_is_left);
+    core.warnings.Once("gpu", chosen.error().Message() + what_is_left);
     return unmeasured;
   }
   return *std::move(chosen);
@@ -299,7 +299,7 @@ bool Session::UsePlan(const std::filesystem::path& path) {
                      : Result<ClockTable>(Fail(text));
     if (!plan) {
       core_->warnings.Once("plan: " + path.string(),
-                           plan.error().message + "; the plan is not followed");
+                           plan.error().Message() + "; the plan is not followed");
       return false;
     }
     if (plan->source == ClockTable::Source::kNone) {

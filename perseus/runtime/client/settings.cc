@@ -79,7 +79,7 @@ void ReadPipeline(const perseus_options& options, Settings& settings) {
   const std::string text = options.stages == nullptr ? "" : options.stages;
   auto stages = protocol::ParseStages(text);
   if (!stages) {
-    settings.problems.push_back(stages.error().message + "; they are not recorded");
+    settings.problems.push_back(stages.error().Message() + "; they are not recorded");
     return;
   }
   settings.stages = *std::move(stages);

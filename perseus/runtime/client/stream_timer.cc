@@ -25,7 +25,7 @@ bool StreamTimer::Prepare() {
   if (!driver) {
     failures_.fetch_add(1, std::memory_order_relaxed);
     state_.store(State::kFailed, std::memory_order_release);
-    warnings_.Once("stream", driver.error().message +
+    warnings_.Once("stream", driver.error().Message() +
                                  "; instructions on streams are not timed, and the default "
                                  "clocks are used for them");
     return false;

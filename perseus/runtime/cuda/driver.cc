@@ -19,7 +19,7 @@ Result<Functions> LoadCuda(std::string_view least_version) {
   if (!opened) {
     return FailAs(ErrorKind::kSystem,
                   "no CUDA driver: {} (is one installed? PERSEUS_CUDA_LIBRARY names another)",
-                  opened.error().message);
+                  opened.error().Message());
   }
   Functions driver{*std::move(opened)};
   if (driver.library.missing() != nullptr) {
@@ -67,7 +67,7 @@ Result<Nccl> LoadNccl() {
   auto opened = LibrarySymbols::Open(name, RTLD_NODELETE);
   if (!opened) {
     return FailAs(ErrorKind::kSystem, "NCCL cannot be loaded: {} (PERSEUS_NCCL_LIBRARY names one)",
-                  opened.error().message);
+                  opened.error().Message());
   }
   Nccl nccl{*std::move(opened)};
   if (nccl.library.missing() != nullptr) {

@@ -45,29 +45,20 @@ enum class DeviceErrorKind {
 
 struct DeviceError {
   DeviceErrorKind kind = DeviceErrorKind::kFailed;
-  std::string message;  // One line: what failed, why, and the remedy if one is known.
+  Error error = {.what = {}, .kind = ErrorKind::kSystem};
+  std::string Message() const { return error.Message(); }
   // So a function that returns a Result can pass it on.
-  operator Error() const {  // NOLINT(google-explicit-constructor)
-    return {message, ErrorKind::kSystem};
-  }
+  operator Error() const { return error; }  // NOLINT(google-explicit-constructor)
 };
 
 template <typename T>
-class [[nodiscard]] DeviceResult : public tl::expected<T, DeviceError> {
- public:
-  using tl::expected<T, DeviceError>::expected;
-  // Lets PERSEUS_ASSIGN_OR_RETURN and PERSEUS_RETURN_IF_ERROR (result.h) pass the error on.
-  friend tl::unexpected<DeviceError> Fail(const DeviceResult& failed) {
-    return tl::unexpected<DeviceError>(failed.error());
-  }
-};
+using DeviceResult = Result<T, DeviceError>;
 
 template <typename... Args>
 [[nodiscard]] tl::unexpected<DeviceError> DeviceFail(DeviceErrorKind kind,
-                                                     fmt::format_string<Args...> format,
-                                                     Args&&... args) {
+                                                     MessageOf<Args...> message, Args&&... args) {
   return tl::unexpected<DeviceError>(
-      DeviceError{kind, fmt::format(format, std::forward<Args>(args)...)});
+      DeviceError{kind, message(ErrorKind::kSystem, std::forward<Args>(args)...)});
 }
 
 // Whether a call succeeded that the GPU or its driver may lack. Any other error remains one.

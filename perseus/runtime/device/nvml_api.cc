@@ -11,7 +11,7 @@ Result<Functions> Load(std::string_view file) {
     return FailAs(ErrorKind::kSystem,
                   "cannot load NVML ({}): install NVIDIA's driver; in a container, start it with "
                   "the NVIDIA runtime and NVIDIA_DRIVER_CAPABILITIES=utility",
-                  opened.error().message);
+                  opened.error().Message());
   }
   Functions functions{*std::move(opened)};
   LibrarySymbols& library = functions.library;

@@ -27,14 +27,14 @@ std::string_view Remedy(DeviceErrorKind kind, int code) {
   switch (kind) {
     case DeviceErrorKind::kPermission:
       return code == nvml::kOperatingSystem
-                 ? " (give this process access to the GPU's /dev/nvidia files: cgroup, container)"
-                 : " (run the agent as root; in a container, with --cap-add SYS_ADMIN as well)";
+                 ? "give this process access to the GPU's /dev/nvidia files: cgroup, container"
+                 : "run the agent as root; in a container, with --cap-add SYS_ADMIN as well";
     case DeviceErrorKind::kNotSupported:
-      return " (this GPU, or the version of its driver, has no such call)";
+      return "this GPU, or the version of its driver, has no such call";
     case DeviceErrorKind::kGone:
       return code == nvml::kGpuIsLost || code == nvml::kResetRequired
-                 ? " (reset it with nvidia-smi --gpu-reset, or reboot; see dmesg for the Xid)"
-                 : " (it is looked for again at the next call)";
+                 ? "reset it with nvidia-smi --gpu-reset, or reboot; see dmesg for the Xid"
+                 : "it is looked for again at the next call";
     case DeviceErrorKind::kInvalid:
     case DeviceErrorKind::kFailed:
       return "";
@@ -201,7 +201,8 @@ class NvmlDevice final : public Device {
   DeviceResult<Session> Begin() {
     DeviceResult<NvmlLibrary::Visit> visit = library_->Enter();
     if (!visit) {
-      return DeviceFail(visit.error().kind, "{}: {}", info_.uuid, visit.error().message);
+      const DeviceError& failed = visit.error();
+      return tl::unexpected<DeviceError>({failed.kind, failed.error.In(info_.uuid)});
     }
     {
       const std::lock_guard lock(mutex_);
@@ -320,8 +321,10 @@ class NvmlDevice final : public Device {
       library_->ReportGone(visit.generation(),
                            is_gpu ? NvmlLibrary::Gone::kGpu : NvmlLibrary::Gone::kDriver);
     }
-    return DeviceFail(kind, "{}: cannot {}: {}{}", info_.uuid, what, library_->Describe(code),
-                      Remedy(kind, code));
+    auto failure =
+        DeviceFail(kind, "{}: cannot {}: {}", info_.uuid, what, library_->Describe(code));
+    failure.value().error.remedy = Remedy(kind, code);
+    return failure;
   }
 
   const std::shared_ptr<NvmlLibrary> library_;

@@ -266,10 +266,10 @@ TEST_P(NvmlFault, HasItsKindAndOneLineThatNamesTheGpu) {
   const DeviceList list = fake.Open();
   Device& device = fake.At(list, 1);
   const auto check = [&](const DeviceError& error, DeviceErrorKind kind) {
-    EXPECT_EQ(error.kind, kind) << error.message;
-    EXPECT_THAT(error.message, HasSubstr(fake.node.Uuid(1) + ": cannot "));
-    EXPECT_THAT(error.message, HasSubstr(fmt::format("NVML error {}", GetParam().code)));
-    EXPECT_EQ(error.message.find('\n'), std::string::npos);
+    EXPECT_EQ(error.kind, kind) << error.Message();
+    EXPECT_THAT(error.Message(), HasSubstr(fake.node.Uuid(1) + ": cannot "));
+    EXPECT_THAT(error.Message(), HasSubstr(fmt::format("NVML error {}", GetParam().code)));
+    EXPECT_EQ(error.Message().find('\n'), std::string::npos);
   };
   for (const Control control : kAllControls) {
     const Setting setting = control == Control::kPowerLimit    ? Setting{200'000, 200'000}
@@ -329,7 +329,7 @@ TEST_F(NvmlDeviceTest, StaysLostWithoutADriver) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_THAT(device_.Read(), FailsAs(DeviceErrorKind::kGone));
   }
-  EXPECT_THAT(device_.Read().error().message, HasSubstr("NVIDIA's driver is gone"));
+  EXPECT_THAT(device_.Read().error().Message(), HasSubstr("NVIDIA's driver is gone"));
   fake_.node.LoadDriver();
   EXPECT_TRUE(device_.Read());
 }

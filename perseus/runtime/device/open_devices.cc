@@ -15,7 +15,7 @@ Result<DeviceList> OpenAnyDevices() {
   Result<DeviceList> rocm = OpenRocmDevices("");
   if (HasAny(rocm)) return rocm;
   const auto why = [](const Result<DeviceList>& list) {
-    return list ? std::string("no GPU") : list.error().message;
+    return list ? std::string("no GPU") : list.error().Message();
   };
   return FailAs(ErrorKind::kSystem, "no GPU found. NVIDIA: {}. AMD: {}", why(nvml), why(rocm));
 }

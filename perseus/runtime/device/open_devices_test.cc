@@ -50,7 +50,7 @@ TEST(OpenDevices, AutoIsNvmlIfItHasGpusAndRocmOtherwise) {
 }
 
 TEST(OpenDevices, LeavesVirtualGpusToTheProgram) {
-  EXPECT_EQ(OpenDevices("virtual:a:b.toml", NoVirtual).error().message,
+  EXPECT_EQ(OpenDevices("virtual:a:b.toml", NoVirtual).error().Message(),
             "no virtual GPUs: a:b.toml");
 }
 

@@ -66,7 +66,7 @@ Result<Functions> Load(std::string_view file) {
   if (!opened) {
     return FailAs(ErrorKind::kSystem,
                   "cannot load ROCm SMI ({}): install rocm-smi-lib, or librocm-smi64-1 on Debian",
-                  opened.error().message);
+                  opened.error().Message());
   }
   Functions functions{*std::move(opened)};
   if (functions.library.missing() != nullptr) {

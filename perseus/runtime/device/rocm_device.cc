@@ -45,11 +45,11 @@ DeviceErrorKind KindOf(rocm::Code code) {
 std::string_view Remedy(DeviceErrorKind kind) {
   switch (kind) {
     case DeviceErrorKind::kPermission:
-      return " (run the agent as root; in a container, with /sys writable)";
+      return "run the agent as root; in a container, with /sys writable";
     case DeviceErrorKind::kNotSupported:
-      return " (this GPU, or the version of its driver, has no such setting)";
+      return "this GPU, or the version of its driver, has no such setting";
     case DeviceErrorKind::kGone:
-      return " (it is looked for again at the next call)";
+      return "it is looked for again at the next call";
     case DeviceErrorKind::kInvalid:
     case DeviceErrorKind::kFailed:
       return "";
@@ -219,8 +219,10 @@ class RocmDevice final : public Device {
     const auto describe = library_->functions.StatusString;
     if (describe == nullptr || describe(code, &text) != rocm::kSuccess || text == nullptr)
       text = "";
-    return DeviceFail(kind, "{}: cannot {}: {} (ROCm SMI error {}){}", info_.uuid, what, text,
-                      static_cast<std::uint32_t>(code), Remedy(kind));
+    auto failure = DeviceFail(kind, "{}: cannot {}: {}, ROCm SMI error {}", info_.uuid, what, text,
+                              static_cast<std::uint32_t>(code));
+    failure.value().error.remedy = Remedy(kind);
+    return failure;
   }
 
   DeviceResult<double> ReadPower(const Session& session) {

@@ -35,7 +35,7 @@ class RocmTest : public testing::Test {
   DeviceList Open() {
     Result<DeviceList> list = OpenRocmDevices(FAKE_ROCM_LIBRARY, [now = now_] { return *now; });
     if (list) return *std::move(list);
-    ADD_FAILURE() << list.error().message;
+    ADD_FAILURE() << list.error().Message();
     return {};
   }
 
@@ -185,7 +185,7 @@ TEST_F(RocmTest, AMissingDriverIsAnErrorWithARemedy) {
   node_.is_driver_gone = true;
   EXPECT_THAT(OpenRocmDevices(FAKE_ROCM_LIBRARY),
               FailsAs(ErrorKind::kSystem, HasSubstr("modprobe amdgpu")));
-  EXPECT_THAT(OpenRocmDevices("libm.so.6").error().message, HasSubstr("is not ROCm SMI"));
+  EXPECT_THAT(OpenRocmDevices("libm.so.6").error().Message(), HasSubstr("is not ROCm SMI"));
 }
 
 TEST(RocmFrequencies, InvalidBytesAreRefused) {

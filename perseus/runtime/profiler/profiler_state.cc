@@ -288,19 +288,19 @@ Result<ProfilerState> ParseProfilerState(std::string_view text, std::string_view
 
 Result<void> CheckSameJob(const ProfilerState& state, std::string_view job, std::string_view name) {
   if (state.job == job) return {};
-  return Fail(
-      "{}: the measurements are of the job \"{}\", but this job is \"{}\" (remove the file to "
-      "measure again)",
-      name, state.job, job);
+  return Fail(InFile(name),
+              "the measurements are of the job \"{}\", but this job is \"{}\" (remove the file to "
+              "measure again)",
+              state.job, job);
 }
 
 Result<void> CheckSameGpu(const ProfilerState& state, const protocol::RankHeader& header,
                           std::string_view name) {
   const auto known = state.gpus.find(header.name);
   if (known == state.gpus.end() || known->second.gpu_name == header.gpu_name) return {};
-  return Fail(
-      "{}: {} was measured on \"{}\" but runs on \"{}\" now (remove the file to measure again)",
-      name, Name(header.name), known->second.gpu_name, header.gpu_name);
+  return Fail(InFile(name),
+              "{} was measured on \"{}\" but runs on \"{}\" now (remove the file to measure again)",
+              Name(header.name), known->second.gpu_name, header.gpu_name);
 }
 
 }  // namespace perseus::profiler

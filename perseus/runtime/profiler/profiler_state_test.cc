@@ -76,7 +76,7 @@ TEST(ProfilerState, ARestartedProfilerContinuesUnchanged) {
 TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   const ProfilerState state = MakeState();
   EXPECT_TRUE(CheckSameJob(state, "1f1b 2x20", "s.json"));
-  EXPECT_EQ(CheckSameJob(state, "gpipe 2x20", "s.json").error().message,
+  EXPECT_EQ(CheckSameJob(state, "gpipe 2x20", "s.json").error().Message(),
             "s.json: the measurements are of the job \"1f1b 2x20\", but this job is \"gpipe 2x20\" "
             "(remove the file to measure again)");
   protocol::RankHeader header;
@@ -84,7 +84,7 @@ TEST(ProfilerState, AnotherJobsMeasurementsAreRefused) {
   header.gpu_name = "Virtual A100";
   EXPECT_TRUE(CheckSameGpu(state, header, "s.json"));
   header.gpu_name = "Virtual A40";
-  EXPECT_EQ(CheckSameGpu(state, header, "s.json").error().message,
+  EXPECT_EQ(CheckSameGpu(state, header, "s.json").error().Message(),
             "s.json: dp0-pp1-tp0 was measured on \"Virtual A100\" but runs on \"Virtual A40\" now "
             "(remove the file to measure again)");
   header.name.pp_rank = 0;  // The state has no measurements of this rank.
@@ -101,7 +101,7 @@ std::string Replaced(std::string_view from, std::string_view to) {
 TEST(ProfilerState, ErrorsNameTheirPlace) {
   const auto message = [](std::string_view from, std::string_view to) {
     const Result<ProfilerState> state = ParseProfilerState(Replaced(from, to), "s.json");
-    return state ? std::string("accepted") : state.error().message;
+    return state ? std::string("accepted") : state.error().Message();
   };
   EXPECT_EQ(
       message("\"perseus_profiler\":2", "\"perseus_profiler\":1"),
@@ -117,7 +117,8 @@ TEST(ProfilerState, ErrorsNameTheirPlace) {
   EXPECT_THAT(message("\"parameter\":1", "\"parameter\":2"), HasSubstr("is given twice"));
   EXPECT_THAT(message("\"right\":[", "\"right\":[1,1,1,"), HasSubstr("fits[0].right has more"));
   EXPECT_THAT(message("\"gpu_name\"", "\"gpu_nome\""), HasSubstr("gpus[0] has no key"));
-  EXPECT_THAT(ParseProfilerState("{", "s.json").error().message, StartsWith("s.json:1: not JSON"));
+  EXPECT_THAT(ParseProfilerState("{", "s.json").error().Message(),
+              StartsWith("s.json:1: not JSON"));
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ TEST(ChooseRound, AnInstructionThatComputesNothingHoldsUpNothing) {
   const auto clock_after = [&](int steps) {
     const Result<SweepRound> next =
         ChooseRound(job, {}, measured, {.steps = steps, .seconds = 0.5 * steps});
-    EXPECT_TRUE(next) << next.error().message;
+    EXPECT_TRUE(next) << next.error().Message();
     return next ? next->clocks.front().frequency_mhz : 0;
   };
   EXPECT_EQ(clock_after(10), 1000);

@@ -122,7 +122,7 @@ class CudaNode final : public MeasuredNode {
   explicit CudaNode(const std::vector<device::Device*>& devices) : devices_(devices) {
     const auto opened = Open();
     if (opened) return;
-    why_no_kernels_ = opened.error().message;
+    why_no_kernels_ = opened.error().Message();
     CloseCollectives();
     gpus_.clear();
   }
@@ -279,7 +279,7 @@ class CudaNode final : public MeasuredNode {
       const CudaGpu& from = *gpus_[i];
       const CudaGpu& to = *gpus_[(i + 1) % gpus_.size()];
       if (const auto connected = Connect(from, to); !connected) {
-        why_no_copies_ = connected.error().message;
+        why_no_copies_ = connected.error().Message();
       }
     }
   }
@@ -302,7 +302,7 @@ class CudaNode final : public MeasuredNode {
     if (gpu_count() < 2) return {};
     const auto opened = TryCollective();
     if (opened) return {};
-    why_no_collectives_ = opened.error().message;
+    why_no_collectives_ = opened.error().Message();
     CloseCollectives();
     return AwaitAll();
   }

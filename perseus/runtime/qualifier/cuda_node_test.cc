@@ -130,7 +130,7 @@ TEST_F(CudaNodeTest, TimesOperationsBesideChanges) {
         20 * kMillisecond,
         [&](Nanoseconds window) { return node->Time(operation, changes, window); },
         [](const auto& timed) { return timed && timed->changes_per_s > 0; });
-    ASSERT_TRUE(beside) << NameOf(operation) << ": " << beside.error().message;
+    ASSERT_TRUE(beside) << NameOf(operation) << ": " << beside.error().Message();
     EXPECT_GT(beside->mean_ns, 0) << NameOf(operation);
     EXPECT_GT(beside->changes_per_s, 0) << NameOf(operation);
   }

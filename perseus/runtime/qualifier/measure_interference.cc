@@ -74,7 +74,7 @@ class InterferenceMeasurement {
     } else {
       run_.Limit(fmt::format(
           "No rate is shown to be harmless for the operation \"{}\": at {:.3g} changes "
-          "a second, it may take up to {:.2g} % longer (a longer --duration tells more).",
+          "a second, it may take up to {:.2g} % longer (a longer measurement tells more).",
           NameOf(operation), least.changes_per_s, 100 * least.slowdown.high));
     }
   }

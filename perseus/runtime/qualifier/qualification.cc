@@ -84,7 +84,7 @@ Result<void> CheckKinds(QualifyRun& run) {
     if (info.name == first.name && info.sm_clocks_mhz == first.sm_clocks_mhz) continue;
     return FailAs(ErrorKind::kSystem,
                   "{} ({}) and {} ({}) are different kinds of GPU, or have different clocks "
-                  "(measure each kind alone: --gpu UUID)",
+                  "(measure each kind alone: `gpu = UUID`)",
                   first.uuid, first.name, info.uuid, info.name);
   }
   return {};
@@ -114,7 +114,7 @@ Result<void> CheckRights(QualifyRun& run) {
         continue;
       }
       if (!IsRefusal(applied.error().kind)) return Fail(applied);
-      why = applied.error().message;
+      why = applied.error().Message();
     }
     run.can_set = false;
     for (int set = 0; set < gpu; ++set) {
@@ -146,7 +146,7 @@ Result<void> CheckReadings(QualifyRun& run) {
     run.can_read = false;
     run.Limit(
         fmt::format("The driver refuses readings, so neither power nor energy was measured: {}.",
-                    read.error().message));
+                    read.error().Message()));
     return {};
   }
   return {};

@@ -106,13 +106,13 @@ double MedianOfSlowest(double median_ms, double spread, int n) {
 // The facts of every qualification can be written and read.
 Qualification Qualified(SimulatedNode& node, const QualifyOptions& options) {
   auto qualified = Qualify(node, options);
-  EXPECT_TRUE(qualified) << qualified.error().message;
+  EXPECT_TRUE(qualified) << qualified.error().Message();
   Qualification found = std::move(qualified).value_or(Qualification());
   HardwareFacts named = found.facts;
   named.host = named.driver_version = named.perseus_version = "x";
   named.measured_at = "2026-02-22T17:05:00Z";
   const auto read = hardware_facts::Parse(hardware_facts::Format(named), "facts.toml");
-  EXPECT_TRUE(read) << read.error().message;
+  EXPECT_TRUE(read) << read.error().Message();
   return found;
 }
 

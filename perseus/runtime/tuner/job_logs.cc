@@ -98,7 +98,7 @@ Result<bool> JobLogs::ReadSome() {
       if (!is_line || (rank != nullptr && rank->is_alive) || job_ == Job::kIsOver) {
         return Fail(records);
       }
-      if (rank != nullptr) rank->remarks.push_back(records.error().message);
+      if (rank != nullptr) rank->remarks.push_back(records.error().Message());
       came = true;
       continue;
     }
@@ -216,11 +216,11 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
   const std::set<protocol::RankId> alive = Alive();
   if (const std::string behind = FarBehind(alive); !behind.empty()) {
     return FailAs(
-        ErrorKind::kSystem,
-        "{}: {} while others are at step {}: an assignment begins at one step for all ranks, but "
+        ErrorKind::kSystem, InFile(directory_.string()),
+        "{} while others are at step {}: an assignment begins at one step for all ranks, but "
         "this rank counts its steps from 0 again (if only this rank was replaced, restart all "
         "ranks)",
-        directory_.string(), behind, LastStep(alive));
+        behind, LastStep(alive));
   }
   std::string missing;
   std::size_t count = 0;
@@ -229,10 +229,10 @@ Result<std::set<protocol::RankId>> JobLogs::AwaitRanks(const std::set<protocol::
     missing += fmt::format("{}{}", missing.empty() ? "" : ", ", WhatIsKnown(name));
   }
   if (count > kMostNamed) missing += fmt::format(" and {} more", count - kMostNamed);
-  return FailAs(ErrorKind::kSystem,
-                "{}: {} of {} ranks have recorded no step for {:g} s: {} (is the job running, with "
+  return FailAs(ErrorKind::kSystem, InFile(directory_.string()),
+                "{} of {} ranks have recorded no step for {:g} s: {} (is the job running, with "
                 "this directory as PERSEUS_JOB_DIR, and does this job file belong to it?)",
-                directory_.string(), count, expected.size(), ToSeconds(timeout), missing);
+                count, expected.size(), ToSeconds(timeout), missing);
 }
 
 Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step,
@@ -243,9 +243,9 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
     if (auto read = ReadNew(); !read) return read;
     for (const protocol::RankId& name : ranks) {
       if (!ranks_.at(name).has_restarted) continue;
-      return FailAs(ErrorKind::kSystem,
-                    "{}: rank {} has restarted in the meantime (begin again when the job runs)",
-                    directory_.string(), Name(name));
+      return FailAs(ErrorKind::kSystem, InFile(directory_.string()),
+                    "rank {} has restarted in the meantime (begin again when the job runs)",
+                    Name(name));
     }
     const std::int64_t now = LastCommonStep(ranks);
     if (now >= step) return {};
@@ -260,9 +260,9 @@ Result<void> JobLogs::AwaitStep(const std::set<protocol::RankId>& ranks, std::in
     if (ranks_.at(name).last_step() > before) continue;
     slow += fmt::format("{}{}", slow.empty() ? "" : ", ", WhatIsKnown(name));
   }
-  return FailAs(ErrorKind::kSystem,
-                "{}: no step was recorded for {:g} s by {} (has the job ended?)",
-                directory_.string(), ToSeconds(timeout), slow);
+  return FailAs(ErrorKind::kSystem, InFile(directory_.string()),
+                "no step was recorded for {:g} s by {} (has the job ended?)", ToSeconds(timeout),
+                slow);
 }
 
 std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage) {

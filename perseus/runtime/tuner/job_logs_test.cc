@@ -120,7 +120,7 @@ TEST_F(JobLogsTest, LogOfAnEarlierRunThatBeginsAgainHasNotRestarted) {
   Add(first_, 0);
   Add(first_, 1);
   const auto waited = Await(*logs, {first_}, 1);
-  EXPECT_TRUE(waited) << waited.error().message;
+  EXPECT_TRUE(waited) << waited.error().Message();
 }
 
 TEST_F(JobLogsTest, HeaderOfTheSameProcessIsAnUpdate) {
@@ -178,9 +178,9 @@ TEST_F(JobLogsTest, WrongLineOfAnInactiveRankIsSkipped) {
 }
 
 TEST_F(JobLogsTest, MissingDirectoryIsAnError) {
-  EXPECT_THAT(JobLogs::Open(directory_ / "no", JobLogs::Job::kIsRunning).error().message,
+  EXPECT_THAT(JobLogs::Open(directory_ / "no", JobLogs::Job::kIsRunning).error().Message(),
               HasSubstr("is not a directory"));
-  EXPECT_THAT(JobLogs::Open(directory_, JobLogs::Job::kIsOver).error().message,
+  EXPECT_THAT(JobLogs::Open(directory_, JobLogs::Job::kIsOver).error().Message(),
               HasSubstr("has no rank log"));
 }
 

@@ -428,7 +428,7 @@ Result<RanSchedule> AwaitRanSchedule(const std::filesystem::path& job_directory,
       if (found || last - first >= kMostStepsWaited) return found;
       if (clock.Now() >= deadline) {
         return FailAs(ErrorKind::kSystem, "no step was recorded for {:g} s: {}",
-                      ToSeconds(wait.timeout), found.error().message);
+                      ToSeconds(wait.timeout), found.error().Message());
       }
     }
     if (wait.should_end()) return tl::unexpected<Error>(EndedByRequest());

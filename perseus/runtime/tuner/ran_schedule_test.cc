@@ -59,9 +59,9 @@ TEST(CheckRanSchedule, NamesTheFirstInstructionThatDiffers) {
                           "1f1b has forward of microbatch 1")));
   step = StepOf(4);
   step.instructions.pop_back();
-  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecondRank, step).error().message,
+  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecondRank, step).error().Message(),
               HasSubstr("ran nothing as number 8"));
-  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecondRank, protocol::RanStep()).error().message,
+  EXPECT_THAT(CheckRanSchedule(OneFOneB(4), kSecondRank, protocol::RanStep()).error().Message(),
               HasSubstr("without an instruction"));
 }
 
@@ -119,7 +119,7 @@ class RanScheduleTest : public testing::Test {
   }
   Result<RanSchedule> Find() const {
     auto logs = JobLogs::Open(directory_.path(), JobLogs::Job::kIsOver);
-    EXPECT_TRUE(logs) << logs.error().message;
+    EXPECT_TRUE(logs) << logs.error().Message();
     return FindRanSchedule(*logs, LoggedRanks(*logs), "run");
   }
   void ExpectError(const std::string& about) const {

@@ -49,14 +49,14 @@ TEST_F(ReadRankMemoryTest, TheGreatestOfTheGpusOfAStageCounts) {
 TEST_F(ReadRankMemoryTest, RefusesOtherContents) {
   Write("dp0-pp0-tp0.memory.json",
         R"({"perseus_rank_memory":1,"activation_bytes":[],"model_bytes":1,"peak_bytes":1})");
-  EXPECT_THAT(ReadRankMemory(directory_.path()).error().message,
+  EXPECT_THAT(ReadRankMemory(directory_.path()).error().Message(),
               HasSubstr("dp0-pp0-tp0.memory.json"));
 }
 
 TEST_F(ReadRankMemoryTest, FollowsNoLinkInPlaceOfRanks) {
   std::filesystem::create_directory(directory_ / "elsewhere");
   std::filesystem::create_directory_symlink("elsewhere", directory_ / "ranks");
-  EXPECT_THAT(ReadRankMemory(directory_.path()).error().message,
+  EXPECT_THAT(ReadRankMemory(directory_.path()).error().Message(),
               HasSubstr("ranks: is a symbolic link"));
 }
 

@@ -44,7 +44,7 @@ class RunTraceTest : public testing::Test {
   json Trace(const TraceRange& range, const std::vector<plan_file::PlanFile>& plans) const {
     const auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsOver);
     const auto text = FormatRunTrace(*logs, range, plans);
-    return text ? json::parse(*text).at("traceEvents") : json(text.error().message);
+    return text ? json::parse(*text).at("traceEvents") : json(text.error().Message());
   }
   static const json* Find(const json& events, const std::string& phase, const json& process,
                           const json& name_or_lane) {

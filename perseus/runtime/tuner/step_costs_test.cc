@@ -53,7 +53,7 @@ TEST(SeenStepsTest, SlowerPlanIsBlamedOnOverlappingSteps) {
                        .baseline_time_s = 1,
                        .baseline_energy_j = 100,
                        .overlap_s = 0.04};
-  EXPECT_THAT(CheckSeen(seen, 0).error().message,
+  EXPECT_THAT(CheckSeen(seen, 0).error().Message(),
               HasSubstr("ranks begin a step before others have ended the last one"));
 }
 
@@ -90,11 +90,11 @@ class UsualCostTest : public testing::Test {
   }
   UsualCost Cost(const std::set<protocol::RankId>& ranks, std::int64_t steps) {
     auto logs = JobLogs::Open(directory_.path(), JobLogs::Job::kIsOver);
-    EXPECT_TRUE(logs) << logs.error().message;
+    EXPECT_TRUE(logs) << logs.error().Message();
     const auto read = logs->ReadNew();
-    EXPECT_TRUE(read) << read.error().message;
+    EXPECT_TRUE(read) << read.error().Message();
     const auto cost = UsualCostOfSteps(*logs, ranks, {0, steps, 0});
-    EXPECT_TRUE(cost) << cost.error().message;
+    EXPECT_TRUE(cost) << cost.error().Message();
     return cost.value_or(UsualCost{});
   }
 

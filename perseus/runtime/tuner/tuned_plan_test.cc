@@ -53,7 +53,7 @@ TunedPlan MakePlan(const few_switches::ChangeLimit& limit,
   auto measured = MeasureAll(job);
   for (profiler::MeasuredOption& option : measured) option.time_ci_s = time_ci_s;
   auto plan = TunedPlan::Make(job, planned, target, measured, noise);
-  EXPECT_TRUE(plan) << plan.error().message;
+  EXPECT_TRUE(plan) << plan.error().Message();
   return *std::move(plan);
 }
 

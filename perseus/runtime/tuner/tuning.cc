@@ -452,7 +452,7 @@ class Tuner {
         TunedPlan::Make(Job(), options_.job, options_.target, Options(), noise, options_.changes);
     if (!made) {
       return FailAs(made.error().kind, "measuring ended because {}, and this gives no plan: {}",
-                    reason_, made.error().message);
+                    reason_, made.error().Message());
     }
     plan_ = *std::move(made);
     return {};

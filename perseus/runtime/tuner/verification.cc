@@ -72,7 +72,7 @@ class Verifier {
     // Restores after a failure, too: `verify` never leaves the plan in force.
     const auto back = writer_.HasToRestore() ? writer_.Restore() : Result<std::int64_t>(0);
     if (!run) {
-      result_.ended_early = run.error().message;
+      result_.ended_early = run.error().Message();
       if (!HasEnoughPairs()) return Fail(run);
     }
     if (!back) return Fail(back);
@@ -317,7 +317,7 @@ class Verifier {
       const Block& second = blocks_[i + 1];
       if (!result_.ended_early.empty() && Ran(second).end < second.end) continue;
       ++result_.left_out;
-      result_.left_out_reason = pair.error().message;
+      result_.left_out_reason = pair.error().Message();
     }
     if (static_cast<int>(pairs.size()) < profiler::LeastPairs(options_.comparison.level)) {
       return Fail("only {} of {} pairs of blocks ran with their assignments, but {} are needed: {}",
@@ -375,7 +375,7 @@ Result<Run> OpenRun(const std::filesystem::path& directory, int most_steps) {
   const LoggedRank& any = run.logs.ranks().at(*run.ranks.begin());
   const protocol::RanStep* last = any.Find(run.steps.end - 1);
   if (last == nullptr) {
-    return Fail("{}: has fewer than two steps (let the job run longer)", directory.string());
+    return Fail(InFile(directory.string()), "has fewer than two steps (let the job run longer)");
   }
   run.steps.version = last->assignment_version;
   while (run.steps.end - run.steps.begin < most_steps) {

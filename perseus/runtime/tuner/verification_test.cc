@@ -223,7 +223,7 @@ TEST_F(VerificationTest, TooFewStepsAreAnErrorThatNamesTheNeededNumber) {
   const auto verified = Run();
   ASSERT_THAT(verified, FailsAs(ErrorKind::kUnreachable));
   // Six pairs of blocks have three steps each, of which the middle one counts.
-  EXPECT_THAT(verified.error().message, HasSubstr("at least 36 are needed"));
+  EXPECT_THAT(verified.error().Message(), HasSubstr("at least 36 are needed"));
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
 
@@ -324,11 +324,11 @@ TEST_F(CompareRunsTest, FindsTheSavingAndTheSlowdown) {
 
 TEST_F(CompareRunsTest, RefusesRunsThatDoNotCompare) {
   WriteRun("fixed", 100, 500 * kMillisecond, 400);
-  EXPECT_THAT(CompareWithSteps(100).error().message, HasSubstr("more"));
+  EXPECT_THAT(CompareWithSteps(100).error().Message(), HasSubstr("more"));
   WriteRun("more", 8, 500 * kMillisecond, 400);
-  EXPECT_THAT(CompareWithSteps(100).error().message, HasSubstr("let the jobs run longer"));
+  EXPECT_THAT(CompareWithSteps(100).error().Message(), HasSubstr("let the jobs run longer"));
   std::filesystem::remove(directory_ / "fixed/ranks/dp0-pp1-tp0.jsonl");
-  EXPECT_THAT(CompareWithSteps(100).error().message, HasSubstr("compare runs of the same job"));
+  EXPECT_THAT(CompareWithSteps(100).error().Message(), HasSubstr("compare runs of the same job"));
 }
 
 }  // namespace

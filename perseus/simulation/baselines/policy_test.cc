@@ -45,7 +45,7 @@ schedule::InstructionGraph TwoStages(double heavier) {
 PolicyPoints PointsOf(const std::unique_ptr<Policy>& policy, const plan::Planner& planner) {
   const Nanoseconds times[] = {planner.baseline().time};
   auto points = policy->Points(planner, times);
-  EXPECT_TRUE(points) << points.error().message;
+  EXPECT_TRUE(points) << points.error().Message();
   return *std::move(points);
 }
 
@@ -114,7 +114,7 @@ TEST(PerseusPublished, NamesTheInstructionThatIsShorterThanItsUnit) {
   const plan::Planner planner = MakePlanner(TwoStages(1), {});
   const auto points = MakePerseusPublished(5 * kMillisecond)->Points(planner, {});
   ASSERT_FALSE(points);
-  EXPECT_THAT(points.error().message, HasSubstr("takes less than the unit of 0.005 s"));
+  EXPECT_THAT(points.error().Message(), HasSubstr("takes less than the unit of 0.005 s"));
 }
 
 TEST(ChooseFor, CountsTheWaitUntilTheStragglerIsDone) {
@@ -138,8 +138,8 @@ TEST(PerseusPublished, NamesTheLeastUnit) {
   const auto points = MakePerseusPublished(10)->Points(planner, {});
   ASSERT_FALSE(points);
   // From 6 ms to 18 in at most 100,000 steps.
-  EXPECT_THAT(points.error().message, HasSubstr("1200000 steps"));
-  EXPECT_THAT(points.error().message, HasSubstr("`unit = 0.000121` or more"));
+  EXPECT_THAT(points.error().Message(), HasSubstr("1200000 steps"));
+  EXPECT_THAT(points.error().Message(), HasSubstr("`unit = 0.000121` or more"));
 }
 
 // No policy beats the bound, and no policy that does not plan beats Perseus at an equal time. The
@@ -161,7 +161,7 @@ TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
       const Nanoseconds baseline[] = {planner.baseline().time};
       const auto offered = policy->Points(planner, baseline);
       if (is_published && !offered) continue;  // There are too few options for a fit.
-      ASSERT_TRUE(offered) << offered.error().message;
+      ASSERT_TRUE(offered) << offered.error().Message();
       for (const OperatingPoint& point : offered->points) {
         SCOPED_TRACE(testing::Message() << policy->name() << " " << point.setting << " " << seed);
         const Nanoseconds time = point.evaluation.time;
@@ -172,7 +172,7 @@ TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
         }
         const Nanoseconds times[] = {time};
         const auto ours = perseus->Points(planner, times);
-        ASSERT_TRUE(ours) << ours.error().message;
+        ASSERT_TRUE(ours) << ours.error().Message();
         const OperatingPoint& chosen = ChooseFor(time, ours->points, planner);
         EXPECT_LE(chosen.evaluation.time, time);
         EXPECT_LE(planner.EnergyUntil(time, chosen.evaluation),

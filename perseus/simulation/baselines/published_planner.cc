@@ -106,7 +106,7 @@ Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set,
                        .energy_j = quantized.effective_energies_j[i]});
   }
   const auto fit = profile::FitExponential(samples, 0);  // These energies are effective already.
-  if (!fit) return Fail("{}: {} (choose a smaller `unit`)", set.name, fit.error().message);
+  if (!fit) return Fail("{}: {} (choose a smaller `unit`)", set.name, fit.error().Message());
   for (Nanoseconds time = curve.times.back(); time < quantized.times.back(); time += unit_) {
     const double slope_w =
         (fit->At(ToSeconds(time)) - fit->At(ToSeconds(time + unit_))) / ToSeconds(unit_);

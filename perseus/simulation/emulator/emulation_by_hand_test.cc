@@ -47,7 +47,7 @@ class EmulationByHandTest : public testing::Test {
 
   Emulation Run() const {
     auto emulation = Emulate(planner_, spec_);
-    EXPECT_TRUE(emulation) << emulation.error().message;
+    EXPECT_TRUE(emulation) << emulation.error().Message();
     return *std::move(emulation);
   }
 
@@ -188,14 +188,14 @@ TEST_F(EmulationByHandTest, SlowdownsThatOverflowTogetherAreAnErrorThatNamesThem
   }
   const auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
-  EXPECT_THAT(emulation.error().message,
+  EXPECT_THAT(emulation.error().Message(),
               HasSubstr("e.toml:1, e.toml:4, e.toml:7 and 1 more: the durations of an iteration"));
   spec_.disturbances.resize(2);
   EXPECT_EQ(Run().time, 9'000'000 * kSecond);
   spec_.iterations = 1000;
   const auto longest = Emulate(planner_, spec_);
   ASSERT_FALSE(longest);
-  EXPECT_THAT(longest.error().message, HasSubstr("1000 iterations take more than 36 years"));
+  EXPECT_THAT(longest.error().Message(), HasSubstr("1000 iterations take more than 36 years"));
 }
 
 // Makes the same instructions, but independent of clock and noise.
@@ -206,10 +206,10 @@ TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
     set.options.resize(1);
   }
   const auto planner = plan::Planner::Create(graph, {10, 0});
-  ASSERT_TRUE(planner) << planner.error().message;
+  ASSERT_TRUE(planner) << planner.error().Message();
   spec_.noise.independent = 0.5;
   const auto emulation = Emulate(*planner, spec_);
-  ASSERT_TRUE(emulation) << emulation.error().message;
+  ASSERT_TRUE(emulation) << emulation.error().Message();
   EXPECT_EQ(emulation->time, 9 * kSecond);
   EXPECT_DOUBLE_EQ(emulation->energy_j, 2 * 1260);
   EXPECT_NE(Run().time, 9 * kSecond);

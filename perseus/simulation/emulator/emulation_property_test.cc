@@ -105,7 +105,7 @@ void ExpectIterationsAddUp(const plan::Planner& planner, const EmulationSpec& sp
   for (int i = 0; i < spec.iterations; ++i) {
     const EmulatedIteration& iteration = emulation.iterations[static_cast<std::size_t>(i)];
     const auto runs = RunsInIteration(planner, spec, emulation, i);
-    ASSERT_TRUE(runs) << runs.error().message;
+    ASSERT_TRUE(runs) << runs.error().Message();
     const Recomputed sum = Recompute(planner, *runs);
     ASSERT_EQ(iteration.time, sum.time) << i;
     ASSERT_NEAR(iteration.energy_j, sum.energy_j, 1e-9 * sum.energy_j) << i;
@@ -126,13 +126,13 @@ void ExpectIterationsAddUp(const plan::Planner& planner, const EmulationSpec& sp
 // energy.
 void ExpectSound(const plan::Planner& planner, EmulationSpec spec) {
   const auto alone = Emulate(planner, spec);
-  ASSERT_TRUE(alone) << alone.error().message;
+  ASSERT_TRUE(alone) << alone.error().Message();
   ExpectIterationsAddUp(planner, spec, *alone);
   spec.reaction = Reaction::kFollow;
   for (const int delay : {0, 1, 2}) {
     spec.delay = delay;
     const auto followed = Emulate(planner, spec);
-    ASSERT_TRUE(followed) << followed.error().message;
+    ASSERT_TRUE(followed) << followed.error().Message();
     ExpectIterationsAddUp(planner, spec, *followed);
     if (delay > 0) continue;
     EXPECT_EQ(followed->time, alone->time);
@@ -216,7 +216,7 @@ TEST(EmulationProperties, FollowersKeepToALaterPowerCap) {
                      .reaction = Reaction::kFollow,
                      .delay = 3};
   const auto emulation = Emulate(planner, spec);
-  ASSERT_TRUE(emulation) << emulation.error().message;
+  ASSERT_TRUE(emulation) << emulation.error().Message();
   for (std::size_t i = 5; i < 15; ++i) {
     EXPECT_LE(emulation->iterations[i].average_power_w(), watts * (1 + 1e-9)) << i;
   }

@@ -23,7 +23,7 @@ class EmulationTest : public testing::Test {
 
   Emulation Run() const {
     auto emulation = Emulate(planner_, spec_);
-    EXPECT_TRUE(emulation) << emulation.error().message;
+    EXPECT_TRUE(emulation) << emulation.error().Message();
     ExpectConserved(*emulation);
     return *std::move(emulation);
   }
@@ -240,12 +240,12 @@ TEST_F(EmulationTest, MissingPipelinesAndRanksAreErrors) {
   spec_.disturbances = {{.dp_rank = 4}};
   auto emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
-  EXPECT_THAT(emulation.error().message,
+  EXPECT_THAT(emulation.error().Message(),
               HasSubstr("dp_rank 4 cannot be slowed down: it does not exist (the job has 4"));
   spec_.disturbances = {{.dp_rank = 0, .pp_rank = 4}};
   emulation = Emulate(planner_, spec_);
   ASSERT_FALSE(emulation);
-  EXPECT_THAT(emulation.error().message, HasSubstr("pp_rank 4 cannot be slowed down"));
+  EXPECT_THAT(emulation.error().Message(), HasSubstr("pp_rank 4 cannot be slowed down"));
 }
 
 }  // namespace

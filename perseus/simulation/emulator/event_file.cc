@@ -44,8 +44,7 @@ class EventReader {
       return {reader.CountFrom(iteration_key, 0, kMostIterations, otherwise.iteration)};
     }
     if (reader.Has(iteration_key)) {
-      reader.FailAt(time_key,
-                    fmt::format("{} and {} are both given (keep one)", iteration_key, time_key));
+      reader.FailAt(time_key, "{} and {} are both given (keep one)", iteration_key, time_key);
     }
     return {0, ToNanoseconds(reader.Number(time_key, kLongestSeconds, 0))};
   }
@@ -62,7 +61,7 @@ class EventReader {
   static void CheckOrder(TableReader& reader, std::string_view title, const Moment& from,
                          const Moment& until) {
     if (until.iteration > from.iteration || until.after > from.after) return;
-    reader.FailHere(fmt::format("{} ends before it begins (until has to be above from)", title));
+    reader.FailHere("{} ends before it begins (until has to be above from)", title);
   }
 
   std::string WhereOf(const toml::table& table) const {
@@ -99,8 +98,7 @@ class EventReader {
       disturbance.kind = way.kind;
       disturbance.value = reader.Number(way.key, way.most, 1);
       if (disturbance.value < way.least) {
-        reader.FailAt(way.key, fmt::format("{} is below {} (write at least {})", way.key, way.least,
-                                           way.least));
+        reader.FailAt(way.key, "{} is below {} (write at least {})", way.key, way.least, way.least);
       }
     }
     if (ways != 1) {

@@ -30,7 +30,7 @@ from = 700
 watts = 180000
 )",
                                   "events.toml");
-  ASSERT_TRUE(events) << events.error().message;
+  ASSERT_TRUE(events) << events.error().Message();
   ASSERT_EQ(events->disturbances.size(), 3U);
   EXPECT_EQ(events->disturbances[0].dp_rank, 3);
   EXPECT_EQ(events->disturbances[0].pp_rank, 2);
@@ -67,7 +67,7 @@ until_s = 9
 watts = 1000
 )",
                                   "events.toml");
-  ASSERT_TRUE(events) << events.error().message;
+  ASSERT_TRUE(events) << events.error().Message();
   EXPECT_EQ(events->disturbances[0].from.iteration, 0);
   EXPECT_EQ(events->disturbances[0].from.after, 12'500'000'000);
   EXPECT_EQ(events->disturbances[0].until.after, 20'000'000'000);
@@ -88,7 +88,7 @@ class BadEvents : public testing::TestWithParam<Bad> {};
 TEST_P(BadEvents, AreErrorsWithTheirLine) {
   const auto events = ParseEvents(GetParam().text, "e.toml");
   ASSERT_FALSE(events);
-  EXPECT_THAT(events.error().message, HasSubstr(GetParam().complaint));
+  EXPECT_THAT(events.error().Message(), HasSubstr(GetParam().complaint));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -14,7 +14,7 @@ TEST(JobPowerModel, EveryModeledGpuHasUsefulClocks) {
   for (const std::string& name : JobPowerModelNames()) {
     SCOPED_TRACE(name);
     const auto model = FindJobPowerModel(name);
-    ASSERT_TRUE(model) << model.error().message;
+    ASSERT_TRUE(model) << model.error().Message();
     for (const auto& points : {model->forward, model->backward}) {
       ASSERT_GT(points.size(), 5U);
       EXPECT_EQ(points[0].time_ratio, 1);
@@ -28,7 +28,8 @@ TEST(JobPowerModel, EveryModeledGpuHasUsefulClocks) {
   }
   const auto unknown = FindJobPowerModel("h900");
   ASSERT_FALSE(unknown);
-  EXPECT_THAT(unknown.error().message, HasSubstr("\"h900\" is unknown (choose one of a100, a40,"));
+  EXPECT_THAT(unknown.error().Message(),
+              HasSubstr("\"h900\" is unknown (choose one of a100, a40,"));
 }
 
 TEST(JobPowerModel, AGpuModelHasItsCurves) {
@@ -45,7 +46,7 @@ TEST(JobPowerModel, ARooflineDrawsAtMostItsPowerLimit) {
   for (const synthetic::GpuRoofline& gpu : synthetic::GpuRooflines()) {
     SCOPED_TRACE(gpu.name);
     const auto model = JobPowerModel::Of(gpu);
-    ASSERT_TRUE(model) << model.error().message;
+    ASSERT_TRUE(model) << model.error().Message();
     EXPECT_EQ(model->blocking_power_w, gpu.blocking_power_w);
     constexpr double kRounding = 1 + 1e-9;
     EXPECT_LE(model->forward[0].power_w, gpu.power_limit_w * kRounding);

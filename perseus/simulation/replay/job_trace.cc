@@ -124,8 +124,10 @@ class Reader {
  private:
   static constexpr int kIgnored = -1;
 
-  static auto FailAt(const TraceEvent& event, std::string_view what) {
-    return Fail("event {} ({}): {}", event.index, event.name, what);
+  template <typename... Args>
+  static auto FailAt(const TraceEvent& event, MessageOf<Args...> message, Args&&... args) {
+    return tl::unexpected<Error>(message(ErrorKind::kInput, std::forward<Args>(args)...)
+                                     .In(fmt::format("event {} ({})", event.index, event.name)));
   }
 
   Result<void> TakeSlice(const TraceEvent& event) {
@@ -152,8 +154,8 @@ class Reader {
     std::vector<std::string_view> names;
     for (const EventName& name : kKnownEvents) names.push_back(name.name);
     return Fail(
-        "event {}: the name {} is unknown, so what waits for this event is unknown, too{} (use "
-        "`ignore` if nothing waits for it)",
+        "event {}: the name {} is unknown, so what waits for this event is unknown, too ({} Or "
+        "use `ignore` if nothing waits for it)",
         event.index, Excerpt(event.name), DidYouMean(event.name, names));
   }
 
@@ -207,16 +209,15 @@ class Reader {
 
   Result<void> CheckNegativeDurations() const {
     if (!most_negative_) return {};
-    return FailAt(
-        *most_negative_,
-        fmt::format("dur is {:g} us: the event ends before it begins by more than the clock "
-                    "tolerance of {}, as {} in total (leave {} out, fix dur, or raise "
-                    "`clock_tolerance`)",
-                    *most_negative_->duration_us, Milliseconds(options_.clock_tolerance),
-                    too_negative_durations_ == 1
-                        ? "1 event does"
-                        : fmt::format("{} events do", too_negative_durations_),
-                    too_negative_durations_ == 1 ? "its step" : "their steps"));
+    return FailAt(*most_negative_,
+                  "dur is {:g} us: the event ends before it begins by more than the clock "
+                  "tolerance of {}, as {} in total (leave {} out, fix dur, or raise "
+                  "`clock_tolerance`)",
+                  *most_negative_->duration_us, Milliseconds(options_.clock_tolerance),
+                  too_negative_durations_ == 1
+                      ? "1 event does"
+                      : fmt::format("{} events do", too_negative_durations_),
+                  too_negative_durations_ == 1 ? "its step" : "their steps");
   }
 
   static Result<void> TakeArguments(const TraceEvent& event, JobEvent& taken) {
@@ -229,18 +230,18 @@ class Reader {
     if (IsComputation(taken.kind)) {
       if (!event.microbatch || *event.microbatch < 0 || *event.microbatch > kLargestNumber) {
         return FailAt(event,
-                      fmt::format("args.mb_id is not a whole number from 0 to {} (expected the "
-                                  "microbatch)",
-                                  kLargestNumber));
+                      "args.mb_id is not a whole number from 0 to {} (expected the "
+                      "microbatch)",
+                      kLargestNumber);
       }
       taken.microbatch = static_cast<int>(*event.microbatch);
     }
     const std::int64_t sequence = event.sequence.value_or(IsTransfer(taken.kind) ? -1 : 0);
     if (sequence < 0 || sequence > kLargestNumber) {
       return FailAt(event,
-                    fmt::format("args.seq_id is not a whole number from 0 to {} (expected the "
-                                "number of this event among those of its name)",
-                                kLargestNumber));
+                    "args.seq_id is not a whole number from 0 to {} (expected the "
+                    "number of this event among those of its name)",
+                    kLargestNumber);
     }
     taken.sequence = static_cast<int>(sequence);
     return {};
@@ -566,9 +567,10 @@ Result<void> CheckUnitOfTime(const JobTrace& trace) {
                                 : median_ns < kShortestInMilliseconds ? "seconds"
                                                                       : "milliseconds";
   return Fail(
-      "{}: half of the computations take {} than {:g} us, which is implausible (is the unit of ts "
+      InFile(trace.name),
+      "half of the computations take {} than {:g} us, which is implausible (is the unit of ts "
       "and dur {}? Write them in microseconds)",
-      trace.name, median_ns < kShortest ? "no more" : "more", median_ns / 1e3, unit);
+      median_ns < kShortest ? "no more" : "more", median_ns / 1e3, unit);
 }
 
 }  // namespace
@@ -587,9 +589,9 @@ Result<JobTrace> ParseJobTrace(std::string_view bytes, std::string_view name,
   Reader reader(name, options);
   const Result<void> read =
       ReadTraceEvents(text, [&](const TraceEvent& event) { return reader.Take(event); });
-  if (!read) return FailAs(read.error().kind, "{}: {}", name, read.error().message);
+  if (!read) return Fail(read, InFile(name));
   Result<JobTrace> trace = reader.Finish();
-  if (!trace) return Fail("{}: {}", name, trace.error().message);
+  if (!trace) return Fail(trace, InFile(name));
   PERSEUS_RETURN_IF_ERROR(CheckUnitOfTime(*trace));
   return trace;
 }

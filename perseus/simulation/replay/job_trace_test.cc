@@ -36,9 +36,9 @@ std::string JobTraceErrorOf(const std::string& text, const TraceReadOptions& opt
   const Result<JobTrace> trace = ParseJobTrace(text, "t.json", options);
   if (trace) return "no error";
   EXPECT_EQ(trace.error().kind, ErrorKind::kInput);
-  EXPECT_EQ(trace.error().message.find('\n'), std::string::npos);
-  EXPECT_TRUE(trace.error().message.starts_with("t.json: ")) << trace.error().message;
-  return trace.error().message;
+  EXPECT_EQ(trace.error().Message().find('\n'), std::string::npos);
+  EXPECT_TRUE(trace.error().Message().starts_with("t.json: ")) << trace.error().Message();
+  return trace.error().Message();
 }
 
 std::string JobTraceErrorOf(const std::vector<TracedEvent>& events) {
@@ -53,7 +53,7 @@ std::vector<TracedEvent> Without(std::vector<TracedEvent> events, Drop drop) {
 
 TEST(JobTrace, ReadsEveryRankAndStep) {
   const auto trace = ParseJobTrace(FormatTimeline(TwoPipelines({.steps = 3})), "t.json");
-  ASSERT_TRUE(trace) << trace.error().message;
+  ASSERT_TRUE(trace) << trace.error().Message();
   EXPECT_EQ(trace->pipelines, 2);
   EXPECT_EQ(trace->pp_ranks, 2);
   ASSERT_EQ(trace->steps.size(), 3U);
@@ -94,7 +94,7 @@ TEST(JobTrace, ReadsGzipAndTheObjectForm) {
       "}";
   for (const std::string& text : {Gzip(list), object, Gzip(object), Gzip(list) + Gzip(" ")}) {
     const auto trace = ParseJobTrace(text, "t.json");
-    ASSERT_TRUE(trace) << trace.error().message;
+    ASSERT_TRUE(trace) << trace.error().Message();
     EXPECT_EQ(trace->steps[0].events.size(), TwoPipelines().size());
   }
 }
@@ -104,7 +104,7 @@ TEST(JobTrace, CountersInstantsAndOtherMetadataAreSkipped) {
       FormatTimeline(TwoPipelines()), "[",
       R"([{"name":"power","ph":"C","args":{"W":[1,{"x":2}]}},{"ph":"i"},{"ph":"M","name":"sort"},)");
   const auto trace = ParseJobTrace(text, "t.json");
-  ASSERT_TRUE(trace) << trace.error().message;
+  ASSERT_TRUE(trace) << trace.error().Message();
   EXPECT_EQ(trace->steps[0].events[0].index, 3);
 }
 
@@ -152,7 +152,7 @@ TEST(JobTrace, LongTextsAreReadPieceByPiece) {
     const std::string text = "[" + std::string(gap, ' ') + events.substr(1);
     for (const std::string& bytes : {text, Gzip(text), Gzip(text) + Gzip("  ")}) {
       const auto trace = ParseJobTrace(bytes, "t.json");
-      ASSERT_TRUE(trace) << trace.error().message;
+      ASSERT_TRUE(trace) << trace.error().Message();
       EXPECT_EQ(trace->steps[0].events.size(), TwoPipelines().size());
     }
   }
@@ -192,7 +192,7 @@ TEST(JobTrace, WholeNumbersMayHaveAFraction) {
     text = Replaced(std::move(text), field, std::string(field) + ".0");
   }
   const auto trace = ParseJobTrace(text, "t.json");
-  ASSERT_TRUE(trace) << trace.error().message;
+  ASSERT_TRUE(trace) << trace.error().Message();
   EXPECT_EQ(trace->steps[0].events.size(), TwoPipelines().size());
   EXPECT_THAT(JobTraceErrorOf(Replaced(text, "\"step\":7.0", "\"step\":7.5")),
               HasSubstr("args.step is not a whole number"));
@@ -218,7 +218,7 @@ TEST(JobTrace, UnknownEventsAreRefusedUnlessIgnored) {
       AllOf(HasSubstr(fmt::format("event {}:", events.size() - 1)), HasSubstr("\"forward-comput\""),
             HasSubstr("did you mean \"forward-compute\"?"), HasSubstr("`ignore`")));
   const auto trace = ParseJobTrace(text, "t.json", {.ignored = {"forward-comput"}});
-  ASSERT_TRUE(trace) << trace.error().message;
+  ASSERT_TRUE(trace) << trace.error().Message();
   EXPECT_EQ(trace->steps[0].events.size(), events.size() - 1);
   EXPECT_THAT(trace->unused_ignored, testing::IsEmpty());
   const auto other = ParseJobTrace(text, "t.json", {.ignored = {"forward-comput", "other"}});
@@ -255,7 +255,7 @@ TEST(JobTrace, ANegativeDurationWithinTheClockToleranceCountsAsZero) {
   }
   ASSERT_EQ(shortened, 4);
   const auto trace = ParseJobTrace(FormatTimeline(events), "t.json");
-  ASSERT_TRUE(trace) << trace.error().message;
+  ASSERT_TRUE(trace) << trace.error().Message();
   EXPECT_EQ(trace->negative_durations, 4);
   for (const JobEvent& event : trace->steps[0].events) {
     EXPECT_GE(event.duration, 0);

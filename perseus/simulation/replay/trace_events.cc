@@ -105,7 +105,7 @@ class Handler : public nlohmann::json_sax<json> {
     field_ = Field::kNone;
     if (is_in_list_ && depth_ == list_depth_ + 1) is_in_arguments_ = false;
     if (!IsEventNext()) return true;
-    if (Result<void> taken = take_(event_); !taken) return Stop(taken.error().message);
+    if (Result<void> taken = take_(event_); !taken) return Stop(taken.error().Message());
     ++event_.index;
     return true;
   }
@@ -141,7 +141,7 @@ class Handler : public nlohmann::json_sax<json> {
     what.remove_prefix(std::min(what.size(), what.find("] ") + 2));
     const std::size_t column = what.find("column");
     const std::size_t colon = column == std::string_view::npos ? column : what.find(": ", column);
-    if (!text_.status()) return Stop(Where() + text_.status().error().message);
+    if (!text_.status()) return Stop(Where() + text_.status().error().Message());
     return Stop(fmt::format(
         "{}not JSON: {} ({})", Where(),
         Explained(colon == std::string_view::npos ? what : what.substr(colon + 2)), kExpected));

@@ -370,13 +370,13 @@ Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tole
   std::vector<Unfinished> steps;
   for (const RecordedStep& step : trace.steps) {
     auto built = StepBuilder(trace, step, clock_tolerance).Build();
-    if (!built) return Fail("{}: {}", trace.name, built.error().message);
+    if (!built) return Fail(built, InFile(trace.name));
     steps.push_back(*std::move(built));
   }
   SetHostDelays(steps);
   for (const Unfinished& step : steps) {
     if (auto fits = CheckSums(step.graph); !fits) {
-      return Fail("{}: {}", trace.name, fits.error().message);
+      return Fail(fits, InFile(trace.name));
     }
   }
   TraceGraph graph;

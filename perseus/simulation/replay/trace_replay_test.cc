@@ -26,7 +26,7 @@ struct TraceAndGraph {
 std::unique_ptr<TraceAndGraph> ReadAndBuild(const std::vector<TracedEvent>& events) {
   auto read = std::make_unique<TraceAndGraph>();
   auto trace = ParseJobTrace(FormatTimeline(events), "t.json");
-  EXPECT_TRUE(trace) << trace.error().message;
+  EXPECT_TRUE(trace) << trace.error().Message();
   if (!trace) return read;
   read->trace = *std::move(trace);
   read->graph = BuildTraceGraph(read->trace);
@@ -35,7 +35,7 @@ std::unique_ptr<TraceAndGraph> ReadAndBuild(const std::vector<TracedEvent>& even
 
 std::string ErrorOf(const std::vector<TracedEvent>& events) {
   const auto read = ReadAndBuild(events);
-  return read->graph ? "no error" : read->graph.error().message;
+  return read->graph ? "no error" : read->graph.error().Message();
 }
 
 int Find(const StepGraph& graph, std::string_view name, int pipeline, int rank, int sequence = 0) {
@@ -54,7 +54,7 @@ TEST(TraceReplay, GivesTheRecordedTimesOfEveryEvent) {
   for (const bool waits_are_recorded : {false, true}) {
     SCOPED_TRACE(waits_are_recorded);
     const auto read = ReadAndBuild(TwoPipelines({.waits_are_recorded = waits_are_recorded}));
-    ASSERT_TRUE(read->graph) << read->graph.error().message;
+    ASSERT_TRUE(read->graph) << read->graph.error().Message();
     const StepGraph& graph = read->graph->steps[0];
     const Replay replay = ReplayStep(graph, graph.durations);
     EXPECT_EQ(replay.time, 131 * kMillisecond);
@@ -67,7 +67,7 @@ TEST(TraceReplay, GivesTheRecordedTimesOfEveryEvent) {
 
 TEST(TraceReplay, TransfersBeginWithTheLastMember) {
   const auto read = ReadAndBuild(TwoPipelines({.waits_are_recorded = true}));
-  ASSERT_TRUE(read->graph) << read->graph.error().message;
+  ASSERT_TRUE(read->graph) << read->graph.error().Message();
   const StepGraph& graph = read->graph->steps[0];
   for (std::size_t i = 0; i < graph.durations.size(); ++i) {
     const EventKind kind = graph.step->events[i].kind;
@@ -82,7 +82,7 @@ TEST(TraceReplay, TransfersBeginWithTheLastMember) {
 
 TEST(TraceReplay, APipelineAloneWaitsForNoOther) {
   const auto read = ReadAndBuild(TwoPipelines());
-  ASSERT_TRUE(read->graph) << read->graph.error().message;
+  ASSERT_TRUE(read->graph) << read->graph.error().Message();
   const StepGraph& graph = read->graph->steps[0];
   // Rank 0 is done at 93; 5 + 1 + 2 ms of collectives and optimizer.
   EXPECT_THAT(ReplayPipelinesAlone(graph, graph.durations),
@@ -91,7 +91,7 @@ TEST(TraceReplay, APipelineAloneWaitsForNoOther) {
 
 TEST(TraceReplay, OtherDurationsMoveTheEventsThatWait) {
   const auto read = ReadAndBuild(TwoPipelines());
-  ASSERT_TRUE(read->graph) << read->graph.error().message;
+  ASSERT_TRUE(read->graph) << read->graph.error().Message();
   const StepGraph& graph = read->graph->steps[0];
   std::vector<Nanoseconds> durations = graph.durations;
   const auto backward = static_cast<std::size_t>(Find(graph, "backward-compute", 0, 0, 1));
@@ -104,7 +104,7 @@ TEST(TraceReplay, OtherDurationsMoveTheEventsThatWait) {
 
 TEST(TraceReplay, EventsThatWerePostedTogetherRunTogether) {
   const auto read = ReadAndBuild(TwoPipelines());
-  ASSERT_TRUE(read->graph) << read->graph.error().message;
+  ASSERT_TRUE(read->graph) << read->graph.error().Message();
   const StepGraph& graph = read->graph->steps[0];
   const int send = Find(graph, "forward-send", 0, 0, 1);
   const int receive = Find(graph, "backward-recv", 0, 0, 0);
@@ -134,7 +134,7 @@ TEST(TraceReplay, ACollectiveNeedsAtMostTwoEdgesPerMember) {
     }
   }
   const auto read = ReadAndBuild(events);
-  ASSERT_TRUE(read->graph) << read->graph.error().message;
+  ASSERT_TRUE(read->graph) << read->graph.error().Message();
   const StepGraph& graph = read->graph->steps[0];
   EXPECT_EQ(graph.nodes(), graph.events() + 3);
   // A backward waits for its forward. The two collectives wait for their meetings, which wait for
@@ -147,14 +147,14 @@ TEST(TraceReplay, ACollectiveNeedsAtMostTwoEdgesPerMember) {
 // The host begins each step 4 ms late, which only the other steps reveal.
 TEST(TraceReplay, HostDelaysComeFromTheOtherSteps) {
   const auto read = ReadAndBuild(TwoPipelines({.steps = 3, .late_ms = 4}));
-  ASSERT_TRUE(read->graph) << read->graph.error().message;
+  ASSERT_TRUE(read->graph) << read->graph.error().Message();
   for (const StepGraph& graph : read->graph->steps) {
     EXPECT_EQ(graph.step->time, (1 + 4 + 131) * kMillisecond);
     EXPECT_EQ(ReplayStep(graph, graph.durations).time, graph.step->time);
     EXPECT_EQ(ReplayStep(graph, graph.durations, HostDelays::kNone).time, 132 * kMillisecond);
   }
   const auto alone = ReadAndBuild(TwoPipelines({.steps = 1, .late_ms = 4}));
-  ASSERT_TRUE(alone->graph) << alone->graph.error().message;
+  ASSERT_TRUE(alone->graph) << alone->graph.error().Message();
   EXPECT_EQ(ReplayStep(alone->graph->steps[0], alone->graph->steps[0].durations).time,
             132 * kMillisecond);
 }
@@ -174,7 +174,7 @@ TEST(TraceReplay, AWaitOfOnePipelineIsNoHostDelay) {
     event.end_ms += 40 * (event.step - 7);
   }
   const auto read = ReadAndBuild(events);
-  ASSERT_TRUE(read->graph) << read->graph.error().message;
+  ASSERT_TRUE(read->graph) << read->graph.error().Message();
   const StepGraph& graph = read->graph->steps[1];
   EXPECT_EQ(graph.step->time, 131 * kMillisecond);
   EXPECT_EQ(ReplayStep(graph, graph.durations).time, 101 * kMillisecond);
@@ -247,7 +247,7 @@ TEST(RankOrder, WaitsForEventsThatHadEnded) {
   const auto order = OrderWithinRanks(
       StepOf({Event(EventKind::kForward, 0, 10), Event(EventKind::kForwardSend, 10, 31),
               Event(EventKind::kBackward, 20, 40), Event(EventKind::kLocal, 40, 45)}));
-  ASSERT_TRUE(order) << order.error().message;
+  ASSERT_TRUE(order) << order.error().Message();
   EXPECT_THAT((*order)[0], IsEmpty());
   EXPECT_THAT((*order)[1], ElementsAre(0));
   EXPECT_THAT((*order)[2], ElementsAre(0));
@@ -258,7 +258,7 @@ TEST(RankOrder, RanksDoNotWaitForEachOther) {
   JobEvent other = Event(EventKind::kForward, 20, 30);
   other.pp_rank = 1;
   const auto order = OrderWithinRanks(StepOf({Event(EventKind::kForward, 0, 10), other}));
-  ASSERT_TRUE(order) << order.error().message;
+  ASSERT_TRUE(order) << order.error().Message();
   EXPECT_THAT((*order)[1], IsEmpty());
 }
 
@@ -266,7 +266,7 @@ TEST(RankOrder, OverlappingComputationsRunOneAfterTheOther) {
   const auto order =
       OrderWithinRanks(StepOf({Event(EventKind::kForward, 0, 10), Event(EventKind::kBackward, 1, 9),
                                Event(EventKind::kForward, 2, 8)}));
-  ASSERT_TRUE(order) << order.error().message;
+  ASSERT_TRUE(order) << order.error().Message();
   EXPECT_THAT((*order)[1], ElementsAre(0));
   EXPECT_THAT((*order)[2], ElementsAre(1));
 }
@@ -291,7 +291,7 @@ TEST(RankOrderProperty, IsTheTransitiveReduction) {
     }
     const RecordedStep step = StepOf(std::move(recorded));
     const auto order = OrderWithinRanks(step);
-    ASSERT_TRUE(order) << order.error().message;
+    ASSERT_TRUE(order) << order.error().Message();
     std::vector<std::vector<bool>> comes_after(events, std::vector<bool>(events, false));
     for (std::size_t i = 0; i < events; ++i) {
       for (const int waited : (*order)[i]) {
@@ -326,8 +326,9 @@ TEST(RankOrder, TooManyConcurrentEventsAreRefused) {
   events.push_back(Event(EventKind::kLocal, 500, 2000));
   const auto order = OrderWithinRanks(StepOf(events));
   ASSERT_FALSE(order);
-  EXPECT_THAT(order.error().message, AllOf(HasSubstr("step 3"), HasSubstr("while 64 other events"),
-                                           HasSubstr("fewer than 64")));
+  EXPECT_THAT(
+      order.error().Message(),
+      AllOf(HasSubstr("step 3"), HasSubstr("while 64 other events"), HasSubstr("fewer than 64")));
 }
 
 }  // namespace

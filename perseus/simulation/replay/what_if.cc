@@ -179,7 +179,7 @@ Result<frontier::Solution> Solve(const Relaxation& relaxation, Nanoseconds deadl
   if (!solution) return solution;
   if (auto proof = frontier::CheckDeadline(relaxation.network, *solution, deadline, 0); !proof) {
     return FailAs(ErrorKind::kSystem, "a solution failed its own check: {} (please report this)",
-                  proof.error().message);
+                  proof.error().Message());
   }
   return solution;
 }
@@ -315,8 +315,7 @@ Result<std::vector<PlannedStep>> PlanSteps(const TraceGraph& trace, const JobPow
   std::vector<PlannedStep> planned;
   for (std::size_t i = 0; i < results.size(); ++i) {
     if (!results[i]) {
-      return FailAs(results[i].error().kind, "step {}: {}", trace.steps[i].step->number,
-                    results[i].error().message);
+      return Fail(results[i], fmt::format("step {}", trace.steps[i].step->number));
     }
     planned.push_back(*std::move(results[i]));
   }

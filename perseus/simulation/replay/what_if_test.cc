@@ -21,11 +21,11 @@ struct Read {
 std::unique_ptr<Read> ReadTrace(const std::vector<TracedEvent>& events) {
   auto read = std::make_unique<Read>();
   auto trace = ParseJobTrace(FormatTimeline(events), "t.json");
-  EXPECT_TRUE(trace) << trace.error().message;
+  EXPECT_TRUE(trace) << trace.error().Message();
   if (!trace) return read;
   read->trace = *std::move(trace);
   auto graph = BuildTraceGraph(read->trace);
-  EXPECT_TRUE(graph) << graph.error().message;
+  EXPECT_TRUE(graph) << graph.error().Message();
   if (graph) read->graph = *std::move(graph);
   return read;
 }
@@ -54,7 +54,7 @@ TEST(WhatIf, EnergyAtTheHighestClocksByHand) {
 TEST(WhatIf, BloatOfTwoPipelines) {
   const auto read = ReadTrace(TwoPipelines());
   const auto answer = AnalyzeWhatIf(read->graph, TwoClocks(), {0});
-  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(answer) << answer.error().Message();
   const StepBloat& bloat = answer->steps[0];
   EXPECT_EQ(bloat.slowest_dp_rank, 1);
   EXPECT_EQ(bloat.replayed, 131'000'000);
@@ -88,7 +88,7 @@ TEST(WhatIf, BloatOfPipelinesThatMeetAtTheEndIsWhatEachSavesAlone) {
       SCOPED_TRACE(testing::Message() << gpu << ", " << slowness);
       const std::vector<TracedEvent> events = TwoPipelines({.slowness = {slowness}});
       const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph, model, {0});
-      ASSERT_TRUE(answer) << answer.error().message;
+      ASSERT_TRUE(answer) << answer.error().Message();
       const StepBloat& bloat = answer->steps[0];
       double intrinsic_j = 0;
       double extrinsic_j = 0;
@@ -141,7 +141,7 @@ TEST(WhatIf, PipelinesThatMeetMidwayHaveNoNegativeBloat) {
   add(1, 1, 5, 5);
   const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph,
                                     JobPowerModel::Of(*synthetic::FindGpuModel("a100")), {0});
-  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(answer) << answer.error().Message();
   const StepBloat& bloat = answer->steps[0];
   EXPECT_GT(bloat.intrinsic_j, 0.01 * bloat.energy_j);
   EXPECT_EQ(bloat.extrinsic_j, 0);
@@ -181,7 +181,7 @@ TEST(WhatIf, NeitherBloatIsNegativeWhereverPipelinesMeet) {
       events.push_back({"optimizer-clip-main-grad", i / 2, i % 2, 1, end, end + 1, -1});
     }
     const auto answer = AnalyzeWhatIf(ReadTrace(events)->graph, model, {0});
-    ASSERT_TRUE(answer) << answer.error().message;
+    ASSERT_TRUE(answer) << answer.error().Message();
     const StepBloat& bloat = answer->steps[0];
     EXPECT_GE(bloat.intrinsic_j, 0);
     EXPECT_GE(bloat.extrinsic_j, 0);
@@ -194,7 +194,7 @@ TEST(WhatIf, EqualPipelinesHaveNoExtrinsicBloat) {
   const auto read = ReadTrace(TwoPipelines({.slowness = {1}}));
   const auto answer =
       AnalyzeWhatIf(read->graph, JobPowerModel::Of(*synthetic::FindGpuModel("a40")), {0});
-  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(answer) << answer.error().Message();
   EXPECT_NEAR(answer->steps[0].extrinsic_j, 0, kRounding);
   EXPECT_GT(answer->steps[0].intrinsic_j, 0);
 }
@@ -235,7 +235,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
   }
   EXPECT_GT(best_of_kept_j, best_j);  // To use the wait saves energy.
   const auto answer = AnalyzeWhatIf(read->graph, model, {0});
-  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(answer) << answer.error().Message();
   EXPECT_NEAR(answer->steps[0].bound_j, bound_j, kRounding);
   EXPECT_NEAR(answer->steps[0].energy_j - answer->steps[0].intrinsic_j, bound_of_kept_j, kRounding);
   EXPECT_GE(answer->controllers[0].steps[0].energy_j, best_j - kRounding);
@@ -247,7 +247,7 @@ TEST(WhatIf, AControllerIsAsGoodAsItsInformation) {
   const auto read = ReadTrace(TwoPipelines({.steps = 6, .slowness = {2, 2, 1, 1, 2, 2}}));
   const JobPowerModel model = JobPowerModel::Of(*synthetic::FindGpuModel("a100"));
   const auto answer = AnalyzeWhatIf(read->graph, model, {0, 1, 4});
-  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(answer) << answer.error().Message();
   const auto& oracle = answer->controllers[0].steps;
   const auto& reactive = answer->controllers[1].steps;
   const auto& periodic = answer->controllers[2].steps;
@@ -272,7 +272,7 @@ TEST(WhatIf, AControllerIsAsGoodAsItsInformation) {
 TEST(WhatIf, CountsHowOftenTheSlowestPipelineChanges) {
   const auto read = ReadTrace(TwoPipelines({.steps = 6, .slowness = {2, 0.5, 0.5, 2, 2, 0.5}}));
   const auto answer = AnalyzeWhatIf(read->graph, TwoClocks(), {0});
-  ASSERT_TRUE(answer) << answer.error().message;
+  ASSERT_TRUE(answer) << answer.error().Message();
   EXPECT_EQ(answer->slowest_changes, 3);
 }
 
@@ -286,13 +286,13 @@ TEST(WhatIf, EnergyIsConservedAndNoControllerBeatsTheBound) {
     }
     const auto read = ReadTrace(TwoPipelines(spec));
     const auto answer = AnalyzeWhatIf(read->graph, model, {0, 1, 3});
-    ASSERT_TRUE(answer) << answer.error().message;
+    ASSERT_TRUE(answer) << answer.error().Message();
     for (const ControllerOutcome& controller : answer->controllers) {
       for (std::size_t s = 0; s < controller.steps.size(); ++s) {
         const StepOutcome& step = controller.steps[s];
         EXPECT_NEAR(step.energy_j, step.computing_j + step.waiting_j, kRounding * step.energy_j);
         const auto bound_j = LeastEnergy(read->graph.steps[s], model, step.time);
-        ASSERT_TRUE(bound_j) << bound_j.error().message;
+        ASSERT_TRUE(bound_j) << bound_j.error().Message();
         EXPECT_GE(step.energy_j, *bound_j - kRounding * step.energy_j);
       }
     }
@@ -302,17 +302,17 @@ TEST(WhatIf, EnergyIsConservedAndNoControllerBeatsTheBound) {
 std::vector<StragglerSlowdown> SlowdownsOf(const std::vector<TracedEvent>& events) {
   const auto trace = ParseJobTrace(FormatTimeline(events), "t.json");
   if (!trace) {
-    ADD_FAILURE() << trace.error().message;
+    ADD_FAILURE() << trace.error().Message();
     return {};
   }
   const auto graph = BuildTraceGraph(*trace);
   if (!graph) {
-    ADD_FAILURE() << graph.error().message;
+    ADD_FAILURE() << graph.error().Message();
     return {};
   }
   const auto slowdowns = StragglerSlowdowns(*graph);
   if (!slowdowns) {
-    ADD_FAILURE() << slowdowns.error().message;
+    ADD_FAILURE() << slowdowns.error().Message();
     return {};
   }
   return *slowdowns;

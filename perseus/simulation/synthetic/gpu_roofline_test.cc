@@ -101,7 +101,7 @@ TEST(GpuRoofline, LeastEnergyIsAtAnIntermediateClock) {
 TEST(GpuRoofline, AnUnknownNameIsAnErrorThatListsTheKnownNames) {
   const auto gpu = FindGpuRoofline("h200");
   ASSERT_FALSE(gpu);
-  EXPECT_THAT(gpu.error().message, HasSubstr("choose one of a40, a100-pcie, a100-sxm, h100-sxm"));
+  EXPECT_THAT(gpu.error().Message(), HasSubstr("choose one of a40, a100-pcie, a100-sxm, h100-sxm"));
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
       spec.gpu = gpu;
       spec.stages = 4;
       const auto profile = SynthesizeModelProfile(spec);
-      ASSERT_TRUE(profile) << profile.error().message;
+      ASSERT_TRUE(profile) << profile.error().Message();
       EXPECT_EQ(profile->stages(), 4);
       for (const profile::ProfileEntry& entry : profile->entries()) {
         const auto& options = entry.options;
@@ -68,7 +68,7 @@ TEST(ModelMemory, ABlockOfGptKeepsWhatThePublishedFormulaSays) {
   spec.boundaries = {0, 2, 98, 99};  // The embeddings, the 96 blocks, the head.
   constexpr double s = 2048, b = 2, h = 12288, a = 96, t = 8, v = 50257;
   const auto memory = ModelMemory(spec);
-  ASSERT_TRUE(memory) << memory.error().message;
+  ASSERT_TRUE(memory) << memory.error().Message();
   ASSERT_EQ(memory->parts.size(), 3u);
   EXPECT_EQ(memory->source, profile::MemorySource::kModeled);
   EXPECT_NEAR(Bytes(memory->parts[1].activation_bytes),
@@ -90,7 +90,7 @@ TEST(ModelMemory, EveryStageOfEveryModelTakesSome) {
     spec.gpu = *FindGpuRoofline("a100-sxm");
     spec.stages = 4;
     const auto memory = ModelMemory(spec);
-    ASSERT_TRUE(memory) << memory.error().message;
+    ASSERT_TRUE(memory) << memory.error().Message();
     double parameters = 0;
     for (const profile::StageMemory::Part& part : memory->parts) {
       EXPECT_GT(*part.activation_bytes, 1 << 20) << model.name;
@@ -136,7 +136,7 @@ TEST(ModelProfile, PartsOfTheBackwardPassAddUpAndRecomputeIsForward) {
                 ModelProfileKind::kBackwardInput, ModelProfileKind::kBackwardWeight,
                 ModelProfileKind::kRecompute};
   const auto profile = SynthesizeModelProfile(spec);
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_NEAR(TimeS(*profile, 3, ModelProfileKind::kBackward),
               TimeS(*profile, 3, ModelProfileKind::kBackwardInput) +
                   TimeS(*profile, 3, ModelProfileKind::kBackwardWeight),
@@ -170,7 +170,7 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
     ModelProfileSpec spec = Gpt3Xl();
     change(spec);
     const auto profile = SynthesizeModelProfile(spec);
-    return profile ? "no error" : profile.error().message;
+    return profile ? "no error" : profile.error().Message();
   };
   using Spec = ModelProfileSpec;
   EXPECT_THAT(message([](Spec& spec) { spec.stages = 0; }), HasSubstr("0 stages of 1 chunks"));
@@ -192,7 +192,7 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
 
 std::string MessageFor(std::vector<int> boundaries, int layers, int parts) {
   const auto checked = CheckBoundaries(boundaries, layers, parts);
-  return checked ? "no error" : checked.error().message;
+  return checked ? "no error" : checked.error().Message();
 }
 
 TEST(LayerPartition, BoundariesGoFromTheFirstLayerToTheLast) {
@@ -208,7 +208,7 @@ TEST(LayerPartition, BoundariesGoFromTheFirstLayerToTheLast) {
 TEST(LayerPartition, UniformGivesTheRemainderToTheFirst) {
   EXPECT_THAT(*UniformBoundaries(27, 4), ElementsAre(0, 7, 14, 21, 27));
   EXPECT_THAT(*UniformBoundaries(3, 3), ElementsAre(0, 1, 2, 3));
-  EXPECT_THAT(UniformBoundaries(3, 4).error().message, HasSubstr("cannot fill 4 parts"));
+  EXPECT_THAT(UniformBoundaries(3, 4).error().Message(), HasSubstr("cannot fill 4 parts"));
 }
 
 //   embedding  embedding  block  block  block  block  head

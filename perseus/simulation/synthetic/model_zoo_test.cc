@@ -40,7 +40,7 @@ LayerWork LayerNamed(const ModelWorkload& workload, std::string_view name) {
 
 std::string ModelZooMessageFor(const ModelWorkload& workload) {
   const auto layers = LayersOf(workload);
-  return layers ? "no error" : layers.error().message;
+  return layers ? "no error" : layers.error().Message();
 }
 
 TEST(ModelZoo, ParametersAreWithinTwoPercentOfThePublishedCount) {

@@ -39,7 +39,7 @@ TEST(GpuModel, StaysWithinItsPowerLimit) {
 TEST(SynthesizeProfile, LowerClocksAreSlowerAndTheLeastEnergyLiesBetween) {
   for (const GpuModel& gpu : GpuModels()) {
     const Result<profile::Profile> profile = SynthesizeProfile(PlainSpec(std::string(gpu.name)));
-    ASSERT_TRUE(profile) << profile.error().message;
+    ASSERT_TRUE(profile) << profile.error().Message();
     for (const profile::ProfileEntry& entry : profile->entries()) {
       const auto& options = entry.options;
       EXPECT_EQ(options.front().frequency_mhz, gpu.highest_frequency_mhz);
@@ -70,7 +70,7 @@ TEST(SynthesizeProfile, TheLastStageHasTheLanguageModelHead) {
   spec.chunks = 2;
   spec.language_model_head = 0.1;
   const Result<profile::Profile> profile = SynthesizeProfile(spec);
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   const auto time_s = [&](int stage, int chunk) {
     return ToSeconds(profile->Find(stage, chunk, Kind::kForward)->options.front().time);
   };
@@ -90,7 +90,7 @@ TEST(SynthesizeProfile, TheHeadOfAVIsWhereTheVEnds) {
   for (const int chunks : {1, 2, 3}) {
     spec.chunks = chunks;
     const Result<profile::Profile> profile = SynthesizeProfile(spec);
-    ASSERT_TRUE(profile) << profile.error().message;
+    ASSERT_TRUE(profile) << profile.error().Message();
     const Nanoseconds plain = profile->Find(1, 0, Kind::kForward)->options.front().time;
     const int head_stage = chunks == 2 ? 0 : 2;
     for (const profile::ProfileEntry& entry : profile->entries()) {
@@ -108,7 +108,7 @@ TEST(SynthesizeProfile, PartsOfTheBackwardPassAddUpAndRecomputeIsForward) {
   spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight,
                 Kind::kRecompute};
   const Result<profile::Profile> profile = SynthesizeProfile(spec);
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   const auto& whole = profile->Find(0, 0, Kind::kBackward)->options;
   const auto& input = profile->Find(0, 0, Kind::kBackwardInput)->options;
   const auto& weight = profile->Find(0, 0, Kind::kBackwardWeight)->options;
@@ -163,7 +163,7 @@ TEST(SynthesizeProfile, ReproducesTheExample) {
   // A default spec gives the same bytes on this machine and on the one that wrote the example.
   const Result<std::string> example =
       ReadFile(std::filesystem::path(PERSEUS_SOURCE_DIR) / "examples" / "gpt3-like_a100_pp8.csv");
-  ASSERT_TRUE(example) << example.error().message;
+  ASSERT_TRUE(example) << example.error().Message();
   EXPECT_EQ(profile::FormatProfile(*SynthesizeProfile({})), *example);
 }
 
@@ -172,7 +172,7 @@ TEST(SynthesizeProfile, FieldsOutOfRangeAreErrorsThatSayTheRange) {
     SyntheticProfileSpec spec;
     change(spec);
     const Result<profile::Profile> profile = SynthesizeProfile(spec);
-    return profile ? "no error" : profile.error().message;
+    return profile ? "no error" : profile.error().Message();
   };
   using Spec = SyntheticProfileSpec;
   EXPECT_THAT(message([](Spec& spec) { spec.gpu = "h100"; }), HasSubstr("choose one of a100, a40"));

@@ -24,8 +24,7 @@ Result<void> SendMessage(int socket, const Message& message) {
     const ssize_t sent = send(socket, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == static_cast<ssize_t>(sizeof message)) return {};
     if (sent < 0 && errno == EINTR) continue;
-    return FailAs(ErrorKind::kSystem, "cannot send to another process of the trainer: {}",
-                  CauseAndRemedy(errno));
+    return SystemFail(errno, "cannot send to another process of the trainer");
   }
 }
 
@@ -38,9 +37,10 @@ Result<MessageReception> ReceiveMessage(int socket) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return MessageReception{};
     if (got < 0 && errno == ECONNRESET) return MessageReception{true, {}};
-    return FailAs(
-        ErrorKind::kSystem, "cannot receive from another process of the trainer: {}",
-        got < 0 ? CauseAndRemedy(errno) : "protocol version mismatch (use one build of perseus)");
+    constexpr std::string_view kCannot = "cannot receive from another process of the trainer";
+    if (got < 0) return SystemFail(errno, kCannot);
+    return FailAs(ErrorKind::kSystem, "{}: protocol version mismatch (use one build of perseus)",
+                  kCannot);
   }
 }
 

@@ -96,7 +96,7 @@ class RankProcess {
     sigdelset(&ends, SIGINT);  // The parent handles Ctrl-C.
     signals_ = FileDescriptor(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_) {
-      return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
+      return SystemFail(errno, "cannot wait for signals");
     }
     prctl(PR_SET_TIMERSLACK, 1UL);
 

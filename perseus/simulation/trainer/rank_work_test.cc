@@ -48,7 +48,7 @@ TEST(RankWorkTest, EachTensorThatARankSendsIsReceived) {
     for (int rank = 0; rank < 4; ++rank) {
       const auto neighbors = NeighborsOf(*schedule, rank);
       const auto work = MakeRankWork(*schedule, rank, ProfileFor(4, chunks), {});
-      ASSERT_TRUE(work) << name << ": " << work.error().message;
+      ASSERT_TRUE(work) << name << ": " << work.error().Message();
       for (const RankInstruction& instruction : *work) {
         if (instruction.input) awaited.insert({rank, *instruction.input});
         if (!instruction.output) continue;
@@ -111,7 +111,7 @@ TEST(RankWorkTest, MissingInstructionIsNamed) {
   const auto schedule = schedule::GenerateSchedule({"1f1b", 4, 4, 1});
   const auto work = MakeRankWork(*schedule, 3, ProfileFor(3, 1), {});
   ASSERT_FALSE(work);
-  EXPECT_THAT(work.error().message, HasSubstr("has no forward of stage 3"));
+  EXPECT_THAT(work.error().Message(), HasSubstr("has no forward of stage 3"));
 }
 
 TEST(RankWorkTest, ScaledMultipliesTimesAndEnergies) {

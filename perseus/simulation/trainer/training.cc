@@ -44,8 +44,7 @@ struct SocketPair {
 Result<SocketPair> MakeSocketPair() {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return FailAs(ErrorKind::kSystem, "cannot make sockets for the ranks: {}",
-                  CauseAndRemedy(errno));
+    return SystemFail(errno, "cannot make sockets for the ranks");
   }
   return SocketPair{{FileDescriptor(ends[0]), FileDescriptor(ends[1])}};
 }
@@ -70,7 +69,7 @@ class ChildProcess {
     const pid_t parent = getpid();
     const pid_t pid = fork();
     if (pid < 0) {
-      return FailAs(ErrorKind::kSystem, "cannot start a process: {}", CauseAndRemedy(errno));
+      return SystemFail(errno, "cannot start a process");
     }
     if (pid > 0) return ChildProcess(pid);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -161,7 +160,7 @@ class Training {
     sigprocmask(SIG_BLOCK, &ends, nullptr);
     signals_ = FileDescriptor(signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!signals_) {
-      return FailAs(ErrorKind::kSystem, "cannot wait for signals: {}", CauseAndRemedy(errno));
+      return SystemFail(errno, "cannot wait for signals");
     }
     for (int pipeline = 0; pipeline < options_.pipelines; ++pipeline) {
       std::vector<std::map<int, FileDescriptor>> peers(static_cast<std::size_t>(options_.ranks));
@@ -436,8 +435,8 @@ Result<std::vector<AssignedGpu>> AssignGpus(const std::vector<TrainingNode>& nod
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const virtual_gpu::VirtualNodeSpec& spec = nodes[i].node.spec();
     if (spec.rate != 1) {
-      return Fail("{}: rate is {}, but ranks measure real time (write rate = 1)",
-                  spec.description.string(), spec.rate);
+      return Fail(InFile(spec.description.string()),
+                  "rate is {}, but ranks measure real time (write rate = 1)", spec.rate);
     }
     if (const auto& first = nodes.front().node.spec(); spec.clock != first.clock) {
       return Fail("{} and {} have different clocks, but a job has one (write the same clock)",

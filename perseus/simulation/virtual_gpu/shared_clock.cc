@@ -41,8 +41,7 @@ constexpr Nanoseconds kLongestYield = 5 * kMillisecond;
 constexpr Nanoseconds kMutexTimeout = 5 * kSecond;
 
 tl::unexpected<Error> CannotMakeClock(const std::filesystem::path& path) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot create the clock of virtual nodes: {}",
-                path.string(), CauseAndRemedy(errno));
+  return SystemFail(errno, "cannot create the clock of virtual nodes", InFile(path.string()));
 }
 
 // Rounds up to a grid, so that periodic threads wake at the same moments. Each jump of the time
@@ -170,9 +169,9 @@ Result<SharedClock::Mapping> SharedClock::Map(const std::filesystem::path& file)
                         status.st_size == static_cast<off_t>(sizeof(Layout));
   if (!is_new && !is_clock) {
     return Fail(
-        "{}: is not the clock of virtual nodes, or has another version (remove it, or name another "
-        "file)",
-        file.string());
+        InFile(file.string()),
+        "is not the clock of virtual nodes, or has another version (remove it, or name another "
+        "file)");
   }
   // Reserves the space now. On a full disk, a later store would raise SIGBUS.
   if (const int error = posix_fallocate(fd.get(), 0, sizeof(Layout)); error != 0) {
@@ -220,9 +219,9 @@ Result<std::shared_ptr<SharedClock>> SharedClock::Open(const std::filesystem::pa
   if (mapping.is_new || BootId().value_or("") != layout.boot_id) Initialize(mapping.address);
   if (layout.namespaces != OwnNamespaces()) {
     return Fail(
-        "{}: belongs to another container, whose processes are not visible here (run all in one "
-        "container, or leave out clock in the description of the virtual node)",
-        file.string());
+        InFile(file.string()),
+        "belongs to another container, whose processes are not visible here (run all in one "
+        "container, or leave out clock in the description of the virtual node)");
   }
   return clock;
 }
@@ -532,8 +531,7 @@ Result<void> SetClockOfJob(const std::filesystem::path& job_directory,
     std::filesystem::create_symlink(std::filesystem::absolute(clock), link, error);
   }
   if (!error) return {};
-  return FailAs(ErrorKind::kSystem, "{}: cannot link the job's clock: {}", link.string(),
-                CauseAndRemedy(error));
+  return SystemFail(error.value(), "cannot link the job's clock", InFile(link.string()));
 }
 
 Result<std::shared_ptr<Clock>> OpenClockOfJob(const std::filesystem::path& job_directory) {
@@ -543,8 +541,8 @@ Result<std::shared_ptr<Clock>> OpenClockOfJob(const std::filesystem::path& job_d
   // The owner of a link could choose a file that is written to, or hold its lock.
   struct stat status {};
   if (lstat(link.c_str(), &status) != 0 || (status.st_uid != geteuid() && status.st_uid != 0)) {
-    return FailAs(ErrorKind::kSystem, "{}: belongs to user {}, not to this one (remove it)",
-                  link.string(), status.st_uid);
+    return FailAs(ErrorKind::kSystem, InFile(link.string()),
+                  "belongs to user {}, not to this one (remove it)", status.st_uid);
   }
   auto clock = SharedClock::Open(link);
   if (!clock) return Fail(clock);

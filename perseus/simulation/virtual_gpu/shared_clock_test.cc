@@ -271,7 +271,7 @@ TEST_F(SharedClockTest, AnotherFileIsNoClock) {
   const auto opened = SharedClock::Open(file_);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(opened.error().message, HasSubstr("job.clock: is not the clock of virtual nodes"));
+  EXPECT_THAT(opened.error().Message(), HasSubstr("job.clock: is not the clock of virtual nodes"));
 }
 
 TEST_F(SharedClockTest, AJobDirectoryNamesItsClock) {

@@ -359,16 +359,19 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
                                               InstructionKind kind) {
   const profile::ProfileEntry* entry = profile.Find(stage, chunk, kind);
   if (entry == nullptr) {
-    return Fail("{}: has no {} of stage {}, chunk {} (measure it, or run another instruction)",
-                profile.name(), Name(kind), stage, chunk);
+    return Fail(InFile(profile.name()),
+                "has no {} of stage {}, chunk {} (measure it, or run another instruction)",
+                Name(kind), stage, chunk);
   }
   if (!profile.other_knob_names().empty()) {
-    return Fail("{}: has the knob {}, but a virtual GPU has only clocks (remove the column)",
-                profile.name(), profile.other_knob_names().front());
+    return Fail(InFile(profile.name()),
+                "has the knob {}, but a virtual GPU has only clocks (remove the column)",
+                profile.other_knob_names().front());
   }
   if (entry->options.size() > kMostClocks) {
-    return Fail("{}: {} of stage {} has {} clocks (a virtual GPU has at most {})", profile.name(),
-                Name(kind), stage, entry->options.size(), kMostClocks);
+    return Fail(InFile(profile.name()),
+                "{} of stage {} has {} clocks (a virtual GPU has at most {})", Name(kind), stage,
+                entry->options.size(), kMostClocks);
   }
   InstructionTable table;
   // The table is ascending by clock. A profile is descending.
@@ -379,9 +382,10 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
     const auto index = static_cast<std::size_t>(table.count);
     if (frequency_mhz < 1 || (index > 0 && table.frequencies_mhz[index - 1] == frequency_mhz)) {
       return Fail(
-          "{}: {} of stage {} has the clock {} MHz (a virtual GPU has different clocks of whole "
+          InFile(profile.name()),
+          "{} of stage {} has the clock {} MHz (a virtual GPU has different clocks of whole "
           "MHz)",
-          profile.name(), Name(kind), stage, option.frequency_mhz);
+          Name(kind), stage, option.frequency_mhz);
     }
     table.frequencies_mhz[index] = frequency_mhz;
     table.rows[index] = {ToSeconds(option.time), option.energy_j};

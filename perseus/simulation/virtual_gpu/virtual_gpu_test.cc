@@ -391,7 +391,7 @@ TEST(InstructionTable, AFixedInstructionIsTheSameAtEveryClock) {
 
 TEST(InstructionTable, SaysWhatIsWrongWithAProfile) {
   const auto error = [](const profile::Profile& profile, int stage) {
-    return MakeInstructionTable(profile, stage, 0, InstructionKind::kForward).error().message;
+    return MakeInstructionTable(profile, stage, 0, InstructionKind::kForward).error().Message();
   };
   EXPECT_EQ(error(TwoClocks(), 1),
             "p.csv: has no forward of stage 1, chunk 0 (measure it, or run another instruction)");

@@ -12,6 +12,10 @@
 namespace perseus::virtual_gpu {
 namespace {
 
+tl::unexpected<device::DeviceError> Failed(const Error& error) {
+  return tl::unexpected<device::DeviceError>({device::DeviceErrorKind::kFailed, error});
+}
+
 std::vector<int> ToVector(const ClockList& clocks) {
   return {clocks.mhz.begin(), clocks.mhz.begin() + clocks.count};
 }
@@ -88,8 +92,7 @@ class VirtualDevice final : public device::Device {
           return;
       }
     });
-    if (!updated)
-      return device::DeviceFail(device::DeviceErrorKind::kFailed, "{}", updated.error().message);
+    if (!updated) return Failed(updated.error());
     return {};
   }
 
@@ -113,8 +116,7 @@ class VirtualDevice final : public device::Device {
  private:
   device::DeviceResult<VirtualGpuReading> ReadGpu() {
     const auto snapshot = memory_->Read(gpu_);
-    if (!snapshot)
-      return device::DeviceFail(device::DeviceErrorKind::kFailed, "{}", snapshot.error().message);
+    if (!snapshot) return Failed(snapshot.error());
     return snapshot->cell.gpu.ReadAt(snapshot->now);
   }
 
@@ -176,7 +178,7 @@ device::DeviceList VirtualNode::Devices() const {
 
 Result<void> VirtualNode::CheckGpu(int gpu) const {
   if (gpu >= 0 && gpu < spec().gpus) return {};
-  return Fail("{}: has no GPU {} (choose 0 to {})", spec().description.string(), gpu,
+  return Fail(InFile(spec().description.string()), "has no GPU {} (choose 0 to {})", gpu,
               spec().gpus - 1);
 }
 

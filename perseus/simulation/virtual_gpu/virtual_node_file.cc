@@ -135,11 +135,11 @@ class NodeReader {
     spec_.name = reader.Has("name") ? reader.Text("name") : path_.stem().string();
     if (spec_.name.empty() || spec_.name.size() > kLongestName ||
         !std::all_of(spec_.name.begin(), spec_.name.end(), IsNameLetter)) {
-      const std::string message = fmt::format(
-          "{} cannot be the name of a node (write name = \"box\": 1 to {} letters, digits, dots, "
-          "dashes and underscores)",
-          Excerpt(spec_.name), kLongestName);
-      reader.Has("name") ? reader.FailAt("name", message) : reader.FailHere(message);
+      const toml::node* name = root_.get("name");
+      reader.FailAt((name != nullptr ? *name : root_).source(),
+                    "{} cannot be the name of a node (write name = \"box\": 1 to {} letters, "
+                    "digits, dots, dashes and underscores)",
+                    Excerpt(spec_.name), kLongestName);
     }
     if (!reader.Has("gpus")) reader.FailHere("the virtual node has no gpus (write gpus = 8)");
     spec_.gpus = reader.Count("gpus", kMostVirtualGpus, 1);
@@ -149,7 +149,7 @@ class NodeReader {
     if (reader.Has("clock")) spec_.clock = path_.parent_path() / reader.Text("clock");
     spec_.rate = reader.Number("rate", kMostRate, 1);
     if (spec_.rate < kLeastRate) {
-      reader.FailAt("rate", fmt::format("rate is below {} (write rate = 1)", kLeastRate));
+      reader.FailAt("rate", "rate is below {} (write rate = 1)", kLeastRate);
     }
     spec_.seed = static_cast<std::uint64_t>(reader.CountFrom("seed", 0, kMostSeed, 1));
     ReadDeviceFile(reader);
@@ -161,9 +161,10 @@ class NodeReader {
     const std::string name = reader.Text("device_file");
     const std::size_t number = name.find(kNumberOfGpu);
     if (number == std::string::npos || name.find(kNumberOfGpu, number + 1) != std::string::npos) {
-      reader.FailAt("device_file", fmt::format("device_file does not contain {} exactly once "
-                                               "(write device_file = \"gpu{}\")",
-                                               kNumberOfGpu, kNumberOfGpu));
+      reader.FailAt("device_file",
+                    "device_file does not contain {} exactly once "
+                    "(write device_file = \"gpu{}\")",
+                    kNumberOfGpu, kNumberOfGpu);
     }
     // The agent may run in another directory.
     spec_.device_file = fs::absolute(path_.parent_path() / name).string();
@@ -195,9 +196,10 @@ class NodeReader {
     ReadPowerLimits(reader);
     const double period_ms = reader.Number("counter_period_ms", kLongestSeconds, usual_period_ms_);
     if (period_ms < kLeastCounterPeriodMs) {
-      reader.FailAt("counter_period_ms", fmt::format("counter_period_ms is below {} (write "
-                                                     "counter_period_ms = 100)",
-                                                     kLeastCounterPeriodMs));
+      reader.FailAt("counter_period_ms",
+                    "counter_period_ms is below {} (write "
+                    "counter_period_ms = 100)",
+                    kLeastCounterPeriodMs);
     }
     gpu.counter_period = ToNanoseconds(period_ms / 1000);
     gpu.time_noise = reader.Number("time_noise", kMostNoise, 0);
@@ -240,8 +242,7 @@ class NodeReader {
       spec_.gpu.default_power_limit_mw = ToMilliwatts(gpu.power_limit_w);
       return;
     }
-    reader.FailAt("model",
-                  fmt::format("model {} is unknown{}", Excerpt(model), DidYouMean(model, names)));
+    reader.FailAt("model", "model {} is unknown ({})", Excerpt(model), DidYouMean(model, names));
   }
 
   void ReadProfile(TableReader& reader) {
@@ -250,7 +251,7 @@ class NodeReader {
     const auto profile =
         text ? profile::ParseProfile(*text, path.string()) : Result<profile::Profile>(Fail(text));
     if (!profile) {
-      reader.FailAt("profile", profile.error().message);
+      reader.FailAt("profile", profile.error());
       return;
     }
     std::set<int> clocks_mhz;
@@ -262,8 +263,8 @@ class NodeReader {
     }
     const auto clocks = MakeClocks(clocks_mhz);
     if (!clocks) {
-      reader.FailAt("profile", fmt::format("{} has {} clocks (a virtual GPU has at most {})",
-                                           path.string(), clocks_mhz.size(), kMostClocks));
+      reader.FailAt("profile", "{} has {} clocks (a virtual GPU has at most {})", path.string(),
+                    clocks_mhz.size(), kMostClocks);
       return;
     }
     spec_.gpu_name = fmt::format("Virtual GPU of {}", path.filename().string());
@@ -274,7 +275,7 @@ class NodeReader {
   void ReadFacts(TableReader& reader) {
     const auto facts = hardware_facts::Read(path_.parent_path() / reader.Text("facts"));
     if (!facts) {
-      reader.FailAt("facts", facts.error().message);
+      reader.FailAt("facts", facts.error());
       return;
     }
     VirtualGpuModel& gpu = spec_.gpu;
@@ -301,11 +302,10 @@ class NodeReader {
     const int step_mhz = reader.Count("step_mhz", kHighestFrequencyMhz, kUsualStepMhz);
     const auto clocks = MakeClocks(lowest_mhz, highest_mhz, step_mhz);
     if (!clocks) {
-      reader.FailAt(
-          "lowest_mhz",
-          fmt::format("{} to {} MHz in steps of {} are not 1 to {} clocks (write for example "
-                      "lowest_mhz = 210, highest_mhz = 1410, step_mhz = 15)",
-                      lowest_mhz, highest_mhz, step_mhz, kMostClocks));
+      reader.FailAt("lowest_mhz",
+                    "{} to {} MHz in steps of {} are not 1 to {} clocks (write for example "
+                    "lowest_mhz = 210, highest_mhz = 1410, step_mhz = 15)",
+                    lowest_mhz, highest_mhz, step_mhz, kMostClocks);
       return;
     }
     spec_.gpu_name = "Virtual GPU";
@@ -340,11 +340,10 @@ class NodeReader {
     const double least_w = reader.Number("least_power_limit_w", kMostWatts, limit_w / 4);
     const double most_w = reader.Number("most_power_limit_w", kMostWatts, limit_w);
     if (least_w > limit_w || most_w < limit_w) {
-      reader.FailAt(
-          least_w > limit_w ? "least_power_limit_w" : "most_power_limit_w",
-          fmt::format("the power limit of {} W is not between {} and {} W (write power_limit_w "
-                      "between least_power_limit_w and most_power_limit_w)",
-                      limit_w, least_w, most_w));
+      reader.FailAt(least_w > limit_w ? "least_power_limit_w" : "most_power_limit_w",
+                    "the power limit of {} W is not between {} and {} W (write power_limit_w "
+                    "between least_power_limit_w and most_power_limit_w)",
+                    limit_w, least_w, most_w);
     }
     gpu.default_power_limit_mw = ToMilliwatts(limit_w);
     gpu.least_power_limit_mw = ToMilliwatts(least_w);
@@ -374,16 +373,16 @@ class NodeReader {
     thermal.time_constant_s =
         reader.Number("time_constant_s", kLongestSeconds, thermal.time_constant_s);
     if (thermal.time_constant_s < kLeastTimeConstantS) {
-      reader.FailAt("time_constant_s",
-                    fmt::format("time_constant_s is below {} (write time_constant_s = 20)",
-                                kLeastTimeConstantS));
+      reader.FailAt("time_constant_s", "time_constant_s is below {} (write time_constant_s = 20)",
+                    kLeastTimeConstantS);
     }
     thermal.throttle_at_c = reader.Number("throttle_at_c", 1e6, thermal.throttle_at_c);
     thermal.resume_at_c = reader.Number("resume_at_c", 1e6, thermal.throttle_at_c - 5);
     if (thermal.resume_at_c > thermal.throttle_at_c - kLeastHysteresisC) {
-      reader.FailAt("resume_at_c", fmt::format("resume_at_c is not at least half a degree below "
-                                               "throttle_at_c (write resume_at_c = {})",
-                                               thermal.throttle_at_c - 5));
+      reader.FailAt("resume_at_c",
+                    "resume_at_c is not at least half a degree below "
+                    "throttle_at_c (write resume_at_c = {})",
+                    thermal.throttle_at_c - 5);
     }
     thermal.throttle_mhz = reader.CountFrom("throttle_mhz", 1, kHighestFrequencyMhz, 0);
     Keep(reader);

@@ -12,13 +12,13 @@ namespace {
 
 std::string ErrorOf(std::string_view text) {
   const auto spec = ParseVirtualNode(text, "dir/box.toml");
-  return spec ? "no error" : spec.error().message;
+  return spec ? "no error" : spec.error().Message();
 }
 
 TEST(VirtualNodeFile, TheExampleHasAllFields) {
   const auto spec =
       ReadVirtualNode(std::string(PERSEUS_SOURCE_DIR) + "/examples/virtual-node.toml");
-  ASSERT_TRUE(spec) << spec.error().message;
+  ASSERT_TRUE(spec) << spec.error().Message();
   EXPECT_EQ(spec->name, "box");
   EXPECT_EQ(spec->gpus, 8);
   EXPECT_EQ(spec->rate, 1);
@@ -34,7 +34,7 @@ TEST(VirtualNodeFile, TheExampleHasAllFields) {
 
 TEST(VirtualNodeFile, AModelAloneIsEnough) {
   const auto spec = ParseVirtualNode("gpus = 2\n[gpu]\nmodel = \"a40\"", "dir/box.toml");
-  ASSERT_TRUE(spec) << spec.error().message;
+  ASSERT_TRUE(spec) << spec.error().Message();
   EXPECT_EQ(spec->name, "box");
   EXPECT_EQ(spec->state, "dir/box.toml.state");
   EXPECT_EQ(spec->gpu.sm_clocks.highest(), 1740);
@@ -46,14 +46,14 @@ TEST(VirtualNodeFile, AModelAloneIsEnough) {
 TEST(VirtualNodeFile, EachGpuHasItsDeviceFile) {
   const std::string text = "gpus = 2\n[gpu]\nmodel = \"a40\"";
   const auto none = ParseVirtualNode(text, "/dir/box.toml");
-  ASSERT_TRUE(none) << none.error().message;
+  ASSERT_TRUE(none) << none.error().Message();
   EXPECT_EQ(DeviceFileOf(*none, 0), "");
   const auto beside = ParseVirtualNode("device_file = \"dev/gpu{}\"\n" + text, "/a{}/box.toml");
-  ASSERT_TRUE(beside) << beside.error().message;
+  ASSERT_TRUE(beside) << beside.error().Message();
   EXPECT_EQ(DeviceFileOf(*beside, 0), "/a{}/dev/gpu0");
   EXPECT_EQ(DeviceFileOf(*beside, 1), "/a{}/dev/gpu1");
   const auto real = ParseVirtualNode("device_file = \"/dev/nvidia{}\"\n" + text, "box.toml");
-  ASSERT_TRUE(real) << real.error().message;
+  ASSERT_TRUE(real) << real.error().Message();
   EXPECT_EQ(DeviceFileOf(*real, 1), "/dev/nvidia1");
   for (const char* bad : {"gpu", "{}{}"}) {
     EXPECT_EQ(ErrorOf(fmt::format("device_file = \"{}\"\n{}", bad, text)),
@@ -67,7 +67,7 @@ TEST(VirtualNodeFile, ClocksOfARangeAndOfAProfile) {
       "gpus = 1\nstate = \"x/s\"\n[gpu]\nlowest_mhz = 500\nhighest_mhz = 1000\nstep_mhz = 200\n"
       "memory_clocks_mhz = []",
       "dir/box.toml");
-  ASSERT_TRUE(range) << range.error().message;
+  ASSERT_TRUE(range) << range.error().Message();
   EXPECT_EQ(range->state, "dir/x/s");
   EXPECT_EQ(range->gpu.sm_clocks.count, 3);
   EXPECT_EQ(range->gpu.sm_clocks.lowest(), 600);  // The range steps down from the highest clock.
@@ -76,7 +76,7 @@ TEST(VirtualNodeFile, ClocksOfARangeAndOfAProfile) {
 
   const auto profile = ParseVirtualNode("gpus = 1\n[gpu]\nprofile = \"gpt3-like_a100_pp8.csv\"",
                                         std::string(PERSEUS_SOURCE_DIR) + "/examples/box.toml");
-  ASSERT_TRUE(profile) << profile.error().message;
+  ASSERT_TRUE(profile) << profile.error().Message();
   EXPECT_EQ(profile->gpu.sm_clocks.highest(), 1410);
   EXPECT_GT(profile->gpu.sm_clocks.count, 10);
 }
@@ -86,7 +86,7 @@ TEST(VirtualNodeFile, FactsGiveDefaults) {
   const std::string node =
       "gpus = 1\n[gpu]\nmodel = \"a100-sxm\"\nfacts = \"hardware-facts.toml\"\n";
   const auto spec = ParseVirtualNode(node, path);
-  ASSERT_TRUE(spec) << spec.error().message;
+  ASSERT_TRUE(spec) << spec.error().Message();
   EXPECT_DOUBLE_EQ(spec->gpu.idle_power_w, (62 + 56) / 2.0);
   EXPECT_DOUBLE_EQ(spec->gpu.blocking_power_w, (95 + 77.5) / 2);
   EXPECT_EQ(spec->gpu.counter_period, 99'800'000);
@@ -99,7 +99,7 @@ TEST(VirtualNodeFile, FactsGiveDefaults) {
                            "idle_power_w = 40\nblocking_power_w = 70\ncounter_period_ms = 20\n"
                            "[switch_latency]\nmedian_ms = 3\nspread = 0\n",
                        path);
-  ASSERT_TRUE(own) << own.error().message;
+  ASSERT_TRUE(own) << own.error().Message();
   EXPECT_EQ(own->gpu.idle_power_w, 40);
   EXPECT_EQ(own->gpu.blocking_power_w, 70);
   EXPECT_EQ(own->gpu.counter_period, 20'000'000);

@@ -31,8 +31,7 @@ constexpr off_t kFirstClaim = off_t{1} << 40;
 static_assert(std::is_trivially_copyable_v<VirtualCell>);
 
 tl::unexpected<Error> SystemFailure(const std::filesystem::path& path, std::string_view what) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot {}: {}", path.string(), what,
-                CauseAndRemedy(errno));
+  return SystemFail(errno, fmt::format("cannot {}", what), InFile(path.string()));
 }
 
 struct flock ClaimOf(int gpu) {
@@ -161,10 +160,10 @@ Result<VirtualNodeMemory::Opened> VirtualNodeMemory::OpenExisting(const VirtualN
   if (pread(file.get(), &layout, sizeof layout, 0) != sizeof layout ||
       fstat(file.get(), &status) != 0 || std::memcmp(layout.magic, kMagic, sizeof kMagic) != 0 ||
       static_cast<std::uint64_t>(status.st_size) != layout.size) {
-    return Fail(
-        "{}: is not the state of a virtual node, or has another version (remove it, or name "
-        "another file: state = \"...\" in {})",
-        spec.state.string(), spec.description.string());
+    return Fail(InFile(spec.state.string()),
+                "is not the state of a virtual node, or has another version (remove it, or name "
+                "another file: state = \"...\" in {})",
+                spec.description.string());
   }
   if (BootId().value_or("") != layout.boot_id) {
     unlink(spec.state.c_str());
@@ -183,8 +182,9 @@ Result<VirtualNodeMemory::Opened> VirtualNodeMemory::OpenExisting(const VirtualN
     if (first->copies[0].gpu.model() == spec.gpu) return Opened{std::move(file), address};
     munmap(address, layout.size);
   }
-  return Fail("{}: was created from other contents of {} (remove it once nothing uses it)",
-              spec.state.string(), spec.description.string());
+  return Fail(InFile(spec.state.string()),
+              "was created from other contents of {} (remove it once nothing uses it)",
+              spec.description.string());
 }
 
 Result<std::shared_ptr<VirtualNodeMemory>> VirtualNodeMemory::Open(const VirtualNodeSpec& spec,
@@ -203,14 +203,15 @@ Result<std::shared_ptr<VirtualNodeMemory>> VirtualNodeMemory::Open(const Virtual
   lock = {};
   if (!opened) return Fail(opened);
   if (!opened->file) {
-    return FailAs(ErrorKind::kSystem, "{}: was removed while it was opened (try again)",
-                  spec.state.string());
+    return FailAs(ErrorKind::kSystem, InFile(spec.state.string()),
+                  "was removed while it was opened (try again)");
   }
   std::shared_ptr<VirtualNodeMemory> memory(
       new VirtualNodeMemory(spec, std::move(clock), std::move(opened->file), opened->address));
   if (memory->IsAheadOfClock()) {
-    return Fail("{}: is from an earlier clock {} (remove both once nothing uses them)",
-                spec.state.string(), spec.clock.string());
+    return Fail(InFile(spec.state.string()),
+                "is from an earlier clock {} (remove both once nothing uses them)",
+                spec.clock.string());
   }
   return memory;
 }
@@ -247,9 +248,9 @@ void VirtualNodeMemory::WaitWhile(int gpu, std::uint32_t version, Nanoseconds un
 // ---- Cells ----
 
 tl::unexpected<Error> VirtualNodeMemory::StoppedHolder(int gpu, int error) const {
-  return FailAs(ErrorKind::kSystem,
-                "{}: GPU {} is held by a process that is stopped: {} (continue it or end it)",
-                spec_.state.string(), gpu, std::strerror(error));
+  return FailAs(ErrorKind::kSystem, InFile(spec_.state.string()),
+                "GPU {} is held by a process that is stopped: {} (continue it or end it)", gpu,
+                std::strerror(error));
 }
 
 Result<void> VirtualNodeMemory::Update(
@@ -321,9 +322,9 @@ Result<std::unique_ptr<VirtualNodeMemory::Claim>> VirtualNodeMemory::ClaimGpu(
   struct flock claim = ClaimOf(gpu);
   if (fcntl(file.get(), F_OFD_SETLK, &claim) != 0) {
     const auto snapshot = memory->Read(gpu);
-    return FailAs(ErrorKind::kSystem,
-                  "{}: process {} computes on GPU {} (end it, or use another GPU)",
-                  memory->spec_.description.string(), snapshot ? snapshot->cell.worker : 0, gpu);
+    return FailAs(ErrorKind::kSystem, InFile(memory->spec_.description.string()),
+                  "process {} computes on GPU {} (end it, or use another GPU)",
+                  snapshot ? snapshot->cell.worker : 0, gpu);
   }
   auto made = std::make_unique<Claim>(memory, gpu, std::move(file));
   const auto updated = memory->Update(gpu, [](VirtualCell& cell, Nanoseconds now) {

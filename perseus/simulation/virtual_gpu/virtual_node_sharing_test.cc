@@ -157,7 +157,7 @@ TEST_F(VirtualNodeSharingTest, TheStateStaysConsistentWheneverAProcessIsKilled) 
     ASSERT_EQ(Await(child), -SIGKILL);
 
     const auto view = node.Look(0);
-    ASSERT_TRUE(view) << view.error().message;
+    ASSERT_TRUE(view) << view.error().Message();
     ASSERT_GE(view->writes, until - 1);  // The last update that began may be lost.
     ASSERT_EQ(view->reading.throttle_mhz, static_cast<int>(view->writes % 1000));
     ASSERT_GE(view->reading.energy_j, energy_j);

@@ -20,7 +20,7 @@ class VirtualNodeFakeClockTest : public VirtualNodeTest {
 
   void OpenNode(std::string_view text = kTwoGpus) {
     auto opened = VirtualNode::Open(Describe(text), clock_);
-    ASSERT_TRUE(opened) << opened.error().message;
+    ASSERT_TRUE(opened) << opened.error().Message();
     node_ = std::make_unique<VirtualNode>(std::move(*opened));
     devices_ = node_->Devices();
     device_ = devices_.devices.at(0).get();
@@ -109,7 +109,7 @@ TEST_F(VirtualNodeFakeClockTest, InvalidSettingsAreRefused) {
   const auto refused = [&](device::Control control, device::Setting setting) {
     const auto applied = device_->Apply(control, setting);
     EXPECT_EQ(applied.error().kind, device::DeviceErrorKind::kInvalid);
-    return applied.error().message;
+    return applied.error().Message();
   };
   EXPECT_EQ(refused(device::Control::kSmClock, {550, 550}),
             "GPU-virtual-box-0 cannot have SM clock 550 MHz (choose a listed clock, 100 to 1000 "
@@ -134,10 +134,10 @@ TEST_F(VirtualNodeFakeClockTest, AControlThatItLacksIsNotSupported) {
 TEST_F(VirtualNodeFakeClockTest, AWorkerComputes) {
   OpenNode();
   auto worker = node_->OpenWorker(0);
-  ASSERT_TRUE(worker) << worker.error().message;
+  ASSERT_TRUE(worker) << worker.error().Message();
   ASSERT_TRUE(worker->SetRest(Rest::kBlocking));
   EXPECT_EQ(worker->Begin(Work(1)), 0);
-  EXPECT_EQ(worker->Begin(Work(1)).error().message,
+  EXPECT_EQ(worker->Begin(Work(1)).error().Message(),
             "GPU 0 of box still runs an instruction (wait until it is done)");
   EXPECT_EQ(worker->FinishTime(), kSecond);
   clock_->Advance(490 * kMillisecond);
@@ -162,14 +162,14 @@ TEST_F(VirtualNodeFakeClockTest, AGpuHasOneWorkerAtATime) {
     ASSERT_TRUE(worker->Begin(Work(100)));
     const auto second = node_->OpenWorker(0);
     EXPECT_EQ(second.error().kind, ErrorKind::kSystem);
-    EXPECT_THAT(second.error().message,
+    EXPECT_THAT(second.error().Message(),
                 HasSubstr(fmt::format("process {} computes on GPU 0", getpid())));
     EXPECT_TRUE(node_->OpenWorker(1));
   }
   EXPECT_EQ(node_->Look(0)->worker_pid, 0);
   EXPECT_FALSE(node_->Look(0)->reading.is_running) << "what it ran ended with it";
   EXPECT_TRUE(node_->OpenWorker(0));
-  EXPECT_EQ(node_->OpenWorker(2).error().message,
+  EXPECT_EQ(node_->OpenWorker(2).error().Message(),
             (directory_ / "box.toml").string() + ": has no GPU 2 (choose 0 to 1)");
 }
 
@@ -201,7 +201,7 @@ TEST_F(VirtualNodeFakeClockTest, TheStateStaysWhenTheNodeIsClosed) {
 TEST_F(VirtualNodeFakeClockTest, AStateFileOfAnotherDescriptionIsRefused) {
   OpenNode();
   const auto error = [&](std::string_view text) {
-    return VirtualNode::Open(Describe(text), clock_).error().message;
+    return VirtualNode::Open(Describe(text), clock_).error().Message();
   };
   const std::string two_gpus(kTwoGpus);
   const std::string state = (directory_ / "box.toml.state").string();
@@ -239,25 +239,25 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierClockIsRefused) {
   const auto earlier = std::make_shared<FakeClock>();
   {
     const auto node = VirtualNode::Open(description, earlier);
-    ASSERT_TRUE(node) << node.error().message;
+    ASSERT_TRUE(node) << node.error().Message();
     earlier->Advance(kSecond);
     ASSERT_TRUE(node->SetThrottle(1, 500));
   }
   EXPECT_TRUE(VirtualNode::Open(description, earlier));
   const auto again = VirtualNode::Open(description, std::make_shared<FakeClock>());
   ASSERT_FALSE(again);
-  EXPECT_EQ(again.error().message,
+  EXPECT_EQ(again.error().Message(),
             (directory_ / "box.toml.state").string() + ": is from an earlier clock " +
                 (directory_ / "job.clock").string() + " (remove both once nothing uses them)");
 }
 
 TEST_F(VirtualNodeFakeClockTest, FailuresToOpenNameTheReason) {
-  EXPECT_THAT(OpenVirtualNode(directory_ / "none.toml").error().message,
+  EXPECT_THAT(OpenVirtualNode(directory_ / "none.toml").error().Message(),
               HasSubstr("none.toml: cannot read: No such file or directory"));
   const auto failed =
       OpenVirtualNode(Describe("state = \"no/such/place\"\n" + std::string(kTwoGpus)));
   EXPECT_EQ(failed.error().kind, ErrorKind::kSystem);
-  EXPECT_THAT(failed.error().message, HasSubstr("No such file or directory"));
+  EXPECT_THAT(failed.error().Message(), HasSubstr("No such file or directory"));
 }
 
 TEST_F(VirtualNodeFakeClockTest, WorkerQueuesOneInstructionAndReportsItsTimes) {

@@ -44,7 +44,7 @@ class JobViewTest : public testing::Test {
     EXPECT_TRUE(store_->Acknowledge(
         {{.job = job_, .node = "n0", .ranks = {}, .following = following, .seen = seen}}));
     const auto view = ViewJob(services_, **store_->FindJob(job_), kNow);
-    EXPECT_TRUE(view) << view.error().message;
+    EXPECT_TRUE(view) << view.error().Message();
     return view->at("nodes").at(0).at("state");
   }
 
@@ -72,7 +72,7 @@ TEST_F(JobViewTest, HasTheTimeOfTheLastReport) {
     EXPECT_TRUE(reports_.Take("n0", {report}, kNow - ago));
   }
   const auto view = ViewJob(services_, **store_->FindJob(job_), kNow);
-  ASSERT_TRUE(view) << view.error().message;
+  ASSERT_TRUE(view) << view.error().Message();
   EXPECT_EQ(view->at("nodes").at(0).at("seen_s_ago"), 0.5);
 }
 

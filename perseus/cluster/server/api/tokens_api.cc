@@ -106,7 +106,7 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
   store::TokenRecord token;
   token.scope = node.Member("scope").Text();
   if (const auto scope = ParseScope(token.scope); !scope) {
-    ThrowAt("scope", "is wrong: {}", scope.error().message);
+    ThrowAt("scope", "is wrong: {}", scope.error().Message());
   }
   if (node.Has("job")) {
     token.job = job_planning::ReadJobKey(node.Member("job"));

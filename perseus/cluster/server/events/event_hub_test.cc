@@ -111,7 +111,7 @@ class EventHubTest : public testing::Test {
   boost::asio::thread_pool pool_{1};
   PlanCuts cuts_{*store_};
   std::shared_ptr<EventHub> hub_ = std::make_shared<EventHub>(
-      loop_, pool_, *store_, cuts_, [](const Error& error) { ADD_FAILURE() << error.message; });
+      loop_, pool_, *store_, cuts_, [](const Error& error) { ADD_FAILURE() << error.Message(); });
 };
 
 TEST_F(EventHubTest, ANewStreamContinuesAfterTheLastEvent) {

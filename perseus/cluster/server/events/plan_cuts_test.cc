@@ -30,7 +30,7 @@ TEST(CutPlan, RefusesUnknownRanks) {
   const auto cut = CutPlan(kPlan, {0, 2, 3});
   ASSERT_FALSE(cut);
   EXPECT_EQ(cut.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(cut.error().message, HasSubstr("no pp_rank 2 (it has 2 pp_ranks"));
+  EXPECT_THAT(cut.error().Message(), HasSubstr("no pp_rank 2 (it has 2 pp_ranks"));
 }
 
 }  // namespace

@@ -15,9 +15,14 @@
 
 namespace perseus::server {
 
+// The remedy of a problem that has no better one.
+inline constexpr const char* kSeeApi = "see GET /openapi.yaml for what the server accepts";
+
 // The status of an error: kInput 400, kUnreachable 422, kSystem 503 (the database is unavailable,
-// and nothing was written). The remedy is the part in parentheses at the end of the message.
-http::Problem ProblemOf(const Error& error, std::string pointer = "");
+// and nothing was written).
+http::Problem ProblemOf(const Error& error);
+// The same for an error that json_file throws for a body.
+http::Problem ProblemOfBody(Error error);
 
 // The error of an Answer. Implicit, so that an endpoint can pass on the error of a Result.
 struct Refusal : http::Problem {
@@ -27,14 +32,7 @@ struct Refusal : http::Problem {
   // NOLINTEND(google-explicit-constructor)
 };
 template <typename T>
-using Answer = tl::expected<T, Refusal>;
-
-// Passes on the problem of another answer (PERSEUS_ASSIGN_OR_RETURN).
-using perseus::Fail;
-template <typename T>
-tl::unexpected<Refusal> Fail(const Answer<T>& failed) {
-  return tl::unexpected<Refusal>(failed.error());
-}
+using Answer = Result<T, Refusal>;
 
 inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::string detail,
                                             std::string remedy = "", std::string pointer = "") {
@@ -48,26 +46,24 @@ inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::
 // With the place in the request that is wrong.
 template <typename T>
 tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointer) {
-  return tl::unexpected<http::Problem>(ProblemOf(failed.error(), std::move(pointer)));
+  Error error = failed.error();
+  error.where.pointer = std::move(pointer);
+  return tl::unexpected<http::Problem>(ProblemOf(error));
 }
-
-// A problem with the place in the body that is wrong.
-http::Problem ProblemOf(const json_file::Failure& failure);
 
 // The largest number of values in a body. This many members of objects need 70 MB of memory.
 inline constexpr std::size_t kMaxBodyValues = 400'000;
 
-// Reads a body with `read`, which throws json_file::Failure. Returns a problem with the place of
-// the failure.
+// Reads a body with `read`, which throws an Error. Returns a problem with its place.
 template <typename Reader>
 auto ReadBody(std::string_view body, int deepest, Reader read)
     -> Answer<decltype(read(std::declval<const json_file::Node&>()))> {
   try {
     const nlohmann::json root =
-        json_file::Parse(body, {.deepest = deepest, .values = kMaxBodyValues});
+        json_file::Parse(body, {.deepest = deepest, .values = kMaxBodyValues, .remedy = kSeeApi});
     return read(json_file::Node{root, ""});
-  } catch (const json_file::Failure& failure) {
-    return tl::unexpected(ProblemOf(failure));
+  } catch (Error& error) {
+    return tl::unexpected<http::Problem>(ProblemOfBody(std::move(error)));
   }
 }
 

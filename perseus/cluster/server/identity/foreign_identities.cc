@@ -135,11 +135,11 @@ boost::asio::awaitable<Answer<Identity>> ForeignIdentities::CheckMunge(std::stri
   const auto decode = [&] { return munge::Decode(credential, munge.socket); };
   const Result<munge::Decoded> decoded = co_await http::Offload(munge_, decode);
   if (!decoded && decoded.error().kind == ErrorKind::kSystem) {
-    co_return Refuse(503, "The server cannot do this now", decoded.error().message,
+    co_return Refuse(503, "The server cannot do this now", decoded.error().Message(),
                      "start munged on the server's host, or use a join token");
   }
   if (!decoded) {
-    co_return Refuse(401, "A valid token is required", decoded.error().message,
+    co_return Refuse(401, "A valid token is required", decoded.error().Message(),
                      "encode another credential for each request");
   }
   if (decoded->text != munge::JoinText(munge.audience, node)) {

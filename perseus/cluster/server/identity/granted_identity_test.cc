@@ -15,7 +15,7 @@ using ::testing::IsEmpty;
 Identity Granted(const std::string& grants, const std::vector<std::string>& groups) {
   const auto settings =
       ReadIdentitySettings("[proxy]\nsocket = \"/run/x\"\n" + grants, "identities.toml");
-  EXPECT_TRUE(settings) << settings.error().message;
+  EXPECT_TRUE(settings) << settings.error().Message();
   const auto identity = PersonIdentity(settings->proxy->grants, "u-1", groups, 1000);
   EXPECT_TRUE(identity);
   return *identity;

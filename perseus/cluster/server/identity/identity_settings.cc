@@ -25,7 +25,7 @@ void CheckGrant(TableReader& reader, const Grant& grant) {
         "[[proxy.grant]] needs one of group and user, and only one (write group = \"admins\")");
   }
   if (grant.scope == "member" && grant.owner.empty()) {
-    return reader.FailHere("a grant of scope member needs owner (write owner = \"{group}\")");
+    return reader.FailHere("a grant of scope member needs owner (write owner = \"{{group}}\")");
   }
   if (!grant.owner.empty() && grant.scope == "operator") {
     return reader.FailAt("owner", "owner is for the scopes member and read (remove it)");
@@ -53,8 +53,7 @@ std::string ReadHeader(TableReader& reader, std::string_view key, std::string ot
   }
   // Other programs may take "_" for "-", and so two fields for one.
   if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != std::string::npos) {
-    reader.FailAt(key,
-                  fmt::format("{} is not the name of a header (letters, digits and '-')", key));
+    reader.FailAt(key, "{} is not the name of a header (letters, digits and '-')", key);
   }
   return name;
 }

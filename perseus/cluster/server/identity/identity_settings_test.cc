@@ -15,12 +15,12 @@ const char* const kGrant = "[[proxy.grant]]\ngroup = \"admins\"\nscope = \"opera
 
 std::string WhyNot(const std::string& text) {
   const auto settings = ReadIdentitySettings(text, "identities.toml");
-  return settings ? "" : settings.error().message;
+  return settings ? "" : settings.error().Message();
 }
 
 TEST(IdentitySettings, HaveDefaults) {
   const auto settings = ReadIdentitySettings(std::string(kProxy) + kGrant, "identities.toml");
-  ASSERT_TRUE(settings) << settings.error().message;
+  ASSERT_TRUE(settings) << settings.error().Message();
   EXPECT_EQ(settings->proxy->user_header, "x-forwarded-user");
   EXPECT_EQ(settings->proxy->groups_header, "x-forwarded-groups");
   EXPECT_EQ(settings->proxy->socket,
@@ -35,7 +35,7 @@ TEST(IdentitySettings, HaveOtherHeadersAndCertificates) {
                   "groups_header = \"X-Teams\"\n") +
           kGrant,
       "identities.toml");
-  ASSERT_TRUE(settings) << settings.error().message;
+  ASSERT_TRUE(settings) << settings.error().Message();
   EXPECT_THAT(settings->proxy->certificates, ElementsAre("envoy", "nginx"));
   EXPECT_EQ(settings->proxy->user_header, "x-email");
   EXPECT_EQ(settings->proxy->groups_header, "x-teams");

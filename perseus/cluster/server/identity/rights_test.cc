@@ -58,7 +58,7 @@ class RightsTest : public testing::Test {
                                          .name = "",
                                          .created = 0,
                                          .expires = expires});
-    EXPECT_TRUE(added) << added.error().message;
+    EXPECT_TRUE(added) << added.error().Message();
     EXPECT_TRUE(rights_.Load(*store_));
     return secret;
   }

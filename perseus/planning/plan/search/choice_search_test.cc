@@ -80,7 +80,7 @@ TEST(ChoiceSearch, AcceptsAGraphOfFixedInstructions) {
   fixed.options = {{0, {}, 10, 1.0, 1}};
   const Planner planner = MakePlanner(MakeChain({fixed}), {});
   const auto plan = planner.PlanFor(10);
-  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_TRUE(plan) << plan.error().Message();
   EXPECT_EQ(plan->evaluation.energy_j, 1.0);
   EXPECT_EQ(plan->gap(), 0);
 }
@@ -114,10 +114,10 @@ TEST(SharpenedWindows, AreSchedulesOfThatLength) {
                     seed % 5 == 0 ? 0.9 : 0.1, seed};
     const auto rounds = static_cast<int>(seed % 6);
     const auto optimum = frontier::SolveDeadline(planner.network(), length);
-    ASSERT_TRUE(optimum) << optimum.error().message;
+    ASSERT_TRUE(optimum) << optimum.error().Message();
     const Result<Windows> windows =
         SharpenedWindows(planner.network(), planner.graph(), *optimum, tilt, rounds);
-    ASSERT_TRUE(windows) << windows.error().message;
+    ASSERT_TRUE(windows) << windows.error().Message();
     EXPECT_EQ(windows->length, length);
     const schedule::InstructionGraph& graph = planner.graph();
     for (std::size_t i = 0; i < graph.instructions.size(); ++i) {

@@ -125,13 +125,13 @@ TEST(DiffuseRoundingProperty, IsNeverLate) {
     const auto shape = seed % 2 == 0 ? JobShape::kPipeline : JobShape::kAnyOrder;
     const Result<Planner> planner = Planner::Create(
         RandomJob({.shape = shape, .instructions = 24}, seed), {RandomBlockingPower(seed), 0});
-    ASSERT_TRUE(planner) << planner.error().message;
+    ASSERT_TRUE(planner) << planner.error().Message();
     const frontier::Network& network = planner->network();
     const auto least = planner->least_time();
     const auto slowest = planner->SlowestTime();
     const Result<frontier::Solution> solution = frontier::SolveDeadline(
         network, least + (slowest - least) * static_cast<Nanoseconds>(seed % 11) / 10);
-    ASSERT_TRUE(solution) << solution.error().message;
+    ASSERT_TRUE(solution) << solution.error().Message();
     const Windows windows = WindowsOf(network, *solution);
     ASSERT_EQ(windows.length, solution->time(network));
     const ChoiceGraph graph(planner->graph(), planner->model().blocking_power_w);

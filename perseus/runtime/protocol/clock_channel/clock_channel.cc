@@ -294,8 +294,7 @@ Result<ClockPublisher> ClockPublisher::Attach(std::vector<FileDescriptor> descri
   }
   memory->mapping = Mapping(descriptors[0].get(), BytesFor(gpu_count));
   if (!memory->mapping) {
-    return FailAs(ErrorKind::kSystem, "the agent's channel: cannot map its memory: {}",
-                  CauseAndRemedy(errno));
+    return SystemFail(errno, "the agent's channel: cannot map its memory");
   }
   const ClockChannelHeader& header = *memory->mapping.header();
   if (header.magic != kClockChannelMagic) {

@@ -211,10 +211,9 @@ Result<FileDescriptor> Lock(const std::filesystem::path& job_directory) {
   PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, OpenJobLock(job_directory, kLock));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
   return FailAs(
-      ErrorKind::kSystem,
-      "{}: another perseus gives this job its assignment (wait for its tune or verify, or end "
-      "it: it gives back what was in force before)",
-      (job_directory / kLock).string());
+      ErrorKind::kSystem, InFile((job_directory / kLock).string()),
+      "another perseus gives this job its assignment (wait for its tune or verify, or end "
+      "it: it gives back what was in force before)");
 }
 
 }  // namespace

@@ -134,12 +134,12 @@ TEST(AssignmentFile, IsNothingBeforeItWasWrittenAndWholeAfterwards) {
   const TemporaryDirectory temporary;
   const std::filesystem::path& directory = temporary.path();
   auto read = ReadAssignment(directory);
-  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_TRUE(read) << read.error().Message();
   EXPECT_FALSE(read->has_value());
 
   ASSERT_TRUE(WriteAssignment(directory, Profiling()));
   read = ReadAssignment(directory);
-  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_TRUE(read) << read.error().Message();
   EXPECT_EQ(*read, Profiling());
 
   std::ofstream(directory / "assignment.json") << "{";

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 tl::unexpected<Error> CannotWrite(const fs::path& path, int error) {
-  return FailAs(ErrorKind::kSystem, "{}: cannot write: {}", path.string(), CauseAndRemedy(error));
+  return SystemFail(error, "cannot write", InFile(path.string()));
 }
 
 bool IsLink(const fs::path& path) {
@@ -26,11 +26,12 @@ bool IsLink(const fs::path& path) {
 }
 
 tl::unexpected<Error> IsALink(ErrorKind kind, const fs::path& path, std::string_view expected) {
-  return FailAs(kind, "{}: is a symbolic link (put a {} in its place)", path.string(), expected);
+  return FailAs(kind, InFile(path.string()), "is a symbolic link (put a {} in its place)",
+                expected);
 }
 
 tl::unexpected<Error> IsNotRegular(ErrorKind kind, const fs::path& path) {
-  return FailAs(kind, "{}: is not a regular file (put a file in its place)", path.string());
+  return FailAs(kind, InFile(path.string()), "is not a regular file (put a file in its place)");
 }
 
 Result<FileDescriptor> OpenDirectory(int parent, const std::string& name, const fs::path& path) {
@@ -39,15 +40,14 @@ Result<FileDescriptor> OpenDirectory(int parent, const std::string& name, const 
   if (opened) return opened;
   const int error = errno;
   if (IsLink(path)) return IsALink(ErrorKind::kSystem, path, "directory");
-  return FailAs(ErrorKind::kSystem, "{}: cannot open: {}", path.string(), CauseAndRemedy(error));
+  return SystemFail(error, "cannot open", InFile(path.string()));
 }
 
 // The directory may be a link.
 Result<FileDescriptor> OpenJobDirectory(const fs::path& job_directory) {
   FileDescriptor opened(::open(job_directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened) return opened;
-  return FailAs(ErrorKind::kSystem, "{}: cannot open: {}", job_directory.string(),
-                CauseAndRemedy(errno));
+  return SystemFail(errno, "cannot open", InFile(job_directory.string()));
 }
 
 // Some file systems cannot flush a directory (EINVAL). The file is complete in any case.
@@ -73,9 +73,8 @@ Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::stri
       named.st_dev == opened.st_dev && named.st_ino == opened.st_ino && named.st_nlink <= 1) {
     return file;
   }
-  return FailAs(ErrorKind::kSystem,
-                "{}: is a hard link of another file, or was just replaced (remove it)",
-                path.string());
+  return FailAs(ErrorKind::kSystem, InFile(path.string()),
+                "is a hard link of another file, or was just replaced (remove it)");
 }
 
 bool WriteEverything(int fd, std::string_view contents) {
@@ -92,8 +91,8 @@ Result<FileDescriptor> OpenJobFile(const fs::path& path) {
   if (!file && error == ENOENT) return file;
   if (!file && error == ELOOP && IsLink(path)) return IsALink(ErrorKind::kFile, path, "file");
   if (!file && error != ENXIO) {  // A socket.
-    return FailAs(error == EACCES ? ErrorKind::kFile : ErrorKind::kSystem, "{}: cannot read: {}",
-                  path.string(), CauseAndRemedy(error));
+    return SystemFail(error, "cannot read", InFile(path.string()),
+                      error == EACCES ? ErrorKind::kFile : ErrorKind::kSystem);
   }
   struct stat status {};
   if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
@@ -105,7 +104,7 @@ Result<FileDescriptor> OpenJobFile(const fs::path& path) {
 Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) {
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor file, OpenJobFile(path));
   if (!file) {
-    return FailAs(ErrorKind::kFile, "{}: cannot read: {}", path.string(), CauseAndRemedy(ENOENT));
+    return SystemFail(ENOENT, "cannot read", InFile(path.string()), ErrorKind::kFile);
   }
   return ReadToEnd(file, most_bytes, path);
 }
@@ -166,11 +165,10 @@ namespace {
 
 Result<void> CheckOwner(const struct stat& status, const fs::path& path) {
   if (status.st_uid == ::geteuid() || status.st_uid == 0) return {};
-  return FailAs(
-      ErrorKind::kSystem,
-      "{}: belongs to user {}, but this process runs as user {} (make it as the user that "
-      "trains, or give it to this user with chown)",
-      path.string(), status.st_uid, ::geteuid());
+  return FailAs(ErrorKind::kSystem, InFile(path.string()),
+                "belongs to user {}, but this process runs as user {} (make it as the user that "
+                "trains, or give it to this user with chown)",
+                status.st_uid, ::geteuid());
 }
 
 Result<void> CheckOwner(const FileDescriptor& directory, const fs::path& path) {
@@ -207,9 +205,9 @@ Result<FileDescriptor> OwnFolder::OpenFile(const std::string& name) const {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) return CannotWrite(path, errno);
   if (status.st_uid == ::geteuid()) return file;
-  return FailAs(ErrorKind::kSystem,
-                "{}: belongs to user {}, but this process runs as user {} (remove it)",
-                path.string(), status.st_uid, ::geteuid());
+  return FailAs(ErrorKind::kSystem, InFile(path.string()),
+                "belongs to user {}, but this process runs as user {} (remove it)", status.st_uid,
+                ::geteuid());
 }
 
 Result<FileDescriptor> OwnFolder::CreateFile(const std::string& name) const {

@@ -112,7 +112,7 @@ class OwnFolderTest : public JobFilesTest {
     EXPECT_EQ(Victim(), "secret");
   }
   static void Append(const Result<FileDescriptor>& file, std::string_view text) {
-    ASSERT_TRUE(file) << file.error().message;
+    ASSERT_TRUE(file) << file.error().Message();
     ASSERT_EQ(::write(file->get(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
 };

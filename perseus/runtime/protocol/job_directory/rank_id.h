@@ -31,7 +31,7 @@ struct HighestRanks {
   int tp_rank = 1'000'000;
 };
 
-// The functions below throw json_file::Failure; call them inside json_file::Read.
+// The functions below throw an Error; call them inside json_file::Read.
 
 // Reads the members dp_rank, pp_rank and tp_rank (0 if it is absent).
 RankId ReadRankId(const json_file::Node& node, const HighestRanks& highest = {});

@@ -291,8 +291,8 @@ bool RanStep::IsDisturbed() const {
 
 std::string FormatRecord(const RankRecord& record) { return std::visit(Formatter(), record); }
 
-Result<RankRecord> ParseRecord(std::string_view line, std::string_view where) {
-  return json_file::Read(line, where, kMaxRecordDepth, ReadRecord);
+Result<RankRecord> ParseRecord(std::string_view line, Place where) {
+  return json_file::Read(line, std::move(where), kMaxRecordDepth, ReadRecord);
 }
 
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name) {
@@ -349,8 +349,7 @@ class RankLogReader::OpenFile {
                  static_cast<std::uint64_t>(status.st_ino)};
   }
   tl::unexpected<Error> CannotRead() const {
-    return FailAs(ErrorKind::kSystem, "{}: cannot be read: {}", path_.string(),
-                  CauseAndRemedy(errno));
+    return SystemFail(errno, "cannot be read", InFile(path_.string()));
   }
 
   std::filesystem::path path_;
@@ -367,10 +366,10 @@ constexpr std::size_t kHeadBytes = 256;
 // With all clocks of a GPU.
 constexpr std::size_t kLongestHeader = 64U << 10U;
 
-tl::unexpected<Error> TooLong(std::string_view where) {
-  return Fail(
-      "{}: the line is longer than {} bytes (remove the file: it is no rank log, or damaged)",
-      where, kMostBytes);
+tl::unexpected<Error> TooLong(Place where) {
+  return Fail(std::move(where),
+              "the line is longer than {} bytes (remove the file: it is no rank log, or damaged)",
+              kMostBytes);
 }
 
 }  // namespace
@@ -381,8 +380,8 @@ Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
   std::map<RankId, std::filesystem::path> files;
   std::error_code error;
   if (std::filesystem::is_symlink(std::filesystem::symlink_status(ranks, error))) {
-    return FailAs(ErrorKind::kFile, "{}: is a symbolic link (put a directory in its place)",
-                  ranks.string());
+    return FailAs(ErrorKind::kFile, InFile(ranks.string()),
+                  "is a symbolic link (put a directory in its place)");
   }
   for (std::filesystem::directory_iterator file(ranks, error), end; !error && file != end;
        file.increment(error)) {
@@ -433,7 +432,8 @@ std::optional<RankHeader> RankLogReader::HeaderOf(const OpenFile& file) {
   const Result<std::string> text = file.IsOpen() ? file.ReadAt(0, kLongestHeader) : std::string();
   const std::size_t end = text ? text->find('\n') : std::string::npos;
   if (end == std::string::npos) return std::nullopt;
-  const auto record = ParseRecord(std::string_view(*text).substr(0, end), file.path().string());
+  const auto record =
+      ParseRecord(std::string_view(*text).substr(0, end), InFile(file.path().string()));
   const auto* header = record ? std::get_if<RankHeader>(&*record) : nullptr;
   return header == nullptr ? std::nullopt : std::optional(*header);
 }
@@ -467,9 +467,10 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
   return ReadNewOf(file);
 }
 
-std::string RankLogReader::Where(const OpenFile& file) const {
-  return line_ < 0 ? fmt::format("{}, byte {}", file.path().string(), offset_)
-                   : fmt::format("{}:{}", file.path().string(), line_ + 1);
+Place RankLogReader::Where(const OpenFile& file) const {
+  const std::string path = file.path().string();
+  return line_ < 0 ? InFile(fmt::format("{}, byte {}", path, offset_))
+                   : InFile(path, static_cast<int>(line_ + 1));
 }
 
 Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
@@ -482,10 +483,10 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   std::vector<RankRecord> records;
   std::string_view rest = text;
   if (rest.size() == kMostBytes && rest.find('\n') == std::string_view::npos) {
-    const std::string where = Where(file);
+    Place where = Where(file);
     const bool is_known = is_within_line_;
     PERSEUS_RETURN_IF_ERROR(GoToEnd(file));
-    if (!is_known) return TooLong(where);
+    if (!is_known) return TooLong(std::move(where));
     return records;
   }
   // The end of a line whose begin was skipped is no record.

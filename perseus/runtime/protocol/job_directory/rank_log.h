@@ -142,7 +142,7 @@ using RankRecord = std::variant<RankHeader, RanStep, Remark>;
 // The record with a final newline.
 std::string FormatRecord(const RankRecord& record);
 // Parses a line without its newline. `where` names the line: "ranks/dp0-pp3-tp0.jsonl:17".
-Result<RankRecord> ParseRecord(std::string_view line, std::string_view where);
+Result<RankRecord> ParseRecord(std::string_view line, Place where);
 
 // JOBDIR/ranks/dp0-pp3-tp0.jsonl
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name);
@@ -197,7 +197,7 @@ class RankLogReader {
   Result<std::vector<RankRecord>> ReadNewOf(const OpenFile& file);
   // Continues after the last complete line. Returns the last text of the file.
   Result<std::string> GoToEnd(const OpenFile& file);
-  std::string Where(const OpenFile& file) const;
+  Place Where(const OpenFile& file) const;
 
   std::filesystem::path path_;
   std::optional<Identity> read_;  // The file that is being read.

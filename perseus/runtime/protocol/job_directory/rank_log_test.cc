@@ -56,8 +56,8 @@ RanStep Step(std::int64_t number) {
 }
 
 RankRecord Parsed(std::string_view line) {
-  const auto record = ParseRecord(line.substr(0, line.size() - 1), "log:1");
-  EXPECT_TRUE(record) << record.error().message;
+  const auto record = ParseRecord(line.substr(0, line.size() - 1), InFile("log", 1));
+  EXPECT_TRUE(record) << record.error().Message();
   return record ? *record : RankRecord(Remark{"no record"});
 }
 
@@ -107,7 +107,7 @@ TEST(RankRecord, AHeaderMayHaveTheStagesOfItsChunks) {
 
   std::string wrong = line;
   wrong.replace(wrong.find("[3,4]"), 5, "[3,3]");
-  EXPECT_THAT(ParseRecord(wrong, "log:1").error().message,
+  EXPECT_THAT(ParseRecord(wrong, InFile("log", 1)).error().Message(),
               HasSubstr("log:1: stages is not in ascending order"));
 }
 
@@ -118,21 +118,21 @@ TEST(ParseStages, ReadsAListOfAscendingStages) {
     EXPECT_THAT(ParseStages(text), FailsWith(HasSubstr("such as \"0,7\""))) << text;
   }
   for (const char* const text : {"1,1", "7,0"}) {
-    EXPECT_THAT(ParseStages(text).error().message, HasSubstr("ascending stage")) << text;
+    EXPECT_THAT(ParseStages(text).error().Message(), HasSubstr("ascending stage")) << text;
   }
 }
 
 TEST(RankRecord, ErrorsNameFileLineAndField) {
   std::string line = FormatRecord(Step(12));
   line.replace(line.find("[0,0,0,0,50000001"), 2, "[9");
-  const auto record = ParseRecord(line, "ranks/dp0-pp3-tp0.jsonl:17");
+  const auto record = ParseRecord(line, InFile("ranks/dp0-pp3-tp0.jsonl", 17));
   ASSERT_FALSE(record);
   EXPECT_THAT(
-      record.error().message,
+      record.error().Message(),
       HasSubstr("ranks/dp0-pp3-tp0.jsonl:17: instructions[0][0] is not a number from 0 to 4"));
-  EXPECT_FALSE(ParseRecord(R"({"remark":1})", "log:1"));
-  EXPECT_FALSE(ParseRecord(R"({"perseus_rank_log":2})", "log:1"));
-  EXPECT_FALSE(ParseRecord("[]", "log:1"));
+  EXPECT_FALSE(ParseRecord(R"({"remark":1})", InFile("log", 1)));
+  EXPECT_FALSE(ParseRecord(R"({"perseus_rank_log":2})", InFile("log", 1)));
+  EXPECT_FALSE(ParseRecord("[]", InFile("log", 1)));
 }
 
 class RankLogReaderTest : public testing::Test {
@@ -141,7 +141,7 @@ class RankLogReaderTest : public testing::Test {
   void BeginAnew(std::string_view text) { std::ofstream(path_, std::ios::trunc) << text; }
   std::vector<RankRecord> ReadNew() {
     auto records = reader_.ReadNew();
-    EXPECT_TRUE(records) << records.error().message;
+    EXPECT_TRUE(records) << records.error().Message();
     return records ? *std::move(records) : std::vector<RankRecord>();
   }
 
@@ -179,7 +179,7 @@ TEST_F(RankLogReaderTest, CanSkipTheRecordsThatExist) {
   EXPECT_THAT(ReadNew(), IsEmpty());
   Append(next.substr(40) + "nonsense\n");
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
-  EXPECT_THAT(reader_.ReadNew().error().message, HasSubstr(path_.string() + ":4"));
+  EXPECT_THAT(reader_.ReadNew().error().Message(), HasSubstr(path_.string() + ":4"));
   BeginAnew(FormatRecord(Header(4712)));
   EXPECT_EQ(ReadNew().size(), 1U);
 }
@@ -265,7 +265,7 @@ TEST_F(RankLogReaderTest, AFileOfAnySizeIsReadInABoundedTime) {
   Append("x\n" + FormatRecord(Step(2)));
   EXPECT_THAT(ReadNew(), ElementsAre(RankRecord(Step(2))));
   Append("nonsense\n");
-  EXPECT_THAT(reader_.ReadNew().error().message, HasSubstr(path_.string() + ", byte "));
+  EXPECT_THAT(reader_.ReadNew().error().Message(), HasSubstr(path_.string() + ", byte "));
 }
 
 TEST_F(RankLogReaderTest, AFileOfAnySizeIsSkippedInABoundedTime) {
@@ -300,8 +300,8 @@ TEST_F(RankLogReaderTest, ALongLogIsSkippedAsAShortOne) {
 TEST_F(RankLogReaderTest, ReadsOnlyARegularFileAndNeverWaits) {
   std::ofstream(directory_ / "other") << FormatRecord(Header(1)) << FormatRecord(Step(1));
   const auto is_refused = [&](const std::string& why) {
-    for (const auto& message :
-         {RankLogReader(path_).ReadNew().error().message, reader_.SkipToEnd().error().message}) {
+    for (const auto& message : {RankLogReader(path_).ReadNew().error().Message(),
+                                reader_.SkipToEnd().error().Message()}) {
       EXPECT_THAT(message, HasSubstr(path_.string() + ": " + why));
     }
     std::filesystem::remove(path_);

@@ -260,7 +260,7 @@ Reply ReadRefused(const Node& node) {
   const std::string name = ReadName(code);
   const auto found = std::find(kRefusalNames.begin(), kRefusalNames.end(), name);
   if (found == kRefusalNames.end()) {
-    Throw("{} is {}{}", code.path, Excerpt(name), DidYouMean(name, kRefusalNames));
+    Throw("{} is {} ({})", code.path, Excerpt(name), DidYouMean(name, kRefusalNames));
   }
   return Refused{static_cast<Refusal>(found - kRefusalNames.begin()),
                  ReadText(node.Member("message"), kLongestText)};
@@ -314,7 +314,7 @@ Message ReadMessage(const Node& root, const std::array<Reader<Message>, kCount>&
     if (key == "perseus") continue;
     const auto found = std::find(names.begin(), names.end(), key);
     if (found == names.end()) {
-      Throw("{} is not a known message{}", Excerpt(key), DidYouMean(key, names));
+      Throw("{} is not a known message ({})", Excerpt(key), DidYouMean(key, names));
     }
     return readers[static_cast<std::size_t>(found - names.begin())].read(root.Member(key));
   }
@@ -325,7 +325,7 @@ template <typename Message, std::size_t kCount>
 Result<Message> ParseMessage(std::string_view text, std::string_view name,
                              const std::array<Reader<Message>, kCount>& readers) {
   if (text.size() > kLongestMessage) {
-    return Fail("{}: has {} bytes (write at most {})", name, text.size(), kLongestMessage);
+    return Fail(InFile(name), "has {} bytes (write at most {})", text.size(), kLongestMessage);
   }
   return json_file::Read(text, name, kMaxMessageDepth,
                          [&](const Node& root) { return ReadMessage(root, readers); });

@@ -38,7 +38,7 @@ constexpr timeval kConnectTimeout = {5, 0};
 constexpr int kPassRights = 83;
 
 tl::unexpected<Error> SystemFailure(std::string_view what) {
-  return FailAs(ErrorKind::kSystem, "cannot {}: {}", what, CauseAndRemedy(errno));
+  return SystemFail(errno, fmt::format("cannot {}", what));
 }
 
 FileDescriptor MakeSocket(int flags) {
@@ -57,10 +57,10 @@ Result<void> CheckPath(const fs::path& path, std::size_t longest) {
   const std::size_t size = path.native().size();
   if (size == 0) return Fail("the path of the agent's socket is empty (name one)");
   if (size > longest) {
-    return Fail(
-        "{}: the path has {} bytes, but that of a socket has at most {} (choose a shorter one, "
-        "such as /run/perseus/agent.sock)",
-        path.string(), size, longest);
+    return Fail(InFile(path.string()),
+                "the path has {} bytes, but that of a socket has at most {} (choose a shorter one, "
+                "such as /run/perseus/agent.sock)",
+                size, longest);
   }
   return {};
 }
@@ -79,9 +79,8 @@ Result<void> CheckFree(const fs::path& path) {
     return SystemFailure("look at " + path.string());
   }
   if (!S_ISSOCK(status.st_mode)) {
-    return FailAs(ErrorKind::kSystem,
-                  "{}: exists and is not a socket (remove it, or choose another path)",
-                  path.string());
+    return FailAs(ErrorKind::kSystem, InFile(path.string()),
+                  "exists and is not a socket (remove it, or choose another path)");
   }
   const FileDescriptor probe = MakeSocket(SOCK_NONBLOCK);
   if (!probe) return SystemFailure("make a socket");
@@ -93,10 +92,9 @@ Result<void> CheckFree(const fs::path& path) {
     const auto state = ReadProcessState(listener->pid);
     if (!state || state->is_ending) return {};
   }
-  return FailAs(ErrorKind::kSystem,
-                "{}: another process already listens there (stop that agent, or choose another "
-                "path)",
-                path.string());
+  return FailAs(ErrorKind::kSystem, InFile(path.string()),
+                "another process already listens there (stop that agent, or choose another "
+                "path)");
 }
 
 // Listens on a path that no client knows yet.
@@ -323,7 +321,7 @@ Result<FileDescriptor> Connect(const fs::path& path) {
       : errno == EAGAIN     ? "the agent exists but accepts no connections: is it stopped?"
       : errno == EPROTOTYPE ? "this is the socket of another program: name the agent's"
                             : "is the agent running, and is this its socket?";
-  return FailAs(ErrorKind::kSystem, "{}: cannot connect: {} ({})", path.string(),
+  return FailAs(ErrorKind::kSystem, InFile(path.string()), "cannot connect: {} ({})",
                 std::strerror(errno), remedy);
 }
 

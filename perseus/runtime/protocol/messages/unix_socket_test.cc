@@ -96,7 +96,7 @@ TEST_F(UnixSocket, PermissionsDoNotDependOnTheUmask) {
     const mode_t before = ::umask(0137);
     const auto listener = Listen(path(), mode);
     ::umask(before);
-    ASSERT_TRUE(listener) << listener.error().message;
+    ASSERT_TRUE(listener) << listener.error().Message();
     struct stat status {};
     ASSERT_EQ(::stat(path().c_str(), &status), 0);
     EXPECT_EQ(status.st_mode & 0777, mode);
@@ -105,7 +105,7 @@ TEST_F(UnixSocket, PermissionsDoNotDependOnTheUmask) {
 
 TEST_F(UnixSocket, ARunningAgentKeepsItsSocket) {
   const auto listener = Listen(path(), 0600);
-  ASSERT_TRUE(listener) << listener.error().message;
+  ASSERT_TRUE(listener) << listener.error().Message();
   EXPECT_THAT(Listen(path(), 0600),
               FailsAs(ErrorKind::kSystem,
                       HasSubstr(path().string() + ": another process already listens there")));
@@ -118,7 +118,7 @@ TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
   ASSERT_TRUE(fs::exists(path()));
   EXPECT_THAT(Connect(path()), FailsWith(HasSubstr("Connection refused (is the agent running")));
   const auto listener = Listen(path(), 0600);
-  ASSERT_TRUE(listener) << listener.error().message;
+  ASSERT_TRUE(listener) << listener.error().Message();
   EXPECT_TRUE(Connect(path()));
   EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
 }
@@ -142,7 +142,7 @@ TEST_F(UnixSocket, TheSocketOfADeadAgentWithAChildIsReplaced) {
   ASSERT_EQ(status, 0);
   ASSERT_TRUE(Connect(path()));
   const auto listener = Listen(path(), 0600);
-  EXPECT_TRUE(listener) << listener.error().message;
+  EXPECT_TRUE(listener) << listener.error().Message();
   ::close(ends[0]);
   ::close(ends[1]);
 }
@@ -154,7 +154,7 @@ TEST_F(UnixSocket, AnIncompleteSocketOfADeadAgentIsRemoved) {
   const fs::path of_living = path().native() + "." + std::to_string(::getppid());
   for (const fs::path& left : {of_dead, of_living}) {
     const auto listener = Listen(left, 0666);
-    ASSERT_TRUE(listener) << listener.error().message;
+    ASSERT_TRUE(listener) << listener.error().Message();
   }
   ASSERT_TRUE(Listen(path(), 0666));
   EXPECT_FALSE(fs::exists(of_dead));
@@ -182,7 +182,7 @@ TEST_F(UnixSocket, FailuresNameThePathAndTheRemedy) {
   const fs::path far = path().string() + std::string(100, 'x');
   for (const Error& error : {Listen(far, 0600).error(), Connect(far).error()}) {
     EXPECT_EQ(error.kind, ErrorKind::kInput);
-    EXPECT_THAT(error.message, HasSubstr("choose a shorter one"));
+    EXPECT_THAT(error.Message(), HasSubstr("choose a shorter one"));
   }
   EXPECT_FALSE(Listen("", 0600));
   EXPECT_FALSE(Connect(""));
@@ -195,8 +195,8 @@ TEST_F(UnixSocket, AStreamSocketBelongsToAnotherProgram) {
   std::strcpy(address.sun_path, path().c_str());
   ASSERT_EQ(::bind(other.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(other.get(), 1), 0);
-  EXPECT_THAT(Listen(path(), 0600).error().message, HasSubstr("already listens"));
-  EXPECT_THAT(Connect(path()).error().message, HasSubstr("the socket of another program"));
+  EXPECT_THAT(Listen(path(), 0600).error().Message(), HasSubstr("already listens"));
+  EXPECT_THAT(Connect(path()).error().Message(), HasSubstr("the socket of another program"));
 }
 
 // ---- Datagrams ----
@@ -301,7 +301,7 @@ TEST(UnixSocketAsk, ReceivesTheReplyWithItsDescriptors) {
   std::thread agent = Answering(pair, "answer", std::vector<int>(1 + kMostGpus, event.get()));
   const auto reply = SendRequest(pair.client.get(), "question", kTimeout);
   agent.join();
-  ASSERT_TRUE(reply) << reply.error().message;
+  ASSERT_TRUE(reply) << reply.error().Message();
   EXPECT_EQ(reply->text, "answer");
   ASSERT_EQ(reply->descriptors.size(), std::size_t{1 + kMostGpus});
   for (const FileDescriptor& fd : reply->descriptors) {
