@@ -39,7 +39,7 @@ inline std::string ContentType(const std::string& target) {
 }
 inline std::string Csv() {
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = 4;
+  spec.pp_ranks = 4;
   return profile::FormatProfile(*synthetic::SynthesizeProfile(spec));
 }
 

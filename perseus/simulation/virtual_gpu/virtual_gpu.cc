@@ -355,12 +355,12 @@ synthetic::TimeAndEnergy InstructionTable::At(int frequency_mhz) const {
   return {std::lerp(slow.time_s, fast.time_s, part), std::lerp(slow.energy_j, fast.energy_j, part)};
 }
 
-Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, int stage, int chunk,
-                                              InstructionKind kind) {
-  const profile::ProfileEntry* entry = profile.Find(stage, chunk, kind);
+Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, int pp_rank,
+                                              int chunk, InstructionKind kind) {
+  const profile::ProfileEntry* entry = profile.Find(pp_rank, chunk, kind);
   if (entry == nullptr) {
     return Fail("{}: has no {} of stage {}, chunk {} (measure it, or run another instruction)",
-                profile.name(), Name(kind), stage, chunk);
+                profile.name(), Name(kind), pp_rank, chunk);
   }
   if (!profile.other_knob_names().empty()) {
     return Fail("{}: has the knob {}, but a virtual GPU has only clocks (remove the column)",
@@ -368,7 +368,7 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
   }
   if (entry->options.size() > kMostClocks) {
     return Fail("{}: {} of stage {} has {} clocks (a virtual GPU has at most {})", profile.name(),
-                Name(kind), stage, entry->options.size(), kMostClocks);
+                Name(kind), pp_rank, entry->options.size(), kMostClocks);
   }
   InstructionTable table;
   // The table is ascending by clock. A profile is descending.
@@ -381,7 +381,7 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
       return Fail(
           "{}: {} of stage {} has the clock {} MHz (a virtual GPU has different clocks of whole "
           "MHz)",
-          profile.name(), Name(kind), stage, option.frequency_mhz);
+          profile.name(), Name(kind), pp_rank, option.frequency_mhz);
     }
     table.frequencies_mhz[index] = frequency_mhz;
     table.rows[index] = {ToSeconds(option.time), option.energy_j};
