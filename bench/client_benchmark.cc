@@ -20,11 +20,11 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
 #include <string>
 #include <thread>
 
 #include "perseus.h"
+#include "perseus/base/mutex.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/support/planned_pipeline.h"
@@ -183,14 +183,14 @@ void Queue(benchmark::State& state) {
     int microbatch = 0;
     timespec at{};
   };
-  std::mutex mutex;
-  std::condition_variable has_come;
+  Mutex mutex;
+  std::condition_variable_any has_come;
   std::deque<Message> queue;
   bool is_over = false;
   std::thread worker([&] {
-    std::unique_lock lock(mutex);
+    const MutexLock lock(mutex);
     while (!is_over) {
-      has_come.wait(lock, [&] { return is_over || !queue.empty(); });
+      while (!is_over && queue.empty()) has_come.wait(mutex);
       queue.clear();
     }
   });
@@ -198,7 +198,7 @@ void Queue(benchmark::State& state) {
     Message message{kind, microbatch, {}};
     clock_gettime(CLOCK_MONOTONIC, &message.at);
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       queue.push_back(message);
     }
     has_come.notify_one();
@@ -208,7 +208,7 @@ void Queue(benchmark::State& state) {
     send(1, 1);
   }
   {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     is_over = true;
   }
   has_come.notify_one();

@@ -96,7 +96,7 @@ void RunBounds(benchmark::State& state, const MakeNetwork& make_network) {
 // small that most options are on the hull (14 segments in a curve; measured profiles have 9 or 10).
 frontier::Network SyntheticNetwork(int stages, int microbatches) {
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = stages;
+  spec.pp_ranks = stages;
   spec.imbalance = 0.05;
   spec.noise = 0.0005;
   const double blocking_power_w = synthetic::FindGpuModel(spec.gpu)->blocking_power_w;

@@ -15,7 +15,7 @@ using perseus::fuzz::RequireOneLine;
 
 // Only `samples` may differ after formatting: averaged rows become one row.
 bool Same(const perseus::profile::ProfileEntry& a, const perseus::profile::ProfileEntry& b) {
-  if (a.stage != b.stage || a.chunk != b.chunk || a.kind != b.kind) return false;
+  if (a.pp_rank != b.pp_rank || a.chunk != b.chunk || a.kind != b.kind) return false;
   if (a.options.size() != b.options.size()) return false;
   for (std::size_t i = 0; i < a.options.size(); ++i) {
     const perseus::profile::Option& x = a.options[i];

@@ -61,7 +61,7 @@ std::string JobBody(const std::string& key, const JobShape& shape) {
 
 std::string SyntheticCsv(int stages, int clocks, std::uint64_t seed) {
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = stages;
+  spec.pp_ranks = stages;
   spec.seed = seed;
   const auto profile = synthetic::SynthesizeProfile(spec);
   if (!profile) throw std::runtime_error(profile.error().Message());

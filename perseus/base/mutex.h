@@ -6,6 +6,10 @@
 //   ...
 //   const MutexLock lock(mutex_);
 //   ++count_;
+//
+// A std::condition_variable_any waits on the Mutex. The lambda of a condition names its mutex:
+//
+//   changed_.wait_for(mutex_, timeout, [this]() PERSEUS_REQUIRES(mutex_) { return count_ > 0; });
 #pragma once
 
 #include <mutex>
@@ -18,6 +22,8 @@
 
 // For a variable: code may use it only with the mutex held.
 #define PERSEUS_GUARDED_BY(mutex) PERSEUS_THREAD_ANNOTATION(guarded_by(mutex))
+// For a pointer: code may use what it points to only with the mutex held.
+#define PERSEUS_POINTEE_GUARDED_BY(mutex) PERSEUS_THREAD_ANNOTATION(pt_guarded_by(mutex))
 // For a function: code may call it only with the mutex held (REQUIRES) or not held (EXCLUDES).
 #define PERSEUS_REQUIRES(mutex) PERSEUS_THREAD_ANNOTATION(requires_capability(mutex))
 #define PERSEUS_EXCLUDES(mutex) PERSEUS_THREAD_ANNOTATION(locks_excluded(mutex))

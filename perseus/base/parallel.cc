@@ -4,11 +4,12 @@
 #include <condition_variable>
 #include <exception>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
+
+#include "perseus/base/mutex.h"
 
 namespace perseus {
 namespace {
@@ -21,34 +22,35 @@ class Calls {
   // The index of the next call. While running calls may add some, it waits. Nothing if none is
   // left.
   std::optional<std::size_t> Begin() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return next_ < end_ || running_ == 0 || exception_; });
+    const MutexLock lock(mutex_);
+    while (next_ == end_ && running_ > 0 && !exception_) changed_.wait(mutex_);
     if (next_ == end_ || exception_) return std::nullopt;
     ++running_;
     return next_++;
   }
   void End(std::size_t added) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     end_ += added;
     --running_;
     if (added > 0 || running_ == 0) changed_.notify_all();
   }
   void EndByException() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!exception_) exception_ = std::current_exception();
     changed_.notify_all();
   }
-  void Rethrow() const {
+  void Rethrow() {
+    const MutexLock lock(mutex_);
     if (exception_) std::rethrow_exception(exception_);
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::size_t next_ = 0;
-  std::size_t end_;
-  std::size_t running_ = 0;
-  std::exception_ptr exception_;  // The first one.
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  std::size_t next_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  std::size_t end_ PERSEUS_GUARDED_BY(mutex_);
+  std::size_t running_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  std::exception_ptr exception_ PERSEUS_GUARDED_BY(mutex_);  // The first one.
 };
 
 // Calls work(index), which returns how many calls it adds. `most` calls run at once at most.

@@ -6,10 +6,11 @@
 #include <barrier>
 #include <chrono>
 #include <deque>
-#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "perseus/base/mutex.h"
 
 namespace perseus {
 namespace {
@@ -34,11 +35,11 @@ TEST(ForEachOnAllCores, AnExceptionReachesTheCallerAndEndsTheWork) {
 
 TEST(DrainOnAllCores, CallsTheFunctionOnceForEachTaskAlsoForThoseThatCallsAdd) {
   // A binary tree of tasks of depth 10, from three roots: all but one thread first wait for tasks.
-  std::mutex mutex;
+  Mutex mutex;
   std::deque<int> depths = {1, 1, 1};
   std::atomic<int> done = 0;
   DrainOnAllCores(depths.size(), [&]() -> std::size_t {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     const int depth = depths.front();  // Fails with _GLIBCXX_ASSERTIONS if there is no task.
     depths.pop_front();
     ++done;

@@ -23,14 +23,14 @@ RecordedStream::RecordedStream(const std::string& servers, const std::string& no
         http::Client::Listening listening;
         listening.target = "/v1/nodes/" + node + "/events";
         listening.on_event = [this](const http::Event& event) {
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           if (event.name == "assignment")
             versions_.push_back(json::parse(event.data).at("version"));
           return true;
         };
         listening.on_change = [this](std::string_view what) {
           constexpr std::string_view kConnected = "connected to ";
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           server_ = what.starts_with(kConnected) ? what.substr(kConnected.size()) : "";
         };
         listening.should_end = [this] { return ends_.load(); };
@@ -44,12 +44,12 @@ RecordedStream::~RecordedStream() {
 }
 
 std::vector<std::int64_t> RecordedStream::versions() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return versions_;
 }
 
 std::string RecordedStream::server() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return server_;
 }
 
@@ -67,7 +67,7 @@ StragglerLoad::StragglerLoad(const std::string& servers, const std::string& job)
                             .target = fmt::format("/v1/jobs/{}/stragglers/{}", job, pipeline),
                             .body = json{{"slowdown", slowdown}}.dump()});
           {
-            const std::lock_guard lock(mutex_);
+            const MutexLock lock(mutex_);
             if (put && put->status == 200) {
               reported_[pipeline].acknowledged = slowdown;
               reported_[pipeline].unknown.clear();
@@ -87,7 +87,7 @@ void StragglerLoad::End() {
 }
 
 std::map<int, StragglerLoad::Reported> StragglerLoad::reported() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return reported_;
 }
 

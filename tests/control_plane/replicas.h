@@ -3,12 +3,12 @@
 
 #include <atomic>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "perseus/cluster/http/client.h"
 #include "tests/control_plane/served.h"
 
@@ -25,9 +25,9 @@ class RecordedStream {
   std::string server() const;
 
  private:
-  mutable std::mutex mutex_;
-  std::vector<std::int64_t> versions_;
-  std::string server_;
+  mutable Mutex mutex_;
+  std::vector<std::int64_t> versions_ PERSEUS_GUARDED_BY(mutex_);
+  std::string server_ PERSEUS_GUARDED_BY(mutex_);
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };
@@ -52,8 +52,8 @@ class StragglerLoad {
   int acknowledged() const { return acknowledged_; }
 
  private:
-  mutable std::mutex mutex_;
-  std::map<int, Reported> reported_;
+  mutable Mutex mutex_;
+  std::map<int, Reported> reported_ PERSEUS_GUARDED_BY(mutex_);
   std::atomic<int> acknowledged_{0};
   std::atomic<bool> ends_{false};
   std::thread thread_;

@@ -5,15 +5,18 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "tests/fake_cuda/fake_cuda.h"
 
 namespace {
+
+using perseus::Mutex;
+using perseus::MutexLock;
 
 constexpr int kNotReady = 600;
 constexpr int kInvalidHandle = 400;
@@ -44,13 +47,13 @@ struct Failure {
   int after = 0;
 };
 struct Driver {
-  std::mutex mutex;
-  std::int64_t now = 0;
-  std::vector<std::unique_ptr<Stream>> streams;
-  Stream legacy;
-  std::set<Event*> events;
-  std::map<std::string, int, std::less<>> calls;
-  std::map<std::string, Failure, std::less<>> failures;
+  Mutex mutex;
+  std::int64_t now PERSEUS_GUARDED_BY(mutex) = 0;
+  std::vector<std::unique_ptr<Stream>> streams PERSEUS_GUARDED_BY(mutex);
+  Stream legacy PERSEUS_GUARDED_BY(mutex);
+  std::set<Event*> events PERSEUS_GUARDED_BY(mutex);
+  std::map<std::string, int, std::less<>> calls PERSEUS_GUARDED_BY(mutex);
+  std::map<std::string, Failure, std::less<>> failures PERSEUS_GUARDED_BY(mutex);
 };
 
 Driver& driver() {
@@ -63,7 +66,7 @@ thread_local void* current_context = nullptr;
 thread_local int capture_mode = 0;  // 0 is the global mode.
 
 // Counts the call and returns its result; 0 is success.
-int Enter(const char* entry_point) {
+int Enter(const char* entry_point) PERSEUS_REQUIRES(driver().mutex) {
   ++driver().calls[entry_point];
   const auto failure = driver().failures.find(entry_point);
   if (failure == driver().failures.end()) return 0;
@@ -71,7 +74,7 @@ int Enter(const char* entry_point) {
 }
 
 // As Enter(), for functions that are forbidden during a capture.
-int EnterUnsafe(const char* entry_point) {
+int EnterUnsafe(const char* entry_point) PERSEUS_REQUIRES(driver().mutex) {
   const int failed = Enter(entry_point);
   if (failed != 0 || capture_mode == kRelaxed) return failed;
   int result = 0;
@@ -83,13 +86,13 @@ int EnterUnsafe(const char* entry_point) {
   return result;
 }
 
-bool IsAnyCapturing() {
+bool IsAnyCapturing() PERSEUS_REQUIRES(driver().mutex) {
   return std::any_of(driver().streams.begin(), driver().streams.end(),
                      [](const auto& stream) { return stream->is_capturing; });
 }
 
 // Null if the stream does not exist.
-Stream* StreamOf(void* handle) {
+Stream* StreamOf(void* handle) PERSEUS_REQUIRES(driver().mutex) {
   if (handle == nullptr) return &driver().legacy;
   for (const auto& stream : driver().streams) {
     if (stream.get() == handle) return stream.get();
@@ -97,7 +100,7 @@ Stream* StreamOf(void* handle) {
   return nullptr;
 }
 
-int Enqueue(void* handle, const Item& item) {
+int Enqueue(void* handle, const Item& item) PERSEUS_REQUIRES(driver().mutex) {
   Stream* const stream = StreamOf(handle);
   if (stream == nullptr) return kInvalidHandle;
   if (stream == &driver().legacy && IsAnyCapturing()) return kCaptureImplicit;
@@ -117,7 +120,7 @@ int Enqueue(void* handle, const Item& item) {
 namespace fake_cuda {
 
 void Reset() {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   driver().now = 0;
   driver().streams.clear();
   driver().legacy = {};
@@ -128,20 +131,20 @@ void Reset() {
 }
 
 void* MakeStream() {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   current_context = &the_context;
   return driver().streams.emplace_back(std::make_unique<Stream>()).get();
 }
 
 void Launch(void* stream, std::int64_t duration_ns) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   Item item;
   item.duration = duration_ns;
   static_cast<void>(Enqueue(stream, item));
 }
 
 void Advance(std::int64_t duration_ns) {
-  std::unique_lock lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   const std::int64_t until = driver().now + duration_ns;
   std::vector<Stream*> streams = {&driver().legacy};
   for (const auto& stream : driver().streams) streams.push_back(stream.get());
@@ -153,42 +156,42 @@ void Advance(std::int64_t duration_ns) {
       stream->items.pop_front();
       if (item.kind == Item::Kind::kEvent) item.event->at = stream->free_at;
       if (item.kind != Item::Kind::kHostFunction) continue;
-      lock.unlock();
+      driver().mutex.unlock();
       item.function(item.argument);
-      lock.lock();
+      driver().mutex.lock();
     }
   }
   driver().now = until;
 }
 
 void SetCapturing(void* stream, bool is_capturing) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   static_cast<Stream*>(stream)->is_capturing = is_capturing;
 }
 
 bool IsCaptureBroken(void* stream) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   return static_cast<Stream*>(stream)->is_broken;
 }
 
 void FailFrom(std::string_view entry_point, int result, int after) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   driver().failures[std::string(entry_point)] = {result, after};
 }
 
 int Calls(std::string_view entry_point) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   const auto found = driver().calls.find(entry_point);
   return found == driver().calls.end() ? 0 : found->second;
 }
 
 int LiveEvents() {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   return static_cast<int>(driver().events.size());
 }
 
 int Queued(void* stream) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   return static_cast<int>(static_cast<Stream*>(stream)->items.size());
 }
 
@@ -197,7 +200,7 @@ int Queued(void* stream) {
 extern "C" {
 
 int cuEventCreate(void** event, unsigned /*flags*/) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = EnterUnsafe("cuEventCreate"); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   *event = *driver().events.insert(new Event).first;
@@ -205,7 +208,7 @@ int cuEventCreate(void** event, unsigned /*flags*/) {
 }
 
 int cuEventRecord(void* handle, void* stream) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = Enter("cuEventRecord"); failed != 0) return failed;
   auto* event = static_cast<Event*>(handle);
   if (!driver().events.contains(event)) return kInvalidHandle;
@@ -218,7 +221,7 @@ int cuEventRecord(void* handle, void* stream) {
 }
 
 int cuEventQuery(void* handle) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = EnterUnsafe("cuEventQuery"); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   auto* event = static_cast<Event*>(handle);
@@ -227,7 +230,7 @@ int cuEventQuery(void* handle) {
 }
 
 int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = EnterUnsafe("cuEventElapsedTime"); failed != 0) return failed;
   if (current_context == nullptr) return kInvalidContext;
   const auto* first = static_cast<Event*>(from);
@@ -239,7 +242,7 @@ int cuEventElapsedTime(float* milliseconds, void* from, void* to) {
 }
 
 int cuEventDestroy_v2(void* handle) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = EnterUnsafe("cuEventDestroy_v2"); failed != 0) return failed;
   auto* event = static_cast<Event*>(handle);
   if (driver().events.erase(event) == 0) return kInvalidHandle;
@@ -253,7 +256,7 @@ int cuEventDestroy_v2(void* handle) {
 }
 
 int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = Enter("cuLaunchHostFunc"); failed != 0) return failed;
   Item item;
   item.kind = Item::Kind::kHostFunction;
@@ -263,21 +266,21 @@ int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
 }
 
 int cuCtxGetCurrent(void** context) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = Enter("cuCtxGetCurrent"); failed != 0) return failed;
   *context = current_context;
   return 0;
 }
 
 int cuCtxSetCurrent(void* context) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = Enter("cuCtxSetCurrent"); failed != 0) return failed;
   current_context = context;
   return 0;
 }
 
 int cuStreamIsCapturing(void* handle, int* status) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = Enter("cuStreamIsCapturing"); failed != 0) return failed;
   const Stream* const stream = StreamOf(handle);
   if (stream == nullptr) return kInvalidHandle;
@@ -287,7 +290,7 @@ int cuStreamIsCapturing(void* handle, int* status) {
 }
 
 int cuThreadExchangeStreamCaptureMode(int* mode) {
-  const std::lock_guard lock(driver().mutex);
+  const MutexLock lock(driver().mutex);
   if (const int failed = Enter("cuThreadExchangeStreamCaptureMode"); failed != 0) return failed;
   std::swap(*mode, capture_mode);
   return 0;

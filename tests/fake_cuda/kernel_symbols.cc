@@ -9,15 +9,18 @@
 #include <iterator>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "perseus/base/mutex.h"
 #include "tests/fake_cuda/fake_kernels.h"
 
 namespace fake_kernels {
 namespace {
+
+using perseus::Mutex;
+using perseus::MutexLock;
 
 constexpr int kInvalid = 1, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
               kFakeNotReady = 600, kPeerIsEnabled = 704;
@@ -37,16 +40,17 @@ struct FakeAllocation {
 };
 
 struct FakeDriver {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::string> uuids;
   GpuTraits traits;
-  std::map<std::string, int, std::less<>> calls;
-  std::map<std::string, std::pair<int, int>, std::less<>> failures;  // The code, and which call.
-  int live = 0;
+  std::map<std::string, int, std::less<>> calls PERSEUS_GUARDED_BY(mutex);
+  // The code, and which call.
+  std::map<std::string, std::pair<int, int>, std::less<>> failures PERSEUS_GUARDED_BY(mutex);
+  int live PERSEUS_GUARDED_BY(mutex) = 0;
   // By device address. Kernels keep the memory that they use.
-  std::map<std::uint64_t, std::shared_ptr<FakeAllocation>> allocations;
-  std::uint64_t next_address = 0x7f00'0000'0000;
-  std::set<std::pair<int, int>> peers;  // From, to.
+  std::map<std::uint64_t, std::shared_ptr<FakeAllocation>> allocations PERSEUS_GUARDED_BY(mutex);
+  std::uint64_t next_address PERSEUS_GUARDED_BY(mutex) = 0x7f00'0000'0000;
+  std::set<std::pair<int, int>> peers PERSEUS_GUARDED_BY(mutex);  // From, to.
   // The blocks of the load kernels that run on each GPU.
   std::array<std::atomic<int>, kMostGpus> blocks{};
 };
@@ -72,7 +76,7 @@ thread_local int current_gpu = -1;
 // Counts the call, and returns the code with which it fails.
 int Count(const char* name) {
   FakeDriver& driver = TheDriver();
-  const std::lock_guard lock(driver.mutex);
+  const MutexLock lock(driver.mutex);
   const int number = driver.calls[name]++;
   const auto failure = driver.failures.find(name);
   return failure != driver.failures.end() && failure->second.second == number
@@ -81,14 +85,14 @@ int Count(const char* name) {
 }
 
 void AddLive(int change) {
-  const std::lock_guard lock(TheDriver().mutex);
+  const MutexLock lock(TheDriver().mutex);
   TheDriver().live += change;
 }
 
 // The memory of an allocation at this address, and the offset in it. Null if there is none.
 std::pair<std::shared_ptr<FakeAllocation>, std::size_t> MemoryAt(std::uint64_t address) {
   FakeDriver& driver = TheDriver();
-  const std::lock_guard lock(driver.mutex);
+  const MutexLock lock(driver.mutex);
   const auto above = driver.allocations.upper_bound(address);
   if (above == driver.allocations.begin()) return {};
   const auto& [begin, allocation] = *std::prev(above);
@@ -98,7 +102,7 @@ std::pair<std::shared_ptr<FakeAllocation>, std::size_t> MemoryAt(std::uint64_t a
 
 std::uint64_t Allocate(std::size_t bytes) {
   FakeDriver& driver = TheDriver();
-  const std::lock_guard lock(driver.mutex);
+  const MutexLock lock(driver.mutex);
   const std::uint64_t address = driver.next_address;
   driver.next_address += (bytes / 4096 + 2) * 4096;
   driver.allocations[address] = std::make_shared<FakeAllocation>();
@@ -110,7 +114,7 @@ std::uint64_t Allocate(std::size_t bytes) {
 // Whether there was such an allocation.
 bool Free(std::uint64_t address) {
   FakeDriver& driver = TheDriver();
-  const std::lock_guard lock(driver.mutex);
+  const MutexLock lock(driver.mutex);
   if (driver.allocations.erase(address) == 0) return false;
   --driver.live;
   return true;
@@ -147,7 +151,7 @@ const char* const kKernels[] = {"perseus_compute", "perseus_blocked", "perseus_n
 
 void Reset(const std::vector<std::string>& uuids, const GpuTraits& traits) {
   FakeDriver& driver = TheDriver();
-  const std::lock_guard lock(driver.mutex);
+  const MutexLock lock(driver.mutex);
   if (driver.live != 0) std::abort();
   driver.uuids = uuids;
   driver.traits = traits;
@@ -158,16 +162,16 @@ void Reset(const std::vector<std::string>& uuids, const GpuTraits& traits) {
 }
 void SetRate(double rate) { the_rate = rate; }
 void FailOnce(std::string_view entry_point, int code, int after) {
-  const std::lock_guard lock(TheDriver().mutex);
+  const MutexLock lock(TheDriver().mutex);
   TheDriver().failures[std::string(entry_point)] = {code, after};
 }
 int Calls(std::string_view entry_point) {
-  const std::lock_guard lock(TheDriver().mutex);
+  const MutexLock lock(TheDriver().mutex);
   const auto found = TheDriver().calls.find(entry_point);
   return found == TheDriver().calls.end() ? 0 : found->second;
 }
 int LiveResources() {
-  const std::lock_guard lock(TheDriver().mutex);
+  const MutexLock lock(TheDriver().mutex);
   return TheDriver().live;
 }
 
@@ -298,7 +302,7 @@ int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
 }
 // The device address of an allocation of the host; 0 if it is none.
 static std::uint64_t AddressOf(const void* memory) {
-  const std::lock_guard lock(TheDriver().mutex);
+  const MutexLock lock(TheDriver().mutex);
   for (const auto& [address, allocation] : TheDriver().allocations) {
     if (allocation->memory.data() == memory) return address;
   }
@@ -383,7 +387,7 @@ int cuCtxEnablePeerAccess(void* peer, unsigned flags) {
   const int gpu = GpuOf(peer);
   if (gpu < 0 || gpu == current_gpu) return kInvalidContext;
   if (flags != 0) return kInvalid;
-  const std::lock_guard lock(TheDriver().mutex);
+  const MutexLock lock(TheDriver().mutex);
   return TheDriver().peers.emplace(current_gpu, gpu).second ? 0 : kPeerIsEnabled;
 }
 

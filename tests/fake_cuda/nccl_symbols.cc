@@ -4,17 +4,20 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "tests/fake_cuda/fake_nccl.h"
 
 namespace fake_nccl {
 namespace {
+
+using perseus::Mutex;
+using perseus::MutexLock;
 
 constexpr int kInvalidArgument = 4;
 constexpr int kDataTypes = 10, kOperations = 5;  // ncclInt8 … ncclBfloat16, ncclSum … ncclAvg.
@@ -28,23 +31,23 @@ struct ReduceCall {
   std::tuple<std::size_t, int, int> arguments;  // Count, type, operation.
 };
 struct Library {
-  std::mutex mutex;
-  std::map<std::string, int, std::less<>> calls;
-  std::map<std::string, std::pair<int, int>, std::less<>> failures;  // The code, and which call.
-  std::map<const void*, std::unique_ptr<Communicator>> communicators;
-  int cliques = 0;
-  int depth = 0;  // How many groups are open.
-  int group_error = 0;
-  std::vector<ReduceCall> group;
+  Mutex mutex;
+  std::map<std::string, int, std::less<>> calls PERSEUS_GUARDED_BY(mutex);
+  // The code, and which call.
+  std::map<std::string, std::pair<int, int>, std::less<>> failures PERSEUS_GUARDED_BY(mutex);
+  std::map<const void*, std::unique_ptr<Communicator>> communicators PERSEUS_GUARDED_BY(mutex);
+  int cliques PERSEUS_GUARDED_BY(mutex) = 0;
+  int depth PERSEUS_GUARDED_BY(mutex) = 0;  // How many groups are open.
+  int group_error PERSEUS_GUARDED_BY(mutex) = 0;
+  std::vector<ReduceCall> group PERSEUS_GUARDED_BY(mutex);
 };
 Library& TheLibrary() {
   static Library library;
   return library;
 }
 
-// Counts the call, and returns the code with which it fails. Requires the lock.
-int CountCall(const char* name) {
-  Library& library = TheLibrary();
+// Counts the call, and returns the code with which it fails.
+int CountCall(Library& library, const char* name) PERSEUS_REQUIRES(library.mutex) {
   const int number = library.calls[name]++;
   const auto failure = library.failures.find(name);
   return failure != library.failures.end() && failure->second.second == number
@@ -70,22 +73,22 @@ int CheckGroup(const std::vector<ReduceCall>& group) {
 }  // namespace
 
 void Reset() {
-  const std::lock_guard lock(TheLibrary().mutex);
+  const MutexLock lock(TheLibrary().mutex);
   if (!TheLibrary().communicators.empty() || TheLibrary().depth != 0) std::abort();
   TheLibrary().calls.clear();
   TheLibrary().failures.clear();
 }
 void FailOnce(std::string_view entry_point, int code, int after) {
-  const std::lock_guard lock(TheLibrary().mutex);
+  const MutexLock lock(TheLibrary().mutex);
   TheLibrary().failures[std::string(entry_point)] = {code, after};
 }
 int Calls(std::string_view entry_point) {
-  const std::lock_guard lock(TheLibrary().mutex);
+  const MutexLock lock(TheLibrary().mutex);
   const auto found = TheLibrary().calls.find(entry_point);
   return found == TheLibrary().calls.end() ? 0 : found->second;
 }
 int LiveCommunicators() {
-  const std::lock_guard lock(TheLibrary().mutex);
+  const MutexLock lock(TheLibrary().mutex);
   return static_cast<int>(TheLibrary().communicators.size());
 }
 
@@ -110,8 +113,8 @@ const char* ncclGetErrorString(int code) {
 
 int ncclCommInitAll(void** communicators, int count, const int* devices) {
   Library& library = TheLibrary();
-  const std::lock_guard lock(library.mutex);
-  if (const int code = CountCall("ncclCommInitAll"); code != 0) return code;
+  const MutexLock lock(library.mutex);
+  if (const int code = CountCall(library, "ncclCommInitAll"); code != 0) return code;
   if (count < 1) return kInvalidArgument;
   if (std::set<int>(devices, devices + count).size() != static_cast<std::size_t>(count)) {
     return kInvalidUsage;
@@ -127,23 +130,23 @@ int ncclCommInitAll(void** communicators, int count, const int* devices) {
 
 int ncclCommAbort(void* communicator) {
   Library& library = TheLibrary();
-  const std::lock_guard lock(library.mutex);
-  if (const int code = CountCall("ncclCommAbort"); code != 0) return code;
+  const MutexLock lock(library.mutex);
+  if (const int code = CountCall(library, "ncclCommAbort"); code != 0) return code;
   return library.communicators.erase(communicator) == 0 ? kInvalidArgument : 0;
 }
 
 int ncclGroupStart() {
   Library& library = TheLibrary();
-  const std::lock_guard lock(library.mutex);
-  if (const int code = CountCall("ncclGroupStart"); code != 0) return code;
+  const MutexLock lock(library.mutex);
+  if (const int code = CountCall(library, "ncclGroupStart"); code != 0) return code;
   ++library.depth;
   return 0;
 }
 
 int ncclGroupEnd() {
   Library& library = TheLibrary();
-  const std::lock_guard lock(library.mutex);
-  const int failed = CountCall("ncclGroupEnd");
+  const MutexLock lock(library.mutex);
+  const int failed = CountCall(library, "ncclGroupEnd");
   if (library.depth == 0) return kInvalidUsage;
   if (--library.depth > 0) return failed;
   const std::vector<ReduceCall> group = std::exchange(library.group, {});
@@ -155,8 +158,8 @@ int ncclGroupEnd() {
 int ncclAllReduce(const void* from, void* to, std::size_t count, int type, int operation,
                   void* communicator, void* stream) {
   Library& library = TheLibrary();
-  const std::lock_guard lock(library.mutex);
-  int code = CountCall("ncclAllReduce");
+  const MutexLock lock(library.mutex);
+  int code = CountCall(library, "ncclAllReduce");
   const auto found = library.communicators.find(communicator);
   const bool is_valid = from != nullptr && to != nullptr && stream != nullptr && type >= 0 &&
                         type < kDataTypes && operation >= 0 && operation < kOperations &&

@@ -10,12 +10,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <mutex>
 
+#include "perseus/base/mutex.h"
 #include "tests/fake_nvml/node_file.h"
 
 namespace {
 
+using perseus::Mutex;
+using perseus::MutexLock;
 using namespace perseus::fake_nvml;
 
 constexpr int kSuccess = 0;
@@ -30,11 +32,12 @@ constexpr int kGpuIsLost = 15;
 using NvmlHandle = void*;  // epoch << 16 | instance + 1 << 8 | index + 1.
 
 struct Process {
-  std::mutex mutex;  // Guards all members below.
-  std::shared_ptr<Node> node;
-  int references = 0;
-  std::uint64_t epoch = 0;  // Counts initializations; handles of an earlier one are invalid.
-  std::uint64_t driver_generation = 0;
+  Mutex mutex;
+  std::shared_ptr<Node> node PERSEUS_GUARDED_BY(mutex);
+  int references PERSEUS_GUARDED_BY(mutex) = 0;
+  // Counts initializations. Handles of an earlier one are invalid.
+  std::uint64_t epoch PERSEUS_GUARDED_BY(mutex) = 0;
+  std::uint64_t driver_generation PERSEUS_GUARDED_BY(mutex) = 0;
 };
 Process& TheProcess() {
   static Process process;
@@ -98,7 +101,7 @@ struct Attached {
 };
 Attached Attachment() {
   Process& process = TheProcess();
-  const std::lock_guard lock(process.mutex);
+  const MutexLock lock(process.mutex);
   return {.node = process.node,
           .epoch = process.epoch,
           .is_usable = process.references > 0 && process.node->is_driver_loaded != 0 &&
@@ -230,7 +233,7 @@ struct PciInfoOfVersion3 {
 
 int nvmlInit_v2() {
   Process& process = TheProcess();
-  const std::lock_guard lock(process.mutex);
+  const MutexLock lock(process.mutex);
   if (process.references == 0) {
     const char* const path = std::getenv("FAKE_NVML_FILE");
     std::shared_ptr<Node> node = path == nullptr ? nullptr : MapNode(path);
@@ -251,7 +254,7 @@ int nvmlInit_v2() {
 
 int nvmlShutdown() {
   Process& process = TheProcess();
-  const std::lock_guard lock(process.mutex);
+  const MutexLock lock(process.mutex);
   Call call(process.node, Function::kShutdown, kNoGpu, 0, 0);
   if (process.references == 0) return call.Return(kUninitialized);
   --process.references;

@@ -10,7 +10,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
@@ -18,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "perseus/cluster/http/client.h"
 #include "perseus/cluster/server/control_plane.h"
 #include "perseus/simulation/synthetic/synthetic_profile.h"
@@ -39,7 +39,7 @@ inline std::string ContentType(const std::string& target) {
 }
 inline std::string Csv() {
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = 4;
+  spec.pp_ranks = 4;
   return profile::FormatProfile(*synthetic::SynthesizeProfile(spec));
 }
 
@@ -56,7 +56,7 @@ class NodeStream {
                                                 .last_event_id = last_event_id,
                                                 .on_event =
                                                     [this](const http::Event& event) {
-                                                      const std::lock_guard lock(mutex_);
+                                                      const MutexLock lock(mutex_);
                                                       events_.push_back(event);
                                                       arrived_.notify_all();
                                                       return true;
@@ -73,9 +73,9 @@ class NodeStream {
   // after kTimeout.
   template <typename Wanted>
   int Await(Wanted wanted, std::size_t from = 0) {
-    std::unique_lock lock(mutex_);
+    const MutexLock lock(mutex_);
     int found = -1;
-    arrived_.wait_for(lock, kTimeout, [&] {
+    arrived_.wait_for(mutex_, kTimeout, [&]() PERSEUS_REQUIRES(mutex_) {
       for (std::size_t i = from; i < events_.size(); ++i) {
         if (!wanted(events_[i])) continue;
         found = static_cast<int>(i);
@@ -86,14 +86,14 @@ class NodeStream {
     return found;
   }
   http::Event At(int i) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return events_.at(static_cast<std::size_t>(i));
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::vector<http::Event> events_;
+  Mutex mutex_;
+  std::condition_variable_any arrived_;
+  std::vector<http::Event> events_ PERSEUS_GUARDED_BY(mutex_);
   std::atomic<bool> ends_{false};
   std::thread thread_;
 };

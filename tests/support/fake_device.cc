@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -10,20 +9,20 @@ namespace perseus {
 
 struct FakeGpu::State {
   device::DeviceInfo info;
-  mutable std::mutex mutex;  // Guards all members below.
-  std::condition_variable unblocked;
-  std::map<device::Control, std::optional<device::Setting>> settings;
-  std::vector<Write> history;
+  Mutex mutex;
+  std::condition_variable_any unblocked;
+  std::map<device::Control, std::optional<device::Setting>> settings PERSEUS_GUARDED_BY(mutex);
+  std::vector<Write> history PERSEUS_GUARDED_BY(mutex);
   struct Failure {
     int times = 0;
     device::DeviceError error;
   };
-  std::map<device::Control, Failure> failures;
-  std::map<device::Control, int> ignored;
-  std::optional<std::string> hint;
-  std::optional<device::DeviceError> broken;
-  device::ClockLimits limits;
-  bool is_blocked = false;
+  std::map<device::Control, Failure> failures PERSEUS_GUARDED_BY(mutex);
+  std::map<device::Control, int> ignored PERSEUS_GUARDED_BY(mutex);
+  std::optional<std::string> hint PERSEUS_GUARDED_BY(mutex);
+  std::optional<device::DeviceError> broken PERSEUS_GUARDED_BY(mutex);
+  device::ClockLimits limits PERSEUS_GUARDED_BY(mutex);
+  bool is_blocked PERSEUS_GUARDED_BY(mutex) = false;
 };
 
 class FakeGpu::FakeDevice : public device::Device {
@@ -33,7 +32,7 @@ class FakeGpu::FakeDevice : public device::Device {
   const device::DeviceInfo& info() const override { return state_->info; }
 
   device::DeviceResult<device::Telemetry> Read() override {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
     device::Telemetry telemetry;
     telemetry.power_w = 250;
@@ -44,7 +43,7 @@ class FakeGpu::FakeDevice : public device::Device {
   }
 
   device::DeviceResult<device::SettingReading> ReadSetting(device::Control control) override {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
     if (control == device::Control::kSmClock && state_->hint) {
       // As with NVML, the reading shows only that a clock is locked.
@@ -59,8 +58,8 @@ class FakeGpu::FakeDevice : public device::Device {
 
   device::DeviceResult<void> Apply(device::Control control,
                                    const std::optional<device::Setting>& setting) override {
-    std::unique_lock lock(state_->mutex);
-    state_->unblocked.wait(lock, [this] { return !state_->is_blocked; });
+    const MutexLock lock(state_->mutex);
+    while (state_->is_blocked) state_->unblocked.wait(state_->mutex);
     if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
     if (State::Failure& failure = state_->failures[control]; failure.times > 0) {
       --failure.times;
@@ -77,7 +76,7 @@ class FakeGpu::FakeDevice : public device::Device {
 
   device::DeviceResult<device::Effect> ReadEffect(
       device::Control control, const std::optional<device::Setting>& setting) override {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
     device::Effect effect{device::EffectState::kInEffect, ClockNow(), state_->limits};
     if (state_->limits.bits != 0) effect.state = device::EffectState::kLimited;
@@ -86,7 +85,7 @@ class FakeGpu::FakeDevice : public device::Device {
   }
 
  private:
-  int ClockNow() const {
+  int ClockNow() const PERSEUS_REQUIRES(state_->mutex) {
     const auto& lock = state_->settings[device::Control::kSmClock];
     return lock ? lock->upper : state_->info.sm_clocks_mhz.back();
   }
@@ -106,49 +105,49 @@ FakeGpu::FakeGpu(std::string uuid) : state_(std::make_shared<State>()) {
 }
 
 std::vector<FakeGpu::Write> FakeGpu::history() const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->history;
 }
 std::optional<device::Setting> FakeGpu::setting(device::Control control) const {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   return state_->settings[control];
 }
 void FakeGpu::Set(device::Control control, std::optional<device::Setting> setting) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->settings[control] = setting;
 }
 void FakeGpu::FailNext(device::Control control, int times, device::DeviceErrorKind kind,
                        std::string message) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->failures[control] = {times, {kind, std::move(message)}};
 }
 void FakeGpu::IgnoreNext(device::Control control, int times) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->ignored[control] = times;
 }
 void FakeGpu::HideSmClock(std::string hint) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->hint = std::move(hint);
 }
 void FakeGpu::SetLimits(device::ClockLimits limits) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->limits = limits;
 }
 void FakeGpu::Break(device::DeviceErrorKind kind, std::string message) {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->broken = device::DeviceError{kind, std::move(message)};
 }
 void FakeGpu::Repair() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->broken.reset();
 }
 void FakeGpu::Block() {
-  const std::lock_guard lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   state_->is_blocked = true;
 }
 void FakeGpu::Unblock() {
   {
-    const std::lock_guard lock(state_->mutex);
+    const MutexLock lock(state_->mutex);
     state_->is_blocked = false;
   }
   state_->unblocked.notify_all();

@@ -9,7 +9,7 @@ namespace perseus {
 // One stage on each pp_rank, and a plan that is at most 5 % slower than maximum frequency.
 inline plan_file::PlanFile PlanPipeline(const schedule::ScheduleSpec& schedule) {
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = schedule.pp_ranks;
+  spec.pp_ranks = schedule.pp_ranks;
   spec.kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   plan_file::PlannedJob job;
   job.profile = "profile.csv";

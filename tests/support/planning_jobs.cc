@@ -140,7 +140,7 @@ std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
 schedule::InstructionGraph MakeSyntheticJob(const SyntheticJob& job) {
   using enum InstructionKind;
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = job.stages;
+  spec.pp_ranks = job.stages;
   spec.noise = job.noise;
   const bool is_folded = job.schedule.ends_with("-v");
   if (is_folded) spec.placement = synthetic::ChunkPlacement::kV;

@@ -31,14 +31,14 @@ profile::Profile ReadSharedProfile(const SharedJob& shared) {
 
 profiler::SweepJob SweepJobOf(const SharedJob& shared, const profile::Profile& profile) {
   profiler::SweepJob job;
-  job.schedule = schedule::GenerateSchedule({"1f1b", profile.stages(), kMicrobatches, 1}).value();
+  job.schedule = schedule::GenerateSchedule({"1f1b", profile.pp_ranks(), kMicrobatches, 1}).value();
   job.model.blocking_power_w = shared.blocking_power_w;
   std::vector<int> clocks;
   for (const profile::Option& option : profile.entries()[0].options) {
     clocks.push_back(static_cast<int>(option.frequency_mhz));
   }
   std::sort(clocks.begin(), clocks.end());
-  job.clocks_mhz.assign(static_cast<std::size_t>(profile.stages()), clocks);
+  job.clocks_mhz.assign(static_cast<std::size_t>(profile.pp_ranks()), clocks);
   return job;
 }
 

@@ -7,13 +7,13 @@
 #include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "perseus/cluster/store/store.h"
 #include "tests/support/postgres_server.h"
 #include "tests/support/temporary_directory.h"
@@ -81,23 +81,23 @@ inline const auto kBackends =
 class ReceivedNotices {
  public:
   void Add(const Notice& notice) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     notices_.push_back(notice);
     added_.notify_all();
   }
   // Waits for the next notice.
   Notice Next() {
-    std::unique_lock lock(mutex_);
-    added_.wait(lock, [this] { return !notices_.empty(); });
+    const MutexLock lock(mutex_);
+    while (notices_.empty()) added_.wait(mutex_);
     Notice next = notices_.front();
     notices_.pop_front();
     return next;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable added_;
-  std::deque<Notice> notices_;
+  Mutex mutex_;
+  std::condition_variable_any added_;
+  std::deque<Notice> notices_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 // A store on a new database, and a job in it.

@@ -133,7 +133,7 @@ SweptJob::Outcome SweptJob::Sweep(const profiler::SweepBudget& budget) {
 SweptJob::Outcome SweptJob::EvenlySpaced(int frequencies) const {
   std::vector<profile::ProfileEntry> entries;
   for (const profile::ProfileEntry& entry : profile_.entries()) {
-    entries.push_back({entry.stage, entry.chunk, entry.kind, {}});
+    entries.push_back({entry.pp_rank, entry.chunk, entry.kind, {}});
     const std::size_t last = entry.options.size() - 1;
     for (int i = 0; i < frequencies; ++i) {
       const double place = static_cast<double>(last) * i / (frequencies - 1);

@@ -31,10 +31,10 @@ using ::testing::StartsWith;
 profile::Profile SomeStages(const profile::Profile& all, const std::vector<int>& stages) {
   std::vector<profile::ProfileEntry> entries;
   for (const profile::ProfileEntry& entry : all.entries()) {
-    const auto stage = std::ranges::find(stages, entry.stage);
+    const auto stage = std::ranges::find(stages, entry.pp_rank);
     if (stage == stages.end()) continue;
     entries.push_back(entry);
-    entries.back().stage = static_cast<int>(stage - stages.begin());
+    entries.back().pp_rank = static_cast<int>(stage - stages.begin());
   }
   return profile::Profile("some stages", {}, std::move(entries));
 }

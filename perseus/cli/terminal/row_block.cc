@@ -31,21 +31,21 @@ RowBlock::RowBlock(std::FILE* err, std::string results, Lines lines)
                                      : Output::kNothing) {}
 
 void RowBlock::Begin(std::string activity, double fraction) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   activity_ = std::move(activity);
   fraction_ = fraction;
   Draw();
 }
 
 void RowBlock::Update(double fraction) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   fraction_ = fraction;
   if (Clock::now() - drawn_ >= kBlockRedraw) Draw();
 }
 
 void RowBlock::Show(const std::string& key, std::string text) {
   if (output_ == Output::kNothing) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto row = std::ranges::find(rows_, key, &Row::key);
   if (row == rows_.end()) row = rows_.insert(row, {key, ""});
   if (row->text == text) return;
@@ -55,7 +55,7 @@ void RowBlock::Show(const std::string& key, std::string text) {
 }
 
 void RowBlock::Say(std::string_view line) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Write(fmt::format("{}{}\n", Erased(), line));
   Draw();
 }
@@ -82,7 +82,7 @@ void RowBlock::Draw() {
   const std::size_t width = size.ws_col > 1 ? size.ws_col - 1U : 79U;
   const std::size_t most = std::max(kFewestRows, height) - 2;
   std::string text = Erased();
-  const auto add = [&](std::string_view line) {
+  const auto add = [&](std::string_view line) PERSEUS_REQUIRES(mutex_) {
     text += fmt::format("{}\n", line.substr(0, width));
     ++lines_drawn_;
   };

@@ -10,10 +10,11 @@
 
 #include <chrono>
 #include <cstdio>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "perseus/base/mutex.h"
 
 namespace perseus::cli {
 
@@ -47,19 +48,19 @@ class RowBlock {
     std::string text;
   };
   // The escapes that erase the block.
-  std::string Erased();
-  void Draw();
+  std::string Erased() PERSEUS_REQUIRES(mutex_);
+  void Draw() PERSEUS_REQUIRES(mutex_);
   void Write(const std::string& text) const;
 
   std::FILE* const err_;
   const std::string results_;
   const Output output_;
-  std::mutex mutex_;  // Guards all members below.
-  std::vector<Row> rows_;
-  std::string activity_;
-  double fraction_ = 0;
-  std::size_t lines_drawn_ = 0;
-  Clock::time_point drawn_;
+  Mutex mutex_;
+  std::vector<Row> rows_ PERSEUS_GUARDED_BY(mutex_);
+  std::string activity_ PERSEUS_GUARDED_BY(mutex_);
+  double fraction_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  std::size_t lines_drawn_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  Clock::time_point drawn_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 }  // namespace perseus::cli

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <condition_variable>
 #include <ctime>
-#include <mutex>
 
+#include "perseus/base/mutex.h"
 #include "perseus/base/system_cause.h"
 
 namespace perseus::cli {
@@ -74,10 +74,10 @@ void FinishOnInterrupt::Wait(const std::stop_token& ends) {
              err_);
   // From here on, this thread takes SIGINT, and its default is to end the process.
   pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
-  std::mutex alone;
+  Mutex alone;
   std::condition_variable_any ended;
-  std::unique_lock lock(alone);
-  ended.wait(lock, ends, [] { return false; });
+  const MutexLock lock(alone);
+  ended.wait(alone, ends, [] { return false; });
 }
 
 }  // namespace perseus::cli

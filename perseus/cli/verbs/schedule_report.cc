@@ -58,7 +58,7 @@ SearchJob SearchJobOf(const job::LoadedJob& job) {
   return {.profile = profile,
           .model = job.planned.model,
           .execution = job.model,
-          .pp_ranks = profile.stages(),
+          .pp_ranks = profile.pp_ranks(),
           .microbatches = job.planned.schedule.microbatches,
           .changes = job.auto_schedule->changes,
           .placement = job.auto_schedule->placement};

@@ -119,7 +119,7 @@ Result<synthetic::ModelProfileSpec> ModelSpec(const SynthFlags& flags) {
       synthetic::FindGpuRoofline(flags.gpu->count() > 0 ? flags.spec.gpu : kDefaultGpuOfModels));
   spec.gpu = gpu;
   if (flags.power_limit_w) spec.gpu.power_limit_w = *flags.power_limit_w;
-  spec.stages = flags.spec.stages;
+  spec.pp_ranks = flags.spec.pp_ranks;
   spec.chunks = flags.spec.chunks;
   spec.placement = flags.spec.placement;
   spec.kinds = flags.spec.kinds;
@@ -149,7 +149,7 @@ std::string DescribeProfile(const SynthFlags& flags) {
   return fmt::format(
       "this profile has {} stages of {} on {} GPUs (-o FILE writes it to a file; perseus "
       "synth --help lists the flags)",
-      flags.spec.stages, has_model ? flags.model.workload.model : "a synthetic model", gpu);
+      flags.spec.pp_ranks, has_model ? flags.model.workload.model : "a synthetic model", gpu);
 }
 
 Result<void> RunSynth(const Streams& streams, SynthFlags flags) {
@@ -227,7 +227,7 @@ Verb AddSynthVerb(CLI::App& program) {
                    "The model of the GPUs: a100 or a40; with --model a40 or one of the others "
                    "(default: a100; with --model: a100-sxm)",
                    OneOf(gpus));
-  add("--stages", spec.stages, "N", "Pipeline stages (with --chunks: pp_ranks; default: 8)",
+  add("--stages", spec.pp_ranks, "N", "Pipeline stages (with --chunks: pp_ranks; default: 8)",
       WholeNumberIn({1, 100'000}));
   add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank",
       WholeNumberIn({1, 1'000}));

@@ -27,7 +27,7 @@ constexpr std::string_view kPlanningJob = R"({"key": "run", "pipelines": 3,
 
 std::string Csv(int stages = 4) {
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = stages;
+  spec.pp_ranks = stages;
   const auto profile = synthetic::SynthesizeProfile(spec);
   EXPECT_TRUE(profile);
   return profile::FormatProfile(*profile);

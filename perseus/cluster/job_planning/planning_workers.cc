@@ -65,7 +65,7 @@ PlanningWorkers::PlanningWorkers(store::Store& store, Options options)
 
 PlanningWorkers::~PlanningWorkers() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ends_ = true;
   }
   claims_.StopAll();
@@ -75,7 +75,7 @@ PlanningWorkers::~PlanningWorkers() {
 
 void PlanningWorkers::Wake() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ++wakes_;
   }
   woken_.notify_all();
@@ -86,15 +86,16 @@ void PlanningWorkers::Run(int number) {
   for (;;) {
     std::uint64_t seen = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (ends_) return;
       seen = wakes_;
     }
     const Result<bool> did = RunSafely(worker);
     if (!did) {
       options_.failed(did.error());
-      std::unique_lock lock(mutex_);
-      woken_.wait_for(lock, std::chrono::milliseconds(kAfterFailure), [&] { return ends_; });
+      const MutexLock lock(mutex_);
+      woken_.wait_for(mutex_, std::chrono::milliseconds(kAfterFailure),
+                      [&]() PERSEUS_REQUIRES(mutex_) { return ends_; });
     } else if (!*did) {
       Wait(seen);
     }
@@ -115,14 +116,14 @@ void PlanningWorkers::RenewClaims() {
   for (;;) {
     std::uint64_t seen = 0;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (ends_) return;
       seen = wakes_;
     }
     if (const auto renewed = claims_.Renew(); !renewed) options_.failed(renewed.error());
-    std::unique_lock lock(mutex_);
-    woken_.wait_for(lock, std::chrono::milliseconds(kLongestWait),
-                    [&] { return ends_ || wakes_ != seen; });
+    const MutexLock lock(mutex_);
+    woken_.wait_for(mutex_, std::chrono::milliseconds(kLongestWait),
+                    [&]() PERSEUS_REQUIRES(mutex_) { return ends_ || wakes_ != seen; });
   }
 }
 
@@ -131,8 +132,9 @@ void PlanningWorkers::Wait(std::uint64_t seen) {
   if (const auto next = store_.NextPlanningTime(); next && *next) {
     wait = std::clamp<store::Milliseconds>(**next - options_.now(), 1, kLongestWait);
   }
-  std::unique_lock lock(mutex_);
-  woken_.wait_for(lock, std::chrono::milliseconds(wait), [&] { return ends_ || wakes_ != seen; });
+  const MutexLock lock(mutex_);
+  woken_.wait_for(mutex_, std::chrono::milliseconds(wait),
+                  [&]() PERSEUS_REQUIRES(mutex_) { return ends_ || wakes_ != seen; });
 }
 
 Result<void> PlanningWorkers::SetFirstStep(const PlanningInput& input,

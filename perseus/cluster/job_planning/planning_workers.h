@@ -7,12 +7,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "perseus/cluster/job_planning/planning.h"
 #include "perseus/cluster/job_planning/planning_claims.h"
 #include "perseus/cluster/store/store.h"
@@ -62,10 +62,10 @@ class PlanningWorkers {
   store::Store& store_;
   Options options_;
   PlanningClaims claims_;
-  std::mutex mutex_;  // Guards the next three members.
-  std::condition_variable woken_;
-  std::uint64_t wakes_ = 0;
-  bool ends_ = false;
+  Mutex mutex_;
+  std::condition_variable_any woken_;
+  std::uint64_t wakes_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  bool ends_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

@@ -1,9 +1,9 @@
 // People behind a proxy, over sockets: what the header is good for, and who may not send it.
 
 #include <map>
-#include <mutex>
 #include <optional>
 
+#include "perseus/base/mutex.h"
 #include "tests/support/control_plane_fixture.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/test_certificates.h"
@@ -45,7 +45,7 @@ class ProxyTest : public testing::Test {
   }
   void Start(ControlPlaneOptions options) {
     options.read_identities = [this] {
-      const std::lock_guard lock(read_mutex_);
+      const MutexLock lock(read_mutex_);
       return read_;
     };
     plane_.emplace(std::move(options));
@@ -84,13 +84,13 @@ class ProxyTest : public testing::Test {
 
   // What a reload reads.
   void SetRead(const Result<IdentitySettings>& settings) {
-    const std::lock_guard lock(read_mutex_);
+    const MutexLock lock(read_mutex_);
     read_ = settings;
   }
 
   TemporaryDirectory directory_;
-  std::mutex read_mutex_;
-  Result<IdentitySettings> read_ = IdentitySettings();
+  Mutex read_mutex_;
+  Result<IdentitySettings> read_ PERSEUS_GUARDED_BY(read_mutex_) = IdentitySettings();
   std::optional<RunningControlPlane> plane_;
 };
 

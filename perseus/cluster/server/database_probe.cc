@@ -1,7 +1,6 @@
 #include "perseus/cluster/server/database_probe.h"
 
 #include <condition_variable>
-#include <mutex>
 #include <utility>
 
 namespace perseus::server {
@@ -31,13 +30,13 @@ std::string DatabaseProbe::Outage(Time now) const {
 }
 
 void DatabaseProbe::Run(const std::stop_token& ends) {
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable_any ended;
-  std::unique_lock lock(mutex);
+  const MutexLock lock(mutex);
   while (!ends.stop_requested()) {
     Ping();
     Write();
-    ended.wait_for(lock, ends, kPingEvery, [] { return false; });
+    ended.wait_for(mutex, ends, kPingEvery, [] { return false; });
   }
 }
 

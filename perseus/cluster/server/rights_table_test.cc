@@ -228,7 +228,7 @@ class RightsOverSockets : public testing::Test {
     http::Client open = ClientWith(first_);
     Sent(open, "POST", "/v1/jobs", kRightsTableJob);
     synthetic::SyntheticProfileSpec spec;
-    spec.stages = 2;
+    spec.pp_ranks = 2;
     Sent(open, "PUT", "/v1/jobs/mine/profile",
          profile::FormatProfile(*synthetic::SynthesizeProfile(spec)));
     json job;

@@ -32,8 +32,8 @@ class SqliteTransaction final : public Transaction {
 
 GroupCommit::GroupCommit(SqliteConnection& connection, Mutex& mutex,
                          std::function<void(const std::vector<Notice>&)> committed)
-    : connection_(connection),
-      connection_mutex_(mutex),
+    : connection_mutex_(mutex),
+      connection_(connection),
       committed_(std::move(committed)),
       thread_([this] { Run(); }) {}
 

@@ -29,7 +29,7 @@ namespace perseus::store {
 
 class GroupCommit {
  public:
-  // `connection` is used only with `mutex` held. `committed` is called after each commit with its
+  // `mutex` guards `connection`. `committed` is called after each commit with its
   // notices, on the writing thread.
   GroupCommit(SqliteConnection& connection, Mutex& mutex,
               std::function<void(const std::vector<Notice>&)> committed);
@@ -56,12 +56,12 @@ class GroupCommit {
   Batch TakeBatch() PERSEUS_REQUIRES(mutex_);
   // Leaves the requests in `batch` that it has committed, or that have failed. Returns the others.
   Batch Commit(Batch& batch);
-  Result<void> RunAll(Batch& batch, Batch& rest);
-  Result<void> SetDurability(Durability durability);
-  Result<void> RunOne(Request& request);
+  Result<void> RunAll(Batch& batch, Batch& rest) PERSEUS_REQUIRES(connection_mutex_);
+  Result<void> SetDurability(Durability durability) PERSEUS_REQUIRES(connection_mutex_);
+  Result<void> RunOne(Request& request) PERSEUS_REQUIRES(connection_mutex_);
 
-  SqliteConnection& connection_;
   Mutex& connection_mutex_;
+  SqliteConnection& connection_ PERSEUS_GUARDED_BY(connection_mutex_);
   const std::function<void(const std::vector<Notice>&)> committed_;
   Mutex mutex_;
   std::condition_variable_any arrived_;

@@ -87,8 +87,12 @@ class SqliteDatabase final : public Database {
 
   Result<Rows> Read(std::string_view sql, Parameters parameters) override {
     PERSEUS_RETURN_IF_ERROR(CheckParameters(parameters));
-    const MutexLock lock(reader_ ? reader_mutex_ : writer_mutex_);
-    return (reader_ ? *reader_ : writer_).Run(sql, parameters);
+    if (!reader_) {
+      const MutexLock lock(writer_mutex_);
+      return writer_.Run(sql, parameters);
+    }
+    const MutexLock lock(reader_mutex_);
+    return reader_->Run(sql, parameters);
   }
 
   Result<void> Commit(const Work& work, Durability durability) override {
@@ -112,8 +116,8 @@ class SqliteDatabase final : public Database {
   const FileDescriptor lock_;
   Mutex writer_mutex_;
   Mutex reader_mutex_;
-  SqliteConnection writer_;                         // With writer_mutex_ held.
-  const std::unique_ptr<SqliteConnection> reader_;  // With reader_mutex_ held.
+  SqliteConnection writer_ PERSEUS_GUARDED_BY(writer_mutex_);
+  const std::unique_ptr<SqliteConnection> reader_ PERSEUS_POINTEE_GUARDED_BY(reader_mutex_);
   Mutex listener_mutex_;
   std::unique_ptr<NoticeThread> listener_ PERSEUS_GUARDED_BY(listener_mutex_);
   GroupCommit commits_;  // Last: its thread uses all above.

@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "perseus/base/mutex.h"
 #include "perseus/base/parallel.h"
 #include "perseus/base/stopped.h"
 #include "perseus/planning/frontier/deadline.h"
@@ -279,21 +279,22 @@ class Sandwich {
       : network_(network), most_error_(most_error), progress_(progress), stop_(stop) {}
 
   Result<Bounds> Run(std::span<const Solution> solved) {
-    PERSEUS_RETURN_IF_ERROR(AddSolved(solved));
-    DrainOnAllCores(gaps_.size(), [this] { return ExamineNext(); });
+    PERSEUS_ASSIGN_OR_RETURN(const std::size_t gaps, AddSolved(solved));
+    DrainOnAllCores(gaps, [this] { return ExamineNext(); });
     if (stop_.stop_requested()) return FailAsStopped();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (error_) return tl::unexpected<Error>(*std::move(error_));
     return std::move(bounds_);
   }
 
  private:
-  Result<void> AddSolved(std::span<const Solution> solved) {
+  // Returns how many gaps it adds.
+  Result<std::size_t> AddSolved(std::span<const Solution> solved) {
     std::vector<std::optional<Result<SharedPoint>>> proved(solved.size());
     ForEachOnAllCores(solved.size(), [&](std::size_t i) {
       proved[i] = Prove(network_, solved[i].time(network_), solved[i]);
     });
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     SharedPoint last;
     for (const std::optional<Result<SharedPoint>>& one : proved) {
       if (!*one) return Fail(*one);
@@ -304,18 +305,20 @@ class Sandwich {
       last = point;
     }
     range_ = last->upper.time - bounds_.uppers.front().time;
-    return {};
+    return gaps_.size();
   }
 
   // Returns how many gaps it leaves.
   std::size_t ExamineNext() {
-    std::unique_lock lock(mutex_);
-    const Gap gap = std::move(gaps_.front());
-    gaps_.pop_front();
-    if (error_ || stop_.stop_requested()) return 0;
-    lock.unlock();
+    Gap gap;
+    {
+      const MutexLock lock(mutex_);
+      gap = std::move(gaps_.front());
+      gaps_.pop_front();
+      if (error_ || stop_.stop_requested()) return 0;
+    }
     const Result<Examined> examined = Examine(network_, gap, most_error_, stop_);
-    lock.lock();
+    const MutexLock lock(mutex_);
     if (!examined) {
       error_ = examined.error();
       return 0;
@@ -331,13 +334,12 @@ class Sandwich {
     return 0;
   }
 
-  // These two require the lock.
-  void Add(const SolvedPoint& point) {
+  void Add(const SolvedPoint& point) PERSEUS_REQUIRES(mutex_) {
     bounds_.uppers.push_back(point.upper);
     bounds_.lines.push_back(point.line);
   }
   // Returns how many gaps it adds. Between neighboring nanoseconds, nothing is left to find.
-  std::size_t AddGap(const SharedPoint& fast, const SharedPoint& slow) {
+  std::size_t AddGap(const SharedPoint& fast, const SharedPoint& slow) PERSEUS_REQUIRES(mutex_) {
     if (slow->upper.time - fast->upper.time <= 1) return 0;
     gaps_.push_back({fast, slow});
     return 1;
@@ -347,12 +349,12 @@ class Sandwich {
   const Femtojoules most_error_;
   const std::function<void(double)>& progress_;
   const std::stop_token& stop_;
-  std::mutex mutex_;  // Guards all below.
-  std::deque<Gap> gaps_;
-  Bounds bounds_;
-  std::optional<Error> error_;
-  Nanoseconds range_ = 1;
-  Nanoseconds completed_ = 0;
+  Mutex mutex_;
+  std::deque<Gap> gaps_ PERSEUS_GUARDED_BY(mutex_);
+  Bounds bounds_ PERSEUS_GUARDED_BY(mutex_);
+  std::optional<Error> error_ PERSEUS_GUARDED_BY(mutex_);
+  Nanoseconds range_ PERSEUS_GUARDED_BY(mutex_) = 1;
+  Nanoseconds completed_ PERSEUS_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

@@ -43,12 +43,12 @@ Result<bool> HasAll(const profile::Profile& profile, const profile::StageMemory&
   std::string missing;
   bool has_any = false;
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
-    for (int stage = 0; stage < profile.stages(); ++stage) {
-      const profile::StageMemory::Part* part = profiled.Find(stage, chunk);
+    for (int pp_rank = 0; pp_rank < profile.pp_ranks(); ++pp_rank) {
+      const profile::StageMemory::Part* part = profiled.Find(pp_rank, chunk);
       const bool has = part != nullptr && part->*value;
       has_any = has_any || has;
       if (has || !missing.empty()) continue;
-      missing = fmt::format("stage {}", stage);
+      missing = fmt::format("stage {}", pp_rank);
       if (profile.chunks() > 1) missing += fmt::format(", chunk {}", chunk);
     }
   }
@@ -67,10 +67,10 @@ Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& pr
   PERSEUS_ASSIGN_OR_RETURN(const bool has_all,
                            HasAll(profile, profiled, kValue, "activation_bytes", "activation_mib"));
   if (!has_all) return std::vector<std::int64_t>();
-  std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages() * profile.chunks()));
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.pp_ranks() * profile.chunks()));
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
-    for (int pp_rank = 0; pp_rank < profile.stages(); ++pp_rank) {
-      const int stage = StageOf(pp_rank, chunk, profile.stages(), placement);
+    for (int pp_rank = 0; pp_rank < profile.pp_ranks(); ++pp_rank) {
+      const int stage = StageOf(pp_rank, chunk, profile.pp_ranks(), placement);
       const std::int64_t activations = *(profiled.Find(pp_rank, chunk)->*kValue);
       if (activations == 0) {
         return Fail(
@@ -92,9 +92,9 @@ Result<std::vector<std::int64_t>> ProfiledModels(const profile::Profile& profile
   PERSEUS_ASSIGN_OR_RETURN(const bool has_all,
                            HasAll(profile, profiled, kValue, "model_bytes", "model_gib"));
   if (!has_all) return std::vector<std::int64_t>();
-  std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.stages()), 0);
+  std::vector<std::int64_t> bytes(static_cast<std::size_t>(profile.pp_ranks()), 0);
   for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
-    for (int pp_rank = 0; pp_rank < profile.stages(); ++pp_rank) {
+    for (int pp_rank = 0; pp_rank < profile.pp_ranks(); ++pp_rank) {
       bytes[static_cast<std::size_t>(pp_rank)] += *(profiled.Find(pp_rank, chunk)->*kValue);
     }
   }
@@ -134,7 +134,7 @@ Result<std::vector<std::int64_t>> KeptOf(const MemorySettings& given,
 Result<GpuMemory> MemoryOf(const MemorySettings& given, const profile::Profile& profile,
                            const std::optional<profile::StageMemory>& profiled,
                            schedule_search::Placement placement) {
-  const auto pp_ranks = static_cast<std::size_t>(profile.stages());
+  const auto pp_ranks = static_cast<std::size_t>(profile.pp_ranks());
   const auto stages = pp_ranks * static_cast<std::size_t>(profile.chunks());
   Known activations{{}, "given"};
   Known models{{}, "given"};

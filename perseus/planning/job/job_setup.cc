@@ -299,9 +299,9 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobSetti
   const auto placement = settings.fold || job.is_folded ? schedule_search::Placement::kV
                                                         : schedule_search::Placement::kLoop;
   PERSEUS_ASSIGN_OR_RETURN(auto memory, MemoryOf(job.memory, profile, profiled, placement));
-  if (job.schedule.pp_ranks != 0 && job.schedule.pp_ranks != profile.stages()) {
+  if (job.schedule.pp_ranks != 0 && job.schedule.pp_ranks != profile.pp_ranks()) {
     return Fail("{} has {} stages, not {} (remove `pp_ranks`, or profile again)", profile.name(),
-                profile.stages(), job.schedule.pp_ranks);
+                profile.pp_ranks(), job.schedule.pp_ranks);
   }
   if ((settings.chunks || job.Has("chunks")) && job.schedule.chunks != profile.chunks()) {
     return Fail("{} has {} chunks for each stage, not {} (remove `chunks`, or profile again)",
@@ -410,7 +410,7 @@ schedule_search::SearchJob UnscheduledJob::search_job() const {
   return {.profile = profile,
           .model = planned.model,
           .execution = model,
-          .pp_ranks = profile.stages(),
+          .pp_ranks = profile.pp_ranks(),
           .microbatches = microbatches,
           .changes = rules.known_limit(),
           .placement = placement};
@@ -434,7 +434,7 @@ Result<LoadedJob> LoadJob(const JobSettings& settings,
   }
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_ASSIGN_OR_RETURN(const auto profile, LoadProfile(planned.profile, settings));
-  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, profile.stages()));
+  PERSEUS_ASSIGN_OR_RETURN(auto schedule, LoadSchedule(job, settings, profile.pp_ranks()));
   planned.schedule = std::move(schedule);
   return WithFacts(LayOut(std::move(planned), profile), described.facts, settings.changes,
                    job.most_switches);

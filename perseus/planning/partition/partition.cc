@@ -26,7 +26,7 @@ class StageLimits {
       : microbatches_(schedule.microbatches), deadline_(deadline) {
     std::vector<Nanoseconds> work;
     std::vector<Nanoseconds> fill;
-    for (int layer = 0; layer < layers.stages(); ++layer) {
+    for (int layer = 0; layer < LayerCount(layers); ++layer) {
       work.push_back(0);
       fill.push_back(0);
       for (const InstructionKind kind : kinds) {

@@ -84,7 +84,7 @@ plan::Planner PlannerOf(const PartitionJob& job, const Boundaries& split) {
 
 void ForEachPlanner(const PartitionJob& job,
                     const std::function<void(const plan::Planner&)>& visit) {
-  ForEachSplit(job.layers.stages(), static_cast<int>(job.schedule.pp_ranks.size()),
+  ForEachSplit(LayerCount(job.layers), static_cast<int>(job.schedule.pp_ranks.size()),
                [&](const Boundaries& split) { visit(PlannerOf(job, split)); });
 }
 
@@ -207,7 +207,7 @@ TEST(PartitionLayers, RefusesLayersAndSchedulesThatDoNotFit) {
   std::mt19937_64 random(23);
   PartitionJob job = RandomPartitionJob(random, "1f1b");
   const schedule::Schedule good = job.schedule;
-  job.schedule = *schedule::GenerateSchedule({"1f1b", job.layers.stages() + 1, 4, 1});
+  job.schedule = *schedule::GenerateSchedule({"1f1b", LayerCount(job.layers) + 1, 4, 1});
   EXPECT_THAT(PartitionLayers(job).error().Message(),
               AllOf(HasSubstr("layers.csv: "), HasSubstr("cannot fill")));
   job.schedule = *schedule::GenerateSchedule({"interleaved-1f1b", 2, 4, 2});

@@ -11,10 +11,10 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/frontier/check.h"
@@ -30,7 +30,7 @@ class Relaxations {
     if (auto known = Find(deadline, price_floor)) return *std::move(known);
     Result<frontier::Solution> solution = solve();
     if (!solution) return solution;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (latest_.size() == kMost) latest_.pop_front();
     latest_.push_back({deadline, price_floor, *solution});
     return solution;
@@ -38,7 +38,7 @@ class Relaxations {
 
   // All that are known for this price floor, by rising deadline.
   std::vector<frontier::Solution> Known(Microwatts price_floor) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::vector<const Relaxed*> known;
     for (const Relaxed& relaxed : latest_) {
       if (relaxed.price_floor == price_floor) known.push_back(&relaxed);
@@ -61,7 +61,7 @@ class Relaxations {
   };
 
   std::optional<frontier::Solution> Find(Nanoseconds deadline, Microwatts price_floor) const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (const Relaxed& relaxed : latest_) {
       if (relaxed.deadline == deadline && relaxed.price_floor == price_floor) {
         return relaxed.solution;
@@ -70,8 +70,8 @@ class Relaxations {
     return std::nullopt;
   }
 
-  mutable std::mutex mutex_;
-  std::deque<Relaxed> latest_;  // Guarded by mutex_.
+  mutable Mutex mutex_;
+  std::deque<Relaxed> latest_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 }  // namespace perseus::plan

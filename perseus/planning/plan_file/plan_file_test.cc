@@ -38,7 +38,7 @@ Planned PlanJob(schedule::InstructionGraph graph, PlannedJob job) {
 
 profile::Profile MakeProfile(int chunks, const std::vector<InstructionKind>& kinds) {
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = 4;
+  spec.pp_ranks = 4;
   spec.chunks = chunks;
   spec.kinds = kinds;
   return *synthetic::SynthesizeProfile(spec);

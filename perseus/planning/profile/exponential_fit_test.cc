@@ -104,13 +104,13 @@ TEST(FitExponential, DescribesMeasuredProfiles) {
     }
     const Result<Profile> profile = ParseProfile(*ReadFile(path), measured.file);
     ASSERT_TRUE(profile) << profile.error().Message();
-    EXPECT_EQ(profile->stages(), 8);
+    EXPECT_EQ(profile->pp_ranks(), 8);
     for (const ProfileEntry& entry : profile->entries()) {
       const Result<ExponentialFit> fit = FitExponential(entry.options, measured.blocking_power_w);
       ASSERT_TRUE(fit) << fit.error().Message();
       EXPECT_LT(fit->b, 0);
       EXPECT_LT(fit->root_mean_square_error_j, measured.error * entry.options.front().energy_j)
-          << "stage " << entry.stage << " " << Name(entry.kind);
+          << "stage " << entry.pp_rank << " " << Name(entry.kind);
     }
   }
 }

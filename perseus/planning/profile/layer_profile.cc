@@ -15,7 +15,8 @@ Result<void> CheckHasClocksOf(const Profile& layers, const ProfileEntry& entry,
     return Fail(InFile(layers.name()),
                 "layer {} lacks {} at {} MHz, which layer {} has (measure it, or remove that clock "
                 "from the {} of every layer)",
-                entry.stage, Name(entry.kind), option.frequency_mhz, other.stage, Name(entry.kind));
+                entry.pp_rank, Name(entry.kind), option.frequency_mhz, other.pp_rank,
+                Name(entry.kind));
   }
   return {};
 }
@@ -29,13 +30,13 @@ Result<void> CheckAlike(const Profile& layers) {
   };
   for (const ProfileEntry& entry : layers.entries()) {
     const ProfileEntry* first = layers.Find(0, 0, entry.kind);
-    if (first == nullptr) return lacks(0, entry.kind, entry.stage);
+    if (first == nullptr) return lacks(0, entry.kind, entry.pp_rank);
     if (auto has = CheckHasClocksOf(layers, entry, *first); !has) return has;
     if (auto has = CheckHasClocksOf(layers, *first, entry); !has) return has;
   }
   for (const ProfileEntry& first : layers.entries()) {
-    if (first.stage != 0) break;
-    for (int layer = 1; layer < layers.stages(); ++layer) {
+    if (first.pp_rank != 0) break;
+    for (int layer = 1; layer < LayerCount(layers); ++layer) {
       if (layers.Find(layer, 0, first.kind) == nullptr) return lacks(layer, first.kind, 0);
     }
   }
@@ -47,9 +48,9 @@ Result<void> CheckAlike(const Profile& layers) {
 Result<Profile> ParseLayers(std::string_view text, std::string_view name) {
   auto layers = ParseProfile(text, name, {.rows = ProfileRows::kLayers});
   if (!layers) return layers;
-  if (layers->stages() > kMostLayers) {
+  if (LayerCount(*layers) > kMostLayers) {
     return Fail(InFile(name), "{} layers are too many (at most {}: measure several as one)",
-                layers->stages(), kMostLayers);
+                LayerCount(*layers), kMostLayers);
   }
   PERSEUS_RETURN_IF_ERROR(CheckAlike(*layers));
   return layers;
@@ -58,7 +59,7 @@ Result<Profile> ParseLayers(std::string_view text, std::string_view name) {
 Result<std::vector<Nanoseconds>> LayerTimes(const Profile& layers,
                                             std::span<const InstructionKind> kinds) {
   std::vector<Nanoseconds> times;
-  for (int layer = 0; layer < layers.stages(); ++layer) {
+  for (int layer = 0; layer < LayerCount(layers); ++layer) {
     Nanoseconds time = 0;
     for (const InstructionKind kind : kinds) {
       const ProfileEntry* entry = layers.Find(layer, 0, kind);
@@ -78,7 +79,7 @@ Profile StageProfile(const Profile& layers, std::span<const int> boundaries) {
   std::vector<ProfileEntry> entries;
   for (std::size_t stage = 0; stage + 1 < boundaries.size(); ++stage) {
     for (const ProfileEntry& first : layers.entries()) {
-      if (first.stage != 0) break;
+      if (first.pp_rank != 0) break;
       ProfileEntry entry{static_cast<int>(stage), 0, first.kind, first.options};
       for (Option& sum : entry.options) sum = {sum.frequency_mhz, {}, 0, 0, 1};
       for (int layer = boundaries[stage]; layer < boundaries[stage + 1]; ++layer) {

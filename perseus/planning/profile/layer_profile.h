@@ -1,5 +1,5 @@
 // The profile of the layers of a model, for a search of the best partition into stages. It is a
-// Profile whose stages are the layers, in the order of the model.
+// Profile with a layer in place of each pp_rank, in the order of the model.
 //
 // The file has the format of a profile (profile.h) with the column `layer` instead of `stage`, and
 // without `chunk` and further knobs. For each instruction, all layers have the same clocks. So the
@@ -26,6 +26,8 @@ inline constexpr int kMostLayers = 2'000;
 // Errors (kInput) are one line: "name:line: cause (remedy)", or "name: cause (remedy)" for missing
 // rows.
 Result<Profile> ParseLayers(std::string_view text, std::string_view name);
+
+inline int LayerCount(const Profile& layers) { return layers.pp_ranks(); }
 
 // For each layer, the total time of the instructions `kinds` at the highest clock. Fails (kInput)
 // if a layer lacks one of them; the message has the layer and the kind.

@@ -26,10 +26,10 @@ const std::string kRows =
 TEST(LayerProfile, AStageIsTheSumOfItsLayers) {
   const auto layers = ParseLayers(kLayerProfileHeader + kRows, "l.csv");
   ASSERT_TRUE(layers) << layers.error().Message();
-  EXPECT_EQ(layers->stages(), 3);
+  EXPECT_EQ(LayerCount(*layers), 3);
   const int boundaries[] = {0, 1, 3};
   const Profile stages = StageProfile(*layers, boundaries);
-  EXPECT_EQ(stages.stages(), 2);
+  EXPECT_EQ(stages.pp_ranks(), 2);
   const ProfileEntry* entry = stages.Find(1, 0, InstructionKind::kForward);
   ASSERT_NE(entry, nullptr);
   ASSERT_EQ(entry->options.size(), 2U);

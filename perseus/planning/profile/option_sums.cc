@@ -27,7 +27,7 @@ double Ratio(double a, double b) { return a > b ? a / b : b / a; }
 
 template <typename Sum>
 auto EntryKey(const Sum& sum) {
-  return std::tuple(sum.stage, sum.chunk, sum.kind);
+  return std::tuple(sum.pp_rank, sum.chunk, sum.kind);
 }
 
 }  // namespace
@@ -41,7 +41,7 @@ OptionSums::OptionSums(std::size_t knobs, double largest_repeat_ratio, std::stri
 std::size_t OptionSums::Hash::operator()(std::size_t index) const {
   const Sum& sum = owner->sums_[index];
   std::uint64_t state =
-      Mix(static_cast<std::uint64_t>(sum.stage),
+      Mix(static_cast<std::uint64_t>(sum.pp_rank),
           static_cast<std::uint64_t>(sum.chunk) << 8 | static_cast<std::uint64_t>(sum.kind));
   for (const double value : owner->KnobsOf(index)) {
     state = Mix(state, std::bit_cast<std::uint64_t>(value + 0.0));  // -0 + 0 is 0.
@@ -65,7 +65,7 @@ std::size_t OptionSums::FindOrAppend(const Measurement& row) {
   const Range::End time_s{row.time_s, row.line};
   const Range::End energy_j{row.energy_j, row.line};
   Sum sum;
-  sum.stage = row.stage;
+  sum.pp_rank = row.pp_rank;
   sum.chunk = row.chunk;
   sum.kind = row.kind;
   sum.first_line = row.line;
@@ -124,7 +124,7 @@ Result<void> OptionSums::Add(const Measurement& row) {
     return Fail(
         "the {} of {} {} {} at {} MHz is {} {} here and {} {} on line {} (remove the wrong row; "
         "repeats of one option may differ by a factor of {})",
-        quantity, part_, row.stage, Name(row.kind), row.knobs.front(), value, unit, other.value,
+        quantity, part_, row.pp_rank, Name(row.kind), row.knobs.front(), value, unit, other.value,
         unit, other.line, largest_repeat_ratio_);
   };
   if (auto near = check("time", row.time_s, sum.times_s, "s"); !near) return near;
@@ -208,7 +208,7 @@ std::vector<ProfileEntry> OptionSums::Entries() const {
   for (const std::size_t index : ByEntryAndFrequency()) {
     const Sum& sum = sums_[index];
     if (entries.empty() || EntryKey(entries.back()) != EntryKey(sum)) {
-      entries.push_back({sum.stage, sum.chunk, sum.kind, {}});
+      entries.push_back({sum.pp_rank, sum.chunk, sum.kind, {}});
     }
     const std::span<const double> knobs = KnobsOf(index);
     entries.back().options.push_back(

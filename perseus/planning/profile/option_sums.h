@@ -20,7 +20,7 @@ namespace perseus::profile {
 
 // One row of a profile.
 struct Measurement {
-  int stage = 0;
+  int pp_rank = 0;
   int chunk = 0;
   InstructionKind kind = InstructionKind::kForward;
   std::span<const double> knobs;  // The frequency (MHz), then the other knobs. No NaN.
@@ -35,7 +35,7 @@ struct Measurement {
 class OptionSums {
  public:
   // Every row has `knobs` knobs. Repeats of one option may differ by at most the factor
-  // `largest_repeat_ratio`. `part` is the word for a stage in messages. It must outlive this
+  // `largest_repeat_ratio`. `part` is the word for a pp_rank in messages. It must outlive this
   // object.
   OptionSums(std::size_t knobs, double largest_repeat_ratio, std::string_view part = "stage");
   OptionSums(const OptionSums&) = delete;  // The index refers to its owner.
@@ -95,7 +95,7 @@ class OptionSums {
     bool is_complete_ = true;
   };
   struct Sum {
-    int stage = 0;
+    int pp_rank = 0;
     int chunk = 0;
     InstructionKind kind = InstructionKind::kForward;
     double time_s = 0;  // Sum of weight * time.

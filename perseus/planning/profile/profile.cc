@@ -12,7 +12,7 @@ namespace perseus::profile {
 namespace {
 
 std::tuple<int, int, InstructionKind> Key(const ProfileEntry& entry) {
-  return {entry.stage, entry.chunk, entry.kind};
+  return {entry.pp_rank, entry.chunk, entry.kind};
 }
 
 bool Precedes(const Option& a, const Option& b) {
@@ -67,7 +67,7 @@ Profile::Profile(std::string name, std::vector<std::string> other_knob_names,
   }
 }
 
-int Profile::stages() const { return entries_.empty() ? 0 : entries_.back().stage + 1; }
+int Profile::pp_ranks() const { return entries_.empty() ? 0 : entries_.back().pp_rank + 1; }
 
 int Profile::chunks() const {
   int chunks = 0;
@@ -75,8 +75,8 @@ int Profile::chunks() const {
   return chunks;
 }
 
-const ProfileEntry* Profile::Find(int stage, int chunk, InstructionKind kind) const {
-  const auto wanted = std::tuple(stage, chunk, kind);
+const ProfileEntry* Profile::Find(int pp_rank, int chunk, InstructionKind kind) const {
+  const auto wanted = std::tuple(pp_rank, chunk, kind);
   const auto found =
       std::lower_bound(entries_.begin(), entries_.end(), wanted,
                        [](const ProfileEntry& entry, const auto& key) { return Key(entry) < key; });
@@ -94,7 +94,7 @@ std::string FormatProfile(const Profile& profile) {
   text += has_confidence ? ",time,energy,samples,time_ci,energy_ci\n" : ",time,energy\n";
   for (const ProfileEntry& entry : profile.entries()) {
     for (const Option& option : entry.options) {
-      text += fmt::format("{},", entry.stage);
+      text += fmt::format("{},", entry.pp_rank);
       if (has_chunks) text += fmt::format("{},", entry.chunk);
       text += fmt::format("{},{},", Name(entry.kind), option.frequency_mhz);
       for (const double value : option.other_knobs) text += fmt::format("{},", value);

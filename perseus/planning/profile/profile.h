@@ -1,9 +1,8 @@
 // A profile has the measured options of every (pp_rank, chunk, instruction kind): the time and the
 // energy of one such instruction at each clock.
 //
-// The column `stage` and the fields `stage` below are the pp_rank. If each pp_rank holds one stage,
-// the numbers are the same. With an interleaved schedule, a stage of the schedule is a pp_rank and
-// a chunk here.
+// The column `stage` is the pp_rank. If each pp_rank holds one stage, the numbers are the same.
+// With an interleaved schedule, a stage of the schedule is a pp_rank and a chunk here.
 //
 // The file is CSV (RFC 4180 quoting, UTF-8 with or without BOM, LF or CRLF):
 //   stage,instruction,frequency,time,energy        frequency in MHz, time in s, energy in J
@@ -25,7 +24,7 @@
 // `sm_count`. A column that differs on nearly every row although frequencies repeat is an error. It
 // is probably a measurement (a power, a temperature) or a row number.
 //
-// Repeated measurements of one option (the same stage, chunk, kind and knobs, in several rows or
+// Repeated measurements of one option (the same pp_rank, chunk, kind and knobs, in several rows or
 // from several ranks) are averaged. The weight of a row is its samples. Repeats that differ too
 // much to be measurements of the same option are an error. The confidence interval of an average is
 // that of a mean of independent measurements. If rows differ by more than their intervals allow
@@ -65,7 +64,7 @@ struct Option {
 };
 
 struct ProfileEntry {
-  int stage = 0;
+  int pp_rank = 0;
   int chunk = 0;
   InstructionKind kind = InstructionKind::kForward;
   std::vector<Option> options;  // Highest frequency first, then by other knobs.
@@ -73,25 +72,25 @@ struct ProfileEntry {
 
 class Profile {
  public:
-  // Takes the entries in any order. Requires each (stage, chunk, kind) at most once, and at least
+  // Takes the entries in any order. Requires each (pp_rank, chunk, kind) at most once, and at least
   // one option in each entry.
   Profile(std::string name, std::vector<std::string> other_knob_names,
           std::vector<ProfileEntry> entries);
 
   const std::string& name() const { return name_; }  // For messages; usually the file's path.
   const std::vector<std::string>& other_knob_names() const { return other_knob_names_; }
-  // Sorted by stage, chunk and kind.
+  // Sorted by pp_rank, chunk and kind.
   std::span<const ProfileEntry> entries() const { return entries_; }
 
-  int stages() const;  // The largest stage + 1.
-  int chunks() const;  // The largest chunk + 1.
+  int pp_ranks() const;  // The largest pp_rank + 1.
+  int chunks() const;    // The largest chunk + 1.
 
   // Absent if the profile states none, or 0.
   const std::optional<TimeNoise>& noise() const { return noise_; }
   void set_noise(const TimeNoise& noise) { noise_ = noise; }
 
   // The options of that instruction, or null if the profile has none.
-  const ProfileEntry* Find(int stage, int chunk, InstructionKind kind) const;
+  const ProfileEntry* Find(int pp_rank, int chunk, InstructionKind kind) const;
 
  private:
   std::string name_;

@@ -217,7 +217,7 @@ class RowParser {
                   "the row has {}, but the header has {} (complete or remove the row)",
                   Counted(std::ssize(fields), "field"), columns_.count);
     }
-    PERSEUS_ASSIGN_OR_RETURN(const int stage, Stage());
+    PERSEUS_ASSIGN_OR_RETURN(const int pp_rank, PpRank());
     PERSEUS_ASSIGN_OR_RETURN(const int chunk,
                              columns_.chunk ? Index(*columns_.chunk, "chunk") : Result<int>(0));
     PERSEUS_ASSIGN_OR_RETURN(const InstructionKind kind, Kind());
@@ -248,8 +248,8 @@ class RowParser {
       if (!value) return Fail(value);
       knobs_[i + 1] = *value;
     }
-    return Measurement{stage,  chunk,          kind,    knobs_,  time,
-                       energy, reader_.line(), samples, time_ci, energy_ci};
+    return Measurement{pp_rank, chunk,          kind,    knobs_,  time,
+                       energy,  reader_.line(), samples, time_ci, energy_ci};
   }
 
   // The column of a noise. Empty if the column or the value is absent.
@@ -361,7 +361,7 @@ class RowParser {
                 Excerpt(field), nearest, fmt::join(known, ", "));
   }
 
-  Result<int> Stage() const {
+  Result<int> PpRank() const {
     Result<int> stage = Index(*columns_.stage, part_);
     if (!stage || !columns_.pp_rank) return stage;
     Result<int> pp_rank = Index(*columns_.pp_rank, "pp_rank");
@@ -420,26 +420,26 @@ struct MeanSquare {
   double Root() const { return count == 0 ? 0 : std::sqrt(sum / count); }
 };
 
-// Checks that stages are numbered 0, 1, ... without a gap, and also the chunks of each stage.
+// Checks that pp_ranks are numbered 0, 1, ... without a gap, and also the chunks of each pp_rank.
 Result<void> CheckNoGaps(const Profile& profile, std::string_view part) {
-  int stage = -1;
+  int pp_rank = -1;
   int chunk = -1;
   for (const ProfileEntry& entry : profile.entries()) {
-    if (entry.stage > stage + 1) {
+    if (entry.pp_rank > pp_rank + 1) {
       return Fail(
           "{0}: {1} {2} is missing, but {1} {3} exists (add its rows, or number the {1}s 0, 1, ... "
           "without a gap)",
-          profile.name(), part, stage + 1, entry.stage);
+          profile.name(), part, pp_rank + 1, entry.pp_rank);
     }
-    if (entry.stage != stage) chunk = -1;
+    if (entry.pp_rank != pp_rank) chunk = -1;
     if (entry.chunk > chunk + 1) {
       return Fail(
           InFile(profile.name()),
           "chunk {} of stage {} is missing, but chunk {} exists (add its rows, or number the "
           "chunks 0, 1, ... without a gap)",
-          chunk + 1, entry.stage, entry.chunk);
+          chunk + 1, entry.pp_rank, entry.chunk);
     }
-    stage = entry.stage;
+    pp_rank = entry.pp_rank;
     chunk = entry.chunk;
   }
   return {};
@@ -513,8 +513,8 @@ Result<std::optional<StageMemory>> ParseStageMemory(std::string_view text, std::
     if (!activations && !model) continue;
     // A file of both is as good as its model.
     is_modeled = is_modeled || source == MemorySource::kModeled;
-    StageMemory::Part& part = parts[{row.stage, row.chunk}];
-    part.stage = row.stage;
+    StageMemory::Part& part = parts[{row.pp_rank, row.chunk}];
+    part.pp_rank = row.pp_rank;
     part.chunk = row.chunk;
     // An empty optional is less than any value.
     part.activation_bytes = std::max(part.activation_bytes, activations);

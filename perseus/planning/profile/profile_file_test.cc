@@ -207,7 +207,7 @@ TEST(ParseProfile, RanksMeasureTheSameStage) {
       "0,0,0,0,forward,1410,0.050,24\n1,0,0,1,forward,1410,0.052,25\n"
       "2,0,1,0,forward,1410,0.050,24\n3,0,1,1,forward,1410,0.052,25\n");
   ASSERT_TRUE(profile) << profile.error().Message();
-  EXPECT_EQ(profile->stages(), 2);
+  EXPECT_EQ(profile->pp_ranks(), 2);
   const Option& option = profile->entries()[1].options[0];
   EXPECT_EQ(option.time, 51'000'000);
   EXPECT_EQ(option.energy_j, 24.5);

@@ -27,7 +27,7 @@ TEST(Profile, SortsEntriesAndOptionsAndFindsThem) {
        {0, 1, InstructionKind::kBackward, {OptionAt(900, 2, 1)}},
        {0, 1, InstructionKind::kForward, {OptionAt(900, 2, 1), OptionAt(1400, 1, 2)}},
        {0, 0, InstructionKind::kForward, {OptionAt(900, 2, 1)}}});
-  EXPECT_EQ(profile.stages(), 2);
+  EXPECT_EQ(profile.pp_ranks(), 2);
   EXPECT_EQ(profile.chunks(), 2);
   const ProfileEntry* entry = profile.Find(0, 1, InstructionKind::kForward);
   ASSERT_NE(entry, nullptr);
@@ -37,9 +37,9 @@ TEST(Profile, SortsEntriesAndOptionsAndFindsThem) {
   EXPECT_EQ(profile.Find(2, 0, InstructionKind::kForward), nullptr);
 }
 
-TEST(Profile, WithoutEntriesHasNoStages) {
+TEST(Profile, WithoutEntriesHasNoRanks) {
   const Profile profile("p", {}, {});
-  EXPECT_EQ(profile.stages(), 0);
+  EXPECT_EQ(profile.pp_ranks(), 0);
   EXPECT_EQ(profile.chunks(), 0);
 }
 

@@ -11,9 +11,9 @@ std::string_view Name(MemorySource source) {
   return source == MemorySource::kMeasured ? "measured" : "modeled";
 }
 
-const StageMemory::Part* StageMemory::Find(int stage, int chunk) const {
+const StageMemory::Part* StageMemory::Find(int pp_rank, int chunk) const {
   const auto found = std::ranges::find_if(
-      parts, [&](const Part& part) { return part.stage == stage && part.chunk == chunk; });
+      parts, [&](const Part& part) { return part.pp_rank == pp_rank && part.chunk == chunk; });
   return found == parts.end() ? nullptr : &*found;
 }
 
@@ -32,7 +32,7 @@ std::string AddMemory(const Profile& profile, const std::string& rows, const Sta
   // No field has a line end: the names of knobs are printable.
   add_row(",activation_bytes,model_bytes,memory_source");
   for (const ProfileEntry& entry : profile.entries()) {
-    const StageMemory::Part* part = memory.Find(entry.stage, entry.chunk);
+    const StageMemory::Part* part = memory.Find(entry.pp_rank, entry.chunk);
     const std::string values = part == nullptr
                                    ? ",,,"
                                    : fmt::format(",{},{},{}", format(part->activation_bytes),

@@ -26,17 +26,17 @@ std::string_view Name(MemorySource source);  // "measured", "modeled".
 
 struct StageMemory {
   struct Part {
-    int stage = 0;  // As in the profile: a pp_rank.
+    int pp_rank = 0;
     int chunk = 0;
     std::optional<std::int64_t> activation_bytes = {};
     std::optional<std::int64_t> model_bytes = {};
     friend bool operator==(const Part&, const Part&) = default;
   };
-  std::vector<Part> parts;  // Sorted by stage and chunk, each at most once.
+  std::vector<Part> parts;  // Sorted by pp_rank and chunk, each at most once.
   MemorySource source = MemorySource::kMeasured;
   friend bool operator==(const StageMemory&, const StageMemory&) = default;
 
-  const Part* Find(int stage, int chunk) const;
+  const Part* Find(int pp_rank, int chunk) const;
 };
 
 inline constexpr double kMostMemoryBytes = 1e15;

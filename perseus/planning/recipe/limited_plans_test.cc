@@ -126,7 +126,7 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyOfMeasuredJobs) {
     const plan::Planner planner =
         MakePlanner(*schedule::BuildInstructionGraph(
                         *schedule::GenerateSchedule(
-                            {.name = "1f1b", .pp_ranks = profile.stages(), .microbatches = 6}),
+                            {.name = "1f1b", .pp_ranks = profile.pp_ranks(), .microbatches = 6}),
                         profile, model),
                     {measured.blocking_power_w, 0});
     ExpectThatMoreChangesNeverCostEnergy(planner, 0.01, {std::begin(kUpTo10), std::end(kUpTo10)});

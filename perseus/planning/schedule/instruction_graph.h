@@ -21,7 +21,7 @@ namespace perseus::schedule {
 struct OptionSet {
   std::string name;  // For messages and tables: "stage 3 forward", "stage 3 chunk 1 backward".
   InstructionKind kind = InstructionKind::kGeneric;
-  int pp_rank = 0;  // Where it runs. (A profile calls this column `stage`.)
+  int pp_rank = 0;  // Where it runs; the column `stage` of the profile.
   int chunk = 0;
   std::vector<profile::Option> options;  // As measured; energies are multiplied by gpus_per_stage.
   int baseline = 0;  // The option at maximum frequency (of several, the fastest).
@@ -91,8 +91,8 @@ struct PipelineModel {
 // the profile lacks an instruction of the schedule, if an instruction is missing or appears twice,
 // or if the order deadlocks. The message names the instructions.
 //
-// The (stage, chunk) of the profile is the (pp_rank_of_stage, chunk_of_stage) of the schedule. So
-// the profile has as many stages as the schedule has pp_ranks, and as many chunks as a pp_rank has.
+// The (pp_rank, chunk) of the profile is the (pp_rank_of_stage, chunk_of_stage) of the schedule. So
+// the profile has as many pp_ranks as the schedule, and as many chunks as a pp_rank has.
 // A dependency within a pp_rank is left out if the order of the pp_rank already implies it.
 Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
                                                const profile::Profile& profile,

@@ -54,12 +54,12 @@ class PipelineGraphBuilder {
     if (auto defect = FindDefect(schedule_)) {
       return Fail("schedule {}: pp_rank {}: {}", schedule_.name, defect->pp_rank, defect->message);
     }
-    if (profile_.stages() != pp_ranks()) {
+    if (profile_.pp_ranks() != pp_ranks()) {
       return Fail(
           "{} has {} stages, but schedule {} has {} pp_ranks (a profile needs one stage for "
           "each pp_rank; profile again, or change `pp_ranks`{})",
-          profile_.name(), profile_.stages(), schedule_.name, pp_ranks(),
-          profile_.stages() == schedule_.stages() ? ModelStagesRemedy() : "");
+          profile_.name(), profile_.pp_ranks(), schedule_.name, pp_ranks(),
+          profile_.pp_ranks() == schedule_.stages() ? ModelStagesRemedy() : "");
     }
     // Without this check, chunks of the profile that the schedule does not have would be ignored
     // without a message.
@@ -169,7 +169,7 @@ class PipelineGraphBuilder {
   // How a profile with one row for each stage of the model becomes one for a schedule with several
   // chunks on each pp_rank. Empty if it cannot.
   std::string ModelStagesRemedy() const {
-    const int stages = profile_.stages();
+    const int stages = profile_.pp_ranks();
     const int chunks = schedule_.stages() / pp_ranks();
     const int ranks = stages / chunks;
     if (chunks < 2 || ranks < 2 || stages % chunks != 0) return "";

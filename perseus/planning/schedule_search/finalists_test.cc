@@ -22,7 +22,7 @@ constexpr int kStages = 4;
 constexpr int kMicrobatches = 6;
 
 profile::Profile FinalistsProfile() {
-  return *synthetic::SynthesizeProfile({.stages = kStages, .imbalance = 0.1});
+  return *synthetic::SynthesizeProfile({.pp_ranks = kStages, .imbalance = 0.1});
 }
 
 SearchJob FinalistsJob(const profile::Profile& profile) {
@@ -138,7 +138,7 @@ TEST(PlanBetterGenerated, LooksOnlyAtFurtherMemory) {
 TEST(Tradeoff, IsNoWorseThanAGeneratedScheduleThatNeedsMuchMoreMemory) {
   using Kind = InstructionKind;
   const profile::Profile profile = *synthetic::SynthesizeProfile(
-      {.stages = kStages,
+      {.pp_ranks = kStages,
        .chunks = 2,
        .kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight}});
   SearchJob job = FinalistsJob(profile);

@@ -221,9 +221,9 @@ class Fitting {
 
 Choices ChoicesOf(const profile::Profile& profile) {
   const auto has_everywhere = [&](InstructionKind kind) {
-    for (int stage = 0; stage < profile.stages(); ++stage) {
+    for (int pp_rank = 0; pp_rank < profile.pp_ranks(); ++pp_rank) {
       for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
-        if (profile.Find(stage, chunk, kind) == nullptr) return false;
+        if (profile.Find(pp_rank, chunk, kind) == nullptr) return false;
       }
     }
     return true;
@@ -242,12 +242,12 @@ std::string DescribeGaps(const profile::Profile& profile) {
         InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
     bool is_somewhere = false;
     std::string missing;
-    for (int stage = 0; stage < profile.stages(); ++stage) {
+    for (int pp_rank = 0; pp_rank < profile.pp_ranks(); ++pp_rank) {
       for (int chunk = 0; chunk < profile.chunks(); ++chunk) {
-        const bool has = profile.Find(stage, chunk, kind) != nullptr;
+        const bool has = profile.Find(pp_rank, chunk, kind) != nullptr;
         is_somewhere = is_somewhere || has;
         if (has || !missing.empty()) continue;
-        missing = fmt::format("stage {}", stage);
+        missing = fmt::format("stage {}", pp_rank);
         if (profile.chunks() > 1) missing += fmt::format(", chunk {}", chunk);
       }
     }

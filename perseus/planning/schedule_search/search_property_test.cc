@@ -27,7 +27,8 @@ struct RandomJob {
 
   std::string Name() const {
     return fmt::format("{} pp_ranks, {} chunks, {} microbatches, +{}, {} kinds, seed {}",
-                       spec.stages, spec.chunks, microbatches, more, spec.kinds.size(), spec.seed);
+                       spec.pp_ranks, spec.chunks, microbatches, more, spec.kinds.size(),
+                       spec.seed);
   }
   bool is_folded() const { return spec.placement == synthetic::ChunkPlacement::kV; }
 };
@@ -37,7 +38,7 @@ RandomJob MakeRandomJob(std::uint32_t seed) {
   const auto below = [&](std::uint32_t n) { return static_cast<int>(random() % n); };
   RandomJob job;
   job.spec.seed = seed;
-  job.spec.stages = 2 + below(3);
+  job.spec.pp_ranks = 2 + below(3);
   job.spec.chunks = 1 + below(2);
   job.spec.imbalance = 0.1 * below(4);
   if (job.spec.chunks == 2 && below(2) == 0) {
@@ -46,7 +47,7 @@ RandomJob MakeRandomJob(std::uint32_t seed) {
   if (below(2) == 0) {
     job.spec.kinds = {Kind::kForward, Kind::kBackward, Kind::kBackwardInput, Kind::kBackwardWeight};
   }
-  job.microbatches = job.spec.stages * (1 + below(2));
+  job.microbatches = job.spec.pp_ranks * (1 + below(2));
   job.more = below(4);
   job.p2p_s = below(2) == 0 ? 0 : 0.002;
   job.latency_s = below(2) == 0 ? 0 : 0.01;
@@ -99,7 +100,7 @@ TEST(SearchProperties, HoldForRandomJobs) {
         .profile = *profile,
         .model = {},
         .execution = {.blocking_power_w = 84, .switch_latency = ToNanoseconds(random.latency_s)},
-        .pp_ranks = random.spec.stages,
+        .pp_ranks = random.spec.pp_ranks,
         .microbatches = random.microbatches,
         .changes = {},
         .placement = random.is_folded() ? Placement::kV : Placement::kLoop};

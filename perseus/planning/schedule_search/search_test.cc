@@ -39,7 +39,7 @@ struct JobShape {
 
 profile::Profile ProfileOf(const JobShape& shape) {
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = shape.stages;
+  spec.pp_ranks = shape.stages;
   spec.chunks = shape.chunks;
   spec.imbalance = shape.imbalance;
   if (shape.is_folded) spec.placement = synthetic::ChunkPlacement::kV;
@@ -356,7 +356,7 @@ TEST(Reference, IsTheScheduleThatTheProfileCanRun) {
   EXPECT_EQ(FindReference(JobOf(chunked, two_chunks))->schedule.name, "interleaved-1f1b");
 
   synthetic::SyntheticProfileSpec spec;
-  spec.stages = 4;
+  spec.pp_ranks = 4;
   spec.kinds = {Kind::kForward, Kind::kBackwardInput, Kind::kBackwardWeight};
   const profile::Profile split = *synthetic::SynthesizeProfile(spec);
   EXPECT_EQ(FindReference(JobOf({}, split))->schedule.name, "zb-h1");

@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "perseus/base/mutex.h"
 #include "perseus/runtime/device/device.h"
 #include "perseus/runtime/device/energy_integrator.h"
 #include "perseus/runtime/device/nvml_library.h"
@@ -205,14 +205,14 @@ class NvmlDevice final : public Device {
       return tl::unexpected<DeviceError>({failed.kind, failed.error.In(info_.uuid)});
     }
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (handle_generation_ == visit->generation()) return Session{*std::move(visit), handle_};
     }
     nvml::Handle handle = nullptr;
     const int code = visit->nvml().GetHandleByUUID(info_.uuid.c_str(), &handle);
     // An "invalid argument" here means that the driver does not know the UUID.
     if (code != nvml::kSuccess) return Failure(*visit, NvmlUse::kRead, "find the GPU", code);
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     handle_ = handle;
     handle_generation_ = visit->generation();
     return Session{*std::move(visit), handle};
@@ -243,7 +243,7 @@ class NvmlDevice final : public Device {
     unsigned long long millijoules = 0;
     PERSEUS_RETURN_IF_ERROR(Call(session, NvmlUse::kRead, "read the energy counter",
                                  session.visit.nvml().GetTotalEnergyConsumption, &millijoules));
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return counter_.Add(static_cast<double>(millijoules) / 1e3, session.visit.generation());
   }
 
@@ -251,7 +251,7 @@ class NvmlDevice final : public Device {
     DeviceResult<double> energy = ReadCounter(session);
     if (energy || energy.error().kind != DeviceErrorKind::kNotSupported) return energy;
     telemetry.is_energy_integrated = true;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     integrator_.Add(telemetry.at, telemetry.power_w);
     return integrator_.energy_j();
   }
@@ -330,11 +330,11 @@ class NvmlDevice final : public Device {
   const std::shared_ptr<NvmlLibrary> library_;
   const DeviceInfo info_;
 
-  std::mutex mutex_;  // Never held during a call of the driver. Guards:
-  nvml::Handle handle_ = nullptr;
-  std::uint64_t handle_generation_ = 0;  // 0: no handle yet.
-  EnergyIntegrator integrator_;
-  EnergyCounter counter_;
+  Mutex mutex_;  // Never held during a call of the driver.
+  nvml::Handle handle_ PERSEUS_GUARDED_BY(mutex_) = nullptr;
+  std::uint64_t handle_generation_ PERSEUS_GUARDED_BY(mutex_) = 0;  // 0: no handle yet.
+  EnergyIntegrator integrator_ PERSEUS_GUARDED_BY(mutex_);
+  EnergyCounter counter_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 // The text that `function` writes into a buffer. Empty if it fails.

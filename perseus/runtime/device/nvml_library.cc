@@ -64,14 +64,14 @@ std::string NvmlLibrary::Describe(int code) const {
 
 NvmlLibrary::Visit::~Visit() {
   if (library_ == nullptr) return;
-  const std::lock_guard lock(library_->mutex_);
+  const MutexLock lock(library_->mutex_);
   if (--library_->visits_ == 0) library_->changed_.notify_all();
 }
 
 DeviceResult<NvmlLibrary::Visit> NvmlLibrary::Enter() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !is_restarting_; });
-  if (IsRestartDue()) Restart(lock);
+  const MutexLock lock(mutex_);
+  while (is_restarting_) changed_.wait(mutex_);
+  if (IsRestartDue()) Restart();
   if (!is_initialized_) return DeviceFail(DeviceErrorKind::kGone, "{}", trouble_);
   ++visits_;
   return Visit(this, generation_);
@@ -83,15 +83,15 @@ bool NvmlLibrary::IsRestartDue() const {
   return now >= next_restart_ && (*gone_ == Gone::kDriver || now >= next_restart_for_gpu_);
 }
 
-// The lock is held, except during calls of the driver. Meanwhile, is_restarting_ blocks new visits.
-void NvmlLibrary::Restart(std::unique_lock<std::mutex>& lock) {
+void NvmlLibrary::Restart() {
   is_restarting_ = true;
-  if (changed_.wait_for(lock, longest_drain_, [this] { return visits_ == 0; })) {
+  if (changed_.wait_for(mutex_, longest_drain_,
+                        [this]() PERSEUS_REQUIRES(mutex_) { return visits_ == 0; })) {
     const bool was_initialized = is_initialized_;
-    lock.unlock();
+    mutex_.unlock();
     if (was_initialized) nvml_.Shutdown();
     const int code = nvml_.Init();
-    lock.lock();
+    mutex_.lock();
     is_initialized_ = code == nvml::kSuccess;
     gone_ = is_initialized_ ? std::nullopt : std::optional(Gone::kDriver);
     ++generation_;
@@ -110,7 +110,7 @@ void NvmlLibrary::Restart(std::unique_lock<std::mutex>& lock) {
 }
 
 void NvmlLibrary::ReportGone(std::uint64_t generation, Gone what) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (generation != generation_) return;
   if (gone_ != Gone::kDriver) gone_ = what;
 }

@@ -17,12 +17,12 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "perseus/base/mutex.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/device/device.h"
@@ -78,23 +78,26 @@ class NvmlLibrary {
 
  private:
   NvmlLibrary(nvml::Functions nvml, DeviceClock clock, std::chrono::milliseconds longest_drain);
-  bool IsRestartDue() const;  // Call it with the lock held.
-  void Restart(std::unique_lock<std::mutex>& lock);
+  bool IsRestartDue() const PERSEUS_REQUIRES(mutex_);
+  // Releases the mutex during calls of the driver. Meanwhile, is_restarting_ blocks new visits.
+  void Restart() PERSEUS_REQUIRES(mutex_);
 
   const nvml::Functions nvml_;
   const DeviceClock clock_;
   const std::chrono::milliseconds longest_drain_;
 
-  std::mutex mutex_;  // Never held during a call of the driver. Guards:
-  std::condition_variable changed_;
-  int visits_ = 0;
-  std::uint64_t generation_ = 1;
-  bool is_initialized_ = true;
-  bool is_restarting_ = false;
-  std::optional<Gone> gone_;  // Reported since the last restart.
-  Nanoseconds next_restart_;  // No restart before this, after one that gave up.
-  Nanoseconds next_restart_for_gpu_;
-  std::string trouble_;  // Why NVML is not initialized.
+  Mutex mutex_;  // Never held during a call of the driver.
+  std::condition_variable_any changed_;
+  int visits_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  std::uint64_t generation_ PERSEUS_GUARDED_BY(mutex_) = 1;
+  bool is_initialized_ PERSEUS_GUARDED_BY(mutex_) = true;
+  bool is_restarting_ PERSEUS_GUARDED_BY(mutex_) = false;
+  // Reported since the last restart.
+  std::optional<Gone> gone_ PERSEUS_GUARDED_BY(mutex_);
+  // No restart before this, after one that gave up.
+  Nanoseconds next_restart_ PERSEUS_GUARDED_BY(mutex_);
+  Nanoseconds next_restart_for_gpu_ PERSEUS_GUARDED_BY(mutex_);
+  std::string trouble_ PERSEUS_GUARDED_BY(mutex_);  // Why NVML is not initialized.
 };
 
 // The meaning of a code. `kChange` is a call that sets something, so its arguments may be invalid.

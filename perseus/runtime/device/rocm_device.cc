@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "perseus/base/mutex.h"
 #include "perseus/runtime/device/device.h"
 #include "perseus/runtime/device/energy_integrator.h"
 #include "perseus/runtime/device/open_devices.h"
@@ -83,12 +83,14 @@ struct RocmLibrary {
     if (is_initialized) functions.ShutDown();
   }
 
-  const rocm::Functions functions;
+  Mutex mutex;
+  const rocm::Functions functions PERSEUS_GUARDED_BY(mutex);
   const DeviceClock clock;
-  std::mutex mutex;  // Guards all calls, and:
-  bool is_initialized = false;
-  bool is_gone = false;          // A call failed with kGone. The next call restarts the library.
-  std::uint64_t generation = 0;  // The number of the initialization. It invalidates older indices.
+  bool is_initialized PERSEUS_GUARDED_BY(mutex) = false;
+  // A call failed with kGone. The next call restarts the library.
+  bool is_gone PERSEUS_GUARDED_BY(mutex) = false;
+  // The number of the initialization. It invalidates older indices.
+  std::uint64_t generation PERSEUS_GUARDED_BY(mutex) = 0;
 };
 
 // "GPU-" and the unique id that the driver reports, or else the PCI id.
@@ -110,24 +112,26 @@ class RocmDevice final : public Device {
 
   const DeviceInfo& info() const override { return info_; }
   DeviceResult<Telemetry> Read() override {
-    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    const MutexLock lock(library_->mutex);
+    PERSEUS_RETURN_IF_ERROR(Begin());
     Telemetry telemetry;
     telemetry.at = library_->clock();
-    PERSEUS_ASSIGN_OR_RETURN(telemetry.power_w, ReadPower(session));
-    PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, ReadEnergyCounter(session, telemetry));
-    PERSEUS_ASSIGN_OR_RETURN(telemetry.temperature_c, ReadTemperature(session));
-    PERSEUS_ASSIGN_OR_RETURN(telemetry.sm_clock_mhz, ReadClock(session, rocm::kClockSystem));
-    PERSEUS_ASSIGN_OR_RETURN(telemetry.memory_clock_mhz, ReadClock(session, rocm::kClockMemory));
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.power_w, ReadPower());
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, ReadEnergyCounter(telemetry));
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.temperature_c, ReadTemperature());
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.sm_clock_mhz, ReadClock(rocm::kClockSystem));
+    PERSEUS_ASSIGN_OR_RETURN(telemetry.memory_clock_mhz, ReadClock(rocm::kClockMemory));
     return telemetry;
   }
 
   DeviceResult<SettingReading> ReadSetting(Control control) override {
-    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    const MutexLock lock(library_->mutex);
+    PERSEUS_RETURN_IF_ERROR(Begin());
     switch (control) {
       case Control::kSmClock:
-        return ReadClockSetting(session);
+        return ReadClockSetting();
       case Control::kPowerLimit:
-        return ReadPowerCap(session);
+        return ReadPowerCap();
       case Control::kMemoryClock:
         break;
     }
@@ -135,12 +139,13 @@ class RocmDevice final : public Device {
   }
 
   DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) override {
-    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
+    const MutexLock lock(library_->mutex);
+    PERSEUS_RETURN_IF_ERROR(Begin());
     switch (control) {
       case Control::kSmClock:
-        return ApplyClock(session, setting);
+        return ApplyClock(setting);
       case Control::kPowerLimit:
-        return ApplyPowerCap(session, setting);
+        return ApplyPowerCap(setting);
       case Control::kMemoryClock:
         break;
     }
@@ -152,8 +157,9 @@ class RocmDevice final : public Device {
 
   DeviceResult<Effect> ReadEffect(Control control, const std::optional<Setting>& setting) override {
     PERSEUS_ASSIGN_OR_RETURN(const SettingReading reading, ReadSetting(control));
-    PERSEUS_ASSIGN_OR_RETURN(const Session session, Begin());
-    PERSEUS_ASSIGN_OR_RETURN(const int clock, ReadClock(session, rocm::kClockSystem));
+    const MutexLock lock(library_->mutex);
+    PERSEUS_RETURN_IF_ERROR(Begin());
+    PERSEUS_ASSIGN_OR_RETURN(const int clock, ReadClock(rocm::kClockSystem));
     const bool is_so = reading.is_known && reading.setting == setting;
     return Effect{.state = is_so ? EffectState::kInEffect : EffectState::kPending,
                   .sm_clock_mhz = clock,
@@ -161,24 +167,16 @@ class RocmDevice final : public Device {
   }
 
  private:
-  // The duration of one call of the library.
-  struct Session {
-    std::unique_lock<std::mutex> lock;
-    std::uint32_t gpu = 0;
-  };
-  DeviceResult<Session> Begin() {
-    Session session{.lock = std::unique_lock(library_->mutex)};
+  // Restarts the library if it is gone, and finds the GPU again after a restart.
+  DeviceResult<void> Begin() PERSEUS_REQUIRES(library_->mutex) {
     if (library_->is_gone) PERSEUS_RETURN_IF_ERROR(Restart());
-    if (gpu_generation_ != library_->generation) {
-      PERSEUS_ASSIGN_OR_RETURN(gpu_, FindGpu());
-      gpu_generation_ = library_->generation;
-    }
-    session.gpu = gpu_;
-    return session;
+    if (gpu_generation_ == library_->generation) return {};
+    PERSEUS_ASSIGN_OR_RETURN(gpu_, FindGpu());
+    gpu_generation_ = library_->generation;
+    return {};
   }
 
-  // Call both with the library's lock held.
-  DeviceResult<void> Restart() {
+  DeviceResult<void> Restart() PERSEUS_REQUIRES(library_->mutex) {
     const rocm::Functions& rocm = library_->functions;
     if (std::exchange(library_->is_initialized, false)) rocm.ShutDown();
     if (const rocm::Code code = rocm.Init(0); code != rocm::kSuccess) {
@@ -190,7 +188,7 @@ class RocmDevice final : public Device {
     return {};
   }
 
-  DeviceResult<std::uint32_t> FindGpu() {
+  DeviceResult<std::uint32_t> FindGpu() PERSEUS_REQUIRES(library_->mutex) {
     const rocm::Functions& rocm = library_->functions;
     std::uint32_t count = 0;
     if (const rocm::Code code = rocm.CountDevices(&count); code != rocm::kSuccess) {
@@ -203,16 +201,17 @@ class RocmDevice final : public Device {
   }
 
   template <typename... Parameters, typename... Arguments>
-  DeviceResult<void> Call(const Session& session, std::string_view what,
+  DeviceResult<void> Call(std::string_view what,
                           rocm::Code (*function)(std::uint32_t, Parameters...),
-                          Arguments... arguments) {
+                          Arguments... arguments) PERSEUS_REQUIRES(library_->mutex) {
     const rocm::Code code =
-        function == nullptr ? rocm::kNotSupported : function(session.gpu, arguments...);
+        function == nullptr ? rocm::kNotSupported : function(gpu_, arguments...);
     if (code == rocm::kSuccess) return {};
     return Failure(what, code);
   }
 
-  tl::unexpected<DeviceError> Failure(std::string_view what, rocm::Code code) {
+  tl::unexpected<DeviceError> Failure(std::string_view what, rocm::Code code)
+      PERSEUS_REQUIRES(library_->mutex) {
     const DeviceErrorKind kind = KindOf(code);
     if (kind == DeviceErrorKind::kGone) library_->is_gone = true;
     const char* text = nullptr;
@@ -225,29 +224,28 @@ class RocmDevice final : public Device {
     return failure;
   }
 
-  DeviceResult<double> ReadPower(const Session& session) {
+  DeviceResult<double> ReadPower() PERSEUS_REQUIRES(library_->mutex) {
     std::uint64_t microwatts = 0;
-    PERSEUS_ASSIGN_OR_RETURN(
-        const bool has_average,
-        IfSupported(Call(session, "read the power", library_->functions.GetAveragePower, kSensor,
-                         &microwatts)));
+    PERSEUS_ASSIGN_OR_RETURN(const bool has_average,
+                             IfSupported(Call("read the power", library_->functions.GetAveragePower,
+                                              kSensor, &microwatts)));
     if (!has_average) {
       // Newer GPUs have only the momentary power.
       int kind = 0;
       PERSEUS_RETURN_IF_ERROR(
-          Call(session, "read the power", library_->functions.GetPower, &microwatts, &kind));
+          Call("read the power", library_->functions.GetPower, &microwatts, &kind));
     }
     return static_cast<double>(microwatts) / 1e6;
   }
 
-  DeviceResult<double> ReadEnergyCounter(const Session& session, Telemetry& telemetry) {
+  DeviceResult<double> ReadEnergyCounter(Telemetry& telemetry) PERSEUS_REQUIRES(library_->mutex) {
     std::uint64_t count = 0;
     std::uint64_t timestamp = 0;
     float microjoules_each = 0;
     PERSEUS_ASSIGN_OR_RETURN(
         const bool has_counter,
-        IfSupported(Call(session, "read the energy counter", library_->functions.GetEnergyCount,
-                         &count, &microjoules_each, &timestamp)));
+        IfSupported(Call("read the energy counter", library_->functions.GetEnergyCount, &count,
+                         &microjoules_each, &timestamp)));
     if (has_counter) {
       const double energy_j =
           static_cast<double>(count) * static_cast<double>(microjoules_each) / 1e6;
@@ -259,33 +257,32 @@ class RocmDevice final : public Device {
   }
 
   // 0 if the driver does not report it.
-  DeviceResult<int> ReadClock(const Session& session, int clock) {
+  DeviceResult<int> ReadClock(int clock) PERSEUS_REQUIRES(library_->mutex) {
     rocm::StructBuffer bytes = {};
-    PERSEUS_RETURN_IF_ERROR(IfSupported(
-        Call(session, "read a clock", library_->functions.GetFrequencies, clock, &bytes)));
+    PERSEUS_RETURN_IF_ERROR(
+        IfSupported(Call("read a clock", library_->functions.GetFrequencies, clock, &bytes)));
     const std::optional<rocm::Frequencies> frequencies = rocm::ParseFrequencies(bytes);
     return frequencies && frequencies->current ? frequencies->mhz[*frequencies->current] : 0;
   }
 
-  DeviceResult<int> ReadTemperature(const Session& session) {
+  DeviceResult<int> ReadTemperature() PERSEUS_REQUIRES(library_->mutex) {
     // Other tools show the edge temperature. Some GPUs have only that of the junction.
     for (const std::uint32_t sensor : {rocm::kEdge, rocm::kJunction}) {
       std::int64_t millicelsius = 0;
       PERSEUS_ASSIGN_OR_RETURN(
           const bool has_sensor,
-          IfSupported(Call(session, "read the temperature", library_->functions.GetTemperature,
-                           sensor, rocm::kTemperatureNow, &millicelsius)));
+          IfSupported(Call("read the temperature", library_->functions.GetTemperature, sensor,
+                           rocm::kTemperatureNow, &millicelsius)));
       if (has_sensor) return static_cast<int>(millicelsius / 1000);
     }
     return 0;
   }
 
-  DeviceResult<SettingReading> ReadClockSetting(const Session& session) {
+  DeviceResult<SettingReading> ReadClockSetting() PERSEUS_REQUIRES(library_->mutex) {
     const rocm::Functions& rocm = library_->functions;
     int level = rocm::kLevelAuto;
-    PERSEUS_ASSIGN_OR_RETURN(
-        const bool has_levels,
-        IfSupported(Call(session, "read the performance level", rocm.GetLevel, &level)));
+    PERSEUS_ASSIGN_OR_RETURN(const bool has_levels, IfSupported(Call("read the performance level",
+                                                                     rocm.GetLevel, &level)));
     SettingReading reading;
     if (!has_levels) return reading;
     if (level == rocm::kLevelAuto) {
@@ -293,8 +290,7 @@ class RocmDevice final : public Device {
       return reading;
     }
     rocm::StructBuffer bytes = {};
-    PERSEUS_RETURN_IF_ERROR(
-        IfSupported(Call(session, "read the clock range", rocm.GetOverdrive, &bytes)));
+    PERSEUS_RETURN_IF_ERROR(IfSupported(Call("read the clock range", rocm.GetOverdrive, &bytes)));
     const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
     if (level != rocm::kLevelManual || !ranges) {
       reading.hint = fmt::format("the performance level is {}, not automatic (0)", level);
@@ -306,10 +302,10 @@ class RocmDevice final : public Device {
     return reading;
   }
 
-  DeviceResult<SettingReading> ReadPowerCap(const Session& session) {
+  DeviceResult<SettingReading> ReadPowerCap() PERSEUS_REQUIRES(library_->mutex) {
     std::uint64_t microwatts = 0;
-    PERSEUS_RETURN_IF_ERROR(Call(session, "read the power limit", library_->functions.GetPowerCap,
-                                 kSensor, &microwatts));
+    PERSEUS_RETURN_IF_ERROR(
+        Call("read the power limit", library_->functions.GetPowerCap, kSensor, &microwatts));
     const int milliwatts = static_cast<int>(microwatts / kMicrowattsPerMilliwatt);
     SettingReading reading{.is_known = true, .setting = std::nullopt, .hint = {}};
     if (milliwatts != info_.default_power_limit_mw)
@@ -317,13 +313,14 @@ class RocmDevice final : public Device {
     return reading;
   }
 
-  DeviceResult<void> ApplyClock(const Session& session, const std::optional<Setting>& setting) {
+  DeviceResult<void> ApplyClock(const std::optional<Setting>& setting)
+      PERSEUS_REQUIRES(library_->mutex) {
     const rocm::Functions& rocm = library_->functions;
     if (!info_.measure_only.empty()) {
       return DeviceFail(DeviceErrorKind::kNotSupported, "{}: cannot set its clocks: {}", info_.uuid,
                         info_.measure_only);
     }
-    if (!setting) return Call(session, "unlock the SM clock", rocm.SetLevel, rocm::kLevelAuto);
+    if (!setting) return Call("unlock the SM clock", rocm.SetLevel, rocm::kLevelAuto);
     const std::vector<int>& clocks = info_.sm_clocks_mhz;
     // The list has our own steps. The driver accepts clocks between them, and administrators use
     // them.
@@ -335,26 +332,25 @@ class RocmDevice final : public Device {
                         clocks.back());
     }
     const rocm::ClockRange range = RangeOf(*setting, clocks.front());
-    return Call(session,
-                fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting)),
+    return Call(fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting)),
                 rocm.SetClockRange, static_cast<std::uint64_t>(range.lower_mhz),
                 static_cast<std::uint64_t>(range.upper_mhz), rocm::kClockSystem);
   }
 
-  DeviceResult<void> ApplyPowerCap(const Session& session, const std::optional<Setting>& setting) {
+  DeviceResult<void> ApplyPowerCap(const std::optional<Setting>& setting)
+      PERSEUS_REQUIRES(library_->mutex) {
     PERSEUS_ASSIGN_OR_RETURN(const int milliwatts, PowerLimitToSet(info_, setting));
-    return Call(session, fmt::format("set the power limit to {} mW", milliwatts),
+    return Call(fmt::format("set the power limit to {} mW", milliwatts),
                 library_->functions.SetPowerCap, kSensor,
                 static_cast<std::uint64_t>(milliwatts) * kMicrowattsPerMilliwatt);
   }
 
   const std::shared_ptr<RocmLibrary> library_;
   const DeviceInfo info_;
-  // Guarded by the library's lock:
-  std::uint32_t gpu_ = 0;
-  std::uint64_t gpu_generation_ = 0;
-  EnergyIntegrator integrator_;
-  EnergyCounter counter_;
+  std::uint32_t gpu_ PERSEUS_GUARDED_BY(library_->mutex) = 0;
+  std::uint64_t gpu_generation_ PERSEUS_GUARDED_BY(library_->mutex) = 0;
+  EnergyIntegrator integrator_ PERSEUS_GUARDED_BY(library_->mutex);
+  EnergyCounter counter_ PERSEUS_GUARDED_BY(library_->mutex);
 };
 
 // The driver accepts every whole MHz. A planner needs a shorter list.
@@ -436,6 +432,7 @@ DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string 
 Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
   PERSEUS_ASSIGN_OR_RETURN(rocm::Functions loaded, rocm::Load(file));
   const auto library = std::make_shared<RocmLibrary>(std::move(loaded), std::move(clock));
+  const MutexLock lock(library->mutex);
   const rocm::Functions& rocm = library->functions;
   std::uint32_t count = 0;
   rocm::Code code = rocm.Init(0);

@@ -6,10 +6,10 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <mutex>
 #include <thread>
 #include <utility>
 
+#include "perseus/base/mutex.h"
 #include "perseus/runtime/cuda/driver.h"
 #include "perseus/runtime/qualifier/cuda_gpu.h"
 
@@ -86,7 +86,7 @@ class Disturber {
     is_over_ = 1;
     WakeAll(is_over_);
     threads_.clear();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (failure_) return tl::unexpected<Error>(*failure_);
     return changes_.load();
   }
@@ -100,7 +100,7 @@ class Disturber {
         while (clock_.Now() < next && is_over_.load() == 0) clock_.WaitWhile(is_over_, 0, next);
         if (is_over_.load() != 0) return;
         if (const DeviceResult<void> acted = act(); !acted) {
-          const std::lock_guard lock(mutex_);
+          const MutexLock lock(mutex_);
           if (!failure_) failure_ = acted.error();
           return;
         }
@@ -110,8 +110,8 @@ class Disturber {
   }
 
   Clock& clock_;
-  std::mutex mutex_;                    // Guards `failure_`.
-  std::optional<DeviceError> failure_;  // The first one.
+  Mutex mutex_;
+  std::optional<DeviceError> failure_ PERSEUS_GUARDED_BY(mutex_);  // The first one.
   std::atomic<std::uint32_t> is_over_ = 0;
   std::atomic<std::int64_t> changes_ = 0;
   std::vector<std::jthread> threads_;

@@ -202,7 +202,7 @@ profile::Profile MeasuredProfile(std::span<const profiler::MeasuredOption> optio
     if (!(measured.power_w > 0)) continue;
     const profiler::InstructionGroup& group = measured.group;
     profile::ProfileEntry& entry = entries[group];
-    entry.stage = group.rank;
+    entry.pp_rank = group.rank;
     entry.chunk = group.chunk;
     entry.kind = group.kind;
     profile::Option option;

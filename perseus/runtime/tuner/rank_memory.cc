@@ -56,7 +56,7 @@ Result<std::optional<RankMemory>> ReadRankMemory(const std::filesystem::path& jo
     for (std::size_t i = 0; i < one.activations.size(); ++i) {
       const int chunk = static_cast<int>(i);
       profile::StageMemory::Part& part = parts[{rank.pp_rank, chunk}];
-      part.stage = rank.pp_rank;
+      part.pp_rank = rank.pp_rank;
       part.chunk = chunk;
       // An empty optional is less than any value.
       part.activation_bytes = std::max(part.activation_bytes, std::optional(one.activations[i]));

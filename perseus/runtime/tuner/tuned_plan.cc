@@ -69,7 +69,7 @@ class Bootstrap {
     std::vector<profile::ProfileEntry> measured(truth_.entries().begin(), truth_.entries().end());
     std::vector<profile::ProfileEntry> planned = measured;
     for (std::size_t i = 0; i < measured.size(); ++i) {
-      const int highest = sweep_.clocks_mhz[static_cast<std::size_t>(measured[i].stage)].back();
+      const int highest = sweep_.clocks_mhz[static_cast<std::size_t>(measured[i].pp_rank)].back();
       const SharedError shared_time(random);
       const SharedError shared_power(random);
       const auto count = static_cast<double>(measured[i].options.size());
@@ -218,7 +218,7 @@ Result<profile::Profile> TunedPlan::ProfileOf(const profiler::SweepJob& sweep,
                            profiler::PlanningProfile(sweep, measured, time_margin));
   std::vector<profile::ProfileEntry> entries(profile.entries().begin(), profile.entries().end());
   for (profile::ProfileEntry& entry : entries) {
-    const int highest = sweep.clocks_mhz[static_cast<std::size_t>(entry.stage)].back();
+    const int highest = sweep.clocks_mhz[static_cast<std::size_t>(entry.pp_rank)].back();
     for (profile::Option& option : entry.options) {
       option.energy_j *= option.frequency_mhz == highest ? scale.highest : scale.other;
     }

@@ -55,7 +55,7 @@ std::vector<profile::Option> Sweep(const GpuRoofline& gpu, const std::vector<Ker
 Result<std::vector<int>> BoundariesOf(const ModelProfileSpec& spec,
                                       std::span<const LayerWork> layers) {
   const int count = static_cast<int>(layers.size());
-  const int parts = spec.stages * spec.chunks;
+  const int parts = spec.pp_ranks * spec.chunks;
   if (spec.boundaries.empty()) {
     return spec.partition == EvenPartition::kBlocks ? UniformBlockBoundaries(layers, parts)
                                                     : UniformBoundaries(count, parts);
@@ -69,8 +69,9 @@ struct CutModel {
   std::vector<LayerWork> layers;
   std::vector<int> boundaries;
 
-  std::span<const LayerWork> Held(int stage, int chunk, const ModelProfileSpec& spec) const {
-    const auto part = static_cast<std::size_t>(PartOf(stage, chunk, spec.stages, spec.placement));
+  std::span<const LayerWork> Held(int pp_rank, int chunk, const ModelProfileSpec& spec) const {
+    const auto part =
+        static_cast<std::size_t>(PartOf(pp_rank, chunk, spec.pp_ranks, spec.placement));
     return std::span(layers).subspan(
         static_cast<std::size_t>(boundaries[part]),
         static_cast<std::size_t>(boundaries[part + 1] - boundaries[part]));
@@ -78,9 +79,9 @@ struct CutModel {
 };
 
 Result<CutModel> Cut(const ModelProfileSpec& spec) {
-  if (spec.stages < 1 || spec.chunks < 1 || spec.stages > kMostParts / spec.chunks) {
+  if (spec.pp_ranks < 1 || spec.chunks < 1 || spec.pp_ranks > kMostParts / spec.chunks) {
     return Fail("model profile: {} stages of {} chunks are out of range (choose 1 to {} in total)",
-                spec.stages, spec.chunks, kMostParts);
+                spec.pp_ranks, spec.chunks, kMostParts);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto layers, LayersOf(spec.workload));
   PERSEUS_ASSIGN_OR_RETURN(auto boundaries, BoundariesOf(spec, layers));
@@ -100,11 +101,11 @@ Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec) {
   PERSEUS_ASSIGN_OR_RETURN(const auto model, Cut(spec));
 
   std::vector<profile::ProfileEntry> entries;
-  for (int stage = 0; stage < spec.stages; ++stage) {
+  for (int pp_rank = 0; pp_rank < spec.pp_ranks; ++pp_rank) {
     for (int chunk = 0; chunk < spec.chunks; ++chunk) {
-      const auto held = model.Held(stage, chunk, spec);
+      const auto held = model.Held(pp_rank, chunk, spec);
       for (const InstructionKind kind : spec.kinds) {
-        entries.push_back({stage, chunk, kind,
+        entries.push_back({pp_rank, chunk, kind,
                            Sweep(spec.gpu, KernelsOf(kind, held, spec.recomputes_activations))});
       }
     }
@@ -119,12 +120,12 @@ Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec) {
   constexpr double kBytesPerParameter = 2 + 2 + 12;
   PERSEUS_ASSIGN_OR_RETURN(const auto model, Cut(spec));
   profile::StageMemory memory{.parts = {}, .source = profile::MemorySource::kModeled};
-  for (int stage = 0; stage < spec.stages; ++stage) {
+  for (int pp_rank = 0; pp_rank < spec.pp_ranks; ++pp_rank) {
     for (int chunk = 0; chunk < spec.chunks; ++chunk) {
       double activations = 0;
       double parameters = 0;
       bool has_first_layer = false;
-      for (const LayerWork& layer : model.Held(stage, chunk, spec)) {
+      for (const LayerWork& layer : model.Held(pp_rank, chunk, spec)) {
         has_first_layer = has_first_layer || &layer == model.layers.data();
         const bool keeps_input = spec.recomputes_activations && layer.is_block;
         activations += keeps_input ? layer.memory.input_bytes : layer.memory.saved_bytes;
@@ -133,7 +134,7 @@ Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec) {
         if (!has_first_layer) parameters += layer.memory.shared_parameters;
       }
       memory.parts.push_back(
-          {stage, chunk, std::llround(activations),
+          {pp_rank, chunk, std::llround(activations),
            std::llround(parameters / spec.workload.tensor_parallel * kBytesPerParameter)});
     }
   }

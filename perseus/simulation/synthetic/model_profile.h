@@ -31,10 +31,10 @@ enum class EvenPartition {
 struct ModelProfileSpec {
   ModelWorkload workload;
   GpuRoofline gpu;
-  int stages = 8;
+  int pp_ranks = 8;
   int chunks = 1;
   ChunkPlacement placement = ChunkPlacement::kLoop;
-  // Where to cut the model: stages * chunks + 1 layer numbers. If empty, it is cut evenly.
+  // Where to cut the model: pp_ranks * chunks + 1 layer numbers. If empty, it is cut evenly.
   std::vector<int> boundaries = {};
   EvenPartition partition = EvenPartition::kLayers;
   std::vector<InstructionKind> kinds = {InstructionKind::kForward, InstructionKind::kBackward};

@@ -21,15 +21,15 @@ ModelProfileSpec Gpt3Xl() {
   ModelProfileSpec spec;
   spec.workload = {.model = "gpt3-xl", .microbatch_size = 8, .sequence_length = 1024};
   spec.gpu = *FindGpuRoofline("a100-pcie");
-  spec.stages = 4;
+  spec.pp_ranks = 4;
   spec.boundaries = {0, 8, 14, 21, 27};
   return spec;
 }
 
 double Bytes(const std::optional<std::int64_t>& bytes) { return static_cast<double>(*bytes); }
 
-double TimeS(const profile::Profile& profile, int stage, ModelProfileKind kind, int chunk = 0) {
-  return ToSeconds(profile.Find(stage, chunk, kind)->options.front().time);
+double TimeS(const profile::Profile& profile, int pp_rank, ModelProfileKind kind, int chunk = 0) {
+  return ToSeconds(profile.Find(pp_rank, chunk, kind)->options.front().time);
 }
 
 TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
@@ -38,10 +38,10 @@ TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
       ModelProfileSpec spec;
       spec.workload.model = model.name;
       spec.gpu = gpu;
-      spec.stages = 4;
+      spec.pp_ranks = 4;
       const auto profile = SynthesizeModelProfile(spec);
       ASSERT_TRUE(profile) << profile.error().Message();
-      EXPECT_EQ(profile->stages(), 4);
+      EXPECT_EQ(profile->pp_ranks(), 4);
       for (const profile::ProfileEntry& entry : profile->entries()) {
         const auto& options = entry.options;
         EXPECT_EQ(options.front().frequency_mhz, gpu.highest_frequency_mhz);
@@ -64,7 +64,7 @@ TEST(ModelMemory, ABlockOfGptKeepsWhatThePublishedFormulaSays) {
   ModelProfileSpec spec;
   spec.workload = {.model = "gpt3-175b", .microbatch_size = 2, .tensor_parallel = 8};
   spec.gpu = *FindGpuRoofline("a100-sxm");
-  spec.stages = 3;
+  spec.pp_ranks = 3;
   spec.boundaries = {0, 2, 98, 99};  // The embeddings, the 96 blocks, the head.
   constexpr double s = 2048, b = 2, h = 12288, a = 96, t = 8, v = 50257;
   const auto memory = ModelMemory(spec);
@@ -88,7 +88,7 @@ TEST(ModelMemory, EveryStageOfEveryModelTakesSome) {
     ModelProfileSpec spec;
     spec.workload.model = model.name;
     spec.gpu = *FindGpuRoofline("a100-sxm");
-    spec.stages = 4;
+    spec.pp_ranks = 4;
     const auto memory = ModelMemory(spec);
     ASSERT_TRUE(memory) << memory.error().Message();
     double parameters = 0;
@@ -151,7 +151,7 @@ TEST(ModelProfile, PartsOfTheBackwardPassAddUpAndRecomputeIsForward) {
 TEST(ModelProfile, ChunksFollowTheModelAroundTheV) {
   ModelProfileSpec spec = Gpt3Xl();
   const auto stages = SynthesizeModelProfile(spec);
-  spec.stages = 2;
+  spec.pp_ranks = 2;
   spec.chunks = 2;
   const auto loop = SynthesizeModelProfile(spec);
   spec.placement = ChunkPlacement::kV;
@@ -173,11 +173,12 @@ TEST(ModelProfile, FieldsOutOfRangeAreErrorsWithARemedy) {
     return profile ? "no error" : profile.error().Message();
   };
   using Spec = ModelProfileSpec;
-  EXPECT_THAT(message([](Spec& spec) { spec.stages = 0; }), HasSubstr("0 stages of 1 chunks"));
-  EXPECT_THAT(message([](Spec& spec) { spec.stages = 3; }), HasSubstr("make 4 parts, but 3 parts"));
+  EXPECT_THAT(message([](Spec& spec) { spec.pp_ranks = 0; }), HasSubstr("0 stages of 1 chunks"));
+  EXPECT_THAT(message([](Spec& spec) { spec.pp_ranks = 3; }),
+              HasSubstr("make 4 parts, but 3 parts"));
   EXPECT_THAT(message([](Spec& spec) {
                 spec.boundaries = {};
-                spec.stages = 28;
+                spec.pp_ranks = 28;
               }),
               HasSubstr("cannot fill 28 parts"));
   EXPECT_THAT(message([](Spec& spec) { spec.workload = {.model = "x"}; }), HasSubstr("is unknown"));

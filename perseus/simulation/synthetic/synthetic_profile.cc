@@ -44,7 +44,7 @@ Result<void> Check(const SyntheticProfileSpec& spec) {
   const struct {
     std::string_view field;
     double value, least, most;
-  } ranges[] = {{"stages", static_cast<double>(spec.stages), 1, kMostEntries},
+  } ranges[] = {{"stages", static_cast<double>(spec.pp_ranks), 1, kMostEntries},
                 {"chunks", static_cast<double>(spec.chunks), 1, kMostEntries},
                 {"work_scale", spec.work_scale, 1e-3, 1e3},
                 {"language_model_head", spec.language_model_head, 0, 10},
@@ -54,10 +54,10 @@ Result<void> Check(const SyntheticProfileSpec& spec) {
     auto fits = CheckRange(range.field, range.value, range.least, range.most);
     if (!fits) return fits;
   }
-  if (spec.stages > kMostEntries / spec.chunks) {
+  if (spec.pp_ranks > kMostEntries / spec.chunks) {
     return Fail(
         "synthetic profile: {} stages of {} chunks are too many (choose at most {} in total)",
-        spec.stages, spec.chunks, kMostEntries);
+        spec.pp_ranks, spec.chunks, kMostEntries);
   }
   return CheckKinds("synthetic profile", spec.kinds);
 }
@@ -148,22 +148,22 @@ Result<profile::Profile> SynthesizeProfile(const SyntheticProfileSpec& spec) {
   PERSEUS_ASSIGN_OR_RETURN(const GpuModel gpu, FindGpuModel(spec.gpu));
   if (const Result<void> checked = Check(spec); !checked) return Fail(checked);
 
-  // With an even number of chunks, the V ends at the stage where it began.
+  // With an even number of chunks, the V ends at the pp_rank where it began.
   const bool ends_at_first = spec.placement == ChunkPlacement::kV && spec.chunks % 2 == 0;
-  const int head_stage = ends_at_first ? 0 : spec.stages - 1;
+  const int head_rank = ends_at_first ? 0 : spec.pp_ranks - 1;
   std::mt19937_64 random(spec.seed);
   std::vector<profile::ProfileEntry> entries;
-  for (int stage = 0; stage < spec.stages; ++stage) {
-    const double stage_work = 1 + spec.imbalance * (2 * Uniform(random) - 1);
+  for (int pp_rank = 0; pp_rank < spec.pp_ranks; ++pp_rank) {
+    const double rank_work = 1 + spec.imbalance * (2 * Uniform(random) - 1);
     for (int chunk = 0; chunk < spec.chunks; ++chunk) {
-      const bool has_head = stage == head_stage && chunk == spec.chunks - 1;
+      const bool has_head = pp_rank == head_rank && chunk == spec.chunks - 1;
       const double scale =
-          spec.work_scale * (stage_work / spec.chunks + (has_head ? spec.language_model_head : 0));
+          spec.work_scale * (rank_work / spec.chunks + (has_head ? spec.language_model_head : 0));
       for (const InstructionKind kind : spec.kinds) {
         StageWork work = WorkOf(kind, gpu);
         work.compute_s *= scale;
         work.memory_s *= scale;
-        entries.push_back({stage, chunk, kind, Sweep(gpu, work, spec.noise, random)});
+        entries.push_back({pp_rank, chunk, kind, Sweep(gpu, work, spec.noise, random)});
       }
     }
   }

@@ -74,21 +74,21 @@ enum class ChunkPlacement {
   kV,     // On the same rank, in the other direction (zb-v, dualpipe-v).
 };
 
-// The position of this chunk of this stage in the order of the model's layers, from 0.
-inline int PartOf(int stage, int chunk, int stages, ChunkPlacement placement) {
+// The position of this chunk of this pp_rank in the order of the model's layers, from 0.
+inline int PartOf(int pp_rank, int chunk, int pp_ranks, ChunkPlacement placement) {
   const bool runs_back = placement == ChunkPlacement::kV && chunk % 2 == 1;
-  return chunk * stages + (runs_back ? stages - 1 - stage : stage);
+  return chunk * pp_ranks + (runs_back ? pp_ranks - 1 - pp_rank : pp_rank);
 }
 
 struct SyntheticProfileSpec {
   std::string gpu = "a100";
-  int stages = 8;
-  int chunks = 1;  // The work of a stage is divided evenly among its chunks.
+  int pp_ranks = 8;
+  int chunks = 1;  // The work of a pp_rank is divided evenly among its chunks.
   ChunkPlacement placement = ChunkPlacement::kLoop;
   std::vector<InstructionKind> kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   double work_scale = 1;              // For a microbatch. 2: twice the sequences.
-  double language_model_head = 0.07;  // Extra work of the last chunk, as a fraction of a stage.
-  double imbalance = 0.02;            // The work of a stage is 1 - imbalance to 1 + imbalance.
+  double language_model_head = 0.07;  // Extra work of the last chunk, as a fraction of a pp_rank.
+  double imbalance = 0.02;            // The work of a pp_rank is 1 - imbalance to 1 + imbalance.
   // The standard deviation of the logarithm of time, and of power. The default fits averages over
   // many steps. With more noise a plan is further from its bound, because the hull consists of the
   // luckiest measurements.

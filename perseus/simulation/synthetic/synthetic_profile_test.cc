@@ -85,19 +85,19 @@ TEST(SynthesizeProfile, TheLastStageHasTheLanguageModelHead) {
 //   chunk 2     7  ----> 8  ----> 9
 TEST(SynthesizeProfile, TheHeadOfAVIsWhereTheVEnds) {
   SyntheticProfileSpec spec = PlainSpec("a100");
-  spec.stages = 3;
+  spec.pp_ranks = 3;
   spec.placement = ChunkPlacement::kV;
   for (const int chunks : {1, 2, 3}) {
     spec.chunks = chunks;
     const Result<profile::Profile> profile = SynthesizeProfile(spec);
     ASSERT_TRUE(profile) << profile.error().Message();
     const Nanoseconds plain = profile->Find(1, 0, Kind::kForward)->options.front().time;
-    const int head_stage = chunks == 2 ? 0 : 2;
+    const int head_rank = chunks == 2 ? 0 : 2;
     for (const profile::ProfileEntry& entry : profile->entries()) {
-      const bool has_head = entry.stage == head_stage && entry.chunk == chunks - 1;
+      const bool has_head = entry.pp_rank == head_rank && entry.chunk == chunks - 1;
       if (entry.kind == Kind::kForward) {
         EXPECT_EQ(entry.options.front().time > plain, has_head)
-            << "stage " << entry.stage << " chunk " << entry.chunk << " of " << chunks;
+            << "stage " << entry.pp_rank << " chunk " << entry.chunk << " of " << chunks;
       }
     }
   }
@@ -176,12 +176,13 @@ TEST(SynthesizeProfile, FieldsOutOfRangeAreErrorsThatSayTheRange) {
   };
   using Spec = SyntheticProfileSpec;
   EXPECT_THAT(message([](Spec& spec) { spec.gpu = "h100"; }), HasSubstr("choose one of a100, a40"));
-  EXPECT_THAT(message([](Spec& spec) { spec.stages = 0; }), HasSubstr("stages 0 is out of range"));
+  EXPECT_THAT(message([](Spec& spec) { spec.pp_ranks = 0; }),
+              HasSubstr("stages 0 is out of range"));
   EXPECT_THAT(message([](Spec& spec) { spec.chunks = -1; }), HasSubstr("chunks -1 is out of"));
   EXPECT_THAT(message([](Spec& spec) { spec.noise = 1; }), HasSubstr("(choose 0 to 0.3)"));
   EXPECT_THAT(message([](Spec& spec) { spec.imbalance = std::nan(""); }),
               HasSubstr("imbalance nan"));
-  EXPECT_THAT(message([](Spec& spec) { spec.stages = spec.chunks = 1'000'000; }),
+  EXPECT_THAT(message([](Spec& spec) { spec.pp_ranks = spec.chunks = 1'000'000; }),
               HasSubstr("too many"));
   EXPECT_THAT(message([](Spec& spec) { spec.kinds = {}; }), HasSubstr("no instruction kind"));
   EXPECT_THAT(message([](Spec& spec) { spec.kinds = {Kind::kLoad}; }), HasSubstr("time of load"));

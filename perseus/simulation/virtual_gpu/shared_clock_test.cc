@@ -12,13 +12,13 @@
 #include <csignal>
 #include <fstream>
 #include <functional>
-#include <mutex>
 #include <new>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/base/mutex.h"
 #include "tests/support/temporary_directory.h"
 
 namespace perseus::virtual_gpu {
@@ -56,7 +56,7 @@ int StatusOf(pid_t child) {
 TEST_F(SharedClockTest, MovesToTheEarliestAwaitedMoment) {
   const auto clock = Open();
   const Nanoseconds begin = clock->Now();
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::pair<char, Nanoseconds>> seen;
   std::atomic<int> ready = 0;
   const auto tick = [&](char name, Nanoseconds period, int times) {
@@ -65,7 +65,7 @@ TEST_F(SharedClockTest, MovesToTheEarliestAwaitedMoment) {
     for (++ready; ready < 2;) std::this_thread::yield();
     for (int i = 1; i <= times; ++i) {
       WaitUntil(*clock, begin + i * period);
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       seen.emplace_back(name, (clock->Now() - begin) / kSecond);
     }
   };

@@ -355,13 +355,13 @@ synthetic::TimeAndEnergy InstructionTable::At(int frequency_mhz) const {
   return {std::lerp(slow.time_s, fast.time_s, part), std::lerp(slow.energy_j, fast.energy_j, part)};
 }
 
-Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, int stage, int chunk,
-                                              InstructionKind kind) {
-  const profile::ProfileEntry* entry = profile.Find(stage, chunk, kind);
+Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, int pp_rank,
+                                              int chunk, InstructionKind kind) {
+  const profile::ProfileEntry* entry = profile.Find(pp_rank, chunk, kind);
   if (entry == nullptr) {
     return Fail(InFile(profile.name()),
                 "has no {} of stage {}, chunk {} (measure it, or run another instruction)",
-                Name(kind), stage, chunk);
+                Name(kind), pp_rank, chunk);
   }
   if (!profile.other_knob_names().empty()) {
     return Fail(InFile(profile.name()),
@@ -370,7 +370,7 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
   }
   if (entry->options.size() > kMostClocks) {
     return Fail(InFile(profile.name()),
-                "{} of stage {} has {} clocks (a virtual GPU has at most {})", Name(kind), stage,
+                "{} of stage {} has {} clocks (a virtual GPU has at most {})", Name(kind), pp_rank,
                 entry->options.size(), kMostClocks);
   }
   InstructionTable table;
@@ -385,7 +385,7 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
           InFile(profile.name()),
           "{} of stage {} has the clock {} MHz (a virtual GPU has different clocks of whole "
           "MHz)",
-          Name(kind), stage, option.frequency_mhz);
+          Name(kind), pp_rank, option.frequency_mhz);
     }
     table.frequencies_mhz[index] = frequency_mhz;
     table.rows[index] = {ToSeconds(option.time), option.energy_j};

@@ -73,8 +73,8 @@ struct InstructionTable {
 // The table of an instruction of the profile, which may be measured or synthetic. Fails (kInput) if
 // the profile lacks the instruction, has knobs besides the clock, or has more than kMostClocks
 // clocks. The message says which.
-Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, int stage, int chunk,
-                                              InstructionKind kind);
+Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, int pp_rank,
+                                              int chunk, InstructionKind kind);
 
 // An instruction that is the same at every clock: a transfer, an all-reduce, a load. Requires
 // time_s > 0.

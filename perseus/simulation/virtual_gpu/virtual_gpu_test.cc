@@ -30,7 +30,7 @@ VirtualGpuModel Model() {
 }
 
 TEST(VirtualGpu, AtAConstantClockIsExactlyTheProfile) {
-  const auto profile = synthetic::SynthesizeProfile({.stages = 2});
+  const auto profile = synthetic::SynthesizeProfile({.pp_ranks = 2});
   const auto gpu_model = synthetic::FindGpuModel("a100");
   ASSERT_TRUE(profile && gpu_model);
   VirtualGpuModel model = Model();
@@ -46,7 +46,7 @@ TEST(VirtualGpu, AtAConstantClockIsExactlyTheProfile) {
   VirtualGpu gpu(model, 1, 0);
   Nanoseconds now = 12'345;
   for (const profile::ProfileEntry& entry : profile->entries()) {
-    const auto table = MakeInstructionTable(*profile, entry.stage, entry.chunk, entry.kind);
+    const auto table = MakeInstructionTable(*profile, entry.pp_rank, entry.chunk, entry.kind);
     ASSERT_TRUE(table);
     for (const profile::Option& option : entry.options) {
       const int mhz = static_cast<int>(option.frequency_mhz);
