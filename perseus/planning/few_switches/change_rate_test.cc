@@ -117,8 +117,8 @@ void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& fr
     ASSERT_EQ(kept.error().kind, ErrorKind::kUnreachable) << kept.error().Message();
     std::smatch nearest;  // "the least found is 1234.5 W"
     const std::regex value("(?:is|takes) ([0-9.]+) [sJW]");
-    ASSERT_TRUE(std::regex_search(kept.error().Message(), nearest, value))
-        << kept.error().Message();
+    const std::string message = kept.error().Message();
+    ASSERT_TRUE(std::regex_search(message, nearest, value)) << message;
     target.value = std::stod(nearest[1]);
     kept = plan_for(target);
   }

@@ -72,7 +72,7 @@ TEST(ParseProfile, RefusesNoiseInPercent) {
   EXPECT_THAT(Parse("stage,instruction,frequency,time,energy,common_noise\n"
                     "0,forward,1410,0.05,24,1.5\n")
                   .error()
-                  .message,
+                  .Message(),
               HasSubstr("p.csv:2: common_noise \"1.5\" is out of range"));
 }
 
@@ -255,7 +255,7 @@ class ParseProfileMistake : public ::testing::TestWithParam<Mistake> {};
 TEST_P(ParseProfileMistake, TheMessageIsOneLineWithPlaceCauseAndRemedy) {
   const Result<Profile> profile = Parse(GetParam().text);
   ASSERT_FALSE(profile);
-  const std::string& message = profile.error().Message();
+  const std::string message = profile.error().Message();
   EXPECT_EQ(profile.error().kind, ErrorKind::kInput);
   EXPECT_THAT(message, StartsWith(std::string(GetParam().place)));
   EXPECT_THAT(message, HasSubstr(std::string(GetParam().cause)));

@@ -402,9 +402,10 @@ TEST(ParseSavedState, TheErrorHasTheChecksumOfWhatAPersonHasWritten) {
   const auto refused = ParseSavedState(edited, "state.json");
   ASSERT_FALSE(refused);
   std::smatch checksums;
-  ASSERT_TRUE(std::regex_search(refused.error().Message(), checksums,
+  const std::string message = refused.error().Message();
+  ASSERT_TRUE(std::regex_search(message, checksums,
                                 std::regex("checksum is (\"\\w+\"), .* is (\"\\w+\"):")))
-      << refused.error().Message();
+      << message;
   EXPECT_EQ(ValueOf(ParseSavedState(Replaced(edited, checksums[1].str(), checksums[2].str()),
                                     "state.json"))
                 .grants[1]
