@@ -29,11 +29,11 @@ store::Milliseconds ReadSeconds(const Node& node) {
 }
 
 store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
-                                     std::string_view source) {
+                                     store::StragglerSource source) {
   constexpr std::array<std::string_view, 4> kForecast{"dp_rank", "slowdown", "starts_in",
                                                       "expires_in"};
   const std::span<const std::string_view> keys(kForecast);
-  const bool is_forecast = source == "forecast";
+  const bool is_forecast = source == store::StragglerSource::kForecast;
   node.RequireObject(is_forecast ? keys : keys.subspan(1));
   store::StragglerRecord straggler;
   straggler.job = context.job->id;
@@ -92,7 +92,7 @@ Answer<http::Response> PutStraggler(const Context& context) {
   PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, pipeline, ""));
   PERSEUS_ASSIGN_OR_RETURN(auto straggler,
                            ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
-                             return ReadStraggler(node, context, "report");
+                             return ReadStraggler(node, context, store::StragglerSource::kReport);
                            }));
   straggler.dp_rank = pipeline;
   return Keep(context, straggler);
@@ -101,7 +101,7 @@ Answer<http::Response> PutStraggler(const Context& context) {
 Answer<http::Response> Forecast(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto straggler,
                            ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
-                             return ReadStraggler(node, context, "forecast");
+                             return ReadStraggler(node, context, store::StragglerSource::kForecast);
                            }));
   PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, straggler.dp_rank, "/dp_rank"));
   return Keep(context, straggler);
@@ -112,7 +112,8 @@ Answer<http::Response> Delete(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto pipeline, ReadPipeline(context, context.Path("dp_rank")));
   PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, pipeline, ""));
   bool existed = false;
-  for (const std::string_view source : {"report", "forecast", "detected"}) {
+  using enum store::StragglerSource;
+  for (const auto source : {kReport, kForecast, kDetected}) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted,
                              context.services.store.DeleteStraggler(
                                  context.job->id, pipeline, source, context.now, context.By()));
