@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/units.h"
 #include "perseus/base/wording.h"
 #include "perseus/planning/profile/csv_reader.h"
@@ -36,7 +37,6 @@ Wording WordingOf(ProfileRows rows) {
 }
 
 constexpr double kLeastSeconds = 0.5e-9;  // A shorter time would round to 0 ns.
-constexpr int kLargestStage = 1'000'000;
 constexpr int kMostSamplesOfRow = 1'000'000'000;
 // The header's names are compared with each other, which takes quadratic time.
 constexpr std::size_t kMostColumns = 256;
@@ -326,9 +326,9 @@ class RowParser {
   Result<int> Index(std::size_t place, std::string_view column) const {
     const std::string_view field = reader_.fields()[place];
     PERSEUS_ASSIGN_OR_RETURN(double value, Number(field, column, "a whole number, such as 0"));
-    if (value < 0 || value > kLargestStage || value != std::floor(value)) {
+    if (value < 0 || value > kHighestRank || value != std::floor(value)) {
       return Fail("{}: {} {} is not a whole number from 0 to {} (count from 0)", reader_.Where(),
-                  column, Excerpt(field), kLargestStage);
+                  column, Excerpt(field), kHighestRank);
     }
     return static_cast<int>(value);
   }

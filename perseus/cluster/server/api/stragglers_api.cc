@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -55,7 +56,7 @@ store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
         "leaves no time between start and end (expires_in has to be larger than starts_in)");
   }
   if (is_forecast) {
-    straggler.dp_rank = node.Member("dp_rank").Count(0, 999'999, "a pipeline, from 0");
+    straggler.dp_rank = node.Member("dp_rank").Count(0, kMostPipelines - 1, "a pipeline, from 0");
   }
   return straggler;
 }
