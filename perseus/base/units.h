@@ -25,15 +25,7 @@ inline constexpr double kMillisecondsPerDay = 86'400'000;
 inline constexpr double kMicrowattsPerWatt = 1e6;
 inline constexpr double kFemtojoulesPerJoule = 1e15;
 
-// The longest duration an instruction or a delay may have (about 11.6 days), so that sums over
-// millions of instructions stay far from the end of 64 bits. Readers reject anything longer.
-inline constexpr double kLongestSeconds = 1e6;
-// The most energy one instruction may take, for the same reason.
-inline constexpr double kMostJoules = 1e12;
-// The highest clock that files and messages may have. A clock in Hz or kHz is far above it.
-inline constexpr int kHighestFrequencyMhz = 100'000;
-
-// Rounds to the nearest nanosecond. Requires |seconds| <= kLongestSeconds.
+// Rounds to the nearest nanosecond. Requires |seconds| <= kLongestSeconds (limits.h).
 inline Nanoseconds ToNanoseconds(double seconds) {
   return static_cast<Nanoseconds>(std::llround(seconds * kNanosecondsPerSecond));
 }

@@ -8,6 +8,7 @@
 
 #include "perseus/base/file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/server_flags.h"
 #include "perseus/cli/flags/switch_flags.h"
@@ -318,7 +319,7 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
 void AddStragglerFlags(CLI::App& verb, Flags& flags) {
   const FlagAdder add(verb);
   add("dp_rank", flags.dp_rank, "DP_RANK", "Number of the pipeline, from 0",
-      WholeNumberIn({0, 999'999}))
+      WholeNumberIn({0, kMostPipelines - 1}))
       ->required();
   add("--slowdown", flags.slowdown, "FACTOR",
       "T'/T: how many times as long its iteration takes, such as 1.25",

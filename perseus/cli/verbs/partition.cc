@@ -1,6 +1,7 @@
 // `perseus partition` splits a model into stages.
 #include "perseus/planning/partition/partition.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 
 #include <fmt/format.h>
 
@@ -214,7 +215,7 @@ Result<void> RunPartition(const Streams& streams, const PartitionFlags& flags,
 Verb AddPartitionVerb(CLI::App& program) {
   auto [verb, add, flags] =
       AddVerb<PartitionFlags>(program, "partition", kPartitionAbout, kPartitionExamples);
-  const auto count = WholeNumberIn({1, 1'000'000});
+  const auto count = WholeNumberIn({1, kMostMicrobatches});
   add("layers", flags->layers, "LAYERS.csv", "Measured time and energy of each layer (CSV)",
       InputFile())
       ->required();
@@ -227,7 +228,7 @@ Verb AddPartitionVerb(CLI::App& program) {
       count)
       ->required();
   add("--blocking-power", flags->blocking_power_w, "W", "Power of one GPU while it waits",
-      NumberIn({0, 100'000, "watts"}));
+      NumberIn({0, kMostWatts, "watts"}));
   add("--facts", flags->facts, "FILE",
       "Hardware facts (TOML) of the GPUs: they give the blocking power, unless a flag does",
       InputFile());

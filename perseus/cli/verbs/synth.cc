@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "perseus/base/file.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/number.h"
 #include "perseus/cli/flags/flag_checks.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -194,7 +195,8 @@ void AddModelFlags(CLI::App& verb, SynthFlags& flags) {
       "First layer of each stage, and the number of layers, such as 0,8,14,21,27; or layers or "
       "blocks: the same number of these in each stage (default: layers)");
   add("--power-limit", flags.power_limit_w, "W",
-      "Power limit of the GPU (default: that of the data sheet)", NumberIn({1, 1e5, "watts"}));
+      "Power limit of the GPU (default: that of the data sheet)",
+      NumberIn({1, kMostWatts, "watts"}));
   flags.only_with_model.push_back(
       verb.add_flag("--recompute-activations", flags.model.recomputes_activations,
                     "Run the forward pass of each block again before its backward pass")
@@ -228,9 +230,9 @@ Verb AddSynthVerb(CLI::App& program) {
                    "(default: a100; with --model: a100-sxm)",
                    OneOf(gpus));
   add("--stages", spec.pp_ranks, "N", "Pipeline stages (with --chunks: pp_ranks; default: 8)",
-      WholeNumberIn({1, 100'000}));
+      WholeNumberIn({1, kMostPpRanks}));
   add("--chunks", spec.chunks, "N", "Stages (model chunks) on each pp_rank",
-      WholeNumberIn({1, 1'000}));
+      WholeNumberIn({1, kMostChunks}));
   verb->add_flag_function(
       "--fold", [&spec](std::int64_t) { spec.placement = synthetic::ChunkPlacement::kV; },
       "Place stages in a V on the pp_ranks, as zb-v and dualpipe-v do (with --chunks 2)");

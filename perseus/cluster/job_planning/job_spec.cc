@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/job/job.h"

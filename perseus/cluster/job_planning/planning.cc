@@ -201,7 +201,7 @@ void TakePlansBack(const store::GuardRecord& guard, double slowest, PlannedAssig
   assignment.pipelines.clear();
   assignment.time_s = assignment.baseline_time_s * slowest;
   const double slower = 100 * (guard.with_plan - 1);
-  if (guard.state == "trial") {
+  if (guard.state == store::GuardState::kTrial) {
     assignment.reason += fmt::format(
         ", trial of the default clocks: steps with the plan took {:.1f} % longer than planned",
         slower);
@@ -221,7 +221,7 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
   }
   Plans plans(input, job);
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, MakeAssignment(input, job, target, plans));
-  if (input.guard && input.guard->state != "cleared") {
+  if (input.guard && input.guard->state != store::GuardState::kCleared) {
     const auto slowdowns = SlowdownsAt(input.stragglers, job.spec.planned.pipelines, input.now);
     TakePlansBack(*input.guard, SlowestOf(slowdowns), assignment);
   }
@@ -248,7 +248,7 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
 
 store::PlanningOutcome Failed(const PlanningInput& input, const Error& error) {
   return {.generation = input.job.generation,
-          .status = "failed",
+          .status = store::JobStatus::kFailed,
           .problem = error.Message(),
           .again_at = NextChange(input.stragglers, input.now)};
 }
@@ -262,7 +262,8 @@ Result<plan::Target> StoredTarget(const store::JobRecord& job, const plan::Targe
 
 Result<store::PlanningOutcome> PlanJob(const PlanningInput& input) {
   if (!input.profile) {
-    return store::PlanningOutcome{.generation = input.job.generation, .status = "waiting"};
+    return store::PlanningOutcome{.generation = input.job.generation,
+                                  .status = store::JobStatus::kWaiting};
   }
   auto job = PrepareJob(input.job, *input.profile);
   if (!job) return Failed(input, job.error());

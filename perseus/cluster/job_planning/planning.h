@@ -38,7 +38,7 @@ struct PlanningInput {
 };
 
 // Fails (kSystem) only if find_plan fails or stop is requested. If no plan is possible, the outcome
-// has status "failed" and the problem, and the assignment in force stays.
+// has status kFailed and the problem, and the assignment in force stays.
 Result<store::PlanningOutcome> PlanJob(const PlanningInput& input);
 
 // A job with its profile, ready for planning.

@@ -87,7 +87,7 @@ class PlanningTest : public testing::Test {
                 store::Milliseconds expires) {
     ASSERT_TRUE(store_->PutStraggler({.job = job_,
                                       .dp_rank = dp_rank,
-                                      .source = "report",
+                                      .source = store::StragglerSource::kReport,
                                       .slowdown = slowdown,
                                       .starts = starts,
                                       .expires = expires},
@@ -101,14 +101,14 @@ class PlanningTest : public testing::Test {
 
 TEST_F(PlanningTest, WaitsForAProfile) {
   Plan();
-  EXPECT_EQ(Job().status, "waiting");
+  EXPECT_EQ(Job().status, store::JobStatus::kWaiting);
   EXPECT_FALSE(*store_->FindNewestAssignment(job_));
 }
 
 TEST_F(PlanningTest, AssignsThePlanOfTheTargetToAllPipelines) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   EXPECT_GE(Plan(), 1);
-  EXPECT_EQ(Job().status, "planned") << Job().problem;
+  EXPECT_EQ(Job().status, store::JobStatus::kPlanned) << Job().problem;
   EXPECT_EQ(Job().planned_generation, Job().generation);
   const PlannedAssignment assignment = Assignment();
   ASSERT_THAT(assignment.pipelines, SizeIs(3));
@@ -196,7 +196,7 @@ TEST_F(PlanningTest, KeepsTheLimitOfClockChangesAlsoForStragglers) {
   ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
   Straggle(1, 1.2, now_, 0);
   Plan();
-  ASSERT_EQ(Job().status, "planned") << Job().problem;
+  ASSERT_EQ(Job().status, store::JobStatus::kPlanned) << Job().problem;
   for (const char* slug : {"no-slowdown", "no-slowdown+straggler-1.2"}) {
     SCOPED_TRACE(slug);
     const auto record = *store_->FindPlan(job_, slug);
@@ -338,7 +338,7 @@ TEST_F(PlanningTest, ReusesThePlansOfTheStore) {
   for (int i = 0; i < 5; ++i) {
     Straggle(1, 1.2501 + 0.001 * i, now_, 0);
     Plan();
-    ASSERT_TRUE(*store_->DeleteStraggler(job_, 1, "report", now_));
+    ASSERT_TRUE(*store_->DeleteStraggler(job_, 1, store::StragglerSource::kReport, now_));
     Plan();
   }
   EXPECT_EQ(store_->ListPlans(job_, 100)->size(), 2U);
@@ -349,12 +349,12 @@ TEST_F(PlanningTest, AnImpossibleTargetFailsAndKeepsTheAssignment) {
   const auto before = store_->FindNewestAssignment(job_);
   ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
   Plan();
-  EXPECT_EQ(Job().status, "failed");
+  EXPECT_EQ(Job().status, store::JobStatus::kFailed);
   EXPECT_THAT(Job().problem, HasSubstr("0.001"));
   EXPECT_EQ(**store_->FindNewestAssignment(job_), **before);
   ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "slowdown", "value": 10})", now_));
   Plan();
-  EXPECT_EQ(Job().status, "planned");
+  EXPECT_EQ(Job().status, store::JobStatus::kPlanned);
   EXPECT_EQ(Job().problem, "");
   EXPECT_EQ(Assignment().target, "10 % slowdown");
 }
@@ -395,7 +395,7 @@ TEST_F(PlanningTest, AStragglerEndsWhileTheTargetIsImpossible) {
   Plan();
   ASSERT_TRUE(store_->SetTarget(job_, R"({"kind": "deadline", "value": 0.001})", now_));
   Plan();
-  EXPECT_EQ(Job().status, "failed");
+  EXPECT_EQ(Job().status, store::JobStatus::kFailed);
   EXPECT_EQ(*store_->NextPlanningTime(), now_ + 60'000);
 }
 

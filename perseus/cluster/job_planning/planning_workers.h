@@ -21,7 +21,7 @@ namespace perseus::job_planning {
 
 struct PlanningReport {
   std::string job;
-  std::string status;
+  store::JobStatus status = store::JobStatus::kPlanned;
   std::string problem;
   double seconds = 0;
   bool is_kept = false;  // False: another worker has taken over the job, or it has ended.

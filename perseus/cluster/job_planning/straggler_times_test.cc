@@ -12,10 +12,11 @@ using ::testing::IsEmpty;
 using ::testing::Pair;
 
 store::StragglerRecord Straggler(int pipeline, double slowdown, store::Milliseconds starts,
-                                 store::Milliseconds expires, std::string source = "report") {
+                                 store::Milliseconds expires,
+                                 store::StragglerSource source = store::StragglerSource::kReport) {
   return {.job = "j",
           .dp_rank = pipeline,
-          .source = std::move(source),
+          .source = source,
           .slowdown = slowdown,
           .starts = starts,
           .expires = expires};
@@ -35,9 +36,9 @@ TEST(SlowdownsAt, AStragglerWithoutAnEndLasts) {
 }
 
 TEST(SlowdownsAt, TheLargestOfSeveralSourcesCounts) {
-  const std::vector<store::StragglerRecord> stragglers{Straggler(0, 1.1, 0, 0),
-                                                       Straggler(0, 1.3, 0, 0, "detected"),
-                                                       Straggler(0, 1.2, 0, 0, "forecast")};
+  const std::vector<store::StragglerRecord> stragglers{
+      Straggler(0, 1.1, 0, 0), Straggler(0, 1.3, 0, 0, store::StragglerSource::kDetected),
+      Straggler(0, 1.2, 0, 0, store::StragglerSource::kForecast)};
   EXPECT_THAT(SlowdownsAt(stragglers, 2, 5), ElementsAre(Pair(0, 1.3)));
 }
 

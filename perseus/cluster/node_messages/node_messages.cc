@@ -9,6 +9,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 
 namespace perseus::protocol {
 namespace {
@@ -24,7 +25,6 @@ constexpr std::size_t kMostUpcomingPlans = 10'000;
 constexpr std::size_t kMostRanksOfNode = 4096;
 constexpr std::size_t kLongestGpu = 128;
 constexpr std::size_t kMostJobsOfReport = 10'000;
-constexpr int kMostPipelines = 999'999;
 constexpr double kMostSecondsOfStep = 1e6;
 // A shorter time says nothing: two steps ended at once.
 constexpr double kLeastSecondsOfStep = 1e-6;
@@ -74,7 +74,7 @@ StepReport ReadStepReport(const Node& node) {
                       "limited", "without_clocks"});
   StepReport step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step");
-  step.dp_rank = node.Member("dp_rank").Count(0, kMostPipelines, "a dp_rank, from 0");
+  step.dp_rank = node.Member("dp_rank").Count(0, kMostPipelines - 1, "a dp_rank, from 0");
   step.busy_s = node.Member("busy_s").Number(0, kMostSecondsOfStep, "seconds");
   if (node.Has("time_s")) {
     step.time_s = node.Member("time_s").Number(0, kMostSecondsOfStep, "seconds");
@@ -86,7 +86,7 @@ StepReport ReadStepReport(const Node& node) {
   if (node.Has("version")) {
     step.version = node.Member("version").Whole(0, json_file::kLargestWhole, "a version");
   }
-  step.ranks = node.Member("ranks").Count(1, kMostPipelines, "a number of ranks");
+  step.ranks = node.Member("ranks").Count(1, kMostPipelines - 1, "a number of ranks");
   for (const auto& [key, count] :
        {std::pair{"limited", &step.limited}, {"without_clocks", &step.without_clocks}}) {
     if (node.Has(key)) *count = node.Member(key).Count(0, step.ranks, "a number of these ranks");

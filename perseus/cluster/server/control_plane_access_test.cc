@@ -48,10 +48,12 @@ TEST(ExposedControlPlane, RefusesRequestsWithoutTokens) {
   {
     auto store = store::OpenStore(database);
     ASSERT_TRUE(store) << store.error().Message();
-    ASSERT_TRUE(
-        (*store)->AddToken({.id = "t-1", .hash = HashOfSecret("secret"), .scope = "operator"}));
     ASSERT_TRUE((*store)->AddToken(
-        {.id = "t-2", .hash = HashOfSecret("old secret"), .scope = "operator", .expires = 1}));
+        {.id = "t-1", .hash = HashOfSecret("secret"), .scope = store::Scope::kOperator}));
+    ASSERT_TRUE((*store)->AddToken({.id = "t-2",
+                                    .hash = HashOfSecret("old secret"),
+                                    .scope = store::Scope::kOperator,
+                                    .expires = 1}));
   }
   http::TestAuthority authority(directory.path(), "authority");
   const auto files = authority.Issue("server", "perseus", "IP:127.0.0.1");

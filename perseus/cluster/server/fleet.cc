@@ -72,11 +72,12 @@ void Fleet::ReceiveSteps(std::string_view text) {
 }
 
 void Fleet::Planned(const job_planning::PlanningReport& report) {
-  metrics_.CountPlanning(report.is_kept ? report.status : "superseded", report.seconds);
-  if (report.status == "failed") {
+  const std::string_view status = store::Name(report.status);
+  metrics_.CountPlanning(report.is_kept ? status : "superseded", report.seconds);
+  if (report.status == store::JobStatus::kFailed) {
     log_.warn("job={} planning failed: {}", report.job, report.problem);
   } else {
-    log_.debug("job={} status={} kept={} seconds={:.3f}", report.job, report.status, report.is_kept,
+    log_.debug("job={} status={} kept={} seconds={:.3f}", report.job, status, report.is_kept,
                report.seconds);
   }
 }
@@ -87,7 +88,7 @@ telemetry::ReportCallbacks Fleet::Callbacks() {
           [this](const std::string& key, const telemetry::NoticeChange& change) {
             metrics_.CountNotice(change.is_suspended);
             log_.warn("job={} straggler {} of source {} (slowdown {:.4g}) is {}: measured {:.4g}",
-                      key, change.dp_rank, change.source, change.slowdown,
+                      key, change.dp_rank, store::Name(change.source), change.slowdown,
                       change.is_suspended ? "suspended" : "reinstated", change.measured);
           },
       .guarded =
@@ -96,7 +97,7 @@ telemetry::ReportCallbacks Fleet::Callbacks() {
             log_.warn(
                 "job={} plan {}: steps took {:.4f} times the planned time with the plan, {:.4f} "
                 "times at the default clocks (0: not measured yet); {}",
-                key, guard.state, guard.with_plan, guard.without_plan, guard.why);
+                key, store::Name(guard.state), guard.with_plan, guard.without_plan, guard.why);
           },
       .saved = [this](double energy_j) { metrics_.CountSavedEnergy(energy_j); }};
 }

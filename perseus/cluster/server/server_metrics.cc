@@ -145,11 +145,12 @@ struct ServerMetrics::Families {
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
   // Start at 0, because Prometheus sees no increase if a series begins with its first failure.
-  for (const char* status : {"planned", "failed", "waiting", "superseded"}) {
-    families_->plannings.Add({{"status", status}});
+  families_->plannings.Add({{"status", "superseded"}});
+  for (const std::string_view status : store::Words<store::JobStatus>::kWords) {
+    families_->plannings.Add({{"status", std::string(status)}});
   }
-  for (const char* event : {"trial", "withdrawn", "cleared"}) {
-    families_->guards.Add({{"event", event}});
+  for (const std::string_view event : store::Words<store::GuardState>::kWords) {
+    families_->guards.Add({{"event", std::string(event)}});
   }
   for (const char* what : {"certificates", "identities"}) {
     for (const char* result : {"done", "failed"}) {
@@ -203,8 +204,8 @@ void ServerMetrics::CountNotice(bool is_suspended) {
   families_->notices.Add({{"event", is_suspended ? "suspended" : "reinstated"}}).Increment();
 }
 
-void ServerMetrics::CountGuard(const std::string& state) {
-  families_->guards.Add({{"event", state}}).Increment();
+void ServerMetrics::CountGuard(store::GuardState state) {
+  families_->guards.Add({{"event", std::string(store::Name(state))}}).Increment();
 }
 
 void ServerMetrics::CountSavedEnergy(double energy_j) { families_->saved.Increment(energy_j); }
@@ -218,12 +219,13 @@ void ServerMetrics::SetFleet(const FleetStatus& fleet) {
     const auto found = fleet.nodes.find(state);
     to.nodes.Set({{"state", state}}, found == fleet.nodes.end() ? 0 : found->second);
   }
-  for (const char* source : {"report", "forecast", "detected"}) {
+  using enum store::StragglerSource;
+  for (const auto source : {kReport, kForecast, kDetected}) {
     for (const auto& [state, label] :
          {std::pair("announced", "announced"), std::pair("in force", "in_force"),
           std::pair("suspended", "suspended")}) {
       const auto found = fleet.stragglers.find({source, state});
-      to.stragglers.Set({{"source", source}, {"state", label}},
+      to.stragglers.Set({{"source", std::string(store::Name(source))}, {"state", label}},
                         found == fleet.stragglers.end() ? 0 : found->second);
     }
   }

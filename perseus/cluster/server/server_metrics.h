@@ -36,7 +36,7 @@ class ServerMetrics {
   void SetRefusedWrites(std::int64_t count);
   void SetFleet(const FleetStatus& fleet);
   void CountNotice(bool is_suspended);
-  void CountGuard(const std::string& state);
+  void CountGuard(store::GuardState state);
   void CountSavedEnergy(double energy_j);  // May be negative.
 
   // The text exposition format, version 0.0.4.

@@ -25,11 +25,15 @@ std::string Compact(const std::string& json) {
 }
 
 // Reads a row with kAuditColumns.
-AuditRecord AuditOf(Row& row) {
+Result<AuditRecord> AuditOf(Row& row) {
   AuditRecord record;
+  std::string role;
   row.Take(record.number, record.at, record.action, record.job, record.key, record.subject,
-           record.by.id, record.by.name, record.by.role, record.by.peer, record.by.trace,
-           record.before, record.after, record.by.reason);
+           record.by.id, record.by.name, role, record.by.peer, record.by.trace, record.before,
+           record.after, record.by.reason);
+  if (role == kServerRole) return record;
+  record.by.role = Parse<Scope>(role);
+  if (!record.by.role) return UnknownWord(Words<Scope>::kState, role);
   return record;
 }
 
@@ -65,8 +69,8 @@ Result<void> AppendAudit(Transaction& transaction, AuditRecord record) {
                   "$11, $12, $13, $14, '')",
                   kAuditColumns),
       {head.front().Integer(0), record.at, record.action, record.job, record.key, record.subject,
-       record.by.id, record.by.name, record.by.role, record.by.peer, record.by.trace, record.before,
-       record.after, record.by.reason}));
+       record.by.id, record.by.name, RoleOf(record.by), record.by.peer, record.by.trace,
+       record.before, record.after, record.by.reason}));
   return {};
 }
 

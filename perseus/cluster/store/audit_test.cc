@@ -20,7 +20,7 @@ class AuditTest : public StoreTest {
   }
   const Author ann_{.id = "t-1",
                     .name = "ann",
-                    .role = "operator",
+                    .role = Scope::kOperator,
                     .peer = "192.0.2.7",
                     .trace = "0af7651916cd43dd8448eb211c80319c",
                     .reason = "power is short"};
@@ -29,8 +29,11 @@ class AuditTest : public StoreTest {
 INSTANTIATE_TEST_SUITE_P(Every, AuditTest, kBackends, NameOf);
 
 TEST_P(AuditTest, RecordsWhoExtendsAStraggler) {
-  StragglerRecord straggler{
-      .job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5, .expires = 60'000};
+  StragglerRecord straggler{.job = job_,
+                            .dp_rank = 1,
+                            .source = StragglerSource::kReport,
+                            .slowdown = 1.5,
+                            .expires = 60'000};
   Succeed(store_->PutStraggler(straggler, 2000, ann_));
   straggler.expires = 90'000;
   Succeed(store_->PutStraggler(straggler, 3000, ann_));
@@ -40,7 +43,7 @@ TEST_P(AuditTest, RecordsWhoExtendsAStraggler) {
   EXPECT_EQ(all[2].before, all[1].after);
   EXPECT_NE(all[2].after, all[1].after);
   // The server extends its own with each report.
-  straggler.source = "detected";
+  straggler.source = StragglerSource::kDetected;
   Succeed(store_->PutStraggler(straggler, 3000));
   straggler.expires = 99'000;
   Succeed(store_->PutStraggler(straggler, 4000));
@@ -50,13 +53,15 @@ TEST_P(AuditTest, RecordsWhoExtendsAStraggler) {
 TEST_P(AuditTest, RecordsEachChangeWithItsAuthor) {
   Succeed(store_->SetTarget(job_, R"({"kind": "edp"})", 2000, ann_));
   Get(store_->PutProfile(job_, "csv", 2000, ann_));
-  StragglerRecord straggler{.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5};
+  StragglerRecord straggler{
+      .job = job_, .dp_rank = 1, .source = StragglerSource::kReport, .slowdown = 1.5};
   Succeed(store_->PutStraggler(straggler, 2000, ann_));
   straggler.slowdown = 2;
   Succeed(store_->PutStraggler(straggler, 2000, ann_));
-  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 2000, ann_)));
-  EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, "report", 2000, ann_))) << "no change";
-  Succeed(store_->AddToken({.id = "t-2", .scope = "read"}, ann_));
+  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, StragglerSource::kReport, 2000, ann_)));
+  EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, StragglerSource::kReport, 2000, ann_)))
+      << "no change";
+  Succeed(store_->AddToken({.id = "t-2", .scope = Scope::kRead}, ann_));
   EXPECT_TRUE(Get(store_->DeleteToken("t-2", 3000, ann_)));
   Succeed(store_->EndJob(job_, 3000, ann_));
   EXPECT_THAT(Actions(), testing::ElementsAre("job.register", "job.target", "job.profile",
@@ -85,7 +90,7 @@ TEST_P(AuditTest, RecordsAssignmentsWithTheirReason) {
   const AuditRecord last = All().back();
   EXPECT_EQ(last.action, "job.assignment");
   EXPECT_EQ(last.subject, "version 1");
-  EXPECT_EQ(last.by.role, "server");
+  EXPECT_EQ(last.by.role, std::nullopt);
   EXPECT_EQ(last.by.reason, "straggler 1: 1.25");
 }
 
@@ -135,7 +140,7 @@ TEST_P(AuditTest, AFailedChangeLeavesNoRecord) {
 
 TEST_P(AuditTest, OnlyTheHolderOfASecretRenewsAToken) {
   const TokenRecord token{
-      .id = "t-1", .hash = "first", .scope = "agent", .expires = 1000, .nodes = "n0"};
+      .id = "t-1", .hash = "first", .scope = Scope::kAgent, .expires = 1000, .nodes = "n0"};
   Succeed(store_->AddToken(token));
   const auto renewed = [&](const std::string& hash, Milliseconds now) {
     TokenRecord record = token;

@@ -11,6 +11,13 @@ constexpr std::size_t kMaxTextBytes = 500'000'000;
 
 }  // namespace
 
+tl::unexpected<Error> UnknownWord(std::string_view state, std::string_view word) {
+  return FailAs(ErrorKind::kSystem,
+                "{} in the database is not {} that this program knows (use the version of the "
+                "program that wrote it)",
+                Excerpt(word), state);
+}
+
 Result<void> CheckParameters(Parameters parameters) {
   for (const Parameter& parameter : parameters) {
     const auto* text = std::get_if<std::string_view>(&parameter);

@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -44,6 +45,9 @@ class Parameters {
 };
 using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
 
+// The error for a word of the database that is no state of this kind.
+tl::unexpected<Error> UnknownWord(std::string_view state, std::string_view word);
+
 // A row of a result. A null reads as 0 or as an empty text.
 class Row {
  public:
@@ -63,11 +67,18 @@ class Row {
     auto* value = std::get_if<std::string>(&values_.at(column));
     return value == nullptr ? std::string() : std::move(*value);
   }
-  // Moves all columns out, in their order.
+  // Moves all columns out, in their order. If a field is a state, returns a Result<void>: kSystem
+  // for a word that this program does not know.
   template <typename... Fields>
-  void Take(Fields&... fields) {
+  auto Take(Fields&... fields) {
     std::size_t column = 0;
-    (TakeInto(column++, fields), ...);
+    if constexpr ((std::is_enum_v<Fields> || ...)) {
+      Result<void> taken;
+      (TakeInto(column++, fields, taken), ...);
+      return taken;
+    } else {
+      (TakeInto(column++, fields), ...);
+    }
   }
 
  private:
@@ -76,6 +87,19 @@ class Row {
   template <std::integral T>
   void TakeInto(std::size_t column, T& number) {
     number = static_cast<T>(Integer(column));
+  }
+  void TakeInto(std::size_t column, auto& field, Result<void>& taken) {
+    using State = std::remove_reference_t<decltype(field)>;
+    if constexpr (std::is_enum_v<State>) {
+      const std::string word = TakeText(column);
+      if (const auto state = Parse<State>(word)) {
+        field = *state;
+      } else {
+        taken = UnknownWord(Words<State>::kState, word);
+      }
+    } else {
+      TakeInto(column, field);
+    }
   }
 
   std::vector<Value> values_;

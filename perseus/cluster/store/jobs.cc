@@ -16,11 +16,12 @@ constexpr std::string_view kJobColumns =
     "id, key, body, target, status, problem, created, ended, profile_version, generation, "
     "planned_generation, assignment_version, last_step, last_step_at, summary, owner";
 
-JobRecord JobOf(Row& row) {
+Result<JobRecord> JobOf(Row& row) {
   JobRecord job;
-  row.Take(job.id, job.key, job.body, job.target, job.status, job.problem, job.created, job.ended,
-           job.profile_version, job.generation, job.planned_generation, job.assignment_version,
-           job.last_step, job.last_step_at, job.summary, job.owner);
+  PERSEUS_RETURN_IF_ERROR(row.Take(job.id, job.key, job.body, job.target, job.status, job.problem,
+                                   job.created, job.ended, job.profile_version, job.generation,
+                                   job.planned_generation, job.assignment_version, job.last_step,
+                                   job.last_step_at, job.summary, job.owner));
   return job;
 }
 
@@ -31,7 +32,7 @@ constexpr Milliseconds kRestartAfter = 60'000;
 Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const NewJob& job,
                                                 Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(
-      Rows made,
+      Rows rows,
       transaction.Run(
           fmt::format("INSERT INTO jobs (id, key, body, target, created, owner) VALUES ($1, $2, "
                       "$3, $4, $5, "
@@ -39,13 +40,16 @@ Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const 
                       "ON CONFLICT (key) WHERE ended = 0 DO NOTHING RETURNING {}",
                       kJobColumns),
           {"j-" + RandomHex(kBytesOfId), job.key, job.body, job.target, now, job.owner}));
-  if (!made.empty()) return Store::Created{.job = JobOf(made.front()), .is_new = true};
-  PERSEUS_ASSIGN_OR_RETURN(
-      Rows there,
-      transaction.Run(fmt::format("SELECT {} FROM jobs WHERE key = $1 AND ended = 0", kJobColumns),
-                      {job.key}));
-  if (there.empty()) return std::nullopt;
-  return Store::Created{.job = JobOf(there.front()), .is_new = false};
+  const bool is_new = !rows.empty();
+  if (!is_new) {
+    PERSEUS_ASSIGN_OR_RETURN(
+        rows, transaction.Run(
+                  fmt::format("SELECT {} FROM jobs WHERE key = $1 AND ended = 0", kJobColumns),
+                  {job.key}));
+  }
+  if (rows.empty()) return std::nullopt;
+  PERSEUS_ASSIGN_OR_RETURN(auto record, JobOf(rows.front()));
+  return Store::Created{.job = std::move(record), .is_new = is_new};
 }
 
 // Replicas that register at the same time may exceed the limit by a few.

@@ -12,7 +12,7 @@ namespace perseus::store {
 namespace {
 
 std::string GuardJson(const GuardRecord& guard) {
-  nlohmann::ordered_json json{{"state", guard.state},
+  nlohmann::ordered_json json{{"state", Name(guard.state)},
                               {"profile_version", guard.profile_version},
                               {"with_plan", guard.with_plan}};
   if (guard.without_plan > 0) json["without_plan"] = guard.without_plan;
@@ -20,7 +20,7 @@ std::string GuardJson(const GuardRecord& guard) {
 }
 
 Result<Rows> WriteGuard(Transaction& transaction, const GuardRecord& guard,
-                        std::string_view before) {
+                        std::optional<GuardState> before) {
   return transaction.Run(
       "INSERT INTO plan_guards (job, state, profile_version, target, with_plan, without_plan, "
       "error, since, why) SELECT id, $2, $3, $4, $5, $6, $7, $8, $9 FROM jobs WHERE id = $1 AND "
@@ -30,8 +30,8 @@ Result<Rows> WriteGuard(Transaction& transaction, const GuardRecord& guard,
       "target = excluded.target, with_plan = excluded.with_plan, "
       "without_plan = excluded.without_plan, error = excluded.error, since = excluded.since, "
       "why = excluded.why RETURNING job",
-      {guard.job, guard.state, guard.profile_version, guard.target, guard.with_plan,
-       guard.without_plan, guard.error, guard.since, guard.why, before});
+      {guard.job, Name(guard.state), guard.profile_version, guard.target, guard.with_plan,
+       guard.without_plan, guard.error, guard.since, guard.why, before ? Name(*before) : ""});
 }
 
 }  // namespace
@@ -41,32 +41,33 @@ Result<std::optional<GuardRecord>> Store::FindGuard(const JobRecord& job) {
                  "SELECT job, state, profile_version, target, with_plan, without_plan, error, "
                  "since, why FROM plan_guards WHERE job = $1 AND profile_version = $2 AND target "
                  "= $3",
-                 {job.id, job.profile_version, job.target}, [](Row& row) {
+                 {job.id, job.profile_version, job.target}, [](Row& row) -> Result<GuardRecord> {
                    GuardRecord guard;
-                   row.Take(guard.job, guard.state, guard.profile_version, guard.target,
-                            guard.with_plan, guard.without_plan, guard.error, guard.since,
-                            guard.why);
+                   PERSEUS_RETURN_IF_ERROR(row.Take(
+                       guard.job, guard.state, guard.profile_version, guard.target, guard.with_plan,
+                       guard.without_plan, guard.error, guard.since, guard.why));
                    return guard;
                  });
 }
 
-Result<bool> Store::PutGuard(const GuardRecord& guard, std::string_view before, Milliseconds now) {
+Result<bool> Store::PutGuard(const GuardRecord& guard, std::optional<GuardState> before,
+                             Milliseconds now) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
     PERSEUS_ASSIGN_OR_RETURN(const LockedJob locked,
                              LockRunningJob(*database_, transaction, guard.job));
     PERSEUS_ASSIGN_OR_RETURN(const Rows written, WriteGuard(transaction, guard, before));
     if (written.empty()) return false;
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, guard.job, now));
-    const std::string_view verb = guard.state == "trial"       ? "try"
-                                  : guard.state == "withdrawn" ? "withdraw"
-                                                               : "clear";
+    const std::string_view verb = guard.state == GuardState::kTrial       ? "try"
+                                  : guard.state == GuardState::kWithdrawn ? "withdraw"
+                                                                          : "clear";
     PERSEUS_RETURN_IF_ERROR(AppendAudit(
         transaction, {.at = now,
                       .action = fmt::format("plan.{}", verb),
                       .job = guard.job,
                       .key = locked.key,
                       .by = {.reason = guard.why},
-                      .before = before.empty() ? "" : fmt::format(R"({{"state":"{}"}})", before),
+                      .before = before ? fmt::format(R"({{"state":"{}"}})", Name(*before)) : "",
                       .after = GuardJson(guard)}));
     return true;
   });

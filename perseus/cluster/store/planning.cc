@@ -176,7 +176,7 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
     }
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
         "UPDATE jobs SET status = $2, problem = $3, planned_generation = $4 WHERE id = $1",
-        {task.job, outcome.status, outcome.problem, outcome.generation}));
+        {task.job, Name(outcome.status), outcome.problem, outcome.generation}));
     const Milliseconds due = std::min(
         {claim.front().Integer(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
     PERSEUS_RETURN_IF_ERROR(Finish(transaction, task.job, due));

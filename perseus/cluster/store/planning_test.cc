@@ -63,9 +63,9 @@ TEST_P(StorePlanningTest, AnotherWorkerTakesAnExpiredClaim) {
   const PlanningTask lost = Begin();
   const PlanningTask taken = Claim("w2", 1001);
   EXPECT_FALSE(Get(store_->CompletePlanning(lost, Current(), 1002)));
-  EXPECT_EQ(Job().status, "waiting");
+  EXPECT_EQ(Job().status, JobStatus::kWaiting);
   EXPECT_TRUE(Get(store_->CompletePlanning(taken, Current(), 1003)));
-  EXPECT_EQ(Job().status, "planned");
+  EXPECT_EQ(Job().status, JobStatus::kPlanned);
   EXPECT_FALSE(Get(store_->CompletePlanning(taken, Current(), 1004))) << "it is completed";
   EXPECT_EQ(Get(store_->NextPlanningTime()), std::nullopt);
 }
@@ -183,10 +183,10 @@ TEST_P(StorePlanningTest, AFailureKeepsTheAssignmentInForce) {
   Succeed(store_->SetTarget(job_, "impossible", 2));
   const PlanningTask task = Claim("w", 2);
   PlanningOutcome outcome = Current();
-  outcome.status = "failed";
+  outcome.status = JobStatus::kFailed;
   outcome.problem = "no such deadline";
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 3)));
-  EXPECT_EQ(Job().status, "failed");
+  EXPECT_EQ(Job().status, JobStatus::kFailed);
   EXPECT_EQ(Job().problem, "no such deadline");
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->body, "first");
 }

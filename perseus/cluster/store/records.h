@@ -8,18 +8,21 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "perseus/cluster/store/states.h"
 
 namespace perseus::store {
 
 using Milliseconds = std::int64_t;  // Since 1970.
 
 struct JobRecord {
-  std::string id;       // "j-" and 16 hexadecimal digits, chosen by the store.
-  std::string key;      // Chosen by the user. Unique among the jobs that have not ended.
-  std::string body;     // The job as it was registered.
-  std::string target;   // The newest target.
-  std::string status;   // The result of the last planning: "waiting", "planned" or "failed".
+  std::string id;      // "j-" and 16 hexadecimal digits, chosen by the store.
+  std::string key;     // Chosen by the user. Unique among the jobs that have not ended.
+  std::string body;    // The job as it was registered.
+  std::string target;  // The newest target.
+  JobStatus status = JobStatus::kWaiting;
   std::string problem;  // Why planning failed. Empty if it did not.
   Milliseconds created = 0;
   Milliseconds ended = 0;            // 0: the job has not ended.
@@ -122,7 +125,8 @@ struct HeldRank {
 struct StragglerRecord {
   std::string job;
   int dp_rank = 0;
-  std::string source;   // "report", "detected" or "forecast". Each source has at most one record.
+  // Each source has at most one record.
+  StragglerSource source = StragglerSource::kReport;
   double slowdown = 1;  // T' / T, at least 1.
   Milliseconds starts = 0;
   Milliseconds expires = 0;    // 0: never.
@@ -135,19 +139,19 @@ struct StragglerRecord {
 // A straggler that is over, or a value that was replaced.
 struct PastStragglerRecord {
   int dp_rank = 0;
-  std::string source;
+  StragglerSource source = StragglerSource::kReport;
   double slowdown = 1;
   Milliseconds starts = 0;
   Milliseconds ended = 0;
   double measured = 0;
-  std::string why;  // "replaced", "withdrawn" or "expired".
+  StragglerEnd why = StragglerEnd::kReplaced;
   friend bool operator==(const PastStragglerRecord&, const PastStragglerRecord&) = default;
 };
 
 // Whether measurement speaks against the plans of a job (telemetry/plan_guard.h).
 struct GuardRecord {
   std::string job = {};
-  std::string state = {};            // "trial", "withdrawn" or "cleared".
+  GuardState state = GuardState::kTrial;
   std::int64_t profile_version = 0;  // The profile and the target that it is about.
   std::string target = {};
   double with_plan = 0;     // Median of measured / promised step time with the plans,
@@ -159,10 +163,11 @@ struct GuardRecord {
 };
 
 struct TokenRecord {
-  std::string id = {};     // Public: lists and logs show it.
-  std::string hash = {};   // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
-                           // Empty: a client certificate takes the place of the secret.
-  std::string scope = {};  // "operator", "agent", "job", "read", "member" or "join".
+  std::string id = {};    // Public: lists and logs show it.
+  std::string hash = {};  // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
+                          // Empty: a client certificate takes the place of the secret.
+  // Empty: a newer version of the program knows it. The server refuses such a token, and no other.
+  std::optional<Scope> scope = {};
   // For scope "job": the key of the only job. Otherwise patterns of job keys, one per line; empty:
   // all jobs.
   std::string job = {};
@@ -184,6 +189,10 @@ struct TokenRecord {
   friend bool operator==(const TokenRecord&, const TokenRecord&) = default;
 };
 
+constexpr std::string_view ScopeOf(const TokenRecord& token) {
+  return token.scope ? Name(*token.scope) : "unknown";
+}
+
 // A planning that a worker has claimed. No other worker takes it until the claim expires.
 struct PlanningTask {
   std::string job;
@@ -194,7 +203,7 @@ struct PlanningTask {
 // The result of a planning. Without an assignment, the newest one stays in force.
 struct PlanningOutcome {
   std::int64_t generation = 0;  // The generation that this planning answers.
-  std::string status = "planned";
+  JobStatus status = JobStatus::kPlanned;
   std::string problem = {};
   std::optional<std::string> frontier = {};  // JSON; of the newest profile.
   // New plans. The store fills in an empty id and a zero time.
@@ -212,14 +221,19 @@ struct ZeusRankRecord {
 
 // Who makes a change, for the audit trail. The default: the server itself.
 struct Author {
-  std::string id = {};    // The id of the token. Empty: none.
-  std::string name = {};  // The name of the token or of the person.
-  std::string role = "server";
-  std::string peer = {};    // The client's address.
-  std::string trace = {};   // The trace id of the request.
-  std::string reason = {};  // In the words of the person.
+  std::string id = {};             // The id of the token. Empty: none.
+  std::string name = {};           // The name of the token or of the person.
+  std::optional<Scope> role = {};  // Empty: the server itself.
+  std::string peer = {};           // The client's address.
+  std::string trace = {};          // The trace id of the request.
+  std::string reason = {};         // In the words of the person.
   friend bool operator==(const Author&, const Author&) = default;
 };
+
+inline constexpr std::string_view kServerRole = "server";
+constexpr std::string_view RoleOf(const Author& author) {
+  return author.role ? Name(*author.role) : kServerRole;
+}
 
 // A change (audit.h).
 struct AuditRecord {

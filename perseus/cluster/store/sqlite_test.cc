@@ -89,6 +89,28 @@ TEST_F(SqliteTest, UpgradesTheTablesOfAnOlderProgram) {
   EXPECT_EQ(Get(store->ListAudit({})).size(), 1U);
 }
 
+// A newer program may have written such words.
+TEST_F(SqliteTest, UnknownWordsAreErrorsAndAnUnknownScopeIsOneOfItsToken) {
+  const auto store = Get(OpenStore(address_));
+  Get(store->CreateJob({.key = "run", .body = "{}", .target = "{}"}, 1));
+  Succeed(store->AddToken({.id = "t-1", .scope = Scope::kRead}));
+  RunSql(path_,
+         "UPDATE jobs SET status = 'paused'; UPDATE tokens SET scope = 'auditor'; "
+         "UPDATE audit SET role = 'auditor'");
+  const auto failure = [](const auto& result) {
+    EXPECT_EQ(result.error().kind, ErrorKind::kSystem);
+    return result.error().Message();
+  };
+  EXPECT_EQ(failure(store->FindJob("run")),
+            "\"paused\" in the database is not a status of a job that this program knows (use the "
+            "version of the program that wrote it)");
+  EXPECT_THAT(failure(store->CreateJob({.key = "run", .body = "{}", .target = "{}"}, 1)),
+              HasSubstr("\"paused\""));
+  EXPECT_THAT(failure(store->ListAudit({})),
+              HasSubstr("\"auditor\" in the database is not a scope"));
+  EXPECT_EQ(Get(store->ListTokens()).at(0).scope, std::nullopt);
+}
+
 TEST_F(SqliteTest, AFailedMigrationWritesNothing) {
   RunSql(path_, "CREATE TABLE tokens (somebody TEXT)");  // Prevents the creation of our table.
   ASSERT_FALSE(OpenStore(address_));

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,21 +31,36 @@ Result<T> Write(Database& database, const Work& work) {
   return value;
 }
 
-// All rows of a statement, each converted by `record(row)`.
+// The T of a Result<T>, or of a T.
+template <typename T>
+struct ValueOf {
+  using Type = T;
+};
+template <typename T>
+struct ValueOf<Result<T>> {
+  using Type = T;
+};
 template <typename Record>
-auto ReadAll(Database& database, std::string_view sql, Parameters parameters, const Record& record)
-    -> Result<std::vector<decltype(record(std::declval<Row&>()))>> {
+using RecordOf = typename ValueOf<std::invoke_result_t<Record, Row&>>::Type;
+
+// All rows of a statement, each converted by `record(row)`, which may fail.
+template <typename Record>
+Result<std::vector<RecordOf<Record>>> ReadAll(Database& database, std::string_view sql,
+                                              Parameters parameters, const Record& record) {
   PERSEUS_ASSIGN_OR_RETURN(Rows rows, database.Read(sql, parameters));
-  std::vector<decltype(record(std::declval<Row&>()))> records;
+  std::vector<RecordOf<Record>> records;
   records.reserve(rows.size());
-  for (Row& row : rows) records.push_back(record(row));
+  for (Row& row : rows) {
+    PERSEUS_ASSIGN_OR_RETURN(auto one, Result<RecordOf<Record>>(record(row)));
+    records.push_back(std::move(one));
+  }
   return records;
 }
 
 // The first row, if any.
 template <typename Record>
-auto ReadOne(Database& database, std::string_view sql, Parameters parameters, const Record& record)
-    -> Result<std::optional<decltype(record(std::declval<Row&>()))>> {
+Result<std::optional<RecordOf<Record>>> ReadOne(Database& database, std::string_view sql,
+                                                Parameters parameters, const Record& record) {
   PERSEUS_ASSIGN_OR_RETURN(auto records, ReadAll(database, sql, parameters, record));
   if (records.empty()) return std::nullopt;
   return std::move(records.front());

@@ -175,7 +175,8 @@ class Store final {
   // Replaces the guard of a running job, increments the generation and makes planning due. Returns
   // false and changes nothing if the job has another profile or target in the meantime, or if the
   // state of the guard is not `before` (empty: none).
-  Result<bool> PutGuard(const GuardRecord& guard, std::string_view before, Milliseconds now);
+  Result<bool> PutGuard(const GuardRecord& guard, std::optional<GuardState> before,
+                        Milliseconds now);
 
   // --- Nodes.
 
@@ -220,7 +221,7 @@ class Store final {
                             const Author& by = {});
 
   // Returns whether the straggler existed. Then the generation increases and planning is due.
-  Result<bool> DeleteStraggler(std::string_view job, int dp_rank, std::string_view source,
+  Result<bool> DeleteStraggler(std::string_view job, int dp_rank, StragglerSource source,
                                Milliseconds now, const Author& by = {});
   // Suspends or reinstates a straggler, increments the generation and makes planning due. Does
   // nothing if it does not exist or is already in this state.

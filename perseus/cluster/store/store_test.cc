@@ -26,7 +26,7 @@ TEST_P(StoreTest, FindsAJobByIdAndByKey) {
                               .key = "run7",
                               .body = "{}",
                               .target = "t",
-                              .status = "waiting",
+                              .status = JobStatus::kWaiting,
                               .problem = "",
                               .created = 1000,
                               .summary = ""};
@@ -93,11 +93,12 @@ TEST_P(StoreTest, ChangesOnlyRunningJobs) {
     EXPECT_EQ(store_->SetTarget(job, "u", 1).error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->PutProfile(job, "csv", 1).error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->AttachNode(job, "n", "[]", 1).error().kind, ErrorKind::kInput);
-    EXPECT_EQ(store_->PutStraggler({.job = job, .source = "report"}, 1).error().kind,
-              ErrorKind::kInput);
+    EXPECT_EQ(
+        store_->PutStraggler({.job = job, .source = StragglerSource::kReport}, 1).error().kind,
+        ErrorKind::kInput);
     EXPECT_EQ(store_->PutZeusRank(job, 0, 0, "{}").error().kind, ErrorKind::kInput);
     EXPECT_EQ(store_->ClearZeusRanks(job).error().kind, ErrorKind::kInput);
-    EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, "report", 1)));
+    EXPECT_FALSE(Get(store_->DeleteStraggler(job, 0, StragglerSource::kReport, 1)));
     Succeed(RecordStep(job, 9, "", 9));
     Succeed(store_->RequestPlanning(job, 1));
   }
@@ -184,7 +185,7 @@ TEST_P(StoreTest, StoresNumbersExactlyUpToTheirLimits) {
   constexpr auto kMax = std::numeric_limits<std::int64_t>::max();
   const StragglerRecord straggler = {.job = job_,
                                      .dp_rank = std::numeric_limits<int>::max(),
-                                     .source = "report",
+                                     .source = StragglerSource::kReport,
                                      .slowdown = 1.1000000000000001,
                                      .starts = std::numeric_limits<std::int64_t>::min(),
                                      .expires = kMax};
@@ -194,7 +195,9 @@ TEST_P(StoreTest, StoresNumbersExactlyUpToTheirLimits) {
   EXPECT_EQ(Job().last_step, kMax);
   for (const double slowdown : {0.99, -1.0, std::numeric_limits<double>::infinity(),
                                 std::numeric_limits<double>::quiet_NaN()}) {
-    EXPECT_EQ(store_->PutStraggler({.job = job_, .source = "report", .slowdown = slowdown}, 1)
+    EXPECT_EQ(store_
+                  ->PutStraggler(
+                      {.job = job_, .source = StragglerSource::kReport, .slowdown = slowdown}, 1)
                   .error()
                   .kind,
               ErrorKind::kInput);
@@ -329,31 +332,31 @@ TEST_P(StoreTest, AGuardBelongsToAProfileAndATarget) {
   Get(store_->PutProfile(job_, "csv", 1));
   const JobRecord job = Job();
   GuardRecord guard{.job = job_,
-                    .state = "trial",
+                    .state = GuardState::kTrial,
                     .profile_version = job.profile_version,
                     .target = job.target,
                     .with_plan = 1.5,
                     .error = 0.25,
                     .since = 5,
                     .why = "heat"};
-  EXPECT_FALSE(Get(store_->PutGuard(guard, "withdrawn", 5))) << "there is no guard yet";
-  EXPECT_TRUE(Get(store_->PutGuard(guard, "", 5)));
+  EXPECT_FALSE(Get(store_->PutGuard(guard, GuardState::kWithdrawn, 5))) << "there is no guard yet";
+  EXPECT_TRUE(Get(store_->PutGuard(guard, std::nullopt, 5)));
   EXPECT_EQ(Get(store_->FindGuard(job)), guard);
   EXPECT_EQ(Job().generation, job.generation + 1);
-  EXPECT_FALSE(Get(store_->PutGuard(guard, "", 6))) << "another replica was first";
-  guard.state = "withdrawn";
+  EXPECT_FALSE(Get(store_->PutGuard(guard, std::nullopt, 6))) << "another replica was first";
+  guard.state = GuardState::kWithdrawn;
   guard.without_plan = 1.25;
-  EXPECT_TRUE(Get(store_->PutGuard(guard, "trial", 7)));
+  EXPECT_TRUE(Get(store_->PutGuard(guard, GuardState::kTrial, 7)));
   EXPECT_EQ(Get(store_->FindGuard(job)), guard);
 
   // Set again, even the same target ends the guard, and a late verdict changes nothing.
   Succeed(store_->SetTarget(job_, job.target, 8));
   EXPECT_EQ(Get(store_->FindGuard(job)), std::nullopt);
-  EXPECT_FALSE(Get(store_->PutGuard(guard, "trial", 9)));
+  EXPECT_FALSE(Get(store_->PutGuard(guard, GuardState::kTrial, 9)));
   // A verdict on an old profile changes nothing.
   Get(store_->PutProfile(job_, "another csv", 10));
-  guard.state = "trial";
-  EXPECT_FALSE(Get(store_->PutGuard(guard, "", 11)));
+  guard.state = GuardState::kTrial;
+  EXPECT_FALSE(Get(store_->PutGuard(guard, std::nullopt, 11)));
   EXPECT_EQ(Get(store_->FindGuard(Job())), std::nullopt);
 
   const auto trail = Get(store_->ListAudit({.action = "plan"}));
@@ -376,7 +379,7 @@ TEST_P(StoreTest, CountsDuePlannings) {
 TEST_P(StoreTest, ListsTokensUntilTheyAreDeleted) {
   const TokenRecord token = {.id = "t1",
                              .hash = "00ff",
-                             .scope = "job",
+                             .scope = Scope::kJob,
                              .job = "run7",
                              .name = "night shift",
                              .created = 5,
@@ -393,7 +396,7 @@ TEST_P(StoreTest, KeepsTheNewestTokensOfANodeThatJoins) {
   for (int i = 0; i < 6; ++i) {
     const TokenRecord token{.id = fmt::format("t{}", i),
                             .hash = fmt::format("{:02x}", i),
-                            .scope = "agent",
+                            .scope = Scope::kAgent,
                             .created = i,
                             .expires = 1000,
                             .nodes = "n0",
@@ -406,7 +409,7 @@ TEST_P(StoreTest, KeepsTheNewestTokensOfANodeThatJoins) {
 }
 
 TEST_P(StoreTest, KeepsTheLastOperatorTokenThatNeverExpires) {
-  TokenRecord token{.id = "a", .hash = "00", .scope = "operator", .job = "", .name = ""};
+  TokenRecord token{.id = "a", .hash = "00", .scope = Scope::kOperator, .job = "", .name = ""};
   Succeed(store_->AddToken(token));
   token.id = "expiring";
   token.expires = 9;
@@ -449,7 +452,7 @@ TEST_P(StoreTest, PruneDeletesEndedJobsWithTheirRecords) {
   Get(store_->PutProfile(job_, "a", 1));
   const PlanRecord plan = Get(store_->AddPlan(NewPlan("edp", 1), 1));
   Succeed(store_->AttachNode(job_, "n1", "[]", 1));
-  Succeed(store_->PutStraggler({.job = job_, .source = "report"}, 1));
+  Succeed(store_->PutStraggler({.job = job_, .source = StragglerSource::kReport}, 1));
   EXPECT_TRUE(Get(store_->PutZeusRank(job_, 0, 0, "{}")));
   const std::string other = Register("run8");
   const std::string running = Register("run9");

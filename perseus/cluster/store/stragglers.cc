@@ -22,8 +22,8 @@ constexpr Milliseconds kMaxDamping = 32'000;
 constexpr int kUndampedChanges = 2;
 
 // For the audit trail.
-std::string SubjectOf(int dp_rank, std::string_view source) {
-  return fmt::format("pipeline {} {}", dp_rank, source);
+std::string SubjectOf(int dp_rank, StragglerSource source) {
+  return fmt::format("pipeline {} {}", dp_rank, Name(source));
 }
 std::string StragglerText(double slowdown, Milliseconds starts, Milliseconds expires) {
   return fmt::format(R"({{"expires_ms":{},"slowdown":{},"starts_ms":{}}})", expires, slowdown,
@@ -33,18 +33,18 @@ std::string StragglerText(const Row& row) {
   return StragglerText(row.Real(0), row.Integer(1), row.Integer(2));
 }
 
-// Copies the current record of the straggler, if any, to the history. `why`: "replaced" or
-// "withdrawn"; a record whose end has passed becomes "expired".
+// Copies the current record of the straggler, if any, to the history. A record whose end has passed
+// becomes kExpired.
 Result<void> KeepPastStraggler(Transaction& transaction, std::string_view job, int dp_rank,
-                               std::string_view source, std::string_view why, Milliseconds now) {
+                               StragglerSource source, StragglerEnd why, Milliseconds now) {
   return RunAll(
       transaction,
       {{"INSERT INTO straggler_history (job, dp_rank, source, slowdown, starts, ended, measured, "
         "why) SELECT job, dp_rank, source, slowdown, starts, "
         "CASE WHEN expires <> 0 AND expires < $4 THEN expires ELSE $4 END, measured, "
-        "CASE WHEN expires <> 0 AND expires < $4 THEN 'expired' ELSE $5 END "
+        "CASE WHEN expires <> 0 AND expires < $4 THEN $6 ELSE $5 END "
         "FROM stragglers WHERE job = $1 AND dp_rank = $2 AND source = $3",
-        {job, dp_rank, source, now, why}},
+        {job, dp_rank, Name(source), now, Name(why), Name(StragglerEnd::kExpired)}},
        {"DELETE FROM straggler_history WHERE job = $1 AND number <= (SELECT number FROM "
         "straggler_history WHERE job = $1 ORDER BY number DESC LIMIT 1 OFFSET $2)",
         {job, Store::kMaxPastStragglers}}});
@@ -52,13 +52,13 @@ Result<void> KeepPastStraggler(Transaction& transaction, std::string_view job, i
 
 // When planning is due after a change of this straggler at `now`. Call it after KeepPastStraggler.
 Result<Milliseconds> DampedDue(Transaction& transaction, std::string_view job, int dp_rank,
-                               std::string_view source, Milliseconds now) {
-  if (source == "detected") return now;
+                               StragglerSource source, Milliseconds now) {
+  if (source == StragglerSource::kDetected) return now;
   PERSEUS_ASSIGN_OR_RETURN(
       const Rows rows,
       transaction.Run("SELECT COUNT(*) FROM straggler_history WHERE job = $1 AND dp_rank = $2 AND "
-                      "source <> 'detected' AND ended > $3 AND ended <= $4",
-                      {job, dp_rank, now - kFlapping, now}));
+                      "source <> $5 AND ended > $3 AND ended <= $4",
+                      {job, dp_rank, now - kFlapping, now, Name(StragglerSource::kDetected)}));
   const std::int64_t changes = rows.front().Integer(0);
   if (changes < kUndampedChanges) return now;
   constexpr std::int64_t kMaxExponent = 10;  // Far above kMaxDamping.
@@ -81,7 +81,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         const Rows old,
         transaction.Run("SELECT slowdown, starts, expires FROM stragglers WHERE job = $1 AND "
                         "dp_rank = $2 AND source = $3",
-                        {straggler.job, straggler.dp_rank, straggler.source}));
+                        {straggler.job, straggler.dp_rank, Name(straggler.source)}));
     const AuditRecord record{
         .at = now,
         .action = "straggler.put",
@@ -99,15 +99,15 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
             "AND slowdown = $4 AND starts <= $7 AND $6 <= $7 AND (expires = 0 OR "
             "expires > $7) "
             "AND ($5 = 0 OR (expires <> 0 AND expires <= $5)) RETURNING job",
-            {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
+            {straggler.job, straggler.dp_rank, Name(straggler.source), straggler.slowdown,
              straggler.expires, straggler.starts, now}));
     if (!extended.empty()) {
       // The server extends what it has detected with each report, and no person does that.
-      if (straggler.source == "detected") return {};
+      if (straggler.source == StragglerSource::kDetected) return {};
       return AppendAudit(transaction, record);
     }
     PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, straggler.job, straggler.dp_rank,
-                                              straggler.source, "replaced", now));
+                                              straggler.source, StragglerEnd::kReplaced, now));
     PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, straggler.job,
                                                        straggler.dp_rank, straggler.source, now));
     PERSEUS_RETURN_IF_ERROR(transaction.Run(
@@ -115,24 +115,25 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (job, dp_rank, source) DO UPDATE SET "
         "slowdown = excluded.slowdown, starts = excluded.starts, expires = excluded.expires, "
         "suspended = 0, measured = 0",
-        {straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown, straggler.starts,
-         straggler.expires}));
+        {straggler.job, straggler.dp_rank, Name(straggler.source), straggler.slowdown,
+         straggler.starts, straggler.expires}));
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, due));
     return AppendAudit(transaction, record);
   });
 }
 
-Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::string_view source,
+Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, StragglerSource source,
                                     Milliseconds now, const Author& by) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
     PERSEUS_ASSIGN_OR_RETURN(const auto locked, LockJob(*database_, transaction, job));
-    PERSEUS_RETURN_IF_ERROR(KeepPastStraggler(transaction, job, dp_rank, source, "withdrawn", now));
+    PERSEUS_RETURN_IF_ERROR(
+        KeepPastStraggler(transaction, job, dp_rank, source, StragglerEnd::kWithdrawn, now));
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows gone,
         transaction.Run(
             "DELETE FROM stragglers WHERE job = $1 AND dp_rank = $2 AND source = $3 RETURNING "
             "slowdown, starts, expires",
-            {job, dp_rank, source}));
+            {job, dp_rank, Name(source)}));
     if (gone.empty()) return false;
     PERSEUS_ASSIGN_OR_RETURN(const auto due, DampedDue(transaction, job, dp_rank, source, now));
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, job, due));
@@ -148,17 +149,18 @@ Result<bool> Store::DeleteStraggler(std::string_view job, int dp_rank, std::stri
 }
 
 Result<std::vector<StragglerRecord>> Store::ListStragglers(std::string_view job) {
-  return ReadAll(*database_,
-                 "SELECT job, dp_rank, source, slowdown, starts, expires, suspended, measured FROM "
-                 "stragglers WHERE job = $1 "
-                 "ORDER BY dp_rank, source",
-                 {job}, [](Row& row) {
-                   StragglerRecord straggler;
-                   row.Take(straggler.job, straggler.dp_rank, straggler.source, straggler.slowdown,
-                            straggler.starts, straggler.expires, straggler.suspended,
-                            straggler.measured);
-                   return straggler;
-                 });
+  return ReadAll(
+      *database_,
+      "SELECT job, dp_rank, source, slowdown, starts, expires, suspended, measured FROM "
+      "stragglers WHERE job = $1 "
+      "ORDER BY dp_rank, source",
+      {job}, [](Row& row) -> Result<StragglerRecord> {
+        StragglerRecord straggler;
+        PERSEUS_RETURN_IF_ERROR(row.Take(straggler.job, straggler.dp_rank, straggler.source,
+                                         straggler.slowdown, straggler.starts, straggler.expires,
+                                         straggler.suspended, straggler.measured));
+        return straggler;
+      });
 }
 
 Result<void> Store::MarkStraggler(const StragglerRecord& straggler, Milliseconds now) {
@@ -169,8 +171,8 @@ Result<void> Store::MarkStraggler(const StragglerRecord& straggler, Milliseconds
         transaction.Run("UPDATE stragglers SET suspended = $4, measured = $5 WHERE job = $1 AND "
                         "dp_rank = $2 AND source = $3 AND slowdown = $6 AND "
                         "(suspended = 0) <> ($4 = 0) RETURNING job",
-                        {straggler.job, straggler.dp_rank, straggler.source, straggler.suspended,
-                         straggler.measured, straggler.slowdown}));
+                        {straggler.job, straggler.dp_rank, Name(straggler.source),
+                         straggler.suspended, straggler.measured, straggler.slowdown}));
     if (marked.empty() || !locked) return {};
     PERSEUS_RETURN_IF_ERROR(MarkChanged(transaction, straggler.job, now));
     const bool is_suspended = straggler.suspended != 0;
@@ -191,15 +193,16 @@ Result<void> Store::MarkStraggler(const StragglerRecord& straggler, Milliseconds
 
 Result<std::vector<PastStragglerRecord>> Store::ListPastStragglers(std::string_view job,
                                                                    int limit) {
-  return ReadAll(*database_,
-                 "SELECT dp_rank, source, slowdown, starts, ended, measured, why FROM "
-                 "straggler_history WHERE job = $1 ORDER BY number DESC LIMIT $2",
-                 {job, AsLimit(limit)}, [](Row& row) {
-                   PastStragglerRecord past;
-                   row.Take(past.dp_rank, past.source, past.slowdown, past.starts, past.ended,
-                            past.measured, past.why);
-                   return past;
-                 });
+  return ReadAll(
+      *database_,
+      "SELECT dp_rank, source, slowdown, starts, ended, measured, why FROM "
+      "straggler_history WHERE job = $1 ORDER BY number DESC LIMIT $2",
+      {job, AsLimit(limit)}, [](Row& row) -> Result<PastStragglerRecord> {
+        PastStragglerRecord past;
+        PERSEUS_RETURN_IF_ERROR(row.Take(past.dp_rank, past.source, past.slowdown, past.starts,
+                                         past.ended, past.measured, past.why));
+        return past;
+      });
 }
 
 }  // namespace perseus::store

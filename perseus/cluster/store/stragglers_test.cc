@@ -12,40 +12,45 @@ class StoreStragglersTest : public StoreTest {};
 INSTANTIATE_TEST_SUITE_P(Every, StoreStragglersTest, kBackends, NameOf);
 
 TEST_P(StoreStragglersTest, EachSourceHasOneStragglerOfAPipeline) {
-  StragglerRecord straggler = {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.25};
+  StragglerRecord straggler = {
+      .job = job_, .dp_rank = 1, .source = StragglerSource::kReport, .slowdown = 1.25};
   Succeed(store_->PutStraggler(straggler, 100));
   EXPECT_EQ(Job().generation, 1);
   EXPECT_EQ(Get(store_->NextPlanningTime()), 100);
   straggler.slowdown = 1.5;
   Succeed(store_->PutStraggler(straggler, 200));
   StragglerRecord forecast = straggler;
-  forecast.source = "forecast";
+  forecast.source = StragglerSource::kForecast;
   Succeed(store_->PutStraggler(forecast, 300));
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(forecast, straggler));
   EXPECT_EQ(Job().generation, 3);
 
-  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
-  EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, "report", 400)));
+  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, StragglerSource::kReport, 400)));
+  EXPECT_FALSE(Get(store_->DeleteStraggler(job_, 1, StragglerSource::kReport, 400)));
   EXPECT_EQ(Job().generation, 4);
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(forecast));
 }
 
 TEST_P(StoreStragglersTest, EndedStragglersAreHistory) {
-  StragglerRecord straggler = {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.25};
+  StragglerRecord straggler = {
+      .job = job_, .dp_rank = 1, .source = StragglerSource::kReport, .slowdown = 1.25};
   straggler.expires = 1'000;
   Succeed(store_->PutStraggler(straggler, 100));
   EXPECT_THAT(Get(store_->ListPastStragglers(job_, 10)), IsEmpty());
   straggler.slowdown = 1.5;
   Succeed(store_->PutStraggler(straggler, 200));
-  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 300)));
+  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, StragglerSource::kReport, 300)));
   straggler.slowdown = 1.75;
   Succeed(store_->PutStraggler(straggler, 400));
-  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, "report", 5'000)));
+  EXPECT_TRUE(Get(store_->DeleteStraggler(job_, 1, StragglerSource::kReport, 5'000)));
   const auto past = Get(store_->ListPastStragglers(job_, 10));
   ASSERT_EQ(past.size(), 3U);
-  EXPECT_EQ(past[0], (PastStragglerRecord{1, "report", 1.75, 0, 1'000, 0, "expired"}));
-  EXPECT_EQ(past[1], (PastStragglerRecord{1, "report", 1.5, 0, 300, 0, "withdrawn"}));
-  EXPECT_EQ(past[2], (PastStragglerRecord{1, "report", 1.25, 0, 200, 0, "replaced"}));
+  EXPECT_EQ(past[0], (PastStragglerRecord{1, StragglerSource::kReport, 1.75, 0, 1'000, 0,
+                                          StragglerEnd::kExpired}));
+  EXPECT_EQ(past[1], (PastStragglerRecord{1, StragglerSource::kReport, 1.5, 0, 300, 0,
+                                          StragglerEnd::kWithdrawn}));
+  EXPECT_EQ(past[2], (PastStragglerRecord{1, StragglerSource::kReport, 1.25, 0, 200, 0,
+                                          StragglerEnd::kReplaced}));
   for (int i = 0; i < 2 * Store::kMaxPastStragglers; ++i) {
     straggler.slowdown = 2 + i;
     Succeed(store_->PutStraggler(straggler, 6'000));
@@ -63,7 +68,7 @@ TEST_P(StoreStragglersTest, FlappingNoticesAreDamped) {
       const auto notice = (now - kStart) / 2'000;
       Succeed(store_->PutStraggler({.job = job_,
                                     .dp_rank = 0,
-                                    .source = "report",
+                                    .source = StragglerSource::kReport,
                                     .slowdown = notice % 2 == 0 ? 1.5 : 1.1,
                                     .starts = now,
                                     .expires = now + 3'600'000},
@@ -78,14 +83,18 @@ TEST_P(StoreStragglersTest, FlappingNoticesAreDamped) {
   EXPECT_LE(plannings, 5);
   EXPECT_TRUE(Get(store_->NextPlanningTime())) << "the newest notice will be planned";
   // A detected straggler does not wait.
-  Succeed(store_->PutStraggler({.job = job_, .dp_rank = 0, .source = "detected", .slowdown = 1.3},
-                               kStart + 24'000));
+  Succeed(store_->PutStraggler(
+      {.job = job_, .dp_rank = 0, .source = StragglerSource::kDetected, .slowdown = 1.3},
+      kStart + 24'000));
   EXPECT_TRUE(Get(store_->ClaimPlanning("worker", kStart + 24'000, 10'000)));
 }
 
 TEST_P(StoreStragglersTest, SuspendsAndReinstatesAStraggler) {
-  StragglerRecord straggler = {
-      .job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5, .expires = 10'000};
+  StragglerRecord straggler = {.job = job_,
+                               .dp_rank = 1,
+                               .source = StragglerSource::kReport,
+                               .slowdown = 1.5,
+                               .expires = 10'000};
   Succeed(store_->PutStraggler(straggler, 100));
   StragglerRecord suspended = straggler;
   suspended.suspended = 200;
@@ -99,11 +108,11 @@ TEST_P(StoreStragglersTest, SuspendsAndReinstatesAStraggler) {
   ASSERT_EQ(trail.size(), 1U);
   EXPECT_EQ(trail[0].subject, "pipeline 1 report");
   EXPECT_EQ(trail[0].after, R"({"slowdown":1.5,"suspended":true,"measured":1.01})");
-  EXPECT_EQ(trail[0].by.role, "server");
+  EXPECT_EQ(trail[0].by.role, std::nullopt);
   suspended.expires = 20'000;
   Succeed(store_->PutStraggler({.job = job_,
                                 .dp_rank = 1,
-                                .source = "report",
+                                .source = StragglerSource::kReport,
                                 .slowdown = 1.5,
                                 .starts = 300,
                                 .expires = 20'000},
@@ -114,15 +123,19 @@ TEST_P(StoreStragglersTest, SuspendsAndReinstatesAStraggler) {
   other.slowdown = 1.6;
   Succeed(store_->PutStraggler(other, 400));
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(other)) << "another one does";
-  Succeed(store_->MarkStraggler(
-      {.job = job_, .dp_rank = 1, .source = "report", .slowdown = 1.5, .suspended = 500}, 500));
+  Succeed(store_->MarkStraggler({.job = job_,
+                                 .dp_rank = 1,
+                                 .source = StragglerSource::kReport,
+                                 .slowdown = 1.5,
+                                 .suspended = 500},
+                                500));
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(other)) << "that one is gone";
 }
 
 TEST_P(StoreStragglersTest, ExtendsAStraggler) {
   StragglerRecord straggler = {.job = job_,
                                .dp_rank = 1,
-                               .source = "detected",
+                               .source = StragglerSource::kDetected,
                                .slowdown = 1.1,
                                .starts = 100,
                                .expires = 200};

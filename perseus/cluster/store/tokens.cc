@@ -19,15 +19,17 @@ constexpr std::string_view kTokenColumns =
 
 TokenRecord TokenOf(Row& row) {
   TokenRecord token;
-  row.Take(token.id, token.hash, token.scope, token.job, token.name, token.created, token.expires,
+  std::string scope;
+  row.Take(token.id, token.hash, scope, token.job, token.name, token.created, token.expires,
            token.nodes, token.owner, token.certificate, token.previous_hash, token.previous_until,
            token.issued_by);
+  token.scope = Parse<Scope>(scope);
   return token;
 }
 
 // For the audit trail: no hashes.
 std::string TokenText(const TokenRecord& token) {
-  nlohmann::json json{{"name", token.name}, {"scope", token.scope}};
+  nlohmann::json json{{"name", token.name}, {"scope", ScopeOf(token)}};
   if (token.expires != 0) json["expires_ms"] = token.expires;
   for (const auto& [key, text] : {std::pair{"jobs", &token.job},
                                   {"nodes", &token.nodes},
@@ -46,9 +48,9 @@ Result<void> Insert(Transaction& transaction, const TokenRecord& token, const Au
           fmt::format("INSERT INTO tokens ({}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, "
                       "$11, $12, $13) ON CONFLICT (id) DO NOTHING RETURNING id",
                       kTokenColumns),
-          {token.id, token.hash, token.scope, token.job, token.name, token.created, token.expires,
-           token.nodes, token.owner, token.certificate, token.previous_hash, token.previous_until,
-           token.issued_by}));
+          {token.id, token.hash, ScopeOf(token), token.job, token.name, token.created,
+           token.expires, token.nodes, token.owner, token.certificate, token.previous_hash,
+           token.previous_until, token.issued_by}));
   if (added.empty()) {
     return Fail("token {} exists already (choose another id)", Excerpt(token.id));
   }
@@ -78,9 +80,8 @@ Result<bool> Delete(Transaction& transaction, std::string_view id, Milliseconds 
 }
 
 std::string TokensOfNodeSql() {
-  return fmt::format(
-      "SELECT {} FROM tokens WHERE nodes = $1 AND scope = 'agent' ORDER BY created, id",
-      kTokenColumns);
+  return fmt::format("SELECT {} FROM tokens WHERE nodes = $1 AND scope = '{}' ORDER BY created, id",
+                     kTokenColumns, Name(Scope::kAgent));
 }
 
 }  // namespace
@@ -156,11 +157,10 @@ Result<bool> Store::DeleteToken(std::string_view id, Milliseconds now, const Aut
     PERSEUS_ASSIGN_OR_RETURN(
         Rows lasting,
         transaction.Run(
-            fmt::format(
-                "SELECT id FROM tokens WHERE scope = 'operator' AND (expires = 0 OR id = $1) "
-                "ORDER BY id {}",
-                database_->dialect().for_update),
-            {id}));
+            fmt::format("SELECT id FROM tokens WHERE scope = $2 AND (expires = 0 OR id = $1) "
+                        "ORDER BY id {}",
+                        database_->dialect().for_update),
+            {id, Name(Scope::kOperator)}));
     if (lasting.size() == 1 && lasting.front().TakeText(0) == id) {
       return FailAs(
           ErrorKind::kUnreachable,

@@ -245,9 +245,9 @@ Result<void> NodeReports::GuardPlan(const store::JobRecord& job, const JobWatch&
   next->job = job.id;
   next->profile_version = job.profile_version;
   next->target = job.target;
-  if (next->state == "trial") next->why = watch.Problem();
-  PERSEUS_ASSIGN_OR_RETURN(const bool is_new,
-                           store_.PutGuard(*next, guard ? guard->state : "", now));
+  if (next->state == store::GuardState::kTrial) next->why = watch.Problem();
+  const auto state = guard ? std::optional(guard->state) : std::nullopt;
+  PERSEUS_ASSIGN_OR_RETURN(const bool is_new, store_.PutGuard(*next, state, now));
   if (is_new && callbacks_.guarded) callbacks_.guarded(job.key, *next);
   return {};
 }
@@ -274,7 +274,7 @@ Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& wa
   PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
   std::map<int, double> raised;
   for (const store::StragglerRecord& straggler : stragglers) {
-    if (straggler.source == "detected" && straggler.expires > now) {
+    if (straggler.source == store::StragglerSource::kDetected && straggler.expires > now) {
       raised[straggler.dp_rank] = straggler.slowdown;
     }
   }
@@ -309,12 +309,13 @@ Result<void> NodeReports::StoreStragglers(const std::string& job,
                                           store::Milliseconds now) {
   for (const StragglerChange& change : changes) {
     if (change.slowdown == 1) {
-      PERSEUS_RETURN_IF_ERROR(store_.DeleteStraggler(job, change.dp_rank, "detected", now));
+      PERSEUS_RETURN_IF_ERROR(
+          store_.DeleteStraggler(job, change.dp_rank, store::StragglerSource::kDetected, now));
       continue;
     }
     PERSEUS_RETURN_IF_ERROR(store_.PutStraggler({.job = job,
                                                  .dp_rank = change.dp_rank,
-                                                 .source = "detected",
+                                                 .source = store::StragglerSource::kDetected,
                                                  .slowdown = change.slowdown,
                                                  .starts = now,
                                                  .expires = now + kDetectionLasts},

@@ -133,7 +133,7 @@ TEST_F(NodeReportsTest, TheJudgeReceivesRestartsAndDeletions) {
   Steps(*one_, *other_, 12, 1);
   Steps(*one_, *other_, 5, 1.3);
   ASSERT_THAT(Detected(), ElementsAre(1));
-  ASSERT_TRUE(*other_->store->DeleteStraggler(job_, 1, "detected", now_));
+  ASSERT_TRUE(*other_->store->DeleteStraggler(job_, 1, store::StragglerSource::kDetected, now_));
   ASSERT_TRUE(other_->reports.Forget(job_, 1));
   Steps(*one_, *other_, 5, 1.3);
   EXPECT_THAT(Detected(), ElementsAre(1)) << "the pipeline is still slow, so it is detected again";

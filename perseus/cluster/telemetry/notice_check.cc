@@ -18,7 +18,7 @@ double LeastMeasured(double slowdown) { return 1 + (slowdown - 1) / 2; }
 void NoticeCheck::SetNotices(const std::vector<store::StragglerRecord>& stragglers) {
   std::map<Key, Checked> notices;
   for (const store::StragglerRecord& straggler : stragglers) {
-    if (straggler.source == "detected" || straggler.slowdown <= 1) continue;
+    if (straggler.source == store::StragglerSource::kDetected || straggler.slowdown <= 1) continue;
     const Key key(straggler.dp_rank, straggler.source);
     Checked checked{.slowdown = straggler.slowdown,
                     .starts = straggler.starts,

@@ -20,7 +20,6 @@
 
 #include <map>
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,7 +29,7 @@ namespace perseus::telemetry {
 
 struct NoticeChange {
   int dp_rank = 0;
-  std::string source;
+  store::StragglerSource source = store::StragglerSource::kReport;
   double slowdown = 1;  // As the notice says.
   bool is_suspended = false;
   double measured = 1;  // x: median of the steps that decided.
@@ -62,7 +61,7 @@ class NoticeCheck {
     int to_reinstate = kToReinstate;
     std::vector<double> measured = {};  // x of these steps.
   };
-  using Key = std::pair<int, std::string>;  // dp_rank and source.
+  using Key = std::pair<int, store::StragglerSource>;  // dp_rank and source.
 
   double Reference(const std::map<int, double>& ratios, const std::set<int>& detected,
                    store::Milliseconds now) const;

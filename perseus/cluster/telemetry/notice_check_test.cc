@@ -9,7 +9,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-store::StragglerRecord Notice(int dp_rank, double slowdown, const std::string& source = "report") {
+store::StragglerRecord Notice(int dp_rank, double slowdown,
+                              store::StragglerSource source = store::StragglerSource::kReport) {
   return {.job = "j", .dp_rank = dp_rank, .source = source, .slowdown = slowdown};
 }
 
@@ -35,7 +36,7 @@ TEST_F(NoticeCheckTest, AFalseNoticeIsSuspendedAfterAFewSteps) {
   check_.SetNotices({Notice(1, 1.5)});
   EXPECT_THAT(Steps(NoticeCheck::kToSuspend - 1, {{0, 1.0}, {1, 1.01}}), IsEmpty());
   EXPECT_THAT(Steps(1, {{0, 1.0}, {1, 1.01}}),
-              ElementsAre(NoticeChange{1, "report", 1.5, true, 1.01}));
+              ElementsAre(NoticeChange{1, store::StragglerSource::kReport, 1.5, true, 1.01}));
   EXPECT_THAT(Steps(20, {{0, 1.0}, {1, 1.01}}), IsEmpty()) << "once";
 }
 
@@ -74,7 +75,7 @@ TEST_F(NoticeCheckTest, ASlowPipelineReinstatesItsNotice) {
   check_.SetNotices({suspended});
   EXPECT_THAT(Steps(NoticeCheck::kToReinstate - 1, {{0, 1.0}, {1, 1.5}}), IsEmpty());
   EXPECT_THAT(Steps(1, {{0, 1.0}, {1, 1.5}}),
-              ElementsAre(NoticeChange{1, "report", 1.5, false, 1.5}));
+              ElementsAre(NoticeChange{1, store::StragglerSource::kReport, 1.5, false, 1.5}));
 }
 
 TEST_F(NoticeCheckTest, EachSuspensionDoublesTheStepsToReinstate) {
@@ -91,16 +92,16 @@ TEST_F(NoticeCheckTest, EachSuspensionDoublesTheStepsToReinstate) {
 TEST_F(NoticeCheckTest, OnlyNoticesThatHoldAreChecked) {
   store::StragglerRecord later = Notice(1, 1.5);
   later.starts = 1'000'000;
-  store::StragglerRecord over = Notice(1, 1.5, "forecast");
+  store::StragglerRecord over = Notice(1, 1.5, store::StragglerSource::kForecast);
   over.expires = 1;
-  check_.SetNotices({later, over, Notice(1, 1.5, "detected")});
+  check_.SetNotices({later, over, Notice(1, 1.5, store::StragglerSource::kDetected)});
   EXPECT_THAT(Steps(20, {{0, 1.0}, {1, 1.0}}), IsEmpty());
 }
 
 TEST_F(NoticeCheckTest, ForecastsAreChecked) {
-  check_.SetNotices({Notice(0, 1.2, "forecast")});
+  check_.SetNotices({Notice(0, 1.2, store::StragglerSource::kForecast)});
   EXPECT_THAT(Steps(5, {{0, 1.0}, {1, 1.0}}),
-              ElementsAre(NoticeChange{0, "forecast", 1.2, true, 1.0}));
+              ElementsAre(NoticeChange{0, store::StragglerSource::kForecast, 1.2, true, 1.0}));
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 namespace perseus::telemetry {
 namespace {
 
+using State = store::GuardState;
+
 store::GuardRecord Trial(const StepTimes& times, store::Milliseconds now) {
-  return {.state = "trial", .with_plan = times.ratio, .error = times.error, .since = now};
+  return {.state = State::kTrial, .with_plan = times.ratio, .error = times.error, .since = now};
 }
 
 }  // namespace
@@ -32,20 +34,20 @@ std::optional<store::GuardRecord> NextGuard(const std::optional<store::GuardReco
     if (!times.has_plans || surely <= 1 + limit) return std::nullopt;
     return Trial(times, now);
   }
-  if (guard->state == "cleared") {
+  if (guard->state == State::kCleared) {
     const bool is_recent = now < guard->since + kRetryGuardAfter;
     if (!times.has_plans || is_recent || surely <= guard->with_plan * (1 + limit)) {
       return std::nullopt;
     }
     return Trial(times, now);
   }
-  if (guard->state != "trial" || times.has_plans) return std::nullopt;
+  if (guard->state != State::kTrial || times.has_plans) return std::nullopt;
   const double harm = guard->with_plan - times.ratio * (1 + limit);
   const double error = std::hypot(guard->error, times.error * (1 + limit));
   if (std::abs(harm) <= 2 * error && times.steps < kMostGuardSteps) return std::nullopt;
   store::GuardRecord next = *guard;
   next.without_plan = times.ratio;
-  next.state = harm > 0 && harm > error ? "withdrawn" : "cleared";
+  next.state = harm > 0 && harm > error ? State::kWithdrawn : State::kCleared;
   next.since = now;
   return next;
 }

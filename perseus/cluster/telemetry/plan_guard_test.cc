@@ -24,13 +24,13 @@ TEST(PlanGuard, APlanThatKeepsItsPromiseIsNotTried) {
 TEST(PlanGuard, APlanThatCostsThroughputIsTakenBack) {
   const auto trial = NextGuard({}, WithPlan(1.08), kLimit, 5);
   ASSERT_TRUE(trial);
-  EXPECT_EQ(trial->state, "trial");
+  EXPECT_EQ(trial->state, store::GuardState::kTrial);
   EXPECT_EQ(trial->since, 5);
   EXPECT_FALSE(NextGuard(trial, WithPlan(1.08, 0, 14), kLimit, 6))
       << "these steps still have the plan";
   const auto withdrawn = NextGuard(trial, AtDefaultClocks(1.02), kLimit, 7);
   ASSERT_TRUE(withdrawn);
-  EXPECT_EQ(withdrawn->state, "withdrawn");
+  EXPECT_EQ(withdrawn->state, store::GuardState::kWithdrawn);
   EXPECT_EQ(withdrawn->with_plan, 1.08);
   EXPECT_EQ(withdrawn->without_plan, 1.02);
   EXPECT_FALSE(NextGuard(withdrawn, AtDefaultClocks(1), kLimit, 10 * kRetryGuardAfter));
@@ -40,13 +40,13 @@ TEST(PlanGuard, AnOptimisticProfileIsNoFaultOfThePlan) {
   const auto trial = NextGuard({}, WithPlan(1.08), kLimit, 0);
   const auto cleared = NextGuard(trial, AtDefaultClocks(1.075), kLimit, 1);
   ASSERT_TRUE(cleared);
-  EXPECT_EQ(cleared->state, "cleared");
+  EXPECT_EQ(cleared->state, store::GuardState::kCleared);
   EXPECT_FALSE(NextGuard(cleared, WithPlan(1.3), kLimit, kRetryGuardAfter)) << "too early";
   EXPECT_FALSE(NextGuard(cleared, WithPlan(1.085), kLimit, 2 + kRetryGuardAfter))
       << "not slower than in the trial";
   const auto again = NextGuard(cleared, WithPlan(1.3), kLimit, 2 + kRetryGuardAfter);
   ASSERT_TRUE(again);
-  EXPECT_EQ(again->state, "trial");
+  EXPECT_EQ(again->state, store::GuardState::kTrial);
   EXPECT_EQ(again->without_plan, 0);
 }
 
@@ -55,9 +55,9 @@ TEST(PlanGuard, ATrialOfNoisyStepsTakesMoreOfThem) {
   const auto trial = NextGuard({}, WithPlan(1.08, 0.01), kLimit, 0);
   EXPECT_FALSE(NextGuard(trial, AtDefaultClocks(1.05, 0.01, 8), kLimit, 0));
   EXPECT_EQ(NextGuard(trial, AtDefaultClocks(1.05, 0.01, kMostGuardSteps), kLimit, 0)->state,
-            "withdrawn");
+            store::GuardState::kWithdrawn);
   EXPECT_EQ(NextGuard(trial, AtDefaultClocks(1.05, 0.02, kMostGuardSteps), kLimit, 0)->state,
-            "cleared")
+            store::GuardState::kCleared)
       << "less than one standard error is no proof";
 }
 

@@ -6,6 +6,7 @@
 
 #include "perseus/base/json_file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 
 namespace perseus::telemetry {
 namespace {
@@ -41,7 +42,8 @@ Result<ReplicaMessage> ParseReplicaMessage(std::string_view text) {
         message.node = node.Member("node").Text();
         message.restarted = node.Has("restarted") && node.Member("restarted").Flag();
         if (node.Has("forgotten")) {
-          message.forgotten = node.Member("forgotten").Count(0, 999'999, "a dp_rank, from 0");
+          message.forgotten =
+              node.Member("forgotten").Count(0, kMostPipelines - 1, "a dp_rank, from 0");
         }
         if (node.Has("steps")) message.steps = protocol::ReadSteps(node.Member("steps"));
         return message;

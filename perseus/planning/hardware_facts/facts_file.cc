@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/toml_file.h"
 #include "perseus/base/units.h"
 #include "perseus/base/wording.h"
@@ -23,8 +24,6 @@ constexpr int kVersion = 1;
 // These ranges fit any node, and they are narrow enough to reveal a wrong unit.
 constexpr int kMostGpus = 1'000;
 constexpr int kMostNodes = 1'000'000;
-constexpr double kLongestMs = 60'000;
-constexpr double kMostWatts = 100'000;
 constexpr double kMostResolutionJ = 1'000'000;
 constexpr double kMostPerSecond = 1'000'000;
 // A fraction below -1 would be a time or an energy below 0.
@@ -198,10 +197,10 @@ class FactsReader {
     facts.is_far = reader.Flag("far");
     reader.Require("all_gpus", "all_gpus = true");
     facts.all_gpus = reader.Flag("all_gpus");
-    facts.latency_ms = RequireEstimate(reader, table, "latency_ms", {0, kLongestMs});
+    facts.latency_ms = RequireEstimate(reader, table, "latency_ms", {0, kLongestSwitchMs});
     reader.Require("p95_latency_ms", "p95_latency_ms = 20");
-    facts.p95_latency_ms = reader.Number("p95_latency_ms", kLongestMs, 0);
-    facts.call_ms = RequireEstimate(reader, table, "call_ms", {0, kLongestMs});
+    facts.p95_latency_ms = reader.Number("p95_latency_ms", kLongestSwitchMs, 0);
+    facts.call_ms = RequireEstimate(reader, table, "call_ms", {0, kLongestSwitchMs});
     RefuseTwice(reader, facts_.switches, facts, "[[switch]]", "direction, far and all_gpus");
     facts_.switches.push_back(facts);
     file_.Keep(reader);
@@ -225,7 +224,7 @@ class FactsReader {
     static constexpr std::string_view kKeys[] = {"period_ms", "resolution_j", "bias"};
     TableReader reader(table, name_, "[energy_counter]", kKeys);
     EnergyCounterFacts facts;
-    facts.period_ms = RequireEstimate(reader, table, "period_ms", {0, kLongestMs});
+    facts.period_ms = RequireEstimate(reader, table, "period_ms", {0, kLongestSwitchMs});
     reader.Require("resolution_j", "resolution_j = 0.001");
     facts.resolution_j = reader.Number("resolution_j", kMostResolutionJ, 0);
     facts.bias = RequireEstimate(reader, table, "bias", {kLeastFraction, kMostFraction});

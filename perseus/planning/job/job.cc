@@ -9,6 +9,7 @@
 #include <span>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/toml_file.h"
 #include "perseus/base/units.h"
 #include "perseus/base/wording.h"
@@ -18,15 +19,6 @@ namespace perseus::job {
 namespace {
 
 using toml_file::TableReader;
-
-// These ranges fit any cluster, and they are narrow enough to reveal a wrong unit.
-constexpr int kMostPpRanks = 100'000;
-constexpr int kMostMicrobatches = 1'000'000;
-constexpr int kMostChunks = 1'000;
-constexpr int kMostPipelines = 1'000'000;
-constexpr int kMostGpusPerStage = 100'000;
-constexpr double kMostBlockingPowerW = 100'000;
-constexpr double kLongestSwitchMs = 60'000;
 
 constexpr std::string_view kRootKeys[] = {"profile", "pipeline", "gpu", "memory", "fixed"};
 constexpr std::string_view kPipelineKeys[] = {"schedule", "schedule_file", "graph",
@@ -93,7 +85,7 @@ class JobReader {
   void ReadGpu(const toml::table& table) {
     TableReader reader(table, name_, "[gpu]", kGpuKeys, kTables);
     KeepKeys(table);
-    job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostBlockingPowerW, 0);
+    job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostWatts, 0);
     job_.model.gpus_per_stage = reader.Count("gpus_per_stage", kMostGpusPerStage, 1);
     job_.switch_latency = ToNanoseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0) /
                                         kMillisecondsPerSecond);

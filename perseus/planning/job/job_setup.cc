@@ -178,13 +178,9 @@ Result<LoadedJob> WithFacts(Result<LoadedJob> job, const UsedFacts& facts,
   return job;
 }
 
-Result<std::string> ProfileText(const std::string& path, const JobSettings& settings) {
-  if (settings.profile_text) return *settings.profile_text;
-  return ReadFile(path);
-}
-
 Result<profile::Profile> LoadProfile(const std::string& path, const JobSettings& settings) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(path, settings));
+  if (settings.profile_text) return profile::ParseProfile(*settings.profile_text, path);
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadFile(path));
   return profile::ParseProfile(text, path);
 }
 
@@ -293,12 +289,10 @@ Result<UnscheduledJob> Unscheduled(const DescribedJob& described, const JobSetti
   const Job& job = described.job;
   PERSEUS_RETURN_IF_ERROR(CheckComplete(described));
   PERSEUS_RETURN_IF_ERROR(CheckMicrobatches(job));
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ProfileText(job.profile_path, settings));
-  PERSEUS_ASSIGN_OR_RETURN(auto profile, profile::ParseProfile(text, job.profile_path));
-  PERSEUS_ASSIGN_OR_RETURN(const auto profiled, profile::ParseStageMemory(text, job.profile_path));
+  PERSEUS_ASSIGN_OR_RETURN(auto profile, LoadProfile(job.profile_path, settings));
   const auto placement = settings.fold || job.is_folded ? schedule_search::Placement::kV
                                                         : schedule_search::Placement::kLoop;
-  PERSEUS_ASSIGN_OR_RETURN(auto memory, MemoryOf(job.memory, profile, profiled, placement));
+  PERSEUS_ASSIGN_OR_RETURN(auto memory, MemoryOf(job.memory, profile, profile.memory(), placement));
   if (job.schedule.pp_ranks != 0 && job.schedule.pp_ranks != profile.pp_ranks()) {
     return Fail("{} has {} stages, not {} (remove `pp_ranks`, or profile again)", profile.name(),
                 profile.pp_ranks(), job.schedule.pp_ranks);

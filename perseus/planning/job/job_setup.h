@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/limits.h"
 #include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
@@ -20,9 +21,9 @@
 namespace perseus::job {
 
 // The ranges of the numbers of a job.
-inline constexpr NumberRange kCountRange{1, 1'000'000, "whole numbers"};
-inline constexpr NumberRange kBlockingPowerRange{0, 100'000, "watts"};
-inline constexpr NumberRange kSwitchLatencyRange{0, 60'000, "milliseconds"};
+inline constexpr NumberRange kCountRange{1, kMostMicrobatches, "whole numbers"};
+inline constexpr NumberRange kBlockingPowerRange{0, kMostWatts, "watts"};
+inline constexpr NumberRange kSwitchLatencyRange{0, kLongestSwitchMs, "milliseconds"};
 inline constexpr NumberRange kStallRange{0, 60, "seconds"};
 inline constexpr NumberRange kSwitchEnergyRange{0, kMostJoules, "joules"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};

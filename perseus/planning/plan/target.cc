@@ -1,4 +1,5 @@
 #include "perseus/planning/plan/target.h"
+#include "perseus/base/limits.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,6 +8,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -22,8 +23,6 @@ using json_file::Throw;
 constexpr int kMaxDepth = 7;
 // These ranges fit any job, and they are narrow enough to reveal a wrong unit.
 constexpr int kMostCount = 10'000'000;
-constexpr double kMostWatts = 100'000;
-constexpr double kLongestSwitchMs = 60'000;
 // An iteration may be longer than an instruction. Up to here, a double holds every nanosecond.
 constexpr double kLongestIterationSeconds = 4e6;
 constexpr double kMostIterationJoules = 1e18;

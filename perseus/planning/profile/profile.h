@@ -39,11 +39,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
 #include "perseus/base/units.h"
+#include "perseus/planning/profile/stage_memory.h"
 #include "perseus/planning/profile/time_noise.h"
 
 namespace perseus::profile {
@@ -88,6 +90,9 @@ class Profile {
   // Absent if the profile states none, or 0.
   const std::optional<TimeNoise>& noise() const { return noise_; }
   void set_noise(const TimeNoise& noise) { noise_ = noise; }
+  // Absent if the profile states no bytes.
+  const std::optional<StageMemory>& memory() const { return memory_; }
+  void set_memory(std::optional<StageMemory> memory) { memory_ = std::move(memory); }
 
   // The options of that instruction, or null if the profile has none.
   const ProfileEntry* Find(int pp_rank, int chunk, InstructionKind kind) const;
@@ -97,6 +102,7 @@ class Profile {
   std::vector<std::string> other_knob_names_;
   std::vector<ProfileEntry> entries_;
   std::optional<TimeNoise> noise_;
+  std::optional<StageMemory> memory_;
 };
 
 enum class ProfileRows {
@@ -113,9 +119,9 @@ struct ProfileReadOptions {
   double largest_repeat_ratio = 1.5;
 };
 
-// Parses the CSV `text`. `name` is the name of the file in messages. Errors (kInput) are one line,
-// "name:line: cause (remedy)". Ten million rows take seconds. Memory is proportional to the number
-// of distinct options.
+// Parses the CSV `text` in one pass, with its noise and memory. `name` is the name of the file in
+// messages. Errors (kInput) are one line, "name:line: cause (remedy)". Ten million rows take
+// seconds. Memory is proportional to the number of distinct options.
 Result<Profile> ParseProfile(std::string_view text, std::string_view name,
                              const ProfileReadOptions& options = {});
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/units.h"
 #include "perseus/base/wording.h"
 #include "perseus/planning/profile/csv_reader.h"
@@ -36,7 +37,6 @@ Wording WordingOf(ProfileRows rows) {
 }
 
 constexpr double kLeastSeconds = 0.5e-9;  // A shorter time would round to 0 ns.
-constexpr int kLargestStage = 1'000'000;
 constexpr int kMostSamplesOfRow = 1'000'000'000;
 // The header's names are compared with each other, which takes quadratic time.
 constexpr std::size_t kMostColumns = 256;
@@ -201,7 +201,17 @@ Result<Columns> ReadHeader(const CsvReader& reader, ProfileRows rows) {
   return columns;
 }
 
-// Turns the current record of the reader into a Measurement.
+// A row of the file.
+struct Row {
+  Measurement measurement;
+  std::optional<double> noise;
+  std::optional<double> common_noise;
+  std::optional<std::int64_t> activation_bytes;
+  std::optional<std::int64_t> model_bytes;
+  std::optional<MemorySource> memory_source;
+};
+
+// Turns the current record of the reader into a Row.
 class RowParser {
  public:
   RowParser(const CsvReader& reader, const Columns& columns, std::string_view part)
@@ -209,8 +219,8 @@ class RowParser {
     knobs_.resize(1 + columns.other_knobs.size());
   }
 
-  // The measurement is valid until the next call.
-  Result<Measurement> Parse() {
+  // The row is valid until the next call.
+  Result<Row> Parse() {
     const std::span<const std::string_view> fields = reader_.fields();
     if (fields.size() != columns_.count) {
       return Fail(reader_.Where(),
@@ -229,15 +239,12 @@ class RowParser {
     PERSEUS_ASSIGN_OR_RETURN(const int samples, Samples());
     PERSEUS_ASSIGN_OR_RETURN(const double time_ci, Interval(columns_.time_ci, kTimeInterval));
     PERSEUS_ASSIGN_OR_RETURN(const double energy_ci, Interval(columns_.energy_ci, kEnergyInterval));
-    for (const auto& [place, column] :
-         {std::pair(columns_.noise, kNoise), std::pair(columns_.common_noise, kCommonNoise)}) {
-      if (const auto noise = Noise(place, column); !noise) return Fail(noise);
-    }
-    for (const auto& [place, column] : {std::pair(columns_.activation_bytes, kActivationBytes),
-                                        std::pair(columns_.model_bytes, kModelBytes)}) {
-      if (const auto bytes = Bytes(place, column); !bytes) return Fail(bytes);
-    }
-    if (const auto source = Source(); !source) return Fail(source);
+    PERSEUS_ASSIGN_OR_RETURN(const auto noise, Noise(columns_.noise, kNoise));
+    PERSEUS_ASSIGN_OR_RETURN(const auto common_noise, Noise(columns_.common_noise, kCommonNoise));
+    PERSEUS_ASSIGN_OR_RETURN(const auto activations,
+                             Bytes(columns_.activation_bytes, kActivationBytes));
+    PERSEUS_ASSIGN_OR_RETURN(const auto model, Bytes(columns_.model_bytes, kModelBytes));
+    PERSEUS_ASSIGN_OR_RETURN(const auto source, Source());
 
     knobs_.front() = frequency;
     for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
@@ -248,10 +255,16 @@ class RowParser {
       if (!value) return Fail(value);
       knobs_[i + 1] = *value;
     }
-    return Measurement{pp_rank, chunk,          kind,    knobs_,  time,
-                       energy,  reader_.line(), samples, time_ci, energy_ci};
+    return Row{.measurement = {pp_rank, chunk, kind, knobs_, time, energy, reader_.line(), samples,
+                               time_ci, energy_ci},
+               .noise = noise,
+               .common_noise = common_noise,
+               .activation_bytes = activations,
+               .model_bytes = model,
+               .memory_source = source};
   }
 
+ private:
   // The column of a noise. Empty if the column or the value is absent.
   Result<std::optional<double>> Noise(std::optional<std::size_t> place,
                                       std::string_view column) const {
@@ -287,7 +300,6 @@ class RowParser {
                 Excerpt(field));
   }
 
- private:
   std::string_view FieldAt(std::optional<std::size_t> column) const {
     return reader_.fields()[*column];
   }
@@ -328,9 +340,9 @@ class RowParser {
   Result<int> Index(std::size_t place, std::string_view column) const {
     const std::string_view field = reader_.fields()[place];
     PERSEUS_ASSIGN_OR_RETURN(double value, Number(field, column, "a whole number, such as 0"));
-    if (value < 0 || value > kLargestStage || value != std::floor(value)) {
+    if (value < 0 || value > kHighestRank || value != std::floor(value)) {
       return Fail(reader_.Where(), "{} {} is not a whole number from 0 to {} (count from 0)",
-                  column, Excerpt(field), kLargestStage);
+                  column, Excerpt(field), kHighestRank);
     }
     return static_cast<int>(value);
   }
@@ -413,11 +425,41 @@ class RowParser {
 struct MeanSquare {
   double sum = 0;
   int count = 0;
-  void Add(double value) {
-    sum += value * value;
+  void Add(const std::optional<double>& value) {
+    if (!value) return;
+    sum += *value * *value;
     ++count;
   }
   double Root() const { return count == 0 ? 0 : std::sqrt(sum / count); }
+};
+
+// The memory of the stages of all rows so far.
+class MemorySum {
+ public:
+  void Add(const Row& row) {
+    if (!row.activation_bytes && !row.model_bytes) return;
+    // A file of both is as good as its model.
+    is_modeled_ = is_modeled_ || row.memory_source == MemorySource::kModeled;
+    const auto key = std::pair(row.measurement.pp_rank, row.measurement.chunk);
+    StageMemory::Part& part =
+        parts_.try_emplace(key, StageMemory::Part{key.first, key.second}).first->second;
+    // An empty optional is less than any value.
+    part.activation_bytes = std::max(part.activation_bytes, row.activation_bytes);
+    part.model_bytes = std::max(part.model_bytes, row.model_bytes);
+  }
+
+  // Absent if no row has a value.
+  std::optional<StageMemory> Memory() const {
+    if (parts_.empty()) return std::nullopt;
+    StageMemory memory{.parts = {},
+                       .source = is_modeled_ ? MemorySource::kModeled : MemorySource::kMeasured};
+    for (const auto& [key, part] : parts_) memory.parts.push_back(part);
+    return memory;
+  }
+
+ private:
+  std::map<std::pair<int, int>, StageMemory::Part> parts_;  // By pp_rank and chunk.
+  bool is_modeled_ = false;
 };
 
 // Checks that pp_ranks are numbered 0, 1, ... without a gap, and also the chunks of each pp_rank.
@@ -462,17 +504,17 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
   OptionSums sums(1 + columns.other_knobs.size(), options.largest_repeat_ratio, wording.part);
   MeanSquare noise_independent;
   MeanSquare noise_common;
+  MemorySum memory;
   while (true) {
     PERSEUS_ASSIGN_OR_RETURN(const bool has_row, reader.Next());
     if (!has_row) break;
-    PERSEUS_ASSIGN_OR_RETURN(const Measurement row, parser.Parse());
-    if (const Result<void> added = sums.Add(row); !added) {
+    PERSEUS_ASSIGN_OR_RETURN(const Row row, parser.Parse());
+    if (const Result<void> added = sums.Add(row.measurement); !added) {
       return Fail(added, reader.Where());
     }
-    PERSEUS_ASSIGN_OR_RETURN(const auto independent, parser.Noise(columns.noise, kNoise));
-    PERSEUS_ASSIGN_OR_RETURN(const auto common, parser.Noise(columns.common_noise, kCommonNoise));
-    if (independent) noise_independent.Add(*independent);
-    if (common) noise_common.Add(*common);
+    noise_independent.Add(row.noise);
+    noise_common.Add(row.common_noise);
+    memory.Add(row);
   }
 
   if (const auto suspect = sums.FindMeasuredKnob()) {
@@ -490,41 +532,8 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
     return Fail(complete);
   const TimeNoise noise{noise_independent.Root(), noise_common.Root()};
   if (noise != TimeNoise{}) profile.set_noise(noise);
+  profile.set_memory(memory.Memory());
   return profile;
-}
-
-Result<std::optional<StageMemory>> ParseStageMemory(std::string_view text, std::string_view name) {
-  CsvReader reader(text, name);
-  PERSEUS_ASSIGN_OR_RETURN(const bool has_header, reader.Next());
-  if (!has_header) return std::nullopt;
-  PERSEUS_ASSIGN_OR_RETURN(const Columns columns, ReadHeader(reader, ProfileRows::kStages));
-  if (!columns.activation_bytes && !columns.model_bytes) return std::nullopt;
-  RowParser parser(reader, columns, kStageWording.part);
-  std::map<std::pair<int, int>, StageMemory::Part> parts;
-  bool is_modeled = false;
-  while (true) {
-    PERSEUS_ASSIGN_OR_RETURN(const bool has_row, reader.Next());
-    if (!has_row) break;
-    PERSEUS_ASSIGN_OR_RETURN(const Measurement row, parser.Parse());
-    PERSEUS_ASSIGN_OR_RETURN(const auto activations,
-                             parser.Bytes(columns.activation_bytes, kActivationBytes));
-    PERSEUS_ASSIGN_OR_RETURN(const auto model, parser.Bytes(columns.model_bytes, kModelBytes));
-    PERSEUS_ASSIGN_OR_RETURN(const auto source, parser.Source());
-    if (!activations && !model) continue;
-    // A file of both is as good as its model.
-    is_modeled = is_modeled || source == MemorySource::kModeled;
-    StageMemory::Part& part = parts[{row.pp_rank, row.chunk}];
-    part.pp_rank = row.pp_rank;
-    part.chunk = row.chunk;
-    // An empty optional is less than any value.
-    part.activation_bytes = std::max(part.activation_bytes, activations);
-    part.model_bytes = std::max(part.model_bytes, model);
-  }
-  if (parts.empty()) return std::nullopt;
-  StageMemory memory{.parts = {},
-                     .source = is_modeled ? MemorySource::kModeled : MemorySource::kMeasured};
-  for (const auto& [key, part] : parts) memory.parts.push_back(part);
-  return memory;
 }
 
 }  // namespace perseus::profile

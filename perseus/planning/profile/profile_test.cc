@@ -1,4 +1,5 @@
 #include "perseus/planning/profile/profile.h"
+#include "perseus/base/limits.h"
 
 #include <gtest/gtest.h>
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "perseus/planning/profile/profile.h"
+
 namespace perseus::profile {
 
 std::string_view Name(MemorySource source) {

@@ -16,10 +16,9 @@
 #include <string_view>
 #include <vector>
 
-#include "perseus/base/result.h"
-#include "perseus/planning/profile/profile.h"
-
 namespace perseus::profile {
+
+class Profile;
 
 enum class MemorySource { kMeasured, kModeled };
 std::string_view Name(MemorySource source);  // "measured", "modeled".
@@ -40,10 +39,6 @@ struct StageMemory {
 };
 
 inline constexpr double kMostMemoryBytes = 1e15;
-
-// The columns. Empty if no row has a value. Fails as ParseProfile does, but reads no more than the
-// header of a profile without the columns.
-Result<std::optional<StageMemory>> ParseStageMemory(std::string_view text, std::string_view name);
 
 // `rows` with the three columns. Requires that FormatProfile made the rows of `profile`.
 std::string AddMemory(const Profile& profile, const std::string& rows, const StageMemory& memory);

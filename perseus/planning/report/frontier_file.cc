@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/number.h"
 #include "perseus/planning/profile/csv_reader.h"
 

@@ -11,6 +11,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/schedule/instruction_graph.h"
 
@@ -22,7 +23,6 @@ using json_file::Throw;
 
 // The deepest value is in file -> instructions -> instruction -> options -> option.
 constexpr int kMaxDepth = 5;
-constexpr double kMostBlockingPowerW = 100'000;
 
 Node RequireMember(const Node& node, std::string_view key, std::string_view example) {
   return node.Member(key, fmt::format("write \"{}\": {}", key, example));
@@ -85,7 +85,7 @@ class GraphReader {
   GraphFile Read(const Node& file) {
     file.RequireObject({"instructions", "dependencies", "blocking_power"});
     if (file.Has("blocking_power")) {
-      const double of_file = file.Member("blocking_power").Number(0, kMostBlockingPowerW, "watts");
+      const double of_file = file.Member("blocking_power").Number(0, kMostWatts, "watts");
       if (!is_power_given_) file_.blocking_power_w = of_file;
     }
     const Node instructions = RequireMember(file, "instructions", "[...]");

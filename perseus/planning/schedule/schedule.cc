@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/wording.h"
 #include "perseus/planning/schedule/rank_order.h"
 
@@ -50,9 +51,6 @@ constexpr auto kNames = [] {
   return names;
 }();
 
-constexpr int kMostPpRanks = 100'000;
-constexpr int kMostMicrobatches = 1'000'000;
-constexpr int kMostChunks = 1'000;
 // A stage has at most three for each microbatch. This many take about 360 MB.
 constexpr std::int64_t kMostInstructions = 30'000'000;
 

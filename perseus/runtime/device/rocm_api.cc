@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "perseus/base/limits.h"
 #include "perseus/base/units.h"
 
 namespace perseus::device::rocm {

@@ -9,6 +9,7 @@
 
 #include "perseus/base/json_file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/units.h"
 
 namespace perseus::profiler {
@@ -20,7 +21,6 @@ using nlohmann::ordered_json;
 
 constexpr int kVersion = 2;
 constexpr int kMaxJsonDepth = 8;
-constexpr int kMostRanks = 1'000'000;
 constexpr int kMostParameters = 4096;
 constexpr double kHuge = 1e300;
 // Up to here, a double represents every whole number.
@@ -99,7 +99,7 @@ std::pair<ClockedKind, GpuMeasurements::Record> ReadRecord(const Node& node, int
                       "parameter_before", "residuals", "residual_squares", "sums", "readings",
                       "reached_mhz"});
   ClockedKind what;
-  what.chunk = node.Member("chunk").Count(0, kMostRanks, "a chunk, from 0");
+  what.chunk = node.Member("chunk").Count(0, kHighestRank, "a chunk, from 0");
   const Node kind = node.Member("kind");
   const std::string kind_name = kind.Text();
   const auto known = ParseInstructionKind(kind_name);

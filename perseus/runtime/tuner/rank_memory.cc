@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "perseus/base/json_file.h"
+#include "perseus/base/limits.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
@@ -17,7 +18,6 @@ using json_file::Node;
 
 constexpr std::string_view kEnding = ".memory.json";
 constexpr int kDeepest = 3;
-constexpr std::size_t kMostChunks = 1'000;
 
 struct OneRank {
   std::vector<std::int64_t> activations;  // [chunk]
@@ -34,7 +34,7 @@ OneRank ReadOne(const Node& node) {
   OneRank rank;
   const Node activations = node.Member("activation_bytes");
   const std::size_t chunks = activations.ListSize();
-  if (chunks == 0 || chunks > kMostChunks) {
+  if (chunks == 0 || chunks > std::size_t{kMostChunks}) {
     json_file::ThrowAt(activations.path, "has {} chunks (expected 1 to {})", chunks, kMostChunks);
   }
   for (std::size_t i = 0; i < chunks; ++i) rank.activations.push_back(ReadBytes(activations[i]));

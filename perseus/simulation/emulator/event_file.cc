@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "perseus/base/limits.h"
 #include "perseus/base/toml_file.h"
 #include "perseus/base/units.h"
 
@@ -15,10 +16,8 @@ namespace {
 using toml_file::TableReader;
 
 constexpr int kMostIterations = 100'000'000;
-constexpr int kMostPipelines = 1'000'000;
-constexpr int kMostRanks = 100'000;
 constexpr double kMostSlowdown = 1'000;
-constexpr double kMostWatts = 1e12;
+constexpr double kHighestCapW = 1e12;
 
 class EventReader {
  public:
@@ -76,7 +75,7 @@ class EventReader {
     Disturbance disturbance{.where = WhereOf(table)};
     if (!reader.Has("dp_rank")) reader.FailHere("[[straggler]] has no dp_rank (add dp_rank = 0)");
     disturbance.dp_rank = reader.CountFrom("dp_rank", 0, kMostPipelines, 0);
-    disturbance.pp_rank = reader.CountFrom("pp_rank", 0, kMostRanks, -1);
+    disturbance.pp_rank = reader.CountFrom("pp_rank", 0, kMostPpRanks, -1);
     disturbance.from = ReadMoment(reader, "from", "from_s", disturbance.from);
     disturbance.until = ReadMoment(reader, "until", "until_s", disturbance.until);
     CheckOrder(reader, "[[straggler]]", disturbance.from, disturbance.until);
@@ -125,7 +124,7 @@ class EventReader {
     if (!reader.Has("watts")) reader.FailHere("[[power_cap]] has no watts (write watts = 180000)");
     PowerCap cap{.from = ReadArrival(reader), .where = WhereOf(table)};
     cap.until = ReadMoment(reader, "until", "until_s", cap.until);
-    cap.watts = reader.Number("watts", kMostWatts, 0);
+    cap.watts = reader.Number("watts", kHighestCapW, 0);
     CheckOrder(reader, "[[power_cap]]", cap.from, cap.until);
     events_.power_caps.push_back(std::move(cap));
     file_.Keep(reader);

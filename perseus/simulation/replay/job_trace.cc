@@ -13,6 +13,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/index.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/statistics.h"
 #include "perseus/base/wording.h"
 #include "perseus/simulation/replay/trace_events.h"

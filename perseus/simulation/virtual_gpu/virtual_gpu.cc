@@ -1,4 +1,5 @@
 #include "perseus/simulation/virtual_gpu/virtual_gpu.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/units.h"
 
 #include <algorithm>

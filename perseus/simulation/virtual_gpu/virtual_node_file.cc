@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "perseus/base/file.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/toml_file.h"
 #include "perseus/base/units.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
@@ -26,7 +27,6 @@ using toml_file::TableReader;
 constexpr std::size_t kLongestName = 40;
 constexpr std::string_view kNumberOfGpu = "{}";
 constexpr int kMostSeed = 1'000'000'000;
-constexpr double kMostWatts = 100'000;
 constexpr double kLeastRate = 0.001;
 constexpr double kMostRate = 1000;
 constexpr double kLeastCounterPeriodMs = 0.001;
@@ -354,9 +354,9 @@ class NodeReader {
     static constexpr std::string_view kKeys[] = {"median_ms", "spread"};
     TableReader reader(table, file_, "[switch_latency]", kKeys);
     VirtualGpuModel& gpu = spec_.gpu;
-    gpu.switch_latency_s =
-        reader.Number("median_ms", 60'000, gpu.switch_latency_s * kMillisecondsPerSecond) /
-        kMillisecondsPerSecond;
+    gpu.switch_latency_s = reader.Number("median_ms", kLongestSwitchMs,
+                                         gpu.switch_latency_s * kMillisecondsPerSecond) /
+                           kMillisecondsPerSecond;
     gpu.switch_latency_spread = reader.Number("spread", kMostSpread, gpu.switch_latency_spread);
     Keep(reader);
   }

@@ -31,7 +31,7 @@ ordered_json RecordJson(const store::AuditRecord& record) {
           {"subject", record.subject},
           {"who", record.by.id},
           {"name", record.by.name},
-          {"role", record.by.role},
+          {"role", store::RoleOf(record.by)},
           {"peer", record.by.peer},
           {"trace", record.by.trace},
           {"before", ValueOf(record.before)},

@@ -193,11 +193,9 @@ http::Problem TokenIsGone() {
 }
 
 store::Author Context::By() const {
-  static constexpr std::string_view kRoles[] = {"operator", "member", "agent",
-                                                "job",      "read",   "join"};
   return {.id = identity.token,
           .name = identity.token.empty() && identity.name.empty() ? "anonymous" : identity.name,
-          .role = std::string(kRoles[static_cast<std::size_t>(identity.role)]),
+          .role = identity.role,
           .peer = request.peer,
           .trace = request.trace,
           .reason = reason};

@@ -53,9 +53,11 @@ Result<void> AddJob(store::Store& store, const store::JobRecord& job, store::Mil
   PERSEUS_ASSIGN_OR_RETURN(const auto from_step, AddAssignment(store, job, now, status));
   AddPromise(job, status);
   PERSEUS_ASSIGN_OR_RETURN(const auto guard, store.FindGuard(job));
-  if (guard && guard->state == "withdrawn") status.values["perseus_job_plan_taken_back"] = 1;
+  if (guard && guard->state == store::GuardState::kWithdrawn)
+    status.values["perseus_job_plan_taken_back"] = 1;
   // At the default clocks, no plan is measured, but its promise is broken all the same.
-  if (guard && guard->state != "cleared") status.values["perseus_job_promise_broken"] = 1;
+  if (guard && guard->state != store::GuardState::kCleared)
+    status.values["perseus_job_promise_broken"] = 1;
   fleet.jobs.push_back(std::move(status));
   PERSEUS_ASSIGN_OR_RETURN(const auto nodes, store.ListNodesOfJob(job.id));
   for (const store::NodeRecord& node : nodes) {

@@ -28,11 +28,12 @@ struct JobStatus {
 };
 
 struct FleetStatus {
-  std::map<std::string, int> nodes;                               // By state.
-  std::map<std::pair<std::string, std::string>, int> stragglers;  // By source and state.
-  int planning_backlog = 0;                                       // Jobs that wait for a planning.
-  double planning_wait_s = 0;                                     // The longest wait of these jobs.
-  std::vector<JobStatus> jobs;                                    // Running.
+  std::map<std::string, int> nodes;  // By state.
+  // By source and state.
+  std::map<std::pair<store::StragglerSource, std::string>, int> stragglers;
+  int planning_backlog = 0;     // Jobs that wait for a planning.
+  double planning_wait_s = 0;   // The longest wait of these jobs.
+  std::vector<JobStatus> jobs;  // Running.
 };
 
 // Reads up to kMaxFleetJobs running jobs, in order of creation.

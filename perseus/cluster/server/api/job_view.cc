@@ -51,7 +51,7 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
                      std::int64_t lost_nodes) {
   ordered_json json{{"id", job.id},
                     {"key", job.key},
-                    {"status", job.ended != 0 ? "ended" : job.status},
+                    {"status", job.ended != 0 ? "ended" : store::Name(job.status)},
                     {"created", TimeText(job.created)}};
   if (job.ended != 0) json["ended"] = TimeText(job.ended);
   if (!job.owner.empty()) json["owner"] = job.owner;
@@ -84,8 +84,9 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
 }
 
 ordered_json GuardJson(const store::GuardRecord& guard) {
-  ordered_json json{
-      {"state", guard.state}, {"since", TimeText(guard.since)}, {"with_plan", guard.with_plan}};
+  ordered_json json{{"state", store::Name(guard.state)},
+                    {"since", TimeText(guard.since)},
+                    {"with_plan", guard.with_plan}};
   if (guard.without_plan > 0) json["without_plan"] = guard.without_plan;
   if (!guard.why.empty()) json["why"] = guard.why;
   return json;
@@ -140,7 +141,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
 ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now) {
   const std::string_view state = StragglerState(straggler, now);
   ordered_json json{{"dp_rank", straggler.dp_rank},
-                    {"source", straggler.source},
+                    {"source", store::Name(straggler.source)},
                     {"slowdown", straggler.slowdown},
                     {"state", state},
                     {"starts", TimeText(straggler.starts)}};
@@ -164,9 +165,9 @@ ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milli
 }
 
 ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler) {
-  ordered_json json{{"dp_rank", straggler.dp_rank},       {"source", straggler.source},
+  ordered_json json{{"dp_rank", straggler.dp_rank},       {"source", store::Name(straggler.source)},
                     {"slowdown", straggler.slowdown},     {"starts", TimeText(straggler.starts)},
-                    {"ended", TimeText(straggler.ended)}, {"why", straggler.why}};
+                    {"ended", TimeText(straggler.ended)}, {"why", store::Name(straggler.why)}};
   if (straggler.measured > 0) json["measured"] = straggler.measured;
   return json;
 }

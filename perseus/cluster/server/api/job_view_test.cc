@@ -94,7 +94,7 @@ TEST_F(JobViewTest, HasTheStateOfEachNode) {
 TEST(StragglerJson, WarnsOfAnOldOneThatNeverExpires) {
   store::StragglerRecord straggler;
   straggler.dp_rank = 3;
-  straggler.source = "report";
+  straggler.source = store::StragglerSource::kReport;
   straggler.slowdown = 1.2;
   straggler.starts = kNow - 3'600'000;
   EXPECT_FALSE(StragglerJson(straggler, kNow).contains("warning"));

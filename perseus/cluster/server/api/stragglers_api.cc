@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/job_planning/job_spec.h"
@@ -29,11 +30,11 @@ store::Milliseconds ReadSeconds(const Node& node) {
 }
 
 store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
-                                     std::string_view source) {
+                                     store::StragglerSource source) {
   constexpr std::array<std::string_view, 4> kForecast{"dp_rank", "slowdown", "starts_in",
                                                       "expires_in"};
   const std::span<const std::string_view> keys(kForecast);
-  const bool is_forecast = source == "forecast";
+  const bool is_forecast = source == store::StragglerSource::kForecast;
   node.RequireObject(is_forecast ? keys : keys.subspan(1));
   store::StragglerRecord straggler;
   straggler.job = context.job->id;
@@ -55,7 +56,7 @@ store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
         "leaves no time between start and end (expires_in has to be larger than starts_in)");
   }
   if (is_forecast) {
-    straggler.dp_rank = node.Member("dp_rank").Count(0, 999'999, "a pipeline, from 0");
+    straggler.dp_rank = node.Member("dp_rank").Count(0, kMostPipelines - 1, "a pipeline, from 0");
   }
   return straggler;
 }
@@ -92,7 +93,7 @@ Answer<http::Response> PutStraggler(const Context& context) {
   PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, pipeline, ""));
   PERSEUS_ASSIGN_OR_RETURN(auto straggler,
                            ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
-                             return ReadStraggler(node, context, "report");
+                             return ReadStraggler(node, context, store::StragglerSource::kReport);
                            }));
   straggler.dp_rank = pipeline;
   return Keep(context, straggler);
@@ -101,7 +102,7 @@ Answer<http::Response> PutStraggler(const Context& context) {
 Answer<http::Response> Forecast(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto straggler,
                            ReadBody(context.request.body, kDeepestStraggler, [&](const Node& node) {
-                             return ReadStraggler(node, context, "forecast");
+                             return ReadStraggler(node, context, store::StragglerSource::kForecast);
                            }));
   PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, straggler.dp_rank, "/dp_rank"));
   return Keep(context, straggler);
@@ -112,7 +113,8 @@ Answer<http::Response> Delete(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto pipeline, ReadPipeline(context, context.Path("dp_rank")));
   PERSEUS_RETURN_IF_ERROR(CheckPipeline(context, pipeline, ""));
   bool existed = false;
-  for (const std::string_view source : {"report", "forecast", "detected"}) {
+  using enum store::StragglerSource;
+  for (const auto source : {kReport, kForecast, kDetected}) {
     PERSEUS_ASSIGN_OR_RETURN(const auto deleted,
                              context.services.store.DeleteStraggler(
                                  context.job->id, pipeline, source, context.now, context.By()));

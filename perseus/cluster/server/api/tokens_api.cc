@@ -15,6 +15,7 @@ namespace {
 
 using json_file::Node;
 using json_file::ThrowAt;
+using store::Scope;
 
 constexpr int kDeepestToken = 3;
 constexpr double kMaxDays = 36'500;
@@ -28,8 +29,9 @@ constexpr store::Milliseconds kOldSecretLasts = 300'000;
 constexpr std::size_t kAttemptLetters = 64;
 
 nlohmann::ordered_json TokenJson(const store::TokenRecord& token) {
-  nlohmann::ordered_json json{{"id", token.id}, {"scope", token.scope}, {"name", token.name}};
-  if (token.scope == "job") {
+  nlohmann::ordered_json json{
+      {"id", token.id}, {"scope", store::ScopeOf(token)}, {"name", token.name}};
+  if (token.scope == Scope::kJob) {
     json["job"] = token.job;
   } else if (!token.job.empty()) {
     json["jobs"] = SplitLines(token.job);
@@ -70,18 +72,18 @@ std::string ReadPatterns(const Node& list) {
 // What each scope may be bound to. A missing bound is an error where the token would be good for
 // more than its creator may expect.
 void CheckBounds(const store::TokenRecord& token) {
-  const auto is_one_of = [&token](std::initializer_list<std::string_view> scopes) {
+  const auto is_one_of = [&token](std::initializer_list<Scope> scopes) {
     return std::ranges::find(scopes, token.scope) != scopes.end();
   };
-  if ((token.scope == "job") != (!token.job.empty() && is_one_of({"job"}))) {
+  if (token.scope == Scope::kJob && token.job.empty()) {
     ThrowAt("job",
             "is the key of a job, for scope job only (give it with this scope, and with no other)");
   }
-  if (!token.job.empty() && !is_one_of({"job", "agent", "join", "read"})) {
+  if (!token.job.empty() && !is_one_of({Scope::kJob, Scope::kAgent, Scope::kJoin, Scope::kRead})) {
     ThrowAt("jobs", "is for the scopes agent, join and read (leave it out)");
   }
-  if (is_one_of({"agent", "join"})) {
-    if (token.nodes.empty() && (token.certificate.empty() || token.scope == "join")) {
+  if (is_one_of({Scope::kAgent, Scope::kJoin})) {
+    if (token.nodes.empty() && (token.certificate.empty() || token.scope == Scope::kJoin)) {
       ThrowAt("nodes",
               "is missing (name the nodes that the token is good for, such as [\"gpu-*\"], "
               "or [\"*\"] for every node)");
@@ -89,13 +91,13 @@ void CheckBounds(const store::TokenRecord& token) {
   } else if (!token.nodes.empty()) {
     ThrowAt("nodes", "is for the scopes agent and join (leave it out)");
   }
-  if (token.scope == "member" && token.owner.empty()) {
+  if (token.scope == Scope::kMember && token.owner.empty()) {
     ThrowAt("owner", "is missing (name the team or person whose jobs the token is good for)");
   }
-  if (!token.owner.empty() && !is_one_of({"member", "job", "read"})) {
+  if (!token.owner.empty() && !is_one_of({Scope::kMember, Scope::kJob, Scope::kRead})) {
     ThrowAt("owner", "is for the scopes member, job and read (leave it out)");
   }
-  if (token.scope == "join" && !token.certificate.empty()) {
+  if (token.scope == Scope::kJoin && !token.certificate.empty()) {
     ThrowAt("certificate", "is not for scope join (use scope agent, which needs no enrollment)");
   }
 }
@@ -104,18 +106,21 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
   node.RequireObject(
       {"scope", "job", "jobs", "nodes", "owner", "certificate", "name", "expires_in_days"});
   store::TokenRecord token;
-  token.scope = node.Member("scope").Text();
-  if (const auto scope = ParseScope(token.scope); !scope) {
-    ThrowAt("scope", "is wrong: {}", scope.error().Message());
+  const std::string scope = node.Member("scope").Text();
+  token.scope = store::Parse<Scope>(scope);
+  if (!token.scope) {
+    ThrowAt("scope",
+            "is wrong: {} is not a scope (expected operator, member, agent, job, read or join)",
+            Excerpt(scope));
   }
   if (node.Has("job")) {
     token.job = job_planning::ReadJobKey(node.Member("job"));
-    if (token.scope != "job") {
+    if (token.scope != Scope::kJob) {
       ThrowAt("job", "is the key of a job, for scope job only (use jobs with other scopes)");
     }
   }
   if (node.Has("jobs")) {
-    if (token.scope == "job") ThrowAt("jobs", "is not for scope job (use job)");
+    if (token.scope == Scope::kJob) ThrowAt("jobs", "is not for scope job (use job)");
     token.job = ReadPatterns(node.Member("jobs"));
   }
   if (node.Has("nodes")) token.nodes = ReadPatterns(node.Member("nodes"));
@@ -140,7 +145,7 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
 // Only an operator token can create more tokens. This one never expires. A certificate may not be
 // at hand, so it does not count.
 bool IsLasting(const store::TokenRecord& token) {
-  return token.scope == "operator" && token.expires == 0 && token.certificate.empty();
+  return token.scope == Scope::kOperator && token.expires == 0 && token.certificate.empty();
 }
 
 Answer<http::Response> Create(const Context& context) {
@@ -241,7 +246,7 @@ Answer<http::Response> Join(const Context& context, const std::string& node) {
   const std::string secret = NewSecret();
   const store::TokenRecord token{.id = "t-" + RandomHex(4),
                                  .hash = HashOfSecret(secret),
-                                 .scope = "agent",
+                                 .scope = Scope::kAgent,
                                  .job = JoinLines(join.jobs),
                                  .name = node,
                                  .created = context.now,
@@ -298,7 +303,8 @@ Answer<http::Response> Enroll(const Context& context) {
 Answer<http::Response> WhoAmI(const Context& context) {
   const Identity& identity = context.identity;
   const store::Author author = context.By();
-  nlohmann::ordered_json json{{"id", author.id}, {"name", author.name}, {"scope", author.role}};
+  nlohmann::ordered_json json{
+      {"id", author.id}, {"name", author.name}, {"scope", store::RoleOf(author)}};
   if (!identity.owners.empty()) json["owners"] = identity.owners;
   if (!identity.nodes.empty()) json["nodes"] = identity.nodes;
   if (!identity.jobs.empty()) json["jobs"] = identity.jobs;

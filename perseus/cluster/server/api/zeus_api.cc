@@ -14,6 +14,7 @@
 
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/number.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
@@ -31,7 +32,6 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 
 constexpr int kDeepestZeusBody = 6;
-constexpr int kMaxDegree = 1'000'000;
 constexpr std::size_t kMaxResultBytes = 1 << 20;
 constexpr int kClientLeft = 499;  // Nobody reads this answer, and it is no failure of the server.
 constexpr std::size_t kMaxFrequencies = 4096;
@@ -82,7 +82,7 @@ JobInfo ReadJobInfo(const Node& node) {
     ThrowAt("job_id", "is not empty (leave it empty: the server chooses it)");
   }
   const auto degree = [&](std::string_view key) {
-    return node.Member(key).Count(1, kMaxDegree, "a degree, such as 8");
+    return node.Member(key).Count(1, kMostPipelines, "a degree, such as 8");
   };
   JobInfo info;
   info.degrees = {degree("pp_degree"), degree("dp_degree"), degree("tp_degree")};
@@ -176,7 +176,7 @@ struct RankInfo {
 RankInfo ReadRankInfo(const Node& node) {
   RequireObject(node);
   const auto rank = [&](std::string_view key) {
-    return node.Member(key).Count(0, kMaxDegree, "a rank, from 0");
+    return node.Member(key).Count(0, kHighestRank, "a rank, from 0");
   };
   RankInfo info{rank("rank"), rank("dp_rank"), rank("pp_rank"), rank("tp_rank"), {}};
   const Node frequencies = node.Member("available_frequencies");

@@ -87,12 +87,12 @@ std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& h
 // With this role only: the first grant that gives it, with the owners of further ones for the same
 // jobs. (An identity has one list of jobs for all of its owners, so a grant for other jobs cannot
 // be added.) A grant without bounds is preferred. Nothing if no grant gives the role.
-std::optional<Identity> WithScope(const std::vector<Grant>& grants, const Holder& holder,
-                                  std::string_view scope) {
+std::optional<Identity> WithRole(const std::vector<Grant>& grants, const Holder& holder,
+                                 Role role) {
   std::optional<Identity> identity;
   for (const Grant& grant : grants) {
-    if (grant.scope != scope) continue;
-    const auto given = FromGrant(*ParseScope(scope), grant, holder);
+    if (grant.scope != role) continue;
+    const auto given = FromGrant(role, grant, holder);
     if (!given) continue;
     if (!given->IsBoundToJobs()) return given;
     if (!identity) {
@@ -130,8 +130,8 @@ bool IsUser(std::string_view text) {
 Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::string& user,
                                 const std::vector<std::string>& groups,
                                 store::Milliseconds expires) {
-  for (const std::string_view scope : {"operator", "member", "read"}) {
-    auto identity = WithScope(grants, {.user = user, .groups = groups}, scope);
+  for (const Role role : {Role::kOperator, Role::kMember, Role::kRead}) {
+    auto identity = WithRole(grants, {.user = user, .groups = groups}, role);
     if (!identity) continue;
     identity->token = "proxy:" + user;
     identity->name = user;

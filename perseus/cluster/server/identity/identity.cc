@@ -89,17 +89,6 @@ std::string Identity::Text() const {
   return fmt::format("{} ({})", is_plain ? name : Excerpt(name), token);
 }
 
-Result<Role> ParseScope(std::string_view text) {
-  if (text == "operator") return Role::kOperator;
-  if (text == "member") return Role::kMember;
-  if (text == "agent") return Role::kAgent;
-  if (text == "job") return Role::kJob;
-  if (text == "read") return Role::kRead;
-  if (text == "join") return Role::kJoin;
-  return Fail("{} is not a scope (expected operator, member, agent, job, read or join)",
-              Excerpt(text));
-}
-
 bool Matches(std::string_view pattern, std::string_view text) {
   // After the last "*", on a mismatch, "*" takes one more byte.
   std::size_t p = 0;

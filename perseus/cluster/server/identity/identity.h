@@ -30,7 +30,7 @@ enum class Access {
 };
 
 struct Identity {
-  enum class Role { kOperator, kMember, kAgent, kJob, kRead, kJoin };
+  using Role = store::Scope;
   Role role = Role::kOperator;
   // The id of the token. It is "proxy:ann" for a person behind the proxy, and "munge:0" for a munge
   // credential.
@@ -60,9 +60,6 @@ struct Resource {
   std::string_view owner = {};  // The owner of the job.
   std::string_view node = {};
 };
-
-// A scope of a token: operator, member, agent, job, read or join. kInput for any other text.
-Result<Identity::Role> ParseScope(std::string_view text);
 
 // Whether `text` has the pattern: equal, or with "*" for any text.
 bool Matches(std::string_view pattern, std::string_view text);

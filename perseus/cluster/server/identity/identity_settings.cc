@@ -10,27 +10,31 @@
 namespace perseus::server {
 namespace {
 
+using store::Scope;
 using toml_file::FileReader;
 using toml_file::TableReader;
 
+Scope ReadScope(TableReader& reader) {
+  const auto scope = store::Parse<Scope>(reader.Text("scope"));
+  if (scope == Scope::kOperator || scope == Scope::kMember || scope == Scope::kRead) return *scope;
+  if (!reader.error()) reader.FailAt("scope", "scope is not operator, member or read");
+  return Scope::kRead;
+}
+
 // What a grant may have besides its group or user depends on its scope.
 void CheckGrant(TableReader& reader, const Grant& grant) {
-  constexpr std::array<std::string_view, 3> kScopes{"operator", "member", "read"};
   if (reader.error()) return;
-  if (std::ranges::find(kScopes, grant.scope) == kScopes.end()) {
-    return reader.FailAt("scope", "scope is not operator, member or read");
-  }
   if (grant.group.empty() == grant.user.empty()) {
     return reader.FailHere(
         "[[proxy.grant]] needs one of group and user, and only one (write group = \"admins\")");
   }
-  if (grant.scope == "member" && grant.owner.empty()) {
+  if (grant.scope == Scope::kMember && grant.owner.empty()) {
     return reader.FailHere("a grant of scope member needs owner (write owner = \"{{group}}\")");
   }
-  if (!grant.owner.empty() && grant.scope == "operator") {
+  if (!grant.owner.empty() && grant.scope == Scope::kOperator) {
     return reader.FailAt("owner", "owner is for the scopes member and read (remove it)");
   }
-  if (!grant.jobs.empty() && grant.scope != "read") {
+  if (!grant.jobs.empty() && grant.scope != Scope::kRead) {
     return reader.FailAt("jobs", "jobs is for the scope read (remove it)");
   }
 }
@@ -39,7 +43,7 @@ Grant ReadGrant(TableReader& reader) {
   reader.Require("scope", "scope = \"member\"");
   Grant grant{.group = reader.Text("group"),
               .user = reader.Text("user"),
-              .scope = reader.Text("scope"),
+              .scope = ReadScope(reader),
               .owner = reader.Text("owner"),
               .jobs = reader.Texts("jobs")};
   CheckGrant(reader, grant);

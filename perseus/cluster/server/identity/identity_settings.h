@@ -17,14 +17,15 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/http/unix_listener.h"
+#include "perseus/cluster/store/states.h"
 
 namespace perseus::server {
 
 // What people with this group or name may do. Exactly one of both is set.
 struct Grant {
-  std::string group = {};  // A pattern.
-  std::string user = {};   // A pattern.
-  std::string scope = {};  // operator, member or read.
+  std::string group = {};                    // A pattern.
+  std::string user = {};                     // A pattern.
+  store::Scope scope = store::Scope::kRead;  // Operator, member or read.
   // Whose jobs a member may change, or read may see. "{group}" is the group, "{user}" the user's
   // name.
   std::string owner = {};

@@ -133,9 +133,8 @@ Answer<Identity> Rights::IdentityOf(const store::TokenRecord& token, const std::
   if (token.expires != 0 && token.expires <= now) {
     return Unknown(fmt::format("token {} has expired", token.id));
   }
-  const auto role = ParseScope(token.scope);
-  if (!role) return Unknown("a newer version of the server created the token");
-  Identity identity{.role = *role,
+  if (!token.scope) return Unknown("a newer version of the server created the token");
+  Identity identity{.role = *token.scope,
                     .token = token.id,
                     .name = token.name,
                     .presented = presented,

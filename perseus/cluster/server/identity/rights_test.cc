@@ -49,11 +49,11 @@ TEST(Patterns, MatchWholeTexts) {
 
 class RightsTest : public testing::Test {
  protected:
-  std::string Add(std::string scope, std::string job, store::Milliseconds expires) {
+  std::string Add(Role scope, std::string job, store::Milliseconds expires) {
     const std::string secret = NewSecret();
-    const auto added = store_->AddToken({.id = "t-" + scope,
+    const auto added = store_->AddToken({.id = "t-" + std::string(store::Name(scope)),
                                          .hash = HashOfSecret(secret),
-                                         .scope = std::move(scope),
+                                         .scope = scope,
                                          .job = std::move(job),
                                          .name = "",
                                          .created = 0,
@@ -104,7 +104,7 @@ TEST_F(RightsTest, RefusesWebPagesWithoutTokens) {
 }
 
 TEST_F(RightsTest, ATokenHasItsScopeUntilItExpires) {
-  const std::string secret = Add("job", "mine", 1000);
+  const std::string secret = Add(Role::kJob, "mine", 1000);
   const auto identity = rights_.Identify(With("Bearer " + secret), 999);
   ASSERT_TRUE(identity) << identity.error().detail;
   EXPECT_EQ(identity->role, Role::kJob);
@@ -115,7 +115,7 @@ TEST_F(RightsTest, ATokenHasItsScopeUntilItExpires) {
 }
 
 TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
-  const std::string secret = Add("operator", "", 0);
+  const std::string secret = Add(Role::kOperator, "", 0);
   for (const std::string& wrong :
        {std::string(), std::string("Bearer "), "Bearer " + secret + "0", "Basic " + secret,
         std::string("Bearer ") + HashOfSecret(secret)}) {
@@ -123,7 +123,7 @@ TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
   }
   store::TokenRecord other;  // So that the server still has a token.
   other.id = "t-other";
-  other.scope = "operator";
+  other.scope = store::Scope::kOperator;
   ASSERT_TRUE(store_->AddToken(other));
   ASSERT_TRUE(*store_->DeleteToken("t-operator"));
   ASSERT_TRUE(rights_.Load(*store_));
@@ -135,8 +135,8 @@ TEST_F(RightsTest, ASlowReadDoesNotBringBackWhatWasRevokedMeanwhile) {
   auto owned = std::make_unique<store::WatchedDatabase>();
   store::WatchedDatabase& database = *owned;
   store_ = std::make_unique<store::Store>(std::move(owned));
-  Add("operator", "", 0);
-  const std::string secret = Add("read", "", 0);
+  Add(Role::kOperator, "", 0);
+  const std::string secret = Add(Role::kRead, "", 0);
   std::future<void> revoking;
   std::atomic<bool> has_read = false;
   database.after_read = [&](std::string_view) {
@@ -160,7 +160,7 @@ TEST_F(RightsTest, AStreamLastsAsLongAsItsToken) {
   EXPECT_TRUE(rights_.TakeChange(0));
   EXPECT_FALSE(rights_.TakeChange(0));
   EXPECT_TRUE(rights_.IsValid(*anonymous, 0));
-  const std::string secret = Add("read", "", 1000);
+  const std::string secret = Add(Role::kRead, "", 1000);
   EXPECT_FALSE(rights_.IsValid(*anonymous, 0)) << "tokens exist now";
   const auto reader = rights_.Identify(With("Bearer " + secret), 0);
   ASSERT_TRUE(reader);
@@ -176,7 +176,7 @@ TEST_F(RightsTest, AStreamLastsAsLongAsItsToken) {
 }
 
 TEST_F(RightsTest, OnlyTheNewestTwoSecretsOfATokenCount) {
-  store::TokenRecord token{.id = "t-n0", .scope = "agent"};
+  store::TokenRecord token{.id = "t-n0", .scope = store::Scope::kAgent};
   for (const std::string secret : {"first", "second", "third"}) {
     token.previous_hash = token.hash;
     token.previous_until = 1000;
@@ -200,12 +200,12 @@ TEST_F(RightsTest, APersonOfAProxyIsValidWhileTheServerTrustsIt) {
 TEST_F(RightsTest, ACertificateIsTheIdentityOfTheMostSpecificToken) {
   const auto add = [&](const char* id, const char* certificate, const char* nodes) {
     store::TokenRecord token{
-        .id = id, .hash = "", .scope = "agent", .job = "", .name = "", .nodes = nodes};
+        .id = id, .hash = "", .scope = store::Scope::kAgent, .job = "", .name = "", .nodes = nodes};
     token.certificate = certificate;
     ASSERT_TRUE(store_->AddToken(token));
     ASSERT_TRUE(rights_.Load(*store_));
   };
-  const std::string secret = Add("operator", "", 0);
+  const std::string secret = Add(Role::kOperator, "", 0);
   add("t-gpu", "gpu-*", "");
   add("t-ann", "ann", "");
   http::Request request;

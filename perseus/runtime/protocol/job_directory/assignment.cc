@@ -14,6 +14,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/protocol/job_directory/rank_id.h"
@@ -26,13 +27,12 @@ using json_file::Throw;
 
 // file -> clocks -> clock -> value; plans and server are not as deep.
 constexpr int kDeepestAssignment = 4;
-constexpr int kHighestNumber = 1'000'000;
 
 KindClock ReadClock(const Node& node) {
   node.RequireObject({"pp_rank", "chunk", "kind", "frequency_mhz"});
   KindClock clock;
-  clock.pp_rank = node.Member("pp_rank").Count(0, kHighestNumber, "a pp_rank, from 0");
-  clock.chunk = node.Member("chunk").Count(0, kHighestNumber, "a chunk's number, from 0");
+  clock.pp_rank = node.Member("pp_rank").Count(0, kHighestRank, "a pp_rank, from 0");
+  clock.chunk = node.Member("chunk").Count(0, kHighestRank, "a chunk's number, from 0");
   const Node kind_node = node.Member("kind");
   const std::string name = kind_node.Text();
   const std::optional<InstructionKind> kind = ParseInstructionKind(name);

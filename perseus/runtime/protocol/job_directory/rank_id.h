@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "perseus/base/limits.h"
+
 namespace perseus::json_file {
 struct Node;
 }  // namespace perseus::json_file
@@ -26,9 +28,9 @@ std::optional<RankId> ParseRankId(const std::string& name);
 
 // The highest valid numbers.
 struct HighestRanks {
-  int dp_rank = 1'000'000;
-  int pp_rank = 1'000'000;
-  int tp_rank = 1'000'000;
+  int dp_rank = kHighestRank;
+  int pp_rank = kHighestRank;
+  int tp_rank = kHighestRank;
 };
 
 // The functions below throw an Error; call them inside json_file::Read.

@@ -19,6 +19,7 @@
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/json_file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/number.h"
 #include "perseus/base/system_cause.h"
 #include "perseus/base/units.h"
@@ -32,11 +33,9 @@ using json_file::Throw;
 
 // record -> instructions -> instruction -> value.
 constexpr int kMaxRecordDepth = 4;
-constexpr int kMostInRecord = 1'000'000;
 constexpr int kMostProcess = std::numeric_limits<int>::max();
 constexpr Nanoseconds kLongest = std::numeric_limits<Nanoseconds>::max() / 4;
 constexpr double kMostJoules = 1e15;
-constexpr double kMostWatts = 1e6;
 constexpr int kHottest = 1000;
 constexpr int kMostOutcome = 127;
 
@@ -143,8 +142,8 @@ RanInstruction ReadInstruction(const Node& row) {
   constexpr int kLastKind = static_cast<int>(InstructionKind::kRecompute);
   RanInstruction ran;
   ran.kind = static_cast<InstructionKind>(row[0].Count(0, kLastKind, "a kind's number"));
-  ran.microbatch = row[1].Count(-1, kMostInRecord, "a microbatch's number");
-  ran.chunk = row[2].Count(0, kMostInRecord, "a chunk's number");
+  ran.microbatch = row[1].Count(-1, kMostMicrobatches, "a microbatch's number");
+  ran.chunk = row[2].Count(0, kHighestRank, "a chunk's number");
   ran.begin = Time(row[3], 0);
   ran.duration = Time(row[4], 0);
   ran.frequency_mhz = row[5].Count(0, kHighestFrequencyMhz, "MHz");
@@ -184,7 +183,7 @@ RanStep ReadStep(const Node& node) {
   step.energy = ReadRows<EnergySample>(node, "energy", 3, ReadSample);
   step.clocks = ReadRows<ClockChange>(node, "clocks", 4, ReadChange);
   step.temperature_c = node.Member("temperature_c").Count(-kHottest, kHottest, "degrees Celsius");
-  step.power_w = node.Member("power_w").Number(0, kMostWatts, "watts");
+  step.power_w = node.Member("power_w").Number(0, kMostMeasuredWatts, "watts");
   step.is_limited = node.Member("limited").Flag();
   if (node.Has("limited_by")) {
     const Node names = node.Member("limited_by");
@@ -206,7 +205,7 @@ void ReadPipeline(const Node& node, RankHeader& header) {
     const Node stages = node.Member("stages");
     const std::size_t count = stages.ListSize();
     for (std::size_t i = 0; i < count; ++i) {
-      header.stages.push_back(stages[i].Count(0, kMostInRecord, "a stage's number"));
+      header.stages.push_back(stages[i].Count(0, kHighestRank, "a stage's number"));
     }
     if (!IsAscending(header.stages)) Throw("{} is not in ascending order", stages.path);
   }
@@ -259,7 +258,7 @@ Result<std::vector<int>> ParseStages(std::string_view text) {
   for (std::string_view rest = text; !text.empty();) {
     const std::size_t comma = rest.find(',');
     const auto stage = ParseNumber<int>(rest.substr(0, comma));
-    if (!stage || *stage < 0 || *stage > kMostInRecord) {
+    if (!stage || *stage < 0 || *stage > kHighestRank) {
       return Fail(
           "stages is {}, but it is a list of the stages of the rank's chunks, such as \"0,7\"",
           Excerpt(text));

@@ -14,6 +14,7 @@
 #include "perseus/base/excerpt.h"
 #include "perseus/base/json_file.h"
 #include "perseus/base/json_text.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/wording.h"
 
 namespace perseus::protocol {
@@ -33,7 +34,7 @@ constexpr Range kHeartbeatSeconds = {1, 3600};
 constexpr Range kSlowdown = {1, 100};
 constexpr Range kHeldSeconds = {0, 1e10};
 constexpr Range kClockMhz = {0, kHighestFrequencyMhz};
-constexpr Range kPowerWatts = {0, 1e6};
+constexpr Range kPowerWatts = {0, kMostMeasuredWatts};
 constexpr int kHighestIndex = 65'535;
 constexpr Range kChangesPerSecond = {0, kMostChangesPerSecond};
 constexpr Range kTemperatureCelsius = {-300, 1000};
