@@ -5,14 +5,25 @@
 #include <gmock/gmock.h>
 
 #include <stdexcept>
+#include <string>
 #include <utility>
 
 namespace perseus {
 
+// The text of an error or of a refusal.
+template <typename AnyError>
+std::string TextOfFailure(const AnyError& error) {
+  if constexpr (requires { error.Message(); }) {
+    return error.Message();
+  } else {
+    return error.message;
+  }
+}
+
 // If there is no value, the test fails with the message of the error.
 template <typename AnyResult>
 auto ValueOf(AnyResult result) {
-  if (!result) throw std::runtime_error(result.error().Message());
+  if (!result) throw std::runtime_error(TextOfFailure(result.error()));
   return *std::move(result);
 }
 
@@ -28,7 +39,7 @@ auto KindOfFailure(const AnyError& error) {
 
 // EXPECT_THAT(ReadProfile(path), FailsWith(HasSubstr("is not a number")));
 MATCHER_P(FailsWith, message, "") {
-  return !arg && testing::ExplainMatchResult(message, arg.error().Message(), result_listener);
+  return !arg && testing::ExplainMatchResult(message, TextOfFailure(arg.error()), result_listener);
 }
 MATCHER_P(FailsAs, kind, "") { return !arg && KindOfFailure(arg.error()) == kind; }
 MATCHER_P2(FailsAs, kind, message, "") {

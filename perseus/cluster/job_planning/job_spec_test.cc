@@ -78,9 +78,9 @@ TEST_P(BadJobTest, IsRefusedWithThePlaceOfTheMistake) {
   try {
     ReadJobSpec({body, ""});
     ADD_FAILURE() << "not refused";
-  } catch (const json_file::Failure& failure) {
-    EXPECT_EQ(failure.pointer, GetParam().pointer);
-    EXPECT_THAT(failure.message, HasSubstr(GetParam().says));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.where.pointer, GetParam().pointer);
+    EXPECT_THAT(error.Message(), HasSubstr(GetParam().says));
   }
 }
 

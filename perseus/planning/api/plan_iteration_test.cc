@@ -100,19 +100,19 @@ TEST_F(PlanIterationTest, ErrorsNameTheWrongValue) {
     return plan ? Error{"planned", ErrorKind::kInput} : plan.error();
   };
   EXPECT_EQ(error(PlanIteration(spec_, Deadline(0.01))).kind, ErrorKind::kUnreachable);
-  EXPECT_THAT(error(PlanIteration(spec_, Slowdown(-1))).message, HasSubstr("-1"));
+  EXPECT_THAT(error(PlanIteration(spec_, Slowdown(-1))).Message(), HasSubstr("-1"));
   EXPECT_EQ(
       error(PlanIteration(spec_, plan::Target{.kind = plan::Target::Kind::kPowerCap, .value = 1}))
           .kind,
       ErrorKind::kUnreachable);
   spec_.blocking_power_w = -1;
-  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).message,
+  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).Message(),
               HasSubstr("blocking_power_w is -1"));
   spec_.blocking_power_w.reset();
-  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).message, HasSubstr("blocking_power_w"));
+  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).Message(), HasSubstr("blocking_power_w"));
   spec_.blocking_power_w = 80;
   spec_.microbatches = 0;
-  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).message, HasSubstr("microbatches"));
+  EXPECT_THAT(error(PlanIteration(spec_, NoSlowdown())).Message(), HasSubstr("microbatches"));
   spec_.microbatches = 8;
   spec_.schedule = "1f2b";
   EXPECT_EQ(error(PlanIteration(spec_, NoSlowdown())).kind, ErrorKind::kInput);

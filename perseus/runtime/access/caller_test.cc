@@ -58,7 +58,7 @@ class CallerTest : public ::testing::Test {
   void Cgroups(const std::string& lines) { Write("proc/4242/cgroup", lines); }
   Caller Identified(uid_t uid = kUser) {
     Answer<Caller> caller = Identify(host_, {kPid, uid, 0});
-    EXPECT_TRUE(caller) << caller.error().Message();
+    EXPECT_TRUE(caller) << caller.error().message;
     return caller ? WithCgroups(host_, *caller).value_or(Caller()) : Caller();
   }
   TemporaryDirectory root_;
@@ -101,7 +101,7 @@ TEST_F(CallerTest, AProcessThatReusesThePidIsAnotherCaller) {
   EXPECT_TRUE(LookAgain(host_, caller));
   Process(7001, kUser);
   EXPECT_EQ(LookAgain(host_, caller).error().code, Refusal::kNotAllowed);
-  EXPECT_THAT(LookAgain(host_, caller).error().Message(), HasSubstr("ended"));
+  EXPECT_THAT(LookAgain(host_, caller).error().message, HasSubstr("ended"));
   fs::remove_all(root_ / "proc/4242");
   EXPECT_FALSE(LookAgain(host_, caller));
 }

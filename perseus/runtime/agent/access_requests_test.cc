@@ -163,7 +163,7 @@ TEST(JudgeAccess, RefusesAProcessThatMovesToAnotherCgroupMeanwhile) {
     return allowed;
   };
   const auto stays = judge(before);
-  EXPECT_TRUE(stays) << stays.error().Message();
+  EXPECT_TRUE(stays) << stays.error().message;
   EXPECT_THAT(judge("5:devices:/job_2\n0::/job_1\n"),
               FailsAs(protocol::Refusal::kUnavailable, HasSubstr("moved to another cgroup")));
 }

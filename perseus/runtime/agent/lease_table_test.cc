@@ -26,7 +26,7 @@ class LeaseTableTest : public ::testing::Test {
  protected:
   Lease Acquire(const Owner& owner, ConnectionId connection, std::vector<std::string> gpus) {
     Answer<Lease> lease = table_.Acquire(Ask(owner, connection, std::move(gpus)), now_);
-    EXPECT_TRUE(lease) << lease.error().Message();
+    EXPECT_TRUE(lease) << lease.error().message;
     return lease.value_or(Lease());
   }
   // Advances time like an agent that checks often enough.
@@ -66,7 +66,7 @@ TEST_F(LeaseTableTest, AHeldGpuIsRefusedWithItsHoldersName) {
   const Answer<Lease> refused = table_.Acquire(Ask(kBob, kBobConnection, {"GPU-b", "GPU-a"}), now_);
   ASSERT_THAT(refused, FailsAs(Refusal::kHeld));
   EXPECT_EQ(
-      refused.error().Message(),
+      refused.error().message,
       "GPU-a is held by job \"llama-7b\" (user 1000, process 100) for 2 h 1 min (wait for it, "
       "or have its user or root release it)");
   EXPECT_TRUE(IsFree("GPU-b")) << "all GPUs or none";
@@ -78,10 +78,10 @@ TEST_F(LeaseTableTest, AGpuThatIsBeingRestoredIsRefusedEvenToItsFormerOwner) {
   now_ += 3 * kSecond;
   const Answer<Lease> refused = table_.Acquire(Ask(kAnn, kAnnConnection, {"GPU-a"}), now_);
   ASSERT_THAT(refused, FailsAs(Refusal::kHeld));
-  EXPECT_NE(refused.error().Message().find("GPU-a is being restored after job \"llama-7b\" (user "
-                                           "1000, process 100), for 3 s now"),
+  EXPECT_NE(refused.error().message.find("GPU-a is being restored after job \"llama-7b\" (user "
+                                         "1000, process 100), for 3 s now"),
             std::string::npos)
-      << refused.error().Message();
+      << refused.error().message;
 }
 
 TEST_F(LeaseTableTest, InvalidRequestsAreMalformed) {
@@ -99,7 +99,7 @@ TEST_F(LeaseTableTest, AJobsNameCannotControlATerminal) {
   Acquire({{1, 2}, 3, "\x1b[2J"}, kAnnConnection, {"GPU-a"});
   const Answer<Lease> refused = table_.Acquire(Ask(kBob, kBobConnection, {"GPU-a"}), now_);
   ASSERT_FALSE(refused);
-  EXPECT_TRUE(IsPrintable(refused.error().Message()));
+  EXPECT_TRUE(IsPrintable(refused.error().message));
 }
 
 TEST_F(LeaseTableTest, ACanceledLeaseLeavesItsGpusFree) {
@@ -126,8 +126,7 @@ TEST_F(LeaseTableTest, ALateReleaseDoesNotEndTheSuccessor) {
   const Lease second = Acquire(kAnn, kAnnConnection, {"GPU-a"});
   const Answer<Lease> late = table_.Release(first.id, kAnnConnection, now_);
   ASSERT_FALSE(late);
-  EXPECT_NE(late.error().Message().find("was released"), std::string::npos)
-      << late.error().Message();
+  EXPECT_NE(late.error().message.find("was released"), std::string::npos) << late.error().message;
   EXPECT_FALSE(table_.Restored("GPU-a", first.id)) << "nor does a late word of its worker";
   EXPECT_NE(table_.Find(second.id), nullptr);
 }
@@ -136,8 +135,8 @@ TEST_F(LeaseTableTest, ALeaseOfAnEarlierAgentIsRefusedWithThatReason) {
   for (const char* id : {"9b2d61c4-0-1", "9b2d61c4-12-1", "7"}) {
     const Answer<void> refused = table_.Renew(id, kAnnConnection, now_);
     ASSERT_FALSE(refused);
-    EXPECT_NE(refused.error().Message().find("does not belong to this agent"), std::string::npos)
-        << refused.error().Message();
+    EXPECT_NE(refused.error().message.find("does not belong to this agent"), std::string::npos)
+        << refused.error().message;
   }
 }
 

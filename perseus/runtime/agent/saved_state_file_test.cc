@@ -215,7 +215,7 @@ TEST(SavedState, GrantsToOneUserMerge) {
   EXPECT_EQ(state.grants,
             (std::vector<protocol::Grant>{{{"GPU-a", "GPU-b", "GPU-c"}, 1000, std::nullopt}, job}));
 
-  EXPECT_EQ(state.Remove({{"GPU-a", "GPU-x"}, 1000, std::nullopt}).error().Message(),
+  EXPECT_EQ(state.Remove({{"GPU-a", "GPU-x"}, 1000, std::nullopt}).error().message,
             "\"GPU-x\" is not granted to user 1000 (nothing was revoked)");
   EXPECT_FALSE(state.Remove({{"GPU-a"}, std::nullopt, "/slurm/job_1"}));
   EXPECT_EQ(state.grants[0].gpus.size(), 3U);

@@ -232,7 +232,7 @@ TEST_F(VerificationTest, EndsOnRequestWithTheFormerAssignment) {
     job_.RunStep();
     return job_.steps() > 40;
   };
-  EXPECT_THAT(Run(), FailsWith(EndedByRequest().message));
+  EXPECT_THAT(Run(), FailsWith(EndedByRequest().Message()));
   EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
 }
 
