@@ -20,10 +20,15 @@ using Microwatts = std::int64_t;
 __extension__ using Femtojoules = __int128;
 
 inline constexpr double kNanosecondsPerSecond = 1e9;
-inline constexpr double kMillisecondsPerSecond = 1e3;
-inline constexpr double kMillisecondsPerDay = 86'400'000;
+inline constexpr std::int64_t kMillisecondsPerSecond = 1'000;
+inline constexpr std::int64_t kMillisecondsPerDay = 86'400'000;
 inline constexpr double kMicrowattsPerWatt = 1e6;
+inline constexpr std::int64_t kMicrowattsPerMilliwatt = 1'000;
+inline constexpr double kMilliwattsPerWatt = 1e3;
+inline constexpr double kMillijoulesPerJoule = 1e3;
+inline constexpr double kMicrojoulesPerJoule = 1e6;
 inline constexpr double kFemtojoulesPerJoule = 1e15;
+inline constexpr std::int64_t kHertzPerMegahertz = 1'000'000;
 
 // The longest duration an instruction or a delay may have (about 11.6 days), so that sums over
 // millions of instructions stay far from the end of 64 bits. Readers reject anything longer.
@@ -33,12 +38,18 @@ inline constexpr double kMostJoules = 1e12;
 // The highest clock that files and messages may have. A clock in Hz or kHz is far above it.
 inline constexpr int kHighestFrequencyMhz = 100'000;
 
-// Rounds to the nearest nanosecond. Requires |seconds| <= kLongestSeconds.
+// These two round to the nearest nanosecond. They require at most kLongestSeconds, of either sign.
 inline Nanoseconds ToNanoseconds(double seconds) {
   return static_cast<Nanoseconds>(std::llround(seconds * kNanosecondsPerSecond));
 }
+inline Nanoseconds FromMilliseconds(double milliseconds) {
+  return static_cast<Nanoseconds>(std::llround(milliseconds * static_cast<double>(kMillisecond)));
+}
 inline double ToSeconds(Nanoseconds time) {
   return static_cast<double>(time) / kNanosecondsPerSecond;
+}
+inline double ToMilliseconds(Nanoseconds time) {
+  return static_cast<double>(time) / static_cast<double>(kMillisecond);
 }
 inline double ToWatts(Microwatts power) { return static_cast<double>(power) / kMicrowattsPerWatt; }
 inline double ToJoules(Femtojoules energy) {
