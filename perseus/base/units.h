@@ -20,17 +20,29 @@ using Microwatts = std::int64_t;
 __extension__ using Femtojoules = __int128;
 
 inline constexpr double kNanosecondsPerSecond = 1e9;
-inline constexpr double kMillisecondsPerSecond = 1e3;
-inline constexpr double kMillisecondsPerDay = 86'400'000;
+inline constexpr std::int64_t kMillisecondsPerSecond = 1'000;
+inline constexpr std::int64_t kMillisecondsPerDay = 86'400'000;
 inline constexpr double kMicrowattsPerWatt = 1e6;
+inline constexpr std::int64_t kMicrowattsPerMilliwatt = 1'000;
+inline constexpr double kMilliwattsPerWatt = 1e3;
+inline constexpr double kMillijoulesPerJoule = 1e3;
+inline constexpr double kMicrojoulesPerJoule = 1e6;
 inline constexpr double kFemtojoulesPerJoule = 1e15;
+inline constexpr std::int64_t kHertzPerMegahertz = 1'000'000;
 
-// Rounds to the nearest nanosecond. Requires |seconds| <= kLongestSeconds (limits.h).
+// These two round to the nearest nanosecond. They require at most kLongestSeconds (limits.h), of
+// either sign.
 inline Nanoseconds ToNanoseconds(double seconds) {
   return static_cast<Nanoseconds>(std::llround(seconds * kNanosecondsPerSecond));
 }
+inline Nanoseconds FromMilliseconds(double milliseconds) {
+  return static_cast<Nanoseconds>(std::llround(milliseconds * static_cast<double>(kMillisecond)));
+}
 inline double ToSeconds(Nanoseconds time) {
   return static_cast<double>(time) / kNanosecondsPerSecond;
+}
+inline double ToMilliseconds(Nanoseconds time) {
+  return static_cast<double>(time) / static_cast<double>(kMillisecond);
 }
 inline double ToWatts(Microwatts power) { return static_cast<double>(power) / kMicrowattsPerWatt; }
 inline double ToJoules(Femtojoules energy) {

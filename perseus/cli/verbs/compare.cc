@@ -239,7 +239,7 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   const bool is_drawn = !flags.figures.figures.empty();
   const std::vector<Nanoseconds> planned = PlannedTimes(times, planner, frontier, is_drawn);
   std::vector<std::unique_ptr<baselines::Policy>> policies =
-      baselines::AllPolicies(ToNanoseconds(flags.unit_ms / 1e3), job.wishes());
+      baselines::AllPolicies(FromMilliseconds(flags.unit_ms), job.wishes());
   std::vector<Outcome> outcomes;
   for (const auto& policy : policies) {
     auto offered = policy->Points(planner, planned);

@@ -403,9 +403,8 @@ Result<void> RunEmulate(const Streams& streams, const EmulateFlags& flags) {
 
   recipe::Wishes wishes = job.wishes();
   wishes.noise = NoiseOf(flags.noise, job.noise);
-  PERSEUS_ASSIGN_OR_RETURN(
-      auto chooser,
-      Chooser::Create(planner, flags.policy, ToNanoseconds(flags.unit_ms / 1e3), wishes));
+  PERSEUS_ASSIGN_OR_RETURN(auto chooser, Chooser::Create(planner, flags.policy,
+                                                         FromMilliseconds(flags.unit_ms), wishes));
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, SpecOf(streams, flags, planner, job, chooser));
   PERSEUS_ASSIGN_OR_RETURN(auto planned, emulator::Emulate(planner, spec));
   PERSEUS_ASSIGN_OR_RETURN(auto all_max,

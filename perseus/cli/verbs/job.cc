@@ -112,7 +112,7 @@ Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
   const plan_file::PlannedJob& planned = job.planned;
   const schedule::PipelineModel& model = planned.model;
   ordered_json gpu{{"blocking_power_w", model.blocking_power_w},
-                   {"switch_latency_ms", ToSeconds(planned.switch_latency) * 1e3}};
+                   {"switch_latency_ms", ToMilliseconds(planned.switch_latency)}};
   if (!planned.switch_cost.IsNone()) {
     gpu["switch_stall_s"] = ToSeconds(planned.switch_cost.stall);
     gpu["switch_energy_j"] = planned.switch_cost.energy_j;

@@ -293,7 +293,7 @@ std::string FormatJson(const Answer& answer) {
 }
 
 Result<void> RunReplay(const Streams& streams, ReplayFlags flags) {
-  flags.reading.clock_tolerance = ToNanoseconds(flags.clock_tolerance_ms / 1e3);
+  flags.reading.clock_tolerance = FromMilliseconds(flags.clock_tolerance_ms);
   PERSEUS_ASSIGN_OR_RETURN(const auto model, replay::FindJobPowerModel(flags.gpu));
   PERSEUS_ASSIGN_OR_RETURN(const auto bytes, ReadFile(flags.path));
   PERSEUS_ASSIGN_OR_RETURN(const auto trace,

@@ -201,13 +201,11 @@ Figures FiguresOf(const trainer::TrainingSummary& summary) {
   return figures;
 }
 
-double Milliseconds(Nanoseconds time) { return ToSeconds(time) * 1e3; }
-
 std::string FormatJson(const Workload& workload, const trainer::TrainingSummary& summary) {
   const Figures figures = FiguresOf(summary);
   const trainer::RankStatistics& statistics = summary.statistics;
   const auto mean_ms = [&](Nanoseconds sum) {
-    return Milliseconds(sum) /
+    return ToMilliseconds(sum) /
            static_cast<double>(std::max<std::int64_t>(1, statistics.instructions));
   };
   nlohmann::ordered_json json{{"steps", summary.steps.size()},
@@ -222,13 +220,13 @@ std::string FormatJson(const Workload& workload, const trainer::TrainingSummary&
                               {"warnings", statistics.warnings},
                               {"wakeup_late_ms",
                                {{"mean", mean_ms(statistics.wakeup_late_sum)},
-                                {"most", Milliseconds(statistics.wakeup_late_most)}}},
+                                {"most", ToMilliseconds(statistics.wakeup_late_most)}}},
                               {"start_late_ms",
                                {{"mean", mean_ms(statistics.start_late_sum)},
-                                {"most", Milliseconds(statistics.start_late_most)}}},
+                                {"most", ToMilliseconds(statistics.start_late_most)}}},
                               {"forecast_off_ms",
                                {{"mean", mean_ms(statistics.forecast_off_sum)},
-                                {"most", Milliseconds(statistics.forecast_off_most)}}}};
+                                {"most", ToMilliseconds(statistics.forecast_off_most)}}}};
   return JsonText(json, 2) + "\n";
 }
 

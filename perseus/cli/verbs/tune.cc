@@ -202,7 +202,7 @@ std::string FormatText(const tuner::TuningResult& result, std::string_view block
       "{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
-      blocking_power, 1e3 * ToSeconds(plan.job.model.fixed.p2p), p2p,
+      blocking_power, ToMilliseconds(plan.job.model.fixed.p2p), p2p,
       FormatMeasuredNoise(result.noise), plan.target, SavingOf(result) * 100,
       SlowdownOf(result) * 100,
       result.version == 0

@@ -4,6 +4,8 @@
 #include <boost/asio/ip/address.hpp>
 #include <cmath>
 
+#include "perseus/base/units.h"
+
 namespace perseus::http {
 namespace {
 
@@ -75,8 +77,8 @@ std::optional<std::chrono::milliseconds> RateLimiter::TimeToWait(const std::stri
     bucket.tokens -= tokens;
     return std::nullopt;
   }
-  return std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::ceil((wanted - bucket.tokens) / per_second_ * 1000)));
+  return std::chrono::milliseconds(static_cast<std::int64_t>(
+      std::ceil((wanted - bucket.tokens) / per_second_ * kMillisecondsPerSecond)));
 }
 
 }  // namespace perseus::http

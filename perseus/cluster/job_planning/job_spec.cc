@@ -120,7 +120,7 @@ void ReadGpu(const Node& node, JobSpec& spec) {
   ReadNumber(node, "blocking_power_w", job::kBlockingPowerRange,
              spec.planned.model.blocking_power_w);
   ReadTime(node, "switch_latency_ms", job::kSwitchLatencyRange, spec.planned.switch_latency,
-           1 / kMillisecondsPerSecond);
+           1.0 / kMillisecondsPerSecond);
   ReadNumber(node, "most_changes_per_s", kChangesRange, spec.most_changes_per_s);
   ReadTime(node, "switch_stall_s", job::kStallRange, spec.planned.switch_cost.stall);
   ReadNumber(node, "switch_energy_j", job::kSwitchEnergyRange, spec.planned.switch_cost.energy_j);

@@ -108,7 +108,7 @@ Result<bool> PlanningWorkers::RunSafely(const std::string& worker) {
     return RunOne(worker);
   } catch (const std::exception& exception) {
     return FailAs(ErrorKind::kSystem, "planning failed: {} (the server tries again in {} s)",
-                  exception.what(), PlanningClaims::kClaim / 1000);
+                  exception.what(), PlanningClaims::kClaim / kMillisecondsPerSecond);
   }
 }
 

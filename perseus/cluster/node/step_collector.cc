@@ -7,7 +7,7 @@ namespace {
 
 // How long a step that some ranks have ended waits for the others. A network file system shows
 // their records late.
-constexpr Nanoseconds kStepCollectorTimeout = 1'000'000'000;
+constexpr Nanoseconds kStepCollectorTimeout = kSecond;
 
 Nanoseconds LastComputation(const protocol::RanStep& step) {
   Nanoseconds last = 0;

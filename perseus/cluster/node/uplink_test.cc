@@ -8,8 +8,6 @@
 namespace perseus::node {
 namespace {
 
-constexpr Nanoseconds kSecond = 1'000'000'000;
-
 TEST(Uplink, WaitsAsLongAsAnOverloadedServerAsks) {
   http::Response answer{.status = 429, .fields = {{"retry-after", "3"}}};
   spdlog::logger log("test", std::make_shared<spdlog::sinks::null_sink_mt>());

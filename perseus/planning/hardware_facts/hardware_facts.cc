@@ -71,7 +71,7 @@ const SwitchFacts* SlowestSwitch(const HardwareFacts& facts) {
 std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts) {
   const SwitchFacts* slowest = SlowestSwitch(facts);
   if (slowest == nullptr) return std::nullopt;
-  return ToNanoseconds(slowest->latency_ms.value / kMillisecondsPerSecond);
+  return FromMilliseconds(slowest->latency_ms.value);
 }
 
 std::optional<Estimate> BlockingPower(const HardwareFacts& facts) {

@@ -87,8 +87,7 @@ class JobReader {
     KeepKeys(table);
     job_.model.blocking_power_w = reader.Number("blocking_power_w", kMostWatts, 0);
     job_.model.gpus_per_stage = reader.Count("gpus_per_stage", kMostGpusPerStage, 1);
-    job_.switch_latency = ToNanoseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0) /
-                                        kMillisecondsPerSecond);
+    job_.switch_latency = FromMilliseconds(reader.Number("switch_latency_ms", kLongestSwitchMs, 0));
     job_.switch_cost.stall = ToNanoseconds(
         reader.Number("switch_stall_s", kLongestSwitchMs / kMillisecondsPerSecond, 0));
     job_.switch_cost.energy_j = reader.Number("switch_energy_j", kMostJoules, 0);

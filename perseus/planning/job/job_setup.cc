@@ -55,7 +55,7 @@ void OverrideModel(Described& described, const JobSettings& settings) {
   override_time(model.fixed.all_reduce.time, settings.all_reduce_s);
   override_time(model.fixed.optimizer.time, settings.optimizer_s);
   if (settings.switch_latency_ms) {
-    described.switch_latency = ToNanoseconds(*settings.switch_latency_ms / kMillisecondsPerSecond);
+    described.switch_latency = FromMilliseconds(*settings.switch_latency_ms);
   }
   described.switch_cost = settings.switch_cost.value_or(described.switch_cost);
 }
@@ -378,8 +378,8 @@ std::string Describe(const UsedFacts& facts) {
     values.push_back(fmt::format("the blocking power ({:.4g} W)", *facts.blocking_power_w));
   }
   if (facts.switch_latency) {
-    values.push_back(fmt::format("the switch latency ({:.4g} ms)",
-                                 ToSeconds(*facts.switch_latency) * kMillisecondsPerSecond));
+    values.push_back(
+        fmt::format("the switch latency ({:.4g} ms)", ToMilliseconds(*facts.switch_latency)));
   }
   return fmt::format("hardware facts: {} gives {}\n", facts.path,
                      values.empty() ? "neither the blocking power nor the switch latency"

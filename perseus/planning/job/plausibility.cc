@@ -114,7 +114,7 @@ constexpr double kMostClockMhz = 6'000;
 // All GPUs of today draw less.
 constexpr double kHighBusyW = 2'000;
 // A limit for one instruction. Those of the largest models take a few seconds.
-constexpr Nanoseconds kLongTime = 10 * 1'000'000'000LL;
+constexpr Nanoseconds kLongTime = 10 * kSecond;
 // Instructions of one job hardly differ by more than these factors.
 constexpr double kUnlikePower = 4;
 constexpr double kUnlikeClock = 1.02;
@@ -138,7 +138,7 @@ std::string_view ProbableUnit(double power_w) {
     return "the times are probably in microseconds, but have to be in seconds; or time and energy "
            "are swapped";
   }
-  if (is_usual(power_w / kMillisecondsPerSecond)) {
+  if (is_usual(power_w / kMillijoulesPerJoule)) {
     return "the energies are probably in millijoules, but have to be in joules; or the times are a "
            "thousandth of the true ones";
   }

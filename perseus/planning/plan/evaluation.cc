@@ -35,14 +35,14 @@ Evaluator::Timing Evaluator::Slowed(const Timing& measured, double factor) {
 
 Evaluator::Evaluator(const schedule::InstructionGraph& graph, const ExecutionModel& model)
     : graph_(graph), model_(model), dependencies_(graph.dependencies.size()) {
-  std::map<Knobs, int> settings;
+  std::map<Knobs, int> clocks;
   for (const schedule::OptionSet& set : graph.option_sets) {
-    std::vector<int>& setting_of = setting_of_option_.emplace_back();
+    std::vector<int>& clock_of = clock_of_option_.emplace_back();
     for (const profile::Option& option : set.options) {
-      const auto next = static_cast<int>(settings.size());
-      const auto [known, is_new] = settings.try_emplace(KnobsOf(option), next);
-      if (is_new) frequency_mhz_of_setting_.push_back(option.frequency_mhz);
-      setting_of.push_back(known->second);
+      const auto next = static_cast<int>(clocks.size());
+      const auto [known, is_new] = clocks.try_emplace(KnobsOf(option), next);
+      if (is_new) frequency_mhz_of_clock_.push_back(option.frequency_mhz);
+      clock_of.push_back(known->second);
     }
   }
   if (model.switch_latency > 0) {
@@ -65,16 +65,16 @@ Evaluator::Evaluator(const schedule::InstructionGraph& graph, const ExecutionMod
   }
 }
 
-int Evaluator::OptionNearest(int option_set, int setting) const {
-  const std::vector<int>& settings = setting_of_option_[At(option_set)];
+int Evaluator::OptionNearest(int option_set, int clock) const {
+  const std::vector<int>& clocks = clock_of_option_[At(option_set)];
   const auto& order = by_frequency_[At(option_set)];
-  const double wanted_mhz = frequency_mhz_of_setting_[At(setting)];
+  const double wanted_mhz = frequency_mhz_of_clock_[At(clock)];
   const auto first_from = [&](double mhz) {
     return std::lower_bound(order.begin(), order.end(), std::pair(mhz, 0));
   };
   const auto above = first_from(wanted_mhz);
   for (auto same = above; same != order.end() && same->first == wanted_mhz; ++same) {
-    if (settings[At(same->second)] == setting) return same->second;
+    if (clocks[At(same->second)] == clock) return same->second;
   }
   if (above == order.begin()) return above->second;
   const auto below = first_from((above - 1)->first);
@@ -87,22 +87,22 @@ int Evaluator::OptionNearest(int option_set, int setting) const {
 
 // Requests the clock of an instruction, and evaluates the instruction if it starts before the
 // switch takes effect.
-void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting,
+void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_clock,
                                    Clock& clock, Nanoseconds start, const Variation& variation,
                                    Evaluation& evaluation) const {
-  clock.Request(wanted_setting, variation.switch_latencies.empty()
-                                    ? model_.switch_latency
-                                    : variation.switch_latencies[At(instruction)]);
+  clock.Request(wanted_clock, variation.switch_latencies.empty()
+                                  ? model_.switch_latency
+                                  : variation.switch_latencies[At(instruction)]);
   clock.Settle(start);
-  if (clock.setting == wanted_setting) return;
+  if (clock.current == wanted_clock) return;
   const int set = graph_.instructions[At(instruction)].option_set;
-  // In most profiles, all option sets have the same clocks. Then a setting is also the index of its
+  // In most profiles, all option sets have the same clocks. Then a clock is also the index of its
   // option.
-  const std::vector<int>& settings = setting_of_option_[At(set)];
-  const auto same = At(clock.setting);
-  const int previous_index = same < settings.size() && settings[same] == clock.setting
-                                 ? clock.setting
-                                 : OptionNearest(set, clock.setting);
+  const std::vector<int>& clocks = clock_of_option_[At(set)];
+  const auto same = At(clock.current);
+  const int previous_index = same < clocks.size() && clocks[same] == clock.current
+                                 ? clock.current
+                                 : OptionNearest(set, clock.current);
   const double factor =
       variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
   const profile::Option& measured = graph_.option_sets[At(set)].options[At(previous_index)];
@@ -128,32 +128,32 @@ Evaluator::Chosen Evaluator::Choose(std::span<const int> options) const {
   Chosen chosen;
   chosen.times.reserve(instructions);
   chosen.energies_j.reserve(instructions);
-  chosen.settings.reserve(instructions);
+  chosen.clocks.reserve(instructions);
   for (std::size_t i = 0; i < instructions; ++i) {
     const auto set_index = At(graph_.instructions[i].option_set);
     const schedule::OptionSet& set = graph_.option_sets[set_index];
     const auto option = At(options[i]);
     chosen.times.push_back(set.options[option].time);
     chosen.energies_j.push_back(set.options[option].energy_j);
-    chosen.settings.push_back(set.HasClock() ? setting_of_option_[set_index][option] : kNoSetting);
+    chosen.clocks.push_back(set.HasClock() ? clock_of_option_[set_index][option] : kNoClock);
   }
   chosen.changes.assign(instructions, false);
   for (const std::vector<int>& order : graph_.pp_rank_orders) {
     int& switches = chosen.pp_rank_switches.emplace_back(0);
     int first = -1;
-    int last = kNoSetting;
+    int last = kNoClock;
     const auto change_to = [&](int i) {
-      chosen.changes[At(i)] = chosen.settings[At(i)] != last;
+      chosen.changes[At(i)] = chosen.clocks[At(i)] != last;
       switches += chosen.changes[At(i)] ? 1 : 0;
     };
     for (const int i : order) {
-      if (chosen.settings[At(i)] == kNoSetting) continue;
+      if (chosen.clocks[At(i)] == kNoClock) continue;
       if (first < 0) {
         first = i;
       } else {
         change_to(i);
       }
-      last = chosen.settings[At(i)];
+      last = chosen.clocks[At(i)];
     }
     if (first >= 0) change_to(first);
   }
@@ -202,13 +202,13 @@ void Evaluator::Evaluate(const Chosen& chosen, const Variation& variation,
     const Nanoseconds begin = start + (pays ? stall : 0);
     evaluation.durations[At(i)] = option.time;
     evaluation.energies_j[At(i)] = option.energy_j;
-    if (const int wanted = chosen.settings[At(i)]; has_latency && wanted != kNoSetting) {
+    if (const int wanted = chosen.clocks[At(i)]; has_latency && wanted != kNoClock) {
       Clock& clock = clocks[At(graph_.instructions[At(i)].pp_rank)];
-      if (clock.setting == kNoSetting) clock.setting = wanted;
-      if (clock.setting != wanted) {
+      if (clock.current == kNoClock) clock.current = wanted;
+      if (clock.current != wanted) {
         RunAtPreviousClock(i, option, wanted, clock, begin, variation, evaluation);
       } else {
-        clock.pending = kNoSetting;
+        clock.pending = kNoClock;
       }
       clock.previous_end = begin + evaluation.durations[At(i)];
       clock.Settle(clock.previous_end);

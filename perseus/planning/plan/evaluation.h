@@ -92,7 +92,7 @@ class Evaluator {
     // [instruction]
     std::vector<Nanoseconds> times;
     std::vector<double> energies_j;
-    std::vector<int> settings;          // kNoSetting: it has no clock.
+    std::vector<int> clocks;            // kNoClock: it has no clock.
     std::vector<bool> changes;          // Whether it begins with a clock change.
     std::vector<int> pp_rank_switches;  // [pp_rank]
   };
@@ -107,41 +107,41 @@ class Evaluator {
  private:
   friend class EvaluationUpdate;
   struct Timing;  // The time and energy of an option.
-  static constexpr int kNoSetting = -1;
-  // The setting at which a pp_rank runs, and the pending setting of a requested switch.
+  static constexpr int kNoClock = -1;
+  // The clock at which a pp_rank runs, and the pending one of a requested switch.
   struct Clock {
-    int setting = kNoSetting;
-    int pending = kNoSetting;
-    Nanoseconds switch_time = 0;   // When the pending setting takes effect. 0 if none is pending.
+    int current = kNoClock;
+    int pending = kNoClock;
+    Nanoseconds switch_time = 0;   // When the pending clock takes effect. 0 if none is pending.
     Nanoseconds previous_end = 0;  // The end of the last instruction that has a clock.
     bool operator==(const Clock&) const = default;
 
-    // When the previous instruction ends. A pending switch to the same setting stays as it is.
+    // When the previous instruction ends. A pending switch to the same clock stays as it is.
     void Request(int wanted, Nanoseconds latency) {
       if (pending == wanted) return;
       pending = wanted;
       switch_time = previous_end + latency;
     }
     void Settle(Nanoseconds now) {
-      if (pending == kNoSetting || switch_time > now) return;
-      setting = std::exchange(pending, kNoSetting);
+      if (pending == kNoClock || switch_time > now) return;
+      current = std::exchange(pending, kNoClock);
       switch_time = 0;
     }
   };
 
   static Timing Slowed(const Timing& measured, double factor);
-  void RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_setting, Clock& clock,
+  void RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_clock, Clock& clock,
                           Nanoseconds start, const Variation& variation,
                           Evaluation& evaluation) const;
 
   const schedule::InstructionGraph& graph_;
   ExecutionModel model_;
-  // The option with that setting, or else the first option with the nearest frequency.
-  int OptionNearest(int option_set, int setting) const;
+  // The option with that clock, or else the first option with the nearest frequency.
+  int OptionNearest(int option_set, int clock) const;
 
-  // A setting is the number of a distinct combination of frequency and other knobs.
-  std::vector<std::vector<int>> setting_of_option_;  // [option set][option]
-  std::vector<double> frequency_mhz_of_setting_;
+  // A clock is the number of a distinct combination of frequency and other knobs.
+  std::vector<std::vector<int>> clock_of_option_;  // [option set][option]
+  std::vector<double> frequency_mhz_of_clock_;
   // [option set] the (frequency in MHz, index) of its options, sorted. Empty without a latency.
   std::vector<std::vector<std::pair<double, int>>> by_frequency_;
   std::vector<int> first_dependency_;  // [instruction that waits] an index into dependencies_.

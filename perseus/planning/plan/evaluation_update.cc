@@ -36,21 +36,21 @@ EvaluationUpdate::EvaluationUpdate(const Evaluator& evaluator, std::vector<int> 
   }
   units_per_j_ = std::min(kFinestUnitsPerJ, kMostUnits / std::max(most_j, 1.0));
   change_units_ = ToUnits(change_j);
-  const auto settings = static_cast<int>(evaluator.frequency_mhz_of_setting_.size());
+  const auto clocks = static_cast<int>(evaluator.frequency_mhz_of_clock_.size());
   for (std::size_t set = 0; set < graph.option_sets.size(); ++set) {
     std::vector<Run>& runs = runs_.emplace_back();
     for (const profile::Option& option : graph.option_sets[set].options) {
       runs.push_back({option.time, ToUnits(option.energy_j)});
     }
     std::vector<int>& option_at = option_at_.emplace_back();
-    for (int setting = 0; model.switch_latency > 0 && setting < settings; ++setting) {
-      option_at.push_back(evaluator.OptionNearest(static_cast<int>(set), setting));
+    for (int clock = 0; model.switch_latency > 0 && clock < clocks; ++clock) {
+      option_at.push_back(evaluator.OptionNearest(static_cast<int>(set), clock));
     }
   }
   FindNeighbors();
   FindTails();
-  settings_.resize(graph.instructions.size());
-  for (int i = 0; At(i) < settings_.size(); ++i) SetOption(i, options_[At(i)]);
+  clocks_.resize(graph.instructions.size());
+  for (int i = 0; At(i) < clocks_.size(); ++i) SetOption(i, options_[At(i)]);
   nodes_.resize(graph.instructions.size());
   marked_.assign(graph.instructions.size() / kBits + 1, 0);
   for (int i = 0; At(i) < nodes_.size(); ++i) {
@@ -58,7 +58,7 @@ EvaluationUpdate::EvaluationUpdate(const Evaluator& evaluator, std::vector<int> 
     energy_ += nodes_[At(i)].energy;
     busy_ += nodes_[At(i)].duration;
     if (previous_[At(i)] != kNone)
-      switches_ += settings_[At(i)] != settings_[At(previous_[At(i)])] ? 1 : 0;
+      switches_ += clocks_[At(i)] != clocks_[At(previous_[At(i)])] ? 1 : 0;
   }
   totals_ = Sum();
 }
@@ -118,12 +118,12 @@ void EvaluationUpdate::FindTails() {
 void EvaluationUpdate::SetOption(int instruction, int option) {
   const int set = evaluator_.graph_.instructions[At(instruction)].option_set;
   options_[At(instruction)] = option;
-  settings_[At(instruction)] = evaluator_.setting_of_option_[At(set)][At(option)];
+  clocks_[At(instruction)] = evaluator_.clock_of_option_[At(set)][At(option)];
 }
 
 bool EvaluationUpdate::Pays(int instruction) const {
   return !evaluator_.model_.switch_cost.IsNone() &&
-         settings_[At(instruction)] != settings_[At(previous_[At(instruction)])];
+         clocks_[At(instruction)] != clocks_[At(previous_[At(instruction)])];
 }
 
 // An instruction that begins before the switch to its clock takes effect. As in evaluation.cc.
@@ -131,7 +131,7 @@ EvaluationUpdate::Run EvaluationUpdate::RunMixed(int instruction, const Clock& c
                                                  Nanoseconds begin) const {
   const std::size_t set = At(evaluator_.graph_.instructions[At(instruction)].option_set);
   const int wanted_option = options_[At(instruction)];
-  const int previous_option = option_at_[set][At(clock.setting)];
+  const int previous_option = option_at_[set][At(clock.current)];
   const std::vector<profile::Option>& options = evaluator_.graph_.option_sets[set].options;
   const profile::Option& wanted = options[At(wanted_option)];
   const profile::Option& previous = options[At(previous_option)];
@@ -162,22 +162,22 @@ EvaluationUpdate::Node EvaluationUpdate::Visit(int instruction) const {
     const bool pays = Pays(instruction);
     const Nanoseconds stall = pays ? model.switch_cost.stall : 0;
     const Nanoseconds begin = start + stall;
-    const int wanted = settings_[At(instruction)];
+    const int wanted = clocks_[At(instruction)];
     Clock& clock = node.clock;
     if (is_first_[i]) {
-      clock.setting = wanted;
+      clock.current = wanted;
     } else {
       clock = nodes_[At(previous_[i])].clock;
     }
-    if (clock.setting == wanted) {
+    if (clock.current == wanted) {
       clock.pending = kNone;
       clock.switch_time = 0;
     } else if (model.switch_latency == 0) {
-      clock.setting = wanted;
+      clock.current = wanted;
     } else {
       clock.Request(wanted, model.switch_latency);
       clock.Settle(begin);
-      if (clock.setting != wanted) run = RunMixed(instruction, clock, begin);
+      if (clock.current != wanted) run = RunMixed(instruction, clock, begin);
     }
     clock.previous_end = begin + run.duration;
     clock.Settle(clock.previous_end);
@@ -246,8 +246,8 @@ std::optional<EvaluationUpdate::Totals> EvaluationUpdate::Try(std::span<const Ch
   for (const auto& [instruction, option] : changes) {
     const auto count_switches = [&, i = instruction] {
       if (previous_[At(i)] == kNone || next_[At(i)] == i) return 0;
-      return (settings_[At(i)] != settings_[At(previous_[At(i)])] ? 1 : 0) +
-             (settings_[At(i)] != settings_[At(next_[At(i)])] ? 1 : 0);
+      return (clocks_[At(i)] != clocks_[At(previous_[At(i)])] ? 1 : 0) +
+             (clocks_[At(i)] != clocks_[At(next_[At(i)])] ? 1 : 0);
     };
     switches_ -= count_switches();
     options_before_.emplace_back(instruction, options_[At(instruction)]);

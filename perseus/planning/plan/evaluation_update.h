@@ -77,13 +77,13 @@ class EvaluationUpdate {
   const Evaluator& evaluator_;
   Nanoseconds deadline_;
   std::vector<int> options_;
-  std::vector<int> settings_;  // [instruction] of its option.
+  std::vector<int> clocks_;  // [instruction] of its option.
 
   double units_per_j_ = 0;
   std::int64_t change_units_ = 0;  // The energy of a switch that is paid for.
   // [option set][option]
   std::vector<std::vector<Run>> runs_;
-  // [option set][setting] the option that runs there, as at a previous clock.
+  // [option set][clock] the option that runs there, as at a previous clock.
   std::vector<std::vector<int>> option_at_;
   // [instruction] its neighbors on the pp_rank that have a clock, as long as it has one itself. An
   // iteration repeats: the first one follows the last one.

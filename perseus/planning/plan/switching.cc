@@ -339,7 +339,7 @@ Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseco
 
 std::string DescribeStall(const schedule::SwitchCost& cost) {
   if (cost.IsNone()) return "";
-  return fmt::format(" and stalls of {:.3f} ms", ToSeconds(cost.stall) * kMillisecondsPerSecond);
+  return fmt::format(" and stalls of {:.3f} ms", ToMilliseconds(cost.stall));
 }
 
 }  // namespace
@@ -365,7 +365,7 @@ Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
         ErrorKind::kUnreachable,
         "found no plan that meets {:.6f} s with a switch latency of {:.3f} ms{} (everything "
         "at maximum frequency takes {} s)",
-        ToSeconds(deadline), ToSeconds(planner.model().switch_latency) * kMillisecondsPerSecond,
+        ToSeconds(deadline), ToMilliseconds(planner.model().switch_latency),
         DescribeStall(planner.model().switch_cost), RoundedUp(ToSeconds(planner.baseline().time)));
   }
   std::unique_ptr<ClockSearch> best;

@@ -54,7 +54,7 @@ ordered_json DescribeJob(const PlanFile& plan) {
   object["pipelines"] = job.pipelines;
   object["gpus_per_stage"] = job.model.gpus_per_stage;
   object["blocking_power_w"] = job.model.blocking_power_w;
-  object["switch_latency_ms"] = ToSeconds(job.switch_latency) * kMillisecondsPerSecond;
+  object["switch_latency_ms"] = ToMilliseconds(job.switch_latency);
   if (!job.switch_cost.IsNone()) {
     object["switch_cost"] = {{"stall_s", ToSeconds(job.switch_cost.stall)},
                              {"energy_j", job.switch_cost.energy_j}};

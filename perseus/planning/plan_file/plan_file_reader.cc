@@ -93,9 +93,8 @@ class PlanReader {
     job.pipelines = Count(Member(node, "pipelines"), 1, "a count");
     job.model.gpus_per_stage = Count(Member(node, "gpus_per_stage"), 1, "a count");
     job.model.blocking_power_w = Member(node, "blocking_power_w").Number(0, kMostWatts, "watts");
-    job.switch_latency = ToNanoseconds(
-        Member(node, "switch_latency_ms").Number(0, kLongestSwitchMs, "milliseconds") /
-        kMillisecondsPerSecond);
+    job.switch_latency = FromMilliseconds(
+        Member(node, "switch_latency_ms").Number(0, kLongestSwitchMs, "milliseconds"));
     if (node.Has("switch_cost")) ReadSwitchCost(Member(node, "switch_cost"), job.switch_cost);
     ReadFixed(Member(node, "fixed"));
     if (!node.Has("knobs")) return;

@@ -11,9 +11,8 @@ namespace {
 
 // The format has times in microseconds. Three decimals keep every nanosecond.
 std::string Microseconds(Nanoseconds time) {
-  constexpr Nanoseconds kNanosecondsPerMicrosecond = 1000;
-  return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::abs(time) / kNanosecondsPerMicrosecond,
-                     std::abs(time) % kNanosecondsPerMicrosecond);
+  return fmt::format("{}{}.{:03}", time < 0 ? "-" : "", std::abs(time) / kMicrosecond,
+                     std::abs(time) % kMicrosecond);
 }
 
 }  // namespace

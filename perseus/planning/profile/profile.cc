@@ -33,9 +33,8 @@ std::string CsvField(std::string_view text) {
 
 // Writes seconds with as many decimals as the nanoseconds need: 50161667 ns is 0.050161667.
 void AppendSeconds(std::string& text, Nanoseconds time) {
-  constexpr Nanoseconds kPerSecond = 1'000'000'000;
-  text += fmt::format("{}", time / kPerSecond);
-  Nanoseconds fraction = time % kPerSecond;
+  text += fmt::format("{}", time / kSecond);
+  Nanoseconds fraction = time % kSecond;
   if (fraction == 0) return;
   int digits = 9;
   while (fraction % 10 == 0) {

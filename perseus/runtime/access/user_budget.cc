@@ -29,7 +29,8 @@ Nanoseconds UserBudget::Take(uid_t user, double cost, Nanoseconds now) {
   }
   bucket.at = now;
   if (bucket.units < cost) {
-    return static_cast<Nanoseconds>(std::ceil((cost - bucket.units) / kUnitsPerSecond * 1e9));
+    return static_cast<Nanoseconds>(
+        std::ceil((cost - bucket.units) / kUnitsPerSecond * kNanosecondsPerSecond));
   }
   bucket.units -= cost;
   return 0;

@@ -11,15 +11,11 @@
 namespace perseus::agent {
 namespace {
 
-constexpr Nanoseconds kNanosecondsPerMillisecond = 1'000'000;
-
 // A clock this close to its setting is at it: drivers round by a step or two.
 constexpr int kNearMhz = 30;
 constexpr int kReadingsToJudge = 3;
 
-Nanoseconds ToNs(std::chrono::milliseconds time) {
-  return time.count() * kNanosecondsPerMillisecond;
-}
+Nanoseconds ToNs(std::chrono::nanoseconds time) { return time.count(); }
 
 // How many changes the bucket of the limit holds.
 double BucketFor(double most_changes_per_s) { return std::max(1.0, most_changes_per_s); }

@@ -82,7 +82,6 @@ void AddReadings(Families& families, const Labels& labels, const device::Telemet
   families.Gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", labels,
                  telemetry.temperature_c);
   families.Gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", labels, telemetry.power_w);
-  constexpr double kMillijoulesPerJoule = 1000;
   // It is a gauge because promtool requires _total at the end of a counter's name.
   families.Gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
                  "Total energy consumption since boot (in mJ).", labels,
@@ -108,10 +107,9 @@ void AddLease(Families& families, const Labels& labels, const GpuReport& gpu, Na
                  "fault.",
                  job, gpu.lease->slowdown);
   if (gpu.snapshot.setting && gpu.snapshot.setting->setting) {
-    constexpr double kHertzPerMegahertz = 1e6;
     families.Gauge("perseus_gpu_intended_sm_clock_hertz",
                    "The last SM clock that the job requested.", job,
-                   gpu.snapshot.setting->setting->upper * kHertzPerMegahertz);
+                   static_cast<double>(gpu.snapshot.setting->setting->upper * kHertzPerMegahertz));
   }
 }
 

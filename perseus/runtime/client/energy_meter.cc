@@ -5,7 +5,7 @@
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kStateEvery = 1'000'000'000;
+constexpr Nanoseconds kStateEvery = kSecond;
 
 }  // namespace
 

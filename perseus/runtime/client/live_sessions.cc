@@ -12,8 +12,8 @@
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kLiveSessionsTimeout =
-    1'000'000'000;  // For all background threads together, when the process ends.
+// For all background threads together, when the process ends.
+constexpr Nanoseconds kLiveSessionsTimeout = kSecond;
 
 std::array<LiveSession, 256> live_sessions;
 std::atomic<std::uint32_t> generation = 0;

@@ -22,14 +22,14 @@
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kSessionTimeout =
-    1'000'000'000;  // For the background thread, when the session is closed.
+// For the background thread, when the session is closed.
+constexpr Nanoseconds kSessionTimeout = kSecond;
 
 // Converts seconds since 1970 to the clock's time. 0: never. 1: before the machine started.
 Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
   if (seconds == 0) return 0;
-  constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / 1'000'000'000 / 2;
-  const Nanoseconds at = std::clamp(seconds, -kLatest, kLatest) * 1'000'000'000;
+  constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / kSecond / 2;
+  const Nanoseconds at = std::clamp(seconds, -kLatest, kLatest) * kSecond;
   return std::max<Nanoseconds>(at - clock.SinceEpoch() + clock.Now(), 1);
 }
 

@@ -9,12 +9,6 @@ namespace perseus::client {
 namespace {
 
 constexpr Nanoseconds kNewBaseAfter = 10'000'000'000;
-constexpr double kNanosecondsPerMillisecond = 1e6;
-
-Nanoseconds FromMilliseconds(float milliseconds) {
-  return static_cast<Nanoseconds>(static_cast<double>(milliseconds) * kNanosecondsPerMillisecond);
-}
-
 }  // namespace
 
 // ---- The first use ----

@@ -20,7 +20,9 @@ std::string_view NameOf(Control control) {
 
 std::string Describe(Control control, const std::optional<Setting>& setting) {
   if (!setting) return "the driver's default";
-  if (control == Control::kPowerLimit) return fmt::format("{:g} W", setting->upper / 1000.0);
+  if (control == Control::kPowerLimit) {
+    return fmt::format("{:g} W", setting->upper / kMilliwattsPerWatt);
+  }
   if (setting->lower == setting->upper) return fmt::format("{} MHz", setting->upper);
   return fmt::format("{}-{} MHz", setting->lower, setting->upper);
 }

@@ -105,7 +105,7 @@ class NvmlDevice final : public Device {
     unsigned milliwatts = 0;
     PERSEUS_RETURN_IF_ERROR(
         Call(session, NvmlUse::kRead, "read the power", nvml.GetPowerUsage, &milliwatts));
-    telemetry.power_w = milliwatts / 1e3;
+    telemetry.power_w = milliwatts / kMilliwattsPerWatt;
     PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, EnergyOf(session, telemetry));
     unsigned celsius = 0;
     PERSEUS_RETURN_IF_ERROR(
@@ -244,7 +244,8 @@ class NvmlDevice final : public Device {
     PERSEUS_RETURN_IF_ERROR(Call(session, NvmlUse::kRead, "read the energy counter",
                                  session.visit.nvml().GetTotalEnergyConsumption, &millijoules));
     const MutexLock lock(mutex_);
-    return counter_.Add(static_cast<double>(millijoules) / 1e3, session.visit.generation());
+    return counter_.Add(static_cast<double>(millijoules) / kMillijoulesPerJoule,
+                        session.visit.generation());
   }
 
   DeviceResult<double> EnergyOf(const Session& session, Telemetry& telemetry) {

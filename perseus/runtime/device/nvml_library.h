@@ -33,7 +33,7 @@ namespace perseus::device {
 class NvmlLibrary {
  public:
   static constexpr std::chrono::seconds kLongestDrain{2};
-  static constexpr Nanoseconds kRestartPause = 5'000'000'000;
+  static constexpr Nanoseconds kRestartPause = 5 * kSecond;
 
   // Loads and initializes NVML. Fails (kSystem) with cause and remedy.
   static Result<std::shared_ptr<NvmlLibrary>> Open(

@@ -10,7 +10,6 @@
 namespace perseus::device::rocm {
 namespace {
 
-constexpr std::uint64_t kHertzPerMegahertz = 1'000'000;
 constexpr std::uint64_t kMostHertz = kHighestFrequencyMhz * kHertzPerMegahertz;
 constexpr std::uint32_t kMostFrequencies = 33;
 constexpr std::uint32_t kNoCurrent = ~0U;

@@ -22,7 +22,6 @@ namespace perseus::device {
 namespace {
 
 constexpr std::uint32_t kSensor = 0;
-constexpr std::uint64_t kMicrowattsPerMilliwatt = 1000;
 
 DeviceErrorKind KindOf(rocm::Code code) {
   switch (code) {
@@ -235,7 +234,7 @@ class RocmDevice final : public Device {
       PERSEUS_RETURN_IF_ERROR(
           Call("read the power", library_->functions.GetPower, &microwatts, &kind));
     }
-    return static_cast<double>(microwatts) / 1e6;
+    return static_cast<double>(microwatts) / kMicrowattsPerWatt;
   }
 
   DeviceResult<double> ReadEnergyCounter(Telemetry& telemetry) PERSEUS_REQUIRES(library_->mutex) {
@@ -248,7 +247,7 @@ class RocmDevice final : public Device {
                          &microjoules_each, &timestamp)));
     if (has_counter) {
       const double energy_j =
-          static_cast<double>(count) * static_cast<double>(microjoules_each) / 1e6;
+          static_cast<double>(count) * static_cast<double>(microjoules_each) / kMicrojoulesPerJoule;
       return counter_.Add(energy_j, library_->generation);
     }
     telemetry.is_energy_integrated = true;
@@ -407,9 +406,9 @@ void ReadPowerLimits(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo&
       rocm.GetPowerCapRange(gpu, 0, &most, &least) != rocm::kSuccess) {
     return;
   }
-  info.default_power_limit_mw = static_cast<int>(usual / 1000);
-  info.least_power_limit_mw = static_cast<int>(least / 1000);
-  info.most_power_limit_mw = static_cast<int>(most / 1000);
+  info.default_power_limit_mw = static_cast<int>(usual / kMicrowattsPerMilliwatt);
+  info.least_power_limit_mw = static_cast<int>(least / kMicrowattsPerMilliwatt);
+  info.most_power_limit_mw = static_cast<int>(most / kMicrowattsPerMilliwatt);
 }
 
 DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string uuid) {

@@ -32,7 +32,6 @@ Ranks RanksOf(int n, double part) {
 
 constexpr std::size_t kLeastChanges = 7;
 constexpr std::size_t kBiasBlocks = 8;
-constexpr double kMicrojoules = 1e6;
 
 struct CounterChange {
   Nanoseconds at = 0;  // The middle of the two readings around it.
@@ -136,7 +135,7 @@ std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
   for (std::size_t i = 1; i < changes.size(); ++i) {
     periods_ms.push_back(static_cast<double>(changes[i].at - changes[i - 1].at) / kMillisecond);
     const double step_j = changes[i].energy_j - changes[i - 1].energy_j;
-    divisor_uj = std::gcd(divisor_uj, std::int64_t{std::llround(step_j * kMicrojoules)});
+    divisor_uj = std::gcd(divisor_uj, std::int64_t{std::llround(step_j * kMicrojoulesPerJoule)});
   }
   std::vector<double> biases;
   const std::size_t block = std::max<std::size_t>(1, (changes.size() - 1) / kBiasBlocks);
@@ -150,7 +149,7 @@ std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
   // The change is seen at the next reading. So a period is known to half a reading.
   hardware_facts::EnergyCounterFacts findings{
       .period_ms = *MedianOf(periods_ms),
-      .resolution_j = static_cast<double>(divisor_uj) / kMicrojoules,
+      .resolution_j = static_cast<double>(divisor_uj) / kMicrojoulesPerJoule,
       .bias = *bias};
   const double distance_ms = static_cast<double>(DistanceOf(readings)) / kMillisecond;
   findings.period_ms.low -= distance_ms / 2;

@@ -266,8 +266,6 @@ TEST(StepsToDecideTest, GrowWithTheSquareOfTheNoise) {
   EXPECT_NEAR(more / some, 4, 0.1);
 }
 
-constexpr Nanoseconds kMillisecond = 1'000'000;
-
 class CompareRunsTest : public testing::Test {
  protected:
   // Two ranks that run `steps` steps at a constant power. The first steps have no plan.

@@ -88,7 +88,7 @@ Result<void> PublishedPlanner::CountSteps() {
   return Fail(
       "a unit of {:g} ms gives {} steps from the slowest schedule to the fastest (choose `unit = "
       "{:g}` or more)",
-      ToSeconds(unit_) * 1e3, most / unit_, least_s * 1e3);
+      ToMilliseconds(unit_), most / unit_, least_s * kMillisecondsPerSecond);
 }
 
 Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set,

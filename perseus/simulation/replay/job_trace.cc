@@ -44,7 +44,6 @@ constexpr std::string_view kLaneForm = "\"PP rank 0, TP rank 0, compute\"";
 // Chrome counts microseconds, and some tracers count them since 1970. Larger values overflow a
 // count of nanoseconds.
 constexpr double kLatestMicroseconds = 4e15;
-constexpr double kNanosecondsPerMicrosecond = 1e3;
 constexpr std::int64_t kLargestNumber = 1'000'000'000;
 
 struct Lane {
@@ -188,8 +187,8 @@ class Reader {
       return FailAt(event,
                     "ts is before 0: its clock jumps (fix ts, or count all from the first event)");
     }
-    taken.start = std::llround(*event.timestamp_us * kNanosecondsPerMicrosecond);
-    taken.duration = std::llround(*event.duration_us * kNanosecondsPerMicrosecond);
+    taken.start = std::llround(*event.timestamp_us * kMicrosecond);
+    taken.duration = std::llround(*event.duration_us * kMicrosecond);
     if (taken.duration < 0) TakeNegativeDuration(event, taken);
     return {};
   }
@@ -534,7 +533,7 @@ class Reader {
   }
 
   static std::string Milliseconds(Nanoseconds time) {
-    return fmt::format("{:.3f} ms", static_cast<double>(time) / 1e6);
+    return fmt::format("{:.3f} ms", ToMilliseconds(time));
   }
 
   const TraceReadOptions& options_;
@@ -551,8 +550,8 @@ class Reader {
 // kernels, each of which takes several microseconds, and it does not take ten seconds: an iteration
 // has many of them.
 Result<void> CheckUnitOfTime(const JobTrace& trace) {
-  constexpr Nanoseconds kShortest = 50'000;
-  constexpr Nanoseconds kLongest = 10'000'000'000;
+  constexpr Nanoseconds kShortest = 50 * kMicrosecond;
+  constexpr Nanoseconds kLongest = 10 * kSecond;
   // A computation of a second or less.
   constexpr Nanoseconds kShortestInMilliseconds = 1'000;
   std::vector<double> durations_ns;
@@ -571,7 +570,7 @@ Result<void> CheckUnitOfTime(const JobTrace& trace) {
       InFile(trace.name),
       "half of the computations take {} than {:g} us, which is implausible (is the unit of ts "
       "and dur {}? Write them in microseconds)",
-      median_ns < kShortest ? "no more" : "more", median_ns / 1e3, unit);
+      median_ns < kShortest ? "no more" : "more", median_ns / kMicrosecond, unit);
 }
 
 }  // namespace

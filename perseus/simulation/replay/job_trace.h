@@ -108,7 +108,7 @@ struct TraceReadOptions {
   std::vector<std::string> ignored;
   // The clocks of two machines are never exactly equal. If one event has to come before another
   // one, they may overlap by this much. An event may also end before it begins by this much.
-  Nanoseconds clock_tolerance = 1'000'000;
+  Nanoseconds clock_tolerance = kMillisecond;
   // The most text that the file may contain. If it is gzip, only the events are in memory.
   std::size_t most_bytes = std::size_t{1} << 30;
 };

@@ -178,8 +178,8 @@ class StepBuilder {
         return Fail(
             "{}: it ends {:.3f} ms before its counterpart, event {} on dp_rank {}, pp_rank {}, "
             "begins: one of the clocks jumps (leave the step out, or correct ts)",
-            Describe(event, step_.number), static_cast<double>(last->start - event.end()) / 1e6,
-            last->index, last->dp_rank, last->pp_rank);
+            Describe(event, step_.number), ToMilliseconds(last->start - event.end()), last->index,
+            last->dp_rank, last->pp_rank);
       }
       result_.graph.durations[At(member)] = std::max<Nanoseconds>(0, event.end() - last->start);
       waits_[At(member)] = {meeting};

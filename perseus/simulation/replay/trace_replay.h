@@ -84,7 +84,8 @@ struct TraceGraph {
 // Requires that `trace` outlives the result. Fails (kInput) if a send has no receive, if a
 // collective lacks a member, if one side of a communication ended before the other one began, or if
 // events wait for each other in a cycle. The message names the event.
-Result<TraceGraph> BuildTraceGraph(const JobTrace& trace, Nanoseconds clock_tolerance = 1'000'000);
+Result<TraceGraph> BuildTraceGraph(const JobTrace& trace,
+                                   Nanoseconds clock_tolerance = kMillisecond);
 
 enum class HostDelays { kNone, kTypical };
 

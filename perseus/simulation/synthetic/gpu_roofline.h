@@ -53,6 +53,7 @@
 #include <vector>
 
 #include "perseus/base/result.h"
+#include "perseus/base/units.h"
 
 namespace perseus::synthetic {
 
@@ -90,7 +91,7 @@ struct GpuRoofline {
 
   // In flops/s at the highest clock, as in the data sheet.
   double PeakFlops() const {
-    return multiprocessors * flops_per_cycle * highest_frequency_mhz * 1e6;
+    return multiprocessors * flops_per_cycle * highest_frequency_mhz * kHertzPerMegahertz;
   }
 
   // Runs the kernels one after another, without the power limit. Requires frequency_mhz > 0.

@@ -46,7 +46,7 @@ std::vector<profile::Option> Sweep(const GpuRoofline& gpu, const std::vector<Ker
     options.push_back({frequency_mhz,
                        {},
                        std::max<Nanoseconds>(1, ToNanoseconds(run.time_s)),
-                       std::max(1.0, std::round(run.energy_j * 1e6)) / 1e6,
+                       RoundToMicrojoules(run.energy_j),
                        1});
   }
   return options;

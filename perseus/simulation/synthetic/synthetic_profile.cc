@@ -77,7 +77,7 @@ std::vector<profile::Option> Sweep(const GpuModel& gpu, const StageWork& work, d
     options.push_back({requested_mhz,
                        {},
                        std::max<Nanoseconds>(1, ToNanoseconds(time_s)),
-                       std::max(1.0, std::round(energy_j * 1e6)) / 1e6,
+                       RoundToMicrojoules(energy_j),
                        1});
   }
   return options;

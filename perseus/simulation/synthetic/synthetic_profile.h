@@ -27,6 +27,8 @@
 // libraries. Results are rounded to nanoseconds and microjoules.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -34,6 +36,7 @@
 
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/profile/profile.h"
 
 namespace perseus::synthetic {
@@ -67,6 +70,11 @@ struct GpuModel {
 std::vector<GpuModel> GpuModels();
 // Fails (kInput) for an unknown name. The message lists the known ones.
 Result<GpuModel> FindGpuModel(std::string_view name);
+
+// At least one microjoule.
+inline double RoundToMicrojoules(double energy_j) {
+  return std::max(1.0, std::round(energy_j * kMicrojoulesPerJoule)) / kMicrojoulesPerJoule;
+}
 
 // Where a model continues after the last rank of a chunk.
 enum class ChunkPlacement {

@@ -30,7 +30,7 @@ namespace {
 constexpr Nanoseconds kLead = 3'000'000;
 // A new clock makes an instruction end earlier, and no message says so. So a rank checks the end at
 // least this often.
-constexpr Nanoseconds kCheckPeriod = 2'000'000;
+constexpr Nanoseconds kCheckPeriod = 2 * kMillisecond;
 
 // The client library's numbers of instruction kinds are those of InstructionKind.
 static_assert(static_cast<int>(InstructionKind::kForward) == PERSEUS_FORWARD &&

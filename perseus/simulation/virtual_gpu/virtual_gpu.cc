@@ -63,7 +63,7 @@ VirtualGpu::VirtualGpu(const VirtualGpuModel& model, std::uint64_t seed, Nanosec
 int VirtualGpu::CapForPower(int clock_mhz) const {
   const int limit_mw = power_limit_ ? power_limit_->upper : model_.default_power_limit_mw;
   if (limit_mw == 0) return clock_mhz;
-  const double most_w = kPowerLimitSlack * limit_mw / 1000.0;
+  const double most_w = kPowerLimitSlack * limit_mw / kMilliwattsPerWatt;
   // Power need not grow with the clock, because a table may be measured. So each clock is tried.
   for (int i = model_.sm_clocks.count - 1; i >= 0; --i) {
     const int candidate_mhz = model_.sm_clocks.mhz[static_cast<std::size_t>(i)];
@@ -128,7 +128,8 @@ Nanoseconds VirtualGpu::ThermalEvent(const Pace& pace) const {
   if (!(time_s < kLongestSeconds)) return kNever;
   // Rounding may leave the temperature just before the threshold. Then the next event is 1 ns
   // later.
-  return std::max<Nanoseconds>(1, static_cast<Nanoseconds>(std::ceil(time_s * 1e9)));
+  return std::max<Nanoseconds>(1,
+                               static_cast<Nanoseconds>(std::ceil(time_s * kNanosecondsPerSecond)));
 }
 
 Nanoseconds VirtualGpu::NextEvent(const Pace& pace) const {

@@ -138,8 +138,8 @@ class VirtualDevice final : public device::Device {
                                          clocks.Has(setting->lower) && clocks.Has(setting->upper);
     if (is_known) return {};
     const std::string choice =
-        is_limit ? fmt::format("{:g} to {:g} W", model.least_power_limit_mw / 1000.0,
-                               model.most_power_limit_mw / 1000.0)
+        is_limit ? fmt::format("{:g} to {:g} W", model.least_power_limit_mw / kMilliwattsPerWatt,
+                               model.most_power_limit_mw / kMilliwattsPerWatt)
                  : fmt::format("a listed clock, {} to {} MHz", clocks.lowest(), clocks.highest());
     return device::DeviceFail(device::DeviceErrorKind::kInvalid, "{} cannot have {} {} (choose {})",
                               info_.uuid, device::NameOf(control),

@@ -85,7 +85,7 @@ double SpreadOf(const hardware_facts::SwitchFacts& facts) {
   return std::min(std::log(ratio) / kDeviationsTo95Percent, kMostSpread);
 }
 
-int ToMilliwatts(double watts) { return static_cast<int>(std::lround(watts * 1000)); }
+int ToMilliwatts(double watts) { return static_cast<int>(std::lround(watts * kMilliwattsPerWatt)); }
 
 bool IsNameLetter(char letter) {
   return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
@@ -201,7 +201,7 @@ class NodeReader {
                     "counter_period_ms = 100)",
                     kLeastCounterPeriodMs);
     }
-    gpu.counter_period = ToNanoseconds(period_ms / 1000);
+    gpu.counter_period = FromMilliseconds(period_ms);
     gpu.time_noise = reader.Number("time_noise", kMostNoise, 0);
     gpu.power_noise = reader.Number("power_noise", kMostNoise, 0);
     Keep(reader);
@@ -336,7 +336,7 @@ class NodeReader {
   void ReadPowerLimits(TableReader& reader) {
     VirtualGpuModel& gpu = spec_.gpu;
     const double limit_w =
-        reader.Number("power_limit_w", kMostWatts, gpu.default_power_limit_mw / 1000.0);
+        reader.Number("power_limit_w", kMostWatts, gpu.default_power_limit_mw / kMilliwattsPerWatt);
     const double least_w = reader.Number("least_power_limit_w", kMostWatts, limit_w / 4);
     const double most_w = reader.Number("most_power_limit_w", kMostWatts, limit_w);
     if (least_w > limit_w || most_w < limit_w) {

@@ -214,7 +214,8 @@ Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
 }
 
 std::string TimeText(store::Milliseconds time) {
-  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(time / 1000), time % 1000);
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(time / kMillisecondsPerSecond),
+                     time % kMillisecondsPerSecond);
 }
 
 double SecondsSince(store::Milliseconds time, store::Milliseconds now) {

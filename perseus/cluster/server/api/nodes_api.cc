@@ -23,9 +23,8 @@ constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
 // 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
 constexpr std::size_t kMaxReportBytes = 4 << 20;
 constexpr std::size_t kMaxNodeNameBytes = 253;  // As a host name.
-constexpr store::Milliseconds kSecond = 1000;
 // A pause of a job, such as a checkpoint or an evaluation, takes less.
-constexpr store::Milliseconds kRanksAreIdleAfter = 600 * kSecond;
+constexpr store::Milliseconds kRanksAreIdleAfter = 600 * kMillisecondsPerSecond;
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
@@ -61,7 +60,7 @@ Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, co
   return Refuse(409, "Another process is this node",
                 fmt::format("another process of perseus node has the name {}: it is connected, or "
                             "was connected less than {} s ago",
-                            claim.node, telemetry::kNodeIsSilentAfter / 1000),
+                            claim.node, telemetry::kNodeIsSilentAfter / kMillisecondsPerSecond),
                 "start one of them with another `name`", pointer);
 }
 

@@ -212,8 +212,7 @@ http::Response EnrolledResponse(const store::TokenRecord& token, const std::stri
   auto json = TokenJson(token);
   json["node"] = node;
   json["token"] = secret;
-  json["renew_in_s"] =
-      kNodeTokenLasts / 2 / static_cast<store::Milliseconds>(kMillisecondsPerSecond);
+  json["renew_in_s"] = kNodeTokenLasts / 2 / kMillisecondsPerSecond;
   return JsonResponse(json, status);
 }
 

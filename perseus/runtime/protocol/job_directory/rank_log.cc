@@ -35,7 +35,7 @@ using json_file::Throw;
 constexpr int kMaxRecordDepth = 4;
 constexpr int kMostProcess = std::numeric_limits<int>::max();
 constexpr Nanoseconds kLongest = std::numeric_limits<Nanoseconds>::max() / 4;
-constexpr double kMostJoules = 1e15;
+constexpr double kHighestCounterJ = 1e15;
 constexpr int kHottest = 1000;
 constexpr int kMostOutcome = 127;
 
@@ -152,7 +152,7 @@ RanInstruction ReadInstruction(const Node& row) {
 
 EnergySample ReadSample(const Node& row) {
   EnergySample sample{Time(row[0], -kLongest), Time(row[1], -kLongest),
-                      row[2].Number(-kMostJoules, kMostJoules, "joules")};
+                      row[2].Number(-kHighestCounterJ, kHighestCounterJ, "joules")};
   if (sample.until < sample.after) Throw("{} ends before it begins", row.path);
   return sample;
 }
