@@ -7,9 +7,9 @@
 
 #include "fuzz/require.h"
 #include "perseus/cluster/job_planning/job_spec.h"
-#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/node_messages/node_messages.h"
 #include "perseus/cluster/server/identity/answer.h"
+#include "perseus/cluster/store/planned_assignment.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -88,11 +88,11 @@ void CutPlan(std::string_view text) {
 }
 
 void ReadAssignment(std::string_view text) {
-  const auto assignment = job_planning::ParsePlannedAssignment(text);
+  const auto assignment = perseus::store::ParsePlannedAssignment(text);
   if (!assignment) return RequireError(assignment.error());
-  const std::string written = job_planning::FormatPlannedAssignment(*assignment);
-  const auto again = job_planning::ParsePlannedAssignment(written);
-  Require(again.has_value() && job_planning::FormatPlannedAssignment(*again) == written);
+  const std::string written = JsonOf(*assignment).dump();
+  const auto again = perseus::store::ParsePlannedAssignment(written);
+  Require(again.has_value() && JsonOf(*again).dump() == written);
 }
 
 void ReadSlug(std::string_view text) {
