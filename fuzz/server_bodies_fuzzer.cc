@@ -7,10 +7,9 @@
 
 #include "fuzz/require.h"
 #include "perseus/cluster/job_planning/job_spec.h"
-#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/node_messages/node_messages.h"
-#include "perseus/cluster/server/events/plan_cuts.h"
 #include "perseus/cluster/server/identity/answer.h"
+#include "perseus/cluster/store/planned_assignment.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
 #include "perseus/planning/plan_file/plan_file.h"
 
@@ -77,22 +76,23 @@ void ReadNodeRanks(std::string_view text) {
 
 // If the whole plan is valid, the cut that a node receives is valid, too.
 void CutPlan(std::string_view text) {
-  const auto cut = perseus::server::CutPlan(text, {0});
-  if (!cut) RequireError(cut.error());
-  const auto plan = perseus::plan_file::ParsePlan(text, "plan");
-  if (!plan) return;
-  Require(cut.has_value());
-  const auto cut_plan = perseus::plan_file::ParsePlan(*cut, "cut");
+  namespace plan_file = perseus::plan_file;
+  const auto plan = plan_file::ParsePlan(text, "plan");
+  if (!plan) return RequireError(plan.error());
+  const std::string line =
+      plan_file::FormatPlan(*plan_file::Cut(*plan, {0}), plan_file::PlanText::kOneLine);
+  Require(IsOneLine(line));
+  const auto cut_plan = plan_file::ParsePlan(line, "cut");
   Require(cut_plan.has_value() && cut_plan->pp_ranks.size() == plan->pp_ranks.size());
   Require(cut_plan->pp_ranks[0].instructions.size() == plan->pp_ranks[0].instructions.size());
 }
 
 void ReadAssignment(std::string_view text) {
-  const auto assignment = job_planning::ParsePlannedAssignment(text);
+  const auto assignment = perseus::store::ParsePlannedAssignment(text);
   if (!assignment) return RequireError(assignment.error());
-  const std::string written = job_planning::FormatPlannedAssignment(*assignment);
-  const auto again = job_planning::ParsePlannedAssignment(written);
-  Require(again.has_value() && job_planning::FormatPlannedAssignment(*again) == written);
+  const std::string written = JsonOf(*assignment).dump();
+  const auto again = perseus::store::ParsePlannedAssignment(written);
+  Require(again.has_value() && JsonOf(*again).dump() == written);
 }
 
 void ReadSlug(std::string_view text) {

@@ -19,6 +19,7 @@ namespace perseus::job_planning {
 namespace {
 
 using nlohmann::ordered_json;
+using store::PlannedAssignment;
 
 // GET …/frontier returns about this many points.
 constexpr std::size_t kMaxFrontierPoints = 1'000;
@@ -54,11 +55,14 @@ Result<plan::Plan> PlanTarget(const PreparedJob& job, const plan::Target& target
   return plans.Find(target)->plan;
 }
 
-struct AvailablePlan {
-  store::PlanRecord record;
-  plan_file::PlanFile file;
-  bool is_new = false;
-};
+// The record of a plan, without what the file does not say.
+store::PlanRecord RecordOf(const plan_file::PlanFile& file) {
+  return {.body = plan_file::FormatPlan(file),
+          .time_s = ToSeconds(file.time),
+          .energy_j = file.energy_j,
+          .baseline_time_s = ToSeconds(file.baseline_time),
+          .baseline_energy_j = file.baseline_energy_j};
+}
 
 // The plans of one planning. Each is found in the store, or made once.
 class Plans {
@@ -69,7 +73,7 @@ class Plans {
         limits_{.effort = EffortFor(job.planner.graph().instructions.size()), .stop = input.stop} {}
 
   // The plan that is `factor` times as long as the target's plan. 1: the target's plan.
-  Result<const AvailablePlan*> Get(const plan::Target& target, double factor) {
+  Result<const store::PlanRecord*> Get(const plan::Target& target, double factor) {
     const std::string slug = factor == 1
                                  ? plan::Slug(target)
                                  : fmt::format("{}+straggler-{:.4g}", plan::Slug(target), factor);
@@ -84,34 +88,37 @@ class Plans {
   // The new plans, for the store.
   std::vector<store::PlanRecord> TakeNew() {
     std::vector<store::PlanRecord> records;
-    for (auto& [slug, plan] : plans_) {
-      if (plan.is_new) records.push_back(std::move(plan.record));
-    }
+    for (const std::string& slug : made_) records.push_back(std::move(plans_.at(slug)));
     return records;
   }
 
  private:
-  Result<std::optional<AvailablePlan>> Find(const std::string& slug) const {
-    PERSEUS_ASSIGN_OR_RETURN(auto record, input_.find_plan(slug));
-    if (!record) return std::optional<AvailablePlan>();
-    PERSEUS_ASSIGN_OR_RETURN(auto file, plan_file::ParsePlan(record->body, record->id));
-    return std::optional(AvailablePlan{.record = *std::move(record), .file = std::move(file)});
+  Result<std::optional<store::PlanRecord>> Find(const std::string& slug) const {
+    PERSEUS_ASSIGN_OR_RETURN(auto found, input_.find_plan(slug));
+    if (!found || found->time_s > 0) return found;
+    // An older program stored it, without the numbers.
+    PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(found->body, found->id));
+    store::PlanRecord record = RecordOf(file);
+    record.id = found->id;
+    return std::optional(std::move(record));
   }
 
-  Result<AvailablePlan> Make(const plan::Target& target, double factor, const std::string& slug) {
+  Result<store::PlanRecord> Make(const plan::Target& target, double factor,
+                                 const std::string& slug) {
     PERSEUS_ASSIGN_OR_RETURN(auto plan,
                              factor == 1 ? ForTarget(target) : ForStraggler(target, factor));
     PERSEUS_ASSIGN_OR_RETURN(
         auto file, plan::MakePlanFile(job_.planner, plan, factor == 1 ? target : kBesideStraggler,
                                       job_.spec.planned));
-    return AvailablePlan{.record = {.id = input_.new_plan_id(),
-                                    .job = input_.job.id,
-                                    .slug = slug,
-                                    .profile_version = input_.profile->version,
-                                    .body = plan_file::FormatPlan(file),
-                                    .created = input_.now},
-                         .file = std::move(file),
-                         .is_new = true};
+    store::PlanRecord record = RecordOf(file);
+    record.id = input_.new_plan_id();
+    record.job = input_.job.id;
+    record.slug = slug;
+    record.profile_version = input_.profile->version;
+    record.created = input_.now;
+    files_.emplace(slug, std::move(file));
+    made_.push_back(slug);
+    return record;
   }
 
   Result<plan::Plan> ForTarget(const plan::Target& target) {
@@ -126,21 +133,30 @@ class Plans {
   }
 
   Result<plan::Plan> ForStraggler(const plan::Target& target, double factor) {
-    PERSEUS_ASSIGN_OR_RETURN(auto base, Get(target, 1));
-    const auto time = static_cast<Nanoseconds>(static_cast<double>(base->file.time) * factor);
+    PERSEUS_ASSIGN_OR_RETURN(const auto base, Get(target, 1));
+    PERSEUS_ASSIGN_OR_RETURN(const auto file, FileOf(plan::Slug(target), *base));
+    const auto time = static_cast<Nanoseconds>(static_cast<double>(file->time) * factor);
     const schedule::InstructionGraph& graph = job_.planner.graph();
-    PERSEUS_ASSIGN_OR_RETURN(const auto options,
-                             plan_file::FindOptions(base->file, graph, base->record.id));
+    PERSEUS_ASSIGN_OR_RETURN(const auto options, plan_file::FindOptions(*file, graph, base->id));
     const plan::Evaluation usual = plan::Evaluator(graph, job_.planner.model()).Evaluate(options);
     return recipe::PlanForStraggler(job_.planner, RulesOf(job_), usual, time,
                                     fmt::format("straggler {:.4g}, {}", factor, Describe(target)),
                                     limits_);
   }
 
+  Result<const plan_file::PlanFile*> FileOf(const std::string& slug,
+                                            const store::PlanRecord& record) {
+    if (const auto known = files_.find(slug); known != files_.end()) return &known->second;
+    PERSEUS_ASSIGN_OR_RETURN(auto file, plan_file::ParsePlan(record.body, record.id));
+    return &files_.emplace(slug, std::move(file)).first->second;
+  }
+
   const PlanningInput& input_;
   const PreparedJob& job_;
   const plan::SearchLimits limits_;
-  std::map<std::string, AvailablePlan> plans_;
+  std::map<std::string, store::PlanRecord> plans_;    // By slug.
+  std::map<std::string, plan_file::PlanFile> files_;  // The files that were needed.
+  std::vector<std::string> made_;                     // The slugs of the new ones.
 };
 
 std::string Reason(const PlanningInput& input, const PreparedJob& job, const plan::Target& target,
@@ -166,20 +182,19 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
   const schedule::FixedInstructions& fixed = job.spec.planned.model.fixed;
   assignment.tail_s = ToSeconds(fixed.all_reduce.time + fixed.optimizer.time);
   assignment.reason = Reason(input, job, target, slowdowns);
-  assignment.baseline_time_s = ToSeconds(base->file.baseline_time);
-  assignment.baseline_energy_j = base->file.baseline_energy_j;
-  assignment.time_s = ToSeconds(base->file.time) * SlowestOf(slowdowns);
+  assignment.baseline_time_s = base->baseline_time_s;
+  assignment.baseline_energy_j = base->baseline_energy_j;
+  assignment.time_s = base->time_s * SlowestOf(slowdowns);
   for (const double factor : FactorsOf(slowdowns, pipelines)) {
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
-    assignment.pipelines.push_back(
-        {plan->record.id, ToSeconds(plan->file.time), plan->file.energy_j});
+    assignment.pipelines.push_back({plan->id, plan->time_s, plan->energy_j});
   }
   // The plans that will be needed when a straggler begins or ends next.
   if (const auto next = NextChange(input.stragglers, input.now)) {
     for (const double factor :
          FactorsOf(SlowdownsAt(input.stragglers, pipelines, *next), pipelines)) {
       PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
-      const std::string& id = plan->record.id;
+      const std::string& id = plan->id;
       const bool is_known =
           std::ranges::any_of(assignment.pipelines,
                               [&](const auto& share) { return share.plan == id; }) ||
@@ -215,10 +230,6 @@ void TakePlansBack(const store::GuardRecord& guard, double slowest, PlannedAssig
 
 Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const PreparedJob& job,
                                             const plan::Target& target) {
-  std::optional<PlannedAssignment> in_force;
-  if (input.assignment) {
-    PERSEUS_ASSIGN_OR_RETURN(in_force, ParsePlannedAssignment(input.assignment->body));
-  }
   Plans plans(input, job);
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, MakeAssignment(input, job, target, plans));
   if (input.guard && input.guard->state != store::GuardState::kCleared) {
@@ -229,8 +240,8 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
   outcome.generation = input.job.generation;
   outcome.plans = plans.TakeNew();
   outcome.again_at = NextChange(input.stragglers, input.now);
-  if (!in_force || !in_force->IsSameExceptFirstStep(assignment)) {
-    outcome.assignment = FormatPlannedAssignment(assignment);
+  if (!input.assignment || !input.assignment->assignment.IsSameExceptFirstStep(assignment)) {
+    outcome.assignment = std::move(assignment);
   }
   const std::size_t instructions = job.planner.graph().instructions.size();
   if (input.has_frontier || instructions > kMaxFrontierInstructions) return outcome;
@@ -290,12 +301,14 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings), parsed.noise()};
 }
 
-Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
-                          const plan::SearchLimits& limits) {
+Result<store::PlanRecord> MakePlan(const PreparedJob& job, const plan::Target& target,
+                                   const plan::SearchLimits& limits) {
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanTarget(job, target, limits));
   PERSEUS_ASSIGN_OR_RETURN(const auto file,
                            plan::MakePlanFile(job.planner, plan, target, job.spec.planned));
-  return MadePlan{.slug = plan::Slug(target), .body = plan_file::FormatPlan(file)};
+  store::PlanRecord record = RecordOf(file);
+  record.slug = plan::Slug(target);
+  return record;
 }
 
 Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t profile_version,

@@ -16,7 +16,6 @@
 
 #include "perseus/base/result.h"
 #include "perseus/cluster/job_planning/job_spec.h"
-#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/store/store.h"
 #include "perseus/planning/noise/noisy_execution.h"
 #include "perseus/planning/plan/planner.h"
@@ -53,13 +52,10 @@ struct PreparedJob {
 };
 Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile);
 
-// A plan that a client requested, as the store keeps it.
-struct MadePlan {
-  std::string slug;
-  std::string body;
-};
-Result<MadePlan> MakePlan(const PreparedJob& job, const plan::Target& target,
-                          const plan::SearchLimits& limits);
+// A plan that a client requested, for the store. Without an id, a job and the version of its
+// profile.
+Result<store::PlanRecord> MakePlan(const PreparedJob& job, const plan::Target& target,
+                                   const plan::SearchLimits& limits);
 
 // The response of GET …/frontier.
 Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t profile_version,

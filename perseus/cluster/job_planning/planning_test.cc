@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "perseus/cluster/job_planning/first_step.h"
 #include "perseus/cluster/job_planning/planning_workers.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/planning/profile/profile.h"
@@ -16,6 +17,7 @@
 namespace perseus::job_planning {
 namespace {
 
+using store::PlannedAssignment;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -61,9 +63,7 @@ class PlanningTest : public testing::Test {
     ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
     Plan();
   }
-  PlannedAssignment Assignment() {
-    return *ParsePlannedAssignment((*store_->FindNewestAssignment(job_))->body);
-  }
+  PlannedAssignment Assignment() { return (*store_->FindNewestAssignment(job_))->assignment; }
   // The plan of the first pipeline against the highest clocks, with this noise.
   noise::NoisyDifference MeanOf(const PlannedAssignment& assignment, const noise::Noise& noise) {
     const PreparedJob job = PrepareJob(Job(), {.version = 1, .csv = Csv()}).value();
@@ -289,6 +289,24 @@ TEST_F(PlanningTest, SlowsTheOtherPipelinesForAStragglerUntilItEnds) {
   EXPECT_EQ(Assignment().pipelines, before.pipelines) << "the same plans";
 }
 
+// A plan that an older program stored has no numbers in its row.
+TEST_F(PlanningTest, ReadsTheNumbersOfAnOldPlanFromItsFile) {
+  PlanWithProfile();
+  const PlannedAssignment before = Assignment();
+  auto input = **GatherPlanningInput(*store_, job_, now_);
+  input.assignment.reset();
+  input.find_plan = [this](std::string_view slug) {
+    auto record = store_->FindPlan(job_, slug);
+    (**record).time_s = (**record).energy_j = 0;
+    (**record).baseline_time_s = (**record).baseline_energy_j = 0;
+    return record;
+  };
+  const auto outcome = PlanJob(input);
+  ASSERT_TRUE(outcome) << outcome.error().message;
+  EXPECT_EQ(outcome->assignment, before);
+  EXPECT_THAT(outcome->plans, IsEmpty());
+}
+
 // The iteration takes about 2 s, so 2 changes per second allow a few changes.
 TEST_F(PlanningTest, PlansKeepTheRateOfClockChanges) {
   Register("limited", R"({"key": "limited", "pipelines": 2,
@@ -299,9 +317,15 @@ TEST_F(PlanningTest, PlansKeepTheRateOfClockChanges) {
   Plan();
   const auto plans = *store_->ListPlans(job_, 100);
   ASSERT_EQ(plans.size(), 2U);
+  const auto numbers_of = [](const plan_file::PlanFile& plan) {
+    return std::vector{ToSeconds(plan.time), plan.energy_j, ToSeconds(plan.baseline_time),
+                       plan.baseline_energy_j};
+  };
   for (const auto& record : plans) {
     const auto file = plan_file::ParsePlan((*store_->FindPlanById(record.id))->body, "plan");
     ASSERT_TRUE(file) << file.error().Message();
+    EXPECT_EQ(numbers_of(*file), (std::vector{record.time_s, record.energy_j,
+                                              record.baseline_time_s, record.baseline_energy_j}));
     const int most = static_cast<int>(0.95 * 2 * ToSeconds(file->deadline));
     EXPECT_LE(file->switches, 4 * most);
     EXPECT_THAT(file->target, HasSubstr("at most " + std::to_string(most) + " switches per GPU"));
@@ -378,10 +402,10 @@ TEST(FirstStep, UsesTheShortestPossibleSteps) {
   job.last_step_at = 5000;
   PlannedAssignment assignment;
   assignment.time_s = 4;
-  PlannedAssignment in_force;
-  in_force.time_s = 1;
-  const auto from = [&](const std::optional<PlannedAssignment>& before) {
-    return ParsePlannedAssignment(WithFirstStep(assignment, job, before, 7000, 0.5))->from_step;
+  store::AssignmentRecord in_force;
+  in_force.assignment.time_s = 1;
+  const auto from = [&](const std::optional<store::AssignmentRecord>& before) {
+    return FirstStep(job, assignment, before, 7000, 0.5);
   };
   EXPECT_EQ(from({}), 102);
   EXPECT_EQ(from(in_force), 104);
@@ -397,22 +421,6 @@ TEST_F(PlanningTest, AStragglerEndsWhileTheTargetIsImpossible) {
   Plan();
   EXPECT_EQ(Job().status, store::JobStatus::kFailed);
   EXPECT_EQ(*store_->NextPlanningTime(), now_ + 60'000);
-}
-
-TEST(PlannedAssignment, IsReadFromItsText) {
-  const PlannedAssignment assignment{.from_step = 7,
-                                     .target = "no slowdown",
-                                     .reason = "profile 1",
-                                     .pipelines = {{"p-1", 2.5, 1000.25}, {"p-2", 3, 900}},
-                                     .upcoming = {"p-3"},
-                                     .time_s = 3,
-                                     .baseline_time_s = 2.5,
-                                     .baseline_energy_j = 1100};
-  const auto again = ParsePlannedAssignment(FormatPlannedAssignment(assignment));
-  ASSERT_TRUE(again);
-  EXPECT_EQ(*again, assignment);
-  EXPECT_EQ(FormatPlannedAssignment(*again), FormatPlannedAssignment(assignment));
-  EXPECT_FALSE(ParsePlannedAssignment("{}"));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "perseus/base/random_id.h"
+#include "perseus/cluster/job_planning/first_step.h"
 
 namespace perseus::job_planning {
 namespace {
@@ -137,21 +138,6 @@ void PlanningWorkers::Wait(std::uint64_t seen) {
                   [&]() PERSEUS_REQUIRES(mutex_) { return ends_ || wakes_ != seen; });
 }
 
-Result<void> PlanningWorkers::SetFirstStep(const PlanningInput& input,
-                                           store::PlanningOutcome& outcome) {
-  if (!outcome.assignment) return {};
-  PERSEUS_ASSIGN_OR_RETURN(auto assignment, ParsePlannedAssignment(*outcome.assignment));
-  std::optional<PlannedAssignment> in_force;
-  if (input.assignment) {
-    PERSEUS_ASSIGN_OR_RETURN(in_force, ParsePlannedAssignment(input.assignment->body));
-  }
-  PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(input.job.id));
-  if (job) {
-    outcome.assignment = WithFirstStep(assignment, *job, in_force, options_.now(), options_.lead_s);
-  }
-  return {};
-}
-
 Result<bool> PlanningWorkers::RunOne(const std::string& worker) {
   PERSEUS_ASSIGN_OR_RETURN(const auto task,
                            store_.ClaimPlanning(worker, options_.now(), PlanningClaims::kClaim));
@@ -172,7 +158,14 @@ Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::s
     return store_.ReleasePlanning(task, options_.now());
   }
   if (!outcome) return Fail(outcome);
-  PERSEUS_RETURN_IF_ERROR(SetFirstStep(*input, *outcome));
+  if (outcome->assignment) {
+    // The job has reached a later step while it was planned.
+    PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(task.job));
+    if (job) {
+      outcome->assignment->from_step =
+          FirstStep(*job, *outcome->assignment, input->assignment, options_.now(), options_.lead_s);
+    }
+  }
   PERSEUS_ASSIGN_OR_RETURN(const auto kept,
                            store_.CompletePlanning(task, *outcome, options_.now()));
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

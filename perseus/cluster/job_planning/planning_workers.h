@@ -56,7 +56,6 @@ class PlanningWorkers {
   Result<bool> RunOne(const std::string& worker);
   Result<bool> RunSafely(const std::string& worker);
   Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);
-  Result<void> SetFirstStep(const PlanningInput& input, store::PlanningOutcome& outcome);
   void Wait(std::uint64_t seen);
 
   store::Store& store_;

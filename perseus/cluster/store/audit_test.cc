@@ -85,7 +85,7 @@ TEST_P(AuditTest, RecordsAssignmentsWithTheirReason) {
   const auto task = Get(store_->ClaimPlanning("w", 1, 1000));
   ASSERT_TRUE(task);
   PlanningOutcome outcome;
-  outcome.assignment = R"({"reason": "straggler 1: 1.25", "from_step": 7})";
+  outcome.assignment = {.from_step = 7, .reason = "straggler 1: 1.25"};
   ASSERT_TRUE(Get(store_->CompletePlanning(*task, outcome, 5000)));
   const AuditRecord last = All().back();
   EXPECT_EQ(last.action, "job.assignment");

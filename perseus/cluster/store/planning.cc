@@ -45,18 +45,16 @@ Result<void> AddAssignment(Transaction& transaction, std::string_view job, std::
   return transaction.Notify({.kind = Notice::Kind::kAssignment, .name = std::string(job)});
 }
 
-// For the audit trail. The reason of a planning is the reason of its assignment.
-AuditRecord AssignmentRecordFor(const std::string& id, const LockedJob& job,
-                                const std::string& body, Milliseconds now) {
-  const auto json = ParseJson(body);
-  const bool has_reason = json.is_object() && json.contains("reason") && json["reason"].is_string();
+// For the audit trail.
+AuditRecord AuditOfAssignment(const std::string& id, const LockedJob& job, std::int64_t version,
+                              const std::string& body, std::string reason, Milliseconds now) {
   const std::int64_t old = job.assignment_version;
   return {.at = now,
           .action = "job.assignment",
           .job = id,
           .key = job.key,
-          .subject = fmt::format("version {}", old + 1),
-          .by = {.reason = has_reason ? json["reason"].get<std::string>() : ""},
+          .subject = fmt::format("version {}", version),
+          .by = {.reason = std::move(reason)},
           .before = old == 0 ? "" : fmt::format(R"({{"version":{}}})", old),
           .after = BriefJson(body)};
 }
@@ -165,9 +163,10 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
       PERSEUS_RETURN_IF_ERROR(
           PutFrontier(transaction, task.job, job->profile_version, *outcome.frontier));
     }
+    const std::int64_t version = job->assignment_version + 1;
+    const std::string body = outcome.assignment ? JsonText(JsonOf(*outcome.assignment)) : "";
     if (outcome.assignment) {
-      PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, task.job, job->assignment_version + 1,
-                                            *outcome.assignment, now));
+      PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, task.job, version, body, now));
     }
     // After the assignment, because InsertPlan keeps the plans that it names.
     for (PlanRecord plan : outcome.plans) {
@@ -181,8 +180,9 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
         {claim.front().Integer(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
     PERSEUS_RETURN_IF_ERROR(Finish(transaction, task.job, due));
     if (outcome.assignment) {
-      PERSEUS_RETURN_IF_ERROR(
-          AppendAudit(transaction, AssignmentRecordFor(task.job, *job, *outcome.assignment, now)));
+      PERSEUS_RETURN_IF_ERROR(AppendAudit(
+          transaction,
+          AuditOfAssignment(task.job, *job, version, body, outcome.assignment->reason, now)));
     }
     return true;
   });
@@ -208,10 +208,9 @@ Result<void> Store::RaiseAssignmentVersion(std::string_view job, std::int64_t ve
     }
     const std::string body = newest.front().TakeText(0);
     PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, job, version + 1, body, now));
-    AuditRecord record = AssignmentRecordFor(std::string(job), *locked, body, now);
-    record.subject = fmt::format("version {}", version + 1);
-    record.by.reason = fmt::format("a node has version {}", version);
-    return AppendAudit(transaction, std::move(record));
+    return AppendAudit(transaction,
+                       AuditOfAssignment(std::string(job), *locked, version + 1, body,
+                                         fmt::format("a node has version {}", version), now));
   });
 }
 

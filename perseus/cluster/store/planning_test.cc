@@ -31,11 +31,11 @@ class StorePlanningTest : public StoreTest {
     outcome.generation = Job().generation;
     return outcome;
   }
-  // Completes a planning with this assignment.
-  void Assign(const std::string& body) {
+  // Completes a planning with an assignment for this reason.
+  void Assign(const std::string& reason, const std::string& plan = "p-1") {
     const PlanningTask task = Begin();
     PlanningOutcome outcome = Current();
-    outcome.assignment = body;
+    outcome.assignment = {.reason = reason, .pipelines = {{.plan = plan}}};
     ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 1)));
   }
 };
@@ -105,13 +105,14 @@ TEST_P(StorePlanningTest, RaisesVersionsAboveThoseOfALostDatabase) {
   Succeed(store_->RaiseAssignmentVersion(job_, 3, 5));
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_)), std::nullopt);
   Assign("first");
+  const PlannedAssignment first = Get(store_->FindNewestAssignment(job_))->assignment;
   EXPECT_EQ(Job().assignment_version, 4);
   Succeed(store_->RaiseAssignmentVersion(job_, 4, 5));
   EXPECT_EQ(Job().assignment_version, 4) << "the version is as high";
   Succeed(store_->RaiseAssignmentVersion(job_, 7, 5));
   Succeed(store_->RaiseAssignmentVersion(job_, 6, 6));
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_)),
-            (AssignmentRecord{.job = job_, .version = 8, .body = "first", .created = 5}));
+            (AssignmentRecord{.job = job_, .version = 8, .assignment = first, .created = 5}));
   EXPECT_EQ(Job().assignment_version, 8);
   const JobRecord earlier = Job();
   Assign("next");
@@ -136,7 +137,7 @@ TEST_P(StorePlanningTest, StoresAllResultsOfAPlanning) {
   outcome.plans = {NewPlan("edp", 1, "one"), NewPlan("straggler-1.25", 1, "two")};
   outcome.plans[1].id = "p-00000000000000ff";
   outcome.plans[1].created = 5;
-  outcome.assignment = "assignment";
+  outcome.assignment = {.from_step = 7, .target = "edp"};
   outcome.again_at = 700;
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 50)));
   EXPECT_EQ(Get(store_->FindFrontier(job_)), "[frontier]");
@@ -144,7 +145,8 @@ TEST_P(StorePlanningTest, StoresAllResultsOfAPlanning) {
   EXPECT_EQ(Get(store_->FindPlanById("p-00000000000000ff"))->body, "two");
   EXPECT_EQ(Get(store_->FindPlanById("p-00000000000000ff"))->created, 5);
   EXPECT_EQ(Get(store_->FindNewestAssignment(job_)),
-            (AssignmentRecord{.job = job_, .version = 1, .body = "assignment", .created = 50}));
+            (AssignmentRecord{
+                .job = job_, .version = 1, .assignment = *outcome.assignment, .created = 50}));
   EXPECT_EQ(Job().assignment_version, 1);
   EXPECT_EQ(Job().planned_generation, Job().generation);
   EXPECT_TRUE(IsIdle(699));
@@ -188,13 +190,13 @@ TEST_P(StorePlanningTest, AFailureKeepsTheAssignmentInForce) {
   ASSERT_TRUE(Get(store_->CompletePlanning(task, outcome, 3)));
   EXPECT_EQ(Job().status, JobStatus::kFailed);
   EXPECT_EQ(Job().problem, "no such deadline");
-  EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->body, "first");
+  EXPECT_EQ(Get(store_->FindNewestAssignment(job_))->assignment.reason, "first");
 }
 
 TEST_P(StorePlanningTest, StoresNothingForAnEndedJob) {
   const PlanningTask task = Begin();
   PlanningOutcome outcome = Current();
-  outcome.assignment = "assignment";
+  outcome.assignment = {.from_step = 7, .target = "edp"};
   outcome.plans = {NewPlan("edp", 0)};
   Succeed(store_->EndJob(job_, 2));
   EXPECT_FALSE(Get(store_->CompletePlanning(task, outcome, 3)));
@@ -207,7 +209,7 @@ TEST_P(StorePlanningTest, AFailedWriteStoresNothing) {
   const PlanningTask task = Begin();
   PlanningOutcome outcome = Current();
   outcome.plans = {NewPlan("new", 0), there};
-  outcome.assignment = "assignment";
+  outcome.assignment = {.from_step = 7, .target = "edp"};
   EXPECT_EQ(store_->CompletePlanning(task, outcome, 2).error().kind, ErrorKind::kInput);
   EXPECT_THAT(Get(store_->ListPlans(job_, 9)), SizeIs(1));
   EXPECT_EQ(Job().assignment_version, 0);
@@ -220,7 +222,7 @@ TEST_P(StorePlanningTest, KeepsTheNewest50Assignments) {
   const std::vector<AssignmentRecord> kept = Get(store_->ListAssignments(job_, 1000));
   ASSERT_THAT(kept, SizeIs(50));
   EXPECT_EQ(kept.front().version, 60);
-  EXPECT_EQ(kept.front().body, "assignment 60");
+  EXPECT_EQ(kept.front().assignment.reason, "assignment 60");
   EXPECT_EQ(kept.back().version, 11);
   EXPECT_EQ(Job().assignment_version, 60);
 }
@@ -228,7 +230,7 @@ TEST_P(StorePlanningTest, KeepsTheNewest50Assignments) {
 TEST_P(StorePlanningTest, KeepsTheNewest200PlansAndThoseOfAssignments) {
   const PlanRecord in_force = Get(store_->AddPlan(NewPlan("no-slowdown", 0), 1));
   const PlanRecord deleted = Get(store_->AddPlan(NewPlan("edp", 0), 1));
-  Assign(fmt::format(R"({{"plans": {{"0": "{}"}}}})", in_force.id));
+  Assign("profile 1", in_force.id);
   PlanningOutcome outcome = Current();
   outcome.plans.assign(200, NewPlan("straggler-1.25", 0));
   ASSERT_TRUE(Get(store_->CompletePlanning(Begin(), outcome, 2)));
@@ -249,7 +251,7 @@ TEST_P(StorePlanningTest, EachChangeSendsOneNotice) {
   Succeed(store_->SetTarget(job_, "u", 2));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kPlanning, .name = ""}));
   PlanningOutcome outcome = Current();
-  outcome.assignment = "o";
+  outcome.assignment = PlannedAssignment();
   ASSERT_TRUE(Get(store_->CompletePlanning(Claim("w", 2), outcome, 2)));
   EXPECT_EQ(received.Next(), (Notice{.kind = Kind::kAssignment, .name = job_}));
   Succeed(store_->AddToken({.id = "t"}));

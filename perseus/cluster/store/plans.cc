@@ -12,18 +12,22 @@ namespace {
 constexpr std::int64_t kMaxPlans = 200;
 
 constexpr std::string_view kPlanColumns =
-    "plans.id, plans.job, plans.slug, plans.profile_version, plans.created";
+    "plans.id, plans.job, plans.slug, plans.profile_version, plans.created, plans.time_s, "
+    "plans.energy_j, plans.baseline_time_s, plans.baseline_energy_j";
 
 PlanRecord PlanOf(Row& row) {
   PlanRecord plan;
-  row.Take(plan.id, plan.job, plan.slug, plan.profile_version, plan.created, plan.body);
+  row.Take(plan.id, plan.job, plan.slug, plan.profile_version, plan.created, plan.time_s,
+           plan.energy_j, plan.baseline_time_s, plan.baseline_energy_j, plan.body);
   return plan;
 }
 
-AssignmentRecord AssignmentOf(Row& row) {
-  AssignmentRecord assignment;
-  row.Take(assignment.job, assignment.version, assignment.body, assignment.created);
-  return assignment;
+Result<AssignmentRecord> AssignmentOf(Row& row) {
+  AssignmentRecord record;
+  std::string body;
+  row.Take(record.job, record.version, body, record.created);
+  PERSEUS_ASSIGN_OR_RETURN(record.assignment, ParsePlannedAssignment(body));
+  return record;
 }
 
 }  // namespace
@@ -34,9 +38,11 @@ Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Millise
   PERSEUS_ASSIGN_OR_RETURN(
       const Rows added,
       transaction.Run(
-          "INSERT INTO plans (id, job, slug, profile_version, body, created) "
-          "VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING RETURNING id",
-          {plan.id, plan.job, plan.slug, plan.profile_version, plan.body, plan.created}));
+          "INSERT INTO plans (id, job, slug, profile_version, body, created, time_s, energy_j, "
+          "baseline_time_s, baseline_energy_j) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) "
+          "ON CONFLICT (id) DO NOTHING RETURNING id",
+          {plan.id, plan.job, plan.slug, plan.profile_version, plan.body, plan.created, plan.time_s,
+           plan.energy_j, plan.baseline_time_s, plan.baseline_energy_j}));
   if (added.empty()) return Fail("plan {} exists already (a plan never changes)", plan.id);
   // An id is 18 characters that mean nothing else in a text, so a search of the text finds out
   // whether an assignment names the plan.

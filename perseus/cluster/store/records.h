@@ -1,6 +1,6 @@
 // The records that the store keeps, and the notices that replicas send each other.
 //
-// Bodies are JSON texts that the store does not read (except the ranks of a node). Times are
+// Bodies are JSON texts that the store does not read. Times are
 // milliseconds since 1970 on the caller's clock.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/cluster/store/planned_assignment.h"
 #include "perseus/cluster/store/states.h"
 
 namespace perseus::store {
@@ -57,19 +58,25 @@ struct ProfileRecord {
 };
 
 struct PlanRecord {
-  std::string id;  // "p-" and 16 hexadecimal digits.
-  std::string job;
-  std::string slug;  // Names the target: "no-slowdown", or "no-slowdown+straggler-1.25".
+  std::string id = {};  // "p-" and 16 hexadecimal digits.
+  std::string job = {};
+  std::string slug = {};  // Names the target: "no-slowdown", or "no-slowdown+straggler-1.25".
   std::int64_t profile_version = 0;
   std::string body;  // The plan file.
   Milliseconds created = 0;
+  // The iteration time and the energy of one pipeline, with the plan and at maximum frequency. 0:
+  // unknown, because an older program stored the plan.
+  double time_s = 0;
+  double energy_j = 0;
+  double baseline_time_s = 0;
+  double baseline_energy_j = 0;
   friend bool operator==(const PlanRecord&, const PlanRecord&) = default;
 };
 
 struct AssignmentRecord {
   std::string job;
   std::int64_t version = 0;  // From 1 in each job. Only RaiseAssignmentVersion leaves gaps.
-  std::string body;
+  PlannedAssignment assignment;
   Milliseconds created = 0;
   friend bool operator==(const AssignmentRecord&, const AssignmentRecord&) = default;
 };
@@ -208,7 +215,7 @@ struct PlanningOutcome {
   std::optional<std::string> frontier = {};  // JSON; of the newest profile.
   // New plans. The store fills in an empty id and a zero time.
   std::vector<PlanRecord> plans = {};
-  std::optional<std::string> assignment = {};  // Body of the next version.
+  std::optional<PlannedAssignment> assignment = {};  // The next version.
   // When planning is due again, for example because a straggler begins or ends.
   std::optional<Milliseconds> again_at = {};
 };

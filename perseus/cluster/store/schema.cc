@@ -196,8 +196,8 @@ constexpr std::string_view kPlanGuards[] = {
       why TEXT NOT NULL))",
 };
 
-// Version 5. Nothing uses the table any more. It stays, so that servers of version 0.1.0 can use
-// the same database.
+// Version 5. Nothing uses the table any more. It stays for servers of version 0.1.0 that still
+// run.
 constexpr std::string_view kPlanningTraces[] = {
     R"(CREATE TABLE planning_traces (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
@@ -205,9 +205,17 @@ constexpr std::string_view kPlanningTraces[] = {
       span TEXT NOT NULL))",
 };
 
+// Version 6: what an assignment says of its plans, so that nobody has to read a plan file for it.
+constexpr std::string_view kNumbersOfPlans[] = {
+    "ALTER TABLE plans ADD COLUMN time_s DOUBLE PRECISION NOT NULL DEFAULT 0",
+    "ALTER TABLE plans ADD COLUMN energy_j DOUBLE PRECISION NOT NULL DEFAULT 0",
+    "ALTER TABLE plans ADD COLUMN baseline_time_s DOUBLE PRECISION NOT NULL DEFAULT 0",
+    "ALTER TABLE plans ADD COLUMN baseline_energy_j DOUBLE PRECISION NOT NULL DEFAULT 0",
+};
+
 // kVersions[i] makes version i + 1 of version i.
-constexpr std::span<const std::string_view> kVersions[] = {kVersion1, kVersion2, kStragglerChecks,
-                                                           kPlanGuards, kPlanningTraces};
+constexpr std::span<const std::string_view> kVersions[] = {
+    kVersion1, kVersion2, kStragglerChecks, kPlanGuards, kPlanningTraces, kNumbersOfPlans};
 static_assert(std::size(kVersions) == kSchemaVersion);
 
 std::string InDialect(std::string_view statement, const Dialect& dialect) {

@@ -8,7 +8,7 @@
 namespace perseus::store {
 
 // The version of the tables that this program uses. The database records it.
-inline constexpr std::int64_t kSchemaVersion = 5;
+inline constexpr std::int64_t kSchemaVersion = 6;
 
 // Creates the tables in an empty database, or upgrades older ones, in one transaction. Replicas may
 // do so at the same time: one changes the tables, and the others wait. A new database gets the

@@ -89,6 +89,28 @@ TEST_F(SqliteTest, UpgradesTheTablesOfAnOlderProgram) {
   EXPECT_EQ(Get(store->ListAudit({})).size(), 1U);
 }
 
+// Its plans have no numbers. Both programs may use the tables.
+TEST_F(SqliteTest, UpgradesTheTableOfPlans) {
+  constexpr std::int64_t kBefore = 5;
+  Succeed(CreateTables(*Get(OpenSqlite(path_)), kBefore));
+  RunSql(path_,
+         "INSERT INTO jobs (id, key, body, target, created) VALUES ('j', 'run', '{}', '', 1)");
+  const auto insert = [](std::string_view id) {
+    return fmt::format(
+        "INSERT INTO plans (id, job, slug, profile_version, body, created) VALUES "
+        "('{}', 'j', 'edp', 0, '{{}}', 1)",
+        id);
+  };
+  RunSql(path_, insert("p-1"));
+  const auto store = Get(OpenStore(address_));
+  RunSql(path_, insert("p-2"));
+  for (const char* id : {"p-1", "p-2"}) {
+    EXPECT_EQ(
+        Get(store->FindPlanById(id)),
+        (PlanRecord{.id = id, .job = "j", .slug = "edp", .body = "{}", .created = 1, .time_s = 0}));
+  }
+}
+
 // A newer program may have written such words.
 TEST_F(SqliteTest, UnknownWordsAreErrorsAndAnUnknownScopeIsOneOfItsToken) {
   const auto store = Get(OpenStore(address_));

@@ -206,7 +206,12 @@ TEST_P(StoreTest, StoresNumbersExactlyUpToTheirLimits) {
 
 TEST_P(StoreTest, FindsPlansByIdAndBySlug) {
   Get(store_->PutProfile(job_, "a", 1));
-  const PlanRecord first = Get(store_->AddPlan(NewPlan("edp", 1, "one"), 5000));
+  PlanRecord one = NewPlan("edp", 1, "one");
+  one.time_s = 0.1;
+  one.energy_j = 1e5 / 3;
+  one.baseline_time_s = 1.0 / 3;
+  one.baseline_energy_j = 4;
+  const PlanRecord first = Get(store_->AddPlan(one, 5000));
   EXPECT_THAT(first.id, testing::MatchesRegex("p-[0-9a-f]{16}"));
   EXPECT_EQ(first.created, 5000);
   EXPECT_EQ(Get(store_->FindPlan(job_, "edp")), first);

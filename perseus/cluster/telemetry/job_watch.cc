@@ -384,10 +384,10 @@ bool JobWatch::Knows(std::int64_t version) const {
   return version == 0 || expected_.contains(version);
 }
 
-void JobWatch::Learn(std::int64_t version, const job_planning::PlannedAssignment& assignment) {
+void JobWatch::Learn(std::int64_t version, const store::PlannedAssignment& assignment) {
   std::vector<double> times;
   // Reported times end with the last instruction.
-  for (const job_planning::PlannedAssignment::Share& share : assignment.pipelines) {
+  for (const store::PlannedAssignment::Share& share : assignment.pipelines) {
     times.push_back(share.time_s - assignment.tail_s);
   }
   const MutexLock lock(mutex_);

@@ -13,8 +13,8 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/base/result.h"
-#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/node_messages/node_messages.h"
+#include "perseus/cluster/store/planned_assignment.h"
 #include "perseus/cluster/store/store.h"
 #include "perseus/cluster/telemetry/notice_check.h"
 #include "perseus/cluster/telemetry/plan_guard.h"
@@ -106,7 +106,7 @@ class JobWatch {
 
   // The planned iteration time of each pipeline in an assignment version.
   bool Knows(std::int64_t version) const;
-  void Learn(std::int64_t version, const job_planning::PlannedAssignment& assignment);
+  void Learn(std::int64_t version, const store::PlannedAssignment& assignment);
   double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
 
   // Whether to store the summary of the job again: at most once in `pause`.
@@ -120,7 +120,7 @@ class JobWatch {
   // The steps that followed the newest version, without the first one.
   struct Followed {
     std::int64_t version = 0;
-    const job_planning::PlannedAssignment* assignment = nullptr;  // Null: unknown.
+    const store::PlannedAssignment* assignment = nullptr;  // Null: unknown.
     std::vector<MeasuredStep> steps = {};
   };
   Followed FollowedSteps() const PERSEUS_REQUIRES(mutex_);
@@ -155,7 +155,7 @@ class JobWatch {
   std::map<std::string, store::Milliseconds> received_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
   bool judges_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
-  std::map<std::int64_t, job_planning::PlannedAssignment> assignments_
+  std::map<std::int64_t, store::PlannedAssignment> assignments_
       PERSEUS_GUARDED_BY(mutex_);  // [version]
   double saved_j_ PERSEUS_GUARDED_BY(mutex_) = 0;
   std::map<std::int64_t, std::set<int>> saved_steps_ PERSEUS_GUARDED_BY(mutex_);  // Counted: [step]

@@ -95,7 +95,7 @@ TEST_F(JobWatchTest, AStepFarBackMeansARestart) {
 }
 
 TEST_F(JobWatchTest, ExpectedTimesEndWithTheLastInstruction) {
-  job_planning::PlannedAssignment assignment;
+  store::PlannedAssignment assignment;
   assignment.pipelines = {{"p-1", 3, 100}, {"p-2", 3.6, 90}};
   assignment.tail_s = 0.6;
   watch_.Learn(4, assignment);

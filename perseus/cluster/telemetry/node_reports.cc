@@ -338,11 +338,10 @@ Result<void> NodeReports::Learn(const std::string& job, JobWatch& watch, std::in
   if (watch.Knows(version)) return {};
   PERSEUS_ASSIGN_OR_RETURN(const auto assignments, store_.ListAssignments(job, kAssignmentsRead));
   for (const store::AssignmentRecord& record : assignments) {
-    PERSEUS_ASSIGN_OR_RETURN(auto parsed, job_planning::ParsePlannedAssignment(record.body));
-    watch.Learn(record.version, parsed);
+    watch.Learn(record.version, record.assignment);
   }
   // The version belongs to a database that was lost.
-  if (!watch.Knows(version)) watch.Learn(version, job_planning::PlannedAssignment());
+  if (!watch.Knows(version)) watch.Learn(version, store::PlannedAssignment());
   return {};
 }
 

@@ -31,11 +31,11 @@ std::optional<double> MedianOf(const std::vector<MeasuredStep>& steps, int dp_ra
   return MedianOf(std::move(values));
 }
 
-void ComparePipelines(const job_planning::PlannedAssignment& assignment,
+void ComparePipelines(const store::PlannedAssignment& assignment,
                       const std::vector<MeasuredStep>& steps, Promise& promise) {
   promise.promised_j = promise.measured_j = 0;
   for (std::size_t i = 0; i < assignment.pipelines.size(); ++i) {
-    const job_planning::PlannedAssignment::Share& share = assignment.pipelines[i];
+    const store::PlannedAssignment::Share& share = assignment.pipelines[i];
     const int dp_rank = static_cast<int>(i);
     const auto busy_s = MedianOf(steps, dp_rank, [](const MeasuredStep::Pipeline& pipeline) {
       return std::optional(pipeline.busy_s);
@@ -57,7 +57,7 @@ void ComparePipelines(const job_planning::PlannedAssignment& assignment,
 
 }  // namespace
 
-std::optional<Promise> ComparePromise(const job_planning::PlannedAssignment& assignment,
+std::optional<Promise> ComparePromise(const store::PlannedAssignment& assignment,
                                       const std::vector<MeasuredStep>& steps) {
   if (assignment.pipelines.empty() || assignment.time_s <= 0) return std::nullopt;
   Promise promise;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "perseus/cluster/job_planning/planned_assignment.h"
+#include "perseus/cluster/store/planned_assignment.h"
 
 namespace perseus::telemetry {
 
@@ -45,7 +45,7 @@ struct Promise {
 
 // Nothing with fewer than kLeastSteps steps, or without plans.
 inline constexpr std::size_t kLeastPromiseSteps = 5;
-std::optional<Promise> ComparePromise(const job_planning::PlannedAssignment& assignment,
+std::optional<Promise> ComparePromise(const store::PlannedAssignment& assignment,
                                       const std::vector<MeasuredStep>& steps);
 
 // Why the job is slower or uses more energy than promised by more than `tolerance`, as far as the

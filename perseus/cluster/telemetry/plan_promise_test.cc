@@ -9,8 +9,8 @@ namespace {
 using ::testing::HasSubstr;
 
 // Two pipelines of 3 s and 1000 J, of which 0.5 s come after the last instruction.
-job_planning::PlannedAssignment Assignment() {
-  job_planning::PlannedAssignment assignment;
+store::PlannedAssignment Assignment() {
+  store::PlannedAssignment assignment;
   assignment.pipelines = {{"p-1", 3, 1000}, {"p-1", 3, 1000}};
   assignment.time_s = 3;
   assignment.tail_s = 0.5;

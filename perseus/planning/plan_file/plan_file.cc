@@ -117,10 +117,22 @@ Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_p
   return places;
 }
 
+// Without line ends and the indentation after them. Strings in JSON have no line ends.
+std::string OneLine(std::string_view text) {
+  std::string line;
+  line.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    line += text.substr(0, end);
+    text.remove_prefix(std::min(text.size(), text.find_first_not_of("\n ", end)));
+  }
+  return line;
+}
+
 }  // namespace
 
 // Writes one line for each instruction, so that users can read a plan and compare it with diff.
-std::string FormatPlan(const PlanFile& plan) {
+std::string FormatPlan(const PlanFile& plan, PlanText layout) {
   std::string text = "{\n";
   auto member = [&](std::string_view key, const ordered_json& value) {
     text += fmt::format("  \"{}\": {},\n", key, Dump(value));
@@ -155,7 +167,25 @@ std::string FormatPlan(const PlanFile& plan) {
     before_rank = ",\n";
   }
   text += "\n  ]\n}\n";
-  return text;
+  return layout == PlanText::kOneLine ? OneLine(text) : text;
+}
+
+Result<PlanFile> Cut(PlanFile plan, const std::set<int>& pp_ranks) {
+  const auto count = std::ssize(plan.pp_ranks);
+  for (const int rank : pp_ranks) {
+    if (rank >= 0 && rank < count) continue;
+    return Fail("the plan has no pp_rank {} (it has {} pp_ranks, numbered from 0)", rank, count);
+  }
+  for (int rank = 0; rank < count; ++rank) {
+    if (pp_ranks.contains(rank)) continue;
+    PlannedRank& cut = plan.pp_ranks[static_cast<std::size_t>(rank)];
+    std::set<int> stages;
+    std::erase_if(cut.instructions, [&stages](const PlannedInstruction& instruction) {
+      return instruction.stage < 0 || !stages.insert(instruction.stage).second;
+    });
+    cut.is_cut = true;
+  }
+  return plan;
 }
 
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,

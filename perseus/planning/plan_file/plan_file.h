@@ -8,6 +8,7 @@
 // last bit. ParsePlan(FormatPlan(plan)) is the same plan.
 #pragma once
 
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -71,7 +72,14 @@ struct PlanFile {
   std::vector<PlannedRank> pp_ranks;
 };
 
-std::string FormatPlan(const PlanFile& plan);
+// kOneLine has no line ends, so it fits into an event.
+enum class PlanText { kLineForEachInstruction, kOneLine };
+std::string FormatPlan(const PlanFile& plan, PlanText text = PlanText::kLineForEachInstruction);
+
+// The part of the plan that a node needs which has these pp_ranks. Of each other pp_rank, it keeps
+// the first instruction of each stage, because ParsePlan needs to know which pp_rank has which
+// stage. Fails (kInput) for a pp_rank that the plan lacks.
+Result<PlanFile> Cut(PlanFile plan, const std::set<int>& pp_ranks);
 
 // Errors (kInput) are one line, "name: pp_ranks[2].instructions[5].frequency is ... (remedy)". A
 // plan that parses is complete: `job.schedule` is built again from the instructions, with each

@@ -6,7 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <ostream>
+#include <set>
 
 #include "perseus/simulation/synthetic/synthetic_profile.h"
 
@@ -105,6 +107,55 @@ TEST(PlanFileTest, FixedInstructionsAppearWithTheirKinds) {
   EXPECT_EQ(parsed->pp_ranks[0].instructions.front().kind, InstructionKind::kLoad);
   EXPECT_EQ(parsed->pp_ranks[3].instructions.back().kind, InstructionKind::kOptimizer);
   EXPECT_EQ(parsed->pp_ranks[3].instructions.back().frequency_mhz, 0);
+}
+
+// The cut as an edit of the JSON: what nodes of all versions read.
+nlohmann::json CutOfJson(const std::string& plan, const std::set<int>& pp_ranks) {
+  auto json = nlohmann::json::parse(plan);
+  for (auto& rank : json["pp_ranks"]) {
+    if (pp_ranks.contains(rank["pp_rank"].get<int>())) continue;
+    std::set<int> stages;
+    auto kept = nlohmann::json::array();
+    for (const auto& instruction : rank["instructions"]) {
+      if (instruction.contains("stage") && stages.insert(instruction["stage"].get<int>()).second) {
+        kept.push_back(instruction);
+      }
+    }
+    rank["cut"] = true;
+    rank["instructions"] = kept;
+  }
+  return json;
+}
+
+TEST(Cut, KeepsTheRequestedRanksAndOneInstructionOfEachOtherStage) {
+  schedule::FixedInstructions fixed;
+  fixed.load = {.time = 1'000'003, .energy_j = 0.25};
+  fixed.optimizer = {.time = 7'000'000};
+  for (const Planned& planned :
+       {Plan1F1B(),
+        PlanSchedule("zb-v", 2,
+                     {InstructionKind::kForward, InstructionKind::kBackwardInput,
+                      InstructionKind::kBackwardWeight}),
+        PlanSchedule("interleaved-1f1b", 2, {InstructionKind::kForward, InstructionKind::kBackward},
+                     fixed)}) {
+    for (const std::set<int>& ranks : {std::set<int>{}, {0}, {1, 3}, {0, 1, 2, 3}}) {
+      const auto cut = Cut(planned.File(), ranks);
+      ASSERT_TRUE(cut) << cut.error().message;
+      const std::string line = FormatPlan(*cut, PlanText::kOneLine);
+      EXPECT_THAT(line, Not(HasSubstr("\n")));
+      EXPECT_EQ(nlohmann::json::parse(line), CutOfJson(planned.Text(), ranks));
+      EXPECT_EQ(FormatPlan(*Cut(*ParsePlan(planned.Text(), "plan"), ranks)), FormatPlan(*cut));
+      const auto read = ParsePlan(line, "cut");
+      ASSERT_TRUE(read) << read.error().message;
+      EXPECT_EQ(FormatPlan(*read), FormatPlan(*cut));
+    }
+  }
+}
+
+TEST(Cut, RefusesUnknownRanks) {
+  EXPECT_EQ(Cut(Plan1F1B().File(), {0, 4, 5}).error().message,
+            "the plan has no pp_rank 4 (it has 4 pp_ranks, numbered from 0)");
+  EXPECT_FALSE(Cut(Plan1F1B().File(), {-1}));
 }
 
 TEST(PlanFileTest, KeepsTheSwitchCost) {

@@ -32,8 +32,7 @@ Result<std::int64_t> AddAssignment(store::Store& store, const store::JobRecord& 
   PERSEUS_ASSIGN_OR_RETURN(const auto record,
                            store.FindNewestAssignment(job.id, job.assignment_version));
   if (!record) return 0;
-  PERSEUS_ASSIGN_OR_RETURN(const auto assignment,
-                           job_planning::ParsePlannedAssignment(record->body));
+  const store::PlannedAssignment& assignment = record->assignment;
   status.values["perseus_job_plan_age_seconds"] = SecondsSince(record->created, now);
   if (assignment.pipelines.empty()) return assignment.from_step;
   status.values["perseus_job_step_promised_seconds"] = assignment.time_s;

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "perseus/base/result.h"
-#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/store/store.h"
 
 namespace perseus::server {

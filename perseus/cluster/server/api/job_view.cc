@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "perseus/cluster/job_planning/job_spec.h"
-#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/api/endpoints.h"
 #include "perseus/cluster/server/api/fleet_status.h"
 #include "perseus/cluster/telemetry/node_ranks.h"
@@ -20,34 +19,25 @@ using nlohmann::ordered_json;
 
 constexpr store::Milliseconds kOldStraggler = 3'600'000;
 
-Result<std::optional<job_planning::PlannedAssignment>> AssignmentOf(const Services& services,
-                                                                    const store::JobRecord& job) {
-  PERSEUS_ASSIGN_OR_RETURN(const auto record,
+Result<std::optional<store::PlannedAssignment>> AssignmentOf(const Services& services,
+                                                             const store::JobRecord& job) {
+  PERSEUS_ASSIGN_OR_RETURN(auto record,
                            services.store.FindNewestAssignment(job.id, job.assignment_version));
-  if (!record) return std::optional<job_planning::PlannedAssignment>();
-  PERSEUS_ASSIGN_OR_RETURN(auto assignment, job_planning::ParsePlannedAssignment(record->body));
-  return std::optional<job_planning::PlannedAssignment>(std::move(assignment));
+  if (!record) return std::optional<store::PlannedAssignment>();
+  return std::optional(std::move(record->assignment));
 }
 
 ordered_json AssignmentJson(const store::JobRecord& job,
-                            const job_planning::PlannedAssignment& assignment) {
-  auto pipelines = ordered_json::array();
-  for (const job_planning::PlannedAssignment::Share& share : assignment.pipelines) {
-    pipelines.push_back(
-        {{"plan", share.plan}, {"time_s", share.time_s}, {"energy_j", share.energy_j}});
-  }
-  return {{"version", job.assignment_version},
-          {"from_step", assignment.from_step},
-          {"target", assignment.target},
-          {"reason", assignment.reason},
-          {"time_s", assignment.time_s},
-          {"baseline",
-           {{"time_s", assignment.baseline_time_s}, {"energy_j", assignment.baseline_energy_j}}},
-          {"pipelines", std::move(pipelines)}};
+                            const store::PlannedAssignment& assignment) {
+  ordered_json json{{"version", job.assignment_version}};
+  json.update(JsonOf(assignment));
+  json.erase("upcoming");
+  json.erase("tail_s");
+  return json;
 }
 
 ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& spec,
-                     const std::optional<job_planning::PlannedAssignment>& assignment,
+                     const std::optional<store::PlannedAssignment>& assignment,
                      std::int64_t lost_nodes) {
   ordered_json json{{"id", job.id},
                     {"key", job.key},
@@ -72,7 +62,7 @@ ordered_json Summary(const store::JobRecord& job, const job_planning::JobSpec& s
   if (!job.summary.empty()) json["measured"] = ordered_json::parse(job.summary);
   if (assignment && !assignment->pipelines.empty()) {
     double energy_j = 0;
-    for (const job_planning::PlannedAssignment::Share& share : assignment->pipelines)
+    for (const store::PlannedAssignment::Share& share : assignment->pipelines)
       energy_j += share.energy_j;
     const double baseline_j =
         assignment->baseline_energy_j * static_cast<double>(assignment->pipelines.size());

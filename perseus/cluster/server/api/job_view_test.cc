@@ -5,8 +5,6 @@
 
 #include <string>
 
-#include "perseus/cluster/job_planning/planned_assignment.h"
-
 namespace perseus::server {
 namespace {
 
@@ -27,12 +25,12 @@ class JobViewTest : public testing::Test {
   // Stores version 1 of the assignment of the job, from step 100 on.
   void Assign() {
     EXPECT_TRUE(store_->RequestPlanning(job_, 1));
-    job_planning::PlannedAssignment assignment;
+    store::PlannedAssignment assignment;
     assignment.from_step = 100;
     assignment.pipelines = {{.plan = "p-0", .time_s = 1, .energy_j = 1}};
     assignment.baseline_time_s = assignment.baseline_energy_j = 1;
     store::PlanningOutcome outcome;
-    outcome.assignment = job_planning::FormatPlannedAssignment(assignment);
+    outcome.assignment = std::move(assignment);
     EXPECT_TRUE(*store_->CompletePlanning(**store_->ClaimPlanning("w", 1, 1000), outcome, 1));
   }
   void Step(std::int64_t step) {

@@ -44,12 +44,9 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
       auto made, job_planning::MakePlan(job, target,
                                         {.effort = is_large ? plan::kFirstLook : plan::kUsualEffort,
                                          .stop = context.services.ends}));
-  PERSEUS_ASSIGN_OR_RETURN(auto added, store.AddPlan({.id = "",
-                                                      .job = context.job->id,
-                                                      .slug = std::move(made.slug),
-                                                      .profile_version = profile->version,
-                                                      .body = std::move(made.body)},
-                                                     context.now));
+  made.job = context.job->id;
+  made.profile_version = profile->version;
+  PERSEUS_ASSIGN_OR_RETURN(auto added, store.AddPlan(std::move(made), context.now));
   return added;
 }
 

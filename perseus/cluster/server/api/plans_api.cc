@@ -94,14 +94,13 @@ Answer<store::PlanRecord> CurrentPlan(const Context& context) {
     return Refuse(404, "There is no plan in force", "planning has not made a plan yet",
                   "see the status of the job");
   }
-  PERSEUS_ASSIGN_OR_RETURN(const auto parsed,
-                           job_planning::ParsePlannedAssignment(assignment->body));
-  if (parsed.pipelines.empty()) {
-    return Refuse(404, "There is no plan in force", "the plan was taken back: " + parsed.reason,
+  const store::PlannedAssignment& planned = assignment->assignment;
+  if (planned.pipelines.empty()) {
+    return Refuse(404, "There is no plan in force", "the plan was taken back: " + planned.reason,
                   "send a new profile, or set the target again");
   }
   PERSEUS_ASSIGN_OR_RETURN(auto plan,
-                           context.services.store.FindPlanById(parsed.pipelines.front().plan));
+                           context.services.store.FindPlanById(planned.pipelines.front().plan));
   if (!plan)
     return Refuse(404, "There is no such plan", "it was too old and was deleted",
                   "request the plan of its target");
@@ -138,7 +137,7 @@ Answer<http::Response> ListAssignments(const Context& context) {
   auto list = ordered_json::array();
   for (const store::AssignmentRecord& record : assignments) {
     ordered_json json{{"version", record.version}, {"created", TimeText(record.created)}};
-    json.update(ordered_json::parse(record.body));
+    json.update(JsonOf(record.assignment));
     list.push_back(std::move(json));
   }
   return JsonResponse({{"assignments", std::move(list)}});

@@ -19,7 +19,6 @@
 #include "perseus/base/units.h"
 #include "perseus/cluster/http/offload.h"
 #include "perseus/cluster/job_planning/job_spec.h"
-#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/api/job_view.h"
 #include "perseus/cluster/server/api/zeus_api.h"
 
@@ -278,15 +277,14 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   if (registered.ranks < degrees.world_size()) return std::optional<http::Response>();
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, services.store.FindNewestAssignment(id));
   if (!assignment) return std::optional<http::Response>();
-  PERSEUS_ASSIGN_OR_RETURN(const auto parsed,
-                           job_planning::ParsePlannedAssignment(assignment->body));
+  const auto& pipelines = assignment->assignment.pipelines;
   // While the plan is taken back, the ranks wait, as they do before the first plan.
-  if (parsed.pipelines.empty()) return std::optional<http::Response>();
+  if (pipelines.empty()) return std::optional<http::Response>();
   PERSEUS_ASSIGN_OR_RETURN(
       const auto info, json_file::Read(registered.body, "rank", kDeepestZeusBody, ReadRankInfo));
   PERSEUS_ASSIGN_OR_RETURN(
       const auto plan,
-      jobs.Plan(services.store, parsed.pipelines[static_cast<std::size_t>(info.dp_rank)].plan));
+      jobs.Plan(services.store, pipelines[static_cast<std::size_t>(info.dp_rank)].plan));
   if (plan == nullptr) return std::optional<http::Response>();
   return ScheduleFor(info, *plan);
 }

@@ -40,7 +40,7 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
 }
 
 // The part of each plan that a node with these ranks needs.
-std::map<std::string, std::set<int>> PlansFor(const job_planning::PlannedAssignment& assignment,
+std::map<std::string, std::set<int>> PlansFor(const store::PlannedAssignment& assignment,
                                               const telemetry::NodeRanks& node) {
   std::map<std::string, std::set<int>> plans;
   for (const auto& [pipeline, ranks] : node) {
@@ -281,8 +281,7 @@ Result<std::shared_ptr<const EventHub::JobState>> EventHub::ReadJobState(const s
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, store_.FindNewestAssignment(job));
   if (!assignment) return nothing;
   state->version = assignment->version;
-  PERSEUS_ASSIGN_OR_RETURN(state->assignment,
-                           job_planning::ParsePlannedAssignment(assignment->body));
+  state->assignment = std::move(assignment->assignment);
   for (const telemetry::NodeRanks& shape : shapes) {
     for (auto& needed : PlansFor(state->assignment, shape)) {
       PERSEUS_ASSIGN_OR_RETURN(auto cut, cuts_.Get(needed.first, needed.second));
@@ -320,7 +319,7 @@ void EventHub::Send(const std::string& name, const JobState& state) {
 }
 
 void EventHub::SendAssignment(Node& node, const NodeJob& job, const JobState& state) {
-  const job_planning::PlannedAssignment& assignment = state.assignment;
+  const store::PlannedAssignment& assignment = state.assignment;
   protocol::AssignmentEvent event{.job = state.job,
                                   .key = state.key,
                                   .version = state.version,

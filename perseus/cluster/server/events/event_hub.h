@@ -30,7 +30,6 @@
 
 #include "perseus/cluster/http/admission.h"
 #include "perseus/cluster/http/server.h"
-#include "perseus/cluster/job_planning/planned_assignment.h"
 #include "perseus/cluster/server/events/plan_cuts.h"
 #include "perseus/cluster/server/identity/identity.h"
 #include "perseus/cluster/store/store.h"
@@ -87,7 +86,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::string key;
     bool has_ended = false;
     std::int64_t version = 0;
-    job_planning::PlannedAssignment assignment;
+    store::PlannedAssignment assignment;
     // The texts of plans, cut for ranks. Null if a text is too large for an event.
     std::map<std::pair<std::string, std::set<int>>, std::shared_ptr<const std::string>> files;
   };

@@ -65,11 +65,11 @@ class EventHubTest : public testing::Test {
     ASSERT_TRUE(store_->RequestPlanning(job, 1));
     const auto task = store_->ClaimPlanning("w", 1, 1000);
     ASSERT_TRUE(task && *task);
-    job_planning::PlannedAssignment assignment;
+    store::PlannedAssignment assignment;
     assignment.pipelines = {{.plan = kPlanA, .time_s = 1, .energy_j = 1},
                             {.plan = kPlanB, .time_s = 1, .energy_j = 1}};
     store::PlanningOutcome outcome;
-    outcome.assignment = job_planning::FormatPlannedAssignment(assignment);
+    outcome.assignment = std::move(assignment);
     ASSERT_TRUE(store_->CompletePlanning(**task, outcome, 1));
   }
   void Attach(const std::string& job, const char* ranks) {

@@ -1,10 +1,8 @@
-// Plan files cut to the part that one node needs.
+// Plan files cut to the part that one node needs (plan_file::Cut).
 //
 // A plan of 8 x 96 instructions takes 240 kB, of which a pp_rank needs an eighth. And a straggler
-// may change the plans of 5,000 nodes at once. A cut keeps all instructions of the requested
-// pp_ranks. Of each other pp_rank it keeps the first instruction of each stage, and marks the
-// pp_rank as cut. ParsePlan needs this to know which pp_rank has which stage. A rank whose pp_rank
-// is cut waits for another file. A cut is one line of JSON, so that it fits into an event.
+// may change the plans of 5,000 nodes at once. A rank whose pp_rank is cut waits for another file.
+// A cut is one line of JSON, so that it fits into an event.
 //
 // Keeps recently used cuts. Thread safe.
 #pragma once
@@ -14,7 +12,6 @@
 #include <memory>
 #include <set>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "perseus/base/mutex.h"
@@ -48,8 +45,5 @@ class PlanCuts {
   std::list<const Key*> uses_ PERSEUS_GUARDED_BY(mutex_);
   std::size_t bytes_ PERSEUS_GUARDED_BY(mutex_) = 0;
 };
-
-// Cuts the text of a plan file. kInput for pp_ranks that it does not have.
-Result<std::string> CutPlan(std::string_view plan, const std::set<int>& ranks);
 
 }  // namespace perseus::server

@@ -3,34 +3,48 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include "perseus/planning/plan_file/plan_file.h"
+#include "tests/support/tiny_plan.h"
 
 namespace perseus::server {
 namespace {
 
-using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
-constexpr const char* kPlan = R"({"pp_ranks": [
-  {"pp_rank": 0, "instructions": [{"stage": 0, "n": 0}, {"stage": 0, "n": 1}]},
-  {"pp_rank": 1, "instructions": [{"stage": 1, "n": 0}, {"stage": 1, "n": 1}]}]})";
+class PlanCutsTest : public testing::Test {
+ protected:
+  std::string Store(const std::string& body) {
+    const std::string job =
+        store_->CreateJob({.key = "run", .body = "{}", .target = ""}, 1)->job.id;
+    return store_->AddPlan({.id = {}, .job = job, .slug = "edp", .body = body}, 1)->id;
+  }
+  std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
+  PlanCuts cuts_{*store_};
+};
 
-TEST(CutPlan, KeepsTheRequestedRanksWhole) {
-  const auto cut = CutPlan(kPlan, {1});
-  ASSERT_TRUE(cut);
-  const json ranks = json::parse(*cut)["pp_ranks"];
-  EXPECT_EQ(ranks[0]["cut"], true);
-  EXPECT_EQ(ranks[0]["instructions"].size(), 1U);
-  EXPECT_FALSE(ranks[1].contains("cut"));
-  EXPECT_EQ(ranks[1]["instructions"].size(), 2U);
+TEST_F(PlanCutsTest, KeepsTheCutAsOneLine) {
+  const std::string plan = Store(node::TinyPlan(2));
+  const auto cut = cuts_.Get(plan, {1});
+  ASSERT_TRUE(cut) << cut.error().message;
+  EXPECT_THAT(**cut, Not(HasSubstr("\n")));
+  const auto read = plan_file::ParsePlan(**cut, "cut");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_TRUE(read->pp_ranks[0].is_cut);
+  EXPECT_EQ(read->pp_ranks[1].instructions.size(), 2U);
+  EXPECT_EQ(*cuts_.Get(plan, {1}), *cut);
+  EXPECT_EQ(*cuts_.Get("p-none", {1}), nullptr);
 }
 
 // Otherwise each list of such ranks would be another cut in the cache.
-TEST(CutPlan, RefusesUnknownRanks) {
-  const auto cut = CutPlan(kPlan, {0, 2, 3});
+TEST_F(PlanCutsTest, RefusesUnknownRanks) {
+  EXPECT_EQ(cuts_.Get(Store(node::TinyPlan(2)), {0, 2, 3}).error().kind, ErrorKind::kInput);
+}
+
+TEST_F(PlanCutsTest, APlanThatCannotBeReadIsNoMistakeOfTheCaller) {
+  const auto cut = cuts_.Get(Store("{}"), {0});
   ASSERT_FALSE(cut);
-  EXPECT_EQ(cut.error().kind, ErrorKind::kInput);
-  EXPECT_THAT(cut.error().Message(), HasSubstr("no pp_rank 2 (it has 2 pp_ranks"));
+  EXPECT_EQ(cut.error().kind, ErrorKind::kSystem);
 }
 
 }  // namespace

@@ -1,0 +1,39 @@
+// Which plan each pipeline of a job follows.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "perseus/base/result.h"
+
+namespace perseus::store {
+
+struct PlannedAssignment {
+  struct Share {
+    std::string plan;     // Id.
+    double time_s = 0;    // Planned iteration time.
+    double energy_j = 0;  // One pipeline's energy, without waiting for the others.
+    friend bool operator==(const Share&, const Share&) = default;
+  };
+  std::int64_t from_step = 0;
+  std::string target = {};  // As text.
+  std::string reason = {};  // "profile 2", "straggler 1: 1.25".
+  std::vector<Share> pipelines = {};
+  std::vector<std::string> upcoming = {};  // Ids of plans that are likely to be assigned next.
+  double time_s = 0;             // Iteration time, with the slowdown of the slowest pipeline.
+  double tail_s = 0;             // After the last instruction of each plan: all-reduce, optimizer.
+  double baseline_time_s = 0;    // At maximum frequency.
+  double baseline_energy_j = 0;  // One pipeline's energy.
+
+  // Whether all fields except `from_step` are equal.
+  bool IsSameExceptFirstStep(const PlannedAssignment& other) const;
+  friend bool operator==(const PlannedAssignment&, const PlannedAssignment&) = default;
+};
+// As the database and the HTTP API have it.
+nlohmann::ordered_json JsonOf(const PlannedAssignment& assignment);
+Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text);
+
+}  // namespace perseus::store
