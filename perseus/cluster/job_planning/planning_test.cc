@@ -302,7 +302,7 @@ TEST_F(PlanningTest, ReadsTheNumbersOfAnOldPlanFromItsFile) {
     return record;
   };
   const auto outcome = PlanJob(input);
-  ASSERT_TRUE(outcome) << outcome.error().message;
+  ASSERT_TRUE(outcome) << outcome.error().Message();
   EXPECT_EQ(outcome->assignment, before);
   EXPECT_THAT(outcome->plans, IsEmpty());
 }

@@ -140,20 +140,20 @@ TEST(Cut, KeepsTheRequestedRanksAndOneInstructionOfEachOtherStage) {
                      fixed)}) {
     for (const std::set<int>& ranks : {std::set<int>{}, {0}, {1, 3}, {0, 1, 2, 3}}) {
       const auto cut = Cut(planned.File(), ranks);
-      ASSERT_TRUE(cut) << cut.error().message;
+      ASSERT_TRUE(cut) << cut.error().Message();
       const std::string line = FormatPlan(*cut, PlanText::kOneLine);
       EXPECT_THAT(line, Not(HasSubstr("\n")));
       EXPECT_EQ(nlohmann::json::parse(line), CutOfJson(planned.Text(), ranks));
       EXPECT_EQ(FormatPlan(*Cut(*ParsePlan(planned.Text(), "plan"), ranks)), FormatPlan(*cut));
       const auto read = ParsePlan(line, "cut");
-      ASSERT_TRUE(read) << read.error().message;
+      ASSERT_TRUE(read) << read.error().Message();
       EXPECT_EQ(FormatPlan(*read), FormatPlan(*cut));
     }
   }
 }
 
 TEST(Cut, RefusesUnknownRanks) {
-  EXPECT_EQ(Cut(Plan1F1B().File(), {0, 4, 5}).error().message,
+  EXPECT_EQ(Cut(Plan1F1B().File(), {0, 4, 5}).error().Message(),
             "the plan has no pp_rank 4 (it has 4 pp_ranks, numbered from 0)");
   EXPECT_FALSE(Cut(Plan1F1B().File(), {-1}));
 }

@@ -22,7 +22,7 @@ Result<std::shared_ptr<const std::string>> PlanCuts::Get(const std::string& plan
   const auto whole = plan_file::ParsePlan(record->body, plan);
   if (!whole) {
     return FailAs(ErrorKind::kSystem, "a plan in the database cannot be read: {}",
-                  whole.error().message);
+                  whole.error().Message());
   }
   PERSEUS_ASSIGN_OR_RETURN(const auto cut, plan_file::Cut(*whole, ranks));
   auto text = std::make_shared<const std::string>(

@@ -26,10 +26,10 @@ class PlanCutsTest : public testing::Test {
 TEST_F(PlanCutsTest, KeepsTheCutAsOneLine) {
   const std::string plan = Store(node::TinyPlan(2));
   const auto cut = cuts_.Get(plan, {1});
-  ASSERT_TRUE(cut) << cut.error().message;
+  ASSERT_TRUE(cut) << cut.error().Message();
   EXPECT_THAT(**cut, Not(HasSubstr("\n")));
   const auto read = plan_file::ParsePlan(**cut, "cut");
-  ASSERT_TRUE(read) << read.error().message;
+  ASSERT_TRUE(read) << read.error().Message();
   EXPECT_TRUE(read->pp_ranks[0].is_cut);
   EXPECT_EQ(read->pp_ranks[1].instructions.size(), 2U);
   EXPECT_EQ(*cuts_.Get(plan, {1}), *cut);
