@@ -86,10 +86,11 @@ Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
   options.metrics_address = flags.metrics == "off" ? "" : flags.metrics;
   options.version = PERSEUS_VERSION;
   options.hostname = HostName();
-  options.timeout = std::chrono::milliseconds(static_cast<int>(flags.timeout_s * 1000));
+  options.timeout =
+      std::chrono::milliseconds(static_cast<int>(flags.timeout_s * kMillisecondsPerSecond));
   if (flags.exit_when_idle_s) {
-    options.exit_when_idle =
-        std::chrono::milliseconds(static_cast<int>(*flags.exit_when_idle_s * 1000));
+    options.exit_when_idle = std::chrono::milliseconds(
+        static_cast<int>(*flags.exit_when_idle_s * kMillisecondsPerSecond));
   }
 
   PERSEUS_ASSIGN_OR_RETURN(auto agent, agent::Agent::Start(std::move(options), log));

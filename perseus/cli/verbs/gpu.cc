@@ -186,7 +186,8 @@ Result<void> RunRestore(const Streams& streams, const GpuFlags& flags) {
   if (unresponsive) {
     PERSEUS_RETURN_IF_ERROR(agent::EndUnresponsiveAgent(flags.state, *unresponsive, log));
   }
-  const std::chrono::milliseconds timeout(static_cast<int>(flags.timeout_s * 1000));
+  const std::chrono::milliseconds timeout(
+      static_cast<int>(flags.timeout_s * kMillisecondsPerSecond));
   PERSEUS_ASSIGN_OR_RETURN(auto given_back,
                            agent::GiveBackLeftovers(std::move(setup), timeout, log));
   return streams.Print(given_back == 0 ? "all GPUs had their default clocks\n"

@@ -198,11 +198,12 @@ Result<void> RunAgainst(const Streams& streams, const VerifyFlags& flags) {
   if (!flags.plan.empty()) {
     return Fail("--against compares what two jobs ran, without a plan file (remove --plan)");
   }
-  const tuner::RunsToCompare runs{.directory = flags.directory,
-                                  .against = flags.against,
-                                  .steps = flags.steps,
-                                  .counter_period_s = flags.counter_period_ms / 1e3,
-                                  .comparison = ComparisonOf(flags)};
+  const tuner::RunsToCompare runs{
+      .directory = flags.directory,
+      .against = flags.against,
+      .steps = flags.steps,
+      .counter_period_s = flags.counter_period_ms / kMillisecondsPerSecond,
+      .comparison = ComparisonOf(flags)};
   PERSEUS_ASSIGN_OR_RETURN(const auto compared, tuner::CompareRuns(runs));
   if (flags.as_json) return streams.Print(FormatJson(compared));
   std::string text = Describe(compared.comparison, runs.comparison);
@@ -232,7 +233,7 @@ Result<void> RunVerify(const Streams& streams, const VerifyFlags& flags) {
       tuner::RanksOf(flags.pipelines.value_or(plan.job.pipelines),
                      static_cast<int>(plan.pp_ranks.size()), plan.job.model.gpus_per_stage);
   options.steps = flags.steps;
-  options.counter_period_s = flags.counter_period_ms / 1e3;
+  options.counter_period_s = flags.counter_period_ms / kMillisecondsPerSecond;
   options.assignment_delay_s = flags.assignment_delay_s;
   options.comparison = ComparisonOf(flags);
   options.seed = static_cast<std::uint64_t>(flags.seed);
