@@ -7,6 +7,7 @@ namespace perseus::server {
 namespace {
 
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   PlanJob("run");
