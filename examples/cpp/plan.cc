@@ -9,7 +9,7 @@ int main() {
                                             .gpus_per_stage = 8,
                                             .blocking_power_w = 83.64},
                                            perseus::NoSlowdown());
-  if (!plan) return std::printf("%s\n", plan.error().message.c_str()), 1;
+  if (!plan) return std::printf("%s\n", plan.error().Message().c_str()), 1;
   std::printf("%.3f s, %.0f J, saves %.1f %%; no plan needs less than %.0f J\n", plan->time_s,
               plan->energy_j, 100 * plan->saving(), plan->lower_bound_j);
   return plan->Save("plan.json") ? 0 : 1;

@@ -36,7 +36,8 @@ std::string Error::Message() const {
 
 Error Error::In(std::string_view task) const {
   Error error = *this;
-  error.context = context.empty() ? std::string(task) : fmt::format("{}: {}", task, context);
+  std::string& outer = where == Place{} ? error.what : error.context;
+  outer = outer.empty() ? std::string(task) : fmt::format("{}: {}", task, outer);
   return error;
 }
 

@@ -52,6 +52,8 @@ TEST(Fail, PassesOnAnErrorAsOneOfALargerTask) {
 }
 
 TEST(Fail, GivesAPlaceToAnErrorWithoutOne) {
+  const Result<int> event = Fail(Result<int>(Fail("wrong")), "event 2");
+  EXPECT_EQ(ErrorOf(Fail(event, InFile("t.json"))).Message(), "t.json: event 2: wrong");
   const Result<int> failed = Fail("wrong");
   EXPECT_EQ(ErrorOf(Fail(failed, InFile("a.csv", 2))).Message(), "a.csv:2: wrong");
   const Result<int> placed = Fail(InFile("b.csv", 1), "wrong");

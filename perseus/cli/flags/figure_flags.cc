@@ -91,7 +91,7 @@ Result<void> AddFigures(const FigureFlags& flags, const std::string& data,
   }
   if (!first) return {};
   if (!directory.empty()) {
-    first->what += fmt::format("; all other results are in {}", directory);
+    first->remedy += fmt::format("; all other results are in {}", directory);
   }
   return tl::unexpected<Error>(*std::move(first));
 }

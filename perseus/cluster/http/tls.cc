@@ -33,8 +33,10 @@ Result<TlsContext> NewContext(const SSL_METHOD* method) {
 // functions.
 Result<void> CheckReadable(const std::string& path) {
   const auto text = ReadFile(path);
-  if (!text) return Fail(text);
-  return {};
+  if (text) return {};
+  Error error = text.error();
+  error.kind = ErrorKind::kInput;  // Wrong settings, whatever the cause.
+  return tl::unexpected<Error>(std::move(error));
 }
 
 Result<void> UseCertificate(SSL_CTX& context, const std::string& certificate,

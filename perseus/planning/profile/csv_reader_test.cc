@@ -47,7 +47,7 @@ TEST(CsvReader, CountsLinesInQuotedFieldsAndBlankLines) {
   EXPECT_EQ(reader.line(), 1);
   ASSERT_TRUE(*reader.Next());
   EXPECT_EQ(reader.line(), 4);
-  EXPECT_EQ(reader.Where(), "f:4");
+  EXPECT_EQ(reader.Where(), InFile("f", 4));
 }
 
 TEST(CsvReader, ErrorsOfMisplacedQuotesHaveTheLine) {
