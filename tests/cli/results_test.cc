@@ -142,7 +142,7 @@ TEST_F(ResultsTest, AFigureThatCannotBeWrittenKeepsTheResults) {
     if (outcome.err.find("no figures") != std::string::npos) GTEST_SKIP() << "no npm";
     EXPECT_EQ(outcome.status, 1);
     EXPECT_THAT(outcome.err, HasSubstr("/proc/timeline.svg"));
-    EXPECT_THAT(outcome.err, HasSubstr("; all other results are in out-" + summary + "\n"));
+    EXPECT_THAT(outcome.err, HasSubstr("; all other results are in out-" + summary + ")\n"));
     EXPECT_TRUE(fs::exists(Directory() / ("out-" + summary) / summary));
     EXPECT_TRUE(fs::exists(Directory() / "timeline.svg"));
     EXPECT_THAT(outcome.out, HasSubstr(" in out-" + summary));
