@@ -360,8 +360,9 @@ TEST(Qualification, GpusOfDifferentKindsAreRefused) {
   model.odd_gpu = 1;
   model.odd_name = "Another GPU";
   SimulatedNode node(model, 2, 1);
-  EXPECT_THAT(Qualify(node, {.duration_s = 30}),
-              FailsWith(AllOf(HasSubstr("GPU-virtual-1 (Another GPU)"), HasSubstr("`gpu = UUID`"))));
+  EXPECT_THAT(
+      Qualify(node, {.duration_s = 30}),
+      FailsWith(AllOf(HasSubstr("GPU-virtual-1 (Another GPU)"), HasSubstr("`gpu = UUID`"))));
   EXPECT_EQ(node.writes(), 0);
 }
 
