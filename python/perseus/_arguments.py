@@ -99,25 +99,6 @@ def wishes(given: Mapping[str, Any]) -> "_planner.Wishes":
     return wishes
 
 
-def require(
-    schedule: Optional[str],
-    schedule_file: Optional[PathLike],
-    microbatches: Optional[int],
-    blocking_power_w: Optional[float],
-    facts: Optional[PathLike],
-) -> None:
-    """Reports missing arguments by their Python names. (With a job file, the planner reports them.)"""
-    if schedule is None and schedule_file is None:
-        raise Error('the schedule is missing (for example, schedule="1f1b"; or give schedule_file)')
-    if microbatches is None and schedule_file is None:
-        raise Error("the number of microbatches is missing (for example, microbatches=96)")
-    if blocking_power_w is None and facts is None:
-        raise Error(
-            "blocking_power_w is missing (the power of one GPU while it waits, in W; 0 means that "
-            "waiting uses no energy; or give facts)"
-        )
-
-
 def _shown(value: Any) -> str:
     """The value for a message: one short line, even of an object whose repr() fails."""
     return " ".join(_SHORT.repr(value).split())

@@ -445,8 +445,6 @@ def plan(
     targets = arguments.targets(given)  # Refuse wrong targets before anything is computed.
     if profile is None and job is None and graph is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
-    if graph is None and job is None:
-        arguments.require(schedule, schedule_file, microbatches, blocking_power_w, facts)
     if sum(one is not None for one in (schedule, schedule_file, graph)) > 1:
         raise Error("schedule, schedule_file and graph exclude each other (leave out two)")
     settings = arguments.settings(given)
@@ -502,8 +500,6 @@ def search_schedules(
     given = locals()
     if profile is None and job is None:
         raise Error("the profile is missing (give the path of a CSV file, rows, or columns)")
-    if job is None:
-        arguments.require("auto", None, microbatches, blocking_power_w, facts)
     settings = arguments.settings(given)
     several = [] if more is None else arguments.several(more)
     asked = sorted({arguments.checked("more", value) for value in several})

@@ -342,6 +342,10 @@ void AddExceptions(py::module_& module) {
       "perseus.UnreachableError",
       "No plan meets the target. The message says which values can be met.", input_error, nullptr);
   if (input_error == nullptr || unreachable_error == nullptr) throw py::error_already_set();
+  // Raise sets them; an argument that Python refuses itself has none.
+  for (const char* part : {"remedy", "setting", "file", "line"}) {
+    py::handle(input_error).attr(part) = py::none();
+  }
   module.attr("Error") = py::handle(input_error);
   module.attr("UnreachableError") = py::handle(unreachable_error);
   py::register_exception_translator([](std::exception_ptr pending) {

@@ -83,6 +83,21 @@ class ProgramTest(ScratchTest):
         evaluation = json.loads(self.run_program("evaluate", "plan.json", "--json"))
         self.assertIn(repr(found.plan.time_s), json.dumps(evaluation))
 
+    def test_errors_have_their_parts_as_attributes(self):
+        bad = self.scratch / "bad.csv"
+        bad.write_text("stage,instruction,frequency,time,energy\n0,forward,14l0,0.1,2\n")
+        with self.assertRaises(perseus.Error) as raised:
+            perseus.plan(bad, **JOB)
+        self.assertEqual((raised.exception.file, raised.exception.line), (str(bad), 2))
+        self.assertIn("MHz", raised.exception.remedy)
+        self.assertIsNone(raised.exception.setting)
+        with self.assertRaises(OSError) as raised:
+            perseus.plan("none.csv", **JOB)
+        self.assertEqual(raised.exception.file, "none.csv")
+        with self.assertRaises(perseus.Error) as raised:
+            perseus.plan(bad, **{**JOB, "microbatches": 0})
+        self.assertIsNone(raised.exception.line)
+
     def test_errors_have_the_program_s_text(self):
         bad = self.scratch / "bad.csv"
         bad.write_text(PROFILE.read_text().replace("1410", "14l0", 1))
@@ -149,7 +164,7 @@ class WrongArgumentTest(ScratchTest):
             ("microbatches", Mute(), "microbatches: <Mute instance at .* is not a number"),
             ("microbatches", long, "microbatches: 'x+...x+' is not a number"),
             ("microbatches", True, "microbatches: True is not a number"),
-            ("blocking_power_w", None, "blocking_power_w is missing"),
+            ("blocking_power_w", None, "blocking power is missing \\(add blocking_power_w"),
             ("blocking_power_w", -1, "from 0 to 100000 .watts."),
             ("blocking_power_w", float("nan"), "blocking_power_w: nan is not"),
             ("blocking_power_w", 10**1000, "blocking_power_w: 1000.* is not a number"),
@@ -406,6 +421,10 @@ class SearchedScheduleTest(ScratchTest):
         ]:
             with self.subTest(about), self.assertRaisesRegex(perseus.Error, about):
                 perseus.plan(self.profile, **{"schedule": "auto", **wrong}, **self.JOB)
+        with self.assertRaises(perseus.Error) as raised:
+            perseus.plan(self.profile, schedule="auto", memory_gib=2, activation_mib=1, model_gib=3, **self.JOB)
+        self.assertEqual((raised.exception.setting, raised.exception.remedy),
+                         ("memory_gib", "correct memory_gib or model_gib"))
         # A path that looks like a flag stays as it is.
         with self.assertRaisesRegex(OSError, "a--memory.csv"):
             perseus.plan("a--memory.csv", schedule="auto", **self.JOB)
