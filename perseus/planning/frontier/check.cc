@@ -43,7 +43,7 @@ std::vector<Femtojoules> EnergiesOfVertices(const profile::Curve& curve) {
 Result<void> CheckOptimality(const Network& network, const Solution& solution) {
   const auto nodes = static_cast<std::size_t>(network.nodes);
   if (solution.event_times.size() != nodes || solution.flow.size() != network.arcs.size()) {
-    return Fail("the solution is not of this network ({} event times, {} flows)",
+    return Fail("the solution has {} event times and {} flows, so it is not of this network",
                 solution.event_times.size(), solution.flow.size());
   }
   if (const Nanoseconds start = solution.event_times[static_cast<std::size_t>(network.source)];
@@ -102,7 +102,8 @@ Result<void> CheckDeadline(const Network& network, const Solution& solution, Nan
 Result<Femtojoules> CheckSchedule(const Network& network,
                                   std::span<const Nanoseconds> event_times) {
   if (event_times.size() != static_cast<std::size_t>(network.nodes)) {
-    return Fail("the schedule is not of this network ({} event times)", event_times.size());
+    return Fail("the schedule has {} event times, so it is not of this network",
+                event_times.size());
   }
   if (const Nanoseconds start = event_times[static_cast<std::size_t>(network.source)]; start != 0) {
     return Fail("the source happens at {} ns instead of 0", start);
@@ -125,7 +126,7 @@ Result<SupportingLine> CheckFlow(const Network& network, std::span<const Microwa
                                  Microwatts price) {
   const auto nodes = static_cast<std::size_t>(network.nodes);
   if (flow.size() != network.arcs.size()) {
-    return Fail("the flow is not of this network ({} arcs)", flow.size());
+    return Fail("the flow has {} arcs, so it is not of this network", flow.size());
   }
   std::vector<std::vector<Femtojoules>> energies;
   for (const profile::Curve& curve : network.curves) energies.push_back(EnergiesOfVertices(curve));

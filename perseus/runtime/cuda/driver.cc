@@ -35,7 +35,7 @@ Result<void> Driver::Check(Code code, const char* what) const {
   if (code == kSuccess) return {};
   const char* name = nullptr;
   if (GetErrorName(code, &name) != kSuccess || name == nullptr) name = "unknown error";
-  return FailAs(ErrorKind::kSystem, "cannot {}: {} (CUDA error {})", what, name, code);
+  return FailAs(ErrorKind::kSystem, "cannot {}: {}, CUDA error {}", what, name, code);
 }
 
 Result<void> Driver::Try(

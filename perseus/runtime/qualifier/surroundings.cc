@@ -43,7 +43,7 @@ void LookAtPrograms(const nvml::Functions& f, nvml::Handle handle, const std::st
 Result<Surroundings> LookAround(std::string_view nvml_file, const std::vector<std::string>& uuids) {
   PERSEUS_ASSIGN_OR_RETURN(const nvml::Functions f, nvml::Load(nvml_file));
   if (const int code = f.Init(); code != nvml::kSuccess) {
-    return FailAs(ErrorKind::kSystem, "cannot start NVML: {} (NVML error {})", f.ErrorString(code),
+    return FailAs(ErrorKind::kSystem, "cannot start NVML: {}, NVML error {}", f.ErrorString(code),
                   code);
   }
   Surroundings found;
