@@ -146,10 +146,10 @@ struct ServerMetrics::Families {
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
   // Start at 0, because Prometheus sees no increase if a series begins with its first failure.
   families_->plannings.Add({{"status", "superseded"}});
-  for (const std::string_view status : store::Words<store::JobStatus>::kWords) {
+  for (const std::string_view status : store::kWordsOf<store::JobStatus>) {
     families_->plannings.Add({{"status", std::string(status)}});
   }
-  for (const std::string_view event : store::Words<store::GuardState>::kWords) {
+  for (const std::string_view event : store::kWordsOf<store::GuardState>) {
     families_->guards.Add({{"event", std::string(event)}});
   }
   for (const char* what : {"certificates", "identities"}) {

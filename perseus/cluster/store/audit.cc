@@ -33,7 +33,7 @@ Result<AuditRecord> AuditOf(Row& row) {
            record.after, record.by.reason);
   if (role == kServerRole) return record;
   record.by.role = Parse<Scope>(role);
-  if (!record.by.role) return UnknownWord(Words<Scope>::kState, role);
+  if (!record.by.role) return UnknownWord(role, kWordsOf<Scope>);
   return record;
 }
 

@@ -1,5 +1,7 @@
 #include "perseus/cluster/store/database.h"
 
+#include <fmt/format.h>
+
 #include "perseus/base/excerpt.h"
 #include "perseus/base/utf8.h"
 
@@ -11,11 +13,10 @@ constexpr std::size_t kMaxTextBytes = 500'000'000;
 
 }  // namespace
 
-tl::unexpected<Error> UnknownWord(std::string_view state, std::string_view word) {
+tl::unexpected<Error> UnknownWord(std::string_view word, std::span<const std::string_view> known) {
   return FailAs(ErrorKind::kSystem,
-                "{} in the database is not {} that this program knows (use the version of the "
-                "program that wrote it)",
-                Excerpt(word), state);
+                "{} in the database is none of {} (use the version of the program that wrote it)",
+                Excerpt(word), fmt::join(known, ", "));
 }
 
 Result<void> CheckParameters(Parameters parameters) {

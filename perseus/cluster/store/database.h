@@ -17,6 +17,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -45,8 +46,8 @@ class Parameters {
 };
 using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
 
-// The error for a word of the database that is no state of this kind.
-tl::unexpected<Error> UnknownWord(std::string_view state, std::string_view word);
+// The error for a word of the database that is none of `known`.
+tl::unexpected<Error> UnknownWord(std::string_view word, std::span<const std::string_view> known);
 
 // A row of a result. A null reads as 0 or as an empty text.
 class Row {
@@ -95,7 +96,7 @@ class Row {
       if (const auto state = Parse<State>(word)) {
         field = *state;
       } else {
-        taken = UnknownWord(Words<State>::kState, word);
+        taken = UnknownWord(word, kWordsOf<State>);
       }
     } else {
       TakeInto(column, field);

@@ -123,13 +123,14 @@ TEST_F(SqliteTest, UnknownWordsAreErrorsAndAnUnknownScopeIsOneOfItsToken) {
     EXPECT_EQ(result.error().kind, ErrorKind::kSystem);
     return result.error().Message();
   };
-  EXPECT_EQ(failure(store->FindJob("run")),
-            "\"paused\" in the database is not a status of a job that this program knows (use the "
-            "version of the program that wrote it)");
+  EXPECT_EQ(
+      failure(store->FindJob("run")),
+      "\"paused\" in the database is none of waiting, planned, failed (use the version of the "
+      "program that wrote it)");
   EXPECT_THAT(failure(store->CreateJob({.key = "run", .body = "{}", .target = "{}"}, 1)),
               HasSubstr("\"paused\""));
   EXPECT_THAT(failure(store->ListAudit({})),
-              HasSubstr("\"auditor\" in the database is not a scope"));
+              HasSubstr("\"auditor\" in the database is none of operator, "));
   EXPECT_EQ(Get(store->ListTokens()).at(0).scope, std::nullopt);
 }
 

@@ -24,48 +24,36 @@ enum class GuardState : std::uint8_t { kTrial, kWithdrawn, kCleared };
 // What a token is for (docs/identity.md).
 enum class Scope : std::uint8_t { kOperator, kMember, kAgent, kJob, kRead, kJoin };
 
-// The words of a state, in the order of its enumerators, and its description in errors.
+// The words of a state, in the order of its enumerators.
 template <typename State>
-struct Words;
+inline constexpr std::array<std::string_view, 0> kWordsOf{};
 template <>
-struct Words<JobStatus> {
-  static constexpr std::string_view kState = "a status of a job";
-  static constexpr std::array<std::string_view, 3> kWords{"waiting", "planned", "failed"};
-};
+inline constexpr std::array<std::string_view, 3> kWordsOf<JobStatus>{"waiting", "planned",
+                                                                     "failed"};
 template <>
-struct Words<StragglerSource> {
-  static constexpr std::string_view kState = "a source of a straggler";
-  static constexpr std::array<std::string_view, 3> kWords{"detected", "forecast", "report"};
-};
+inline constexpr std::array<std::string_view, 3> kWordsOf<StragglerSource>{"detected", "forecast",
+                                                                           "report"};
 template <>
-struct Words<StragglerEnd> {
-  static constexpr std::string_view kState = "an end of a straggler";
-  static constexpr std::array<std::string_view, 3> kWords{"replaced", "withdrawn", "expired"};
-};
+inline constexpr std::array<std::string_view, 3> kWordsOf<StragglerEnd>{"replaced", "withdrawn",
+                                                                        "expired"};
 template <>
-struct Words<GuardState> {
-  static constexpr std::string_view kState = "a state of a guard";
-  static constexpr std::array<std::string_view, 3> kWords{"trial", "withdrawn", "cleared"};
-};
+inline constexpr std::array<std::string_view, 3> kWordsOf<GuardState>{"trial", "withdrawn",
+                                                                      "cleared"};
 template <>
-struct Words<Scope> {
-  static constexpr std::string_view kState = "a scope";
-  static constexpr std::array<std::string_view, 6> kWords{"operator", "member", "agent",
-                                                          "job",      "read",   "join"};
-};
+inline constexpr std::array<std::string_view, 6> kWordsOf<Scope>{"operator", "member", "agent",
+                                                                 "job",      "read",   "join"};
 
 template <typename State>
 constexpr std::string_view Name(State state) {
-  return Words<State>::kWords[static_cast<std::size_t>(state)];
+  return kWordsOf<State>[static_cast<std::size_t>(state)];
 }
 
 // The state with that word, or nothing if no state has it.
 template <typename State>
 constexpr std::optional<State> Parse(std::string_view word) {
-  constexpr auto& kWords = Words<State>::kWords;
-  const auto found = std::ranges::find(kWords, word);
-  if (found == kWords.end()) return std::nullopt;
-  return static_cast<State>(found - kWords.begin());
+  const auto found = std::ranges::find(kWordsOf<State>, word);
+  if (found == kWordsOf<State>.end()) return std::nullopt;
+  return static_cast<State>(found - kWordsOf<State>.begin());
 }
 
 }  // namespace perseus::store

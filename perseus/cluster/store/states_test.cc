@@ -14,7 +14,7 @@ using ::testing::ElementsAre;
 template <typename State>
 std::vector<std::string_view> WordsOf() {
   std::vector<std::string_view> words;
-  for (std::size_t i = 0; i < Words<State>::kWords.size(); ++i) {
+  for (std::size_t i = 0; i < kWordsOf<State>.size(); ++i) {
     const auto state = static_cast<State>(i);
     words.push_back(Name(state));
     EXPECT_EQ(Parse<State>(Name(state)), state);

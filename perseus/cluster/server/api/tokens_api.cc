@@ -72,18 +72,19 @@ std::string ReadPatterns(const Node& list) {
 // What each scope may be bound to. A missing bound is an error where the token would be good for
 // more than its creator may expect.
 void CheckBounds(const store::TokenRecord& token) {
+  using enum Scope;
   const auto is_one_of = [&token](std::initializer_list<Scope> scopes) {
     return std::ranges::find(scopes, token.scope) != scopes.end();
   };
-  if (token.scope == Scope::kJob && token.job.empty()) {
+  if (token.scope == kJob && token.job.empty()) {
     ThrowAt("job",
             "is the key of a job, for scope job only (give it with this scope, and with no other)");
   }
-  if (!token.job.empty() && !is_one_of({Scope::kJob, Scope::kAgent, Scope::kJoin, Scope::kRead})) {
+  if (!token.job.empty() && !is_one_of({kJob, kAgent, kJoin, kRead})) {
     ThrowAt("jobs", "is for the scopes agent, join and read (leave it out)");
   }
-  if (is_one_of({Scope::kAgent, Scope::kJoin})) {
-    if (token.nodes.empty() && (token.certificate.empty() || token.scope == Scope::kJoin)) {
+  if (is_one_of({kAgent, kJoin})) {
+    if (token.nodes.empty() && (token.certificate.empty() || token.scope == kJoin)) {
       ThrowAt("nodes",
               "is missing (name the nodes that the token is good for, such as [\"gpu-*\"], "
               "or [\"*\"] for every node)");
@@ -91,13 +92,13 @@ void CheckBounds(const store::TokenRecord& token) {
   } else if (!token.nodes.empty()) {
     ThrowAt("nodes", "is for the scopes agent and join (leave it out)");
   }
-  if (token.scope == Scope::kMember && token.owner.empty()) {
+  if (token.scope == kMember && token.owner.empty()) {
     ThrowAt("owner", "is missing (name the team or person whose jobs the token is good for)");
   }
-  if (!token.owner.empty() && !is_one_of({Scope::kMember, Scope::kJob, Scope::kRead})) {
+  if (!token.owner.empty() && !is_one_of({kMember, kJob, kRead})) {
     ThrowAt("owner", "is for the scopes member, job and read (leave it out)");
   }
-  if (token.scope == Scope::kJoin && !token.certificate.empty()) {
+  if (token.scope == kJoin && !token.certificate.empty()) {
     ThrowAt("certificate", "is not for scope join (use scope agent, which needs no enrollment)");
   }
 }

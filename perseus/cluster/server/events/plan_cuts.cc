@@ -1,6 +1,6 @@
 #include "perseus/cluster/server/events/plan_cuts.h"
 
-#include "perseus/planning/plan_file/plan_file.h"
+#include <algorithm>
 
 namespace perseus::server {
 namespace {
@@ -17,18 +17,33 @@ Result<std::shared_ptr<const std::string>> PlanCuts::Get(const std::string& plan
                                                          const std::set<int>& ranks) {
   Key key{plan, ranks};
   if (auto text = Find(key)) return text;
-  PERSEUS_ASSIGN_OR_RETURN(auto record, store_.FindPlanById(plan));
-  if (!record) return std::shared_ptr<const std::string>();
-  const auto whole = plan_file::ParsePlan(record->body, plan);
-  if (!whole) {
-    return FailAs(ErrorKind::kSystem, "a plan in the database cannot be read: {}",
-                  whole.error().Message());
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto whole, Read(plan));
+  if (!whole) return std::shared_ptr<const std::string>();
   PERSEUS_ASSIGN_OR_RETURN(const auto cut, plan_file::Cut(*whole, ranks));
   auto text = std::make_shared<const std::string>(
       plan_file::FormatPlan(cut, plan_file::PlanText::kOneLine));
   Keep(std::move(key), text);
   return text;
+}
+
+Result<std::shared_ptr<const plan_file::PlanFile>> PlanCuts::Read(const std::string& id) {
+  {
+    const MutexLock lock(mutex_);
+    const auto known = std::ranges::find(read_, id, &std::pair<std::string, Plan>::first);
+    if (known != read_.end()) return known->second;
+  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto record, store_.FindPlanById(id));
+  if (!record) return nullptr;
+  auto file = plan_file::ParsePlan(record->body, id);
+  if (!file) {
+    return FailAs(ErrorKind::kSystem, "a plan in the database cannot be read: {}",
+                  file.error().Message());
+  }
+  auto plan = std::make_shared<const plan_file::PlanFile>(*std::move(file));
+  const MutexLock lock(mutex_);
+  read_.emplace_back(id, plan);
+  if (read_.size() > kMostRead) read_.pop_front();
+  return plan;
 }
 
 std::shared_ptr<const std::string> PlanCuts::Find(const Key& key) {

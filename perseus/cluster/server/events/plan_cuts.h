@@ -7,6 +7,7 @@
 // Keeps recently used cuts. Thread safe.
 #pragma once
 
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "perseus/base/mutex.h"
 #include "perseus/base/result.h"
 #include "perseus/cluster/store/store.h"
+#include "perseus/planning/plan_file/plan_file.h"
 
 namespace perseus::server {
 
@@ -35,6 +37,9 @@ class PlanCuts {
     std::shared_ptr<const std::string> text;
     std::list<const Key*>::iterator use;
   };
+  using Plan = std::shared_ptr<const plan_file::PlanFile>;
+  // Null if the plan does not exist.
+  Result<Plan> Read(const std::string& id);
   std::shared_ptr<const std::string> Find(const Key& key);
   void Keep(Key key, std::shared_ptr<const std::string> text);
 
@@ -44,6 +49,9 @@ class PlanCuts {
   // The most recent first. Points to the keys of kept_.
   std::list<const Key*> uses_ PERSEUS_GUARDED_BY(mutex_);
   std::size_t bytes_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  // The whole plans that were read last, by id: nodes with other pp_ranks need cuts of them next.
+  static constexpr std::size_t kMostRead = 4;
+  std::deque<std::pair<std::string, Plan>> read_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 }  // namespace perseus::server
