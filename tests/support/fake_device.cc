@@ -119,7 +119,7 @@ void FakeGpu::Set(device::Control control, std::optional<device::Setting> settin
 void FakeGpu::FailNext(device::Control control, int times, device::DeviceErrorKind kind,
                        std::string message) {
   const MutexLock lock(state_->mutex);
-  state_->failures[control] = {times, {kind, std::move(message)}};
+  state_->failures[control] = {times, {kind, {std::move(message), ErrorKind::kSystem}}};
 }
 void FakeGpu::IgnoreNext(device::Control control, int times) {
   const MutexLock lock(state_->mutex);
@@ -135,7 +135,7 @@ void FakeGpu::SetLimits(device::ClockLimits limits) {
 }
 void FakeGpu::Break(device::DeviceErrorKind kind, std::string message) {
   const MutexLock lock(state_->mutex);
-  state_->broken = device::DeviceError{kind, std::move(message)};
+  state_->broken = device::DeviceError{kind, {std::move(message), ErrorKind::kSystem}};
 }
 void FakeGpu::Repair() {
   const MutexLock lock(state_->mutex);
