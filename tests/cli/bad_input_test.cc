@@ -105,7 +105,7 @@ TEST_F(UseTest, AnInterleavedScheduleNeedsChunks) {
   for (const std::string sizes : {"", "--pp-ranks 4"}) {
     ExpectComplaint(Run(plan + sizes), 2,
                     "if its 8 stages are those of the model, use --pp-ranks 4, and number them in "
-                    "rounds, with the columns `pp_rank` and `chunk`: stage s is chunk floor(s / 4) "
+                    "rounds, with the columns pp_rank and chunk: stage s is chunk floor(s / 4) "
                     "of pp_rank s mod 4)");
   }
   // The advice is true.

@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "perseus/base/excerpt.h"
 #include "perseus/base/json_text.h"
 #include "perseus/base/random.h"
 #include "perseus/cluster/http/client_connection.h"
@@ -48,12 +49,6 @@ std::string_view RemedyOf(int status) {
   if (status == 401 || status == 403) return "give a token that the server accepts: `token_file`";
   if (status / 100 == 5) return "try again; if it fails again, see the log of the server";
   return "is this the address of a perseus server?";
-}
-
-std::string OneLine(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
 }
 
 // Returns an error such as: /schedule/kind: "zigzag" is not a schedule (choose 1f1b)

@@ -325,6 +325,13 @@ TEST(Listen, StopsIfAnotherAttemptCannotHelp) {
     EXPECT_EQ(received.result.error().Message(), "no such node (attach it)");
     EXPECT_EQ(received.result.error().kind, ErrorKind::kInput);
   }
+  ScriptedServer rude(
+      {"HTTP/1.1 404 No\r\n\r\n"
+       R"({"detail": "a\u001b[2Jb", "remedy": "c\nd", "pointer": "/x"})"});
+  Client careful = Make(rude.Url());
+  const Error error = Receive(careful, 1).result.error();
+  EXPECT_EQ(error.Message(), "/x: a\\x1B[2Jb (c\\x0Ad)");
+  EXPECT_EQ(error.where.pointer, "/x");
   ScriptedServer page({"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<html>"});
   Client client = Make(page.Url());
   EXPECT_FALSE(Receive(client, 1).result);

@@ -118,7 +118,7 @@ Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_p
 }
 
 // Without line ends and the indentation after them. Strings in JSON have no line ends.
-std::string OneLine(std::string_view text) {
+std::string WithoutLayout(std::string_view text) {
   std::string line;
   line.reserve(text.size());
   while (!text.empty()) {
@@ -167,7 +167,7 @@ std::string FormatPlan(const PlanFile& plan, PlanText layout) {
     before_rank = ",\n";
   }
   text += "\n  ]\n}\n";
-  return layout == PlanText::kOneLine ? OneLine(text) : text;
+  return layout == PlanText::kOneLine ? WithoutLayout(text) : text;
 }
 
 Result<PlanFile> Cut(PlanFile plan, const std::set<int>& pp_ranks) {

@@ -187,7 +187,7 @@ class PipelineGraphBuilder {
       if (schedule_.pp_rank_of_stage[stage] != static_cast<int>(stage) % pp_ranks()) return "";
     }
     return start + fmt::format(
-                       "in rounds, with the columns `pp_rank` and `chunk`: stage s is chunk "
+                       "in rounds, with the columns pp_rank and chunk: stage s is chunk "
                        "floor(s / {0}) of pp_rank s mod {0}",
                        ranks);
   }
@@ -198,7 +198,7 @@ class PipelineGraphBuilder {
       return Fail(
           InFile(profile_.name()),
           "{} is missing: schedule {} runs several chunks on a pp_rank, but the profile has "
-          "{} for each stage (profile every chunk, and write the column `chunk`{})",
+          "{} for each stage (profile every chunk, and write the column chunk{})",
           missing, schedule_.name,
           profile_.chunks() == 1 ? std::string("only one chunk")
                                  : fmt::format("only {} chunks", profile_.chunks()),

@@ -16,10 +16,9 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
                                int pp_ranks) {
   PERSEUS_ASSIGN_OR_RETURN(const plan_file::PlanFile plan, plan_file::ParsePlan(text, name));
   if (plan.job.IsGeneralGraph()) {
-    return Fail(
-        InFile(name),
-        "a plan of a general graph does not say what is forward and what backward (plan with a "
-        "schedule: perseus plan --schedule ...)");
+    return Fail(InFile(name),
+                "a plan of a general graph does not say what is forward and what backward (use the "
+                "plan of a schedule)");
   }
   const auto ranks = static_cast<int>(plan.pp_ranks.size());
   if (rank < 0 || rank >= ranks) {

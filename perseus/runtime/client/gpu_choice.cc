@@ -65,7 +65,7 @@ Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted,
   }
   const auto found = Find(devices, wanted.empty() ? "0" : wanted, visible);
   if (found == devices.end()) {
-    return Fail("no GPU {} here{}: there are {} (set PERSEUS_GPU to a UUID of `perseus gpu list`)",
+    return Fail("no GPU {} here{}: there are {} (set PERSEUS_GPU to a UUID of perseus gpu list)",
                 Excerpt(wanted.empty() ? "0" : wanted),
                 visible != nullptr ? " among the visible ones" : "", devices.size());
   }
