@@ -76,8 +76,8 @@ endfunction()
 #              [EACH gtest-filter] [ALL gtest-filter] [WAITS] [PROPERTIES ...] [DEFINITIONS ...])
 #
 # Makes a GoogleTest executable. ctest runs all its tests in one process, in random order: 2,000
-# processes for 2,000 tests took more time than the tests. Its output names the seed of the order
-# (--gtest_random_seed repeats it). docs/development.md lists the labels.
+# processes for 2,000 tests took more time than the tests. It prints only the tests that fail, and
+# then the seed of the order (tests/support/main.cc). docs/development.md lists the labels.
 #
 # SLOW: the tests that judge how good a result is, and take seconds, as a GoogleTest filter without
 #   "-"; * for all. They get the label slow instead of LABELS, so scripts/test --fast leaves them
@@ -105,7 +105,7 @@ function(perseus_test name)
     add_dependencies(unit_tests ${name})
   endif()
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  target_link_libraries(${name} PRIVATE ${TEST_LINKS} perseus_test_flags GTest::gmock_main)
+  target_link_libraries(${name} PRIVATE ${TEST_LINKS} perseus_test_flags perseus_test_main)
   target_compile_definitions(${name} PRIVATE
     PERSEUS_SOURCE_DIR="${PROJECT_SOURCE_DIR}" ${TEST_DEFINITIONS})
 
@@ -130,14 +130,15 @@ endfunction()
 macro(perseus_whole_test suffix label only)
   perseus_test_filter("${only}" ${ARGN})
   if(filter)
-    add_test(NAME ${TEST_PREFIX}${suffix} COMMAND ${name} --gtest_shuffle "--gtest_filter=${filter}")
+    add_test(NAME ${TEST_PREFIX}${suffix} 
+      COMMAND ${name} --gtest_shuffle --gtest_brief=1 "--gtest_filter=${filter}")
     # The slow tests start early, so that they do not end alone.
     if(label STREQUAL slow)
       set_tests_properties(${TEST_PREFIX}${suffix} PROPERTIES COST 100)
     endif()
     # All tests of an executable may take longer than ctest's limit for one.
     set_tests_properties(${TEST_PREFIX}${suffix} PROPERTIES
-      TIMEOUT 1500 LABELS ${label} FAIL_REGULAR_EXPRESSION "Running 0 tests" ${TEST_PROPERTIES})
+      TIMEOUT 1500 LABELS ${label} ${TEST_PROPERTIES})
   endif()
 endmacro()
 macro(perseus_each_test label only)

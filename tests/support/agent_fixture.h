@@ -2,8 +2,9 @@
 // in others.
 #pragma once
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
-#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/sinks/ringbuffer_sink.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +12,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -169,14 +169,23 @@ class AgentTest : public testing::Test {
            ParseSavedState(*ReadFile(state()), "state")->gpus.empty();
   }
 
+  // What the agent has logged. Its threads may log meanwhile.
+  std::string Logged() const { return fmt::format("{}", fmt::join(sink_->last_formatted(), "")); }
+  void ForgetLogged() { log_.sinks() = {sink_ = NewSink()}; }
+
   TemporaryDirectory directory_;
-  std::ostringstream logged_;
-  spdlog::logger log_{"test", std::make_shared<spdlog::sinks::ostream_sink_mt>(logged_)};
+  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ = NewSink();
+  spdlog::logger log_{"test", sink_};
   FakeGpu a_{"GPU-a"};
   FakeGpu b_{"GPU-b"};
   std::unique_ptr<Agent> agent_;
   Result<void> result_;
   std::thread thread_;
+
+ private:
+  static std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> NewSink() {
+    return std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(/*lines=*/1'000);
+  }
 };
 
 }  // namespace perseus::agent

@@ -218,18 +218,25 @@ TEST_F(AgentTest, AUserWhoseCgroupsTakeLongToReadHoldsUpNobody) {
 constexpr std::chrono::seconds kAnswered(30);
 constexpr std::chrono::seconds kUnanswered(1);
 
-// Sends requests until the agent answers no more. Returns whether it answered some, and fewer than
-// the budget.
+// The lists of two GPUs that a user's budget pays for.
+constexpr int kPaidLists = static_cast<int>((UserBudget::kBurst - UserBudget::kConnection) /
+                                            (UserBudget::kMessage + 2 * UserBudget::kListedGpu));
+constexpr std::chrono::seconds TimeoutAfter(int answers) {
+  return answers < kPaidLists ? kAnswered : kUnanswered;
+}
+
+// Sends requests until the agent answers no more. Returns whether it answered what the budget pays
+// for, and less than the budget without the cost of lists.
 int Flood(const fs::path& socket) {
   const auto connected = protocol::Connect(socket);
   if (!connected) return kNoAnswer;
   const std::string list = protocol::Format(protocol::List{});
   int answers = 0;
   while (answers <= 2 * UserBudget::kBurst &&
-         protocol::SendRequest(connected->get(), list, answers == 0 ? kAnswered : kUnanswered)) {
+         protocol::SendRequest(connected->get(), list, TimeoutAfter(answers))) {
     ++answers;
   }
-  return answers > 0 && answers < UserBudget::kBurst ? 0 : 1;
+  return answers >= kPaidLists && answers < UserBudget::kBurst ? 0 : 1;
 }
 
 // The clock of the agent stands still in these tests, so the budget does not come back.
@@ -250,15 +257,12 @@ TEST_F(AgentAccessTest, ListsOfManyGpusCostMore) {
     const std::string list = protocol::Format(protocol::List{});
     int listed = 0;
     while (listed <= UserBudget::kBurst) {
-      const auto answer =
-          protocol::SendRequest(connected->get(), list, listed == 0 ? kAnswered : kUnanswered);
+      const auto answer = protocol::SendRequest(connected->get(), list, TimeoutAfter(listed));
       // Where the budget ends exactly after a list, the agent only stops reading.
       if (!answer || answer->text.find("lists GPUs too often") != std::string::npos) break;
       ++listed;
     }
-    constexpr double kMost =
-        UserBudget::kBurst / (UserBudget::kMessage + 2 * UserBudget::kListedGpu);
-    return listed > 0 && listed <= kMost ? 0 : 1;
+    return listed == kPaidLists ? 0 : 1;
   });
   StartWith([&](AgentOptions& options) { options.clock = std::make_shared<FakeClock>(); });
   EXPECT_EQ(lists.Run(), 0);

@@ -89,7 +89,7 @@ TEST_F(AgentTest, WarnsOnceForEachLeaseThatIsOverTheLimitOnChanges) {
   StartWith([&](AgentOptions& options) { options.gpus.most_changes_per_s = 0.001; });
   const auto warnings = [&] {
     int count = 0;
-    const std::string text = logged_.str();
+    const std::string text = Logged();
     for (std::size_t at = 0; (at = text.find("more often than the limit", at)) != text.npos; ++at) {
       ++count;
     }
@@ -113,9 +113,9 @@ TEST_F(AgentTest, WarnsOnceForEachLeaseThatIsOverTheLimitOnChanges) {
     EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
   }
   Stop();
-  EXPECT_EQ(warnings(), 2) << logged_.str();
-  EXPECT_THAT(logged_.str(), HasSubstr("which is 0.0005 changes per second here"));
-  EXPECT_THAT(logged_.str(), HasSubstr("(plan with perseus plan --facts or --max-switches"));
+  EXPECT_EQ(warnings(), 2) << Logged();
+  EXPECT_THAT(Logged(), HasSubstr("which is 0.0005 changes per second here"));
+  EXPECT_THAT(Logged(), HasSubstr("(plan with perseus plan --facts or --max-switches"));
 }
 
 TEST_F(AgentTest, EndsByItselfOnlyWithoutClients) {
@@ -210,7 +210,7 @@ TEST_F(AgentTest, RestingClocksAreSavedUntilTheyAreRemoved) {
   options.gpus.resting = {{"GPU-a", device::Control::kSmClock, device::Setting{1000, 1000}}};
   ASSERT_TRUE(Agent::Start(std::move(options), log_));
   EXPECT_TRUE(resting_after({}));
-  EXPECT_THAT(logged_.str(), HasSubstr("--rest GPU-a=default"));
+  EXPECT_THAT(Logged(), HasSubstr("--rest GPU-a=default"));
   EXPECT_TRUE(resting_after({{"GPU-a", device::Control::kSmClock, device::Setting{900, 1000}}}));
   EXPECT_FALSE(resting_after({{"GPU-a", device::Control::kSmClock, std::nullopt}}));
 }
@@ -356,7 +356,7 @@ TEST_F(AgentTest, ALeaseThatWasNotSavedChangesNothing) {
   }
   Stop();
   // One line for each time that the disk was full.
-  const std::string log = logged_.str();
+  const std::string log = Logged();
   const std::size_t first = log.find("no space left");
   const std::size_t second = log.find("no space left", first + 1);
   EXPECT_NE(second, std::string::npos) << log;
@@ -544,9 +544,9 @@ TEST_F(AgentTest, TheLogNamesAGpuThatCannotBeRestored) {
   Stop();
   const std::string line =
       "GPU-a is not restored yet, and the agent tries again: the driver is stuck";
-  const std::size_t at = logged_.str().find(line);
-  ASSERT_NE(at, std::string::npos) << logged_.str();
-  EXPECT_EQ(logged_.str().find(line, at + 1), std::string::npos) << "once";
+  const std::size_t at = Logged().find(line);
+  ASSERT_NE(at, std::string::npos) << Logged();
+  EXPECT_EQ(Logged().find(line, at + 1), std::string::npos) << "once";
   EXPECT_TRUE(IsAllBack());
 }
 
@@ -566,8 +566,8 @@ TEST_F(AgentTest, TheListAndTheLogNameTheLockOfAnotherProgram) {
   silent.Acquire({"GPU-b"}, 1);
   ASSERT_TRUE(Eventually([&] { return client.StatusOf("GPU-b").lease.empty(); }));
   Stop();
-  EXPECT_THAT(logged_.str(), testing::HasSubstr("GPU-a: another program has locked the SM clock to "
-                                                "1000 MHz"));
+  EXPECT_THAT(Logged(), testing::HasSubstr("GPU-a: another program has locked the SM clock to "
+                                           "1000 MHz"));
 }
 
 }  // namespace

@@ -132,7 +132,7 @@ class LeftoversTest : public AgentTest {
   void Leave(const std::string& text) {
     a_.Set(device::Control::kSmClock, device::Setting{900, 900});
     static_cast<void>(Write(state(), text));
-    logged_.str("");
+    ForgetLogged();
   }
   Result<int> GiveBack(GpuManager::Setup setup) {
     setup.write_state = Write;
@@ -145,7 +145,7 @@ class LeftoversTest : public AgentTest {
     return {};
   }
   bool Warns(const std::string& why) const {
-    return logged_.str().find(
+    return Logged().find(
                "GPU-a: the SM clock, which lease lease-1 (\"llama\") changed in "
                "another boot, is not restored: " +
                why) != std::string::npos;
@@ -203,7 +203,7 @@ TEST_F(LeftoversTest, ABootThatHasResetTheGpuIsNoReasonToWarn) {
   GpuManager::Setup setup = Options().gpus;
   setup.boot_id = "33334444-boot";
   EXPECT_TRUE(GiveBack(std::move(setup)));
-  EXPECT_EQ(logged_.str(), "");
+  EXPECT_EQ(Logged(), "");
 }
 
 }  // namespace
