@@ -17,9 +17,9 @@ namespace perseus::profiler {
 
 class EnergyCurve {
  public:
-  // The counter took the value `energy_j` after `after` and not after `until`. Values come in order
-  // of time. A value that is not later than the last one is skipped. A smaller value means that the
-  // counter was reset, and begins a new curve.
+  // Adds a value: the counter reached `energy_j` in (after, until]. Values come in order of time. A
+  // value that is not later than the last one is skipped. A smaller value means that the counter
+  // was reset, and begins a new curve.
   void Add(Nanoseconds after, Nanoseconds until, double energy_j);
 
   // The energy at that time. Empty before the first and after the last value.

@@ -34,17 +34,17 @@ std::optional<Estimate> MeanOf(const std::vector<double>& samples);
 
 // ---- The energy counter: how often it changes, by how much, and whether it agrees with power ----
 
-// The energy and the power of the readings count. Two neighbors enclose the moment of a change.
-// Needs at least seven changes; empty otherwise. Readings should be at least ten times as frequent
-// as the changes, and the load constant.
+// Examines the counter by the energy and the power of the readings. Two neighbors enclose the
+// moment of a change. Needs at least seven changes, and is empty otherwise. Readings should be at
+// least ten times as frequent as the changes, and the load should be constant.
 //
-// The bias compares with power readings, which have an error of their own (NVIDIA states about 5 %
-// for most boards). So it says whether the two agree, not which of them is right.
+// The bias is relative to power readings, which have an error of their own (NVIDIA states about 5 %
+// for most boards). So it shows whether the two agree, not which of them is correct.
 std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
     const std::vector<device::Telemetry>& readings);
 
 // The mean power by the counter, between its first and last change, with the interval of at least
-// `blocks` blocks. Empty if the counter changed too rarely for that many blocks.
+// `blocks` blocks. Empty if the counter did not change often enough for these blocks.
 std::optional<Estimate> PowerByCounter(const std::vector<device::Telemetry>& readings, int blocks);
 
 // ---- Interference: what clock changes and readings cost the work that runs beside them ----

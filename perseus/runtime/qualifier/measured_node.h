@@ -58,9 +58,9 @@ inline std::string_view NameOf(Operation operation) {
 
 // What runs beside an operation, on all GPUs.
 struct Disturbance {
-  Nanoseconds change_period = 0;  // The clock of each GPU is set this often. 0: never.
-  // The two clocks alternate, also without changes: half of the time each. They are close, so that
-  // the operation takes about the same time at both.
+  Nanoseconds change_period = 0;  // The time between changes of each GPU's clock. 0: no changes.
+  // The two clocks alternate. Without changes, each applies for half of the time. They are close,
+  // so that the operation takes about the same time at both.
   int first_mhz = 0;
   int second_mhz = 0;
   double reads_per_s = 0;  // How often the telemetry of each GPU is read.

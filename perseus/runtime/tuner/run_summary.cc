@@ -92,8 +92,8 @@ Result<RankSums> SumUpLog(const std::filesystem::path& log) {
   }
 }
 
-// How many ranks are missing. Each pipeline, and each GPU of its stages, has as many as its headers
-// say. A program with hooks of its own need not say it.
+// Counts the missing ranks. Each pipeline has as many ranks, and each stage as many GPUs, as its
+// headers say. A program with hooks of its own may leave these numbers out.
 class RankCount {
  public:
   void Add(const protocol::RankHeader& header) {
