@@ -86,7 +86,7 @@ struct PlanChange {
   std::string where = {};
 };
 
-// While the cap is in force, the job draws at most `watts` on average. Of several caps, the latest
+// While the cap is active, the job draws at most `watts` on average. Of several caps, the latest
 // one counts. Pipelines run `options`, unless the plan that they should run also keeps to the cap.
 struct PowerCap {
   Moment from;

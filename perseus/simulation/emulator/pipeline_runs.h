@@ -1,5 +1,5 @@
-// The different iterations of a job's pipelines, each computed once, and which of them a pipeline
-// has in a given iteration with a given plan.
+// The different iterations of a job's pipelines, each computed once. Also finds which of them a
+// pipeline runs in a given iteration with a given plan.
 //
 // Two iterations are different if their plans or their disturbances differ. If an event that is
 // given by time begins or ends within an iteration, that moment also makes a difference.
@@ -118,7 +118,8 @@ class JobClock {
   bool was_cut_ = false;
 };
 
-// What the emulation needs of a pipeline's iteration. It ends when the pipeline itself is done.
+// The data of a pipeline's iteration that the emulation needs. The iteration ends when the pipeline
+// itself is done.
 struct RunSummary {
   struct Rank {
     Nanoseconds busy = 0;

@@ -14,9 +14,9 @@
 //
 // (Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", 2025.)
 //
-// The remaining time is explained by no recorded event: kernel launches, data loading, Python. The
-// *host delay* of an event is an estimate of this time from the other steps: in each other step,
-// the least delay of any pipeline for an event of that name on that rank; of these, the median. The
+// No recorded event explains the remaining time: kernel launches, data loading, Python. The *host
+// delay* of an event is an estimate of this time from the other steps: in each other step, the
+// least delay of any pipeline for an event of that name on that rank; of these, the median. The
 // minimum is necessary because a rank may wait for something that is not recorded, while the rank
 // of another pipeline does not. The first event of a name counts separately. A trace of one step
 // has no host delays.

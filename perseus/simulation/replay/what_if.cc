@@ -294,8 +294,8 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   return planned;
 }
 
-// The clocks of another step's plan for this step. A computation that the plan lacks runs at the
-// highest clock.
+// Returns the clocks of this step by the plan of another step. A computation that the plan lacks
+// runs at the highest clock.
 StepClocks CarryOver(const std::map<ComputationKey, int>& clocks, const StepGraph& graph) {
   StepClocks carried(graph.durations.size(), 0);
   for (std::size_t i = 0; i < carried.size(); ++i) {

@@ -64,8 +64,8 @@ class VirtualWorker {
   // instruction is queued already.
   Result<std::uint64_t> Enqueue(const InstructionTable& instruction, Nanoseconds not_before);
 
-  // When that run of this worker began and ended, or will if no clock is set until then. Virtual
-  // time, exact. Fails (kInput) if it is not one of the latest four.
+  // When that run of this worker began and ended, or when it will if no clock is set until then.
+  // Virtual time, exact. Fails (kInput) if it is not one of the latest four.
   Result<VirtualRun> RunOf(std::uint64_t run);
 
   // When the running instruction will end if no clock is set until then, or when the last one ended

@@ -406,7 +406,7 @@ Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::files
 std::filesystem::path DeviceFileOf(const VirtualNodeSpec& spec, int gpu) {
   std::string file = spec.device_file;
   if (file.empty()) return {};
-  // The last one, because the directory of the description may have such a name, too.
+  // Replaces the last one, because the directory of the description may have such a name, too.
   return file.replace(file.rfind(kNumberOfGpu), kNumberOfGpu.size(), std::to_string(gpu));
 }
 
