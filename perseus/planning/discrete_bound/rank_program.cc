@@ -226,7 +226,7 @@ class CappedSearch {
 
 LeastCost FindLeastCost(std::span<const Step> steps, const ProgramLimits& limits) {
   const Femtojoules largest = LargestSum(steps);
-  // This takes numbers that no device reaches.
+  // The sum is too large only for numbers that no device reaches.
   if (largest >= kTooLarge) return {.complete = true};
   int unit_shift = 0;
   constexpr Femtojoules kMostUnits = Femtojoules{1} << 60;

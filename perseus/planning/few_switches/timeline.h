@@ -1,13 +1,13 @@
 // The iteration time of a plan, updated after a few durations change.
 //
 // Every instruction starts as early as its predecessors allow. A change of durations affects only
-// instructions that come later in topological order. The time after a change meets in the middle: a
-// pass from the first to the last changed instruction computes when they end now, and the longest
-// paths behind them are known from before. Between the two are cuts: after every few instructions,
-// a list of the dependencies from earlier to later instructions. The longest path takes the
+// instructions that come later in topological order. The time after a change has two parts: a pass
+// from the first to the last changed instruction computes when they end now, and the longest paths
+// after them are known from before. Between the two parts are cuts: after every few instructions, a
+// list of the dependencies from earlier to later instructions. The longest path takes the
 // dependency of the next cut with the greatest sum: the time at which the iteration reaches it, and
-// the longest path behind it. So a change in one place costs a few instructions, and not the rest
-// of the iteration. Most changes that a search tries are rejected, and an accepted one costs a pass
+// the longest path after it. So a change in one place costs a few instructions, and not the rest of
+// the iteration. Most changes that a search tries are rejected, and an accepted one costs a pass
 // over the iteration.
 //
 // With a switch latency, durations and energies depend on the clocks before an instruction and on

@@ -584,7 +584,7 @@ Femtojoules CostScaling::Gap() const {
     const auto duration = [&](std::int32_t vertex) {
       return problem_.durations[At(arc.first_vertex + vertex)];
     };
-    // The flow asks for the duration of its vertex. The length may be vertices away from it.
+    // The flow corresponds to the duration of its vertex. The length may be vertices away from it.
     Nanoseconds at = duration(arc.vertex);
     for (std::int32_t v = arc.vertex; at < length; ++v) {
       const bool last = v == arc.slowest;

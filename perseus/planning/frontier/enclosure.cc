@@ -48,7 +48,7 @@ struct Gap {
   SharedPoint slow;
 };
 
-// What one gap between neighbors gave: bounds inside it, and a solved deadline if they did not do.
+// The result for a gap between neighbors: bounds inside it, and a solved deadline if necessary.
 struct Examined {
   UpperPoint upper;
   SupportingLine line;
@@ -95,7 +95,7 @@ std::vector<Nanoseconds> ScheduleBetween(const SolvedPoint& fast, const SolvedPo
 
 // The mean of two flows. The rounding of a node goes on along the widest arc that leaves it, so
 // that the mean is balanced and proves a bound, and the solver knows from the gap how near it is.
-// If such an arc is narrower than all roundings before it, the first flow does instead.
+// If such an arc is narrower than all roundings before it, returns the first flow instead.
 Solution MeanFlow(const Network& network, const SolvedPoint& fast, const SolvedPoint& slow) {
   const auto at = [](std::int32_t i) { return static_cast<std::size_t>(i); };
   Solution mean;

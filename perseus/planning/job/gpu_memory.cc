@@ -14,7 +14,7 @@ using schedule_search::kBytesPerGib;
 
 constexpr double kBytesPerMib = 1 << 20;
 
-// One value for each of `count`, from one for all or one for each.
+// Returns `count` values. `given` has one value for all of them, or one for each.
 Result<std::vector<std::int64_t>> ForEach(const std::vector<double>& given, std::size_t count,
                                           double bytes_of_one, std::string_view key,
                                           std::string_view noun) {
@@ -144,7 +144,7 @@ Result<GpuMemory> MemoryOf(const MemorySettings& given, const profile::Profile& 
   } else if (profiled) {
     activations.source = profile::Name(profiled->source);
     auto bytes = ProfiledActivations(profile, *profiled, placement);
-    if (!bytes && given.IsEmpty()) return GpuMemory();  // Nothing asks for bytes.
+    if (!bytes && given.IsEmpty()) return GpuMemory();  // No value requires bytes.
     PERSEUS_ASSIGN_OR_RETURN(activations.bytes, std::move(bytes));
   }
   if (!given.model_gib.empty()) {

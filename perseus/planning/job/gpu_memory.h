@@ -24,7 +24,7 @@ struct MemorySettings {
   std::optional<double> gpu_gib;
   // Weights, gradients and optimizer states: one number for all pp_ranks, or for each.
   std::vector<double> model_gib;
-  std::vector<double> kept_mib = {};  // What stays of activations until a recompute, of a stage.
+  std::vector<double> kept_mib = {};  // The activations of a stage that stay until a recompute.
 
   bool IsEmpty() const {
     return activation_mib.empty() && kept_mib.empty() && !gpu_gib && model_gib.empty();

@@ -70,7 +70,7 @@ struct UsedFacts {
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Nothing else gives it.
 };
 // "hardware facts: facts.toml gives the blocking power (86.25 W)", as a line. Empty without facts.
-// The rate of clock changes is not in it: only verbs that plan use it.
+// It does not have the rate of clock changes, because only commands that plan use it.
 std::string Describe(const UsedFacts& facts);
 
 struct LoadedJob {
@@ -78,7 +78,7 @@ struct LoadedJob {
   schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // For a pp_rank: all GPUs of a stage together.
   UsedFacts facts = {};
-  recipe::ChangeRules changes = {};                // In force.
+  recipe::ChangeRules changes = {};                // The active rules.
   std::optional<AutoSchedule> auto_schedule = {};  // Only for kAutoSchedule.
   std::optional<profile::TimeNoise> noise = {};    // The noise in the profile.
 
@@ -107,7 +107,7 @@ struct UnscheduledJob {
   std::vector<int> max_in_flight = {};
   GpuMemory memory = {};
   schedule_search::Placement placement = schedule_search::Placement::kLoop;
-  recipe::ChangeRules changes = {};  // As asked.
+  recipe::ChangeRules changes = {};  // The rules that the user asks for.
 
   schedule_search::SearchJob search_job() const;
 };

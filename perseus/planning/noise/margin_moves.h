@@ -37,7 +37,7 @@ class MarginMoves {
 
   // `options` has an option for each instruction, and `mean` is of these options.
   virtual std::vector<Move> Faster(std::span<const int> options, const NoisyMean& mean) const = 0;
-  // Those that gain energy.
+  // Returns only moves that save energy.
   virtual std::vector<Move> Slower(std::span<const int> options, const NoisyMean& mean) const = 0;
   // If no move makes the critical instructions faster: what may make them begin earlier.
   virtual std::vector<Move> BeforeCritical(std::span<const int> options,

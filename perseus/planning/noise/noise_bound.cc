@@ -269,10 +269,10 @@ class FrankWolfe {
   const Paths& paths() const { return paths_; }
   void Restore(const Paths& paths) { paths_ = paths; }
   bool has_limit() const { return limited_.has_value(); }
-  // By the samples of the present paths.
+  // The baseline's mean time in the samples of the present paths.
   double baseline_time_s() const { return paths_.length_s; }
-  // By all samples. The error is that of what the longest path is longer than the one without
-  // noise, whose mean is known.
+  // The baseline's mean time in all samples. Only the difference between the longest path and the
+  // one without noise has an error, because the mean of the latter is known.
   double exact_baseline_time_s() const {
     return quiet_length_s_ + longer_s_ / static_cast<double>(samples_);
   }

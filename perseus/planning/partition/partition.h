@@ -84,7 +84,7 @@ using Boundaries = std::vector<int>;
 Result<Boundaries> BalancedBoundaries(std::span<const Nanoseconds> layer_times, int stages);
 
 // The split with the shortest longest stage. Of several, the one with the longest shortest stage.
-// The one of these with the earliest cuts. It requires the same, and fails in the same cases.
+// Of these, the one with the earliest cuts. Requires and fails as BalancedBoundaries.
 Result<Boundaries> ShortestLongestBoundaries(std::span<const Nanoseconds> layer_times, int stages);
 
 // The time of each stage, from the time of each layer.

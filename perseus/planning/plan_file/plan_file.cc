@@ -117,7 +117,7 @@ Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_p
   return places;
 }
 
-// Without line ends and the indentation after them. Strings in JSON have no line ends.
+// Returns the text without line ends and the indentation after them.
 std::string WithoutLayout(std::string_view text) {
   std::string line;
   line.reserve(text.size());

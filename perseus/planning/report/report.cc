@@ -187,8 +187,8 @@ ordered_json DescribePlan(const Report& report, const ReportedPlan& reported) {
   return object;
 }
 
-// Keeps so many points that a chart does not show the difference. The first, the last and the
-// cheapest point remain.
+// Keeps enough points for a chart, which shows no difference. The first, the last and the cheapest
+// point remain.
 std::vector<plan::FrontierPoint> Thin(const std::vector<plan::FrontierPoint>& points) {
   if (points.size() <= kMostPoints) return points;
   const auto cheapest = std::ranges::min_element(points, {}, &plan::FrontierPoint::bound_j);

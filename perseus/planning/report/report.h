@@ -47,9 +47,9 @@ struct SwitchLimit {
   std::optional<double> most_saving;  // No plan within the limit saves more; empty if none saves.
 };
 
-// The row of a limit from the energies of its plan, if there is one, and of its bound, which may be
-// infinite. Without a plan, a bound above the baseline says no more than that no plan saves energy.
-// (How far it is above means nothing: it grows as long as the search for a bound lasts.)
+// Returns the row of a limit from the energies of its plan, if there is one, and of its bound,
+// which may be infinite. Without a plan, a bound above the baseline only shows that no plan saves
+// energy. (How far it is above means nothing: it grows as long as the search for a bound lasts.)
 SwitchLimit MakeSwitchLimit(int most_switches, const std::optional<double>& energy_j,
                             double lower_bound_j, double baseline_j);
 

@@ -166,8 +166,8 @@ class PipelineGraphBuilder {
     return fmt::format("stage {} chunk {} {}", pp_rank, chunk, Name(kind));
   }
 
-  // How a profile with one row for each stage of the model becomes one for a schedule with several
-  // chunks on each pp_rank. Empty if it cannot.
+  // Explains how to change a profile with one row for each stage of the model into one for a
+  // schedule with several chunks on each pp_rank. Empty if this is impossible.
   std::string ModelStagesRemedy() const {
     const int stages = profile_.pp_ranks();
     const int chunks = schedule_.stages() / pp_ranks();

@@ -11,8 +11,8 @@
 namespace perseus::schedule_search {
 namespace {
 
-// Adds `step` in the window. Fewer before a backward means at most as few before earlier ones; more
-// means at least as many before later ones, which Fit ensures for the memory's sake.
+// Adds `step` to the counts in the window. Counts never fall from one backward to the next. So a
+// smaller count limits the counts before the window, and a larger one raises those after it.
 void Shift(std::vector<int>& counts, std::size_t begin, std::size_t end, int step) {
   for (std::size_t i = begin; i < end; ++i) counts[i] += step;
   if (begin == end) return;

@@ -94,7 +94,7 @@ bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives
 // Adds `step` to a number of each backward in a window of the iteration, on neighboring pp_ranks:
 // the forwards before it, the delay of its wgrad, or whether it has a recompute.
 struct Move {
-  // With several stages on each pp_rank, also which one's forwards, or backwards, come first.
+  // With several stages on each pp_rank, also the stage whose forwards or backwards come first.
   enum class What {
     kForwards,
     kWeights,

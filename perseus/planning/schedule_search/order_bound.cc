@@ -298,7 +298,7 @@ class OrderFreeJob {
   std::vector<schedule::Dependency> dependencies_;
 };
 
-// Fewer for larger jobs, like the evaluations of the search.
+// Returns fewer steps for larger jobs, like the evaluations of the search.
 int AscentSteps(int instructions) { return std::max(12, UsualEvaluations(instructions) / 5); }
 
 // Ascent with a step of its own for each price, which grows while the price moves the same way, and

@@ -7,7 +7,7 @@
 // later instructions get the time.
 //
 // THE PROBLEM. Given are the profile, the number of microbatches, a deadline, and the activations
-// that each pp_rank may hold (in microbatches or bytes, in_flight.h). Find the order of
+// that each pp_rank may hold (in microbatches or bytes, schedule.h). Find the order of
 // instructions on each pp_rank so that the plan that meets the deadline needs the least energy. An
 // order is the interleaving of the pp_rank's forwards, backwards, wgrads and recomputes
 // (moves.h).
@@ -21,7 +21,7 @@
 //      ZB-H1, early recomputation, interleaved schedules, ZB-V and DualPipeV. So the result is
 //      never worse than any of them.
 //   2. Change the warm-up: one more or one fewer microbatch in flight on a run of neighboring
-//      pp_ranks. More is not always better: the last pp_rank but one loses with one more, because
+//      pp_ranks. More is not always better: the second-last pp_rank loses with one more, because
 //      its first backward starts later.
 //   3. If the profile has dgrads and wgrads: split full backwards, and delay their wgrads by half a
 //      step more or less. If it has recomputes: add or remove them.
@@ -106,7 +106,7 @@ struct SearchEffort {
   const schedule::Schedule* start = nullptr;
 };
 
-// Fewer for larger jobs, so that their search takes seconds too.
+// Returns fewer evaluations for larger jobs, so that their search takes seconds, too.
 int UsualEvaluations(std::int64_t instructions);
 
 // The best schedule that keeps `limit` and meets the deadline. Of equal ones, the one with fewer

@@ -179,8 +179,8 @@ Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& optio
   return {};
 }
 
-// What no schedule saves with more memory, none saves with less. The ascent of a bound ends early,
-// so the bound of a later row may be the tighter one.
+// No schedule saves more with less memory. So the bound of a row also holds for the rows before it.
+// The ascent of a bound ends early, so the bound of a later row may be the tighter one.
 void UseBoundsOfMoreMemory(std::vector<TradeoffRow>& rows) {
   std::optional<double> most;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
@@ -205,7 +205,7 @@ std::string Capitalized(int more) {
   return more < 5 ? kWords[more] : fmt::format("{}", more);
 }
 
-// What the memory of `row` buys, compared with the plan of the reference schedule.
+// What the memory of `row` saves, compared with the plan of the reference schedule.
 std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
   std::vector<int> deeper;
   std::int64_t most = 0;
@@ -242,7 +242,7 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
                      further * 100);
 }
 
-// What to say if no other order was found in the memory of the reference, that of row `same`.
+// The text if no better order was found in the memory of the reference, that of row `same`.
 std::string ConcludeWithoutMore(const Tradeoff& tradeoff, const TradeoffRow& same) {
   // With a latency or a limit of clock changes, plans are far from the relaxation. Then the best
   // relaxation proves nothing about the best plan.

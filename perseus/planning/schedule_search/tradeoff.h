@@ -1,4 +1,4 @@
-// What memory buys: the best schedule and its plan for each number of further microbatches in
+// What more memory saves: the best schedule and its plan for each number of further microbatches in
 // flight.
 #pragma once
 
@@ -40,7 +40,7 @@ struct Tradeoff {
   Reference reference;
   TradeoffRow fixed;              // The plan of the reference schedule.
   std::vector<TradeoffRow> rows;  // +0, +1, ... Each saves at least as much as the row before.
-  // The best schedule in the available bytes. Its `more` is that of no row: -1.
+  // The best schedule in the available bytes. Its `more` is -1.
   std::optional<TradeoffRow> fitting = {};
   std::vector<std::int64_t> activations = {};  // [stage] In bytes; empty if they are unknown.
   std::vector<std::int64_t> kept = {};         // [stage] As in ByteMemory.
