@@ -180,9 +180,9 @@ class Run {
   }
 
   // Returns the plan for which the limits are compared. A picked limit holds for all plans. So this
-  // is the plan with no slowdown, which loses most if another target picks the limit. If no limit is
-  // picked, or if that plan saves nothing, it is the asked plan with the least time, if one has a
-  // time.
+  // is the plan with no slowdown, which loses most if another target picks the limit. If no limit
+  // is picked, or if that plan saves nothing, it is the asked plan with the least time, if one has
+  // a time.
   const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {
     const auto no_slowdown = std::ranges::find(planned, plan::Slug({}), &PlannedTarget::slug);
     const PlannedTarget& reference = no_slowdown == planned.end() ? planned.front() : *no_slowdown;

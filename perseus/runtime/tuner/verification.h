@@ -119,7 +119,6 @@ Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 // the order of the blocks is not random as in Verify(). So the interval covers the noise within the
 // runs. It does not cover what changed between them: the temperature, the nodes, the network. To
 // see that part, alternate runs on the same nodes.
-// same nodes, alternated, show that part.
 
 struct RunsToCompare {
   std::filesystem::path directory;  // Job directories. Either job may still run.
