@@ -34,7 +34,7 @@ namespace perseus::few_switches {
 
 class Timeline {
  public:
-  // Without a switch latency.
+  // Creates a timeline without a switch latency.
   explicit Timeline(const schedule::InstructionGraph& graph);
   // Keeps a reference to `ranks`.
   Timeline(const schedule::InstructionGraph& graph, const std::vector<RankClocks>& ranks,
@@ -106,7 +106,7 @@ class Timeline {
   // that time, or 0.
   template <bool kHasLatency>
   Nanoseconds ComputeWithin(int end, Nanoseconds gain, Nanoseconds limit);
-  // Empty places are visited, too.
+  // Visits what an instruction awaits. Also visits empty places.
   template <typename Visit>
   void ForEachAwaited(int instruction, Visit visit) const;
   Nanoseconds StartOf(int instruction) const;

@@ -64,7 +64,8 @@ Result<SharedPoint> Prove(const Network& network, Nanoseconds deadline, Solution
       SolvedPoint{std::move(solution), {deadline, energy}, line});
 }
 
-// Where the lines of the neighbors cross, the chord is farthest above them.
+// Returns the time at which the lines of the neighbors cross. There, the chord is farthest above
+// them.
 Nanoseconds WorstTime(const SolvedPoint& fast, const SolvedPoint& slow) {
   const Nanoseconds range = slow.upper.time - fast.upper.time;
   Approximate part = 0.5L;

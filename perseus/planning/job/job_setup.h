@@ -64,7 +64,7 @@ struct JobSettings {
 struct UsedFacts {
   std::string path;  // Empty without facts.
   std::string gpu_name;
-  // Empty if a setting or the job file gives the value, or the facts do not have it.
+  // Empty if a setting or the job file gives the value, or if the facts do not have it.
   std::optional<double> blocking_power_w;
   std::optional<Nanoseconds> switch_latency;
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Nothing else gives it.

@@ -41,7 +41,7 @@ double EffortOfStep(int most_switches) {
 // otherwise only plans without any change may keep the limit.
 constexpr double kEffortAfterFinish = 0.1;
 
-// More changes are not possible: each instruction with a clock begins with one.
+// Returns the greatest possible number of changes: each instruction with a clock begins with one.
 int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
   std::ptrdiff_t most = 0;
   for (const std::vector<int>& order : graph.pp_rank_orders) {

@@ -54,8 +54,9 @@ void LeaveOutContradictions(std::vector<PlannedTarget>& planned,
   keep(noise->most_savings);
 }
 
-// From jobs of 200 instructions or fewer to jobs of kFullEffortInstructions or more. The search of
-// a small job has more moves (few_switches.cc), and needs less effort to be quick.
+// The effort grows from jobs of 200 instructions or fewer to jobs of kFullEffortInstructions or
+// more. The search of a small job has more moves (few_switches.cc), so it must have less effort to
+// be quick.
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kSmallTradeoffEffort = 0.11;
 constexpr double kSmallPlanEffort = 0.09;

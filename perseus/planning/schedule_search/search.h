@@ -49,8 +49,8 @@
 
 namespace perseus::schedule_search {
 
-// Where the chunks of a pp_rank are in the pipeline (schedule.h): stages loop over the pp_ranks, or
-// fold into a V. The profile does not say which.
+// The places of the chunks of a pp_rank in the pipeline (schedule.h): stages loop over the
+// pp_ranks, or fold into a V. The profile does not have this information.
 enum class Placement { kLoop, kV };
 
 struct SearchJob {

@@ -100,7 +100,7 @@ struct Comparison {
   // decides both. The width of an interval falls with the square root of the number of pairs.
   // Outliers do not count for it.
   int pairs_needed = 0;
-  // In the order of pairs.
+  // The outliers, in the order of pairs.
   struct Outlier {
     std::size_t pair = 0;
     enum class Quantity { kTime, kEnergy } quantity = Quantity::kTime;

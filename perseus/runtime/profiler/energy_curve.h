@@ -24,7 +24,7 @@ class EnergyCurve {
 
   // The energy at that time. Empty before the first and after the last value.
   std::optional<double> At(Nanoseconds time) const;
-  // Empty if one of the two energies is unknown.
+  // The energy between two times. Empty if the energy at one of them is unknown.
   std::optional<double> Between(Nanoseconds begin, Nanoseconds end) const;
 
   // Deletes the values that no call with a time from `time` on needs.

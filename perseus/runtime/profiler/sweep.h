@@ -66,12 +66,12 @@ Result<void> CheckBudget(const SweepBudget& budget);
 struct SweepSpent {
   int steps = 0;
   double seconds = 0;  // The time of those steps.
-  // Relative to steps at the highest clocks, as a fraction. 0 before the first step.
+  // The slowdown relative to steps at the highest clocks, as a fraction. 0 before the first step.
   double Slowdown(double baseline_s) const;
 };
 
 struct SweepRound {
-  // For every group of the job. Empty when the sweep has ended.
+  // The clock of every group of the job. Empty when the sweep has ended.
   std::vector<protocol::KindClock> clocks;
   int steps = 0;
   double predicted_s = 0;  // The time of one step. 0 if nothing is known yet.

@@ -85,8 +85,8 @@ class CudaGpu {
     std::uint64_t time = 0;
     std::uint64_t work = 0;
   };
-  // Empty if the kernel has not written a sample yet, or writes one now. The order of these memory
-  // reads is fixed, because each one is sequentially consistent.
+  // Returns the latest sample. Empty if the kernel has not written one yet, or writes one now. The
+  // order of these memory reads is fixed, because each one is sequentially consistent.
   std::optional<MailboxSample> ReadMailbox() const {
     const std::uint64_t before = Word64(kMailboxSequence).load();
     const MailboxSample sample{Word64(kMailboxTime).load(), Word64(kMailboxWork).load()};

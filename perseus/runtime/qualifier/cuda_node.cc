@@ -215,7 +215,7 @@ class CudaNode final : public MeasuredNode {
     return OpenCollectives();
   }
 
-  // Without kernels, work is the integral of the clock that the driver reports.
+  // Samples the work without kernels: it is the integral of the clock that the driver reports.
   DeviceResult<void> SampleClock(int gpu, const std::atomic<Nanoseconds>& until,
                                  SwitchRecord& record) {
     double work = 0;

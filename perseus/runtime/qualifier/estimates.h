@@ -89,9 +89,10 @@ struct ExpectedSwitch {
   double clock_ratio = 1;      // The new clock divided by the old one. Not 1.
 };
 
-// Empty if the series has fewer than four samples before the call or after the landing, or if the
-// levels differ by less than half of what the clocks differ by. Then the clock has not landed by
-// the end of the series, or something else limits it.
+// Returns the moment of the landing. Empty if the series has fewer than four samples before the
+// call or after the landing, or if the difference of the levels is less than half of the difference
+// of the clocks. Then the clock has not landed by the end of the series, or something else limits
+// it.
 std::optional<Nanoseconds> FindLanding(const std::vector<WorkSample>& samples,
                                        const ExpectedSwitch& expected);
 

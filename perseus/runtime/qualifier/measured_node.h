@@ -94,15 +94,15 @@ class MeasuredNode {
   virtual device::Device& device(int gpu) = 0;
   virtual Clock& clock() = 0;
 
-  // Empty if the node can run this load or this operation. Otherwise a sentence that says why not.
+  // Returns an empty text if the node can run this load or this operation. Otherwise, returns a
+  // sentence with the reason.
   virtual std::string WhyNot(Load /*load*/) const { return ""; }
   virtual std::string WhyNot(Operation operation) const {
     const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
     return needs_two && gpu_count() < 2 ? "the node has only one GPU" : "";
   }
 
-  // From now on, this load runs on the GPU. It replaces the load before. Requires WhyNot(load) to
-  // be empty.
+  // Starts the load on the GPU, in place of the load before. Requires WhyNot(load) to be empty.
   virtual Result<void> Run(int gpu, Load load) = 0;
 
   // Requests the setting of the SM clock on these GPUs at the same moment, and records their work

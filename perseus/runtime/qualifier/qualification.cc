@@ -27,7 +27,7 @@ constexpr PartOfRun kInterference{.from = 0.60, .length = 0.40};
 // per sample.
 constexpr double kNearPart = 0.97;
 
-// The limit from which a GPU differs (Siblings).
+// The limits beyond which a GPU differs (Siblings).
 constexpr double kMostMads = 5;
 constexpr double kLeastPart = 0.1;
 constexpr double kLeastFractionBound = 0.01;  // Fractions may be near 0.
@@ -56,7 +56,7 @@ std::vector<std::string> NamesOf(MeasuredNode& node) {
   return names;
 }
 
-// Empty if there are fewer than three different clocks.
+// Returns the clocks between which GPUs switch. Empty if there are fewer than three different ones.
 std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz) {
   if (clocks_mhz.size() < 3) return std::nullopt;
   SwitchClocks clocks;

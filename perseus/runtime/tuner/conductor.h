@@ -53,7 +53,7 @@ class Conductor {
     std::int64_t version = 0;
     std::int64_t first() const { return landing + 1; }
     int steps() const { return static_cast<int>(last - landing + 1); }
-    // For the cost of whole steps, which is counted until the begin of the last step.
+    // The steps for the cost of whole steps, which is counted until the begin of the last step.
     StepRange counted() const { return {first(), last, version}; }
   };
   // Runs this many steps with a temporary assignment, which ends by itself `spare_steps` later.

@@ -31,7 +31,7 @@ struct LoggedRank {
   bool is_alive = false;
   bool has_restarted = false;  // Whether another process wrote a header while it was alive.
 
-  // Null if the step was not recorded.
+  // Returns the step. Null if it was not recorded.
   const protocol::RanStep* Find(std::int64_t step) const;
   std::int64_t last_step() const { return steps.empty() ? -1 : steps.back().step; }
 };
@@ -104,14 +104,14 @@ Error EndedByRequest();
 struct Disturbance {
   int steps = 0;     // The number of steps that do not count.
   int of_steps = 0;  // The number of all recorded steps.
-  // As `limited_by` of the rank log. Empty for a step that does not name it.
+  // The causes, as `limited_by` of the rank log names them. Empty if no step names one.
   std::set<std::string> causes;
 };
 
 // The disturbance of the steps from `first` to `last`.
 Disturbance DisturbanceOf(const LoggedRank& rank, std::int64_t first, std::int64_t last);
 
-// Such as "heat held its clock down (cool the GPU)". Requires causes.
+// Returns a text such as "heat held its clock down (cool the GPU)". Requires causes.
 std::string Describe(const Disturbance& disturbance);
 
 }  // namespace perseus::tuner

@@ -258,7 +258,8 @@ Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen,
   for (std::size_t i = 0; i < options.size(); ++i) {
     if (options[i] == highest[i]) plan_highest_j += plan.energies_j[i];
   }
-  // For one pipeline. Between iterations, while pipelines wait for each other, all its ranks wait.
+  // The energy of computations of one pipeline. Between iterations, while pipelines wait for each
+  // other, all ranks of the pipeline wait.
   const auto computing_j = [&](double energy_j, double time_s, const plan::Evaluation& evaluation) {
     const double between_s = std::max(0.0, time_s - ToSeconds(evaluation.time));
     return energy_j / file_.job.pipelines - evaluation.blocking_energy_j -

@@ -39,8 +39,8 @@ struct BlockLayout {
   int LengthOf(int pair) const { return length + extra / pairs + (pair < extra % pairs ? 1 : 0); }
   int steps() const { return 2 * (pairs * length + extra); }
 };
-// As many pairs as the steps allow, at least LeastPairs(level). Fails (kUnreachable), with the
-// necessary number of steps, if they are too few.
+// Returns a layout with as many pairs as the steps allow, at least LeastPairs(level). Fails
+// (kUnreachable), with the necessary number of steps, if there are too few steps.
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
                                  double level,
                                  double assignment_delay_s = protocol::kAssignmentDelaySeconds);

@@ -544,7 +544,7 @@ class Engine {
   EmulatedIteration last_;
   Nanoseconds reach_ = 0;
   std::int64_t equal_iterations_ = 0;
-  // By the number of pipelines in each state.
+  // The computed iterations, by the number of pipelines in each state.
   std::map<std::vector<std::pair<int, std::int64_t>>, EmulatedIteration> computed_;
   std::vector<std::vector<Totals>> totals_;  // [pipeline][rank]
   std::vector<bool> noticed_;                // By disturbance.

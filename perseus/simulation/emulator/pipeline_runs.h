@@ -25,7 +25,8 @@
 namespace perseus::emulator {
 
 inline constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max();
-// Nothing may last longer (36 years). This leaves room for sums and differences of times.
+// The longest time that anything may last (36 years). Sums and differences of such times fit 64
+// bits.
 inline constexpr Nanoseconds kLongestRun = kForever / 8;
 
 // A disturbance within an iteration. Its times count from the begin of the iteration.
@@ -86,7 +87,7 @@ class Executor {
   double delays_ = 0;            // The sum over all dependencies.
 };
 
-// Such as "events.toml:3", or "the straggler of dp_rank 2" if `where` is empty.
+// Returns a name such as "events.toml:3", or "the straggler of dp_rank 2" if `where` is empty.
 std::string NameOf(const Disturbance& disturbance);
 
 // When the iterations of an emulated job begin, and which moments have passed by then.

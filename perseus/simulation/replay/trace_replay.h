@@ -50,8 +50,8 @@ inline constexpr int kMostConcurrentEvents = 64;
 // `earlier` is the first of them in the order of RecordedStep.
 bool IsAfter(const JobEvent& earlier, const JobEvent& later);
 
-// For each event of the step, the events of its rank that it comes directly after. Fails (kInput)
-// if too many events of a rank run at the same time. The message names one of them.
+// Returns the events of the same rank that each event of the step comes directly after. Fails
+// (kInput) if too many events of a rank run at the same time. The message names one of them.
 Result<std::vector<std::vector<int>>> OrderWithinRanks(const RecordedStep& step);
 
 // The nodes are the events of the step, in the order of RecordedStep, and then the meetings. An

@@ -80,7 +80,7 @@ class RankProcess {
     std::optional<Nanoseconds> announced_end;  // As sent to other processes.
     bool has_begun = false;                    // As reported to the client library.
   };
-  // In the time of clock_.
+  // The times of a run by clock_.
   struct RealRun {
     Nanoseconds begin = 0;
     Nanoseconds finish = 0;

@@ -37,9 +37,9 @@ struct RankInstruction {
   std::optional<Output> output;
 };
 
-// In execution order: the computations of the schedule, and load, all-reduce and optimizer of the
-// model if they take time. Fails (kInput) if the profile lacks an instruction, or if a virtual GPU
-// cannot run it.
+// Returns the work in execution order: the computations of the schedule, and load, all-reduce and
+// optimizer of the model if they take time. Fails (kInput) if the profile lacks an instruction, or
+// if a virtual GPU cannot run it.
 Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& schedule, int rank,
                                                   const profile::Profile& profile,
                                                   const schedule::PipelineModel& model);

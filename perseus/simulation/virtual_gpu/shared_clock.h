@@ -83,11 +83,11 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
   void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                  Nanoseconds until) override;
   int Poll(std::span<pollfd> descriptors, Nanoseconds until) override;
-  // Null if all slots are taken. Then time goes on while this thread runs.
+  // Returns null if all slots are taken. Then time goes on while this thread runs.
   std::shared_ptr<void> TakePart(Part part) override;
 
-  // For tests: a process that was stopped while it holds the mutex of the file. It goes on when the
-  // result is destroyed, by the same thread.
+  // Simulates, for tests, a process that was stopped while it holds the mutex of the file. The
+  // process goes on when the same thread destroys the result.
   std::shared_ptr<void> HoldMutex();
 
  private:

@@ -164,7 +164,7 @@ class VirtualGpu {
 
   const VirtualGpuModel& model() const { return model_; }
 
-  // In all calls, a `now` before the latest one counts as the latest one.
+  // Advances to `now`. In all calls, a `now` before the latest one counts as the latest one.
   void AdvanceTo(Nanoseconds now);
   VirtualGpuReading ReadAt(Nanoseconds now) const;
 

@@ -105,7 +105,7 @@ class VirtualNode {
   Nanoseconds ToVirtual(Nanoseconds real) const { return memory_->ToVirtual(real); }
   Nanoseconds ToReal(Nanoseconds time) const { return memory_->ToReal(time); }
 
-  // Sorted by UUID as text (GPU-virtual-box-10 comes before -2). The devices may outlive this
+  // The devices, sorted by UUID as text (GPU-virtual-box-10 comes before -2). They may outlive this
   // object.
   device::DeviceList Devices() const;
 
