@@ -111,7 +111,7 @@ tl::unexpected<Error> IsADirectory(const fs::path& path) {
                 "is a directory (give the path of a file in it)");
 }
 
-// What the path names, without opening it: opening a pipe waits for its writer.
+// Returns the status of the path without opening it: opening a pipe waits for its writer.
 Result<struct stat> StatusOf(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return CannotRead(path, errno);

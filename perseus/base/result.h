@@ -21,7 +21,7 @@
 
 namespace perseus {
 
-// What kind of problem an error is. cli/ turns it into the exit status.
+// The kind of problem. cli/ turns it into the exit status.
 enum class ErrorKind {
   kInput,        // The input is wrong; the message says where and how to fix it. Exit status 2.
   kFile,         // A file that the user names cannot be read: it does not exist, is a directory, or
@@ -47,7 +47,7 @@ struct Error {
   ErrorKind kind = ErrorKind::kInput;
   std::string remedy = {};
   Place where = {};
-  std::string context = {};  // What was being done, such as "the memory of the GPUs".
+  std::string context = {};  // The task that failed, such as "the memory of the GPUs".
 
   // The key of the setting that has to change, or empty: the first one that `what` names, or else
   // the first one of `remedy`.

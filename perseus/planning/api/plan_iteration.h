@@ -53,7 +53,7 @@ struct IterationPlan {
   // The energy saved against maximum frequency, as a fraction.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
 
-  // What limits of clock changes save, if the limit is picked, or if the job asks for it.
+  // The savings of limits of clock changes, if the limit is picked or the job asks for them.
   std::optional<recipe::SwitchTradeoff> switch_tradeoff;
 
   // The option of every instruction: its frequency, start, duration and energy.

@@ -96,7 +96,7 @@ struct SwitchLimits {
   enum class Threads { kOne, kAllCores } threads = Threads::kOne;
 };
 
-// What is known about a budget before the search. It needs no plan.
+// The result for a budget before the search. It needs no plan.
 struct BudgetBound {
   // The greatest bound, and the clocks that attain it. The answer does not exist if no plan is
   // within the budget and the deadline. In that case, the bound grows with the prices without end,

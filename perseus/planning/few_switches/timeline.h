@@ -48,7 +48,7 @@ class Timeline {
 
   bool has_latency() const { return latency_ > 0; }
   Nanoseconds time() const { return time_; }
-  // What the latency adds to the effective energies, in joules. An estimate when time() is one.
+  // The effective energy that the latency adds, in joules. It is an estimate when time() is one.
   double late_energy_j() const {
     if (computed_ == 0 || late_energies_j_.empty()) return 0;
     const std::size_t last = At(computed_) - 1;

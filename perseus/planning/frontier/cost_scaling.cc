@@ -575,8 +575,8 @@ Nanoseconds CostScaling::WholeTime(std::int32_t node) const {
   return potential >= 0 ? potential / scale_ : -((scale_ - 1 - potential) / scale_);
 }
 
-// By how much the energy of the whole times exceeds the bound of the flow. Each arc has a part of
-// it, which is never negative if the times are feasible.
+// Returns the energy of the whole times minus the bound of the flow. Each arc has a part of it,
+// which is never negative if the times are feasible.
 Femtojoules CostScaling::Gap() const {
   Femtojoules gap = 0;
   for (const FlowArc& arc : arcs_) {
@@ -601,7 +601,7 @@ Femtojoules CostScaling::Gap() const {
   return gap;
 }
 
-// What the whole times cost: the extra energy of all arcs, and the price of time.
+// Returns the cost of the whole times: the extra energy of all arcs, and the price of time.
 Femtojoules CostScaling::CostOfSchedule() const {
   Femtojoules cost = 0;
   for (const FlowArc& arc : arcs_) {

@@ -85,7 +85,7 @@ Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& pr
   return bytes;
 }
 
-// What the chunks of each pp_rank take. Empty if the profile has none.
+// Returns the bytes that the chunks of each pp_rank take. Empty if the profile has none.
 Result<std::vector<std::int64_t>> ProfiledModels(const profile::Profile& profile,
                                                  const profile::StageMemory& profiled) {
   constexpr ValueOfPart kValue = &profile::StageMemory::Part::model_bytes;
@@ -106,7 +106,7 @@ struct Known {
   std::string_view source;  // "given", "measured", "modeled".
 };
 
-// What each stage keeps until a recompute. Empty if that is not given.
+// Returns the bytes that each stage keeps until a recompute. Empty if they are not given.
 Result<std::vector<std::int64_t>> KeptOf(const MemorySettings& given,
                                          const profile::Profile& profile,
                                          const std::vector<std::int64_t>& activations) {

@@ -18,7 +18,7 @@ inline constexpr NumberRange kKeptRange{0, 1e9, "MiB"};
 inline constexpr NumberRange kGpuMemoryRange{1e-3, 1e6, "GiB"};
 inline constexpr NumberRange kModelMemoryRange{0, 1e6, "GiB"};
 
-// What the user gave about the memory of one GPU. An empty value was not given.
+// The memory of one GPU, as the user gives it. A value that was not given is empty.
 struct MemorySettings {
   std::vector<double> activation_mib;  // Per microbatch: one number for all stages, or for each.
   std::optional<double> gpu_gib;

@@ -28,7 +28,7 @@ inline constexpr NumberRange kStallRange{0, 60, "seconds"};
 inline constexpr NumberRange kSwitchEnergyRange{0, kMostJoules, "joules"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 
-// What the user gave besides the job file. If a setting is absent, the value of the job file
+// The settings of the user besides the job file. If a setting is absent, the value of the job file
 // counts. If both lack the blocking power or the switch latency, the hardware facts count.
 struct JobSettings {
   std::string profile = {};
@@ -60,7 +60,7 @@ struct JobSettings {
   std::optional<double> optimizer_s = {};
 };
 
-// What a hardware facts file gives to a job.
+// The values of a hardware facts file that a job uses.
 struct UsedFacts {
   std::string path;  // Empty without facts.
   std::string gpu_name;

@@ -186,7 +186,7 @@ double OffBy(const profile::Option& high, const profile::Option& low) {
 struct OffRow {
   const schedule::OptionSet* set = nullptr;
   const profile::Option* option = nullptr;
-  double factor = 1;  // By which it is off the rows of the next higher and the next lower clock.
+  double factor = 1;  // Its factor (OffBy) to the rows of the next higher and the next lower clock.
 };
 
 // The rows of a set that are off their neighbors by at least this factor.

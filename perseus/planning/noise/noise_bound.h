@@ -18,7 +18,7 @@
 // WHICH RULES
 //   The longest path for some times t'. The best times are those of the best relaxed plan, and the
 //   prices L*w are what gives such times. Frank & Wolfe (1956) find both. A step computes the times
-//   that the prices ask for, takes the longest paths of a few new samples for these times, and
+//   that the prices require, takes the longest paths of a few new samples for these times, and
 //   moves w towards them. The rule is then a mixture: that of step k with its weight. At a
 //   breakpoint of a curve the times would jump. So the steps use smoothed curves; the bound itself
 //   does not. The next price starts from the w of the one before.

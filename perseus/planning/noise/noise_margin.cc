@@ -53,8 +53,8 @@ class MarginDescent {
   struct Limits {
     int samples = 0;
     int runs = 0;                 // How often all samples run. A repair may add a few runs.
-    std::stop_token stop = {};    // Nothing is repaired any more.
-    std::stop_token finish = {};  // Nothing is polished any more.
+    std::stop_token stop = {};    // Ends repairs.
+    std::stop_token finish = {};  // Ends polishing.
   };
   // Starts from `options`. Keeps references to the planner and `moves`.
   MarginDescent(const plan::Planner& planner, const Noise& noise, const Limits& limits,

@@ -74,7 +74,7 @@ ordered_json DescribePpRank(const schedule::InstructionGraph& graph, std::size_t
           {"microbatches", std::move(microbatches)}};
 }
 
-// What the pp_ranks run, and the options that they have for it.
+// Describes the instructions of the pp_ranks and their options.
 ordered_json DescribeWork(const plan::Planner& planner) {
   const schedule::InstructionGraph& graph = planner.graph();
   ordered_json work{{"option_sets", ordered_json::array()}, {"pp_ranks", ordered_json::array()}};

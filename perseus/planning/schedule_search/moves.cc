@@ -154,7 +154,7 @@ class Fitting {
            RecomputedBefore(paths_.backward_of_forward[At(forward)]);
   }
 
-  // What a recompute directly before this backward adds.
+  // Returns the memory that a recompute directly before this backward adds.
   std::int64_t RecomputedBefore(int backward) const {
     if (limit_.kept_of_stage.empty() || paths_.has_recompute[At(backward)] == 0) return 0;
     const std::size_t stage = At(paths_.backwards[At(backward)].stage);

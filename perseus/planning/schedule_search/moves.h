@@ -70,7 +70,7 @@ inline constexpr double kBytesPerGib = 1 << 30;
 struct MemoryLimit {
   std::vector<std::int64_t> of_pp_rank = {};
   std::vector<std::int64_t> size_of_stage = {};
-  // What stays of them until a recompute; empty: all.
+  // The part of the activations that stays until a recompute; empty: all.
   std::vector<std::int64_t> kept_of_stage = {};
   enum class Unit { kMicrobatches, kBytes } unit = Unit::kMicrobatches;  // For messages.
 };
@@ -82,7 +82,7 @@ enum class Sequence { kForwards, kBackwards };
 void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
                 bool later_first);
 
-// What gives way where the memory does not suffice.
+// The instructions that move where the memory is not sufficient.
 enum class GivesWay { kForwards, kWeights };
 
 // Makes a pp_rank keep its limit: delays forwards, or runs wgrads earlier. (Wgrads run earlier in

@@ -47,7 +47,7 @@ struct RelaxedOptimum {
   Microwatts price = 0;
 };
 
-// What the search compares.
+// The values that the search compares.
 struct Judgment {
   double relaxed_energy_j = 0;  // Exceeds the relaxed optimum by less than a millionth part.
   Nanoseconds time_at_maximum = 0;

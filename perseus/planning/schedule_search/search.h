@@ -74,8 +74,8 @@ struct Candidate {
   Nanoseconds time_at_maximum = 0;           // The time of an iteration at maximum frequency.
 };
 
-// What all savings are compared with: the schedule that runs without a search, at maximum
-// frequency. Its time is the deadline.
+// The schedule that runs without a search, at maximum frequency. All savings are relative to it,
+// and its time is the deadline.
 struct Reference {
   schedule::Schedule schedule;
   Nanoseconds time = 0;

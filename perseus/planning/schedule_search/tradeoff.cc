@@ -16,7 +16,7 @@
 namespace perseus::schedule_search {
 namespace {
 
-// What the pp_ranks may hold in the row of `more` further microbatches. With recomputation,
+// Returns the limit of the row of `more` further microbatches. With recomputation,
 // microbatches in flight take different memory, so the row counts bytes.
 MemoryLimit LimitOfRow(const Reference& reference, const ByteMemory& memory, int more) {
   if (memory.kept.empty()) return MoreInFlight(reference, more);
@@ -205,7 +205,7 @@ std::string Capitalized(int more) {
   return more < 5 ? kWords[more] : fmt::format("{}", more);
 }
 
-// What the memory of `row` saves, compared with the plan of the reference schedule.
+// Describes what the memory of `row` saves, compared with the plan of the reference schedule.
 std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
   std::vector<int> deeper;
   std::int64_t most = 0;
@@ -270,7 +270,7 @@ std::string ConcludeRows(const Tradeoff& tradeoff) {
     if (!is_better) text += ConcludeWithoutMore(tradeoff, same);
     without_memory = same.saving;
   }
-  // The first row whose memory is of use, and the last one.
+  // The conclusion has the first row whose memory saves energy, and the last one.
   const TradeoffRow& last = tradeoff.rows.back();
   if (last.more == 0) return text;
   const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {

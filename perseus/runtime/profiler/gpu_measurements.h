@@ -1,4 +1,4 @@
-// What the recorded steps of one GPU of a job show. The profiler only computes: the tuner
+// Evaluates the recorded steps of one GPU of a job. The profiler only computes: the tuner
 // (tuner/tuning.h) lets the job run at other clocks, and its ranks record. The results are mean
 // times and powers of instructions with confidence intervals, the power of waiting, and changes of
 // these (drift).

@@ -51,7 +51,7 @@ std::optional<Estimate> PowerByCounter(const std::vector<device::Telemetry>& rea
 
 struct RateSlowdown {
   double changes_per_s = 0;
-  Estimate slowdown;  // By which fraction an operation takes longer: 0 for no effect.
+  Estimate slowdown;  // The fraction by which an operation takes longer. 0: no effect.
 };
 
 // An operation that takes 1 % longer is harmed.

@@ -55,7 +55,7 @@ bool ShowsNear(const std::vector<SwitchCase>& cases) {
   return seen > 0 || unseen < kMostUnseen;
 }
 
-// What the records of one switch show, of all its GPUs.
+// The result of one switch, from the records of all its GPUs.
 struct SeenSwitch {
   bool has_landed = true;         // True only if it is certain for every GPU.
   Nanoseconds latency = 0;        // From the call to the last landing.

@@ -56,7 +56,7 @@ inline std::string_view NameOf(Operation operation) {
   return hardware_facts::InterferenceKinds()[static_cast<std::size_t>(operation)];
 }
 
-// What runs beside an operation, on all GPUs.
+// The disturbance beside an operation, on all GPUs.
 struct Disturbance {
   Nanoseconds change_period = 0;  // The time between changes of each GPU's clock. 0: no changes.
   // The two clocks alternate. Without changes, each applies for half of the time. They are close,
@@ -66,7 +66,7 @@ struct Disturbance {
   double reads_per_s = 0;  // How often the telemetry of each GPU is read.
 };
 
-// What Time() found.
+// The result of Time().
 struct Timing {
   double mean_ns = 0;  // The mean time of the operation.
   // The clock changes that the whole node made. A driver may make fewer than the disturbance asked

@@ -48,9 +48,9 @@ namespace perseus::tuner {
 
 // Fractions of the energy of an iteration at the highest clocks. None is negative.
 struct Expectation {
-  double optimism = 0;  // By how much a plan seems to save too much before it is followed.
-  double left = 0;      // How much more a plan without errors of measurement would save.
-  double twice = 0;     // How much of `left` twice as many measured steps would find.
+  double optimism = 0;  // The promised saving minus the real one, before a plan is followed.
+  double left = 0;      // The further saving of a plan without errors of measurement.
+  double twice = 0;     // The part of `left` that twice as many measured steps would find.
 };
 
 // Fails as PlanWith does.

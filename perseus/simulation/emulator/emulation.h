@@ -63,7 +63,7 @@ struct Moment {
 
 // `where` is the place of an event in its file, for messages ("events.toml:3"). It may be empty.
 
-// What makes one pipeline slower for a while.
+// A disturbance: it makes one pipeline slower for a while.
 struct Disturbance {
   enum class Kind {
     kThrottle,  // The clock is at most `value` MHz.

@@ -22,7 +22,7 @@
 
 namespace perseus::synthetic {
 
-// What is divided evenly among the stages if no boundaries are given.
+// The parts that are divided evenly among the stages if no boundaries are given.
 enum class EvenPartition {
   kLayers,  // UniformBoundaries
   kBlocks,  // UniformBlockBoundaries: embeddings and head are extra layers of the outer stages.

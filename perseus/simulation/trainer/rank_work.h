@@ -15,7 +15,7 @@
 
 namespace perseus::trainer {
 
-// What one stage sends to a stage on another rank.
+// The data that one stage sends to a stage on another rank.
 struct Tensor {
   bool is_gradient = false;  // Otherwise activations.
   int stage = 0;             // The stage that receives it, numbered as in Schedule.

@@ -53,7 +53,7 @@ class VirtualWorker {
   VirtualWorker(std::shared_ptr<VirtualNodeMemory> memory, int gpu,
                 std::unique_ptr<VirtualNodeMemory::Claim> claim);
 
-  // What the GPU does while it runs no instruction. At first, it is idle.
+  // Sets the state of the GPU while it runs no instruction. At first, it is idle.
   Result<void> SetRest(Rest rest);
 
   // Begins the instruction now, and returns the virtual time. Fails (kInput) if one still runs.
