@@ -158,7 +158,7 @@ Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarge
   return {};
 }
 
-// The error names the fastest plan of all targets, whose plans are `limited`.
+// The error names the fastest plan of all targets. `limited` are their plans.
 tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
                                       const few_switches::BudgetPlan& without_plan,
                                       const LimitedPlans& limited) {

@@ -28,7 +28,7 @@ namespace perseus::recipe {
 // not.
 enum class Group {
   kAsked,
-  kReference,  // No slowdown, if not asked for: its plan decides a picked limit. And candidates.
+  kReference,  // No slowdown (its plan decides a picked limit) and candidates, if not asked for.
   kTable,
   kStop,  // A further slowdown for the slider of the report. `perseus plan` prints no row for it.
 };

@@ -171,7 +171,8 @@ class Fitting {
   bool RunPendingWeight(int backward) {
     for (std::size_t step = At(2 * backward + 1); step < weights_.size(); ++step) {
       std::vector<int>& weights = weights_[step];
-      // Later steps have later backwards' wgrads, too. Those of a step are in their order.
+      // The wgrads of a step are in the order of their backwards. Later steps also have wgrads of
+      // later backwards.
       if (weights.empty() || weights.front() >= backward) continue;
       held_ -= SizeOf(paths_.backwards[At(weights.front())]);
       paths_.weight_delay[At(weights.front())] =
@@ -201,7 +202,7 @@ class Fitting {
     }
     if (forwards_ < least || held_ > most) return false;
     if (forwards_ < all || before < all) before = forwards_;
-    // A limit that delays forwards shortens what goes on after the last one, too.
+    // If the limit delays forwards, the numbers beyond the last forward become smaller, too.
     if (backward > 0) {
       before = std::min(before, std::max(all, paths_.forwards_before[At(backward - 1)] + 1));
     }

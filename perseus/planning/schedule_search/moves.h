@@ -75,9 +75,9 @@ struct MemoryLimit {
   enum class Unit { kMicrobatches, kBytes } unit = Unit::kMicrobatches;  // For messages.
 };
 
-// Neighbors of different stages in the part [begin, end) of a sequence change places: with
-// `later_first`, those of a later stage move to the front by one place, otherwise those of an
-// earlier stage.
+// Swaps neighbors of different stages in the part [begin, end) of a sequence. With `later_first`,
+// instructions of a later stage move to the front by one place, otherwise those of an earlier
+// stage.
 enum class Sequence { kForwards, kBackwards };
 void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
                 bool later_first);

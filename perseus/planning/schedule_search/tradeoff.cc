@@ -39,8 +39,9 @@ bool HoldSame(const Candidate& a, const Candidate& b, const ByteMemory& memory) 
   return bytes(a) == bytes(b);
 }
 
-// The schedules of the rows, each from the one before. Leaves out a row that holds no more than the
-// one before, and then further rows, unless a generated schedule that needs their memory is better.
+// Returns the schedules of the rows. The search of each starts from the one before. Leaves out a
+// row that holds no more than the one before, and then further rows, unless a generated schedule
+// that needs their memory is better.
 Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
                                                              const Reference& reference,
                                                              const TradeoffOptions& options) {
