@@ -519,7 +519,7 @@ class Tuner {
 
 // ---- Measuring ----
 
-// ---- A plan in force ----
+// ---- An active plan ----
 
 }  // namespace
 
