@@ -37,7 +37,7 @@ std::size_t PrintableLength(std::string_view text) {
   return length == 0 || IsDeceptive(Utf8CodePoint(text, length)) ? 0 : length;
 }
 
-// Moves what shows the first character of `text` to the end of `shown`.
+// Moves the first character of `text` to the end of `shown`, in the form in which it is shown.
 void Show(std::string_view& text, std::string& shown) {
   const std::size_t length = PrintableLength(text);
   if (length == 0) {

@@ -23,7 +23,7 @@ tl::unexpected<Error> SystemFailure(std::string_view what, const std::filesystem
   return SystemFail(error, fmt::format("cannot {}", what), InFile(path.string()));
 }
 
-// Whether the reason lies in the path, and not in the state of the system.
+// Whether the path is the cause, and not the state of the system.
 bool IsWrongFile(int error) {
   switch (error) {
     case ENOENT:
@@ -49,7 +49,7 @@ Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::
   return {};
 }
 
-// For a pipe or a device. Its readers would not see a file that replaced it.
+// Writes to a pipe or a device. Its readers would not see a file that replaced it.
 Result<void> WriteInPlace(const fs::path& path, std::string_view contents) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file) return SystemFailure("write", path, errno);
@@ -111,7 +111,7 @@ tl::unexpected<Error> IsADirectory(const fs::path& path) {
                 "is a directory (give the path of a file in it)");
 }
 
-// What the path names, without opening it: opening a pipe waits for its writer.
+// Returns the status of the path without opening it: opening a pipe waits for its writer.
 Result<struct stat> StatusOf(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return CannotRead(path, errno);

@@ -29,7 +29,7 @@ Result<void> CheckInputFile(const std::filesystem::path& path);
 // The most bytes that ReadRegularFile reads by default. Plans of the largest jobs are smaller.
 inline constexpr std::uint64_t kMostRegularBytes = std::uint64_t{256} << 20;
 
-// The same for a program that must neither wait nor run out of memory, whatever the path names,
+// Reads a file for a program that must neither wait nor run out of memory, whatever the path names,
 // such as a training process. Fails (kFile) for a pipe, a socket or a device, and for a file of
 // more than `most_bytes`. Does not open a pipe for longer than the call, and takes nothing out of
 // it.
@@ -54,7 +54,8 @@ enum class Readers { kEverybody, kOwner };
 Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents,
                                  Readers readers = Readers::kEverybody);
 
-// Writes the bytes into an open file. Returns how many it took; if not all, errno says why.
+// Writes the bytes into an open file. Returns how many were written. If not all, errno has the
+// cause.
 std::size_t WriteBytes(int file, std::string_view bytes);
 
 // Removes the temporary files that killed writers of `path` left in its directory. Only the sole

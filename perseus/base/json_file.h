@@ -38,7 +38,8 @@ template <typename... Args>
   throw message(ErrorKind::kInput, std::forward<Args>(args)...);
 }
 
-// As Throw, with the path of the wrong value before the message. An empty path is the whole file.
+// Throws as Throw does, with the path of the wrong value before the message. An empty path is the
+// whole file.
 template <typename... Args>
 [[noreturn]] void ThrowAt(std::string_view path, MessageOf<Args...> message, Args&&... args) {
   Error error = message(ErrorKind::kInput, std::forward<Args>(args)...);
@@ -66,7 +67,7 @@ struct Node {
   std::string Text() const;
   double Number(double least, double most, std::string_view unit) const;
   int Count(int least, int most, std::string_view unit) const;
-  // For whole numbers that a double cannot hold exactly, such as nanoseconds.
+  // Reads a whole number that a double cannot hold exactly, such as nanoseconds.
   std::int64_t Whole(std::int64_t least, std::int64_t most, std::string_view unit) const;
   bool Flag() const;
 };

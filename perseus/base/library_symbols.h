@@ -42,17 +42,17 @@ class LibrarySymbols {
       return reinterpret_cast<Function*>(address);
     }
   };
-  // Null if the library lacks it.
+  // Returns null if the library lacks the function.
   Symbol Optional(const char* name) const {
     return {library_ ? ::dlsym(library_.get(), name) : nullptr};
   }
-  // As Optional(), and keeps the name of the first one that is missing.
+  // Returns the same as Optional(), and keeps the name of the first missing function.
   Symbol Required(const char* name) {
     const Symbol symbol = Optional(name);
     if (symbol.address == nullptr && missing_ == nullptr) missing_ = name;
     return symbol;
   }
-  // Null if no required function is missing.
+  // The name of the first missing required function. Null if none is missing.
   const char* missing() const { return missing_; }
 
  private:

@@ -10,7 +10,7 @@ struct NumberRange {
   double most = 0;
   std::string_view unit = {};
 
-  // False for NaN.
+  // Whether the number is in the range. False for NaN.
   bool Holds(double number) const { return number >= least && number <= most; }
 };
 

@@ -24,9 +24,10 @@ Result<std::string> RunProgram(const std::vector<std::string>& command, const st
 // The command as posix_spawn() and execv() take it, for as long as the words live.
 std::vector<char*> ArgumentsOf(const std::vector<std::string>& command);
 
-// What the kernel says of a process: /proc/PID/stat and status.
+// The state of a process, from /proc/PID/stat and status.
 struct ProcessState {
-  // In clock ticks since boot. With the process id it identifies the process.
+  // The start time, in clock ticks since boot. It identifies the process together with the process
+  // id.
   std::uint64_t started = 0;
   // The process was killed (SIGKILL) or ends, and is not gone: the kernel still closes its files, a
   // thread of it is in an uninterruptible wait (state D), or nobody has waited for it. It never
@@ -34,12 +35,13 @@ struct ProcessState {
   bool is_ending = false;
 };
 
-// Nothing if there is no such process. `root`: where proc/ is.
+// Reads the state of a process. Empty if the process does not exist. `root` has the directory
+// proc/.
 std::optional<ProcessState> ReadProcessState(pid_t process,
                                              const std::filesystem::path& root = "/");
 
-// Nothing if the texts are not those of a process. The name of the process in `stat` may hold
-// spaces, parentheses and line ends.
+// Parses the two texts. Empty if they are not those of a process. The name of the process in `stat`
+// may have spaces, parentheses and line ends.
 std::optional<ProcessState> ParseProcessState(std::string_view stat, std::string_view status);
 
 }  // namespace perseus

@@ -1,11 +1,11 @@
-// Result is what a function returns that can fail: a value or an Error.
+// The result of a function that can fail: a value or an Error.
 //
 // An Error is data: what is wrong, where, what to do about it, and the setting that has to change.
-// Each door (the program, Python, the HTTP API) shows it in its own words. As one line:
+// Each interface (the program, Python, the HTTP API) shows it in its own words. As one line:
 //   profile.csv:17: frequency "14l0" is not a number (expected MHz, such as 1410)
 //
 // Backticks in a message name a setting by its key in the job file, and nothing else: `pp_ranks`,
-// or with a value: `schedule = "auto"`. A door puts its own name in place of it (RenameKeys in
+// or with a value: `schedule = "auto"`. An interface replaces it by its own name (RenameKeys in
 // wording.h): a flag, an argument. Libraries return errors; only cli/ prints them, and only tests
 // abort.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace perseus {
 
-// What kind of problem an error is. cli/ turns it into the exit status.
+// The kind of problem. cli/ turns it into the exit status.
 enum class ErrorKind {
   kInput,        // The input is wrong; the message says where and how to fix it. Exit status 2.
   kFile,         // A file that the user names cannot be read: it does not exist, is a directory, or
@@ -47,7 +47,7 @@ struct Error {
   ErrorKind kind = ErrorKind::kInput;
   std::string remedy = {};
   Place where = {};
-  std::string context = {};  // What was being done, such as "the memory of the GPUs".
+  std::string context = {};  // The task that failed, such as "the memory of the GPUs".
 
   // The key of the setting that has to change, or empty: the first one that `what` names, or else
   // the first one of `remedy`.
@@ -56,12 +56,12 @@ struct Error {
   std::string Message() const;
   // The same without the remedy.
   std::string Cause() const;
-  // This error as one of a larger task, which comes first in the message.
+  // The error as part of a larger task. The message begins with the task.
   Error In(std::string_view task) const;
 };
 
 // A value or an error. The compiler complains if the caller ignores it. The agent and the server
-// have an E of their own: what they send to the caller.
+// use another E: what they send to the caller.
 template <typename T, typename E = Error>
 class [[nodiscard]] Result : public tl::expected<T, E> {
  public:
@@ -132,8 +132,8 @@ template <typename... Args>
   return FailAs(ErrorKind::kInput, std::move(where), message, std::forward<Args>(args)...);
 }
 
-// Passes on the error of another result, of any type. With a context: as one of a larger task. With
-// a place: as a mistake there, unless the error has a place.
+// Passes on the error of another result, of any type. A `context` names the larger task. `where` is
+// used if the error has no place.
 template <typename T, typename E>
 [[nodiscard]] tl::unexpected<E> Fail(const Result<T, E>& failed) {
   return tl::unexpected<E>(failed.error());

@@ -1,4 +1,4 @@
-// What the operating system says when it refuses something, and what to do about it. A message that
+// Explains why the operating system refuses something, and what to do about it. A message that
 // knows a better remedy than this table has uses std::strerror and its own remedy.
 #pragma once
 

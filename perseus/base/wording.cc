@@ -15,8 +15,8 @@ namespace {
 // A shorter name begins too many others.
 constexpr std::size_t kLeastBeginning = 3;
 
-// ", in seconds" if the key ends with a unit, and `given` does not end with the same. Who only
-// renames the key would otherwise leave its value in the wrong unit.
+// ", in seconds" if the key ends with a unit, and `given` does not end with the same. Otherwise, a
+// user who only renames the key would leave its value in the wrong unit.
 std::string_view UnitOf(std::string_view key, std::string_view given) {
   constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
       {"_ms", ", in milliseconds"}, {"_s", ", in seconds"},     {"_w", ", in watts"},

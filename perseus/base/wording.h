@@ -21,9 +21,9 @@ std::string DidYouMean(std::string_view name, std::span<const std::string_view> 
 std::string Explained(std::string_view explanation);
 
 // Errors name a value by its key, such as that of the job file, in backticks: `pp_ranks`, or with a
-// value: `schedule = "auto"`. Only the interfaces above know their own names of it: a flag, an
-// argument. Returns the message with what `name` returns in place of each key and its value (empty:
-// without one). Where that is empty, the key stays.
+// value: `schedule = "auto"`. Only the interfaces that show the errors know their own names for it:
+// a flag, an argument. Returns the message with the result of `name` in place of each key and its
+// value (which is empty if there is none). If the result is empty, the key stays.
 std::string RenameKeys(
     std::string_view message,
     const std::function<std::string(std::string_view key, std::string_view value)>& name);

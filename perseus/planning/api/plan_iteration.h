@@ -33,12 +33,12 @@
 
 namespace perseus {
 
-// What the plan has to meet.
+// The targets of a plan.
 plan::Target NoSlowdown();              // The iteration time at maximum frequency.
 plan::Target Slowdown(double percent);  // At most `percent` % longer than that.
 plan::Target Deadline(double seconds);  // At most `seconds`.
 
-// Least energy within the deadline, and the proof of how good the plan is.
+// The plan of least energy within the deadline, and the proof of how good it is.
 struct IterationPlan {
   double time_s = 0;             // At most deadline_s.
   double energy_j = 0;           // All GPUs of one pipeline, with waiting included.
@@ -53,7 +53,7 @@ struct IterationPlan {
   // The energy saved against maximum frequency, as a fraction.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
 
-  // What limits of clock changes save, if the limit is picked, or if the job asks for it.
+  // The savings of limits of clock changes, if the limit is picked or the job asks for them.
   std::optional<recipe::SwitchTradeoff> switch_tradeoff;
 
   // The option of every instruction: its frequency, start, duration and energy.

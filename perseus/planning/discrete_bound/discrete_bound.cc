@@ -10,7 +10,7 @@
 namespace perseus::discrete_bound {
 namespace {
 
-// A gain below this part of the bound does not matter.
+// A gain of less than the bound divided by this does not matter.
 constexpr Femtojoules kNegligiblePart = 1'000'000;
 
 // The nudges that are tried, as fractions of the average time of an instruction. The best one
@@ -61,7 +61,7 @@ Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanosecon
     return best;
   }
   if (deadline < planner.least_time()) {
-    // It fails, with the message of all plans.
+    // BoundFor fails, with the same message as for all plans.
     return Fail(planner.BoundFor(deadline));
   }
   const plan::InstructionWindows windows = plan::FindWindows(planner, deadline);

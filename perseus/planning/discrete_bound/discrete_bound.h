@@ -1,12 +1,12 @@
-// A lower bound on the energy of every plan that knows that a GPU runs measured options, and no
-// mixtures of them.
+// A lower bound on the energy of every plan. Unlike the bound of the relaxation, it uses that a GPU
+// runs measured options only, and no mixtures of them.
 //
 // WHY
 //   The bound of the relaxation (frontier/) lets each instruction run at any point of the hull of
 //   its options. With no slowdown, where the deadline is the least possible time, the bottleneck
 //   fixes the times of the pp_ranks next to it: each pair of a backward and a forward has to fit
-//   into one period of the bottleneck by itself. A pair of measured options leaves a rest of the
-//   period, and no other pair can use it. This bound counts such rests.
+//   into one period of the bottleneck by itself. A pair of measured options leaves a part of the
+//   period unused, and no other pair can use it. This bound counts such parts.
 //
 // THE IDENTITY
 //   Let x be a flow from the source to the sink of the instruction graph, of value lambda >= P*S

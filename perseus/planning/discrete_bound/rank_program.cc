@@ -9,7 +9,8 @@ namespace perseus::discrete_bound {
 namespace {
 
 constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max();
-// More cells make no measurable difference: labels seldom meet.
+// The largest number of cells. More cells make no measurable difference, because labels seldom
+// meet.
 constexpr Nanoseconds kMostCells = 1'024;
 // The second cap is this many times the first one, and so on.
 constexpr int kCapFactor = 64;
@@ -206,7 +207,7 @@ class CappedSearch {
   const ProgramLimits& limits_;
   std::int64_t& work_;
 
-  // By cell. A label is superfluous unless its value is below all values before it.
+  // The label of each cell. A label is superfluous unless its value is below all values before it.
   std::vector<Label> labels_;
   std::vector<Label> next_;
 
@@ -226,7 +227,7 @@ class CappedSearch {
 
 LeastCost FindLeastCost(std::span<const Step> steps, const ProgramLimits& limits) {
   const Femtojoules largest = LargestSum(steps);
-  // This takes numbers that no device reaches.
+  // The sum is too large only for numbers that no device reaches.
   if (largest >= kTooLarge) return {.complete = true};
   int unit_shift = 0;
   constexpr Femtojoules kMostUnits = Femtojoules{1} << 60;

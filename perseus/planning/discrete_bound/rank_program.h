@@ -58,7 +58,7 @@ struct Choice {
 struct Step {
   Nanoseconds earliest_start = 0;
   Nanoseconds latest_end = 0;  // At least earliest_start plus the least time.
-  // From the end of the previous step. The first step has none, and no price of this wait.
+  // The delay after the end of the previous step. The first step has no delay, and no wait price.
   Nanoseconds delay = 0;
   Microwatts wait_price = 0;         // >= 0
   std::vector<Penalty> late = {};    // For a start after the limit.

@@ -22,8 +22,8 @@ int MostAllowed(const ChangeLimit& limit, Nanoseconds time) {
   return limit.most_changes ? *limit.most_changes : MostChanges(*limit.changes_per_s, time);
 }
 
-// A plan within the limit. With a rate, a plan may be faster than its deadline, and then fewer
-// changes are allowed: so the limit falls until the plan keeps it. Empty if none is found.
+// Returns a plan within the limit. Empty if none is found. If a plan is faster than its deadline, a
+// rate allows fewer changes. So the limit falls until the plan keeps it.
 Result<std::optional<KeptPlan>> LimitChanges(const plan::Planner& planner, Nanoseconds deadline,
                                              std::span<const plan::Plan> known,
                                              const ChangeLimit& limit, const SwitchLimits& limits) {
@@ -38,8 +38,9 @@ Result<std::optional<KeptPlan>> LimitChanges(const plan::Planner& planner, Nanos
   }
 }
 
-// The first plan within the limit for times that grow in steps, up to that of `slowest`, which is
-// the plan of least energy within the limit.
+// Returns the first plan that keeps the limit and the target, for times that grow in steps up to
+// that of `slowest`. Without such a plan, returns `slowest`, the plan of least energy within the
+// limit.
 Result<KeptPlan> FindForLongerTime(const plan::Planner& planner, const plan::Plan& plan,
                                    const plan::Target& target, const ChangeLimit& limit,
                                    const SwitchLimits& limits, KeptPlan slowest) {

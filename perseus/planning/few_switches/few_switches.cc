@@ -23,7 +23,7 @@ constexpr std::int64_t kFinalMoves = 12'000;
 constexpr std::size_t kRounds = 5;
 // A round that gains less, relative to the energy, is the last one.
 constexpr double kLeastGainOfRound = 1e-6;
-// More than the starts and rounds of a search, each of which has a seed of its own.
+// An upper limit of the starts and rounds of a search. Each of them has its own seed.
 constexpr std::uint64_t kSeedsOfSearch = 1'000;
 constexpr std::size_t kFinalists = 2;
 constexpr std::size_t kNarrowFinalists = 1;
@@ -41,8 +41,8 @@ constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
 // The same with windows. Their work is known only afterwards.
 constexpr double kMostWindowSteps = 60;
-// Before steps with windows, this part of the steps without windows is enough. More of them improve
-// nothing that lasts with windows.
+// The part of the steps without windows that is sufficient before steps with windows. The gain of
+// further steps is lost once windows are used.
 constexpr double kStepsBeforeWindows = 0.25;
 constexpr double kWindowWork = 4e6;
 // With more changes, windows gain little for their work, unless the job is so small that this is a
@@ -112,8 +112,8 @@ class FewSwitches {
                     ? planner.model().blocking_power_w * planner.pp_ranks()
                     : 0) {}
 
-  // Climbs for each budget.
-  // Falling budgets, because the prices of one are a good start for the next smaller one.
+  // Computes the bound for each budget. Goes from large budgets to small ones, because the prices
+  // of one are a good start for the next smaller one.
   std::vector<BudgetBound> Bound(std::span<const int> budgets) const {
     SwitchBound bound(planner_, ranks_, deadline_, LeastPrice(planner_, limits_),
                       limits_.threads == SwitchLimits::Threads::kAllCores);
@@ -177,7 +177,7 @@ class FewSwitches {
     best = search_.best();
   }
 
-  // Before the smallest budget.
+  // Call it before the smallest budget.
   void Begin() { search_.Forget(); }
   BudgetPlan PlanOf(int most_changes, const BudgetBound& bound, const Best& best) const {
     BudgetPlan result;

@@ -25,7 +25,7 @@
 //       column generation to 0.1 points, in a few milliseconds for 12 microbatches.
 //
 //   Search. The clocks of a pp_rank are a ring of segments. Candidates were:
-//     - the best sequences at the best prices, then repair: fast, but all pp_ranks answer one
+//     - the best sequences at the best prices, then repair: fast, but all pp_ranks react to one
 //       price, so the result is far too late or far too early where clocks are coarse;
 //     - a mixed-integer program: does not finish for 12 microbatches;
 //     - local search over boundaries and clocks with exact times (segment_search.h). Chosen, as
@@ -78,8 +78,8 @@ struct BudgetPlan {
 struct SwitchLimits {
   // Relative effort. 1 takes about 2 s for eight budgets and 1,536 instructions on one core.
   double effort = 1;
-  // How many searches to run for each budget. Each further search starts from the earlier plans,
-  // with other random numbers. So more searches never give a worse plan.
+  // The number of searches for each budget. Each further search starts from the earlier plans, with
+  // other random numbers. So more searches never give a worse plan.
   int searches = 1;
   // The number of the first search. Searches with other numbers have other random numbers.
   int first_search = 0;
@@ -96,7 +96,7 @@ struct SwitchLimits {
   enum class Threads { kOne, kAllCores } threads = Threads::kOne;
 };
 
-// What is known about a budget before the search. It needs no plan.
+// The result for a budget before the search. It needs no plan.
 struct BudgetBound {
   // The greatest bound, and the clocks that attain it. The answer does not exist if no plan is
   // within the budget and the deadline. In that case, the bound grows with the prices without end,

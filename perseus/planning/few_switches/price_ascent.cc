@@ -6,10 +6,10 @@
 namespace perseus::few_switches {
 namespace {
 
-// The least share of an arc at the start. A share of 0 would stay 0.
 constexpr int kLatest = 16;  // How many steps latest() keeps.
+// The least share of an arc at the start. A share of 0 would stay 0.
 constexpr double kLeastShare = 1e-5;
-// How much of the average is the newest durations.
+// The weight of the newest durations in the average.
 constexpr double kNewShare = 0.15;
 // The change of the step size after a step that raised the bound, and after one that did not.
 constexpr double kGrowth = 1.3;
@@ -27,8 +27,8 @@ double Exponential(double x) {
   return power;
 }
 
-// In microwatts. Far above the price of any real second, and it fits 64 bits. A deadline that no
-// plan can meet would raise the price without end.
+// The highest price, in microwatts. It is far above the price of any real second, and fits 64 bits.
+// Without it, the price for a deadline that no plan can meet would rise forever.
 constexpr double kMostPrice = 1e18;
 
 }  // namespace

@@ -56,8 +56,8 @@ void RemoveSegment(Ring& ring, std::size_t segment);
 // Removes the shortest segments, until at most `most_changes` changes remain.
 void Shrink(Ring& ring, int positions, int most_changes);
 
-// Where two rings differ: only at the positions from `begin` to `end` - 1. A move changes few
-// segments of a ring, and this saves a pass over the others.
+// The range in which two rings differ: only at the positions from `begin` to `end` - 1. A move
+// changes few segments of a ring, and this saves a pass over the others.
 struct Difference {
   int begin = 0;
   int end = 0;

@@ -41,7 +41,7 @@ SegmentProgram::SegmentProgram(int positions, int clocks)
   }
 }
 
-// Fills costs_ and least_ for 0 .. `changes` changes: of the last step, or of every one.
+// Fills costs_ and least_ for 0 .. `changes` changes. Keeps the last step only, or every step.
 void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) {
   levels_ = changes + 1;
   const std::size_t levels = At(levels_);

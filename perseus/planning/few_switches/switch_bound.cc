@@ -74,7 +74,8 @@ std::vector<PositionWindow> WindowsOf(const schedule::InstructionGraph& graph,
   return windows;
 }
 
-// More than the guess, so that a search with similar prices finds something within its first cap.
+// Returns more than the guess, so that a search with similar prices finds a result within its first
+// cap.
 Femtojoules Widen(Femtojoules excess) { return excess + excess / 4; }
 
 }  // namespace

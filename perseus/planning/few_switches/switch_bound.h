@@ -107,7 +107,7 @@ class SwitchBound {
     std::vector<Femtojoules> change_costs = {};  // [position]
     int unit_shift = 0;                          // A unit is 2^unit_shift fJ.
   };
-  // What a pp_rank adds to an answer.
+  // The part of an answer that a pp_rank adds.
   struct Part {
     bool exists = true;
     Femtojoules bound = 0;

@@ -1,13 +1,13 @@
 // The iteration time of a plan, updated after a few durations change.
 //
 // Every instruction starts as early as its predecessors allow. A change of durations affects only
-// instructions that come later in topological order. The time after a change meets in the middle: a
-// pass from the first to the last changed instruction computes when they end now, and the longest
-// paths behind them are known from before. Between the two are cuts: after every few instructions,
-// a list of the dependencies from earlier to later instructions. The longest path takes the
+// instructions that come later in topological order. The time after a change has two parts: a pass
+// from the first to the last changed instruction computes when they end now, and the longest paths
+// after them are known from before. Between the two parts are cuts: after every few instructions, a
+// list of the dependencies from earlier to later instructions. The longest path takes the
 // dependency of the next cut with the greatest sum: the time at which the iteration reaches it, and
-// the longest path behind it. So a change in one place costs a few instructions, and not the rest
-// of the iteration. Most changes that a search tries are rejected, and an accepted one costs a pass
+// the longest path after it. So a change in one place costs a few instructions, and not the rest of
+// the iteration. Most changes that a search tries are rejected, and an accepted one costs a pass
 // over the iteration.
 //
 // With a switch latency, durations and energies depend on the clocks before an instruction and on
@@ -34,7 +34,7 @@ namespace perseus::few_switches {
 
 class Timeline {
  public:
-  // Without a switch latency.
+  // Creates a timeline without a switch latency.
   explicit Timeline(const schedule::InstructionGraph& graph);
   // Keeps a reference to `ranks`.
   Timeline(const schedule::InstructionGraph& graph, const std::vector<RankClocks>& ranks,
@@ -48,7 +48,7 @@ class Timeline {
 
   bool has_latency() const { return latency_ > 0; }
   Nanoseconds time() const { return time_; }
-  // What the latency adds to the effective energies, in joules. An estimate when time() is one.
+  // The effective energy that the latency adds, in joules. It is an estimate when time() is one.
   double late_energy_j() const {
     if (computed_ == 0 || late_energies_j_.empty()) return 0;
     const std::size_t last = At(computed_) - 1;
@@ -106,7 +106,7 @@ class Timeline {
   // that time, or 0.
   template <bool kHasLatency>
   Nanoseconds ComputeWithin(int end, Nanoseconds gain, Nanoseconds limit);
-  // Empty places are visited, too.
+  // Visits what an instruction awaits. Also visits empty places.
   template <typename Visit>
   void ForEachAwaited(int instruction, Visit visit) const;
   Nanoseconds StartOf(int instruction) const;

@@ -5,7 +5,7 @@
 //   Prices alone let a pp_rank mix sequences: one that is too slow, and one that is too fast. Where
 //   clocks are coarse, such a mixture costs less than any one sequence that is in time. But if all
 //   other instructions run at their fastest times, each instruction has a window of time
-//   (plan/instruction_windows.h), and every plan within the deadline keeps it. So a sequence that
+//   (plan::InstructionWindows), and every plan within the deadline keeps it. So a sequence that
 //   breaks a window can be excluded at any prices.
 //
 // PROBLEM

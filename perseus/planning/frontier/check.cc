@@ -28,7 +28,7 @@ FlowRange AllowedFlow(const profile::Curve& curve, Nanoseconds length) {
   return {index < curve.slopes.size() ? curve.slopes[index] : 0, before};
 }
 
-// For each vertex of a curve, the extra energy there.
+// Returns the extra energy at each vertex of a curve.
 std::vector<Femtojoules> EnergiesOfVertices(const profile::Curve& curve) {
   std::vector<Femtojoules> energies(curve.times.size(), 0);
   for (std::size_t j = curve.slopes.size(); j-- > 0;) {

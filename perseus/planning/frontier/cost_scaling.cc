@@ -575,8 +575,8 @@ Nanoseconds CostScaling::WholeTime(std::int32_t node) const {
   return potential >= 0 ? potential / scale_ : -((scale_ - 1 - potential) / scale_);
 }
 
-// By how much the energy of the whole times exceeds the bound of the flow. Each arc has a part of
-// it, which is never negative if the times are feasible.
+// Returns the energy of the whole times minus the bound of the flow. Each arc has a part of it,
+// which is never negative if the times are feasible.
 Femtojoules CostScaling::Gap() const {
   Femtojoules gap = 0;
   for (const FlowArc& arc : arcs_) {
@@ -584,7 +584,7 @@ Femtojoules CostScaling::Gap() const {
     const auto duration = [&](std::int32_t vertex) {
       return problem_.durations[At(arc.first_vertex + vertex)];
     };
-    // The flow asks for the duration of its vertex. The length may be vertices away from it.
+    // The flow corresponds to the duration of its vertex. The length may be vertices away from it.
     Nanoseconds at = duration(arc.vertex);
     for (std::int32_t v = arc.vertex; at < length; ++v) {
       const bool last = v == arc.slowest;
@@ -601,7 +601,7 @@ Femtojoules CostScaling::Gap() const {
   return gap;
 }
 
-// What the whole times cost: the extra energy of all arcs, and the price of time.
+// Returns the cost of the whole times: the extra energy of all arcs, and the price of time.
 Femtojoules CostScaling::CostOfSchedule() const {
   Femtojoules cost = 0;
   for (const FlowArc& arc : arcs_) {

@@ -33,7 +33,7 @@
 //   2. makes the schedule feasible: no arc is shorter than its fastest time, no node is late.
 //      Without this step, the next one would send huge flows through the arcs that are too short,
 //      and the rest of the phase would bring them back (1.6 times the time, measured);
-//   3. sets the flow of each arc to the flow that its length asks for. After that, some nodes have
+//   3. sets the flow of each arc to the flow that its length requires. After that, some nodes have
 //      too much flow;
 //   4. pushes the excess to where flow is missing, along arcs that violate (1) or (2) slightly, and
 //      raises the potentials of nodes that have no such arc. Late in a phase, a little excess at a
@@ -132,7 +132,7 @@ struct TimingProblem {
   std::vector<std::int32_t> repair_order;
   // For each arc, a flow >= 0 to start with. Empty: no flow. It need not be balanced.
   std::vector<Microwatts> flow_guess;
-  // By how much the energy of the schedule may exceed the bound of the flow. 0: the exact optimum.
+  // The greatest energy of the schedule above the bound of the flow. 0: the exact optimum.
   Femtojoules tolerance = 0;
   // With a tolerance: the solver also stops when it knows that every schedule costs more than this.
   // The cost is the extra energy of all arcs, minus the supply of each node times its time.

@@ -55,7 +55,7 @@ struct Approximation {
   // An optimum of a similar problem, if it is known: its event times and its flow. It need not be
   // feasible or balanced.
   const Solution* near = nullptr;
-  // The schedule is of no interest if it costs more than this.
+  // The solver may stop if every schedule costs more than this.
   std::optional<Femtojoules> most_cost = {};
 };
 

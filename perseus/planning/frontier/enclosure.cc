@@ -48,7 +48,7 @@ struct Gap {
   SharedPoint slow;
 };
 
-// What one gap between neighbors gave: bounds inside it, and a solved deadline if they did not do.
+// The result for a gap between neighbors: bounds inside it, and a solved deadline if necessary.
 struct Examined {
   UpperPoint upper;
   SupportingLine line;
@@ -64,7 +64,8 @@ Result<SharedPoint> Prove(const Network& network, Nanoseconds deadline, Solution
       SolvedPoint{std::move(solution), {deadline, energy}, line});
 }
 
-// Where the lines of the neighbors cross, the chord is farthest above them.
+// Returns the time at which the lines of the neighbors cross. There, the chord is farthest above
+// them.
 Nanoseconds WorstTime(const SolvedPoint& fast, const SolvedPoint& slow) {
   const Nanoseconds range = slow.upper.time - fast.upper.time;
   Approximate part = 0.5L;
@@ -95,7 +96,7 @@ std::vector<Nanoseconds> ScheduleBetween(const SolvedPoint& fast, const SolvedPo
 
 // The mean of two flows. The rounding of a node goes on along the widest arc that leaves it, so
 // that the mean is balanced and proves a bound, and the solver knows from the gap how near it is.
-// If such an arc is narrower than all roundings before it, the first flow does instead.
+// If such an arc is narrower than all roundings before it, returns the first flow instead.
 Solution MeanFlow(const Network& network, const SolvedPoint& fast, const SolvedPoint& slow) {
   const auto at = [](std::int32_t i) { return static_cast<std::size_t>(i); };
   Solution mean;

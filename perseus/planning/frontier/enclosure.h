@@ -22,7 +22,7 @@
 //   About a third fewer deadlines are then necessary. Where the two are still too far apart, they
 //   are the warm start of the solver (ApproximateDeadline), which needs a tenth of the time of a
 //   cold start. For this, the mean of the flows must have no excess at any node, not even that of
-//   rounding: then their gap says with which epsilon to begin. Otherwise, a quarter more time.
+//   rounding: then their gap shows with which epsilon to begin. Otherwise, it takes 25 % longer.
 //
 // TRIED WITHOUT GAIN
 //   More than one deadline in a gap at once, as many as the distance of its bounds suggests: the

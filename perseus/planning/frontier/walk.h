@@ -23,7 +23,7 @@
 // IDEA (Fulkerson 1961; Kelley 1961; Phillips & Dessouky 1977)
 //   To shorten the schedule by dt, shift a set of events, the sink among them, dt earlier. Arcs
 //   that cross into the set become shorter, which costs the slope of their curve. Arcs that cross
-//   out of the set become longer, which gives the slope back. The cheapest set is a minimum cut.
+//   out of the set become longer, which saves the slope. The cheapest set is a minimum cut.
 //   Its cost is the maximum flow from source to sink, where the slopes on either side of an arc's
 //   present length bound the arc's flow:
 //

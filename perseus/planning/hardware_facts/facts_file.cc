@@ -133,7 +133,7 @@ class FactsReader {
     double most = 0;
   };
 
-  // Empty if the table does not have the key.
+  // Reads an estimate. Empty if the table does not have the key.
   std::optional<Estimate> ReadEstimate(const toml::table& parent, std::string_view key,
                                        const Range& range) {
     static constexpr std::string_view kKeys[] = {"value", "low", "high", "samples"};
@@ -260,7 +260,7 @@ class FactsReader {
   HardwareFacts facts_;
 };
 
-// Only " and \ have to be escaped in a line without control characters.
+// Returns the line as a TOML string. Without control characters, only " and \ have to be escaped.
 std::string Quoted(std::string_view line) {
   std::string quoted = "\"";
   for (const char letter : line) {

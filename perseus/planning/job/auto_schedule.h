@@ -27,8 +27,9 @@ struct AutoSchedule {
   few_switches::ChangeLimit changes = {};        // The limit of the plans that decided the choice.
   std::optional<profile::Profile> profile = {};  // From the job with this schedule.
 
-  // The target if the user asks for none: no slowdown for a user who runs the reference now. The
-  // found schedule may be faster at maximum frequency. Then it is the time of the reference.
+  // The target if the user asks for none: no slowdown compared with the reference, which the user
+  // runs now. The found schedule may be faster at maximum frequency. Then the target is the time of
+  // the reference.
   plan::Target default_target() const;
 };
 
@@ -47,13 +48,13 @@ Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
                                       const GpuMemory& memory,
                                       const schedule_search::SearchEffort& effort = {});
 
-// The reference and the found schedule, each with its first plan. The found one is the only row,
-// and the bound is that of the limit. `job` is that of FindAutoSchedule.
+// Returns the reference and the found schedule, each with its first plan. The found schedule is the
+// only row, and the bound is that of the limit. `job` is that of FindAutoSchedule.
 Result<schedule_search::Tradeoff> CompareWithReference(const schedule_search::SearchJob& job,
                                                        const AutoSchedule& schedule);
 
-// What was found, in lines: the microbatches in flight, and the iteration at maximum frequency,
-// both beside those of the reference; and where the numbers of bytes come from.
+// Describes in lines what was found: the microbatches in flight, and the iteration at maximum
+// frequency, both beside those of the reference; and the source of the numbers of bytes.
 std::string Describe(const AutoSchedule& schedule);
 
 }  // namespace perseus::job

@@ -14,7 +14,7 @@ using schedule_search::kBytesPerGib;
 
 constexpr double kBytesPerMib = 1 << 20;
 
-// One value for each of `count`, from one for all or one for each.
+// Returns `count` values. `given` has one value for all of them, or one for each.
 Result<std::vector<std::int64_t>> ForEach(const std::vector<double>& given, std::size_t count,
                                           double bytes_of_one, std::string_view key,
                                           std::string_view noun) {
@@ -85,7 +85,7 @@ Result<std::vector<std::int64_t>> ProfiledActivations(const profile::Profile& pr
   return bytes;
 }
 
-// What the chunks of each pp_rank take. Empty if the profile has none.
+// Returns the bytes that the chunks of each pp_rank take. Empty if the profile has none.
 Result<std::vector<std::int64_t>> ProfiledModels(const profile::Profile& profile,
                                                  const profile::StageMemory& profiled) {
   constexpr ValueOfPart kValue = &profile::StageMemory::Part::model_bytes;
@@ -106,7 +106,7 @@ struct Known {
   std::string_view source;  // "given", "measured", "modeled".
 };
 
-// What each stage keeps until a recompute. Empty if that is not given.
+// Returns the bytes that each stage keeps until a recompute. Empty if they are not given.
 Result<std::vector<std::int64_t>> KeptOf(const MemorySettings& given,
                                          const profile::Profile& profile,
                                          const std::vector<std::int64_t>& activations) {
@@ -144,7 +144,7 @@ Result<GpuMemory> MemoryOf(const MemorySettings& given, const profile::Profile& 
   } else if (profiled) {
     activations.source = profile::Name(profiled->source);
     auto bytes = ProfiledActivations(profile, *profiled, placement);
-    if (!bytes && given.IsEmpty()) return GpuMemory();  // Nothing asks for bytes.
+    if (!bytes && given.IsEmpty()) return GpuMemory();  // No value requires bytes.
     PERSEUS_ASSIGN_OR_RETURN(activations.bytes, std::move(bytes));
   }
   if (!given.model_gib.empty()) {

@@ -18,13 +18,13 @@ inline constexpr NumberRange kKeptRange{0, 1e9, "MiB"};
 inline constexpr NumberRange kGpuMemoryRange{1e-3, 1e6, "GiB"};
 inline constexpr NumberRange kModelMemoryRange{0, 1e6, "GiB"};
 
-// What the user gave about the memory of one GPU. An empty value was not given.
+// The memory of one GPU, as the user gives it. A value that was not given is empty.
 struct MemorySettings {
   std::vector<double> activation_mib;  // Per microbatch: one number for all stages, or for each.
   std::optional<double> gpu_gib;
   // Weights, gradients and optimizer states: one number for all pp_ranks, or for each.
   std::vector<double> model_gib;
-  std::vector<double> kept_mib = {};  // What stays of activations until a recompute, of a stage.
+  std::vector<double> kept_mib = {};  // The activations of a stage that stay until a recompute.
 
   bool IsEmpty() const {
     return activation_mib.empty() && kept_mib.empty() && !gpu_gib && model_gib.empty();

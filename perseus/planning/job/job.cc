@@ -29,7 +29,7 @@ constexpr std::string_view kGpuKeys[] = {
     "max_switches",     "facts"};
 constexpr std::string_view kMemoryKeys[] = {"gpu_gib", "activation_mib", "kept_mib", "model_gib",
                                             "max_in_flight"};
-// Where a key belongs that is in another table.
+// The keys of each table, for messages about a key in the wrong table.
 constexpr TableReader::TableKeys kTables[] = {
     {"[pipeline]", kPipelineKeys}, {"[gpu]", kGpuKeys}, {"[memory]", kMemoryKeys}};
 

@@ -28,7 +28,7 @@ inline constexpr NumberRange kStallRange{0, 60, "seconds"};
 inline constexpr NumberRange kSwitchEnergyRange{0, kMostJoules, "joules"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 
-// What the user gave besides the job file. If a setting is absent, the value of the job file
+// The settings of the user besides the job file. If a setting is absent, the value of the job file
 // counts. If both lack the blocking power or the switch latency, the hardware facts count.
 struct JobSettings {
   std::string profile = {};
@@ -60,17 +60,17 @@ struct JobSettings {
   std::optional<double> optimizer_s = {};
 };
 
-// What a hardware facts file gives to a job.
+// The values of a hardware facts file that a job uses.
 struct UsedFacts {
   std::string path;  // Empty without facts.
   std::string gpu_name;
-  // Empty if a setting or the job file gives the value, or the facts do not have it.
+  // Empty if a setting or the job file gives the value, or if the facts do not have it.
   std::optional<double> blocking_power_w;
   std::optional<Nanoseconds> switch_latency;
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Nothing else gives it.
 };
 // "hardware facts: facts.toml gives the blocking power (86.25 W)", as a line. Empty without facts.
-// The rate of clock changes is not in it: only verbs that plan use it.
+// It does not have the rate of clock changes, because only commands that plan use it.
 std::string Describe(const UsedFacts& facts);
 
 struct LoadedJob {
@@ -78,7 +78,7 @@ struct LoadedJob {
   schedule::InstructionGraph graph;
   plan::ExecutionModel model;  // For a pp_rank: all GPUs of a stage together.
   UsedFacts facts = {};
-  recipe::ChangeRules changes = {};                // In force.
+  recipe::ChangeRules changes = {};                // The active rules.
   std::optional<AutoSchedule> auto_schedule = {};  // Only for kAutoSchedule.
   std::optional<profile::TimeNoise> noise = {};    // The noise in the profile.
 
@@ -107,7 +107,7 @@ struct UnscheduledJob {
   std::vector<int> max_in_flight = {};
   GpuMemory memory = {};
   schedule_search::Placement placement = schedule_search::Placement::kLoop;
-  recipe::ChangeRules changes = {};  // As asked.
+  recipe::ChangeRules changes = {};  // The rules that the user asks for.
 
   schedule_search::SearchJob search_job() const;
 };

@@ -145,7 +145,7 @@ std::string_view ProbableUnit(double power_w) {
   return "the times have to be in seconds, and the energies in joules of one GPU";
 }
 
-// A clock of 1.41 or 1410000 is that of a GPU in another unit.
+// Checks the unit of clocks. 1.41 or 1410000 is the clock of a GPU in another unit.
 Result<void> CheckClocks(const LoadedJob& job, const Computations& sets) {
   for (const schedule::OptionSet* set : sets) {
     for (const profile::Option& option : set->options) {
@@ -173,9 +173,9 @@ Result<void> CheckPowers(const LoadedJob& job, const Computations& sets) {
   return {};
 }
 
-// By what factor a row is off another one of the same instruction at a lower clock. A lower clock
-// takes at least as long, but at most as much longer as the clock is lower. It draws at most as
-// much power, but at least as the cube of the clock. 1: all is as it should be.
+// The factor by which the rows of one instruction at two clocks contradict each other. 1: they do
+// not. At the lower clock, the instruction takes at least as long (at most in proportion to the
+// clock) and draws at most as much power (at least in proportion to the cube of the clock).
 double OffBy(const profile::Option& high, const profile::Option& low) {
   const double clocks = high.frequency_mhz / low.frequency_mhz;
   const double times = static_cast<double>(low.time) / static_cast<double>(high.time);
@@ -186,7 +186,7 @@ double OffBy(const profile::Option& high, const profile::Option& low) {
 struct OffRow {
   const schedule::OptionSet* set = nullptr;
   const profile::Option* option = nullptr;
-  double factor = 1;  // By which it is off the rows of the next higher and the next lower clock.
+  double factor = 1;  // Its factor (OffBy) to the rows of the next higher and the next lower clock.
 };
 
 // The rows of a set that are off their neighbors by at least this factor.
@@ -215,7 +215,7 @@ std::vector<OffRow> OffRows(const schedule::OptionSet& set, double least_factor)
   return found;
 }
 
-// A single row in another unit, with a typing error, or of a measurement that was disturbed.
+// Finds a single row in another unit, with a typing error, or of a disturbed measurement.
 Result<void> CheckRows(const LoadedJob& job, const Computations& sets,
                        std::vector<std::string>& warnings) {
   std::vector<OffRow> rows;
@@ -241,8 +241,8 @@ Result<void> CheckRows(const LoadedJob& job, const Computations& sets,
   return {};
 }
 
-// Energies of a whole node, or a power in the column of energies, and stages that were measured in
-// different ways.
+// Finds energies of a whole node, powers in the column of energies, and stages that were measured
+// in different ways.
 void CheckAlike(const LoadedJob& job, const Computations& sets,
                 std::vector<std::string>& warnings) {
   std::vector<double> powers;
@@ -286,8 +286,8 @@ void CheckAlike(const LoadedJob& job, const Computations& sets,
   }
 }
 
-// A stage whose forward takes longer than its backward, while it is the other way around in all
-// other stages, of which there are at least two.
+// Finds a single stage whose forward takes longer than its backward, although it is the other way
+// around in all other stages, of which there are at least two.
 void CheckSwapped(const LoadedJob& job, const Computations& sets,
                   std::vector<std::string>& warnings) {
   struct Stage {
@@ -377,7 +377,7 @@ bool IsNameOfMeasurement(std::string_view name) {
          });
 }
 
-// Such as power_limit_w, although a limited GPU draws about its limit.
+// A limit, such as power_limit_w, is a setting, although a limited GPU draws about its limit.
 bool IsNameOfLimit(std::string_view name) {
   const std::string lower = InLowerCase(name);
   return lower.find("limit") != std::string::npos || lower.find("cap") != std::string::npos;
@@ -405,8 +405,8 @@ KnobUse UseOf(std::size_t knob, const Computations& sets, int gpus) {
   return use;
 }
 
-// A sweep of a setting tries several values at the same clock. A measurement has one value for each
-// clock, if each clock was measured once.
+// Finds further knobs that are measurements. A sweep of a setting tries several values at the same
+// clock. A measurement has one value for each clock, if each clock was measured once.
 Result<void> CheckKnobs(const LoadedJob& job, const Computations& sets,
                         std::vector<std::string>& warnings) {
   const auto& names = job.graph.other_knob_names;
@@ -429,7 +429,7 @@ Result<void> CheckKnobs(const LoadedJob& job, const Computations& sets,
   return {};
 }
 
-// Times in milliseconds where seconds are asked for.
+// Finds times in milliseconds where seconds are required.
 void CheckFixedTimes(const LoadedJob& job, const Computations& sets,
                      std::vector<std::string>& warnings) {
   Nanoseconds longest = 0;  // The time of the longest computation.

@@ -10,7 +10,7 @@
 
 namespace perseus::job {
 
-// Fails (kInput) if the input cannot be: a clock below 20 MHz or above 6 GHz, a computation that
+// Fails (kInput) for impossible input: a clock below 20 MHz or above 6 GHz, a computation that
 // draws less than 5 W or more than 20 kW on each GPU, a row whose time or power is off those of the
 // neighboring clocks by a factor of 2, a GPU that draws at least as much while it waits as in any
 // computation at maximum frequency, or a further knob that is a measurement. Otherwise returns

@@ -153,8 +153,8 @@ class SegmentMoves::Collector {
   }
 
  private:
-  // To the next clock that is good for something. `previous` and `next` are the instructions around
-  // the segment.
+  // Adds the move to the next useful clock. `previous` and `next` are the instructions around the
+  // segment.
   void Add(const Segment& segment, int previous, int next) {
     const double clock_mhz = ClockOf(planner_.graph(), options_, segment.front());
     std::vector<double> others;
@@ -174,7 +174,8 @@ class SegmentMoves::Collector {
     }
   }
 
-  // Nothing if the clock is not measured for an instruction, or if it brings nothing.
+  // Returns nothing if an instruction was not measured at the clock, or if a slower clock saves
+  // nothing.
   std::optional<Move> To(double clock_mhz, const Segment& segment) const {
     const double blocking_w = planner_.model().blocking_power_w;
     Move move;

@@ -26,7 +26,7 @@ namespace perseus::noise {
 struct Move {
   std::vector<std::pair<int, int>> options;  // Instructions, and the options that they get.
   double cost_j = 0;                         // In effective energy. Negative: a gain.
-  double time_s = 0;  // By how much the mean iteration gets shorter or longer, to first order.
+  double time_s = 0;  // The change of the mean iteration time, to first order. Positive.
 
   double price_w() const { return cost_j / time_s; }
 };
@@ -37,7 +37,7 @@ class MarginMoves {
 
   // `options` has an option for each instruction, and `mean` is of these options.
   virtual std::vector<Move> Faster(std::span<const int> options, const NoisyMean& mean) const = 0;
-  // Those that gain energy.
+  // Returns only moves that save energy.
   virtual std::vector<Move> Slower(std::span<const int> options, const NoisyMean& mean) const = 0;
   // If no move makes the critical instructions faster: what may make them begin earlier.
   virtual std::vector<Move> BeforeCritical(std::span<const int> options,

@@ -18,7 +18,7 @@
 namespace perseus::noise {
 namespace {
 
-// From one price to the next.
+// The ratio of one price to the previous one.
 constexpr double kPriceRatio = 1.3;
 constexpr int kMostPrices = 60;
 // This many prices in a row without a gain end the search.
@@ -269,14 +269,14 @@ class FrankWolfe {
   const Paths& paths() const { return paths_; }
   void Restore(const Paths& paths) { paths_ = paths; }
   bool has_limit() const { return limited_.has_value(); }
-  // By the samples of the present paths.
+  // The baseline's mean time in the samples of the present paths.
   double baseline_time_s() const { return paths_.length_s; }
-  // By all samples. The error is that of what the longest path is longer than the one without
-  // noise, whose mean is known.
+  // The baseline's mean time in all samples. Only the difference between the longest path and the
+  // one without noise has an error, because the mean of the latter is known.
   double exact_baseline_time_s() const {
     return quiet_length_s_ + longer_s_ / static_cast<double>(samples_);
   }
-  // Effective.
+  // The effective energy of the baseline.
   double baseline_energy_j() const { return baseline_energy_j_; }
 
  private:
@@ -358,7 +358,7 @@ class NoiseBound::Search {
         waiting_w_(planner.model().blocking_power_w * planner.pp_ranks()),
         paths_(planner, noise, limits) {}
 
-  // From low prices to high ones, until they gain nothing at the least slowdown.
+  // Tries prices from low to high, until they gain nothing at the least slowdown.
   void TryPrices(double least_slowdown) {
     double price_w = waiting_w_ > 0 ? waiting_w_ : 1;
     int without_gain = 0;

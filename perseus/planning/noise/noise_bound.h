@@ -18,7 +18,7 @@
 // WHICH RULES
 //   The longest path for some times t'. The best times are those of the best relaxed plan, and the
 //   prices L*w are what gives such times. Frank & Wolfe (1956) find both. A step computes the times
-//   that the prices ask for, takes the longest paths of a few new samples for these times, and
+//   that the prices require, takes the longest paths of a few new samples for these times, and
 //   moves w towards them. The rule is then a mixture: that of step k with its weight. At a
 //   breakpoint of a curve the times would jump. So the steps use smoothed curves; the bound itself
 //   does not. The next price starts from the w of the one before.
@@ -33,14 +33,15 @@
 // THE BOUND WITHOUT NOISE
 //   The longest path of a plan without noise is not above T (Jensen again). So the relaxed optimum
 //   without noise gives a line, too: its flow is a rule that does not look at the factors. With
-//   little noise, or few paths that are nearly the longest, this is the better line. It has no
-//   samples that cancel those of the baseline. So its baseline has all samples, and counts only
-//   what its longest path is longer than the one without noise, whose mean is known. (The time of
-//   the latest samples made it up to 0.4 points too low for a single pp_rank with common noise.)
+//   little noise, or few paths that are nearly the longest, this is the better line. This line has
+//   no samples that cancel those of the baseline. So the time of its baseline comes from all
+//   samples, which count only for the difference between the longest path and the one without
+//   noise, whose mean is known. (The time of the latest samples made the line up to 0.4 points too
+//   low for a single pp_rank with common noise.)
 //
 // FEW CLOCK CHANGES
 //   With a limit of changes, the minimum is over all plans within it. It is a sum over pp_ranks,
-//   and a dynamic program finds each (limited_cost.h). The w for plans without a limit give a good
+//   and a dynamic program finds each (LimitedCost). The w for plans without a limit give a good
 //   bound (GPT-3, 12 microbatches, 4 changes, 1 % of noise: 14.2 %, and 15.2 % without the limit).
 //   Further steps at the best price make it better (13.75 %; a plan saves 13.52 %). Their times are
 //   the mean of the plans that the program finds: each plan alone jumps from step to step.
@@ -50,8 +51,8 @@
 //
 //   With a switch latency, an instruction runs partly at the clock of the one before, and how much
 //   depends on the outcome. Here, a plan has one time for each instruction. So with a latency the
-//   bound is an estimate, but for a small part of the time. (No plan of a small job with a latency
-//   of a fifth of an instruction was above it: the test of the bound tries all.)
+//   bound is an estimate, except for a small part of the time. (No plan of a small job with a
+//   latency of a fifth of an instruction was above it: the test of the bound tries all.)
 //
 // TRIED
 //   For the same work, many steps of few samples are better than few steps of many (GPT-3, 24
@@ -112,9 +113,9 @@ class NoiseBound {
   std::vector<Line> lines_;
 };
 
-// Holds for every slowdown, and is tight from the least of `slowdowns` on (with a limit of changes,
-// at these). At each of these, it is
-// no worse than the bound without noise. Requires at least one.
+// Computes a bound that holds for every slowdown. It is tight from the least of `slowdowns` on
+// (with a limit of changes, only at these). At each of these, it is no worse than the bound without
+// noise. Requires at least one slowdown.
 NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise,
                              std::span<const double> slowdowns, const BoundLimits& limits = {});
 

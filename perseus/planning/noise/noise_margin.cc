@@ -53,8 +53,8 @@ class MarginDescent {
   struct Limits {
     int samples = 0;
     int runs = 0;                 // How often all samples run. A repair may add a few runs.
-    std::stop_token stop = {};    // Nothing is repaired any more.
-    std::stop_token finish = {};  // Nothing is polished any more.
+    std::stop_token stop = {};    // Ends repairs.
+    std::stop_token finish = {};  // Ends polishing.
   };
   // Starts from `options`. Keeps references to the planner and `moves`.
   MarginDescent(const plan::Planner& planner, const Noise& noise, const Limits& limits,
@@ -102,8 +102,8 @@ class MarginDescent {
     return execution.Run(options);
   }
 
-  // Makes what gains most slower, for this much mean time, and then repairs. Whether this saves
-  // energy. If not, nothing changes.
+  // Makes the slower moves that gain most, for this much mean time, and then repairs. Returns
+  // whether this saves energy. If not, nothing changes.
   bool ImproveWithin(double budget_s, double target_s) {
     std::vector<Move> slower = moves_.Slower(options_, mean_);
     std::erase_if(slower, [&](const Move& move) { return move.time_s > 2 * budget_s; });
@@ -119,7 +119,7 @@ class MarginDescent {
     return true;
   }
 
-  // Makes what is cheapest faster until the mean time is short enough.
+  // Makes the cheapest moves to a faster option until the mean time is short enough.
   bool RepairFrom(const NoisyExecution& execution, std::vector<int>& options, NoisyMean& mean,
                   double target_s) {
     while (mean.time_s > target_s) {
@@ -163,7 +163,7 @@ class MarginSearch {
     if (Excess(before_) <= limits.tolerance) TakeIfBetter(plan.options, before_);
   }
 
-  // Any number of clock changes.
+  // Searches with any number of clock changes.
   void ChangeAnything() {
     const InstructionMoves of_instructions(planner_);
     DescendFrom(plan_.options, of_instructions);
@@ -171,11 +171,11 @@ class MarginSearch {
     if (!found_ && !planner_.model().SwitchesAreFree()) DescendFromEarlier(of_instructions);
   }
 
-  // No pp_rank has more changes than the one of the plan that has most.
+  // Searches so that no pp_rank has more changes than the pp_rank of the plan that has most.
   void KeepChanges() {
     const int most_changes = few_switches::MostSwitches(plan_.evaluation);
     DescendFrom(plan_.options, of_segments_);
-    // The second start may still be late, or lose much to its margin. So others are earlier.
+    // The second start may still be late, or lose much to its margin. So others start earlier.
     const double excess = before_.slowdown - slowdown_;
     for (int k = 1; k <= kEarlierStarts && Excess(before_) > limits_.tolerance; ++k) {
       if (found_ && IsDone()) break;
@@ -188,7 +188,7 @@ class MarginSearch {
     }
   }
 
-  // The best one that was found.
+  // Returns the best plan that was found.
   Result<NoisyPlan> Take() {
     if (limits_.stop.stop_requested()) return FailAsStopped();
     if (!found_) return OutOfReach(least_slowdown_, slowdown_);
@@ -201,13 +201,13 @@ class MarginSearch {
   NoisyDifference Check(std::span<const int> options) const {
     return check_.Compare(options, baseline_);
   }
-  // By how much the mean time is longer than the one that is aimed at, as a fraction.
+  // The fraction by which the mean time is longer than the target.
   double Excess(const NoisyDifference& difference) const {
     return difference.slowdown - slowdown_ - limits_.allowance;
   }
   bool IsDone() const { return limits_.stop.stop_requested() || limits_.finish.stop_requested(); }
 
-  // `after` is what Check says of the options. Requires that they keep the mean time.
+  // `after` is the result of Check for the options. Requires that they keep the mean time.
   void TakeIfBetter(const std::vector<int>& options, const NoisyDifference& after) {
     if (found_ && after.saving <= found_->after.saving) return;
     NoisyPlan other{plan_, before_, after, 0};
@@ -260,9 +260,9 @@ class MarginSearch {
     return static_cast<Nanoseconds>(static_cast<double>(plan_.deadline) * (1 - earlier));
   }
 
-  // A plan that is faster by the fraction `earlier` and has at most `most_changes` changes. Where
-  // segments are long, it is a better start than the plan itself: the search for it moves the
-  // changes, too. Nothing if no plan is that fast.
+  // Returns a plan that is faster by the fraction `earlier` and has at most `most_changes` changes.
+  // Empty if no plan is that fast. Where segments are long, it is a better start than the plan
+  // itself: the search for it moves the changes, too.
   std::optional<plan::Plan> LimitedPlanBefore(double earlier, int most_changes) const {
     const Nanoseconds deadline = DeadlineBefore(earlier);
     if (deadline < planner_.least_time()) return std::nullopt;

@@ -15,17 +15,18 @@
 //
 // Method. With 200 common samples: repair, then polish.
 //   repair   While the mean time is too long, the instructions with the least cost in energy per
-//            second of mean time, cost / (criticality * shorter by), get their next faster option.
-//            As many as close the gap to first order; then the samples run again.
+//            second of mean time, cost / (criticality * shorter by), get their next faster option:
+//            as many instructions as close the gap to first order. Then the samples run again.
 //   polish   The instructions with the highest gain per second of mean time get their next slower
 //            option, up to a budget of mean time; then repair. If this saves energy, it is kept.
 //            Otherwise the budget is halved.
-// How far the result may be from the best plan, noise_bound.h says.
+// noise_bound.h shows how far the result may be from the best plan.
 //
-// With a switch cost, single faster clocks are dear, because each brings two changes. So a second
-// descent has moves that add no change (SegmentMoves in margin_moves.h). The better result counts.
-// If changes are limited, it is the only one. It begins with the plan, and with plans of as many
-// changes for one, two and three times as much less time as the plan is late under the noise.
+// With a switch cost, single faster clocks are expensive, because each brings two changes. So a
+// second descent has moves that add no change (SegmentMoves in margin_moves.h). The better result
+// counts. If changes are limited, this descent is the only one. It begins with the plan, and with
+// plans that have as many changes and earlier deadlines: by one, two and three times the time by
+// which the plan is late under the noise.
 //
 // The noise also makes the baseline slower. So a plan that keeps the mean may be late without
 // noise. Then the cheapest instructions of its longest path get faster options, as in a repair.
@@ -51,13 +52,13 @@ namespace perseus::noise {
 struct MarginLimits {
   int samples = 200;
   int check_samples = 2000;
-  int runs = 400;  // How often all samples run, about.
-  // The mean time may exceed the promised one by allowance + tolerance, as fractions, which nobody
-  // notices. It is aimed at `allowance`, because the last part is dear: with 1 % of noise, 0.04 %
-  // of time are worth 0.8 points of saving (GPT-3 on A100, 24 microbatches).
+  int runs = 400;  // About how often all samples run.
+  // The mean time may exceed the promised one by allowance + tolerance, as fractions, which are too
+  // small to notice. The target is `allowance`, because the last part is expensive: with 1 % of
+  // noise, 0.04 % of time are worth 0.8 points of saving (GPT-3 on A100, 24 microbatches).
   double allowance = 4e-4;
   double tolerance = 1e-4;
-  // kNoMore: no pp_rank has more clock changes than the one of the given plan that has most.
+  // kNoMore: no pp_rank has more clock changes than the pp_rank of the given plan that has most.
   enum class Changes { kAny, kNoMore } changes = Changes::kAny;
   std::stop_token stop = {};
   // Once requested, the search ends as soon as it has a plan that is short enough on average.
@@ -81,8 +82,8 @@ Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan&
                                  const Noise& noise, double slowdown,
                                  const MarginLimits& limits = {});
 
-// The comparison with the baseline by the samples that plans with a margin are checked with. So all
-// that show a plan show the same numbers.
+// Compares the plan with the baseline. Uses the samples with which plans with a margin are checked,
+// so that all outputs show the same numbers for a plan.
 NoisyDifference CompareWithBaseline(const plan::Planner& planner, std::span<const int> options,
                                     const Noise& noise, const MarginLimits& limits = {});
 

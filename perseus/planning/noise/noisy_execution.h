@@ -54,8 +54,8 @@ struct Executions {
   std::vector<double> times_s;
   std::vector<double> energies_j;
 };
-// The difference of executions from others in pairs with the same noise. Requires as many of both,
-// and at least one.
+// The difference of executions from others in pairs with the same noise. Requires the same number
+// of both, and at least one.
 NoisyDifference Compare(const Executions& executions, const Executions& others);
 
 class NoisyExecution {

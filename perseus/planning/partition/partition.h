@@ -83,8 +83,8 @@ using Boundaries = std::vector<int>;
 // Requires times above 0 whose sum fits 64 bits. Fails if there are fewer layers than stages.
 Result<Boundaries> BalancedBoundaries(std::span<const Nanoseconds> layer_times, int stages);
 
-// The split with the shortest longest stage. Of several, the one with the longest shortest stage.
-// The one of these with the earliest cuts. It requires the same, and fails in the same cases.
+// The split with the shortest longest stage. Among several, the one with the longest shortest stage
+// and, among these, the one with the earliest cuts. Requires and fails as BalancedBoundaries.
 Result<Boundaries> ShortestLongestBoundaries(std::span<const Nanoseconds> layer_times, int stages);
 
 // The time of each stage, from the time of each layer.

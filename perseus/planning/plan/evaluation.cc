@@ -25,11 +25,11 @@ struct Evaluator::Timing {
   double energy_j;
 };
 
-// The same power for `factor` times the measured time.
+// Scales the time by `factor` at constant power.
 Evaluator::Timing Evaluator::Slowed(const Timing& measured, double factor) {
   if (factor == 1) return measured;
   const double time = static_cast<double>(measured.time) * factor;
-  // Rounded. (std::llround is a call, which takes as long as the rest of an instruction.)
+  // Rounds without std::llround: the call would take as long as all the other work.
   return {static_cast<Nanoseconds>(time + 0.5), measured.energy_j * factor};
 }
 
@@ -107,7 +107,7 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
       variation.time_factors.empty() ? 1 : variation.time_factors[At(instruction)];
   const profile::Option& measured = graph_.option_sets[At(set)].options[At(previous_index)];
   const Timing previous = Slowed({measured.time, measured.energy_j}, factor);
-  // The duration and the energy are those of `wanted` already, to the nanosecond.
+  // Both options have the same time and energy, so the results are already correct.
   if (previous.time == wanted.time && previous.energy_j == wanted.energy_j) return;
   const Nanoseconds wait = clock.switch_time - start;
   Nanoseconds& duration = evaluation.durations[At(instruction)];

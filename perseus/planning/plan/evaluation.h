@@ -18,12 +18,12 @@
 // instruction, the measured option with the nearest frequency takes its place. (For an instruction
 // that was measured at one clock only, that is its own option.)
 //
-// Switches. An iteration repeats, so the change from the last clock of a pp_rank back to its first
-// one counts, and no pp_rank has exactly one switch. What counts is what the plan requests: a
-// latency does not change the count.
+// Switches. The count is that of the requested changes, so a latency does not affect it. An
+// iteration repeats, so the change from the last clock of a pp_rank back to its first one counts.
+// So no pp_rank has exactly one switch.
 //
-// An instruction under a latency is a mix of two options, so the bound of the relaxation holds for
-// it too.
+// With a latency, an instruction runs as a mix of two options. So the bound of the relaxation still
+// holds.
 //
 // Switch cost. If the plan changes the clock from one instruction of a pp_rank to its next, the
 // pp_rank stalls before that next instruction, at the blocking power, and the change costs energy
@@ -71,7 +71,7 @@ struct ExecutionModel {
 struct Variation {
   std::vector<double> time_factors;          // The time is multiplied by this, at the same power.
   std::vector<Nanoseconds> earliest_starts;  // The instruction cannot start earlier.
-  // The latency of a switch that the instruction requests. It replaces that of the model.
+  // The latency of the switch that the instruction requests. Replaces that of the model.
   std::vector<Nanoseconds> switch_latencies;
 };
 
@@ -87,7 +87,7 @@ class Evaluator {
   // The same for an execution that differs from the measurements. The emulator uses it.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
-  // What the evaluation of a plan needs of its options, for many executions of one plan.
+  // The data of a plan's options that an evaluation needs, for many executions of one plan.
   struct Chosen {
     // [instruction]
     std::vector<Nanoseconds> times;
@@ -97,11 +97,11 @@ class Evaluator {
     std::vector<int> pp_rank_switches;  // [pp_rank]
   };
   Chosen Choose(std::span<const int> options) const;
-  // Replaces `evaluation`, and uses its memory again.
+  // Overwrites `evaluation` and reuses its memory.
   void Evaluate(const Chosen& chosen, const Variation& variation, Evaluation& evaluation) const;
 
-  // The instructions of a longest path of an evaluation of this graph, the last one first: each
-  // starts as soon as the next one in the list has ended and their delay has passed.
+  // Returns a longest path of the evaluation, last instruction first. Each instruction starts as
+  // soon as the next one in the list has ended and the delay between them has passed.
   std::vector<int> LongestPath(const Evaluation& evaluation) const;
 
  private:
@@ -116,7 +116,8 @@ class Evaluator {
     Nanoseconds previous_end = 0;  // The end of the last instruction that has a clock.
     bool operator==(const Clock&) const = default;
 
-    // When the previous instruction ends. A pending switch to the same clock stays as it is.
+    // Requests a clock at the end of the previous instruction. Keeps a pending switch to the same
+    // clock.
     void Request(int wanted, Nanoseconds latency) {
       if (pending == wanted) return;
       pending = wanted;
@@ -136,7 +137,7 @@ class Evaluator {
 
   const schedule::InstructionGraph& graph_;
   ExecutionModel model_;
-  // The option with that clock, or else the first option with the nearest frequency.
+  // Returns the first option with that clock, or with the nearest frequency if none has it.
   int OptionNearest(int option_set, int clock) const;
 
   // A clock is the number of a distinct combination of frequency and other knobs.

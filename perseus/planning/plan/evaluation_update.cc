@@ -11,7 +11,7 @@ namespace perseus::plan {
 namespace {
 
 constexpr std::size_t kBits = 64;
-// A nanojoule, or more if the sum of all energies would not fit.
+// Energies are counted in nanojoules, or in a larger unit if the sum of all energies would not fit.
 constexpr double kFinestUnitsPerJ = 1e9;
 constexpr double kMostUnits = 1e18;
 
@@ -63,7 +63,7 @@ EvaluationUpdate::EvaluationUpdate(const Evaluator& evaluator, std::vector<int> 
   totals_ = Sum();
 }
 
-// Rounded to nearest. Without a function of the math library, because it is called very often.
+// Rounds to the nearest unit. Avoids the math library, because it is called very often.
 std::int64_t EvaluationUpdate::ToUnits(double energy_j) const {
   const double units = energy_j * units_per_j_;
   return static_cast<std::int64_t>(units < 0 ? units - 0.5 : units + 0.5);
@@ -103,7 +103,7 @@ void EvaluationUpdate::FindTails() {
   tails_.assign(instructions, 0);
   for (std::size_t i = instructions; i-- > 0;) {
     if (first_successor_[i] == first_successor_[i + 1]) last_.push_back(static_cast<int>(i));
-    // A mix of two options takes no less than the faster one.
+    // A mix of two options takes at least as long as the faster one.
     const auto& options = graph.options_of(static_cast<int>(i)).options;
     const Nanoseconds least =
         std::ranges::min_element(options, {}, &profile::Option::time)->time + tails_[i];
@@ -126,7 +126,7 @@ bool EvaluationUpdate::Pays(int instruction) const {
          clocks_[At(instruction)] != clocks_[At(previous_[At(instruction)])];
 }
 
-// An instruction that begins before the switch to its clock takes effect. As in evaluation.cc.
+// Evaluates an instruction that begins before its switch takes effect, as evaluation.cc does.
 EvaluationUpdate::Run EvaluationUpdate::RunMixed(int instruction, const Clock& clock,
                                                  Nanoseconds begin) const {
   const std::size_t set = At(evaluator_.graph_.instructions[At(instruction)].option_set);
@@ -254,7 +254,7 @@ std::optional<EvaluationUpdate::Totals> EvaluationUpdate::Try(std::span<const Ch
     SetOption(instruction, option);
     switches_ += count_switches();
     MarkForVisit(instruction);
-    // It may pay for its switch now, or not any more.
+    // The next instruction may now pay for a switch, or no longer pay for one.
     if (next_[At(instruction)] != kNone) MarkForVisit(next_[At(instruction)]);
   }
   if (!VisitMarked()) {

@@ -6,8 +6,8 @@
 // A search that evaluates every candidate from scratch (evaluation.h) visits all instructions each
 // time. A change of one option usually affects few of them: the effect ends where an instruction
 // waits for something else. So an update visits, in topological order, only instructions whose
-// start or whose clock before them changed. It ends early if the plan is late: an instruction that
-// ends later than the deadline minus the least possible time of what follows.
+// start or previous clock changed. It stops once the plan cannot meet the deadline: once an
+// instruction ends later than the deadline minus the least possible time of what follows.
 //
 // The rules are those of evaluation.h, with switch latency and cost. Times and switches are the
 // same as there. Energies are sums of integers, so they do not depend on the order of changes. They
@@ -35,14 +35,14 @@ class EvaluationUpdate {
   };
   using Change = std::pair<int, int>;  // Instruction, option.
 
-  // Keeps a reference to the evaluator. `options` may take longer than the deadline.
+  // Keeps a reference to the evaluator. The initial plan of `options` may miss the deadline.
   EvaluationUpdate(const Evaluator& evaluator, std::vector<int> options, Nanoseconds deadline);
 
   const std::vector<int>& options() const { return options_; }
   const Totals& totals() const { return totals_; }
 
-  // The totals after the changes, of different instructions. Empty if the plan takes longer than
-  // the deadline: nothing has changed then. Otherwise, Keep or Undo must follow.
+  // Returns the totals after the changes, which are of different instructions. Then Keep or Undo
+  // must follow. Returns nothing if the plan misses the deadline. Then nothing has changed.
   std::optional<Totals> Try(std::span<const Change> changes);
   void Keep();
   void Undo();
@@ -69,7 +69,7 @@ class EvaluationUpdate {
   Node Visit(int instruction) const;
   Run RunMixed(int instruction, const Clock& clock, Nanoseconds begin) const;
   void MarkForVisit(int instruction);
-  // Visits what is marked. Returns false if the plan is late.
+  // Visits the marked instructions. Returns false if the plan is late.
   bool VisitMarked();
   void Replace(int instruction, const Node& node);
   Totals Sum() const;
@@ -77,24 +77,24 @@ class EvaluationUpdate {
   const Evaluator& evaluator_;
   Nanoseconds deadline_;
   std::vector<int> options_;
-  std::vector<int> clocks_;  // [instruction] of its option.
+  std::vector<int> clocks_;  // [instruction] The clock of its option.
 
   double units_per_j_ = 0;
   std::int64_t change_units_ = 0;  // The energy of a switch that is paid for.
   // [option set][option]
   std::vector<std::vector<Run>> runs_;
-  // [option set][clock] the option that runs there, as at a previous clock.
+  // [option set][previous clock] The option at which an instruction begins before its switch.
   std::vector<std::vector<int>> option_at_;
-  // [instruction] its neighbors on the pp_rank that have a clock, as long as it has one itself. An
-  // iteration repeats: the first one follows the last one.
+  // [instruction] Its neighbors among the instructions with a clock on its pp_rank. An iteration
+  // repeats, so the first one follows the last one. kNone for an instruction without a clock.
   std::vector<int> previous_;
   std::vector<int> next_;
   std::vector<bool> is_first_;
-  std::vector<int> first_successor_;  // [instruction] an index into successors_.
+  std::vector<int> first_successor_;  // [instruction] An index into successors_.
   std::vector<int> successors_;
-  std::vector<int> last_;  // The instructions that none waits for.
+  std::vector<int> last_;  // The instructions without successors.
   std::vector<Nanoseconds>
-      tails_;  // [instruction] the least time from its end to that of the plan.
+      tails_;  // [instruction] The least time from its end to the end of the plan.
 
   std::vector<Node> nodes_;
   std::int64_t energy_ = 0;

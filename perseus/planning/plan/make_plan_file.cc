@@ -9,7 +9,7 @@
 namespace perseus::plan {
 namespace {
 
-// [(pp_rank, chunk)] the stage.
+// Returns the stage of each (pp_rank, chunk).
 std::map<std::pair<int, int>, int> StagesByPlace(const schedule::Schedule& schedule) {
   std::map<std::pair<int, int>, int> stages;
   for (std::size_t stage = 0; stage < schedule.pp_rank_of_stage.size(); ++stage) {

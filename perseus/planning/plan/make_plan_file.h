@@ -8,18 +8,19 @@
 
 namespace perseus::plan {
 
-// The model of the job's pp_ranks: all GPUs of a stage together.
+// Returns the model of the job's pp_ranks: all GPUs of a stage together.
 ExecutionModel ModelOf(const plan_file::PlannedJob& job);
-// The same. `cost` is that of one GPU.
+// Returns the same from its parts. `cost` is that of one GPU.
 ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_latency,
                        const schedule::SwitchCost& cost);
 
-// Checks a finished plan for `target`, and returns its file. Fails as CheckKeeps (target.h).
+// Checks a finished plan for `target`, and returns its file. Fails as CheckKeeps does (target.h).
 // Requires that `planner` made `plan`, and that `planner` was created for `job`.
 Result<plan_file::PlanFile> MakePlanFile(const Planner& planner, const Plan& plan,
                                          const Target& target, plan_file::PlannedJob job);
 
-// The file of a plan that was checked, or need not keep a target, with what `planner` says of it.
+// Returns the file of a plan that was checked before, or that has no target to keep. The
+// instructions and the baseline come from `planner`.
 plan_file::PlanFile DescribePlan(const Planner& planner, const Plan& plan,
                                  plan_file::PlannedJob job);
 

@@ -21,8 +21,8 @@ Microwatts BlockingPrice(const ExecutionModel& model, int pp_ranks) {
       std::floor(model.blocking_power_w * static_cast<double>(pp_ranks) * kMicrowattsPerWatt));
 }
 
-// A flow may be as large as the blocking price plus the savings of all instructions. This sum has
-// the limit that BuildNetwork sets for the savings alone.
+// A flow can be as large as the blocking price plus the savings of all instructions. BuildNetwork
+// limits the savings alone to this value. Here it limits the whole sum.
 constexpr double kMostPriceW = static_cast<double>(Microwatts{1} << 59) / kMicrowattsPerWatt;
 
 Result<void> CheckBlockingPower(const ExecutionModel& model, int pp_ranks, double could_save_w) {

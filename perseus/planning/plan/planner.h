@@ -70,7 +70,7 @@ struct Plan {
 
 // How exact a frontier has to be.
 enum class FrontierPrecision {
-  kStatedError,  // Exact if the walk takes seconds, otherwise as kBounds.
+  kStatedError,  // kExact if the walk takes only seconds, otherwise kBounds.
   kExact,        // Every breakpoint.
   kBounds,       // An error of at most kFrontierError, even if the walk would be quick.
 };
@@ -88,8 +88,9 @@ class Planner {
   // What to do if no computation has two useful options, so that there is nothing to plan. Usually
   // this is an error in the profile. While measurements are still in progress, it is not.
   enum class FewOptions { kRefuse, kAccept };
-  // Fails (kInput) with kRefuse as above, or if numbers overflow: the message names an option set
-  // or the input that is too large. An instruction with one useful option keeps this option.
+  // Fails (kInput) if there is nothing to plan (with kRefuse), or if numbers overflow: the message
+  // names an option set or the input that is too large. An instruction with one useful option keeps
+  // this option.
   static Result<Planner> Create(schedule::InstructionGraph graph, const ExecutionModel& model,
                                 FewOptions few = FewOptions::kRefuse);
 
@@ -104,8 +105,8 @@ class Planner {
   // The time of the relaxation if every instruction takes the slowest useful option.
   Nanoseconds SlowestTime() const;
 
-  // The power of all pp_ranks while they wait, rounded down to whole microwatts. So a bound that
-  // charges time at this price is a bound.
+  // The power of all pp_ranks while they wait. Rounded down to whole microwatts, so that a bound
+  // with this price of time stays a lower bound.
   Microwatts blocking_price() const;
 
   // The optimum of the relaxation within the deadline: event times and prices, checked. With the
@@ -114,17 +115,17 @@ class Planner {
   Result<frontier::Solution> Relax(Nanoseconds deadline, Microwatts price_floor,
                                    const std::stop_token& stop = {}) const;
 
-  // Every breakpoint, by the walk (frontier/walk.h). If the walk would take long and `precision`
-  // permits it, bounds of the frontier instead, from a few dozen deadlines (frontier/enclosure.h).
-  // They are exact at the deadlines of earlier plans, which also makes them quicker. What is too
-  // long is counted in operations, so it is the same on every machine. Fails (kSystem) once `stop`
-  // is requested.
+  // Returns every breakpoint, by the walk (frontier/walk.h). If the walk would take too long and
+  // `precision` permits it, returns bounds of the frontier instead, from a few dozen deadlines
+  // (frontier/enclosure.h). The bounds are exact at the deadlines of earlier plans. Such plans also
+  // make the computation faster. The limit of the walk is a number of operations, so it is the same
+  // on every machine. Fails (kSystem) once `stop` is requested.
   Result<Frontier> ComputeFrontier(
       const Progress& progress = {}, const std::stop_token& stop = {},
       FrontierPrecision precision = FrontierPrecision::kStatedError) const;
 
-  // Whether ComputeFrontier probably walks to the end: from some number of instructions on, a walk
-  // is too long. Then it helps to plan deadlines first.
+  // Whether ComputeFrontier probably completes the walk. It does not for large graphs. Then it is
+  // useful to plan deadlines first.
   bool ProbablyWalks() const;
 
   // The point of the exact frontier with the least energy + price_w * time, by one deadline.
@@ -141,21 +142,21 @@ class Planner {
   // deadline has less energy (in joules). Fails with kUnreachable below least_time().
   Result<double> BoundFor(Nanoseconds deadline) const;
 
-  // The plan of least energy if the iteration lasts `time` in any case, because another pipeline is
-  // that slow: T' of a straggler. A pipeline that ends earlier waits until then. So more time saves
-  // energy up to the slow end of the frontier. (PlanFor stops at T*, where an iteration that may
-  // end has the least energy.) `lower_bound_j` and EnergyUntil(time) count the waiting until
+  // The plan of least energy if the iteration lasts `time` in any case, because another pipeline
+  // takes that long (a straggler, T'). A pipeline that ends earlier waits until then. So more time
+  // saves energy up to the slow end of the frontier. (PlanFor stops at T*: there, an iteration that
+  // may end has the least energy.) `lower_bound_j` and EnergyUntil(time) include the waiting until
   // `time`. Fails as PlanFor does. With a switch latency, the search for fewer switches is that of
   // PlanFor, which stops at T*.
   Result<Plan> PlanForStraggler(Nanoseconds time, const SearchLimits& limits = {}) const;
 
-  // The plan of PlanFor if switches were free. The plan has no evaluation.
+  // The plan that PlanFor would return if switches were free. It has no evaluation.
   Result<Plan> PlanWithoutLatency(Nanoseconds deadline, const SearchLimits& limits) const;
 
   // The plan with its evaluation on the model. Fails (kSystem) if it misses its deadline.
   Result<Plan> Evaluated(Plan plan) const;
 
-  // The bound (in joules) of a relaxed optimum: it lasts `time`, and has this extra energy.
+  // The bound (in joules) of a relaxed optimum that lasts `time` and has this extra energy.
   double BoundOf(Nanoseconds time, Femtojoules extra_energy) const;
 
   // The energy of an iteration (in joules) if all pp_ranks wait until `time`, which is at least the
@@ -165,7 +166,7 @@ class Planner {
  private:
   Planner() = default;
   Frontier FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const;
-  // Nothing if the walk is slow and `precision` does not require it.
+  // Returns nothing if the walk is slow and `precision` does not require it.
   Result<std::optional<Frontier>> WalkFrontier(FrontierPrecision precision,
                                                const Progress& progress,
                                                const std::stop_token& stop) const;
@@ -181,8 +182,9 @@ class Planner {
   std::shared_ptr<Relaxations> relaxations_;  // Copies of a planner share it.
 };
 
-// In every plan within the deadline, instruction i starts at earliest_starts[i] or later and ends
-// at latest_ends[i] or earlier: what the fastest times of all other instructions leave.
+// The time range of each instruction if all other instructions take their fastest times. In every
+// plan within the deadline, instruction i starts at earliest_starts[i] or later and ends at
+// latest_ends[i] or earlier.
 struct InstructionWindows {
   std::vector<Nanoseconds> earliest_starts;  // [instruction]
   std::vector<Nanoseconds> latest_ends;      // [instruction]

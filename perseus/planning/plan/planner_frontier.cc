@@ -17,7 +17,7 @@ namespace {
 // A walk is slow if it moves more nodes than this: about five seconds. 32 stages x 128 microbatches
 // need 455 million, and 64 x 512 need 22 billion.
 constexpr double kMostNodesMoved = 5e8;
-// After this many moves (half a second), the walk may be judged to be slow.
+// After this many moves (half a second), IsSlow can tell whether the walk is slow.
 constexpr std::int64_t kMovesToJudge = 50'000'000;
 // Jobs with this many instructions have slow walks.
 constexpr std::size_t kInstructionsOfSlowWalk = 20'000;
@@ -46,7 +46,7 @@ double Frontier::BoundAt(Nanoseconds time) const {
   return fast.bound_j + part * (slow.bound_j - fast.bound_j);
 }
 
-// From the slowest breakpoint to the fastest.
+// Requires breakpoints from the slowest to the fastest.
 Frontier Planner::FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const {
   Frontier frontier;
   frontier.points.reserve(breakpoints.size());
@@ -94,8 +94,8 @@ Result<std::optional<Frontier>> Planner::WalkFrontier(FrontierPrecision precisio
   return std::optional(FrontierOf(breakpoints));
 }
 
-// The optima that stay exact: the fastest schedule, that of least total energy, the cheapest, and
-// those of the deadlines that were planned before.
+// Returns the optima at which the bounds are exact: the fastest schedule, the schedule of least
+// total energy, the cheapest schedule, and those of the deadlines that were planned before.
 Result<std::vector<frontier::Solution>> Planner::ExactPoints(const std::stop_token& stop) const {
   const Microwatts floor = blocking_price();
   std::vector<std::optional<Result<frontier::Solution>>> found(2);
@@ -127,7 +127,7 @@ Result<Frontier> Planner::EncloseFrontier(const Progress& progress,
   };
   const auto least = std::ranges::min_element(solved, {}, energy_of);
   const double least_j = energy_of(*least);
-  // The last thousandth is for the rounding of times.
+  // The factor leaves room for the rounding of times.
   const double most_error_j = kFrontierError * 0.999 * std::max(least_j, 0.0);
   PERSEUS_ASSIGN_OR_RETURN(
       const auto points,

@@ -24,8 +24,8 @@ namespace perseus::plan {
 class Relaxations {
  public:
   using Solve = std::function<Result<frontier::Solution>()>;
-  // The optimum for this deadline and price floor. Calls `solve` if it is not known. An error is
-  // not remembered.
+  // Returns the optimum for this deadline and price floor. Calls `solve` if it is not known yet.
+  // Does not store errors.
   Result<frontier::Solution> Get(Nanoseconds deadline, Microwatts price_floor, const Solve& solve) {
     if (auto known = Find(deadline, price_floor)) return *std::move(known);
     Result<frontier::Solution> solution = solve();
@@ -36,7 +36,7 @@ class Relaxations {
     return solution;
   }
 
-  // All that are known for this price floor, by rising deadline.
+  // Returns all known optima for this price floor, by rising deadline.
   std::vector<frontier::Solution> Known(Microwatts price_floor) const {
     const MutexLock lock(mutex_);
     std::vector<const Relaxed*> known;
@@ -50,8 +50,8 @@ class Relaxations {
   }
 
  private:
-  // More than the targets of `perseus plan` with the stops of its report. The largest jobs need
-  // 2.5 MB for each, and have few stops.
+  // Enough for the targets of `perseus plan` and the stops of its report. In the largest jobs,
+  // which have few stops, each takes 2.5 MB.
   static constexpr std::size_t kMost = 32;
 
   struct Relaxed {

@@ -180,7 +180,7 @@ class ClockSearch {
     return false;
   }
 
-  // Goes back to options that met the deadline before.
+  // Restores options that met the deadline before.
   void Return(const std::vector<int>& former) {
     Change change;
     for (std::size_t i = 0; i < former.size(); ++i) {
@@ -211,7 +211,7 @@ class ClockSearch {
     return improved;
   }
 
-  // Tries to run a whole run of instructions with one clock one step slower.
+  // Tries to slow a whole run of instructions with one clock by one step.
   bool SlowRuns() {
     bool improved = false;
     for (const std::vector<int>& order : pp_ranks_) {
@@ -321,8 +321,8 @@ std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds dead
   return std::nullopt;
 }
 
-// Plans without latency for shorter and shorter deadlines, until a plan meets `deadline` under the
-// latency.
+// Makes plans without latency for shorter and shorter deadlines, until one meets `deadline` under
+// the latency.
 Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseconds deadline,
                                                 const SearchLimits& quick) {
   const Evaluator evaluator(planner.graph(), planner.model());

@@ -2,8 +2,8 @@
 //
 // With a switch latency, the time of an instruction depends on the clock before it (evaluation.h).
 // So a plan made without the latency is late, and a switch that saves little is not worth its
-// delay. Three plans are improved. The best one that meets the deadline wins. At equal energy, the
-// one with fewer switches wins:
+// delay. Three plans are improved. The one with the least energy that meets the deadline is the
+// result. At equal energy, it is the one with fewer switches:
 //   - a plan made without latency, for a deadline that is shorter by the time that it was late;
 //   - a plan made without latency that is faster where the latency hurts: an instruction on the
 //     critical path gets its clock one instruction earlier;
@@ -18,9 +18,10 @@
 
 namespace perseus::plan {
 
-// Requires !planner.model().SwitchesAreFree(). The plan's bound is that of free switches, which
-// holds under any latency and cost. Fails with kUnreachable if no plan is found that meets the
-// deadline. kFirstLook: local search for a fortieth of the time, and no annealing.
+// Requires !planner.model().SwitchesAreFree(). The bound of the plan is that of free switches,
+// which holds under any latency and cost. Fails with kUnreachable if no plan is found that meets
+// the deadline. With kFirstLook, the local search gets a fortieth of the work, and there is no
+// annealing.
 Result<Plan> PlanUnderLatency(const Planner& planner, Nanoseconds deadline,
                               const SearchLimits& limits);
 

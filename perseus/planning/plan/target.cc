@@ -74,13 +74,14 @@ Nanoseconds TimeOfCheapest(const Frontier& frontier, const Target& target) {
   return best->time;
 }
 
-// For kEdp and kPrice, on the exact frontier. If `frontier` is not exact, solves deadlines.
+// Returns the time of the cheapest point of the exact frontier, for kEdp and kPrice. Solves single
+// deadlines if `frontier` is not exact.
 Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier,
                              const Target& target) {
   const Nanoseconds first = TimeOfCheapest(frontier, target);
   if (frontier.exact()) return first;
   if (target.kind == Target::Kind::kPrice) {
-    // A second of an iteration costs as much as this power.
+    // The price of time as a power: energy at this power costs as much as the time.
     const double second = CostAt(target, 1, 0);
     const double joule = CostAt(target, 0, 1);
     if (joule == 0 && second > 0) return planner.least_time();
@@ -89,8 +90,8 @@ Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier,
     return best.time;
   }
   // log(energy * time) is concave, so it is below its tangents. At a point of the frontier, the
-  // tangent prices time at energy / time. The point that is best at this price is better, unless it
-  // is the same.
+  // tangent prices time at energy / time. So the point that is best at this price is better, unless
+  // it is the same point.
   FrontierPoint best{.time = first, .bound_j = frontier.BoundAt(first)};
   for (bool is_exact = false;; is_exact = true) {
     PERSEUS_ASSIGN_OR_RETURN(const FrontierPoint next,
@@ -201,9 +202,9 @@ Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& 
   return PlanWithin(plans, *frontier, target.value, PowerOf, "a power cap", "W");
 }
 
-// No plan takes longer: each instruction has its slowest option, and stalls for a clock change.
-// Plans with few clock changes may need options that no plan without a limit has, because other
-// options of the same instruction are faster and cheaper.
+// Returns a time that no plan exceeds: each instruction has its slowest option, and stalls for a
+// clock change. (A plan with few clock changes may use an option although another option of the
+// same instruction is faster and cheaper.)
 Nanoseconds LongestTime(const Planner& planner) {
   const schedule::InstructionGraph& graph = planner.graph();
   std::vector<int> slowest;

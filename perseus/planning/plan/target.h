@@ -33,12 +33,12 @@ struct Target {
 // "least energy", "least energy-delay product", "least cost at 0.12 $/kWh and 2 $/GPU-hour".
 std::string Describe(const Target& target);
 
-// A value above 0 in six digits, rounded up: if a user asks for the value in a message, a plan
-// exists.
+// Formats a value above 0 in six digits, rounded up. So a plan exists for the value that a message
+// suggests.
 std::string RoundedUp(double value);
 
-// What the best plan for a target has least of: seconds (kEnergyBudget, kPowerCap), joule-seconds
-// (kEdp), dollars (kPrice), or joules.
+// The cost that the best plan for a target minimizes: seconds (kEnergyBudget, kPowerCap),
+// joule-seconds (kEdp), dollars (kPrice), or joules.
 double CostOf(const Target& target, const Evaluation& evaluation);
 
 // Whether an iteration keeps an energy budget or a power cap. True for all other kinds.
@@ -57,8 +57,8 @@ bool LimitsTime(Target::Kind kind);
 // Whether a target of this kind is a deadline: all kinds but kEnergyBudget and kPowerCap.
 bool IsOneDeadline(Target::Kind kind);
 
-// The deadline that the target is. Requires IsOneDeadline(target.kind). Fails as PlanForTarget does
-// without a frontier, and if the deadline is out of range.
+// Returns the deadline that the target is equivalent to. Requires IsOneDeadline(target.kind). Fails
+// as PlanForTarget does without a frontier, and if the deadline is out of range.
 Result<Nanoseconds> DeadlineOf(const Planner& planner, const Frontier* frontier,
                                const Target& target);
 
@@ -68,31 +68,30 @@ std::string Slug(const Target& target);
 // The range of `value` (and of `gpu_hour`).
 NumberRange ValueRange(Target::Kind kind);
 
-// A kUnreachable error says what can be met: the least possible time, energy or power.
-// `frontier` may be null for kSlowdown, kDeadline and kMinEnergy. (kMinEnergy then uses the solver
-// for one deadline.) Without it, the other kinds fail with a remedy.
+// Returns the best plan for the target. A kUnreachable error has the least possible time, energy or
+// power. `frontier` may be null for kSlowdown, kDeadline and kMinEnergy. (kMinEnergy then uses the
+// solver for one deadline.) Without it, the other kinds fail with a remedy.
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
                            const SearchLimits& limits = {});
 
 // The best plan for a target among plans that were made for several targets.
 //
-// The search for a plan is not exact, above all under a switch latency. So a plan for another
+// The search for a plan is not exact, especially under a switch latency. So a plan for another
 // target may be better for this one: a plan for a tighter deadline is also a plan for a looser one,
-// and the plan of least energy-delay product may be one that was made for a slowdown. A verb that
-// makes several plans calls BestPlan for each of them. Its results then never contradict each
+// and the plan of least energy-delay product may be one that was made for a slowdown. A command
+// that makes several plans calls BestPlan for each of them. Then the results never contradict each
 // other: more time never needs more energy.
 //
-// Returns `own`, which was made for `target`, or the plan of `others` that meets the target with
-// less of what it minimizes: the energy, the time (kEnergyBudget, kPowerCap), the energy-delay
-// product or the cost. Of equal ones, that of less energy, and then `own`. The result has a
+// Returns `own`, which was made for `target`, or the plan of `others` that meets the target at a
+// lower cost: the energy, the time (kEnergyBudget, kPowerCap), the energy-delay product or the
+// money. At equal cost, the plan with less energy wins, and then `own`. The result has a
 // certificate for the target:
 //   - with a deadline, the deadline and the bound of `own`;
 //   - for kMinEnergy, the bound of `own`, which holds at any time;
 //   - otherwise, the deadline and the bound that the plan was made with.
 Plan BestPlan(const Target& target, const Plan& own, std::span<const Plan> others);
 
-// Plans with more and more effort: for one deadline, and for one target.
-// The plan for one deadline, with more and more effort.
+// Searches the plan for one deadline, with more and more effort.
 //
 //   DeadlineSearch search(planner, deadline, planner.blocking_price());
 //   Result<Plan> first = search.PlanWith({.effort = kFirstLook});
@@ -107,8 +106,8 @@ class DeadlineSearch {
   DeadlineSearch(const DeadlineSearch&) = delete;
   DeadlineSearch& operator=(const DeadlineSearch&) = delete;
 
-  // The plan without any switch latency, and without its evaluation. The bound counts the time of
-  // the relaxed optimum. Never worse than the plan of an earlier call. Fails with kUnreachable
+  // Returns the plan for free switches, without its evaluation. The bound is for the time of the
+  // relaxed optimum. The plan is never worse than that of an earlier call. Fails with kUnreachable
   // below least_time(), and with kSystem once a stop is requested.
   Result<Plan> PlanWith(const SearchLimits& limits);
 
@@ -124,7 +123,7 @@ class DeadlineSearch {
   std::optional<ChoiceSearch> search_;  // The search on the solution.
 };
 
-// The plan for one target, with more and more effort.
+// Searches the plan for one target, with more and more effort.
 //
 //   TargetSearch search(planner, nullptr, {.kind = Target::Kind::kSlowdown});
 //   Result<Plan> first = search.PlanWith({.effort = kFirstLook});   // Soon.
@@ -137,7 +136,7 @@ class TargetSearch {
   // Keeps a reference to the planner and to the frontier, which may be null as for PlanForTarget.
   TargetSearch(const Planner& planner, const Frontier* frontier, const Target& target);
 
-  // The plan of PlanForTarget, and never a worse one than an earlier call returned. Fails as
+  // Returns the plan of PlanForTarget, and never a worse one than an earlier call. Fails as
   // PlanForTarget does.
   Result<Plan> PlanWith(const SearchLimits& limits);
 

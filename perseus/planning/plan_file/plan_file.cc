@@ -92,8 +92,8 @@ void AppendInstruction(std::string& text, const PlannedInstruction& instruction,
                   ToSeconds(instruction.duration), instruction.energy_j);
 }
 
-// For each knob of the profile, its index in the list of knobs of the plan. The order of columns in
-// a profile is free.
+// Returns the index of each knob of the profile in the list of knobs of the plan. The order of
+// columns in a profile is free.
 Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_plan,
                                             const std::vector<std::string>& of_profile,
                                             std::string_view name) {
@@ -117,7 +117,7 @@ Result<std::vector<std::size_t>> MatchKnobs(const std::vector<std::string>& of_p
   return places;
 }
 
-// Without line ends and the indentation after them. Strings in JSON have no line ends.
+// Returns the text without line ends and the indentation after them.
 std::string WithoutLayout(std::string_view text) {
   std::string line;
   line.reserve(text.size());

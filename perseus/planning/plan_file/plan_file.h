@@ -51,8 +51,8 @@ struct PlannedInstruction {
 struct PlannedRank {
   std::string name;
   std::vector<PlannedInstruction> instructions;  // In execution order.
-  // Whether the file was cut to other pp_ranks. Of this pp_rank, it then has only the first
-  // instruction of each stage.
+  // Whether the file was cut to other pp_ranks. Then `instructions` has only the first instruction
+  // of each stage of this pp_rank.
   bool is_cut = false;
 };
 
@@ -76,8 +76,8 @@ struct PlanFile {
 enum class PlanText { kLineForEachInstruction, kOneLine };
 std::string FormatPlan(const PlanFile& plan, PlanText text = PlanText::kLineForEachInstruction);
 
-// The part of the plan that a node needs which has these pp_ranks. Of each other pp_rank, it keeps
-// the first instruction of each stage, because ParsePlan needs to know which pp_rank has which
+// Returns the part of the plan that a node with these pp_ranks needs. Keeps the first instruction
+// of each stage of all other pp_ranks, because ParsePlan needs to know which pp_rank has which
 // stage. Fails (kInput) for a pp_rank that the plan lacks.
 Result<PlanFile> Cut(PlanFile plan, const std::set<int>& pp_ranks);
 

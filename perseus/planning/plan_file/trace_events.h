@@ -37,7 +37,7 @@ class TraceEvents {
   // `arguments` are the members of a JSON object, such as "\"chunk\": 0, \"microbatch\": 3".
   void AddSlice(const Slice& slice, std::string_view arguments);
 
-  // From time `at` on, the counter has this value. `value` is a JSON number, `unit` its name.
+  // Sets the value of the counter from time `at` on. `value` is a JSON number, `unit` its name.
   void AddCounter(int process, std::string_view name, Nanoseconds at, std::string_view unit,
                   std::string_view value);
 

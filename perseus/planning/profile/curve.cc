@@ -30,7 +30,7 @@ struct ExactSlope {
   Nanoseconds duration = 1;
 };
 
-// Requires that `slow` is slower and costs no more.
+// Returns the slope between two points. Requires that `slow` is slower and costs no more.
 ExactSlope SlopeBetween(const Point& fast, const Point& slow) {
   const Nanoseconds duration = slow.time - fast.time;
   const Femtojoules saved = fast.cost - slow.cost;

@@ -29,8 +29,8 @@ Result<Profile> ParseLayers(std::string_view text, std::string_view name);
 
 inline int LayerCount(const Profile& layers) { return layers.pp_ranks(); }
 
-// For each layer, the total time of the instructions `kinds` at the highest clock. Fails (kInput)
-// if a layer lacks one of them; the message has the layer and the kind.
+// Returns the total time of the instructions `kinds` of each layer at the highest clock. Fails
+// (kInput) if a layer lacks one of them; the message has the layer and the kind.
 Result<std::vector<Nanoseconds>> LayerTimes(const Profile& layers,
                                             std::span<const InstructionKind> kinds);
 

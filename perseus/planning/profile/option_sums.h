@@ -45,11 +45,11 @@ class OptionSums {
   // row of the same option. The message has the line of that row, but not the file.
   Result<void> Add(const Measurement& row);
 
-  // A knob other than the frequency whose values look measured and not set, with two rows of the
-  // same entry and frequency that differ in it. If an entry has repeated rows at its frequencies,
-  // the values of a setting repeat. A power, a temperature or a row number hardly ever repeats. As
-  // a knob, such a column would make every row an option of its own, and the planner would choose
-  // the row with the luckiest measurement.
+  // A knob other than the frequency whose values seem to be measured, with two rows of the same
+  // entry and frequency that differ in it. If an entry has repeated rows at its frequencies, the
+  // values of a setting repeat, too. The values of a power, a temperature or a row number hardly
+  // ever repeat. As a knob, such a column would make every row an option of its own, and the
+  // planner would choose the row with the luckiest measurement.
   struct Suspect {
     std::size_t knob = 0;  // As in Measurement::knobs.
     double value = 0;

@@ -81,7 +81,7 @@ class Profile {
 
   const std::string& name() const { return name_; }  // For messages; usually the file's path.
   const std::vector<std::string>& other_knob_names() const { return other_knob_names_; }
-  // Sorted by pp_rank, chunk and kind.
+  // The entries, sorted by pp_rank, chunk and kind.
   std::span<const ProfileEntry> entries() const { return entries_; }
 
   int pp_ranks() const;  // The largest pp_rank + 1.

@@ -19,8 +19,8 @@ constexpr double kEffortOfStops = 0.5;
 
 using LimitedPlans = std::vector<Result<few_switches::BudgetPlan>>;
 
-// The limits at which the search for a limit climbs: each up to 16, and then four in each range
-// from a power of 2 to the next one.
+// The limits of the steps of ClimbToLimit: each limit up to 16, and then four in each range from a
+// power of 2 to the next one.
 std::vector<int> StepsTo(int most_switches) {
   std::vector<int> steps = {0};
   const auto distance = [](int step) {
@@ -41,7 +41,7 @@ double EffortOfStep(int most_switches) {
 // otherwise only plans without any change may keep the limit.
 constexpr double kEffortAfterFinish = 0.1;
 
-// More changes are not possible: each instruction with a clock begins with one.
+// Returns the greatest possible number of changes: each instruction with a clock begins with one.
 int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
   std::ptrdiff_t most = 0;
   for (const std::vector<int>& order : graph.pp_rank_orders) {
@@ -106,8 +106,8 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
   return std::move(found.front());
 }
 
-// The plan becomes the other one, which also keeps its limit, if that is better. Its bound is one
-// for this limit.
+// Replaces the plan by the other one if that is better. The other plan also keeps the limit of the
+// plan, and its bound holds for this limit.
 Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target,
                         const plan::Plan& other, int most_switches,
                         const few_switches::SwitchLimits& limits, plan::Plan& plan) {
@@ -127,7 +127,7 @@ Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target
   return {};
 }
 
-// The same with the plan without a limit, if it keeps this one.
+// Replaces the plan by the one without a limit if that is better and keeps the limit of the plan.
 Result<void> KeepUnlimitedIfBetter(const plan::Planner& planner, const PlannedTarget& unlimited,
                                    int most_switches, const few_switches::SwitchLimits& limits,
                                    plan::Plan& plan) {
@@ -135,7 +135,7 @@ Result<void> KeepUnlimitedIfBetter(const plan::Planner& planner, const PlannedTa
   return KeepBetter(planner, unlimited.target, unlimited.plan, most_switches, limits, plan);
 }
 
-// The plans of a smaller limit become plans of this one, with the bounds of this one.
+// Makes plans of this limit from the plans of a smaller limit. They get the bounds of this limit.
 Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarget>& unlimited,
                     int most_switches, const few_switches::SwitchLimits& limits,
                     std::vector<PlannedTarget>& limited) {
@@ -158,7 +158,7 @@ Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarge
   return {};
 }
 
-// The error names the fastest plan of all targets, whose plans are `limited`.
+// The error names the fastest plan of all targets. `limited` are their plans.
 tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
                                       const few_switches::BudgetPlan& without_plan,
                                       const LimitedPlans& limited) {
@@ -207,8 +207,8 @@ Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
   return limited;
 }
 
-// Each of `plans` becomes the one of `others` for the same target, if that is better. A stop of
-// `others` that `plans` lacks is added.
+// Replaces each plan by the plan of `others` for the same target, if that is better. Adds the stops
+// of `others` that `plans` lacks.
 Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<PlannedTarget>& others,
                           int most_switches, const few_switches::SwitchLimits& limits,
                           std::vector<PlannedTarget>& plans) {

@@ -10,8 +10,8 @@
 namespace perseus::recipe {
 namespace {
 
-// A plan for less slowdown, or for an earlier deadline, is a plan for more. With its margin, it may
-// also save more. So more time never saves less.
+// A plan for less slowdown, or for an earlier deadline, is also a plan for more time. With its
+// margin, it may save more. Then it replaces the plan for more time, so more time never saves less.
 void ShareSavings(const std::vector<PlannedTarget>& planned,
                   std::vector<Result<noise::NoisyPlan>>& noisy) {
   std::vector<std::size_t> order;

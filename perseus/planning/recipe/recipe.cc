@@ -54,8 +54,9 @@ void LeaveOutContradictions(std::vector<PlannedTarget>& planned,
   keep(noise->most_savings);
 }
 
-// From jobs of 200 instructions or fewer to jobs of kFullEffortInstructions or more. The search of
-// a small job has more moves (few_switches.cc), and needs less effort to be quick.
+// The effort grows from jobs of 200 instructions or fewer to jobs of kFullEffortInstructions or
+// more. The search of a small job has more moves (few_switches.cc), so it must have less effort to
+// be quick.
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kSmallTradeoffEffort = 0.11;
 constexpr double kSmallPlanEffort = 0.09;
@@ -151,8 +152,8 @@ class Run {
                           first = plans_.LookFirst(
                               nullptr, TargetsToPlan({}, planner_, std::nullopt, 0), stop_);
                         }
-                        // The planner remembers the optimum. A failure would come again, and then
-                        // with its cause.
+                        // The planner stores the optimum. A failure here is ignored: it happens
+                        // again later, and has its cause then.
                         if (task == 1 && !walks) {
                           (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
                         }
@@ -179,9 +180,10 @@ class Run {
     return plans_.LookFirst(&*result_.frontier, wanted, stop_);
   }
 
-  // The plan whose limits are traded off. A limit that is picked holds for all plans. So it is the
-  // one of no slowdown, which loses most by a limit that another target picks, unless that plan
-  // saves nothing. Else it is the asked one with the least time, if one has a time.
+  // Returns the plan for which the limits are compared. A picked limit holds for all plans. So this
+  // is the plan with no slowdown, which loses most if another target picks the limit. If no limit
+  // is picked, or if that plan saves nothing, it is the asked plan with the least time, if one has
+  // a time.
   const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {
     const auto no_slowdown = std::ranges::find(planned, plan::Slug({}), &PlannedTarget::slug);
     const PlannedTarget& reference = no_slowdown == planned.end() ? planned.front() : *no_slowdown;
@@ -200,7 +202,7 @@ class Run {
   // look is a short search.
   double WorkWithinLimits() const { return wishes_.effort == plan::kFirstLook ? 0.1 : 1; }
 
-  // A short search is one that every user waits for.
+  // The size of the job, relative to one that gets the full effort. Users wait for a short search.
   double SizeOfSearch() const {
     return static_cast<double>(planner_.graph().instructions.size()) / kFullEffortInstructions;
   }

@@ -1,8 +1,8 @@
 // The recipe of a plan: all steps from the planner to a plan that GPUs follow.
 //
-// A door is a way to ask for plans: `perseus plan` and `emulate`, Python, the C++ API, the server,
-// and `tune`. All doors make their plans here. With the same wishes, they give the same plans, bit
-// for bit (tests/doors).
+// Every interface makes its plans here: `perseus plan` and `emulate`, Python, the C++ API, the
+// server, and `tune`. With the same wishes, all interfaces give the same plans, bit for bit
+// (tests/doors).
 //
 // METHOD
 //   1. Targets: no slowdown and the asked targets. A table adds slowdowns of 1 to 20 % and least
@@ -96,12 +96,12 @@ struct JobPlans {
 // the file replaces kPickShortly. kGiven and kNone replace the rate.
 ChangeRules RulesWith(ChangeRules asked, const few_switches::ChangeLimit& of_job);
 
-// Returns the rules in force for a job: those of RulesWith. kPickShortly becomes kNone for a large
+// Returns the active rules for a job: those of RulesWith. kPickShortly becomes kNone for a large
 // job, for a general graph, and if the trade-off is asked for.
 ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
                      const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph);
 
-// Plans the targets of a job. `wishes.changes` are rules in force (RulesFor).
+// Plans the targets of a job. `wishes.changes` are the active rules (RulesFor).
 //
 // A request to `finish` ends the search with the best plans so far. If the search for a limit of
 // clock changes has not ended then, the plans have no limit, unless it was given or a rate limits
@@ -114,9 +114,9 @@ Result<JobPlans> PlanJob(const plan::Planner& planner, const Wishes& wishes, Pro
 
 // Returns the plan of a pipeline that waits for a straggler. An iteration of the straggler takes
 // `time`, and the plan has the least energy within this time. It keeps the given limit or the rate
-// of `changes`, the rules in force. If the rules pick the limit, no GPU changes its clock more
-// often than the busiest GPU of `usual`, the plan without a straggler. `name` is its target in
-// words. Fails as Planner::PlanForStraggler and KeepChangeLimit.
+// of `changes`, the active rules. If the rules pick the limit, no GPU changes its clock more often
+// than the busiest GPU of `usual`, the plan without a straggler. `name` is its target in words.
+// Fails as Planner::PlanForStraggler and KeepChangeLimit.
 Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const ChangeRules& changes,
                                     const plan::Evaluation& usual, Nanoseconds time,
                                     std::string name, const plan::SearchLimits& limits = {});

@@ -21,11 +21,11 @@ double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
 // The part of the saving without a limit that the limit that is picked has to keep.
 constexpr double kKeptShare = 0.95;
 
-// Less is nothing, and says nothing about other targets.
+// A smaller saving counts as none, and shows nothing about other targets.
 double LeastSavingJ(const plan::Planner& planner) { return 1e-6 * planner.baseline().energy_j; }
 
-// The most that a plan with the further limits keeps of the saving of `unlimited`, or more. A few
-// steps of the bound are usually enough to show that this is too little; if not, more follow.
+// An upper bound on the part of the saving of `unlimited` that a plan with the further limits
+// keeps. A few steps of the bound usually show that this is too little. If not, more steps follow.
 Result<double> MostKeptFurther(const plan::Planner& planner, const plan::Plan& unlimited,
                                few_switches::SwitchLimits limits) {
   const std::span<const int> largest = std::span(kFurtherLimits).last(1);

@@ -24,10 +24,11 @@ namespace perseus::recipe {
 // planning fails. Other targets are then left out.
 //
 // A better plan goes only to targets of the same or a later group. (The first two count as one.) So
-// the plans of asked targets do not depend on the table of a door that shows more.
+// the plans of asked targets are the same for an interface that shows a table and for one that does
+// not.
 enum class Group {
   kAsked,
-  kReference,  // No slowdown, if not asked for: its plan decides a picked limit. And candidates.
+  kReference,  // No slowdown (its plan decides a picked limit) and candidates, if not asked for.
   kTable,
   kStop,  // A further slowdown for the slider of the report. `perseus plan` prints no row for it.
 };
@@ -54,7 +55,7 @@ struct PlannedTarget {
 bool MayTake(Group from, Group to);
 
 // Whether a plan that was made for another target may be the best one for an asked target: for a
-// price and the energy-delay product. Then each door plans the table, as kReference.
+// price and the energy-delay product. Then each interface plans the table, as kReference.
 bool NeedsCandidates(const std::vector<plan::Target>& asked);
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then

@@ -74,7 +74,7 @@ ordered_json DescribePpRank(const schedule::InstructionGraph& graph, std::size_t
           {"microbatches", std::move(microbatches)}};
 }
 
-// What the pp_ranks run, and the options that they have for it.
+// Describes the instructions of the pp_ranks and their options.
 ordered_json DescribeWork(const plan::Planner& planner) {
   const schedule::InstructionGraph& graph = planner.graph();
   ordered_json work{{"option_sets", ordered_json::array()}, {"pp_ranks", ordered_json::array()}};
@@ -187,8 +187,8 @@ ordered_json DescribePlan(const Report& report, const ReportedPlan& reported) {
   return object;
 }
 
-// Keeps so many points that a chart does not show the difference. The first, the last and the
-// cheapest point remain.
+// Keeps enough points for a chart, which shows no difference. The first, the last and the cheapest
+// point remain.
 std::vector<plan::FrontierPoint> Thin(const std::vector<plan::FrontierPoint>& points) {
   if (points.size() <= kMostPoints) return points;
   const auto cheapest = std::ranges::min_element(points, {}, &plan::FrontierPoint::bound_j);

@@ -40,16 +40,16 @@ struct ReportedPlan {
   std::optional<UnderNoise> under_noise = {};  // Only with a noise.
 };
 
-// What one limit of clock changes saves, as fractions of the energy at maximum frequency.
+// The savings with one limit of clock changes, as fractions of the energy at maximum frequency.
 struct SwitchLimit {
   int most_switches = 0;              // For one GPU in an iteration.
   std::optional<double> saving;       // Empty if no plan was found, or if it was not searched.
   std::optional<double> most_saving;  // No plan within the limit saves more; empty if none saves.
 };
 
-// The row of a limit from the energies of its plan, if there is one, and of its bound, which may be
-// infinite. Without a plan, a bound above the baseline says no more than that no plan saves energy.
-// (How far it is above means nothing: it grows as long as the search for a bound lasts.)
+// Returns the row of a limit from the energies of its plan, if there is one, and of its bound,
+// which may be infinite. Without a plan, a bound above the baseline only shows that no plan saves
+// energy. (How far it is above means nothing: it grows as long as the search for a bound lasts.)
 SwitchLimit MakeSwitchLimit(int most_switches, const std::optional<double>& energy_j,
                             double lower_bound_j, double baseline_j);
 
@@ -60,7 +60,7 @@ struct SwitchTradeoff {
   std::optional<int> limit_of_plans = {};  // The limit that the plans of the report keep.
 };
 
-// What one schedule saves, and the memory that it needs.
+// The saving of one schedule, and the memory that it needs.
 struct ScheduleRow {
   std::string name;                        // "1f1b", "+1".
   std::vector<std::int64_t> in_flight;     // [pp_rank] The most microbatches at a time.
@@ -77,7 +77,8 @@ struct ScheduleTimeline {
   plan::Plan plan;
 };
 
-// What memory saves: schedules with more microbatches in flight, compared with the usual one.
+// The savings of more memory: schedules with more microbatches in flight, compared with the usual
+// one.
 struct ScheduleTradeoff {
   std::string reference;          // The usual schedule: "1f1b".
   std::string unit;               // For memory: "microbatches" more than the reference, or "GiB".

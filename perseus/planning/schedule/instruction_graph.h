@@ -72,7 +72,7 @@ struct FixedInstructions {
   Cost optimizer;       // On every pp_rank after that.
 };
 
-// What a clock change costs, besides the time until it takes effect.
+// The cost of a clock change, besides the time until it takes effect.
 struct SwitchCost {
   Nanoseconds stall = 0;  // The GPU does no work for this time.
   double energy_j = 0;    // On top of the blocking power during the stall.

@@ -166,8 +166,8 @@ class PipelineGraphBuilder {
     return fmt::format("stage {} chunk {} {}", pp_rank, chunk, Name(kind));
   }
 
-  // How a profile with one row for each stage of the model becomes one for a schedule with several
-  // chunks on each pp_rank. Empty if it cannot.
+  // Explains how to change a profile with one row for each stage of the model into one for a
+  // schedule with several chunks on each pp_rank. Empty if this is impossible.
   std::string ModelStagesRemedy() const {
     const int stages = profile_.pp_ranks();
     const int chunks = schedule_.stages() / pp_ranks();
@@ -238,9 +238,9 @@ class PipelineGraphBuilder {
     graph_.dependencies.push_back({from, to, RankOf(from) == RankOf(to) ? 0 : model_.fixed.p2p});
   }
 
-  // In a deadlock, a cycle of pp_ranks wait for each other: each waits for a computation that comes
-  // later in the order of another pp_rank, which itself waits. The message shows only dependencies
-  // that are not the order of a pp_rank.
+  // Describes a deadlock: a cycle of pp_ranks that wait for each other. Each waits for a
+  // computation that comes later in the order of another pp_rank, which itself waits. The message
+  // shows only dependencies that are not the order of a pp_rank.
   tl::unexpected<Error> FailWithDeadlock(const std::vector<int>& cycle) const {
     constexpr int kMostShown = 4;
     std::string waits;
@@ -285,7 +285,8 @@ class PipelineGraphBuilder {
   int RankOf(int instruction) const {
     return graph_.instructions[static_cast<std::size_t>(instruction)].pp_rank;
   }
-  // Before the graph is sorted, the numbers of instructions increase along the order of a pp_rank.
+  // Whether `from` is before `to` on one pp_rank. Before the graph is sorted, the numbers of
+  // instructions increase along the order of a pp_rank.
   bool FollowsOnRank(int from, int to) const { return RankOf(from) == RankOf(to) && from < to; }
 
   static constexpr std::size_t kComputations =

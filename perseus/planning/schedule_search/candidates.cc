@@ -30,8 +30,8 @@ bool CanRun(const profile::Profile& profile, const schedule::Schedule& schedule)
   return true;
 }
 
-// 1F1B with more warm-up. `per_hop` more for each later pp_rank, but at most `more`: with per_hop
-// above all of them, every pp_rank except the last one has the same number more.
+// 1F1B with more warm-up: `per_hop` more forwards for each later pp_rank, but at most `more`. If
+// per_hop is at least `more`, every pp_rank except the last one has `more` more.
 std::optional<schedule::Schedule> DeeperWarmup(const SearchJob& job, const MemoryLimit& limit,
                                                int more, int per_hop) {
   std::vector<int> in_flight;

@@ -58,7 +58,7 @@ class GeneratedFinalists {
     }
   }
 
-  // Those whose plans may have less energy than this.
+  // Returns the schedules whose plans may have less energy than this.
   std::vector<Candidate> Below(double energy_j) const {
     std::vector<Candidate> below;
     for (const schedule::Schedule& schedule : schedules_) {

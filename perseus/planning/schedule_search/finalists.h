@@ -33,10 +33,10 @@ struct PlannedCandidate {
 Result<PlannedCandidate> PlanCandidate(const SearchJob& job, const Reference& reference,
                                        Candidate candidate, const plan::SearchLimits& limits);
 
-// The best plan of the finalists. `searched` is the result of FindSchedule in the memory `limit`.
-// Generated schedules that fit the memory `judged` are no finalists if it is given: those of an
-// earlier call. After a request to finish, only the searched schedule gets a plan, unless it has
-// none.
+// Returns the best plan of the finalists. `searched` is the result of FindSchedule in the memory
+// `limit`. If `judged` is given, generated schedules that fit this memory are no finalists, because
+// an earlier call has judged them. After a request to finish, only the searched schedule gets a
+// plan, unless it has none.
 Result<PlannedCandidate> PlanBestFinalist(const SearchJob& job, const Reference& reference,
                                           Candidate searched, const MemoryLimit& limit,
                                           const plan::SearchLimits& limits,

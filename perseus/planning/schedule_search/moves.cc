@@ -11,8 +11,8 @@
 namespace perseus::schedule_search {
 namespace {
 
-// Adds `step` in the window. Fewer before a backward means at most as few before earlier ones; more
-// means at least as many before later ones, which Fit ensures for the memory's sake.
+// Adds `step` to the counts in the window. Counts never fall from one backward to the next. So a
+// smaller count limits the counts before the window, and a larger one raises those after it.
 void Shift(std::vector<int>& counts, std::size_t begin, std::size_t end, int step) {
   for (std::size_t i = begin; i < end; ++i) counts[i] += step;
   if (begin == end) return;
@@ -154,7 +154,7 @@ class Fitting {
            RecomputedBefore(paths_.backward_of_forward[At(forward)]);
   }
 
-  // What a recompute directly before this backward adds.
+  // Returns the memory that a recompute directly before this backward adds.
   std::int64_t RecomputedBefore(int backward) const {
     if (limit_.kept_of_stage.empty() || paths_.has_recompute[At(backward)] == 0) return 0;
     const std::size_t stage = At(paths_.backwards[At(backward)].stage);
@@ -171,7 +171,8 @@ class Fitting {
   bool RunPendingWeight(int backward) {
     for (std::size_t step = At(2 * backward + 1); step < weights_.size(); ++step) {
       std::vector<int>& weights = weights_[step];
-      // Later steps have later backwards' wgrads, too. Those of a step are in their order.
+      // The wgrads of a step are in the order of their backwards. Later steps also have wgrads of
+      // later backwards.
       if (weights.empty() || weights.front() >= backward) continue;
       held_ -= SizeOf(paths_.backwards[At(weights.front())]);
       paths_.weight_delay[At(weights.front())] =
@@ -201,7 +202,7 @@ class Fitting {
     }
     if (forwards_ < least || held_ > most) return false;
     if (forwards_ < all || before < all) before = forwards_;
-    // A limit that delays forwards shortens what goes on after the last one, too.
+    // If the limit delays forwards, the numbers beyond the last forward become smaller, too.
     if (backward > 0) {
       before = std::min(before, std::max(all, paths_.forwards_before[At(backward - 1)] + 1));
     }

@@ -70,19 +70,19 @@ inline constexpr double kBytesPerGib = 1 << 30;
 struct MemoryLimit {
   std::vector<std::int64_t> of_pp_rank = {};
   std::vector<std::int64_t> size_of_stage = {};
-  // What stays of them until a recompute; empty: all.
+  // The part of the activations that stays until a recompute; empty: all.
   std::vector<std::int64_t> kept_of_stage = {};
   enum class Unit { kMicrobatches, kBytes } unit = Unit::kMicrobatches;  // For messages.
 };
 
-// Neighbors of different stages in the part [begin, end) of a sequence change places: with
-// `later_first`, those of a later stage move to the front by one place, otherwise those of an
-// earlier stage.
+// Swaps neighbors of different stages in the part [begin, end) of a sequence. With `later_first`,
+// instructions of a later stage move to the front by one place, otherwise those of an earlier
+// stage.
 enum class Sequence { kForwards, kBackwards };
 void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
                 bool later_first);
 
-// What gives way where the memory does not suffice.
+// The instructions that move where the memory is not sufficient.
 enum class GivesWay { kForwards, kWeights };
 
 // Makes a pp_rank keep its limit: delays forwards, or runs wgrads earlier. (Wgrads run earlier in
@@ -94,7 +94,7 @@ bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives
 // Adds `step` to a number of each backward in a window of the iteration, on neighboring pp_ranks:
 // the forwards before it, the delay of its wgrad, or whether it has a recompute.
 struct Move {
-  // With several stages on each pp_rank, also which one's forwards, or backwards, come first.
+  // With several stages on each pp_rank, also the stage whose forwards or backwards come first.
   enum class What {
     kForwards,
     kWeights,

@@ -22,8 +22,8 @@ using Kind = InstructionKind;
 enum Window { kWhole, kSuffix, kMiddle };
 constexpr int kWindows = 3;
 
-// The curve of an instruction whose time has a price: where more time saves less than the price,
-// the instruction takes no more.
+// Returns the curve of an instruction whose time has a price. Where more time saves less than the
+// price, the instruction takes no more time.
 profile::Curve PricedCurve(profile::Curve curve, Microwatts price) {
   std::size_t kept = 0;
   while (kept < curve.slopes.size() && curve.slopes[kept] > price) ++kept;
@@ -298,7 +298,7 @@ class OrderFreeJob {
   std::vector<schedule::Dependency> dependencies_;
 };
 
-// Fewer for larger jobs, like the evaluations of the search.
+// Returns fewer steps for larger jobs, like the evaluations of the search.
 int AscentSteps(int instructions) { return std::max(12, UsualEvaluations(instructions) / 5); }
 
 // Ascent with a step of its own for each price, which grows while the price moves the same way, and

@@ -47,14 +47,14 @@ struct RelaxedOptimum {
   Microwatts price = 0;
 };
 
-// What the search compares.
+// The values that the search compares.
 struct Judgment {
   double relaxed_energy_j = 0;  // Exceeds the relaxed optimum by less than a millionth part.
   Nanoseconds time_at_maximum = 0;
   std::int64_t memory = 0;  // The sum of the peaks of all pp_ranks, in the unit of the limit.
   std::shared_ptr<const RelaxedOptimum> optimum;
 
-  // Less energy, or as much (within the precision) with less memory.
+  // Whether it has less energy, or as much (within the precision) with less memory.
   bool IsBetterThan(const Judgment& other) const;
 };
 
@@ -65,7 +65,7 @@ class RelaxedEnergy {
   RelaxedEnergy(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit)
       : job_(job), deadline_(deadline), limit_(limit) {}
 
-  // Nothing if the schedule deadlocks, exceeds the memory, or cannot meet the deadline. With
+  // Judges a schedule. Empty if it deadlocks, exceeds the memory, or cannot meet the deadline. With
   // `best`, the energy is exact enough only if it is not above that of `best`.
   std::optional<Judgment> Judge(const schedule::Schedule& schedule,
                                 const Judgment* best = nullptr) const;

@@ -19,11 +19,11 @@
 namespace perseus::schedule_search {
 namespace {
 
-// So many moves are judged at a time, on all cores. The number is the same on every machine, so the
-// result is too.
+// This many moves are judged at a time, on all cores. The number is the same on every machine, so
+// the result is, too.
 constexpr std::size_t kBatch = 4;
 
-// Equal for equal orders of instructions. (FNV-1a)
+// A hash (FNV-1a) of the orders of instructions.
 std::uint64_t Fingerprint(const schedule::Schedule& schedule) {
   std::uint64_t hash = 0xcbf29ce484222325U;
   const auto add = [&](int value) {
@@ -189,14 +189,14 @@ std::string DescribeMemory(const std::vector<std::int64_t>& amounts, MemoryLimit
   return fmt::format("{} GiB of activations", fmt::join(gib, " "));
 }
 
-// The relaxed energy of a schedule. Says why it has none, where a judgment does not.
+// Returns the relaxed energy of a schedule. If it has none, the error explains why, unlike Judge.
 Result<double> RelaxedEnergyOf(const SearchJob& job, const schedule::Schedule& schedule,
                                Nanoseconds deadline) {
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, PlannerOf(job, schedule));
   return planner.BoundFor(deadline);
 }
 
-// Says what is missing, and how much the reference needs.
+// The error says what is missing, and how much the reference needs.
 tl::unexpected<Error> FailWithoutSchedule(const SearchJob& job,
                                           const std::vector<schedule::Schedule>& candidates,
                                           const MemoryLimit& limit, Nanoseconds deadline) {

@@ -7,7 +7,7 @@
 // later instructions get the time.
 //
 // THE PROBLEM. Given are the profile, the number of microbatches, a deadline, and the activations
-// that each pp_rank may hold (in microbatches or bytes, in_flight.h). Find the order of
+// that each pp_rank may hold (in microbatches or bytes, schedule.h). Find the order of
 // instructions on each pp_rank so that the plan that meets the deadline needs the least energy. An
 // order is the interleaving of the pp_rank's forwards, backwards, wgrads and recomputes
 // (moves.h).
@@ -21,7 +21,7 @@
 //      ZB-H1, early recomputation, interleaved schedules, ZB-V and DualPipeV. So the result is
 //      never worse than any of them.
 //   2. Change the warm-up: one more or one fewer microbatch in flight on a run of neighboring
-//      pp_ranks. More is not always better: the last pp_rank but one loses with one more, because
+//      pp_ranks. More is not always better: the second-last pp_rank loses with one more, because
 //      its first backward starts later.
 //   3. If the profile has dgrads and wgrads: split full backwards, and delay their wgrads by half a
 //      step more or less. If it has recomputes: add or remove them.
@@ -49,8 +49,8 @@
 
 namespace perseus::schedule_search {
 
-// Where the chunks of a pp_rank are in the pipeline (schedule.h): stages loop over the pp_ranks, or
-// fold into a V. The profile does not say which.
+// The places of the chunks of a pp_rank in the pipeline (schedule.h): stages loop over the
+// pp_ranks, or fold into a V. The profile does not have this information.
 enum class Placement { kLoop, kV };
 
 struct SearchJob {
@@ -74,8 +74,8 @@ struct Candidate {
   Nanoseconds time_at_maximum = 0;           // The time of an iteration at maximum frequency.
 };
 
-// What all savings are compared with: the schedule that runs without a search, at maximum
-// frequency. Its time is the deadline.
+// The schedule that runs without a search, at maximum frequency. All savings are relative to it,
+// and its time is the deadline.
 struct Reference {
   schedule::Schedule schedule;
   Nanoseconds time = 0;
@@ -106,7 +106,7 @@ struct SearchEffort {
   const schedule::Schedule* start = nullptr;
 };
 
-// Fewer for larger jobs, so that their search takes seconds too.
+// Returns fewer evaluations for larger jobs, so that their search takes seconds, too.
 int UsualEvaluations(std::int64_t instructions);
 
 // The best schedule that keeps `limit` and meets the deadline. Of equal ones, the one with fewer

@@ -16,7 +16,7 @@
 namespace perseus::schedule_search {
 namespace {
 
-// What the pp_ranks may hold in the row of `more` further microbatches. With recomputation,
+// Returns the limit of the row of `more` further microbatches. With recomputation,
 // microbatches in flight take different memory, so the row counts bytes.
 MemoryLimit LimitOfRow(const Reference& reference, const ByteMemory& memory, int more) {
   if (memory.kept.empty()) return MoreInFlight(reference, more);
@@ -39,8 +39,9 @@ bool HoldSame(const Candidate& a, const Candidate& b, const ByteMemory& memory) 
   return bytes(a) == bytes(b);
 }
 
-// The schedules of the rows, each from the one before. Leaves out a row that holds no more than the
-// one before, and then further rows, unless a generated schedule that needs their memory is better.
+// Returns the schedules of the rows. The search of each starts from the one before. Leaves out a
+// row that holds no more than the one before, and then further rows, unless a generated schedule
+// that needs their memory is better.
 Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
                                                              const Reference& reference,
                                                              const TradeoffOptions& options) {
@@ -179,8 +180,8 @@ Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& optio
   return {};
 }
 
-// What no schedule saves with more memory, none saves with less. The ascent of a bound ends early,
-// so the bound of a later row may be the tighter one.
+// No schedule saves more with less memory. So the bound of a row also holds for the rows before it.
+// The ascent of a bound ends early, so the bound of a later row may be the tighter one.
 void UseBoundsOfMoreMemory(std::vector<TradeoffRow>& rows) {
   std::optional<double> most;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
@@ -205,7 +206,7 @@ std::string Capitalized(int more) {
   return more < 5 ? kWords[more] : fmt::format("{}", more);
 }
 
-// What the memory of `row` buys, compared with the plan of the reference schedule.
+// Describes what the memory of `row` saves, compared with the plan of the reference schedule.
 std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
   std::vector<int> deeper;
   std::int64_t most = 0;
@@ -242,7 +243,7 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
                      further * 100);
 }
 
-// What to say if no other order was found in the memory of the reference, that of row `same`.
+// The text if no better order was found in the memory of the reference, that of row `same`.
 std::string ConcludeWithoutMore(const Tradeoff& tradeoff, const TradeoffRow& same) {
   // With a latency or a limit of clock changes, plans are far from the relaxation. Then the best
   // relaxation proves nothing about the best plan.
@@ -270,7 +271,7 @@ std::string ConcludeRows(const Tradeoff& tradeoff) {
     if (!is_better) text += ConcludeWithoutMore(tradeoff, same);
     without_memory = same.saving;
   }
-  // The first row whose memory is of use, and the last one.
+  // The conclusion has the first row whose memory saves energy, and the last one.
   const TradeoffRow& last = tradeoff.rows.back();
   if (last.more == 0) return text;
   const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {

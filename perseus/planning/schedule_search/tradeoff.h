@@ -1,4 +1,4 @@
-// What memory buys: the best schedule and its plan for each number of further microbatches in
+// What more memory saves: the best schedule and its plan for each number of further microbatches in
 // flight.
 #pragma once
 
@@ -40,11 +40,11 @@ struct Tradeoff {
   Reference reference;
   TradeoffRow fixed;              // The plan of the reference schedule.
   std::vector<TradeoffRow> rows;  // +0, +1, ... Each saves at least as much as the row before.
-  // The best schedule in the available bytes. Its `more` is that of no row: -1.
+  // The best schedule in the available bytes. Its `more` is -1.
   std::optional<TradeoffRow> fitting = {};
   std::vector<std::int64_t> activations = {};  // [stage] In bytes; empty if they are unknown.
   std::vector<std::int64_t> kept = {};         // [stage] As in ByteMemory.
-  std::string gaps = {};         // Which instructions of the profile are of no use, in sentences.
+  std::string gaps = {};         // The instructions of the profile that are not used, in sentences.
   bool was_interrupted = false;  // By a request to finish.
 };
 
@@ -60,8 +60,8 @@ struct TradeoffOptions {
   std::function<void(int more, const Reference&, const Candidate&, double completed)> progress = {};
 };
 
-// Leaves out rows that hold no more than the row before: their memory is of no use. (The first two
-// rows are always there.)
+// Computes the trade-off. Leaves out rows that hold no more than the row before: their memory saves
+// nothing. (The first two rows are always there.)
 Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options = {});
 
 // The conclusion in a sentence: "One more microbatch in flight on pp_ranks 0 to 5 saves another

@@ -38,8 +38,7 @@ std::vector<double> SignedRankDistribution(int n) {
 
 double NormalTail(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
 
-// How many of the sorted averages lie outside of the interval at each end, and the interval's
-// level.
+// The number of sorted averages that lie outside the interval at each end, and its level.
 struct Cut {
   int outside = -1;  // -1: no interval has the level.
   double level = 0;
@@ -81,13 +80,13 @@ double NormalQuantile(double level) {
   return low;
 }
 
-// By how much the interval is wider than that of a mean for normal noise: sqrt(pi / 3).
+// The width of the interval relative to that of a mean, for normal noise: sqrt(pi / 3).
 constexpr double kSignedRankWidth = 1.0233;
 // Four of five results of a normal variable are below its mean plus this many deviations.
 constexpr double kFourOfFive = 0.8416;
 constexpr double kLeastSpread = 1e-4;
 
-// How many pairs make an interval around the same estimate narrow enough not to reach `limit`.
+// The number of pairs with which an interval around the same estimate does not reach `limit`.
 double PairsUntil(double estimate, double limit, const SignedRankInterval& center) {
   const double distance = std::abs(estimate - limit);
   if (distance <= 0) return INFINITY;
@@ -102,13 +101,13 @@ int PairsNeeded(const Comparison& comparison, const SignedRankInterval& time,
     needed = PairsUntil(comparison.saving.estimate, 0, energy);
   }
   if (comparison.slows == Verdict::kCannotTell) {
-    // Either limit decides.
+    // The smaller number counts, because either limit decides.
     const double slowdown = comparison.slowdown.estimate;
     needed = std::max(needed, std::min(PairsUntil(slowdown, 0, time),
                                        PairsUntil(slowdown, options.slowdown_tolerance, time)));
   }
   if (needed < 0) return 0;
-  // More than this run has.
+  // The answer is at least one pair more than this run has.
   return static_cast<int>(
       std::min<double>(kMostPairs, std::max(std::ceil(needed), comparison.pairs + 1.0)));
 }

@@ -17,13 +17,13 @@
 // (Hodges & Lehmann 1963; Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3.3). The
 // estimate is the median of the averages.
 //
-// Outliers. A stalled block moves one d far away. With 12 pairs or more, the interval ignores how
-// far it is. With fewer pairs, it does not: the interval of 6 pairs reaches from the least d to the
-// greatest. So each d is first limited to the median plus or minus kLimit spreads (winsorized). The
-// spread is 1.4826 times the median distance from the median, which is the standard deviation of
-// normal noise. The pair still counts on its side, so the number of pairs and the level stay the
-// same. Computed with 20,000 samples for each row (the width is in standard deviations of d, and
-// what holds without the limit is in parentheses):
+// Outliers. A stalled block moves one d far away. With 12 pairs or more, the interval does not
+// depend on how far it is. With fewer pairs, it does: the interval of 6 pairs reaches from the
+// least d to the greatest. So each d is first limited to the median plus or minus kLimit spreads
+// (winsorized). The spread is 1.4826 times the median distance from the median, which is the
+// standard deviation of normal noise. The pair still counts on its side, so the number of pairs and
+// the level stay the same. Computed with 20,000 samples for each row (the width is in standard
+// deviations of d, and the values without the limit are in parentheses):
 //
 //     normal noise,      6 pairs: covers 96.7 % (97.0 %), width 2.4 (2.5)
 //                        7 pairs: covers 94.9 % (95.3 %), width 1.8 (1.8)
@@ -43,10 +43,10 @@
 // with all B steps counts drift as an effect or as noise.
 //
 // Edges. The caller that makes the blocks leaves out the steps next to a change from A to B, on
-// both sides: the step after the change, in which the switch happens, and as many steps as the
-// period of the energy counter is long. A window of the counter that spans the change contains
-// parts of both. On virtual GPUs, with blocks of three periods, leaving out only the first step
-// made savings 10 % too small, and intervals for 95 % covered 88 %.
+// both sides: the step after the change, in which the switch happens, and the steps that the period
+// of the energy counter covers. A window of the counter that spans the change contains parts of
+// both. On virtual GPUs, with blocks of three periods, leaving out only the first step made savings
+// 10 % too small, and intervals for 95 % covered 88 %.
 //
 // Limits. The level is one of a few: with 5 pairs, the widest interval covers 93.75 %, so 95 %
 // needs at least 6. An effect that grows during the run is averaged.
@@ -96,10 +96,11 @@ struct Comparison {
   Verdict saves = Verdict::kCannotTell;
   // kSame: B is slower by at most the tolerance. kGreater: B is slower. kLess: B is faster.
   Verdict slows = Verdict::kCannotTell;
-  // About how many pairs would decide what this run cannot. 0 if the run decides both. The width of
-  // an interval falls with the square root of the number of pairs. Outliers do not count for it.
+  // The approximate number of pairs that would decide what this run cannot decide. 0 if the run
+  // decides both. The width of an interval falls with the square root of the number of pairs.
+  // Outliers do not count for it.
   int pairs_needed = 0;
-  // In the order of pairs.
+  // The outliers, in the order of pairs.
   struct Outlier {
     std::size_t pair = 0;
     enum class Quantity { kTime, kEnergy } quantity = Quantity::kTime;
@@ -114,18 +115,19 @@ struct ComparisonOptions {
   double slowdown_tolerance = 0.002;  // A slowdown up to this counts as none.
 };
 
-// A number of pairs that means more than any run can have.
+// The largest number of pairs. It stands for more pairs than any run can have.
 inline constexpr int kMostPairs = 1'000'000;
 
-// How many pairs the level needs at least: 6 for 0.95.
+// The least number of pairs for the level: 6 for 0.95.
 int LeastPairs(double level);
 
 // Fails (kInput) with fewer than LeastPairs(level) pairs, and for times or energies that are not
 // above 0.
 Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOptions& options = {});
 
-// The comparison in words: one line on energy, one on time, and one on the pairs that would decide
-// if this run cannot. "saves 12.1 % of the energy (11.8 to 12.4 % at 95.2 % confidence)"
+// Describes the comparison: one line on energy, one on time, and, if this run cannot decide, one on
+// the number of pairs that would. "saves 12.1 % of the energy (11.8 to 12.4 % at 95.2 %
+// confidence)"
 std::string Describe(const Comparison& comparison, const ComparisonOptions& options = {});
 
 // The interval for the center of differences that are symmetric around it. Requires
@@ -141,12 +143,12 @@ struct SignedRankInterval {
 };
 SignedRankInterval EstimateCenter(std::span<const double> differences, double level);
 
-// The half width that an interval for that many differences has on average, if the noise is normal
-// with this standard deviation.
+// The mean half-width of an interval for this number of pairs, if the noise is normal with this
+// standard deviation.
 double ExpectedHalfWidth(double deviation, double pairs, double level);
 
-// How many pairs tell, in four of five runs, that an effect of 0 is less than `limit`. At least
-// LeastPairs(level), and at most kMostPairs. Requires limit > 0.
+// The number of pairs that show, in four of five runs, that an effect of 0 is less than `limit`. At
+// least LeastPairs(level), and at most kMostPairs. Requires limit > 0.
 int PairsToResolve(double deviation, double limit, double level);
 
 }  // namespace perseus::profiler

@@ -17,14 +17,14 @@ namespace perseus::profiler {
 
 class EnergyCurve {
  public:
-  // The counter took the value `energy_j` after `after` and not after `until`. Values come in order
-  // of time. A value that is not later than the last one is skipped. A smaller value means that the
-  // counter was reset, and begins a new curve.
+  // Adds a value: the counter reached `energy_j` in (after, until]. Values come in order of time. A
+  // value that is not later than the last one is skipped. A smaller value means that the counter
+  // was reset, and begins a new curve.
   void Add(Nanoseconds after, Nanoseconds until, double energy_j);
 
   // The energy at that time. Empty before the first and after the last value.
   std::optional<double> At(Nanoseconds time) const;
-  // Empty if one of the two energies is unknown.
+  // The energy between two times. Empty if the energy at one of them is unknown.
   std::optional<double> Between(Nanoseconds begin, Nanoseconds end) const;
 
   // Deletes the values that no call with a time from `time` on needs.

@@ -18,17 +18,17 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 // On virtual GPUs, intervals for 95 % covered 90 % without this factor, which is 1.96 / 1.645.
 constexpr double kEstimatedVariances = 1.19;
 
-// A power with a wider interval, relative to the power, is not known. So it is for an instruction
-// that takes microseconds, such as a backward_input that computes nothing: the errors of edges make
-// its power any number of kilowatts. A model that knows similar instructions is better.
+// A power whose interval is wider than this fraction of the power counts as unknown. An example is
+// an instruction of a few microseconds, such as a backward_input that computes nothing: errors of
+// edges can make its power seem to be kilowatts. A model of similar instructions is better.
 constexpr double kWidestPower = 0.5;
 
 // Fewer samples than this do not show their own spread well enough to test the next ones.
 constexpr std::int64_t kLeastSamplesToTest = 20;
-constexpr std::int64_t kLeastResiduals = 3;  // The same for steps.
-// Clocks at the power limit vary by a percent. The highest of so few is not the highest of all.
+constexpr std::int64_t kLeastResiduals = 3;  // The same limit for steps.
+// Clocks at the power limit vary by 1 %. The highest of fewer readings than this may be too low.
 constexpr std::int64_t kLeastReadings = 10;
-// In standard errors. One normal step in 16,000 is this far off.
+// A step is far off from this number of standard errors on. One normal step in 16,000 is.
 constexpr double kFarOff = 4;
 
 double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nanoseconds b_end) {
@@ -243,8 +243,8 @@ void GpuMeasurements::ForgetPower(Record& record) {
 }
 
 // Tests the step's mean time against all earlier steps, for each kind and clock. A kind that is far
-// off in this step is left out, unless this step raises the alarm: it is the first step after a
-// change, or a step that stalled.
+// off raises an alarm, or its times in this step are left out: the step may be the first one after
+// a change, or a step that stalled.
 void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
                                 std::vector<DriftAlarm>& alarms) {
   std::map<ClockedKind, std::pair<int, double>> of_step;  // Count, sum.

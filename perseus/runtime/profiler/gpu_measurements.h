@@ -1,4 +1,4 @@
-// What the recorded steps of one GPU of a job show. The profiler only computes: the tuner
+// Evaluates the recorded steps of one GPU of a job. The profiler only computes: the tuner
 // (tuner/tuning.h) lets the job run at other clocks, and its ranks record. The results are mean
 // times and powers of instructions with confidence intervals, the power of waiting, and changes of
 // these (drift).
@@ -8,12 +8,13 @@
 //   for (const MeasuredOption& option : gpu.Options(rank)) ...
 //
 // Times. Each (chunk, kind, clock) has the mean of its instructions and a Student interval, which
-// takes their errors as independent. If they are not (a machine that is slow for seconds), the
+// assumes independent errors. If they are not independent (a machine that is slow for seconds), the
 // interval is too narrow. The drift test below uses the actual variation of the means of steps.
+//
 // Energies. power_fit.h explains them: windows between samples of the counter, all kinds together.
 //
 // These are left out, and counted:
-//   - Whole steps in which something else than the power limit held the clock down, such as heat.
+//   - Whole steps in which something other than the power limit reduced the clock, such as heat.
 //     At its power limit, a GPU is as fast as it can be. This counts, and the clock that was
 //     reached is reported with the option.
 //   - Instructions during which a clock changed. From the request until `switch_latency` after the
@@ -92,9 +93,9 @@ class GpuMeasurements {
   // left out.
   const std::vector<protocol::RanInstruction>& last_counted() const { return last_counted_; }
 
-  // The options of computations, with `rank` as their rank. A power that is not identified yet, or
-  // only to more than half of its value, is 0 with an infinite interval. The interval of a single
-  // sample is infinite, too.
+  // Returns the options of computations, with `rank` as their rank. A power is 0 with an infinite
+  // interval if it is not identified yet, or if its interval is wider than half of its value. The
+  // interval of a single sample is infinite, too.
   std::vector<MeasuredOption> Options(int rank) const;
   // The power of waiting. It is not identified if the GPU never waited, or always waited in the
   // same proportion to something else.

@@ -12,7 +12,7 @@
 namespace perseus::profiler {
 namespace {
 
-// With fewer instructions, the sum of a step says hardly more than its parts.
+// With fewer instructions, the sum of a step shows hardly more than its parts.
 constexpr std::size_t kLeastInstructions = 6;
 
 struct Position {
@@ -57,7 +57,7 @@ struct Variances {
 Variances VariancesOf(const InstructionNoise::Sums& sums) {
   Variances found;
   found.common = (sums.all - sums.own) / (sums.all_common - sums.own_common);
-  // A negative variance is an error of the estimate.
+  // A negative variance is an estimation error.
   found.common = std::max(0.0, found.common);
   found.independent = std::max(0.0, (sums.own - sums.own_common * found.common) / sums.squares);
   return found;

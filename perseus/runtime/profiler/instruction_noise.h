@@ -5,13 +5,14 @@
 //
 // What counts as noise. The question is by how much the sum of times along a path varies. So:
 //   - Each instruction (kind, chunk, microbatch) is compared with itself in other steps at the same
-//     clocks. What is always so (a first microbatch that is slower) is no noise.
+//     clocks. A constant difference (a first microbatch that is always slower) is no noise.
 //   - The error of a time stamp is no noise, although it changes the time of an instruction: the
 //     next instruction begins where this one ends, so its time has the opposite error, and the sum
-//     has none. The covariance of neighbors is negative by just that much, and is added.
+//     has no error. This makes the covariance of neighbors negative by the same amount, which is
+//     added.
 //   - Instructions that ran while a clock changed, or that stalled, are left out
 //     (gpu_measurements.h). A stall delays the baseline as much as a plan.
-//   - Waiting for an input is not a part of an instruction, if the training code marks it so
+//   - Waiting for an input is not a part of an instruction, if the training code marks the wait
 //     (docs/explanation/client-design.md). Otherwise it looks like noise.
 //
 // The estimate (method of moments). In n steps of a rank at the same clocks, let d_k be the time of
@@ -69,11 +70,12 @@ class InstructionNoise {
     friend bool operator==(const State&, const State&) = default;
   };
 
-  // Adds steps of one rank at the same clocks: of each, the instructions that count, in order.
-  // Instructions that are not in all of the steps are left out. A step without any is left out.
+  // Adds steps of one rank at the same clocks. A step is the list of its instructions that count,
+  // in order. Leaves out instructions that are not in all of the steps, and steps without
+  // instructions.
   void Add(std::span<const std::vector<protocol::RanInstruction>> steps);
 
-  // Empty with too few blocks.
+  // Returns nothing if there are too few blocks.
   std::optional<MeasuredNoise> Solve() const;
 
   const State& state() const { return state_; }

@@ -124,7 +124,7 @@ class OptionModel {
   bool Knows(InstructionKind kind) const;
   // Requires Knows(group.kind).
   Prediction At(const InstructionGroup& group, int frequency_mhz) const;
-  // Null if the option was not measured.
+  // The measurement of an option. Null if it was not measured.
   const MeasuredOption* Measured(const InstructionGroup& group, int frequency_mhz) const;
 
   // [a][b]: covariances of the logarithms of two groups at one clock. Requires groups of one kind.

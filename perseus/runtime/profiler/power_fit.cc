@@ -11,16 +11,16 @@
 namespace perseus::profiler {
 namespace {
 
-// An eigenvalue of the normal equations, scaled to a diagonal of ones. Below it, that combination
-// of parameters counts as unseen. Rounding causes values of about 1e-15. A combination that varies
-// by a thousandth of its parameters has 1e-6, and is still worth an estimate.
+// The least eigenvalue of the normal equations, scaled to a diagonal of ones, with which a
+// combination of parameters does not count as unseen. Rounding causes values of about 1e-15. A
+// combination that varies by a thousandth of its parameters has 1e-6, and can still be estimated.
 constexpr double kNoInformation = 1e-9;
 // An unseen combination leaves a parameter alone if the parameter's part in it is below this.
 constexpr double kNoPart = 1e-6;
 // The standard deviation of the common shift of a stretch's edges, in units of an edge's own. It is
 // so large that only the data determine the shift.
 constexpr double kFreePhase = 10;
-// No edge is known better, because a call and a reading take about this long.
+// The least error of an edge, because a call and a reading take about this long.
 constexpr double kLeastEdgeErrorS = 1e-6;
 // Keeps the scale of an unused parameter finite before it is replaced by 0.
 constexpr double kLeastScale = std::numeric_limits<double>::min();

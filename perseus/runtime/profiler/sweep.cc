@@ -21,12 +21,12 @@ namespace {
 // The clocks of the descent, as fractions of the highest clock. Below 0.6, GPUs lose energy again.
 constexpr std::array kDescent = {1.0, 0.88, 0.77, 0.66};
 
-// How many rounds' steps run at the highest clocks first. They cost no slowdown, and the deadline
-// of every plan depends on them.
+// The number of rounds whose steps run at the highest clocks first. They cost no slowdown, and the
+// deadline of every plan depends on them.
 constexpr int kBaselineRounds = 3;
 
-// An instruction that takes less than this part of the longest one of its rank computes nothing.
-// The first stage's backward_input in a zero-bubble schedule is such a one. No counter shows its
+// An instruction that takes less than this part of the longest one of its rank computes nothing. An
+// example is the first stage's backward_input in a zero-bubble schedule. No counter shows its
 // power, and its energy does not matter.
 constexpr double kPartOfNothing = 0.01;
 
@@ -200,10 +200,10 @@ class Chooser {
     return clocks;
   }
 
-  // Whether every group was measured at its highest clock, so that lower clocks can follow.
-  // A counter that changes rarely may never separate two kinds that always run together. So after
-  // twice the steps of a good basis, the model has to do with the powers of other groups of the
-  // kind.
+  // Whether every group was measured at its highest clock, so that lower clocks can follow. A
+  // counter that changes rarely may never separate the powers of two kinds that always run
+  // together. So after twice the usual steps, groups without a power are accepted. The model then
+  // uses the powers of other groups of the kind.
   bool KnowsAll(const SweepSpent& spent) const {
     const bool is_late = spent.steps >= 2 * kBaselineRounds * budget_.steps_per_round;
     for (std::size_t group = 0; group < groups_.size(); ++group) {
@@ -329,8 +329,8 @@ class Chooser {
     return others;
   }
 
-  // For the groups of the kind that have that clock: the fraction of the variance of one group that
-  // a measurement of another one removes.
+  // Returns, for the groups of the kind that have that clock, the fraction of the variance of one
+  // group that a measurement of another one removes.
   const SharedInformation& SharedInformationAt(InstructionKind kind, int mhz) {
     const auto [place, is_new] = shared_.try_emplace({kind, mhz});
     SharedInformation& shared = place->second;
@@ -414,7 +414,8 @@ SweepRound EndOfSweep(std::string reason) {
 }  // namespace
 
 Result<void> CheckBudget(const SweepBudget& budget) {
-  // The rounds at the highest clocks, one at lower clocks, and the step in which the clocks change.
+  // The steps of the rounds at the highest clocks and of one round at lower clocks, and the step in
+  // which the clocks change.
   const int least = (kBaselineRounds + 1) * budget.steps_per_round + 1;
   if (budget.steps >= least) return {};
   return Fail(

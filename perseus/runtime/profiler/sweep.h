@@ -3,8 +3,8 @@
 //
 // The problem. A GPU has 40 to 100 clocks, and a pipeline has 16 to 500 groups of instructions
 // (rank, chunk, kind). Every step at a low clock is a slow step. A no-slowdown plan uses only a few
-// clocks of a group. Which ones depends on the other groups: on which are critical, and on the
-// slack of the others.
+// clocks of a group. Which clocks these are depends on the other groups: which of them are
+// critical, and how much slack the rest have.
 //
 // The idea. All groups measure at the same time, each at its own clock, for a *round* of a few
 // steps. After each round:
@@ -66,16 +66,16 @@ Result<void> CheckBudget(const SweepBudget& budget);
 struct SweepSpent {
   int steps = 0;
   double seconds = 0;  // The time of those steps.
-  // Relative to steps at the highest clocks, as a fraction. 0 before the first step.
+  // The slowdown relative to steps at the highest clocks, as a fraction. 0 before the first step.
   double Slowdown(double baseline_s) const;
 };
 
 struct SweepRound {
-  // For every group of the job. Empty when the sweep is over.
+  // The clock of every group of the job. Empty when the sweep has ended.
   std::vector<protocol::KindClock> clocks;
   int steps = 0;
   double predicted_s = 0;  // The time of one step. 0 if nothing is known yet.
-  std::string reason;      // "descent", "adaptive", or why the sweep is over.
+  std::string reason;      // "descent", "adaptive", or why the sweep has ended.
   bool is_over() const { return clocks.empty(); }
 };
 

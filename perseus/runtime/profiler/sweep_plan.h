@@ -51,7 +51,7 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job,
                                          std::span<const MeasuredOption> measured,
                                          double time_margin = 1);
 
-// The planner with which all plans of the job are made and evaluated, for any profile.
+// Creates the planner that makes and evaluates all plans of the job, for any profile.
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile);
 
 // The plan of that planner for that target, within that limit of clock changes. Fails as

@@ -33,8 +33,8 @@ class CudaGpu {
   ~CudaGpu() {
     if (context_ == nullptr) return;
     static_cast<void>(driver_.SetCurrent(context_));
-    // After a kernel that does not end, freeing would wait for ever. The driver frees what is left
-    // when the process ends.
+    // If a kernel does not end, freeing memory would wait forever. The driver frees everything that
+    // is left when the process ends.
     if (!Stop()) return;
     if (work_stream_ != nullptr) static_cast<void>(driver_.StreamDestroy(work_stream_));
     if (probe_stream_ != nullptr) static_cast<void>(driver_.StreamDestroy(probe_stream_));
@@ -51,7 +51,7 @@ class CudaGpu {
     return driver_.Check(driver_.SetCurrent(context_), "use a GPU's context");
   }
 
-  // Ends the load that runs.
+  // Ends the running load.
   Result<void> Stop() {
     if (!is_running_) return {};
     Word32(kMailboxStop).store(1);
@@ -85,8 +85,8 @@ class CudaGpu {
     std::uint64_t time = 0;
     std::uint64_t work = 0;
   };
-  // Empty if the kernel has written none yet, or writes one now. The loads stay in this order,
-  // because each one is sequentially consistent.
+  // Returns the latest sample. Empty if the kernel has not written one yet, or writes one now. The
+  // order of these memory reads is fixed, because each one is sequentially consistent.
   std::optional<MailboxSample> ReadMailbox() const {
     const std::uint64_t before = Word64(kMailboxSequence).load();
     const MailboxSample sample{Word64(kMailboxTime).load(), Word64(kMailboxWork).load()};
@@ -96,7 +96,7 @@ class CudaGpu {
     return sample;
   }
 
-  // Launches a small kernel behind everything on the probe stream, which reports its end.
+  // Launches a small kernel after all work on the probe stream. It reports when it has run.
   Result<void> Notify() {
     ++notified_;
     cuda::Address address = mailbox_address_ + kMailboxNotified;
@@ -110,13 +110,13 @@ class CudaGpu {
                      "a small kernel");
   }
 
-  // Waits without a system call, as a launch latency needs it.
+  // Polls without a system call, so that a launch latency is measured exactly.
   template <typename Condition>
   Result<void> WaitUntil(Condition condition, const char* what) const {
     const Nanoseconds end = clock_.Now() + kLongestWait;
     while (!condition()) {
       if (clock_.Now() <= end) continue;
-      // A kernel that failed is the reason, if there is one.
+      // If a kernel failed, its error is the reason.
       for (const cuda::Stream stream : {work_stream_, probe_stream_}) {
         const int code = driver_.StreamQuery(stream);
         if (code != cuda::kNotReady) PERSEUS_RETURN_IF_ERROR(driver_.Check(code, "run a kernel"));
@@ -137,7 +137,7 @@ class CudaGpu {
   static constexpr Nanoseconds kKernelLimit = 600 * kSecond;
   static constexpr Nanoseconds kLongestWait = 5 * kSecond;
   // A small kernel starts beside a load only on a multiprocessor without a block of the load (seen
-  // on an H100), so a load leaves some of them free.
+  // on an H100). So a load leaves some multiprocessors free.
   static constexpr unsigned kThreads = 1024;  // The threads of a block.
   static constexpr int kFreeMultiprocessors = 4;
   static constexpr unsigned kBlockedBlocks = 16;  // About as many as NCCL uses.
@@ -183,7 +183,7 @@ class CudaGpu {
     return value;
   }
 
-  // Whether the kernels can run on this GPU, and with how many blocks.
+  // Checks that the kernels can run on this GPU, and determines the number of blocks.
   Result<void> Examine() {
     PERSEUS_ASSIGN_OR_RETURN(const int capability, Attribute(cuda::kComputeCapabilityMajor));
     if (capability < 7) {

@@ -215,7 +215,7 @@ class CudaNode final : public MeasuredNode {
     return OpenCollectives();
   }
 
-  // Without kernels, work is the integral of the clock that the driver reports.
+  // Samples the work without kernels: it is the integral of the clock that the driver reports.
   DeviceResult<void> SampleClock(int gpu, const std::atomic<Nanoseconds>& until,
                                  SwitchRecord& record) {
     double work = 0;
@@ -325,7 +325,7 @@ class CudaNode final : public MeasuredNode {
     communicators_.clear();
   }
 
-  // Without changes, half of the time at each of the two clocks.
+  // Times the operation. Without changes, each of the two clocks applies for half of the time.
   Result<Timing> TimeUnder(Operation operation, const Disturbance& disturbance,
                            Nanoseconds duration) {
     const bool is_quiet = disturbance.change_period == 0 && disturbance.first_mhz != 0;

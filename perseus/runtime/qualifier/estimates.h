@@ -34,24 +34,24 @@ std::optional<Estimate> MeanOf(const std::vector<double>& samples);
 
 // ---- The energy counter: how often it changes, by how much, and whether it agrees with power ----
 
-// The energy and the power of the readings count. Two neighbors enclose the moment of a change.
-// Needs at least seven changes; empty otherwise. Readings should be at least ten times as frequent
-// as the changes, and the load constant.
+// Examines the counter by the energy and the power of the readings. Two neighbors enclose the
+// moment of a change. Needs at least seven changes, and is empty otherwise. Readings should be at
+// least ten times as frequent as the changes, and the load should be constant.
 //
-// The bias compares with power readings, which have an error of their own (NVIDIA states about 5 %
-// for most boards). So it says whether the two agree, not which of them is right.
+// The bias is relative to power readings, which have an error of their own (NVIDIA states about 5 %
+// for most boards). So it shows whether the two agree, not which of them is correct.
 std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
     const std::vector<device::Telemetry>& readings);
 
 // The mean power by the counter, between its first and last change, with the interval of at least
-// `blocks` blocks. Empty if the counter changed too rarely for that many blocks.
+// `blocks` blocks. Empty if the counter did not change often enough for these blocks.
 std::optional<Estimate> PowerByCounter(const std::vector<device::Telemetry>& readings, int blocks);
 
 // ---- Interference: what clock changes and readings cost the work that runs beside them ----
 
 struct RateSlowdown {
   double changes_per_s = 0;
-  Estimate slowdown;  // By which fraction an operation takes longer: 0 for no effect.
+  Estimate slowdown;  // The fraction by which an operation takes longer. 0: no effect.
 };
 
 // An operation that takes 1 % longer is harmed.
@@ -89,9 +89,10 @@ struct ExpectedSwitch {
   double clock_ratio = 1;      // The new clock divided by the old one. Not 1.
 };
 
-// Empty if the series has fewer than four samples before the call or after the landing, or if the
-// levels differ by less than half of what the clocks differ by. Then the clock has not landed by
-// the end of the series, or something else limits it.
+// Returns the moment of the landing. Empty if the series has fewer than four samples before the
+// call or after the landing, or if the difference of the levels is less than half of the difference
+// of the clocks. Then the clock has not landed by the end of the series, or something else limits
+// it.
 std::optional<Nanoseconds> FindLanding(const std::vector<WorkSample>& samples,
                                        const ExpectedSwitch& expected);
 

@@ -26,11 +26,11 @@ constexpr double kReachedPart = 0.9;  // A rate counts as tried if this part of 
 //
 // Blocks without and with the disturbance alternate, so that a slow drift (heat) affects both. Each
 // pair gives one ratio of the mean time of an operation, and the ratios give an interval. The mean
-// and not the median counts: a driver that holds up one launch in a thousand for 10 ms leaves the
-// median as it is, and a collective waits for the one.
+// counts and not the median: if a driver delays one launch in a thousand by 10 ms, the median does
+// not change, but a collective waits for that launch.
 struct DisturbedCase {
   Disturbance disturbance;
-  bool is_reached = true;   // False: the driver made fewer changes than that.
+  bool is_reached = true;   // False: the driver made fewer changes than requested.
   double disturbed_ns = 0;  // In the current round.
   std::vector<double> slowdowns = {};
 };
@@ -140,7 +140,7 @@ class InterferenceMeasurement {
   Result<std::vector<RateSlowdown>> MeasureOperation(Operation operation) {
     std::vector<DisturbedCase> cases;
     Disturbance disturbed = Quiet();
-    // What a launch behind a host function costs more than a launch.
+    // The extra time of a launch behind a host function, compared with a plain launch.
     const bool is_host_function = operation == Operation::kHostFunction;
     if (is_host_function) cases.push_back({disturbed});
     disturbed.reads_per_s = run_.options.reads_per_s;
@@ -169,7 +169,7 @@ class InterferenceMeasurement {
   }
 
   QualifyRun& run_;
-  double most_changes_per_s_ = 0;  // That the driver managed, if it was fewer than asked for.
+  double most_changes_per_s_ = 0;  // The reached rate, if it is below the requested one.
 };
 
 }  // namespace

@@ -142,8 +142,8 @@ Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
   return {};
 }
 
-// Whether a lock from the lowest to the top clock draws less than a lock at the top clock, while
-// the GPUs wait: on every GPU.
+// Finds whether waiting GPUs draw less with a lock of the range from the lowest to the top clock
+// than with a lock of the top clock. This has to hold for every GPU.
 Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
   if (!run.node.WhyNot(Load::kBlocked).empty()) return {};
   const int lowest_mhz = run.clocks_mhz().front();

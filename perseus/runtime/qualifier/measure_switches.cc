@@ -55,9 +55,9 @@ bool ShowsNear(const std::vector<SwitchCase>& cases) {
   return seen > 0 || unseen < kMostUnseen;
 }
 
-// What the records of one switch show, of all its GPUs.
+// The result of one switch, from the records of all its GPUs.
 struct SeenSwitch {
-  bool has_landed = true;         // Surely, on every GPU.
+  bool has_landed = true;         // True only if it is certain for every GPU.
   Nanoseconds latency = 0;        // From the call to the last landing.
   Nanoseconds call = 0;           // The longest.
   double sample_distance_ms = 0;  // The largest mean distance between two samples of a GPU's work.
@@ -111,7 +111,7 @@ class SwitchMeasurement {
       if (round >= kLeastRounds && spent >= 1) break;
       if (round % kRoundsOfALoad == 0) {
         PERSEUS_RETURN_IF_ERROR(run_.RunOnAll(run_.BusyLoad()));
-        // The last lock may still be on its way.
+        // The previous lock may not have taken effect yet.
         if (round == 0) Sleep(run_.node.clock(), kLongestSwitch);
       }
       run_.options.progress(are_all ? "switches of all GPUs" : "switches of one GPU",
@@ -129,7 +129,7 @@ class SwitchMeasurement {
     return {};
   }
 
-  // One switch. Of several GPUs, the slowest counts, so that samples are independent.
+  // Measures one switch. Of several GPUs, the slowest one counts, so that samples are independent.
   Result<void> MeasureSwitch(const std::vector<int>& gpus, SwitchCase& one) {
     PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
     PERSEUS_ASSIGN_OR_RETURN(auto records, run_.node.Record(gpus, Setting{one.to_mhz, one.to_mhz},

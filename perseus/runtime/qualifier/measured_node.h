@@ -56,17 +56,17 @@ inline std::string_view NameOf(Operation operation) {
   return hardware_facts::InterferenceKinds()[static_cast<std::size_t>(operation)];
 }
 
-// What runs beside an operation, on all GPUs.
+// The disturbance beside an operation, on all GPUs.
 struct Disturbance {
-  Nanoseconds change_period = 0;  // The clock of each GPU is set this often. 0: never.
-  // The two clocks alternate, also without changes: half of the time each. They are close, so that
-  // the operation takes about the same time at both.
+  Nanoseconds change_period = 0;  // The time between changes of each GPU's clock. 0: no changes.
+  // The two clocks alternate. Without changes, each applies for half of the time. They are close,
+  // so that the operation takes about the same time at both.
   int first_mhz = 0;
   int second_mhz = 0;
   double reads_per_s = 0;  // How often the telemetry of each GPU is read.
 };
 
-// What Time() found.
+// The result of Time().
 struct Timing {
   double mean_ns = 0;  // The mean time of the operation.
   // The clock changes that the whole node made. A driver may make fewer than the disturbance asked
@@ -94,15 +94,15 @@ class MeasuredNode {
   virtual device::Device& device(int gpu) = 0;
   virtual Clock& clock() = 0;
 
-  // Empty if the node can run this load or this operation. Otherwise a sentence that says why not.
+  // Returns an empty text if the node can run this load or this operation. Otherwise, returns a
+  // sentence with the reason.
   virtual std::string WhyNot(Load /*load*/) const { return ""; }
   virtual std::string WhyNot(Operation operation) const {
     const bool needs_two = operation == Operation::kCopy || operation == Operation::kCollective;
     return needs_two && gpu_count() < 2 ? "the node has only one GPU" : "";
   }
 
-  // From now on, this load runs on the GPU. It replaces the load before. Requires WhyNot(load) to
-  // be empty.
+  // Starts the load on the GPU, in place of the load before. Requires WhyNot(load) to be empty.
   virtual Result<void> Run(int gpu, Load load) = 0;
 
   // Requests the setting of the SM clock on these GPUs at the same moment, and records their work

@@ -27,7 +27,7 @@ constexpr PartOfRun kInterference{.from = 0.60, .length = 0.40};
 // per sample.
 constexpr double kNearPart = 0.97;
 
-// When a GPU differs (Siblings).
+// The limits beyond which a GPU differs (Siblings).
 constexpr double kMostMads = 5;
 constexpr double kLeastPart = 0.1;
 constexpr double kLeastFractionBound = 0.01;  // Fractions may be near 0.
@@ -56,7 +56,7 @@ std::vector<std::string> NamesOf(MeasuredNode& node) {
   return names;
 }
 
-// Empty if there are fewer than three different clocks.
+// Returns the clocks between which GPUs switch. Empty if there are fewer than three different ones.
 std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz) {
   if (clocks_mhz.size() < 3) return std::nullopt;
   SwitchClocks clocks;
@@ -76,7 +76,7 @@ bool IsRefusal(DeviceErrorKind kind) {
   return kind == DeviceErrorKind::kPermission || kind == DeviceErrorKind::kNotSupported;
 }
 
-// Facts are of one kind of GPU, and all GPUs are locked to the same clocks.
+// Checks that all GPUs are of one kind: facts are for one kind, and all GPUs get the same clocks.
 Result<void> CheckKinds(QualifyRun& run) {
   const device::DeviceInfo& first = run.node.device(0).info();
   for (const int gpu : run.all_gpus) {
@@ -99,8 +99,8 @@ void CheckLoads(QualifyRun& run) {
   }
 }
 
-// Sets the clock of all GPUs to what it would be set to anyway. If the driver refuses, the rest
-// is measured without clocks.
+// Checks whether clocks can be set, with a clock that would be set in any case. If the driver
+// refuses, the rest is measured without clocks.
 Result<void> CheckRights(QualifyRun& run) {
   if (!run.can_set) return {};
   for (const int gpu : run.all_gpus) {
@@ -137,7 +137,7 @@ void CheckClocks(QualifyRun& run) {
   }
 }
 
-// A driver without readings of power or clocks cannot say more later either.
+// Checks that power and clocks can be read. A driver that refuses now will also refuse later.
 Result<void> CheckReadings(QualifyRun& run) {
   for (const int gpu : run.all_gpus) {
     const auto read = run.node.device(gpu).Read();
@@ -152,8 +152,8 @@ Result<void> CheckReadings(QualifyRun& run) {
   return {};
 }
 
-// What can be measured: sets can_set, can_read and clocks of `run`, with a limit for each thing
-// that is impossible.
+// Finds what can be measured: sets can_set, can_read and clocks of `run`, and adds a limit for each
+// thing that is impossible.
 Result<void> CheckNode(QualifyRun& run) {
   PERSEUS_RETURN_IF_ERROR(CheckKinds(run));
   if (!run.options.sets_clocks) {

@@ -32,7 +32,7 @@ namespace perseus::qualifier {
 struct QualifyOptions {
   double duration_s = 300;  // Approximately. Every measurement has a least number of samples.
   bool sets_clocks = true;
-  // As often as the telemetry of a recording client reads each GPU.
+  // Reads as often as the telemetry of a recording client.
   double reads_per_s = 190;
   std::function<bool()> should_stop = [] { return false; };
   // The part that begins, and the completed fraction of the whole.

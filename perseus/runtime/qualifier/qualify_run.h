@@ -1,8 +1,8 @@
 // The parts of a qualification, and what they share: the node, what is possible on it, and the
 // result so far.
 //
-// A part returns an error only if the whole qualification has to end. What it cannot measure it
-// leaves out, with a sentence in the limits.
+// A part returns an error only if the whole qualification has to end. Otherwise, it leaves out what
+// it cannot measure, and adds a sentence to the limits.
 //
 // Thread safety: for the thread of the node.
 #pragma once
@@ -78,12 +78,12 @@ struct QualifyRun {
 
   // Adds a sentence to the limits, once.
   void Limit(std::string sentence);
-  // Fails if the caller asked for the end.
+  // Fails if the caller requested a stop.
   Result<void> CheckStop() const;
   Result<void> LockAll(const device::Setting& setting);
   Result<void> LockAll(int mhz) { return LockAll(device::Setting{mhz, mhz}); }
   Result<void> RunOnAll(Load load);
-  // The kernel that computes, where it runs.
+  // Returns kCompute if the node can run it, otherwise kIdle.
   Load BusyLoad() const;
   // That fraction of the whole duration.
   Nanoseconds DurationOf(double fraction) const;
@@ -104,18 +104,18 @@ struct QualifyRun {
 // can_read.
 Result<void> MeasureCounter(QualifyRun& run, PartOfRun part);
 
-// The power of all GPUs at once: idle, blocked and busy, at several clocks. And whether a waiting
-// GPU draws less with a lock of a range of clocks than with a lock of one clock. Requires can_read.
-// Without can_set, at the clock that the driver chooses.
+// Measures the power of all GPUs at once: idle, blocked and busy, at several clocks. Also finds
+// whether a waiting GPU draws less with a lock of a range of clocks than with a lock of one clock.
+// Requires can_read. Without can_set, measures at the clock that the driver chooses.
 Result<void> MeasurePower(QualifyRun& run, PartOfRun part);
 
-// From the request of a clock to its landing: up and down, near and far, of one GPU and of all at
-// once. And how long the call takes. Requires can_set, and a landing that can be seen: in a kernel
-// that computes, or in readings.
+// Measures the time from the request of a clock to its landing: up and down, near and far, of one
+// GPU and of all at once. Also measures how long the call takes. Requires can_set, and a landing
+// that can be seen: in a kernel that computes, or in readings.
 Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part);
 
-// What clock changes, readings and host functions cost the work that runs beside them, and from
-// that the greatest rate of changes that harms no operation.
+// Measures what clock changes, readings and host functions cost the work that runs beside them.
+// From this, finds the greatest rate of changes that harms no operation.
 Result<void> MeasureInterference(QualifyRun& run, PartOfRun part);
 
 }  // namespace perseus::qualifier

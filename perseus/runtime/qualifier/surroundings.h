@@ -17,8 +17,8 @@ struct Surroundings {
   std::vector<std::string> limits;  // Sentences for the facts.
 };
 
-// Reads them from NVML, where that exists. `nvml_file` is as for OpenNvmlDevices. Fails (kSystem)
-// if NVML cannot be loaded or started.
+// Reads the surroundings from NVML, if it exists. `nvml_file` is as for OpenNvmlDevices. Fails
+// (kSystem) if NVML cannot be loaded or started.
 Result<Surroundings> LookAround(std::string_view nvml_file, const std::vector<std::string>& uuids);
 
 }  // namespace perseus::qualifier

@@ -41,7 +41,7 @@ Result<std::string> Conductor::AddPlan(const std::string& text) const {
 
 Result<Conductor::Stretch> Conductor::RunWith(protocol::Assignment assignment, int steps,
                                               int spare_steps) {
-  // The job trained on while the assignment was chosen.
+  // The job continued to train while the assignment was chosen.
   PERSEUS_RETURN_IF_ERROR(logs_.ReadNew());
   const std::int64_t from = logs_.LastStep(ranks_) + 1 + Ahead();
   const std::int64_t last = from + steps;
@@ -59,7 +59,7 @@ Result<Conductor::LeftInForce> Conductor::LeaveInForce(protocol::Assignment assi
   const std::int64_t step = logs_.LastStep(ranks_) + 1 + Ahead();
   PERSEUS_RETURN_IF_ERROR(AwaitStep(step));
   PERSEUS_RETURN_IF_ERROR(CheckFollowed(step, step, version));
-  // Ranks that read it early followed it before.
+  // Ranks that read the assignment early have followed it since an earlier step.
   std::int64_t first = step;
   const auto follow = [&](std::int64_t number) {
     return std::ranges::all_of(ranks_, [&](const protocol::RankId& name) {

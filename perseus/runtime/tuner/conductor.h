@@ -53,21 +53,21 @@ class Conductor {
     std::int64_t version = 0;
     std::int64_t first() const { return landing + 1; }
     int steps() const { return static_cast<int>(last - landing + 1); }
-    // For the cost of whole steps, which is counted until the begin of the last step.
+    // The steps for the cost of whole steps, which is counted until the begin of the last step.
     StepRange counted() const { return {first(), last, version}; }
   };
   // Runs this many steps with a temporary assignment, which ends by itself `spare_steps` later.
   // Fails if a rank did not record most of the steps, read the assignment late, or ran another
   // order than the plan.
   Result<Stretch> RunWith(protocol::Assignment assignment, int steps, int spare_steps);
-  // Makes the assignment the lasting one, from step 0 on, so that it also holds for a job that
+  // Makes the assignment the lasting one, from step 0 on. So it also applies to a job that
   // restarts. Waits until all ranks follow it.
   struct LeftInForce {
     std::int64_t version = 0;
     std::int64_t step = 0;  // The first one in which all ranks followed it.
   };
   Result<LeftInForce> LeaveInForce(protocol::Assignment assignment);
-  // Puts the previous lasting assignment back into force, if another one is in force.
+  // Activates the previous lasting assignment again, if another one is active.
   Result<void> Restore();
 
   // How many steps ahead an assignment has to begin.

@@ -57,7 +57,7 @@ Result<JobLogs> JobLogs::Open(const std::filesystem::path& job_directory, Job jo
   for (;;) {
     PERSEUS_ASSIGN_OR_RETURN(const auto came, logs.ReadSome());
     if (!came) break;
-    // The steps from before this call may be those of weeks.
+    // The log may have weeks of steps from before this call.
     if (job == Job::kIsOver) continue;
     for (const auto& [name, rank] : logs.ranks_) {
       logs.Forget(name, rank.last_step() - steps_kept + 1);
@@ -106,7 +106,7 @@ Result<bool> JobLogs::ReadSome() {
     came = true;
     if (rank == nullptr) rank = &ranks_[name];
     for (const protocol::RankRecord& record : *records) Take(record, *rank);
-    // What was recorded before the first read may be from an earlier run.
+    // Everything recorded before the first read may be from an earlier run.
     if (has_looked_ || job_ == Job::kIsOver) rank->is_alive = true;
   }
   return came;

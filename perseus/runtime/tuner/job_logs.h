@@ -29,22 +29,22 @@ struct LoggedRank {
   profiler::EnergyCurve energy;         // Over CLOCK_MONOTONIC of its host.
   std::vector<std::string> remarks;
   bool is_alive = false;
-  bool has_restarted = false;  // While it was alive, the header of another process came.
+  bool has_restarted = false;  // Whether another process wrote a header while it was alive.
 
-  // Null if the step was not recorded.
+  // Returns the step. Null if it was not recorded.
   const protocol::RanStep* Find(std::int64_t step) const;
   std::int64_t last_step() const { return steps.empty() ? -1 : steps.back().step; }
 };
 
-// A waiting caller calls it periodically, and stops when it returns true.
+// Called periodically during a wait. The wait ends when it returns true.
 using ShouldEnd = std::function<bool()>;
 
 class JobLogs {
  public:
   // Fails (kInput) if `job_directory` is not a directory. With kIsRunning, existing logs count as
-  // those of an earlier run until they grow, and logs need not exist yet. Of the steps that they
-  // have already, it keeps the last `steps_kept`. With kIsOver, it keeps all, and fails (kInput)
-  // without logs.
+  // those of an earlier run until they grow, and logs need not exist yet. Of the steps already in a
+  // log, only the last `steps_kept` are kept. With kIsOver, all steps are kept, and it fails
+  // (kInput) without logs.
   enum class Job { kIsRunning, kIsOver };
   static Result<JobLogs> Open(const std::filesystem::path& job_directory, Job job,
                               std::int64_t steps_kept = 1);
@@ -98,20 +98,20 @@ std::set<protocol::RankId> RanksOf(int pipelines, int ranks, int gpus_per_stage)
 // The error of a function that stops because `should_end` returned true.
 Error EndedByRequest();
 
-// Steps that do not count, because something else than the power limit held a clock down, and what
-// to do about it.
+// Steps that do not count because something other than the power limit reduced a clock, and the
+// causes.
 
 struct Disturbance {
-  int steps = 0;     // That do not count.
-  int of_steps = 0;  // All that were recorded.
-  // As `limited_by` of the rank log. Empty for a step that does not name it.
+  int steps = 0;     // The number of steps that do not count.
+  int of_steps = 0;  // The number of all recorded steps.
+  // The causes, as `limited_by` of the rank log names them. Empty if no step names one.
   std::set<std::string> causes;
 };
 
 // The disturbance of the steps from `first` to `last`.
 Disturbance DisturbanceOf(const LoggedRank& rank, std::int64_t first, std::int64_t last);
 
-// Such as "heat held its clock down (cool the GPU)". Requires causes.
+// Returns a text such as "heat held its clock down (cool the GPU)". Requires causes.
 std::string Describe(const Disturbance& disturbance);
 
 }  // namespace perseus::tuner

@@ -8,13 +8,13 @@
 namespace perseus::tuner {
 namespace {
 
-// GPUs count as different if they are further apart than their intervals by more than this factor.
-// Two equal GPUs are further apart in one case of 20, more GPUs less often.
+// GPUs count as different if their distance is larger than their intervals by more than this
+// factor. Two equal GPUs exceed it by chance in one case of 20, more GPUs less often.
 constexpr double kMostByChance = 2;
 
 // The factor by which an interval has to be widened so that it covers the difference between GPUs
-// (Birge, Phys. Rev. 40, 207, 1932). Without it, a GPU that is slower than the others would vanish
-// in a mean whose interval becomes narrower with the number of GPUs.
+// (Birge, Phys. Rev. 40, 207, 1932). Without it, the mean would hide a GPU that is slower than the
+// others, because the interval of a mean becomes narrower with the number of GPUs.
 class Spread {
  public:
   // A value with the half-width of its 95 % interval.

@@ -424,7 +424,7 @@ Result<RanSchedule> AwaitRanSchedule(const std::filesystem::path& job_directory,
     const bool is_settled = !ranks.empty() && clock.Now() >= grew + wait.settling;
     if (is_settled || clock.Now() >= deadline) {
       auto found = FindRanSchedule(logs, ranks, job_directory.string());
-      // Further steps may follow, or a further rank. But some errors stay.
+      // More steps or ranks may still appear. But some errors are permanent.
       if (found || last - first >= kMostStepsWaited) return found;
       if (clock.Now() >= deadline) {
         return FailAs(ErrorKind::kSystem, "no step was recorded for {:g} s: {}",

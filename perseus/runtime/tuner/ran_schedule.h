@@ -60,7 +60,7 @@ struct RanSchedule {
   std::map<std::string, std::vector<std::int64_t>> others;
 };
 
-// In how many consecutive steps all ranks have to run an order.
+// The number of consecutive steps in which all ranks have to run an order.
 inline constexpr int kStepsOfSchedule = 3;
 
 // The schedule of these ranks. Fails (kInput) if a rank of a pipeline has no steps, if pipelines or
@@ -73,7 +73,7 @@ Result<RanSchedule> FindRanSchedule(const JobLogs& logs, const std::set<protocol
 std::set<protocol::RankId> LoggedRanks(const JobLogs& logs);
 
 struct ScheduleWait {
-  // How long no further rank may have appeared: logs of ranks appear at different times.
+  // The time in which no new rank may appear, because logs of ranks appear at different times.
   Nanoseconds settling = 2 * kSecond;
   Nanoseconds timeout = 60 * kSecond;  // How long the ranks may record no step.
   ShouldEnd should_end = [] { return false; };

@@ -29,12 +29,13 @@ class RankSums {
   std::int64_t planned() const { return planned_; }
   std::int64_t off_plan() const { return off_plan_; }
   std::int64_t unset() const { return unset_; }
-  // The counters change every 100 ms, so the first and the last step lack a part.
+  // Returns the mean power times the time of all steps. The counters change every 100 ms, so they
+  // lack a part of the first and the last step.
   double energy_j() const {
     const double all_j = power_w() * step_time_s() * static_cast<double>(steps_);
     return all_j > 0 ? all_j : energy_j_;
   }
-  // From step to step. 0 with fewer than 2 steps.
+  // The mean time from step to step. 0 with fewer than 2 steps.
   double step_time_s() const {
     return last_step_ == first_step_ ? 0
                                      : ToSeconds(last_begin_ - first_begin_) /
@@ -92,8 +93,8 @@ Result<RankSums> SumUpLog(const std::filesystem::path& log) {
   }
 }
 
-// How many ranks are missing. Each pipeline, and each GPU of its stages, has as many as its headers
-// say. A program with hooks of its own need not say it.
+// Counts the missing ranks. Each pipeline has as many ranks, and each stage as many GPUs, as its
+// headers say. A program with hooks of its own may leave these numbers out.
 class RankCount {
  public:
   void Add(const protocol::RankHeader& header) {

@@ -21,14 +21,14 @@ struct RunSummary {
   // the last value of the counters.
   double energy_j = 0;
   double energy_per_step_j = 0;     // The mean power, times the mean time of a step.
-  std::int64_t planned_steps = 0;   // Steps of all ranks with a plan in force.
+  std::int64_t planned_steps = 0;   // Steps of all ranks with an active plan.
   std::int64_t off_plan_steps = 0;  // Planned steps with another order than the plan.
   std::int64_t unset_steps = 0;     // Planned steps without a lease, so at the default clocks.
 };
 
-// Sums up the logs that changed at `since` or later: others are of an earlier run. A process that
-// began its log again (an elastic restart) counts with the steps since then. Lines that are not
-// complete or wrong are skipped. Fails (kSystem) if the logs cannot be read.
+// Sums up the logs that changed at `since` or later: others are of an earlier run. If a process
+// restarted its log (an elastic restart), the steps since then count. Incomplete and invalid lines
+// are skipped. Fails (kSystem) if the logs cannot be read.
 Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
                             std::filesystem::file_time_type since);
 

@@ -11,8 +11,8 @@
 namespace perseus::tuner {
 namespace {
 
-// By this fraction, a plan may seem slower than promised (in addition to the standard errors
-// below), or seem to need more energy than the baseline.
+// The fraction by which a plan may be slower than promised (in addition to the standard errors
+// below), or may need more energy than the baseline.
 constexpr double kTolerated = 0.01;
 constexpr double kToleratedStandardErrors = 3;
 
@@ -41,8 +41,8 @@ Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
               range.end);
 }
 
-// From the first to the last instruction, since 1970. On a GPU, a step may return before it has
-// run.
+// The time from the first to the last instruction, in nanoseconds since 1970. It does not use the
+// end of the step, because on a GPU a step may return before it has run.
 struct Span {
   Nanoseconds begin = 0;
   Nanoseconds end = 0;

@@ -28,7 +28,7 @@ struct StepCost {
 Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                              const StepRange& range);
 
-// Only the mean time. Fails as CostOfSteps does, except that no energy is needed.
+// Returns only the mean time. Fails as CostOfSteps does, but does not need an energy.
 Result<double> TimeOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                            const StepRange& range);
 
@@ -42,8 +42,8 @@ struct UsualCost {
   // from one step to the next.
   double energy_error_j = 0;
   int steps = 0;
-  // By how much a rank begins its next step before another rank of its pipeline has ended this one.
-  // The median. 0: they do not overlap.
+  // The median time by which a rank begins its next step before another rank of its pipeline has
+  // ended this one. 0: they do not overlap.
   double overlap_s = 0;
 };
 Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
@@ -61,16 +61,16 @@ struct SeenSteps {
   double overlap_s = 0;        // For the steps at the highest clocks.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
   double slowdown() const { return time_s / baseline_time_s - 1; }
-  // Whether they overlap by more than clocks of different hosts may differ, and by enough to matter
-  // for a plan, which assumes that all ranks of a pipeline begin a step together.
+  // Whether steps overlap by more than the clocks of different hosts may differ, and by enough to
+  // matter for a plan. (A plan assumes that all ranks of a pipeline begin a step together.)
   bool StepsOverlap() const { return overlap_s > 0.01 * baseline_time_s; }
 };
 SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline);
 
-// How sure a promise is. It comes from the measurements of single instructions, without what they
-// wait for because of noise. Whole steps contain that, but only a few of them ran. So the range has
-// the promise and the 95 % interval of whole steps. It does not have what changes later, for
-// example because another program starts to use the machine.
+// The uncertainty of a promise. A promise comes from the measurements of single instructions. These
+// do not include the time that instructions wait because of noise. Whole steps include it, but only
+// a few of them ran. So the range covers the promise and the 95 % interval of whole steps. It does
+// not cover later changes, for example another program that starts to use the machine.
 struct PromiseRange {
   double estimate = 0;
   double lower = 0;
@@ -79,9 +79,9 @@ struct PromiseRange {
 PromiseRange RangeOfSaving(double promised, const SeenSteps& seen);
 PromiseRange RangeOfSlowdown(double promised, const SeenSteps& seen);
 
-// Checks whether whole steps are as they should be with a plan of that slowdown (a fraction). Fails
-// (kUnreachable), with both values, if they are slower by more than 1 % and three standard errors,
-// or need over 1 % more energy than the baseline.
+// Compares whole steps with the slowdown (a fraction) that a plan promised. Fails (kUnreachable),
+// with both values, if they are slower by more than 1 % and three standard errors, or need over 1 %
+// more energy than the baseline.
 Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown);
 
 }  // namespace perseus::tuner

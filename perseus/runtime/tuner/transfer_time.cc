@@ -81,7 +81,7 @@ class TransferClock {
     Nanoseconds pairs = 0;
     for (const auto& [direction, forth] : messages_) {
       const auto& [from, to] = direction;
-      if (to < from) continue;  // It counts with the other direction.
+      if (to < from) continue;  // The other direction includes it.
       const auto time = TimeOf(forth, messages_.at({to, from}), IsOneHost(from, to));
       if (!time) continue;
       sum += *time;
@@ -117,8 +117,7 @@ class TransferClock {
     return logs_.ranks().at(a).header.host == logs_.ranks().at(b).header.host;
   }
 
-  // The median of the messages that their receiver waited for. The receiver's clock is ahead by
-  // that much.
+  // The median of the messages whose receiver waited. The receiver's clock is ahead by `ahead`.
   static std::optional<Nanoseconds> MedianOf(const Messages& messages, Nanoseconds ahead) {
     std::vector<Nanoseconds> times;
     for (const Message& message : messages) {

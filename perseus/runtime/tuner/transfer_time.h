@@ -1,6 +1,6 @@
-// How long a message from one pp_rank to the next takes, from the rank logs: the time from the end
-// of an instruction until the instruction begins that waits for its output. It contains all that a
-// plan cannot avoid between the two: the transfer, and the time until the receiver wakes up.
+// The time that a message takes from one pp_rank to the next, from the rank logs: from the end of
+// an instruction to the begin of the instruction that waits for its output. It contains everything
+// between the two that a plan cannot avoid: the transfer, and the time until the receiver wakes up.
 //
 // A receiver that was still busy at the sender's end says nothing about messages, so it does not
 // count. The median of the others counts for each direction between two ranks. Between two hosts,
@@ -23,8 +23,8 @@
 namespace perseus::tuner {
 
 // Returns the transfer time in the kept steps [first, last] of these ranks, which run `schedule`.
-// Empty if no receiver waited for a message: then messages cost nothing that a plan could see.
-// Steps and instructions that are not recorded do not count.
+// Empty if no receiver waited for a message: then no message delays a plan. Steps and instructions
+// that are not recorded do not count.
 std::optional<Nanoseconds> TransferTime(const JobLogs& logs,
                                         const std::set<protocol::RankId>& ranks,
                                         const schedule::Schedule& schedule, std::int64_t first,

@@ -84,7 +84,7 @@ class Bootstrap {
             std::sqrt(std::max(0.0, energy_error * energy_error - time_error * time_error));
         const double slower = std::max(0.5, 1 + time_error * shared_time.At(place, random));
         const double stronger = std::max(0.5, 1 + power_error * shared_power.At(place, random));
-        // As the plan is made (tuned_plan.cc).
+        // TunedPlan::Make uses the same margins.
         const bool has_margin = option.frequency_mhz != highest && plan::LimitsTime(target_.kind);
         const double margin = has_margin ? time_error : 0;
         option.time = ToNanoseconds(time_s * slower);
@@ -168,7 +168,7 @@ Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_fi
 }
 
 double TunedPlan::NoiseThatExplains(double slowdown, const noise::Noise& noise) const {
-  constexpr double kMost = 0.05;  // Much more than any process is late.
+  constexpr double kMost = 0.05;  // Far more than any delay of a process.
   constexpr int kHalvings = 9;    // To 0.01 %.
   noise::MarginLimits samples;
   samples.check_samples = 500;
@@ -242,8 +242,8 @@ Result<void> TunedPlan::Judge(const profiler::SweepJob& sweep, profile::Profile 
   return {};
 }
 
-// Chooses the scale so that the following equation holds for the baseline, which has no other
-// clocks, and for the plan:
+// Chooses the scale so that the following equation holds for the baseline, which uses only the
+// highest clocks, and for the plan:
 //
 //   seen = highest * (energy of options at the highest clocks) + other * (energy of the other
 //   options)
@@ -258,7 +258,8 @@ Result<TunedPlan::Scale> TunedPlan::ScaleTo(const SeenSteps& seen,
   for (std::size_t i = 0; i < options.size(); ++i) {
     if (options[i] == highest[i]) plan_highest_j += plan.energies_j[i];
   }
-  // For one pipeline. Between iterations, while pipelines wait for each other, all its ranks wait.
+  // The energy of computations of one pipeline. Between iterations, while pipelines wait for each
+  // other, all ranks of the pipeline wait.
   const auto computing_j = [&](double energy_j, double time_s, const plan::Evaluation& evaluation) {
     const double between_s = std::max(0.0, time_s - ToSeconds(evaluation.time));
     return energy_j / file_.job.pipelines - evaluation.blocking_energy_j -

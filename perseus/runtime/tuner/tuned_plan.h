@@ -1,9 +1,9 @@
 // Makes a plan from measurements, and computes what it promises.
 //
-// A plan is made with margins (profiler/sweep_plan.h), and from the options that seemed best, which
-// look better than they are. So its promise is computed separately: with its clocks, without
-// margins, from the times that were measured later, and with energies that are scaled to those of
-// whole steps.
+// A plan is made with margins (profiler/sweep_plan.h), and from the options that seemed best. Such
+// options look better than they are. So the promise is computed separately. It uses the clocks of
+// the plan without margins, the times that were measured later, and energies that are scaled to
+// those of whole steps.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,13 @@ namespace perseus::tuner {
 //
 // The estimate is a parametric bootstrap (Efron & Tibshirani, An Introduction to the Bootstrap,
 // chapter 10): the measured options are taken as the truth, and measured again with noise of their
-// standard errors, a few times. For each draw, a plan is made for the target of `tune`, within
-// the limit of the job, but without a margin and without picking a limit. Then all of these are
+// standard errors, a few times. For each draw, a plan is made for the target of `tune`, within the
+// limit of the job, but without a margin and without a choice among limits. Then all of these are
 // known:
 //
 //     optimism   what the plan seems to save by its own draw - what it saves by the truth
 //     left       what the plan of the truth saves            - what it saves by the truth
-//     twice      the same as `left`, less what is left with errors that are smaller by sqrt(2)
+//     twice      `left`, minus what is left with errors that are smaller by sqrt(2)
 //
 // Errors. Half of the variance of an option is its own. The other half changes linearly over the
 // clocks of its group, because the fitted model shares errors between neighboring clocks. The truth
@@ -48,9 +48,9 @@ namespace perseus::tuner {
 
 // Fractions of the energy of an iteration at the highest clocks. None is negative.
 struct Expectation {
-  double optimism = 0;  // By how much a plan seems to save too much before it is followed.
-  double left = 0;      // How much more a plan without errors of measurement would save.
-  double twice = 0;     // How much of `left` twice as many measured steps would find.
+  double optimism = 0;  // The promised saving minus the real one, before a plan is followed.
+  double left = 0;      // The further saving of a plan without errors of measurement.
+  double twice = 0;     // The part of `left` that twice as many measured steps would find.
 };
 
 // Fails as PlanWith does.
@@ -62,25 +62,25 @@ Result<Expectation> ExpectFrom(const profiler::SweepJob& sweep, const plan_file:
 class TunedPlan {
  public:
   // Makes a plan for that target, as planning/recipe does. `changes` are the rules that the user
-  // asks for, and those of `sweep` are of the job. `job` is the content of the plan's file, except
-  // for the model, which comes from `sweep`. The promise is computed from the options of the plan
-  // itself. Fails as PlanJob of the recipe does.
+  // asks for. The rules in `sweep` are those of the job. `job` is the content of the plan file,
+  // except for the model, which comes from `sweep`. The promise is computed from the options of the
+  // plan itself. Fails as PlanJob of the recipe does.
   static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                 const plan::Target& target,
                                 std::span<const profiler::MeasuredOption> measured,
                                 const std::optional<noise::Noise>& noise,
                                 const recipe::ChangeRules& changes = {});
 
-  // From now on, the promise is computed from these options, with energies scaled so that whole
-  // steps need what was observed. They are scaled by a quarter at most. A greater difference is no
-  // error of measurement. Then the promise stays different from what was observed.
+  // From now on, computes the promise from these options. Scales their energies so that whole steps
+  // need the observed energy, but by a quarter at most. A greater difference is not an error of
+  // measurement. The promise then differs from the observed energy.
   Result<void> JudgeBy(const profiler::SweepJob& sweep,
                        std::span<const profiler::MeasuredOption> measured, const SeenSteps& seen);
 
-  // The profile for other plans of the job (another target, a straggler). Like the profile of this
-  // plan, it has all of these options, with margins. Its energies are scaled so that this plan
-  // would save what was observed. If `seen` is null, they are as measured, and promise as much too
-  // much as any plan that was not followed.
+  // Returns the profile for other plans of the job (another target, a straggler). Like the profile
+  // of this plan, it has all of these options, with margins. Its energies are scaled so that this
+  // plan would save what was observed. If `seen` is null, the energies are as measured. They then
+  // promise too much, as for any plan that was not followed.
   Result<profile::Profile> ProfileForPlans(const profiler::SweepJob& sweep,
                                            std::span<const profiler::MeasuredOption> measured,
                                            const SeenSteps* seen) const;
@@ -91,8 +91,8 @@ class TunedPlan {
   const profile::Profile& profile() const { return profile_; }
   double saving() const { return 1 - file_.energy_j / file_.baseline_energy_j; }
   double slowdown() const { return ToSeconds(file_.time) / ToSeconds(file_.baseline_time) - 1; }
-  // The further independent noise with which the plan would be slower by this fraction on average.
-  // 0 if `noise` alone makes it as slow.
+  // The additional independent noise that would make the plan slower by this fraction on average. 0
+  // if `noise` alone makes it that slow.
   double NoiseThatExplains(double slowdown, const noise::Noise& noise) const;
 
  private:
@@ -112,7 +112,7 @@ class TunedPlan {
   Result<Scale> ScaleTo(const SeenSteps& seen, const plan::Planner& judge) const;
   Result<void> Judge(const profiler::SweepJob& sweep, profile::Profile profile);
 
-  plan::Planner planner_;  // That made the plan, with margins in its times.
+  plan::Planner planner_;  // It made the plan, with margins in its times.
   plan::Plan plan_;
   plan_file::PlanFile file_;
   profile::Profile profile_{"", {}, {}};

@@ -26,7 +26,7 @@ namespace perseus::tuner {
 namespace {
 
 // A plan is made from the options that seem best, and these seem better than they are. So a plan is
-// put into force and measured at its own clocks. Then it is made again with these measurements. The
+// activated and measured at its own clocks. Then it is made again with these measurements. The
 // promise of the second plan is computed from the times that were measured while it ran, and from
 // the energy of its whole steps.
 constexpr int kPlansFollowed = 2;
@@ -39,7 +39,7 @@ std::string NameOf(const schedule::Schedule& schedule) {
                      schedule.pp_ranks.size(), schedule.microbatches);
 }
 
-// The state of an earlier coordinator of this job, or an empty state.
+// Reads the state of an earlier coordinator of this job. Without one, returns an empty state.
 Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
   profiler::ProfilerState state;
   state.job = NameOf(options.job.schedule);
@@ -79,7 +79,7 @@ class Tuner {
     if (!run) return Fail(run);
     const double baseline_s = ToSeconds(plan_->file().baseline_time);
     const std::vector<profiler::MeasuredOption> measured = Options();
-    // The plan is in force already, so this holds up nothing.
+    // The plan is already active, so this delays nothing.
     std::optional<Expectation> expected;
     if (const auto drawn = ExpectFrom(Job(), options_.job, options_.target, measured)) {
       expected = *drawn;
@@ -232,7 +232,7 @@ class Tuner {
                     judged.energy_j, judged.average_power_w(), plan::Describe(options_.target)));
   }
 
-  // Says which steps do not count, in one line for all ranks: the one with the most is named.
+  // Reports the steps that do not count, in one line. It names the rank with the most such steps.
   void WarnOfDisturbances(const Conductor::Stretch& stretch) const {
     Disturbance most;
     protocol::RankId of_most;
@@ -251,7 +251,7 @@ class Tuner {
                     most.of_steps, Name(of_most), Describe(most), others));
   }
 
-  // Learns which clocks the power limit leaves, and says so once.
+  // Finds the clocks that the power limit permits, and reports them once.
   void LookForPowerLimit() {
     const auto reached_mhz = ReachedClocks(state_.gpus, clocks_mhz_);
     reachable_mhz_ = WithoutUnreached(clocks_mhz_, reached_mhz);
@@ -282,7 +282,7 @@ class Tuner {
   std::vector<profiler::MeasuredOption> Options() const {
     return PooledOptions(state_.gpus, reachable_mhz_);
   }
-  // Not while a plan is followed: it was made, and is judged, with the same transfer time.
+  // Not used while a plan is followed: the plan was made, and is judged, with one transfer time.
   void MeasureTransfers(std::int64_t first, std::int64_t last) {
     if (!options_.measures_p2p) return;
     const auto time =
@@ -345,7 +345,7 @@ class Tuner {
     Gpus gpus;  // Only what was measured while the plan was followed.
     UsualCost cost;
   };
-  // Puts the plan into force until it is measured.
+  // Activates the plan until it is measured.
   Result<Followed> Follow(const TunedPlan& plan) {
     Say("following a plan to measure it");
     PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
@@ -368,10 +368,10 @@ class Tuner {
     return followed;
   }
 
-  // If whole steps were slower than noise explains, the rest counts as further noise for the next
-  // plan. It covers other causes: switches that do not always take as long as stated, processes
-  // that wake up late. Two standard errors are left out. Otherwise, plans would get a margin by
-  // chance, which is dear.
+  // If whole steps were slower than the noise explains, the remaining slowdown counts as additional
+  // noise for the next plan. It covers other causes: switches that sometimes take longer than
+  // stated, processes that wake up late. Two standard errors are subtracted first. Otherwise, plans
+  // would get an expensive margin by chance.
   void Explain(const SeenSteps& seen) {
     if (!plan::LimitsTime(options_.target.kind)) return;
     const double error = seen.time_error_s / seen.baseline_time_s;
@@ -379,7 +379,7 @@ class Tuner {
                                               MeasuredNoise().value_or(noise::Noise{}));
   }
 
-  // With what whole steps showed.
+  // The measured noise, with the additional noise that whole steps showed.
   std::optional<noise::Noise> MeasuredNoise() const {
     const auto measured = state_.noise.Solve();
     if (!measured && further_noise_ == 0) return std::nullopt;
@@ -394,7 +394,7 @@ class Tuner {
     for (int i = 0; i < kPlansFollowed; ++i) {
       if (auto made = MakePlan(); !made) return made;
       PERSEUS_ASSIGN_OR_RETURN(followed, Follow(*plan_));
-      // Not the saving that the plan promises: noise made its options look good.
+      // This is not the saving that the plan promises: noise made its options look good.
       seen_ = SeenStepsOf(followed->cost, baseline);
       if (i == 0) WarnIfStepsOverlap();
       Say(fmt::format("plan {} of {} saves {:.2f} % of the energy at {:+.2f} % time in whole steps",
@@ -410,9 +410,9 @@ class Tuner {
     return LeaveInForce();
   }
 
-  // A rank that need not wait for the others between two steps begins the next one early, as with
-  // V-shaped schedules. Then a step takes less time than the plan's model says, and the plan uses
-  // the difference as if ranks waited in it.
+  // A rank that does not have to wait for the others between two steps begins the next step early,
+  // as with V-shaped schedules. Then a step takes less time than in the plan's model. The plan uses
+  // the difference as if ranks waited for that time.
   void WarnIfStepsOverlap() const {
     if (!seen_->StepsOverlap()) return;
     const double share = seen_->overlap_s / seen_->baseline_time_s;
@@ -424,7 +424,7 @@ class Tuner {
         100 * share, 100 * share));
   }
 
-  // Whole steps are right. But other plans (of the server, for a straggler) use the profile.
+  // Whole steps are correct. But other plans (of the server, for a straggler) use the profile.
   void WarnIfUnexplained() const {
     constexpr double kOnePoint = 0.01;
     if (std::abs(plan_->saving() - seen_->saving()) <= kOnePoint) return;
@@ -500,8 +500,8 @@ class Tuner {
   Conductor conductor_;
   profiler::ProfilerState state_;
   ClocksOfRanks clocks_mhz_;
-  // Those that the power limit leaves. They do not change once a plan was made, so that the clocks
-  // of the plan stay options.
+  // The clocks that the power limit permits. They do not change once a plan was made, so that the
+  // clocks of the plan stay options.
   ClocksOfRanks reachable_mhz_;
   bool has_named_power_limit_ = false;
   std::optional<Nanoseconds> p2p_;  // As measured in the latest steps without a plan.
@@ -519,7 +519,7 @@ class Tuner {
 
 // ---- Measuring ----
 
-// ---- A plan in force ----
+// ---- An active plan ----
 
 }  // namespace
 

@@ -1,12 +1,12 @@
-// The coordinator behind `tune` measures: while a job trains, it lets the ranks run at different
-// clocks and reads the steps that they record. It makes a plan from the time and energy of the
-// instructions, and puts the plan into force. What the steps show is computed by runtime/profiler.
+// The coordinator behind `tune`. While a job trains, it runs the ranks at different clocks and
+// reads the steps that they record. It makes a plan from the time and energy of the instructions,
+// and activates the plan. runtime/profiler evaluates the steps.
 //
 //   rank logs -> GpuMeasurements -> ChooseRound -> assignment with clocks -> ranks ...     a round
 //                                -> PlanningProfile -> planner -> plans/N.json, assignment
 //   rank logs -> GpuMeasurements -> the same again, with the measurements at the plan's clocks
 //
-// It keeps its whole state in JOBDIR/tuner.json. So after it was stopped, or died, the next one
+// It keeps its whole state in JOBDIR/tuner.json. If it stops or dies, the next coordinator
 // continues from there.
 #pragma once
 
@@ -40,16 +40,16 @@ struct TuningOptions {
   plan_file::PlannedJob job;
   // Measures how long messages between pp_ranks take (transfer_time.h), in place of `job`'s value.
   bool measures_p2p = true;
-  // The GPU of the hardware facts that the job uses. If a rank trains on another one, Tune() says
-  // so. Empty: the job uses no facts.
+  // The GPU type of the hardware facts that the job uses. If a rank trains on another type, Tune()
+  // reports it. Empty: the job uses no facts.
   std::string facts_gpu_name;
-  recipe::ChangeRules changes;  // For the plan, as the user asks for them.
+  recipe::ChangeRules changes;  // The rules for the plan that the user asks for.
   // The limit of the job, or that of `changes`. Plans keep it while the tuner measures.
   few_switches::ChangeLimit change_limit;
   plan::Target target;
   profiler::SweepBudget budget;
   double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.
-  // For each of two plans, before the last one is left in force. At least 2.
+  // The number of steps for each of two plans, before the last one stays active. At least 2.
   int steps_followed = 12;
   bool leaves_plan_in_force = true;
   Nanoseconds timeout = 60'000'000'000;
@@ -60,46 +60,46 @@ struct TuningOptions {
 
 struct TuningResult {
   profile::Profile profile;  // The measurements, with confidence intervals.
-  // The options from which the plan's promise is computed: all clocks that can be requested. Those
-  // that were not measured come from the fitted model, and have no samples. Energies are the
-  // plan's.
+  // The options from which the plan's promise is computed: all clocks that can be requested.
+  // Options that were not measured come from the fitted model, and have no samples. The energies
+  // are those of the plan.
   profile::Profile planned;
   // The options for other plans of this job, for example by a server. Like `planned`, but from all
   // measurements, with margins in its times, and with energies such that plans promise what was
   // observed with this one.
   profile::Profile options;
-  // Its promise is computed without the margins. If the plan was left in force, the promise comes
-  // from times while it was followed, which did not influence the choice, and from energies
-  // that are scaled to the counters. Otherwise it comes from the measurements from which the plan
-  // was made, and is too high by about `expected->optimism`.
+  // Its promise is computed without the margins. If the plan stays active, the promise comes from
+  // times that were measured while it was followed, which did not influence the choice, and from
+  // energies that are scaled to the counters. Otherwise it comes from the measurements from which
+  // the plan was made, and is too high by about `expected->optimism`.
   plan_file::PlanFile plan;
   // How much the times of instructions vary from run to run. Empty if too few steps were measured.
   std::optional<profiler::MeasuredNoise> noise;
   double blocking_power_w = 0;
   profiler::SweepSpent spent;
   double slowdown_spent = 0;      // The mean over the spent steps, as a fraction.
-  std::optional<SeenSteps> seen;  // With the plan that is in force.
+  std::optional<SeenSteps> seen;  // With the plan that is active.
   int rounds = 0;
-  int frequencies = 0;       // The most of any group that were measured before a plan was followed.
+  int frequencies = 0;       // The most clocks that any group measured before a plan was followed.
   std::string reason;        // Why the sweep ended.
-  std::int64_t version = 0;  // The assignment with the plan. 0: none was left in force.
-  // From this step on, all ranks follow the plan. -1: none was left in force.
+  std::int64_t version = 0;  // The assignment with the plan. 0: no plan stays active.
+  // From this step on, all ranks follow the plan. -1: no plan stays active.
   std::int64_t plan_from_step = -1;
   // All steps from the begin to the end of the tuning: those of the budget, those that follow plans
-  // and the baseline, and those until ranks have read an assignment.
+  // and the baseline, and those that pass until ranks have read an assignment.
   std::int64_t steps_taken = 0;
-  // What errors of measurement cost. `optimism` is 0 if the plan was followed: then its promise
-  // does not come from the measurements that chose it. Empty if the target is out of reach with
-  // some of the drawn measurements.
+  // The cost of measurement errors. `optimism` is 0 if the plan was followed: then its promise does
+  // not come from the measurements that chose it. Empty if the target cannot be reached with some
+  // of the drawn measurements.
   std::optional<Expectation> expected;
 };
 
-// It takes the steps of the budget, the steps in which plans are followed, and the steps until
-// ranks have read an assignment. Fails (kSystem) if ranks are missing or the job ends. Fails
-// (kInput) if ranks may not set clocks, run another schedule, or record no energy. Fails
-// (kUnreachable) if the plan is slower than allowed, or saves nothing. Then, and if `should_end`
-// returned true, the previous assignment is in force again, and the measurements remain in
-// JOBDIR/tuner.json.
+// Tunes the running job. Takes the steps of the budget, the steps in which plans are followed, and
+// the steps until ranks have read an assignment. Fails (kSystem) if ranks are missing or the job
+// ends. Fails (kInput) if ranks may not set clocks, run another schedule, or record no energy.
+// Fails (kUnreachable) if the plan is slower than allowed, or saves nothing. After a failure, and
+// if `should_end` returned true, the previous assignment is active again, and the measurements
+// remain in JOBDIR/tuner.json.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

@@ -42,7 +42,7 @@ double PairDeviation(double step_noise, double counted_steps) {
   return step_noise * std::sqrt(2 / counted_steps);
 }
 
-// Blocks are at least `shortest` long, and longer than `comfortable` ones are of no use.
+// A block has at least `shortest` steps. More than `comfortable` steps bring no benefit.
 struct BlockLengths {
   int edge = 0;  // Steps to leave out at an edge.
   int shortest = 0;
@@ -69,7 +69,7 @@ class Verifier {
 
   Result<Verification> Run() {
     auto run = Measure();
-    // Restores after a failure, too: `verify` never leaves the plan in force.
+    // Restores after a failure, too: `verify` never leaves the plan active.
     const auto back = writer_.HasToRestore() ? writer_.Restore() : Result<std::int64_t>(0);
     if (!run) {
       result_.ended_early = run.error().Message();
@@ -182,7 +182,7 @@ class Verifier {
       const auto pair = MeasuredPairAt(i);
       if (pair) times.push_back(std::log(pair->cost.planned_time_s / pair->cost.baseline_time_s));
     }
-    // Fewer say nothing about their noise.
+    // Fewer steps do not show how much their times vary.
     if (times.size() < 3 || comparison.slowdown_tolerance <= 0) return;
     const double deviation = profiler::EstimateCenter(times, comparison.level).usual_deviation;
     const double needed =
@@ -209,8 +209,8 @@ class Verifier {
     return pairs >= profiler::LeastPairs(options_.comparison.level);
   }
 
-  // The time of a block counts from the step after the switch. The energy counts in the middle: at
-  // each end, as much time is left out as a window of the counter may reach across. Steps may be
+  // The time of a block counts from the step after the switch. The energy counts only in the
+  // middle: at each end, the time that a window of the counter may span is left out. Steps may be
   // shorter now than when the blocks were laid out.
   Result<StepCost> CostOf(const Block& block) const {
     const BlockLayout& layout = result_.layout;
@@ -332,7 +332,8 @@ class Verifier {
     PERSEUS_ASSIGN_OR_RETURN(result_.comparison,
                              profiler::Compare(result_.pairs, options_.comparison));
     for (const profiler::Comparison::Outlier& outlier : result_.comparison.outliers) {
-      // A stall that makes the time an outlier often makes the energy one. The time comes first.
+      // A stall often makes both quantities outliers. The time comes first, and is the one
+      // reported.
       if (!result_.outliers.empty() && result_.outliers.back().pair == outlier.pair) continue;
       result_.outliers.push_back(DescribeOutlier(outlier, pairs));
     }
@@ -387,7 +388,7 @@ Result<Run> OpenRun(const std::filesystem::path& directory, int most_steps) {
   return run;
 }
 
-// The last `steps` of the range, so that both runs have as many.
+// Block `index` of the last `steps` steps. Both runs use the same number of steps.
 StepRange BlockOf(const Run& run, std::int64_t steps, int length, int index) {
   const std::int64_t begin = run.steps.end - steps + std::int64_t{length} * index;
   return {.begin = begin, .end = begin + length, .version = run.steps.version};

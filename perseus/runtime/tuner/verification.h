@@ -9,8 +9,8 @@
 // (the job ends, or the user ends it), the pairs that ran decide. A pair whose second block is
 // unfinished counts, too: the coin decided the order of its blocks before they ran.
 //
-// Before the first block, Verify() says how many steps decide, by the noise of the steps so far.
-// After half of the blocks, it says so again, by the differences of the pairs.
+// Before the first block, Verify() reports how many steps a decision needs, from the noise of the
+// steps so far. After half of the blocks, it reports this again, from the differences of the pairs.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ struct BlockLayout {
   int LengthOf(int pair) const { return length + extra / pairs + (pair < extra % pairs ? 1 : 0); }
   int steps() const { return 2 * (pairs * length + extra); }
 };
-// As many pairs as the steps allow, at least LeastPairs(level). Fails (kUnreachable), with the
-// necessary number of steps, if they are too few.
+// Returns a layout with as many pairs as the steps allow, at least LeastPairs(level). Fails
+// (kUnreachable), with the necessary number of steps, if there are too few steps.
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
                                  double level,
                                  double assignment_delay_s = protocol::kAssignmentDelaySeconds);
@@ -49,9 +49,9 @@ Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_p
 // the next one, so drift and single stalls do not count. 0 with fewer than 3 times.
 double StepNoise(std::span<const double> step_times_s);
 
-// How many steps tell, in four of five runs, that a plan that slows nothing slows by less than the
-// tolerance, if each step has this noise. At least as many as LayOutBlocks() needs. Requires a
-// tolerance above 0.
+// The number of steps that show, in four of five runs, that a plan without a slowdown is slower by
+// less than the tolerance, if each step has this noise. At least as many as LayOutBlocks() needs.
+// Requires a tolerance above 0.
 double StepsToDecide(double step_noise, double step_time_s, double counter_period_s,
                      const profiler::ComparisonOptions& comparison,
                      double assignment_delay_s = protocol::kAssignmentDelaySeconds);
@@ -105,20 +105,20 @@ struct Verification {
   std::string left_out_reason;
 };
 
-// Always puts the previous assignment back into force. It takes the steps, and the steps until
-// ranks have read an assignment. Fails (kSystem) if ranks are missing, or if the job or the user
-// ends it before there are enough pairs. Fails (kInput) if ranks record no energy or do not follow
-// the plan.
+// Verifies the plan. Always activates the previous assignment again. Takes these steps, and the
+// steps until ranks have read an assignment. Fails (kSystem) if ranks are missing, or if the job
+// ends or the user stops it before there are enough pairs. Fails (kInput) if ranks record no energy
+// or do not follow the plan.
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 
 // Compares two runs of a job, from their rank logs: for example one with 1F1B and one with a
 // schedule that was searched for, because a running job does not change its schedule.
 //
 // The last steps of both runs are cut into blocks of equal length, and block k of one run is paired
-// with block k of the other (profiler/comparison.h). Unlike the pairs of verification.h, no coin
-// decides which block comes first: the runs are separate. So the interval covers noise within the
-// runs, and not what differs between them: the temperature, the nodes, the network. Runs on the
-// same nodes, alternated, show that part.
+// with block k of the other (profiler/comparison.h). The two runs happened at different times, so
+// the order of the blocks is not random as in Verify(). So the interval covers the noise within the
+// runs. It does not cover what changed between them: the temperature, the nodes, the network. To
+// see that part, alternate runs on the same nodes.
 
 struct RunsToCompare {
   std::filesystem::path directory;  // Job directories. Either job may still run.

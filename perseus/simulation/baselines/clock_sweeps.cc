@@ -14,7 +14,8 @@
 namespace perseus::baselines {
 namespace {
 
-// The option with the nearest clock. Of several, the fastest. A fixed instruction has one option.
+// Returns the option with the nearest clock. If several have it, returns the fastest of them. A
+// fixed instruction has one option.
 int OptionAt(const schedule::OptionSet& set, double frequency_mhz) {
   const auto distance = [&](const profile::Option& option) {
     return std::pair(std::abs(option.frequency_mhz - frequency_mhz), option.time);

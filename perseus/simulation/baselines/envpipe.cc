@@ -65,7 +65,7 @@ class Reconfiguration {
   }
 
  private:
-  // The options of the set, the lowest clock first. Of equal clocks, only the fastest.
+  // The options of the set, the lowest clock first. If clocks are equal, only the fastest option.
   static std::vector<int> ByClock(const schedule::OptionSet& set) {
     std::vector<int> order;
     for (int i = 0; At(i) < set.options.size(); ++i) order.push_back(i);

@@ -39,8 +39,8 @@ class Perseus : public Policy {
   recipe::Wishes wishes_;
 };
 
-// Keeps the useful ones of very many points: the fastest, the best for each of the given times, and
-// the best of each of a thousand intervals of time, for charts.
+// Keeps only the useful points of a very large number: the fastest, the best for each of the given
+// times, and the best of each of a thousand intervals of time, for charts.
 class BestSoFar {
  public:
   BestSoFar(const plan::Planner& planner, std::span<const Nanoseconds> times, Nanoseconds range)

@@ -40,7 +40,7 @@ struct OperatingPoint {
 };
 
 struct PolicyPoints {
-  // Fastest first. Each needs less energy than those before, with waiting until the slower time.
+  // Fastest first. A slower point needs less energy than a faster one that waits until it ends.
   std::vector<OperatingPoint> points;
   std::string note;  // A problem in words. Empty if there was none.
 };

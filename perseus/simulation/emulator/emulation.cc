@@ -32,7 +32,7 @@ Nanoseconds Scaled(Nanoseconds time, Nanoseconds up, Nanoseconds down) {
   return static_cast<Nanoseconds>(static_cast<Wide>(time) * up / std::max<Nanoseconds>(down, 1));
 }
 
-// The index of the event that came last of those that hold in that iteration, if there is one.
+// Returns the index of the latest event that holds in that iteration. Empty if none holds.
 template <typename Event, typename Holds>
 std::optional<std::size_t> Latest(const std::vector<Event>& events, const JobClock& clock,
                                   int iteration, Holds holds) {
@@ -93,7 +93,7 @@ class PlanChoice {
     return plans;
   }
 
-  // By index in the spec: which were in force in an iteration for which PlansIn was called.
+  // Whether each change was active in an iteration for which PlansIn was called.
   const std::vector<bool>& changes_in_force() const { return change_in_force_; }
   const std::vector<bool>& caps_in_force() const { return cap_in_force_; }
 
@@ -220,12 +220,12 @@ std::vector<Moment> EdgesOf(const EmulationSpec& spec) {
 // Which events of a spec had an effect, each by its index.
 struct Noticed {
   std::vector<bool> disturbances;  // An instruction began while the disturbance was present.
-  std::vector<bool> changes;       // The plan was in force in some iteration.
-  std::vector<bool> power_caps;    // The cap was in force in some iteration.
+  std::vector<bool> changes;       // The plan was active in some iteration.
+  std::vector<bool> power_caps;    // The cap was active in some iteration.
 };
 
-// The lowest clock that instructions run at because no clock within the throttle was measured: the
-// highest one over all instructions. 0: all instructions have a clock within the throttle.
+// The highest clock, over all instructions, at which an instruction runs because no clock within
+// the throttle was measured. 0: all instructions have a clock within the throttle.
 double LowestClockAbove(const schedule::InstructionGraph& graph, const Disturbance& throttle) {
   double highest = 0;
   if (throttle.kind != Disturbance::Kind::kThrottle) return highest;
@@ -544,7 +544,7 @@ class Engine {
   EmulatedIteration last_;
   Nanoseconds reach_ = 0;
   std::int64_t equal_iterations_ = 0;
-  // By the number of pipelines in each state.
+  // The computed iterations, by the number of pipelines in each state.
   std::map<std::vector<std::pair<int, std::int64_t>>, EmulatedIteration> computed_;
   std::vector<std::vector<Totals>> totals_;  // [pipeline][rank]
   std::vector<bool> noticed_;                // By disturbance.

@@ -63,7 +63,7 @@ struct Moment {
 
 // `where` is the place of an event in its file, for messages ("events.toml:3"). It may be empty.
 
-// What makes one pipeline slower for a while.
+// A disturbance: it makes one pipeline slower for a while.
 struct Disturbance {
   enum class Kind {
     kThrottle,  // The clock is at most `value` MHz.
@@ -86,7 +86,7 @@ struct PlanChange {
   std::string where = {};
 };
 
-// While the cap is in force, the job draws at most `watts` on average. Of several caps, the latest
+// While the cap is active, the job draws at most `watts` on average. Of several caps, the latest
 // one counts. Pipelines run `options`, unless the plan that they should run also keeps to the cap.
 struct PowerCap {
   Moment from;

@@ -114,7 +114,8 @@ Executor::Disturbed Executor::Apply(const std::vector<int>& options,
   return disturbed;
 }
 
-// Without variation, the graph fits, because BuildNetwork checks it. Variations multiply.
+// Checks that the durations fit. Without variation they do, because BuildNetwork checks it. But
+// variations multiply.
 Result<void> Executor::CheckFits(const plan::Variation& variation,
                                  std::span<const Presence> presences) const {
   if (variation.time_factors.empty() && variation.earliest_starts.empty()) return {};

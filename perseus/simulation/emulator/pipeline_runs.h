@@ -1,5 +1,5 @@
-// The different iterations of a job's pipelines, each computed once, and which of them a pipeline
-// has in a given iteration with a given plan.
+// The different iterations of a job's pipelines, each computed once. Also finds which of them a
+// pipeline runs in a given iteration with a given plan.
 //
 // Two iterations are different if their plans or their disturbances differ. If an event that is
 // given by time begins or ends within an iteration, that moment also makes a difference.
@@ -25,7 +25,8 @@
 namespace perseus::emulator {
 
 inline constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max();
-// Nothing may last longer (36 years). This leaves room for sums and differences of times.
+// The longest time that anything may last (36 years). Sums and differences of such times fit 64
+// bits.
 inline constexpr Nanoseconds kLongestRun = kForever / 8;
 
 // A disturbance within an iteration. Its times count from the begin of the iteration.
@@ -86,7 +87,7 @@ class Executor {
   double delays_ = 0;            // The sum over all dependencies.
 };
 
-// Such as "events.toml:3", or "the straggler of dp_rank 2" if `where` is empty.
+// Returns a name such as "events.toml:3", or "the straggler of dp_rank 2" if `where` is empty.
 std::string NameOf(const Disturbance& disturbance);
 
 // When the iterations of an emulated job begin, and which moments have passed by then.
@@ -118,7 +119,8 @@ class JobClock {
   bool was_cut_ = false;
 };
 
-// What the emulation needs of a pipeline's iteration. It ends when the pipeline itself is done.
+// The data of a pipeline's iteration that the emulation needs. The iteration ends when the pipeline
+// itself is done.
 struct RunSummary {
   struct Rank {
     Nanoseconds busy = 0;

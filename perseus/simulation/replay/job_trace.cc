@@ -546,9 +546,9 @@ class Reader {
   JobTrace trace_;
 };
 
-// Fails if the times are hardly microseconds. A computation of a microbatch launches tens of
-// kernels, each of which takes several microseconds, and it does not take ten seconds: an iteration
-// has many of them.
+// Fails if the unit of the times is probably not the microsecond. A computation of a microbatch
+// launches tens of kernels, and each takes several microseconds. It does not take ten seconds,
+// because an iteration has many computations.
 Result<void> CheckUnitOfTime(const JobTrace& trace) {
   constexpr Nanoseconds kShortest = 50 * kMicrosecond;
   constexpr Nanoseconds kLongest = 10 * kSecond;

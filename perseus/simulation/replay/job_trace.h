@@ -33,7 +33,7 @@
 
 namespace perseus::replay {
 
-// What an event waits for. This determines how it is replayed.
+// The kind of an event: what the event waits for. This determines how it is replayed.
 enum class EventKind : std::uint8_t {
   kForward,  // Computations: a clock changes the time of these events only.
   kBackward,

@@ -216,7 +216,7 @@ constexpr std::size_t kMostBytesOfPiece = std::size_t{1} << 18;
 
 constexpr std::string_view kGzip = "\x1f\x8b";
 
-// What the bytes are instead of UTF-8 text, or an empty text.
+// Returns the format of the bytes if they are not UTF-8 text. Otherwise, returns an empty text.
 std::string_view OtherFormat(std::string_view bytes) {
   using namespace std::string_view_literals;
   constexpr struct {

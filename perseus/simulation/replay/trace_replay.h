@@ -14,9 +14,9 @@
 //
 // (Lin et al., "Understanding Stragglers in Large Model Training Using What-if Analysis", 2025.)
 //
-// The remaining time is explained by no recorded event: kernel launches, data loading, Python. The
-// *host delay* of an event is an estimate of this time from the other steps: in each other step,
-// the least delay of any pipeline for an event of that name on that rank; of these, the median. The
+// No recorded event explains the remaining time: kernel launches, data loading, Python. The *host
+// delay* of an event is an estimate of this time from the other steps: in each other step, the
+// least delay of any pipeline for an event of that name on that rank; of these, the median. The
 // minimum is necessary because a rank may wait for something that is not recorded, while the rank
 // of another pipeline does not. The first event of a name counts separately. A trace of one step
 // has no host delays.
@@ -50,8 +50,8 @@ inline constexpr int kMostConcurrentEvents = 64;
 // `earlier` is the first of them in the order of RecordedStep.
 bool IsAfter(const JobEvent& earlier, const JobEvent& later);
 
-// For each event of the step, the events of its rank that it comes directly after. Fails (kInput)
-// if too many events of a rank run at the same time. The message names one of them.
+// Returns the events of the same rank that each event of the step comes directly after. Fails
+// (kInput) if too many events of a rank run at the same time. The message names one of them.
 Result<std::vector<std::vector<int>>> OrderWithinRanks(const RecordedStep& step);
 
 // The nodes are the events of the step, in the order of RecordedStep, and then the meetings. An

@@ -23,8 +23,8 @@
 namespace perseus::replay {
 namespace {
 
-// For each element of StepGraph::waited, how long a meeting still waits for other pipelines when
-// this pipeline is ready.
+// Returns, for each element of StepGraph::waited, how long a meeting still waits for other
+// pipelines when this pipeline is ready.
 std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
                                         std::span<const Nanoseconds> durations) {
   const std::vector<Nanoseconds> ends = ReplayStep(graph, durations).ends;
@@ -294,8 +294,8 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   return planned;
 }
 
-// The clocks of another step's plan for this step. A computation that the plan lacks runs at the
-// highest clock.
+// Returns the clocks of this step by the plan of another step. A computation that the plan lacks
+// runs at the highest clock.
 StepClocks CarryOver(const std::map<ComputationKey, int>& clocks, const StepGraph& graph) {
   StepClocks carried(graph.durations.size(), 0);
   for (std::size_t i = 0; i < carried.size(); ++i) {
@@ -322,7 +322,8 @@ Result<std::vector<PlannedStep>> PlanSteps(const TraceGraph& trace, const JobPow
   return planned;
 }
 
-// In nanoseconds, rounded up, so that computations take time if at least one of them does.
+// Returns the typical duration in nanoseconds, rounded up, so that computations take time if at
+// least one of them does.
 Nanoseconds TypicalDuration(EventKind kind, std::vector<double> durations) {
   const auto count = static_cast<double>(durations.size());
   const double typical = IsCommunication(kind)
@@ -331,7 +332,7 @@ Nanoseconds TypicalDuration(EventKind kind, std::vector<double> durations) {
   return static_cast<Nanoseconds>(std::ceil(typical));
 }
 
-// By number of the name. 0 for names that the trace does not have.
+// Returns the typical durations, by number of the name. 0 for names that the trace does not have.
 std::vector<Nanoseconds> TypicalDurations(const TraceGraph& trace) {
   std::vector<std::vector<double>> recorded(KnownEvents().size());
   for (const StepGraph& graph : trace.steps) {

@@ -89,7 +89,7 @@ struct GpuRoofline {
   double voltage_slope_per_mhz = 0;  // Relative to the voltage floor.
   double memory_energy_j_per_byte = 0;
 
-  // In flops/s at the highest clock, as in the data sheet.
+  // The flops/s at the highest clock, as in the data sheet.
   double PeakFlops() const {
     return multiprocessors * flops_per_cycle * highest_frequency_mhz * kHertzPerMegahertz;
   }

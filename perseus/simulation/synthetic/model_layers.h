@@ -8,7 +8,7 @@
 
 namespace perseus::synthetic {
 
-// Which blocks the family has.
+// The blocks that the family has.
 enum class TransformerKind {
   kDecoder,         // GPT-3, Bloom, Llama: one stack.
   kEncoder,         // BERT: the same kernels, and a dense layer before the head.

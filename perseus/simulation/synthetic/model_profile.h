@@ -22,7 +22,7 @@
 
 namespace perseus::synthetic {
 
-// What is divided evenly among the stages if no boundaries are given.
+// The parts that are divided evenly among the stages if no boundaries are given.
 enum class EvenPartition {
   kLayers,  // UniformBoundaries
   kBlocks,  // UniformBlockBoundaries: embeddings and head are extra layers of the outer stages.
@@ -51,9 +51,10 @@ Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec);
 
 // The memory of each stage on one GPU. The activations are what the layers keep (model_zoo.h). With
 // recomputed activations, blocks keep their inputs only. A parameter takes 16 bytes: weight and
-// gradient of 2 bytes, and 12 bytes for Adam with mixed precision (Rajbhandari et al., arXiv
-// 1910.02054, section 3.1); tensor parallelism divides them. Not in it: buffers of communication,
-// temporary memory of kernels, and what the allocator wastes. Fails as SynthesizeModelProfile.
+// gradient of 2 bytes each, and 12 bytes for Adam with mixed precision (Rajbhandari et al., arXiv
+// 1910.02054, section 3.1). Tensor parallelism divides them. The result does not include
+// communication buffers, temporary memory of kernels, and memory that the allocator wastes. Fails
+// as SynthesizeModelProfile.
 Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec);
 
 // Where a pipeline cuts a model: which layers each part (a stage, or a chunk of a stage) holds.

@@ -71,12 +71,12 @@ std::vector<GpuModel> GpuModels();
 // Fails (kInput) for an unknown name. The message lists the known ones.
 Result<GpuModel> FindGpuModel(std::string_view name);
 
-// At least one microjoule.
+// Rounds the energy to microjoules, to at least one.
 inline double RoundToMicrojoules(double energy_j) {
   return std::max(1.0, std::round(energy_j * kMicrojoulesPerJoule)) / kMicrojoulesPerJoule;
 }
 
-// Where a model continues after the last rank of a chunk.
+// The place where a model continues after the last rank of a chunk.
 enum class ChunkPlacement {
   kLoop,  // On rank 0 again (interleaved schedules).
   kV,     // On the same rank, in the other direction (zb-v, dualpipe-v).

@@ -76,18 +76,18 @@ class RankProcess {
   struct InFlight {
     std::size_t index = 0;                     // In options_.work.
     std::uint64_t run = 0;                     // The GPU's number for this run.
-    Nanoseconds possible = 0;                  // When its input was there and the step had begun.
+    Nanoseconds possible = 0;                  // When its input had arrived and the step had begun.
     std::optional<Nanoseconds> announced_end;  // As sent to other processes.
     bool has_begun = false;                    // As reported to the client library.
   };
-  // In the time of clock_.
+  // The times of a run by clock_.
   struct RealRun {
     Nanoseconds begin = 0;
     Nanoseconds finish = 0;
   };
 
   Result<void> Open() {
-    // Before threads start, because they inherit the signal mask.
+    // Blocks the signals before threads start, because threads inherit the signal mask.
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
@@ -108,7 +108,7 @@ class RankProcess {
     options.pp_ranks = options_.pp_ranks;
     options.flags = PERSEUS_QUIET;
     session_.reset(perseus_open(&options));
-    // Before the parent may begin a step.
+    // Takes part before the parent may begin a step.
     part_ = clock_.TakePart(Clock::Part::kFollows);
     Message ready;
     ready.kind = MessageKind::kReady;
@@ -226,7 +226,7 @@ class RankProcess {
       message.step = step_;
       message.time = end + options_.p2p;
       message.tensor = done.output->tensor;
-      // If the neighbor is gone, Receive() finds out.
+      // If the neighbor is gone, Receive() detects it.
       (void)SendMessage(options_.peers.at(done.output->rank), message);
     }
     if (flight.index + 1 < options_.work.size()) return {};

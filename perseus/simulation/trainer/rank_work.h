@@ -15,7 +15,7 @@
 
 namespace perseus::trainer {
 
-// What one stage sends to a stage on another rank.
+// The data that one stage sends to a stage on another rank.
 struct Tensor {
   bool is_gradient = false;  // Otherwise activations.
   int stage = 0;             // The stage that receives it, numbered as in Schedule.
@@ -37,9 +37,9 @@ struct RankInstruction {
   std::optional<Output> output;
 };
 
-// In execution order: the computations of the schedule, and load, all-reduce and optimizer of the
-// model if they take time. Fails (kInput) if the profile lacks an instruction, or if a virtual GPU
-// cannot run it.
+// Returns the work in execution order: the computations of the schedule, and load, all-reduce and
+// optimizer of the model if they take time. Fails (kInput) if the profile lacks an instruction, or
+// if a virtual GPU cannot run it.
 Result<std::vector<RankInstruction>> MakeRankWork(const schedule::Schedule& schedule, int rank,
                                                   const profile::Profile& profile,
                                                   const schedule::PipelineModel& model);

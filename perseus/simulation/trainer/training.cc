@@ -327,7 +327,7 @@ class Training {
   }
 
   void SendToAll(const Message& message) {
-    // If a rank is gone, Receive() finds out.
+    // If a rank is gone, Receive() detects it.
     for (const Rank& rank : ranks_) (void)SendMessage(rank.control.get(), message);
   }
 

@@ -74,7 +74,8 @@ struct RankSockets {
   int control = -1;
   std::vector<std::pair<int, int>> peers;  // Rank, socket.
 };
-// Such as "7,0:8,2:9". ParseRankSockets fails (kInput) for any other text.
+// Formats the sockets as a text such as "7,0:8,2:9". ParseRankSockets fails (kInput) for any other
+// text.
 std::string Format(const RankSockets& sockets);
 Result<RankSockets> ParseRankSockets(std::string_view text);
 

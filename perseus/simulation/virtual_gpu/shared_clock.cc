@@ -34,7 +34,7 @@ constexpr char kClockMagic[16] = "perseus-time-01";
 constexpr std::size_t kMostSlots = 1024;
 // All of these are real time.
 constexpr Nanoseconds kRecheckPeriod = 100 * kMillisecond;
-// While a thread that was woken has not run yet.
+// The period while a woken thread has not run yet.
 constexpr Nanoseconds kShortRecheckPeriod = 2 * kMillisecond;
 constexpr Nanoseconds kLongestYield = 5 * kMillisecond;
 // A process holds the mutex for milliseconds, unless it is stopped.
@@ -406,7 +406,7 @@ void SharedClock::MoveTo(Nanoseconds time, const Slot* own, bool is_led) {
   for (std::uint32_t i = 0; i < all.used; ++i) {
     Slot& slot = all.slots[i];
     // A thread leaves its slot without the mutex if it cannot get it in time. So only a slot that
-    // still waits may become running here: otherwise a free slot would come back to life, and time
+    // still waits may become running here. Otherwise, a free slot would become running, and time
     // would wait for it forever.
     std::uint32_t waiting = Slot::kWaiting;
     if (slot.state != waiting || slot.until > time) continue;

@@ -20,10 +20,10 @@
 //     running before it wakes them.
 //  3. A waiting thread may have been woken by another one, through a socket, an eventfd or a futex,
 //     without having run yet. The kernel marks it runnable before the call that woke it returns. So
-//     before a thread moves the time, it reads /proc/PID/task/TID/stat of all waiting threads. Time
-//     stays unless each of them is asleep. So nothing has to count messages in flight, and the hot
-//     path of the client library and the protocol with the agent are unchanged. Threads that wait
-//     for time only (kPeriodic) are not checked.
+//     before a thread moves the time, it reads /proc/PID/task/TID/stat of all waiting threads. It
+//     moves the time only if all of them are asleep. So nothing has to count messages in flight,
+//     and the hot path of the client library and the protocol with the agent are unchanged. Threads
+//     that wait for time only (kPeriodic) are not checked.
 //  4. Without a thread that leads (a trainer whose steps run), time is never faster than real time.
 //     Otherwise, the timeout of a process that waits for a job would pass at once.
 //  5. A process may die at any instruction. The mutex is robust, a slot names its thread and the
@@ -83,11 +83,11 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
   void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                  Nanoseconds until) override;
   int Poll(std::span<pollfd> descriptors, Nanoseconds until) override;
-  // Null if all slots are taken. Then time goes on while this thread runs.
+  // Returns null if all slots are taken. Then time goes on while this thread runs.
   std::shared_ptr<void> TakePart(Part part) override;
 
-  // For tests: a process that was stopped while it holds the mutex of the file. It goes on when the
-  // result is destroyed, by the same thread.
+  // Simulates, for tests, a process that was stopped while it holds the mutex of the file. The
+  // process goes on when the same thread destroys the result.
   std::shared_ptr<void> HoldMutex();
 
  private:

@@ -124,7 +124,7 @@ struct VirtualGpuModel {
   friend bool operator==(const VirtualGpuModel&, const VirtualGpuModel&) = default;
 };
 
-// What a GPU does while it runs no instruction.
+// The state of a GPU while it runs no instruction.
 enum class Rest : std::uint8_t {
   kIdle,
   kBlocking,  // It spins while it waits for a neighbor.
@@ -164,7 +164,7 @@ class VirtualGpu {
 
   const VirtualGpuModel& model() const { return model_; }
 
-  // In all calls, a `now` before the latest one counts as the latest one.
+  // Advances to `now`. In all calls, a `now` before the latest one counts as the latest one.
   void AdvanceTo(Nanoseconds now);
   VirtualGpuReading ReadAt(Nanoseconds now) const;
 
@@ -177,7 +177,7 @@ class VirtualGpu {
   // Limits the clock independently of the lock, as heat or a power brake does.
   void SetThrottle(std::optional<int> clock_mhz, Nanoseconds now);
 
-  // What the GPU does from now on, or after the running instruction.
+  // Sets the state of the GPU from now on, or after the running instruction.
   void SetRest(Rest rest, Nanoseconds now);
   // Requires that no instruction runs or is queued at `now`.
   void Begin(const InstructionTable& instruction, Nanoseconds now);

@@ -53,7 +53,7 @@ class VirtualWorker {
   VirtualWorker(std::shared_ptr<VirtualNodeMemory> memory, int gpu,
                 std::unique_ptr<VirtualNodeMemory::Claim> claim);
 
-  // What the GPU does while it runs no instruction. At first, it is idle.
+  // Sets the state of the GPU while it runs no instruction. At first, it is idle.
   Result<void> SetRest(Rest rest);
 
   // Begins the instruction now, and returns the virtual time. Fails (kInput) if one still runs.
@@ -64,8 +64,8 @@ class VirtualWorker {
   // instruction is queued already.
   Result<std::uint64_t> Enqueue(const InstructionTable& instruction, Nanoseconds not_before);
 
-  // When that run of this worker began and ended, or will if no clock is set until then. Virtual
-  // time, exact. Fails (kInput) if it is not one of the latest four.
+  // When that run of this worker began and ended, or when it will if no clock is set until then.
+  // Virtual time, exact. Fails (kInput) if it is not one of the latest four.
   Result<VirtualRun> RunOf(std::uint64_t run);
 
   // When the running instruction will end if no clock is set until then, or when the last one ended
@@ -105,7 +105,7 @@ class VirtualNode {
   Nanoseconds ToVirtual(Nanoseconds real) const { return memory_->ToVirtual(real); }
   Nanoseconds ToReal(Nanoseconds time) const { return memory_->ToReal(time); }
 
-  // Sorted by UUID as text (GPU-virtual-box-10 comes before -2). The devices may outlive this
+  // The devices, sorted by UUID as text (GPU-virtual-box-10 comes before -2). They may outlive this
   // object.
   device::DeviceList Devices() const;
 

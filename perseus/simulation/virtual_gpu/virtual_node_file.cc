@@ -60,7 +60,7 @@ std::vector<NamedGpu> NamedGpus() {
   return gpus;
 }
 
-// Empty if there are no clocks or too many.
+// Makes a list of these clocks. Empty if there are no clocks or too many.
 std::optional<ClockList> MakeClocks(const std::set<int>& clocks_mhz) {
   if (clocks_mhz.empty() || clocks_mhz.size() > kMostClocks) return std::nullopt;
   ClockList list;
@@ -69,7 +69,7 @@ std::optional<ClockList> MakeClocks(const std::set<int>& clocks_mhz) {
   return list;
 }
 
-// From the highest clock down in steps, as drivers list them.
+// Makes a list from the highest clock down in steps, as drivers list them.
 std::optional<ClockList> MakeClocks(int lowest_mhz, int highest_mhz, int step_mhz) {
   if ((highest_mhz - lowest_mhz) / step_mhz >= kMostClocks) return std::nullopt;
   std::set<int> clocks_mhz;
@@ -406,7 +406,7 @@ Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::files
 std::filesystem::path DeviceFileOf(const VirtualNodeSpec& spec, int gpu) {
   std::string file = spec.device_file;
   if (file.empty()) return {};
-  // The last one, because the directory of the description may have such a name, too.
+  // Replaces the last one, because the directory of the description may have such a name, too.
   return file.replace(file.rfind(kNumberOfGpu), kNumberOfGpu.size(), std::to_string(gpu));
 }
 

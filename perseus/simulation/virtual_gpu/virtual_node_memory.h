@@ -5,7 +5,7 @@
 // A process may be killed at any instruction. These rules keep the file valid:
 //  1. A cell has two copies and a version. The last bit of the version selects the valid copy. An
 //     update writes the other copy, and then increments the version with one store. Before this
-//     store, the update has no effect. After it, the whole update is in force.
+//     store, the update has no effect. After it, the whole update has taken effect.
 //  2. An update holds a robust mutex. If its process dies, the next one receives EOWNERDEAD. It has
 //     nothing to repair, because of rule 1.
 //  3. Processes sleep until the version changes. If a process dies between the store and the
@@ -47,8 +47,8 @@ class VirtualNodeMemory {
  public:
   // Opens the state file of the node. Creates it if it does not exist or is from an earlier boot.
   // Fails if the file is something else, was created from another description, or is ahead of the
-  // clock. The clock was then made again without the state. To GPUs in the future, everything that
-  // ranks do would come late.
+  // clock. In the last case, the clock was created again without the state. Then the GPUs are in
+  // the future, and everything that ranks do would come late.
   static Result<std::shared_ptr<VirtualNodeMemory>> Open(const VirtualNodeSpec& spec,
                                                          std::shared_ptr<Clock> clock);
   VirtualNodeMemory(const VirtualNodeMemory&) = delete;

@@ -20,25 +20,26 @@ namespace {
 
 constexpr WindowSearch::Effort kShortSearch{8, 1'000};
 constexpr WindowSearch::Effort kLongSearch[] = {{10, 3'000}, {12, 5'000}, {14, 10'000}};
-// So many rounds in a row without a gain end the rounds of one size. Rounds alternate between three
-// schedules.
+// The rounds of one size end after this many rounds in a row without a gain. (Rounds alternate
+// between three schedules.)
 constexpr int kRoundsWithoutGain = 3;
-// A round that saves less (divided by the effective energy) counts as no gain.
+// A round counts as a gain if it saves at least this fraction of the effective energy.
 constexpr double kNotWorthIt = 1e-5;
-// With a smaller gap (divided by the effective energy), the search ends.
+// The search ends once the gap is below this fraction of the effective energy.
 constexpr double kGoodEnough = 1e-6;
 
-// The rounds of sharpening of each tilt in turn. Different numbers give more different starts: with
-// 4 only, the gap is 3 to 10 % greater with 12 and 24 microbatches.
+// The number of sharpening rounds for each tilt in turn. Different numbers give more varied starts:
+// with 4 only, the gap is 3 to 10 % greater with 12 and 24 microbatches.
 constexpr int kSharpeningRounds[] = {4, 3, 2, 2};
-// The part of the work of a cycle that goes to starts.
+// The fraction of the work of a cycle that is spent on starts.
 constexpr double kPartOfStarts = 0.6;
-// What a window and a solve (for each instruction) cost, in options tried. Measured: 10 ns for an
-// option, 2 us for a window, and 5 us for each instruction of a solve that starts near the optimum.
+// The work of a window, and of a solve for each instruction, in options tried. Measured: 10 ns for
+// an option, 2 us for a window, and 5 us for each instruction of a solve that starts near the
+// optimum.
 constexpr std::int64_t kWindowWork = 200;
 constexpr std::int64_t kSolveWork = 500;
-// The first cycle of a larger job has no sharpened schedules, because the solves would take longer
-// than everything else.
+// Above this number of instructions, the first cycle has no sharpened schedules, because the solves
+// would take longer than everything else.
 constexpr int kMostSharpened = 16'000;
 
 // The work of a cycle: 0.06 s for 192 instructions, 0.26 s for 1,536, and 0.8 s for 65,536.

@@ -13,16 +13,17 @@
 //                   cycle is done, or until nothing improves.
 //                3. It is kept if it is the best so far.
 //
-// WHY SO
+// WHY
 //   Which schedule is the best start depends on the profile. For GPT-3 on A100, the relaxed optimum
 //   itself is as good as any other. For Bloom on A40 with 96 microbatches, one sharpened schedule
-//   cuts the gap from 0.5 to 0.06 %. So the first cycle has at least one, and more as long as they
-//   take less than three fifths of the work. Of the windows, rounds of 10 instructions find nearly
-//   all that any window finds: of 1,536 windows, the first round improves 14, and the next rounds
-//   one or two (GPT-3, 96 microbatches). So rounds end soon. A window that is not improved within
-//   10,000 options tried is given up: with up to 100,000, rounds of 14 had 8.7 of the 15.3 million
-//   options tried for Bloom with 96 microbatches, and found nothing. Without rounds of 14, the gap
-//   of GPT-3 with 12 microbatches and no slowdown is 0.098 % in place of 0.087 %.
+//   cuts the gap from 0.5 to 0.06 %. So the first cycle has at least one. It has more as long as
+//   they take less than three fifths of the work. Rounds with windows of 10 instructions find
+//   nearly everything that larger windows find: of 1,536 windows, the first round improves 14, and
+//   the next rounds one or two (GPT-3, 96 microbatches). So rounds end soon. A window that is not
+//   improved within 10,000 options tried is skipped. With up to 100,000, rounds of 14 used 8.7 of
+//   the 15.3 million options tried for Bloom with 96 microbatches, and found nothing. Without
+//   rounds of 14, the gap of GPT-3 with 12 microbatches and no slowdown is 0.098 % instead of
+//   0.087 %.
 //
 // Work is counted in options tried in windows. A window and a solve count as many options as take
 // the same time.
@@ -42,10 +43,10 @@ namespace perseus::plan {
 // Finds relaxed schedules that need little rounding.
 //
 // The relaxed optimum is far from unique. A training iteration repeats the same few instructions
-// hundreds of times, and the relaxation does not care which microbatch gets the slower vertex of a
-// curve and which the faster. It tends to give every microbatch the same mix, and no measured
-// option is such a mix. Rounding needs the opposite: whole instructions on vertices. Two steps lead
-// there.
+// hundreds of times. For the relaxation, it makes no difference which microbatch gets the slower
+// vertex of a curve and which gets the faster one. It tends to give every microbatch the same mix,
+// and no measured option is such a mix. Rounding needs the opposite: whole instructions on
+// vertices. Two steps achieve this.
 //
 //   Tilt: multiply the slopes of each curve by a random factor near one, drawn for each microbatch
 //   (so that all instructions of a microbatch are fast or slow together) or for each instruction.
@@ -80,9 +81,9 @@ class ChoiceSearch {
   ChoiceSearch(const ChoiceGraph& graph, const frontier::Network& network,
                const frontier::Solution& solution);
 
-  // The best choices with this effort. Their schedule is no longer than the solution's. Goes on
-  // from the effort of earlier calls: a call with less effort than before does nothing. Fails
-  // (kSystem) once a stop is requested.
+  // Returns the best choices that this effort finds. Their schedule is no longer than the
+  // solution's. Continues the search of earlier calls. A call with less effort than before does
+  // nothing. Fails (kSystem) once a stop is requested.
   Result<Choices> Spend(const SearchLimits& limits);
 
  private:

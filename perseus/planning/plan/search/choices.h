@@ -1,8 +1,9 @@
 // The discrete problem: choose one useful option for every instruction.
 //
-// Useful options are on the Pareto front of time and effective energy. For every other option, one
-// of them is no slower and needs no more. The rounding and window_search.h share this view:
-// candidates in order of time, and the neighbors of an instruction in both directions of time.
+// Useful options are on the Pareto front of time and effective energy. For every other option, a
+// useful option exists that is no slower and needs no more effective energy. The rounding and
+// window_search.h share this view: candidates in order of time, and the neighbors of an instruction
+// in both directions of time.
 //
 // Thread safety: const methods may be called from several threads.
 #pragma once
@@ -92,12 +93,12 @@ std::vector<Nanoseconds> LatestStarts(const ChoiceGraph& graph, const Choices& c
 
 // Rounds relaxed durations to measured options. The result is never late.
 //
-// To round every instruction down to the next faster option leaves 0.1 to 3 % of the energy unused:
-// each instruction leaves a little slack that nothing uses. Error diffusion, known from printing
-// gray with black dots, passes the slack on. Instructions are taken in order of time. Each starts
+// Rounding every instruction down to the next faster option wastes 0.1 to 3 % of the energy: each
+// instruction leaves a little slack that nothing uses. Error diffusion passes the slack on. (It is
+// known from printing gray with black dots.) Instructions are taken in order of time. Each starts
 // when its predecessors really end, which is no later than in the relaxed schedule. It takes the
 // slowest option that ends no later than in the relaxed schedule. So the next instruction can use
-// what rounding left. Backward in time this works in the same way, and gives other plans.
+// the remaining slack. Backward in time this works in the same way, and gives other plans.
 //
 // All useful options take part, not only those on the hull: an option beside the hull often fits
 // better.
@@ -109,12 +110,12 @@ struct Windows {
   std::vector<Nanoseconds> ends;
 };
 
-// Requires `solution` to be of `network`.
+// Requires a solution of `network`.
 Windows WindowsOf(const frontier::Network& network, const frontier::Solution& solution);
 
 enum class TimeDirection { kForward, kBackward };
 
-// A choice for every instruction whose schedule is no longer than windows.length.
+// Returns a choice for every instruction. Their schedule is no longer than windows.length.
 Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction);
 
 }  // namespace perseus::plan

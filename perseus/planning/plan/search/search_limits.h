@@ -23,7 +23,7 @@ struct SearchLimits {
   // After a request to finish, the search ends with the best plan so far. It always completes a
   // first look.
   std::stop_token finish = {};
-  // The work of each unit of effort, relative to the usual. Above 0.
+  // The work of each unit of effort, relative to the default. Above 0.
   double work = 1;
 };
 

@@ -225,8 +225,9 @@ WindowSearch::Place WindowSearch::PlaceOf(const Member& member) const {
   return {start, base + (member.in_price - member.out_price) * start};
 }
 
-// Nothing after a leaf is in the window. So the price of its time is the price of ending earlier,
-// and the slowest candidate that ends in time is the best. Returns its cost, or kLate.
+// Chooses the option of a leaf. No instruction after a leaf is in the window. So the price of its
+// time is the price of ending earlier, and the slowest candidate that ends in time is the best.
+// Returns its cost, or kLate.
 double WindowSearch::CloseLeaf(Member& leaf) {
   const Place place = PlaceOf(leaf);
   const double room = leaf.due - place.start;
