@@ -60,7 +60,7 @@ class Node {
   std::string socket() const { return (directory_ / "agent.sock").string(); }
   std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
   // A GPipe iteration of one pp_rank. Its clocks alternate between these two.
-  std::string PlanFile(double even_mhz, double odd_mhz) const {
+  std::string PlanFile(int even_mhz, int odd_mhz) const {
     plan_file::PlanFile plan =
         PlanPipeline({.name = "gpipe", .pp_ranks = 1, .microbatches = kMicrobatches});
     bool is_odd = false;

@@ -16,9 +16,9 @@ import sys
 
 def listed_text(plan, ranks):
     for instruction in sum(ranks, []):
-        if instruction.get("knobs") or instruction["frequency"] % 1 or not instruction["frequency"]:
-            sys.exit(f"lists have only whole MHz and no other knobs, unlike {instruction} (use the plan itself)")
-    lines = [f"{[(one['kind'], int(one['frequency'])) for one in rank]},\n" for rank in ranks]
+        if instruction.get("knobs") or not instruction["frequency"]:
+            sys.exit(f"lists have only clocks and no other knobs, unlike {instruction} (use the plan itself)")
+    lines = [f"{[(one['kind'], one['frequency']) for one in rank]},\n" for rank in ranks]
     return "".join(["[\n", *lines, f"]\n# {plan['target']}: {plan['time_s']} s, {plan['energy_j']} J"])
 
 

@@ -19,7 +19,7 @@ inline profile::Profile ProfileFor(const schedule::Schedule& schedule,
           InstructionKind::kBackwardWeight, InstructionKind::kRecompute}) {
       profile::ProfileEntry entry{
           schedule.pp_rank_of_stage[stage], schedule.chunk_of_stage[stage], kind, {}};
-      for (double frequency_mhz : {1410.0, 1200.0}) {
+      for (const int frequency_mhz : {1410, 1200}) {
         profile::Option option;
         option.frequency_mhz = frequency_mhz;
         option.other_knobs.resize(other_knob_names.size(), 1);

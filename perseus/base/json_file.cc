@@ -1,11 +1,13 @@
 #include "perseus/base/json_file.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <vector>
 
 #include "perseus/base/excerpt.h"
+#include "perseus/base/limits.h"
 #include "perseus/base/wording.h"
 
 namespace perseus::json_file {
@@ -217,6 +219,15 @@ double Node::Number(double least, double most, std::string_view unit) const {
 int Node::Count(int least, int most, std::string_view unit) const {
   const double number = Number(least, most, unit);
   if (!value.is_number_integer()) ThrowAt(path, "is not a whole number (expected {})", unit);
+  return static_cast<int>(number);
+}
+
+int Node::Megahertz() const {
+  constexpr std::string_view kUnit = "MHz, such as 1410";
+  const double number = Number(0, kHighestFrequencyMhz, kUnit);
+  if (number != std::floor(number)) {
+    ThrowAt(path, "is not a whole number (expected {})", kUnit);
+  }
   return static_cast<int>(number);
 }
 

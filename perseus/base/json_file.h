@@ -67,6 +67,8 @@ struct Node {
   std::string Text() const;
   double Number(double least, double most, std::string_view unit) const;
   int Count(int least, int most, std::string_view unit) const;
+  // A clock, as a whole number of MHz from 0 to kHighestFrequencyMhz. May be written as 1410.0.
+  int Megahertz() const;
   // Reads a whole number that a double cannot hold exactly, such as nanoseconds.
   std::int64_t Whole(std::int64_t least, std::int64_t most, std::string_view unit) const;
   bool Flag() const;

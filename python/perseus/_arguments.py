@@ -94,7 +94,7 @@ def wishes(given: Mapping[str, Any]) -> "_planner.Wishes":
                 f"noise_percent: {_shown(given['noise_percent'])} is neither a number nor a pair "
                 "(give the noise of single instructions, and that of whole pp_ranks)"
             )
-        wishes.set_noise(*[checked("noise_percent", one) / 100 for one in (*percents, 0)[:2]])
+        wishes.set_noise(*[checked("noise_percent", one) for one in (*percents, 0)[:2]])
     wishes.with_frontier = flag("frontier", given["frontier"])
     return wishes
 

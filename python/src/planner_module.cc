@@ -188,7 +188,7 @@ py::dict InstructionColumns(const plan_file::PlanFile& file) {
   add("kind", std::int32_t{}, of(&plan_file::PlannedInstruction::kind));
   add("microbatch", std::int32_t{}, of(&plan_file::PlannedInstruction::microbatch));
   add("chunk", std::int32_t{}, of(&plan_file::PlannedInstruction::chunk));
-  add("frequency_mhz", double{}, of(&plan_file::PlannedInstruction::frequency_mhz));
+  add("frequency_mhz", std::int32_t{}, of(&plan_file::PlannedInstruction::frequency_mhz));
   add("start_s", double{}, [](const Row& row) { return ToSeconds(row.instruction.start); });
   add("duration_s", double{}, [](const Row& row) { return ToSeconds(row.instruction.duration); });
   add("energy_j", double{}, of(&plan_file::PlannedInstruction::energy_j));
@@ -469,8 +469,12 @@ void AddJob(py::module_& module) {
       .def(py::init<>())
       .def_readwrite("effort", &recipe::Wishes::effort)
       .def("set_noise",
-           [](recipe::Wishes& w, double independent, double common) {
-             w.noise = noise::Noise{independent, common};
+           [](recipe::Wishes& w, double percent, double common_percent) {
+             const auto fraction = [](double percent) -> Result<double> {
+               const Result<double> read = noise::FromPercent(percent);
+               return read ? read : Fail(read, "noise_percent");
+             };
+             w.noise = noise::Noise{OrThrow(fraction(percent)), OrThrow(fraction(common_percent))};
            })
       .def_readwrite("with_frontier", &recipe::Wishes::with_frontier);
   py::class_<plan::Target>(module, "Target")

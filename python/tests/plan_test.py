@@ -193,6 +193,7 @@ class WrongArgumentTest(ScratchTest):
             (dict(max_switches=-1), "max_switches: -1 is not a number"),
             (dict(per_instruction=1), "per_instruction: 1 is neither True nor False"),
             (dict(noise_percent=21), "noise_percent: 21 is not a number from 0 to 20 .percent."),
+            (dict(noise_percent=0.01), "noise_percent: 0.01 is in percent, and plans need no margin .* 0 for no noise"),
             (dict(noise_percent=[1, 2, 3]), "noise_percent: .1, 2, 3. is neither a number nor a pair"),
             (dict(effort=-1), "effort: -1 is not a number"),
         ]:

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "perseus/planning/api/plan_iteration.h"
 #include "perseus/planning/job/job_setup.h"
 #include "perseus/planning/plan_file/plan_file.h"
+#include "perseus/runtime/tuner/tuned_plan.h"
 #include "tests/cli/program.h"
 
 namespace perseus {
@@ -142,6 +144,41 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
   }
 #endif
 
+  // The measurements of a sweep of all options of a profile. Fills in the clocks of the sweep.
+  static std::vector<profiler::MeasuredOption> Measure(const profile::Profile& profile,
+                                                       profiler::SweepJob& sweep) {
+    std::vector<std::set<int>> clocks(sweep.schedule.pp_ranks.size());
+    std::vector<profiler::MeasuredOption> measured;
+    for (const profile::ProfileEntry& entry : profile.entries()) {
+      for (const profile::Option& option : entry.options) {
+        clocks.at(static_cast<std::size_t>(entry.pp_rank)).insert(option.frequency_mhz);
+        const double time_s = ToSeconds(option.time);
+        measured.push_back({.group = {entry.pp_rank, entry.chunk, entry.kind},
+                            .frequency_mhz = option.frequency_mhz,
+                            .samples = 100,
+                            .time_s = time_s,
+                            .time_ci_s = 1e-3 * time_s,
+                            .power_w = option.energy_j / time_s,
+                            .power_ci_w = 0.1});
+      }
+    }
+    for (const auto& of_rank : clocks)
+      sweep.clocks_mhz.emplace_back(of_rank.begin(), of_rank.end());
+    return measured;
+  }
+
+  static std::vector<std::vector<int>> ClocksOf(const plan_file::PlanFile& plan) {
+    std::vector<std::vector<int>> clocks;
+    for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
+      std::vector<int>& of_rank = clocks.emplace_back();
+      for (const plan_file::PlannedInstruction& one : rank.instructions)
+        of_rank.push_back(one.frequency_mhz);
+    }
+    return clocks;
+  }
+
+  std::string JobFile() const { return Directory() / "job.toml"; }
+
   // The file of the program's plan.
   std::string PlanOf(const Asked& target) const {
     const auto job = job::LoadJob({.job_file = JobFile()}).value();
@@ -149,8 +186,6 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
   }
 
  private:
-  std::string JobFile() const { return Directory() / "job.toml"; }
-
   static std::filesystem::path PathOf(const std::string& name) {
     const std::filesystem::path source(PERSEUS_SOURCE_DIR);
     if (name.find('/') != name.npos) return source / name;
@@ -238,8 +273,39 @@ TEST_P(DoorsTest, GiveTheSamePlan) {
   }
 }
 
-// `compare` and `emulate` print no clocks, but what the plan of the job needs. `tune` plans with a
-// profile of its own, which has a margin for its errors of measurement.
+// The last step of `tune` plans the profile that it makes of its measurements, with margins for
+// their errors. Another door gives this profile the same clocks. `tune` measures noise itself, and
+// accepts a profile with one option for each instruction.
+TEST_P(DoorsTest, TuneHasThePlanOfItsProfile) {
+  const std::string_view name = GetParam().name;
+  if (name == "Noise" || name == "OneOption") return;
+  const auto job = job::LoadJob({.job_file = JobFile()}).value();
+  profiler::SweepJob sweep{.schedule = job.planned.schedule,
+                           .model = job.planned.model,
+                           .clocks_mhz = {},
+                           .switch_latency = job.model.switch_latency,
+                           .switch_cost = job.planned.switch_cost,
+                           .change_limit = job.changes.known_limit()};
+  const auto profile = profile::ParseProfile(Read("profile.csv"), "profile.csv").value();
+  const std::vector<profiler::MeasuredOption> measured = Measure(profile, sweep);
+  for (const Asked& asked : kTargets) {
+    const plan::Target target = job.wishes(asked).targets.front();
+    SCOPED_TRACE(plan::Describe(target));
+    const double margin = plan::LimitsTime(target.kind) ? 1 : 0;
+    Write("profile.csv",
+          profile::FormatProfile(profiler::PlanningProfile(sweep, measured, margin).value()));
+    const auto tuned = tuner::TunedPlan::Make(sweep, job.planned, target, measured, {});
+    ASSERT_TRUE(tuned) << tuned.error().Message();
+    const auto file = plan_file::ParsePlan(Api(asked).value(), "the C++ API").value();
+    EXPECT_EQ(ClocksOf(tuned->file()), ClocksOf(file));
+    if (margin == 0) {
+      EXPECT_EQ(tuned->file().energy_j, file.energy_j);
+      EXPECT_EQ(tuned->file().lower_bound_j, file.lower_bound_j);
+    }
+  }
+}
+
+// `compare` and `emulate` print no clocks, but what the plan of the job needs.
 TEST_P(DoorsTest, CompareAndEmulateHaveThePlanOfTheJob) {
   const std::string emulate = "emulate --job job.toml --iterations 3 ";
   if (std::string_view(GetParam().name) == "OneOption") {

@@ -30,7 +30,7 @@ class Draw {
     Nanoseconds time = RandomTime(4) + Unit();
     double energy_j = 20 + Below(1000) / 100.0;
     for (int i = 0; i < count; ++i) {
-      set.options.push_back({1400.0 - 100 * i, {}, time, energy_j, 1});
+      set.options.push_back({1400 - 100 * i, {}, time, energy_j, 1});
       const Nanoseconds step =
           spec_.times == JobSpec::Times::kNanoseconds ? 20 + Below(400) : RandomTime(2) + kUnit;
       const double saved_w = 101 + Below(300);

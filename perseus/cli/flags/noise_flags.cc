@@ -8,24 +8,14 @@ namespace perseus::cli {
 namespace {
 
 constexpr NumberRange kPercent{0, 100 * noise::kMostNoise, "percent"};
-// Less is hardly noise, and probably a fraction: 0.01 for 1 %.
-constexpr double kLeastPercent = 0.1;
 
 CLI::Validator CheckPercent() {
   return CLI::Validator(
       [](std::string& text) -> std::string {
         std::string problem = NumberIn(kPercent)(text);
         if (!problem.empty()) return problem;
-        const double percent = std::stod(text);
-        if (percent == 0 || percent >= kLeastPercent) return {};
-        const std::string as_fraction =
-            100 * percent >= kLeastPercent
-                ? fmt::format("for {:g} % as a fraction, give {:g}; ", 100 * percent, 100 * percent)
-                : "";
-        return fmt::format(
-            "{} is in percent, and plans need no margin for less than {:g} % ({}give 0 for no "
-            "noise)",
-            text, kLeastPercent, as_fraction);
+        const Result<double> fraction = noise::FromPercent(std::stod(text));
+        return fraction ? "" : fraction.error().Message();
       },
       "");
 }

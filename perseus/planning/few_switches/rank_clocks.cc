@@ -11,12 +11,12 @@ namespace perseus::few_switches {
 namespace {
 
 // Sorted so that the highest frequency comes first.
-using Knobs = std::pair<double, std::vector<double>>;
+using Knobs = std::pair<int, std::vector<double>>;
 
 Knobs KnobsOf(const profile::Option& option) { return {-option.frequency_mhz, option.other_knobs}; }
 
 // The first option with the nearest frequency, as in plan/evaluation.h.
-const profile::Option& Nearest(const schedule::OptionSet& set, double frequency_mhz) {
+const profile::Option& Nearest(const schedule::OptionSet& set, int frequency_mhz) {
   return *std::ranges::min_element(set.options, {}, [&](const profile::Option& option) {
     return std::abs(option.frequency_mhz - frequency_mhz);
   });

@@ -145,14 +145,14 @@ std::string_view ProbableUnit(double power_w) {
   return "the times have to be in seconds, and the energies in joules of one GPU";
 }
 
-// Checks the unit of clocks. 1.41 or 1410000 is the clock of a GPU in another unit.
+// Checks the unit of clocks. 2 or 1410000 is the clock of a GPU in another unit.
 Result<void> CheckClocks(const LoadedJob& job, const Computations& sets) {
   for (const schedule::OptionSet* set : sets) {
     for (const profile::Option& option : set->options) {
-      const double mhz = option.frequency_mhz;
+      const int mhz = option.frequency_mhz;
       if (mhz >= kLeastClockMhz && mhz <= kMostClockMhz) continue;
       return Fail(
-          "{}: has a frequency of {:g} MHz, which cannot be the clock of a GPU (the frequencies "
+          "{}: has a frequency of {} MHz, which cannot be the clock of a GPU (the frequencies "
           "are probably in {}, but have to be in MHz; or it is a typing error)",
           Place(job, *set, &option), mhz,
           mhz < kLeastClockMhz               ? "GHz"
@@ -167,7 +167,7 @@ Result<void> CheckPowers(const LoadedJob& job, const Computations& sets) {
   for (const schedule::OptionSet* set : sets) {
     const double power_w = PowerW(BaselineOf(*set), job.planned.model.gpus_per_stage);
     if (power_w >= kLeastBusyW && power_w <= kMostBusyW) continue;
-    return Fail("{}: draws {:.3g} W at {:g} MHz, which cannot be the power of a GPU ({})",
+    return Fail("{}: draws {:.3g} W at {} MHz, which cannot be the power of a GPU ({})",
                 Place(job, *set), power_w, BaselineOf(*set).frequency_mhz, ProbableUnit(power_w));
   }
   return {};
@@ -177,7 +177,7 @@ Result<void> CheckPowers(const LoadedJob& job, const Computations& sets) {
 // not. At the lower clock, the instruction takes at least as long (at most in proportion to the
 // clock) and draws at most as much power (at least in proportion to the cube of the clock).
 double OffBy(const profile::Option& high, const profile::Option& low) {
-  const double clocks = high.frequency_mhz / low.frequency_mhz;
+  const double clocks = static_cast<double>(high.frequency_mhz) / low.frequency_mhz;
   const double times = static_cast<double>(low.time) / static_cast<double>(high.time);
   const double powers = PowerW(high, 1) / PowerW(low, 1);
   return std::max({1.0, 1 / times, times / clocks, 1 / powers, powers / std::pow(clocks, 3)});
@@ -226,7 +226,7 @@ Result<void> CheckRows(const LoadedJob& job, const Computations& sets,
   const OffRow& most = *std::ranges::max_element(rows, {}, &OffRow::factor);
   const OffRow& first = most.factor >= kFarOff ? most : rows.front();
   const std::string text = fmt::format(
-      "{}: at {:g} MHz, {:g} s and {:g} W do not fit the next clocks: a lower clock takes longer, "
+      "{}: at {} MHz, {:g} s and {:g} W do not fit the next clocks: a lower clock takes longer, "
       "but not more so than it is lower, and draws less power",
       Place(job, *first.set, first.option), first.option->frequency_mhz,
       ToSeconds(first.option->time), PowerW(*first.option, job.planned.model.gpus_per_stage));
@@ -269,18 +269,18 @@ void CheckAlike(const LoadedJob& job, const Computations& sets,
     const double factor = std::max(powers[i] / median_w, median_w / powers[i]);
     if (factor < kUnlikePower) continue;
     warnings.push_back(fmt::format(
-        "{}: draws {:.3g} W at {:g} MHz, but most instructions draw about {:.3g} W (are its "
+        "{}: draws {:.3g} W at {} MHz, but most instructions draw about {:.3g} W (are its "
         "energies those of one GPU, too?)",
         Place(job, *sets[i]), powers[i], BaselineOf(*sets[i]).frequency_mhz, median_w));
     break;
   }
   const auto [lowest, highest] = std::ranges::minmax(
       sets, {}, [](const schedule::OptionSet* set) { return BaselineOf(*set).frequency_mhz; });
-  const double lowest_mhz = BaselineOf(*lowest).frequency_mhz;
-  const double highest_mhz = BaselineOf(*highest).frequency_mhz;
+  const int lowest_mhz = BaselineOf(*lowest).frequency_mhz;
+  const int highest_mhz = BaselineOf(*highest).frequency_mhz;
   if (highest_mhz > kUnlikeClock * lowest_mhz) {
     warnings.push_back(fmt::format(
-        "{}: was measured up to {:g} MHz, but {} up to {:g} MHz, so \"maximum frequency\" mixes "
+        "{}: was measured up to {} MHz, but {} up to {} MHz, so \"maximum frequency\" mixes "
         "both (measure all instructions at the same clocks)",
         Place(job, *lowest), lowest_mhz, highest->name, highest_mhz));
   }
@@ -485,7 +485,7 @@ void CheckUsefulOptions(const LoadedJob& job, const Computations& sets,
                                     : fastest.time == slowest.time
                                         ? "all measured options take the same time"
                                         : "no slower option saves effective energy";
-    first = fmt::format("{}: {}, so every plan runs it at {:g} MHz", Place(job, *set), reason,
+    first = fmt::format("{}: {}, so every plan runs it at {} MHz", Place(job, *set), reason,
                         options[static_cast<std::size_t>(useful.front())].frequency_mhz);
   }
   if (first.empty() || !has_choice) return;

@@ -106,7 +106,7 @@ TEST_F(Plausibility, ARowInAnotherUnitIsRefusedWithItsLine) {
     EXPECT_THAT(Refusal(with_row(row)), StartsWith(path.string() + ":6: stage 0 forward: at 1"))
         << row;
   }
-  EXPECT_THAT(Refusal(with_row("0,forward,1.1,0.013,3")), HasSubstr(":6: stage 0 forward: has a"));
+  EXPECT_THAT(Refusal(with_row("0,forward,11,0.013,3")), HasSubstr(":6: stage 0 forward: has a"));
   // Off by 40 %.
   EXPECT_THAT(Warnings(with_row("0,forward,1300,0.0154,3.6")),
               ElementsAre(StartsWith(path.string() + ":6: stage 0 forward: at 1300 MHz")));
@@ -186,9 +186,9 @@ TEST_F(Plausibility, TimesBesideTheProfileAreSeconds) {
 }
 
 TEST_F(Plausibility, ClocksInAnotherUnitAreRefused) {
-  EXPECT_THAT(Refusal(std::string(kHeader) + "0,forward,1.41,0.010,4\n0,forward,1.2,0.012,3.2\n"
-                                             "0,backward,1.41,0.020,8\n0,backward,1.2,0.024,6.4\n"),
-              AllOf(HasSubstr("stage 0 forward: has a frequency of 1.41 MHz"),
+  EXPECT_THAT(Refusal(std::string(kHeader) + "0,forward,2,0.010,4\n0,forward,1,0.012,3.2\n"
+                                             "0,backward,2,0.020,8\n0,backward,1,0.024,6.4\n"),
+              AllOf(HasSubstr("stage 0 forward: has a frequency of 2 MHz"),
                     HasSubstr("the frequencies are probably in GHz")));
 }
 

@@ -16,12 +16,12 @@ using schedule::OptionSet;
 // An instruction that becomes slower may become critical, although it never was.
 constexpr double kLeastCriticality = 0.01;
 
-double ClockOf(const InstructionGraph& graph, std::span<const int> options, int instruction) {
+int ClockOf(const InstructionGraph& graph, std::span<const int> options, int instruction) {
   return graph.options_of(instruction).options[At(options[At(instruction)])].frequency_mhz;
 }
 
 // The option at that clock with the least energy. Nothing if none is measured.
-std::optional<int> OptionAt(const OptionSet& set, double clock_mhz, double blocking_power_w) {
+std::optional<int> OptionAt(const OptionSet& set, int clock_mhz, double blocking_power_w) {
   std::optional<int> best;
   for (std::size_t k = 0; k < set.options.size(); ++k) {
     if (set.options[k].frequency_mhz != clock_mhz) continue;
@@ -156,8 +156,8 @@ class SegmentMoves::Collector {
   // Adds the move to the next useful clock. `previous` and `next` are the instructions around the
   // segment.
   void Add(const Segment& segment, int previous, int next) {
-    const double clock_mhz = ClockOf(planner_.graph(), options_, segment.front());
-    std::vector<double> others;
+    const int clock_mhz = ClockOf(planner_.graph(), options_, segment.front());
+    std::vector<int> others;
     for (const profile::Option& option : planner_.graph().options_of(segment.front()).options) {
       if (to_faster_ ? option.frequency_mhz > clock_mhz : option.frequency_mhz < clock_mhz) {
         others.push_back(option.frequency_mhz);
@@ -165,7 +165,7 @@ class SegmentMoves::Collector {
     }
     std::sort(others.begin(), others.end());
     if (!to_faster_) std::reverse(others.begin(), others.end());
-    for (const double other_mhz : others) {
+    for (const int other_mhz : others) {
       auto move = To(other_mhz, segment);
       if (!move) continue;
       move->time_s += OfNext(next, clock_mhz, other_mhz);
@@ -176,7 +176,7 @@ class SegmentMoves::Collector {
 
   // Returns nothing if an instruction was not measured at the clock, or if a slower clock saves
   // nothing.
-  std::optional<Move> To(double clock_mhz, const Segment& segment) const {
+  std::optional<Move> To(int clock_mhz, const Segment& segment) const {
     const double blocking_w = planner_.model().blocking_power_w;
     Move move;
     for (const int instruction : segment) {
@@ -199,7 +199,7 @@ class SegmentMoves::Collector {
 
   // With a switch latency, the next instruction begins at the clock of the segment. So it, too,
   // gets faster or slower, as far as the latency reaches.
-  double OfNext(int next, double before_mhz, double after_mhz) const {
+  double OfNext(int next, int before_mhz, int after_mhz) const {
     const Nanoseconds latency = planner_.model().switch_latency;
     if (latency == 0) return 0;
     const OptionSet& set = planner_.graph().options_of(next);
@@ -214,7 +214,7 @@ class SegmentMoves::Collector {
 
   // The stalls of the clock changes that end where the segment gets the clock of a neighbor. Where
   // all that is critical has the fastest clock, nothing else makes an iteration shorter.
-  double OfChanges(int previous, int first, int next, double after_mhz) const {
+  double OfChanges(int previous, int first, int next, int after_mhz) const {
     double criticality = 0;
     const auto add = [&](int neighbor, int stalled) {
       const bool has_same_clock = ClockOf(planner_.graph(), options_, neighbor) == after_mhz;

@@ -1,11 +1,26 @@
 #include "perseus/planning/noise/noisy_execution.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "perseus/base/index.h"
 
 namespace perseus::noise {
+Result<double> FromPercent(double percent) {
+  constexpr double kLeastPercent = 0.1;
+  if (percent == 0 || percent >= kLeastPercent) return percent / 100;
+  const std::string as_fraction =
+      100 * percent >= kLeastPercent
+          ? fmt::format("for {:g} % as a fraction, give {:g}; ", 100 * percent, 100 * percent)
+          : "";
+  return Fail(
+      "{:g} is in percent, and plans need no margin for less than {:g} % ({}give 0 for no noise)",
+      percent, kLeastPercent, as_fraction);
+}
+
 namespace {
 
 // No instruction takes less than this part of its time.

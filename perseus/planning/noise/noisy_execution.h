@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "perseus/base/random.h"
+#include "perseus/base/result.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/profile/time_noise.h"
 #include "perseus/planning/schedule/instruction_graph.h"
@@ -27,6 +28,10 @@ namespace perseus::noise {
 
 using Noise = profile::TimeNoise;
 inline constexpr double kMostNoise = profile::kMostTimeNoise;
+
+// Converts percent to a fraction. Fails (kInput) for a noise that needs no margin: the user
+// probably means a fraction (0.01 for 1 %).
+Result<double> FromPercent(double percent);
 
 // The time factors of one execution: one for each instruction, with mean 1.
 plan::Variation Sample(const schedule::InstructionGraph& graph, const Noise& noise,

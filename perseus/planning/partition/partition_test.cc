@@ -45,7 +45,7 @@ profile::Profile PartitionRandomLayers(std::mt19937_64& random, int layers,
       const double time_s = (kind == InstructionKind::kBackward ? 0.02 : 0.01) * work;
       for (const double clock : {1.0, 0.9, 0.8, 0.7, 0.6}) {
         const double taken_s = time_s * ((1 - memory) / clock + memory);
-        entry.options.push_back({1000 * clock,
+        entry.options.push_back({static_cast<int>(std::lround(1000 * clock)),
                                  {},
                                  ToNanoseconds(taken_s),
                                  taken_s * (90 + 210 * clock * clock * clock),

@@ -14,7 +14,7 @@ namespace {
 // The sum of times over all pp_ranks may exceed 64 bits.
 __extension__ using TotalNanoseconds = __int128;
 
-using Knobs = std::pair<double, std::vector<double>>;
+using Knobs = std::pair<int, std::vector<double>>;
 
 Knobs KnobsOf(const profile::Option& option) { return {option.frequency_mhz, option.other_knobs}; }
 
@@ -68,8 +68,8 @@ Evaluator::Evaluator(const schedule::InstructionGraph& graph, const ExecutionMod
 int Evaluator::OptionNearest(int option_set, int clock) const {
   const std::vector<int>& clocks = clock_of_option_[At(option_set)];
   const auto& order = by_frequency_[At(option_set)];
-  const double wanted_mhz = frequency_mhz_of_clock_[At(clock)];
-  const auto first_from = [&](double mhz) {
+  const int wanted_mhz = frequency_mhz_of_clock_[At(clock)];
+  const auto first_from = [&](int mhz) {
     return std::lower_bound(order.begin(), order.end(), std::pair(mhz, 0));
   };
   const auto above = first_from(wanted_mhz);
@@ -79,8 +79,8 @@ int Evaluator::OptionNearest(int option_set, int clock) const {
   if (above == order.begin()) return above->second;
   const auto below = first_from((above - 1)->first);
   if (above == order.end()) return below->second;
-  const double below_by = wanted_mhz - below->first;
-  const double above_by = above->first - wanted_mhz;
+  const int below_by = wanted_mhz - below->first;
+  const int above_by = above->first - wanted_mhz;
   if (below_by == above_by) return std::min(below->second, above->second);
   return below_by < above_by ? below->second : above->second;
 }

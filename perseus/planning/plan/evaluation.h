@@ -142,9 +142,9 @@ class Evaluator {
 
   // A clock is the number of a distinct combination of frequency and other knobs.
   std::vector<std::vector<int>> clock_of_option_;  // [option set][option]
-  std::vector<double> frequency_mhz_of_clock_;
+  std::vector<int> frequency_mhz_of_clock_;
   // [option set] the (frequency in MHz, index) of its options, sorted. Empty without a latency.
-  std::vector<std::vector<std::pair<double, int>>> by_frequency_;
+  std::vector<std::vector<std::pair<int, int>>> by_frequency_;
   std::vector<int> first_dependency_;  // [instruction that waits] an index into dependencies_.
   std::vector<schedule::Dependency> dependencies_;
 };

@@ -270,7 +270,7 @@ TEST(SwitchLatencyOf, TheNearestFrequencyReplacesOneThatWasNotMeasured) {
 // The options are not sorted. 1000 MHz is 100 MHz from two of them, and the first one counts. Of
 // several options at one frequency, the one with the same knobs counts, or else the first one.
 TEST(SwitchLatencyOf, OfSeveralNearestOptionsTheFirstCounts) {
-  const auto option = [](double mhz, double knob) {
+  const auto option = [](int mhz, double knob) {
     return profile::Option{mhz, {knob}, 10 * kMillisecond, mhz + knob, 1};
   };
   schedule::OptionSet many;
@@ -299,8 +299,9 @@ TEST(SwitchLatencyOf, OfSeveralNearestOptionsTheFirstCounts) {
 TEST(SwitchLatencyOf, AcceptsAnyNumberOfClocks) {
   std::vector<schedule::OptionSet> sets(30'000, TwoSpeeds());
   for (std::size_t i = 0; i < sets.size(); ++i) {
-    for (profile::Option& option : sets[i].options)
-      option.frequency_mhz += 0.001 * static_cast<double>(i);
+    const int mhz = static_cast<int>(i);
+    sets[i].options[kFast].frequency_mhz = 100'000 + mhz;
+    sets[i].options[kSlow].frequency_mhz = mhz;
   }
   const schedule::InstructionGraph graph = MakeChain(std::move(sets));
   const Evaluation evaluation =

@@ -288,7 +288,7 @@ std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds dead
   };
   // Raises the clock of `instruction` to the lowest measured frequency that is at least
   // `frequency_mhz` and faster than now. Returns false if none exists.
-  const auto raise = [&](int instruction, double frequency_mhz) {
+  const auto raise = [&](int instruction, int frequency_mhz) {
     const std::vector<profile::Option>& measured = graph.options_of(instruction).options;
     int nearest = -1;
     for (std::size_t i = 0; i < measured.size(); ++i) {

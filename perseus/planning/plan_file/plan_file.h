@@ -41,7 +41,7 @@ struct PlannedInstruction {
   int stage = -1;             // Numbered over all pp_ranks; -1 if it belongs to no stage.
   int chunk = 0;              // Counts the stages of its pp_rank from 0.
   int microbatch = -1;        // -1 if it belongs to none.
-  double frequency_mhz = 0;   // 0 for fixed instructions, which have no clock.
+  int frequency_mhz = 0;      // 0 for fixed instructions, which have no clock.
   std::vector<double> knobs;  // One value for each other_knob_names; empty if it has no clock.
   Nanoseconds start = 0;
   Nanoseconds duration = 0;
@@ -102,7 +102,7 @@ bool IsPlanned(InstructionKind kind);
 std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& graph);
 
 struct NamedOption {
-  double frequency_mhz = 0;
+  int frequency_mhz = 0;
   std::span<const double> other_knobs;  // Empty if the plan names none.
 };
 

@@ -172,8 +172,7 @@ class PlanReader {
       Place(node, read, pp_rank);
     }
     if (node.Has("frequency") || IsComputation(read.kind)) {
-      const Node frequency = Member(node, "frequency");
-      read.frequency_mhz = frequency.Number(0, kHighestFrequencyMhz, "MHz, such as 1410");
+      read.frequency_mhz = Member(node, "frequency").Megahertz();
     }
     if (IsPlanned(read.kind) && !plan_.other_knob_names.empty()) {
       ReadKnobs(Member(node, "knobs"), read.knobs);

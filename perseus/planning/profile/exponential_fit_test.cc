@@ -21,7 +21,7 @@ std::vector<Option> Sampled(const Exponential& curve, double fastest_s, double s
   std::vector<Option> options;
   for (int i = 0; i < 40; ++i) {
     const double t = fastest_s + (slowest_s - fastest_s) * i / 39;
-    options.push_back({.frequency_mhz = 1000.0 + i,
+    options.push_back({.frequency_mhz = 1000 + i,
                        .other_knobs = {},
                        .time = ToNanoseconds(t),
                        .energy_j = curve.a * std::exp(curve.b * t) + curve.c});

@@ -212,7 +212,7 @@ std::vector<ProfileEntry> OptionSums::Entries() const {
     }
     const std::span<const double> knobs = KnobsOf(index);
     entries.back().options.push_back(
-        {knobs.front(),
+        {static_cast<int>(knobs.front()),
          {knobs.begin() + 1, knobs.end()},
          ToNanoseconds(MeanOf(sum.time_s, sum.times_s, sum)),
          MeanOf(sum.energy_j, sum.energies_j, sum),

@@ -52,7 +52,7 @@ namespace perseus::profile {
 
 // One way to run an instruction.
 struct Option {
-  double frequency_mhz = 0;
+  int frequency_mhz = 0;
   std::vector<double> other_knobs;  // One value for each of Profile::other_knob_names().
   Nanoseconds time = 0;             // > 0.
   double energy_j = 0;              // > 0; of one GPU.

@@ -231,8 +231,7 @@ class RowParser {
     PERSEUS_ASSIGN_OR_RETURN(const int chunk,
                              columns_.chunk ? Index(*columns_.chunk, "chunk") : Result<int>(0));
     PERSEUS_ASSIGN_OR_RETURN(const InstructionKind kind, Kind());
-    PERSEUS_ASSIGN_OR_RETURN(const double frequency,
-                             PositiveNumber(*columns_.frequency, kFrequency));
+    PERSEUS_ASSIGN_OR_RETURN(const int frequency_mhz, Frequency());
     PERSEUS_ASSIGN_OR_RETURN(const double time, PositiveNumber(*columns_.time, kTime));
     PERSEUS_ASSIGN_OR_RETURN(const double energy, PositiveNumber(*columns_.energy, kEnergy));
     if (const Result<void> ranks = CheckRanks(); !ranks) return Fail(ranks);
@@ -246,7 +245,7 @@ class RowParser {
     PERSEUS_ASSIGN_OR_RETURN(const auto model, Bytes(columns_.model_bytes, kModelBytes));
     PERSEUS_ASSIGN_OR_RETURN(const auto source, Source());
 
-    knobs_.front() = frequency;
+    knobs_.front() = frequency_mhz;
     for (std::size_t i = 0; i < columns_.other_knobs.size(); ++i) {
       const std::string_view field = fields[columns_.other_knobs[i]];
       const Result<double> value = Number(field, columns_.other_knob_names[i],
@@ -334,6 +333,16 @@ class RowParser {
                   quantity.expected);
     }
     return value;
+  }
+
+  Result<int> Frequency() const {
+    PERSEUS_ASSIGN_OR_RETURN(const double mhz, PositiveNumber(*columns_.frequency, kFrequency));
+    if (mhz != std::floor(mhz)) {
+      return Fail(reader_.Where(),
+                  "frequency {} is not a whole number of MHz (are the units mixed up? expected {})",
+                  Excerpt(reader_.fields()[*columns_.frequency]), kFrequency.expected);
+    }
+    return static_cast<int>(mhz);
   }
 
   // A stage, chunk or rank. Some tools write all numbers as floating point: stage 3 is then 3.0.

@@ -320,6 +320,8 @@ const Mistake kMistakes[] = {
     Row("TimeOfNothing", "0,forward,1410,4e-10,23\n", "time \"4e-10\" is too small", "units"),
     Row("EnergyTooLarge", "0,forward,1410,1,2e12\n", "energy \"2e12\" is too large", "joules"),
     Row("FrequencyInHertz", "0,forward,1.41e9,1,2\n", "frequency \"1.41e9\" is too large", "MHz"),
+    Row("FrequencyInGigahertz", "0,forward,1.41,1,2\n",
+        "frequency \"1.41\" is not a whole number of MHz", "units"),
     Row("NegativeStage", "-1,forward,1410,1,2\n", "stage \"-1\" is not a whole number from 0", "0"),
     Row("FractionalStage", "0.5,forward,1410,1,2\n", "stage \"0.5\" is not a whole number",
         "from 0"),

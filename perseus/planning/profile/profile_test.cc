@@ -6,7 +6,7 @@
 namespace perseus::profile {
 namespace {
 
-Option OptionAt(double frequency_mhz, Nanoseconds time, double energy_j) {
+Option OptionAt(int frequency_mhz, Nanoseconds time, double energy_j) {
   return {.frequency_mhz = frequency_mhz, .other_knobs = {}, .time = time, .energy_j = energy_j};
 }
 
@@ -50,12 +50,12 @@ TEST(FormatProfile, WritesExactTimesAndEnergies) {
                           0,
                           InstructionKind::kForward,
                           {OptionAt(1410, 50'161'667, 0.1 + 0.2), OptionAt(1395, 2'000'000'000, 23),
-                           OptionAt(877.5, 1, 1e-9)}}});
+                           OptionAt(877, 1, 1e-9)}}});
   EXPECT_EQ(FormatProfile(profile),
             "stage,instruction,frequency,time,energy\n"
             "0,forward,1410,0.050161667,0.30000000000000004\n"
             "0,forward,1395,2,23\n"
-            "0,forward,877.5,0.000000001,1e-09\n");
+            "0,forward,877,0.000000001,1e-09\n");
 }
 
 TEST(FormatProfile, WritesChunksAndKnobsIfTheProfileHasThem) {

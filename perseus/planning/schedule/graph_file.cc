@@ -39,8 +39,7 @@ profile::Option ReadOption(const Node& node, bool is_only_option) {
   profile::Option option;
   // An instruction with one option has no choice of a frequency, so it need not give one.
   if (node.Has("frequency") || !is_only_option) {
-    option.frequency_mhz =
-        RequireMember(node, "frequency", "1410").Number(0, kHighestFrequencyMhz, "MHz");
+    option.frequency_mhz = RequireMember(node, "frequency", "1410").Megahertz();
   }
   const Node time = RequireMember(node, "time", "0.05");
   option.time = ToNanoseconds(time.Number(0, kLongestSeconds, "seconds"));

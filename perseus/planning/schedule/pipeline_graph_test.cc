@@ -159,7 +159,7 @@ TEST(PipelineGraph, InstructionsOfAStageAndKindShareTheirOptions) {
 }
 
 TEST(PipelineGraph, TheBaselineIsTheFastestOptionAtTheHighestFrequency) {
-  auto option = [](double frequency_mhz, double sm_count, Nanoseconds time) {
+  auto option = [](int frequency_mhz, double sm_count, Nanoseconds time) {
     profile::Option made;
     made.frequency_mhz = frequency_mhz;
     made.other_knobs = {sm_count};

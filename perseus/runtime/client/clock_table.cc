@@ -37,9 +37,8 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
   for (const plan_file::PlannedInstruction& instruction :
        plan.pp_ranks[static_cast<std::size_t>(rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
-    // Rounds up to the next whole clock, so that no plan is slower than it promises.
-    table.order.push_back({instruction.kind, instruction.microbatch, instruction.chunk,
-                           static_cast<int>(std::ceil(instruction.frequency_mhz))});
+    table.order.push_back(
+        {instruction.kind, instruction.microbatch, instruction.chunk, instruction.frequency_mhz});
   }
   if (table.order.empty()) {
     return Fail(InFile(name), "rank {} of the plan computes nothing (plan for this job's schedule)",

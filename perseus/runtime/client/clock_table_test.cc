@@ -39,14 +39,6 @@ TEST(CompilePlan, HasTheInstructionsOfThePpRankInOrder) {
   }
 }
 
-TEST(CompilePlan, TakesTheFasterOfTwoWholeClocks) {
-  plan_file::PlanFile plan = PlanTwoRanks();
-  plan.pp_ranks[0].instructions[0].frequency_mhz = 1200.5;
-  EXPECT_EQ(
-      ValueOf(CompilePlan(plan_file::FormatPlan(plan), "plan.json", 0)).order[0].frequency_mhz,
-      1201);
-}
-
 TEST(CompilePlan, OfAFileThatIsCutDownToOthersThereIsNothingToFollow) {
   plan_file::PlanFile plan = PlanTwoRanks();
   plan.pp_ranks[1].is_cut = true;

@@ -15,7 +15,7 @@ namespace {
 constexpr int kPlanProcess = 1'000'000;  // Sorts after all pipelines.
 
 // An argument of a slice, or nothing if no clock is known.
-std::string ClockArgument(double frequency_mhz) {
+std::string ClockArgument(int frequency_mhz) {
   return frequency_mhz > 0 ? fmt::format(R"("frequency_mhz": {}, )", frequency_mhz) : "";
 }
 

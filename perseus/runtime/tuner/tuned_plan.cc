@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "perseus/base/random.h"
+#include "perseus/planning/discrete_bound/discrete_bound.h"
 #include "perseus/planning/plan/evaluation.h"
 #include "perseus/planning/plan/make_plan_file.h"
 
@@ -161,9 +162,13 @@ Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_fi
   PERSEUS_ASSIGN_OR_RETURN(auto plans, recipe::PlanJob(planner, wishes, silent));
   plan::Plan made = plans.Find(target)->plan;
   PERSEUS_ASSIGN_OR_RETURN(auto file, plan::MakePlanFile(planner, made, target, job));
+  const double bound_j = file.lower_bound_j;
   TunedPlan plan(std::move(planner), std::move(made), std::move(file));
   PERSEUS_ASSIGN_OR_RETURN(auto profile, ProfileOf(sweep, measured, Scale()));
   PERSEUS_RETURN_IF_ERROR(plan.Judge(sweep, std::move(profile)));
+  // Without margins, the plan was made from this profile. So its own bound, which counts its limit
+  // of clock changes, holds too.
+  if (time_margin == 0) plan.file_.lower_bound_j = std::max(plan.file_.lower_bound_j, bound_j);
   return plan;
 }
 
@@ -234,7 +239,10 @@ Result<void> TunedPlan::Judge(const profiler::SweepJob& sweep, profile::Profile 
   judged.options = options;
   judged.evaluation = plan::Evaluator(judge.graph(), judge.model()).Evaluate(options);
   judged.deadline = std::max(judged.deadline, judged.evaluation.time);
-  if (const auto bound = judge.BoundFor(judged.deadline)) judged.lower_bound_j = *bound;
+  if (const auto bound = judge.BoundFor(judged.deadline)) {
+    judged.lower_bound_j = *bound;
+    discrete_bound::RaiseBound(judge, judged);
+  }
   plan_file::PlannedJob job = file_.job;
   job.model = sweep.model;
   file_ = plan::DescribePlan(judge, judged, std::move(job));

@@ -16,7 +16,7 @@ namespace {
 
 // Returns the option with the nearest clock. If several have it, returns the fastest of them. A
 // fixed instruction has one option.
-int OptionAt(const schedule::OptionSet& set, double frequency_mhz) {
+int OptionAt(const schedule::OptionSet& set, int frequency_mhz) {
   const auto distance = [&](const profile::Option& option) {
     return std::pair(std::abs(option.frequency_mhz - frequency_mhz), option.time);
   };
@@ -26,7 +26,7 @@ int OptionAt(const schedule::OptionSet& set, double frequency_mhz) {
 
 // The options with which every instruction runs at the clock of its rank.
 std::vector<int> OptionsAt(const schedule::InstructionGraph& graph,
-                           const std::vector<double>& clock_of_rank) {
+                           const std::vector<int>& clock_of_rank) {
   std::vector<int> options;
   for (std::size_t i = 0; i < graph.instructions.size(); ++i) {
     const schedule::InstructionNode& instruction = graph.instructions[i];
@@ -54,14 +54,14 @@ class ZeusGlobal : public Policy {
   Result<PolicyPoints> Points(const plan::Planner& planner,
                               std::span<const Nanoseconds> /*times*/) const override {
     const schedule::InstructionGraph& graph = planner.graph();
-    std::set<double> clocks;
+    std::set<int> clocks;
     for (const schedule::OptionSet& set : graph.option_sets) {
       if (set.options.size() < 2) continue;
       for (const profile::Option& option : set.options) clocks.insert(option.frequency_mhz);
     }
     std::vector<OperatingPoint> points;
-    for (const double clock : clocks) {
-      const std::vector<double> clock_of_rank(graph.pp_rank_orders.size(), clock);
+    for (const int clock : clocks) {
+      const std::vector<int> clock_of_rank(graph.pp_rank_orders.size(), clock);
       points.push_back(
           MakePoint(planner, fmt::format("{} MHz", clock), OptionsAt(graph, clock_of_rank)));
     }
@@ -103,7 +103,7 @@ class ZeusPerStage : public Policy {
     }
     std::vector<OperatingPoint> points;
     for (const Nanoseconds pace : paces) {
-      std::vector<double> clock_of_rank;
+      std::vector<int> clock_of_rank;
       for (const schedule::OptionSet* set : pacing)
         clock_of_rank.push_back(set ? SlowestWithin(*set, pace) : 0);
       points.push_back(MakePoint(planner, fmt::format("forward in {} s", ToSeconds(pace)),
@@ -115,7 +115,7 @@ class ZeusPerStage : public Policy {
 
  private:
   // The lowest clock at which the forward takes at most `pace`, or the fastest clock.
-  static double SlowestWithin(const schedule::OptionSet& set, Nanoseconds pace) {
+  static int SlowestWithin(const schedule::OptionSet& set, Nanoseconds pace) {
     const profile::Option* chosen = nullptr;
     const profile::Option* fastest = &set.options.front();
     for (const profile::Option& option : set.options) {

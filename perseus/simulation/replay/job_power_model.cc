@@ -20,9 +20,9 @@ constexpr const char* kRepresentativeModel = "gpt3-175b";
 constexpr int kRepresentativeTensorParallelism = 8;
 
 struct ClockRange {
-  double highest_mhz = 0;
-  double lowest_mhz = 0;
-  double step_mhz = 0;
+  int highest_mhz = 0;
+  int lowest_mhz = 0;
+  int step_mhz = 0;
 };
 
 // The useful clocks of a computation. `run` gives its time and energy if the clock is requested.
@@ -32,7 +32,7 @@ std::vector<ClockPoint> UsefulPoints(
     const std::function<synthetic::TimeAndEnergy(double requested_mhz)>& run) {
   std::vector<ClockPoint> points;
   double least_time_s = 0;
-  for (double mhz = clocks.highest_mhz; mhz >= clocks.lowest_mhz; mhz -= clocks.step_mhz) {
+  for (int mhz = clocks.highest_mhz; mhz >= clocks.lowest_mhz; mhz -= clocks.step_mhz) {
     const auto [time_s, energy_j] = run(mhz);
     if (points.empty()) least_time_s = time_s;
     // Clocks beyond the power limit run alike, except for the last bits of the bisection.
@@ -94,7 +94,7 @@ Result<JobPowerModel> JobPowerModel::Of(const synthetic::GpuRoofline& gpu) {
   backward.insert(backward.end(), block->backward_weight.begin(), block->backward_weight.end());
   const auto points_of = [&](const std::vector<KernelWork>& kernels) {
     // Below half of the highest clock, time and energy both grow.
-    const double lowest_mhz = std::max(gpu.lowest_frequency_mhz, gpu.highest_frequency_mhz / 2);
+    const int lowest_mhz = std::max(gpu.lowest_frequency_mhz, gpu.highest_frequency_mhz / 2);
     return UsefulPoints({gpu.highest_frequency_mhz, lowest_mhz, gpu.frequency_step_mhz},
                         gpu.blocking_power_w,
                         [&](double requested_mhz) { return gpu.Run(kernels, requested_mhz); });

@@ -23,7 +23,7 @@ namespace perseus::replay {
 
 // One clock of a GPU, for computations of one kind.
 struct ClockPoint {
-  double frequency_mhz = 0;
+  int frequency_mhz = 0;
   double time_ratio = 1;  // The time divided by the time at the highest clock.
   double power_w = 0;
 };

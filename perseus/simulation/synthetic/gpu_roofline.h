@@ -70,10 +70,10 @@ struct TimeAndEnergy {
 };
 
 struct GpuRoofline {
-  std::string_view name;            // "a100-sxm"
-  double lowest_frequency_mhz = 0;  // The lowest clock that the driver offers.
-  double highest_frequency_mhz = 0;
-  double frequency_step_mhz = 0;
+  std::string_view name;         // "a100-sxm"
+  int lowest_frequency_mhz = 0;  // The lowest clock that the driver offers.
+  int highest_frequency_mhz = 0;
+  int frequency_step_mhz = 0;
   int multiprocessors = 0;
   double flops_per_cycle = 0;     // For one multiprocessor: FP16 on tensor cores, dense.
   double compute_efficiency = 0;  // The fraction of the peak that large matrix products reach.

@@ -38,9 +38,9 @@ std::vector<KernelWork> KernelsOf(InstructionKind kind, std::span<const LayerWor
 }
 
 std::vector<profile::Option> Sweep(const GpuRoofline& gpu, const std::vector<KernelWork>& kernels) {
-  const double lowest_mhz = std::max(gpu.lowest_frequency_mhz, gpu.highest_frequency_mhz / 2);
+  const int lowest_mhz = std::max(gpu.lowest_frequency_mhz, gpu.highest_frequency_mhz / 2);
   std::vector<profile::Option> options;
-  for (double frequency_mhz = gpu.highest_frequency_mhz; frequency_mhz >= lowest_mhz;
+  for (int frequency_mhz = gpu.highest_frequency_mhz; frequency_mhz >= lowest_mhz;
        frequency_mhz -= gpu.frequency_step_mhz) {
     const TimeAndEnergy run = gpu.Run(kernels, frequency_mhz);
     options.push_back({frequency_mhz,

@@ -66,7 +66,7 @@ Result<void> Check(const SyntheticProfileSpec& spec) {
 std::vector<profile::Option> Sweep(const GpuModel& gpu, const StageWork& work, double noise,
                                    std::mt19937_64& random) {
   std::vector<profile::Option> options;
-  for (double requested_mhz = gpu.highest_frequency_mhz; requested_mhz >= gpu.lowest_frequency_mhz;
+  for (int requested_mhz = gpu.highest_frequency_mhz; requested_mhz >= gpu.lowest_frequency_mhz;
        requested_mhz -= gpu.frequency_step_mhz) {
     const double actual_mhz = gpu.ActualFrequencyMhz(requested_mhz);
     const double time_noise = std::exp(noise * Normal(random));

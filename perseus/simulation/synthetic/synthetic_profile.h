@@ -48,10 +48,10 @@ struct StageWork {
 };
 
 struct GpuModel {
-  std::string_view name;            // "a100": like an A100-SXM; "a40": like an A40.
-  double lowest_frequency_mhz = 0;  // The lowest clock of the profiles that it makes.
-  double highest_frequency_mhz = 0;
-  double frequency_step_mhz = 0;
+  std::string_view name;         // "a100": like an A100-SXM; "a40": like an A40.
+  int lowest_frequency_mhz = 0;  // The lowest clock of the profiles that it makes.
+  int highest_frequency_mhz = 0;
+  int frequency_step_mhz = 0;
   double blocking_power_w = 0;
   double power_limit_w = 0;
   double static_power_w = 0;

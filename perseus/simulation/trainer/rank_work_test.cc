@@ -23,7 +23,7 @@ profile::Profile ProfileFor(int stages, int chunks) {
       for (const InstructionKind kind :
            {kForward, kBackward, kBackwardInput, kBackwardWeight, kRecompute}) {
         profile::ProfileEntry entry{stage, chunk, kind, {}};
-        for (const auto& [mhz, ms] : {std::pair{1000.0, 10}, std::pair{800.0, 15}}) {
+        for (const auto& [mhz, ms] : {std::pair{1000, 10}, std::pair{800, 15}}) {
           profile::Option option;
           option.frequency_mhz = mhz;
           option.time = ms * 1'000'000;

@@ -379,17 +379,8 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
   // The table is ascending by clock. A profile is descending.
   const std::vector<profile::Option> options(entry->options.rbegin(), entry->options.rend());
   for (const profile::Option& option : options) {
-    const int frequency_mhz = static_cast<int>(
-        std::lround(std::clamp(option.frequency_mhz, 0.0, 1.0 * kHighestFrequencyMhz)));
     const auto index = static_cast<std::size_t>(table.count);
-    if (frequency_mhz < 1 || (index > 0 && table.frequencies_mhz[index - 1] == frequency_mhz)) {
-      return Fail(
-          InFile(profile.name()),
-          "{} of stage {} has the clock {} MHz (a virtual GPU has different clocks of whole "
-          "MHz)",
-          Name(kind), pp_rank, option.frequency_mhz);
-    }
-    table.frequencies_mhz[index] = frequency_mhz;
+    table.frequencies_mhz[index] = option.frequency_mhz;
     table.rows[index] = {ToSeconds(option.time), option.energy_j};
     ++table.count;
   }

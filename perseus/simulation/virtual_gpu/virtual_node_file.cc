@@ -42,7 +42,7 @@ constexpr int kUsualMemoryClockMhz = 1215;
 // A GPU that `model` may name.
 struct NamedGpu {
   std::string_view name;
-  double lowest_mhz, highest_mhz, step_mhz;
+  int lowest_mhz, highest_mhz, step_mhz;
   double blocking_power_w, power_limit_w;
 };
 
@@ -235,9 +235,7 @@ class NodeReader {
       names.push_back(gpu.name);
       if (gpu.name != model) continue;
       spec_.gpu_name = fmt::format("Virtual {}", gpu.name);
-      spec_.gpu.sm_clocks =
-          *MakeClocks(static_cast<int>(gpu.lowest_mhz), static_cast<int>(gpu.highest_mhz),
-                      static_cast<int>(gpu.step_mhz));
+      spec_.gpu.sm_clocks = *MakeClocks(gpu.lowest_mhz, gpu.highest_mhz, gpu.step_mhz);
       spec_.gpu.blocking_power_w = gpu.blocking_power_w;
       spec_.gpu.default_power_limit_mw = ToMilliwatts(gpu.power_limit_w);
       return;
@@ -256,10 +254,7 @@ class NodeReader {
     }
     std::set<int> clocks_mhz;
     for (const profile::ProfileEntry& entry : profile->entries()) {
-      for (const profile::Option& option : entry.options) {
-        const double clock_mhz = std::clamp(option.frequency_mhz, 1.0, 1.0 * kHighestFrequencyMhz);
-        clocks_mhz.insert(static_cast<int>(std::lround(clock_mhz)));
-      }
+      for (const profile::Option& option : entry.options) clocks_mhz.insert(option.frequency_mhz);
     }
     const auto clocks = MakeClocks(clocks_mhz);
     if (!clocks) {
