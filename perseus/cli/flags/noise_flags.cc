@@ -8,7 +8,7 @@ namespace perseus::cli {
 namespace {
 
 constexpr NumberRange kPercent{0, 100 * noise::kMostNoise, "percent"};
-// Less is hardly noise, and probably a fraction: 0.01 for 1 %.
+// A smaller value is hardly noise, and probably a fraction: 0.01 for 1 %.
 constexpr double kLeastPercent = 0.1;
 
 CLI::Validator CheckPercent() {
