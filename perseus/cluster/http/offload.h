@@ -20,10 +20,9 @@ namespace perseus::http {
 // Runs `work` on the pool. Then the coroutine continues on its own loop. Objects that `work` refers
 // to must live until then, as the locals of the coroutine do. Exceptions pass through. Join the pool
 // before the loop is destroyed.
-// the loop is destroyed.
+//
 // The result goes directly from the pool's thread to the loop. With co_spawn, it would first wait
 // in the queue of the pool again, behind all other work.
-// in the queue of the pool again, behind all work that waits there.
 template <typename Work>
 boost::asio::awaitable<std::invoke_result_t<Work&>> Offload(boost::asio::thread_pool& pool,
                                                             Work work) {

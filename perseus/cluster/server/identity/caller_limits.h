@@ -1,14 +1,15 @@
 // Limits the requests of one caller and the changes of one job, so that neither of them overloads
 // the server.
-// A caller is a token. A token may be good for many nodes, so each node that it acts for is a
+//
 // A caller is a token. A token may be valid for many nodes, so each of these nodes is a separate
 // caller. A request without a valid token counts for its address. The buckets hold 10 s of the
 // rate, because programs send many requests at once, and then none.
-// Back-pressure: requests wait for a thread, and threads wait for the database. If a request that
+//
 // Back-pressure: requests wait for a thread, and threads wait for the database. If a request that
 // begins now has waited for a long time, new ones wait at least as long, and their clients no
 // longer wait for the answers. So the server refuses requests early. It refuses nodes first: they
 // keep their reports, and send them together later. People and schedulers must reach a busy server.
+//
 // Thread safe.
 #pragma once
 
@@ -30,7 +31,7 @@ struct CallerLimitOptions {
   double requests_per_second = 0;  // For one caller, and for changes of one job. 0: no limit.
   double bytes_per_second = 0;     // In the bodies of one caller. 0: no limit.
   int jobs = 0;                    // Running jobs of all owners. 0: no limit.
-  int jobs_of_owner = 0;           // Running jobs. 0: no limit.
+  int jobs_of_owner = 0;           // Running jobs of one owner. 0: no limit.
   int streams_of_token = 0;        // Event streams. 0: no limit.
 };
 
