@@ -205,7 +205,7 @@ bool IsHtmlPage(std::string_view text) {
 }
 
 // Fails if the output would replace a file that is not a page. A wrong name after -o must not
-// destroy measurements or plans. This protects also files that only the plans name, and files
+// destroy measurements or plans. This also protects files that only the plans name, and files
 // beside the plans.
 Result<void> CheckReplacesOnlyPage(const std::string& output) {
   std::error_code none;  // The ignored error of a file that does not exist.

@@ -281,9 +281,8 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
   return options;
 }
 
-// Returns the lock with which one `perseus run` of a job directory becomes its coordinator: that
-// one tunes, and summarizes the job at the end. It keeps the lock until it ends. Empty if another
-// one has it.
+// Locks the job directory. The `perseus run` that holds this lock tunes, and summarizes the job at
+// the end. It holds the lock until it ends. Empty if another one holds it.
 Result<FileDescriptor> Coordinate(const fs::path& job_directory) {
   constexpr const char* kLock = "run.lock";
   if (job_directory.empty()) return FileDescriptor();

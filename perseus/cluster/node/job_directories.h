@@ -1,5 +1,5 @@
-// Finds the job directories of a node whose jobs the server plans. They have a file server.json, which
-// contains the key or id of the job:
+// Finds the job directories of a node whose jobs the server plans. They have a file server.json,
+// which contains the key or id of the job:
 //
 //   {"job": "gpt3-run7"}
 #pragma once

@@ -4,8 +4,8 @@
 //   rank logs ──► RankFollower ──► reports ──► server
 //   assignment.json ◄── AssignmentSync ◄── events ◄── server
 //
-// If the server is unreachable, ranks continue with the assignment in their directory. When this
-// process ends, the assignment stays there.
+// It fails open. If the server is unreachable, ranks continue with the assignment in their
+// directory. When this process ends, the assignment stays there.
 //
 // The caller passes everything in, so that tests need no network and never wait: events through
 // Receive, a function that sends requests, and the time through Turn. run_node.h has the threads.

@@ -42,7 +42,7 @@ class StepCollector {
   struct Pending {
     std::set<protocol::RankId> ranks;
     // Since 1970:
-    Nanoseconds begin = 0;  // The beginning of the first rank,
+    Nanoseconds begin = 0;  // the beginning of the first rank,
     Nanoseconds busy = 0;   // the end of the last computation of all ranks,
     Nanoseconds end = 0;    // and the end of the last rank.
     double power_w = 0;
