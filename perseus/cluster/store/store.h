@@ -9,8 +9,8 @@
 //
 // Guarantees:
 //   1. If a call returns success, its changes are on disk. Acknowledge, RecordSteps and
-//      NotifyReplicas are the exception, because nodes report the same again: their changes survive a
-//      crash of the server, but perhaps not a crash of the database's machine (Durability in
+//      NotifyReplicas are the exception, because nodes report the same again. Their changes survive
+//      a crash of the server, but perhaps not a crash of the database's machine (Durability in
 //      database.h).
 //   2. Each call is one transaction: it makes all of its changes, or none.
 //   3. A change that other replicas cache or send to nodes comes with a Notice in the same
