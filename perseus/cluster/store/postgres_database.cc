@@ -49,7 +49,7 @@ class PostgresTransaction final : public Transaction {
 // The result of one attempt to run a transaction.
 struct Attempt {
   Result<void> result;
-  bool may_repeat = false;  // If nothing was written, and another attempt may succeed.
+  bool may_repeat = false;  // Whether nothing was written, and another attempt may succeed.
 };
 
 Attempt TryTransaction(PostgresConnection& connection, const Database::Work& work,

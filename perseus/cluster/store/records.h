@@ -90,7 +90,7 @@ struct NodeRecord {
   std::int64_t following = 0;     // The newest assignment that all its ranks follow,
   std::int64_t since_step = -1;   // and the step from which they follow it.
   Milliseconds seen = 0;
-  Milliseconds ran = 0;  // When ranks on this node last ended a step. Only written, never read.
+  Milliseconds ran = 0;  // When ranks here last ended a step. A record that is read has 0.
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 

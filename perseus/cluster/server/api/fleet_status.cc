@@ -54,8 +54,7 @@ Result<void> AddJob(store::Store& store, const store::JobRecord& job, store::Mil
   PERSEUS_ASSIGN_OR_RETURN(const auto guard, store.FindGuard(job));
   if (guard && guard->state == store::GuardState::kWithdrawn)
     status.values["perseus_job_plan_taken_back"] = 1;
-  // At the default clocks, no plan is measured, but the promise of the withdrawn plan counts as
-  // broken.
+  // At the default clocks, no plan is measured, but the promise of the plan counts as broken.
   if (guard && guard->state != store::GuardState::kCleared)
     status.values["perseus_job_promise_broken"] = 1;
   fleet.jobs.push_back(std::move(status));

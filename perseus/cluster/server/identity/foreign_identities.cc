@@ -87,7 +87,7 @@ std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request
   const std::string_view authorization = request.Field("authorization");
   const bool has_user = request.fields.contains(proxy.user_header);
   if (!has_user && !request.fields.contains(proxy.groups_header)) {
-    // Without this, a token for certificates such as that of the proxy would be valid for
+    // Otherwise a token whose pattern matches the certificate of the proxy would be valid for
     // everybody.
     if (!is_proxy || !authorization.empty()) return std::nullopt;
     return RefuseUser(fmt::format("the proxy names no user in {}", proxy.user_header),

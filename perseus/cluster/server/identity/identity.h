@@ -1,4 +1,4 @@
-// Who sends a request, the caller's rights, and the nodes and jobs to which they are bound
+// Who sends a request, the caller's rights, and the nodes and jobs to which the caller is bound
 // (docs/identity.md).
 //
 // There is one check for all routes, and handlers call it again if a body names another job. A

@@ -76,7 +76,7 @@ class Rights {
   bool has_changed_ PERSEUS_GUARDED_BY(mutex_) = true;
   // When the next token expires. 0: never.
   store::Milliseconds next_expiry_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  // When foreign identities expire, for those that IsValid was called with: the callers of streams.
+  // The expiries of the foreign identities for which IsValid was called: the callers of streams.
   mutable std::set<store::Milliseconds> foreign_expiries_ PERSEUS_GUARDED_BY(mutex_);
 };
 
