@@ -29,7 +29,7 @@ struct ClientOptions {
   std::string certificate = {};  // PEM file of the client certificate, if the server requires one.
   std::string key = {};
   std::chrono::milliseconds timeout{30'000};  // For a request, including the connection.
-  std::size_t longest_body = 1 << 30;         // Of an answer. A longer one is an error.
+  std::size_t longest_body = 1 << 30;         // A longer answer is an error.
   // If set, Send calls it several times per second, and fails once it returns true.
   std::function<bool()> should_end = {};
 };

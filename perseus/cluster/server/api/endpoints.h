@@ -51,8 +51,8 @@ struct Services {
   std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
   std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
   Places& plans_on_request;                 // Other requests need threads, too.
-  std::stop_token ends;  // Requested when the server ends. Stops planning.
-  ForeignIdentities* foreign = nullptr;  // Used only on the loop. Null without --identities.
+  std::stop_token ends;                     // Requested when the server ends. Stops planning.
+  ForeignIdentities* foreign = nullptr;     // Used only on the loop. Null without --identities.
 };
 
 struct Context {

@@ -16,7 +16,7 @@ namespace {
 using Role = Identity::Role;
 
 constexpr std::size_t kMostNameBytes = 200;
-constexpr store::Milliseconds kMungeLasts = 60'000;  // Of the identity, not of the credential.
+constexpr store::Milliseconds kMungeLasts = 60'000;  // The identity, not the credential.
 
 // Whether the text fits into tables and logs, and is no pattern.
 bool IsName(const std::string& text) {
