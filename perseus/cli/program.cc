@@ -15,7 +15,7 @@ namespace {
 void HoldStandardDescriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    // Gets this number, because it is the lowest one that is free.
+    // This gets the same number, because it is the lowest free one.
     const int held = ::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
     if (held > descriptor) ::close(held);
   }

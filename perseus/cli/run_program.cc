@@ -41,7 +41,7 @@ int StatusOf(ErrorKind kind) {
   return kSystemFailure;
 }
 
-// The begin and the end of a message that quotes an argument of any length: the end has the remedy.
+// Shortens a message that quotes a long argument. Keeps its beginning, and its end with the remedy.
 std::string Shortened(std::string_view message) {
   constexpr std::size_t kBegin = 3000;
   constexpr std::size_t kEnd = 1000;
@@ -79,9 +79,9 @@ ChosenVerb FindChosenVerb(const CLI::App& program) {
 
 bool LacksPart(const CLI::App& verb) { return verb.get_require_subcommand_min() > 0; }
 
-// The word that no verb and no flag has, if there is one. CLI11 reports an unknown verb as a
-// missing verb with a remaining word. A flag with a typo is found before other errors, because its
-// value may have been taken for a file.
+// Returns the word that is neither a verb nor a flag, if there is one. CLI11 reports an unknown
+// verb as a missing verb with a remaining word. A mistyped flag is found before other errors,
+// because its value may have been taken for a file.
 std::optional<std::string> UnknownWord(const CLI::App& verb, const CLI::ParseError& error) {
   std::vector<std::string> words = verb.remaining();
   std::erase(words, "--");
@@ -93,9 +93,9 @@ std::optional<std::string> UnknownWord(const CLI::App& verb, const CLI::ParseErr
   return is_first ? std::optional(words.front()) : std::nullopt;
 }
 
-// An error of CLI11 as one line, and in plain words if an option has a wrong number of values or a
-// value of another type. An error has only its text, so it is compared with what CLI11 would throw
-// for each option.
+// Returns an error of CLI11 as one line. It is in plain words if an option has a wrong number of
+// values or a value of another type. An error has only its text, so the text is compared with what
+// CLI11 would throw for each option.
 std::string InPlainWords(const CLI::App& verb, const CLI::ParseError& error) {
   std::string what = error.what();
   const auto is = [&](const CLI::ParseError& other) { return what == other.what(); };
@@ -178,8 +178,8 @@ int Exit(const Streams& streams, const CLI::App& program, const CLI::Success& re
   return PrintHelp(streams, text.str());
 }
 
-// What follows "--" in `perseus run … -- COMMAND` is the command as it is. CLI11 would take a word
-// such as "[1,2]" apart.
+// The words after "--" in `perseus run … -- COMMAND` are the command, unchanged. CLI11 would take a
+// word such as "[1,2]" apart.
 struct CommandLine {
   int argc = 0;  // The number of words for CLI11.
   std::vector<std::string> command;
@@ -218,7 +218,7 @@ int RunProgram(const Streams& streams, int argc, const char* const* argv) {
     return Exit(streams, program, request);
   } catch (const CLI::ParseError& error) {
     return ReportUsageError(streams, program, error);
-  } catch (const std::exception& error) {  // Such as that of a conversion in CLI11.
+  } catch (const std::exception& error) {  // Such as a failed conversion in CLI11.
     return ReportError(streams,
                        fmt::format("a value of a flag cannot be read: {} (see {} --help)",
                                    error.what(), FindChosenVerb(program).name),

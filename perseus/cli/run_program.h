@@ -9,7 +9,7 @@ namespace perseus::cli {
 // status of the program.
 //
 // Some things belong to the process: its standard input, its signals (a verb may block or ignore
-// some, and leaves them so), and the descriptors that child processes inherit.
+// some, and does not undo this), and the descriptors that child processes inherit.
 int RunProgram(const Streams& streams, int argc, const char* const* argv);
 
 }  // namespace perseus::cli

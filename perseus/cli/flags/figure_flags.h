@@ -18,7 +18,7 @@ struct FigureFlags {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
 
-// What the data of the figures has besides a frontier, a timeline and a profile.
+// The data of the figures besides a frontier, a timeline and a profile.
 struct FigureData {
   bool has_switches = false;   // The limits of clock changes.
   bool has_schedules = false;  // What memory saves.
@@ -38,12 +38,13 @@ std::vector<OverlayFlag> OverlaysOf(const FigureFlags& flags);
 // Reads the frontiers of --overlay.
 Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags);
 
-// Draws all figures, and then writes their files. `data` is that of the report. Requires that
+// Draws all figures, and then writes their files. `data` is the data of the report. Requires that
 // CheckFigures succeeded.
 Result<void> WriteFigures(const FigureFlags& flags, const std::string& data);
 
-// For a run whose other results are already in `directory` (empty: they are not saved). Draws and
-// writes every figure that it can. The error of the others says that the results are complete.
+// Draws and writes every figure that it can. The other results of the run are already in
+// `directory` (empty: they are not saved). The error about the remaining figures says that the
+// results are complete.
 Result<void> AddFigures(const FigureFlags& flags, const std::string& data,
                         const std::string& directory);
 

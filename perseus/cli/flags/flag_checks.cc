@@ -33,7 +33,7 @@ std::optional<double> FiniteNumber(std::string_view text) {
 CLI::Validator NumberIn(const NumberRange& range) {
   auto check = [range](std::string& text) -> std::string {
     const std::optional<double> number = FiniteNumber(text);
-    // CLI11 cannot convert it.
+    // CLI11 cannot convert such a number.
     if (number && std::fpclassify(*number) == FP_SUBNORMAL) {
       return fmt::format("{} is too small: write 0", Excerpt(text));
     }
@@ -79,7 +79,7 @@ CLI::Validator OneOf(std::vector<std::string> names) {
 
 CLI::Validator InputFile() {
   auto check = [](std::string& path) -> std::string {
-    if (path.empty()) return {};  // Has a message of its own.
+    if (path.empty()) return {};  // Another check refuses empty values.
     if (const auto checked = CheckInputFile(path); !checked)
       throw WrongPath(checked.error().Message());
     return {};

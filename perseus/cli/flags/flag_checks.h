@@ -1,5 +1,5 @@
-// Declares flags, and checks their values. Unlike those of CLI11, the checks of numbers refuse
-// "nan" and "1e999".
+// Declares flags, and checks their values. The checks of numbers refuse "nan" and "1e999", unlike
+// the checks of CLI11.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -56,24 +56,24 @@ NewVerb<Flags> AddVerb(CLI::App& program, const char* name, const char* about,
   return {verb, FlagAdder(*verb), std::make_shared<Flags>()};
 }
 
-// Checks that the text is a finite number in the range. Errors have its unit, which has to be
-// static.
+// Checks that the text is a finite number in the range. Errors contain the unit of the range, whose
+// text has to be static.
 CLI::Validator NumberIn(const NumberRange& range);
-// The unit of how many times as long a straggler takes.
+// The unit of the factor of a straggler.
 constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
-// Warns on standard error of a straggler that takes more than 3 times as long: the number is
-// probably meant in percent, as in `perseus plan --slowdown`.
+// Warns on standard error if a straggler takes more than 3 times as long: the number is probably
+// meant in percent, as in `perseus plan --slowdown`.
 void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long);
 
 // The same as NumberIn for a whole number.
 CLI::Validator WholeNumberIn(const NumberRange& range);
 
-// The text must be one of the names, in capital or small letters. The value is then the name as
-// given here. For a wrong one, the error suggests the nearest.
+// Checks that the text is one of the names, in capital or small letters. The value becomes the name
+// as given here. For a wrong name, the error suggests the nearest one.
 CLI::Validator OneOf(std::vector<std::string> names);
 
-// A wrong name of a file or directory. The message is complete: it needs no reference to --help. A
-// check precedes the search for missing flags, so a wrong name is reported first.
+// The error for a wrong name of a file or directory. The message is complete: it needs no reference
+// to --help. Checks run before the search for missing flags, so a wrong name is reported first.
 class WrongPath : public CLI::ParseError {
  public:
   explicit WrongPath(const std::string& message)
@@ -90,7 +90,7 @@ CLI::Option* AddJobDirectory(const FlagAdder& add, std::string& directory);
 CLI::Validator JobDirectory();
 void AddLogLevel(const FlagAdder& add, std::string& level);
 
-// Fails (kInput) if the file to write is one of those to read. Empty names are none.
+// Fails (kInput) if the file to write is one of those to read. Ignores empty names.
 Result<void> CheckReplacesNoInput(const std::string& output,
                                   const std::vector<std::string>& inputs);
 

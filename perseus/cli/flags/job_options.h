@@ -22,18 +22,18 @@ void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobCo
 // Adds the profile as an argument.
 void AddProfile(const FlagAdder& add, job::JobSettings& flags);
 
-// Adds those of these flags that also override the job of a plan: what its GPUs and the fixed
-// instructions need.
+// Adds those of these flags that can also override the job of a plan: facts of its GPUs, and the
+// times of fixed instructions.
 void AddModelFlags(CLI::App& verb, job::JobSettings& flags);
 
-// LoadJob for a verb that plans. Refuses input that cannot be (job/plausibility.h), and prints a
+// Loads the job for a verb that plans. Refuses implausible input (job/plausibility.h), and prints a
 // warning on standard error for each likely mistake.
 Result<job::LoadedJob> LoadJobToPlan(const Streams& streams, const job::JobSettings& flags,
                                      const schedule_search::SearchEffort& search = {});
 
-// An error names a value by its key (RenameKeys in base/wording.h). Returns the message with the
-// flags of the verb in their place: "add `microbatches = 96`" becomes "add --microbatches 96". The
-// key of a job file that the user gave stays, unless the flag was given, too.
+// Returns the message with flags of the verb in place of keys (RenameKeys in base/wording.h): "add
+// `microbatches = 96`" becomes "add --microbatches 96". If the user gave a job file, its keys stay,
+// unless the flag was also given.
 std::string WithFlagNames(const CLI::App& verb, std::string_view message);
 
 // Prints warnings. Fails as CheckPlausible does.

@@ -40,7 +40,7 @@ Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) 
                                            device::Setting{*lower, *upper}};
 }
 
-// Such as " --socket FILE"; empty for the default.
+// Returns the flag with its value, such as " --socket FILE". Empty for the default value.
 std::string GivenFlag(std::string_view flag, const std::string& value, std::string_view usual) {
   return value == usual ? "" : fmt::format(" {} {}", flag, value);
 }

@@ -1,4 +1,4 @@
-// What the verbs of a node share: how they open its GPUs, and the log of those that run long.
+// What the verbs of a node share: opening its GPUs, and the log of the daemons.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -17,9 +17,8 @@ namespace perseus::cli {
 inline constexpr const char* kAgentSocket = "/run/perseus/agent.sock";
 inline constexpr const char* kAgentState = "/var/lib/perseus/agent.json";
 
-// Opens the GPUs and logs them. `which` is as for OpenDevices. `resting` has default clocks such as
-// "GPU-1f…=210-1200", in MHz, or "GPU-1f…=default". Fails (kInput) if one of them is not in this
-// form.
+// Opens the GPUs and logs them. `which` is as in OpenDevices. `resting` lists default clocks, such
+// as "GPU-1f…=210-1200", in MHz, or "GPU-1f…=default". Fails (kInput) if an entry has another form.
 Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::string& state,
                                            const std::vector<std::string>& resting,
                                            spdlog::logger& log);
@@ -29,11 +28,11 @@ Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::
 // the program accepts fewer connections.
 void RaiseLimitOnOpenFiles();
 
-// A log on `streams.err`. It has no times under systemd, because the journal adds them.
+// Makes a log on `streams.err`. It has no times under systemd, because the journal adds them.
 spdlog::logger MakeLog(const Streams& streams, const std::string& level);
 
-// What `perseus doctor` and `perseus qualify` share: they open the GPUs of a node directly, that
-// is, without an agent.
+// What `perseus doctor` and `perseus qualify` share: they open the GPUs of a node directly, without
+// an agent.
 struct DirectFlags {
   std::string devices = "auto";
   std::string socket = kAgentSocket;

@@ -14,8 +14,8 @@ struct NoiseFlags {
   double common_percent = 0;
 };
 
-// The noise of the flags, or else that of the profile. Absent if both have none, or if the flags
-// say 0.
+// Returns the noise of the flags, or else the noise of the profile. Absent if both have none, or if
+// the flags say 0.
 std::optional<noise::Noise> NoiseOf(const NoiseFlags& flags,
                                     const std::optional<noise::Noise>& of_profile);
 

@@ -23,10 +23,10 @@ struct ServerFlags {
 // `scope` is the scope of the token that the verb needs.
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope);
 
-// For verbs that change something: --reason, for the audit trail.
+// Adds --reason, for verbs that change something. The audit trail records it.
 void AddReasonFlag(CLI::App& verb, ServerFlags& flags);
 
-// --token-file, or PERSEUS_TOKEN_FILE. May be empty.
+// Returns --token-file, or else PERSEUS_TOKEN_FILE. May be empty.
 std::string TokenFileOf(const ServerFlags& flags);
 
 // Takes missing flags from PERSEUS_SERVER and PERSEUS_TOKEN_FILE. Fails (kInput) if everybody can
@@ -35,7 +35,7 @@ enum class TokenComes { kFromFile, kLater };
 Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags,
                                             TokenComes comes = TokenComes::kFromFile);
 
-// Returns the server's answer as JSON, and a problem document as an error.
+// A client that returns the server's answer as JSON, and a problem document as an error.
 class ServerClient {
  public:
   static Result<ServerClient> Connect(const ServerFlags& flags);
@@ -58,8 +58,8 @@ class ServerClient {
   http::Fields fields_;  // For requests that change something.
 };
 
-// Connects with the server and calls `run`, which reads its answers. If an answer lacks what it
-// reads, or has it in another form, the result is an error.
+// Connects to the server and calls `run`, which reads the answers. If an answer lacks a value that
+// `run` reads, or has it in another form, the result is an error.
 Result<void> WithServer(const ServerFlags& flags,
                         const std::function<Result<void>(ServerClient&)>& run);
 

@@ -23,7 +23,7 @@ void AddPerInstructionFlag(CLI::App& verb, recipe::ChangeRules& rules, CLI::Opti
       ->excludes(limit);
 }
 
-// Adds --max-switches. It takes a number, or also "auto", as `check` allows.
+// Adds --max-switches. Its value is a number or, if `check` allows it, "auto".
 CLI::Option* AddMaxSwitches(CLI::App& verb, recipe::ChangeRules& rules, const char* about,
                             const char* type, std::function<std::string(std::string&)> check) {
   const auto store = [&rules](const std::string& text) {

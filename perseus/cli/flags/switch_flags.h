@@ -7,13 +7,13 @@
 
 namespace perseus::cli {
 
-// --max-switches N. `about` says what it limits.
+// Adds --max-switches N. `about` says what it limits.
 CLI::Option* AddMaxSwitchesFlag(CLI::App& verb, recipe::ChangeRules& rules, const char* about);
 
-// --max-switches N and --per-instruction, which exclude each other.
+// Adds --max-switches N and --per-instruction, which exclude each other.
 void AddLimitFlags(CLI::App& verb, recipe::ChangeRules& rules);
 
-// The same with --max-switches auto, and --switch-tradeoff: the flags of `perseus plan`.
+// Adds the flags of `perseus plan`: the same with --max-switches auto, and --switch-tradeoff.
 void AddSwitchFlags(CLI::App& verb, recipe::ChangeRules& rules);
 
 }  // namespace perseus::cli

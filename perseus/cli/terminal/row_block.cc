@@ -60,7 +60,7 @@ void RowBlock::Say(std::string_view line) {
   Draw();
 }
 
-// Returns the codes that move the cursor up to the first drawn line, and erase all from there on.
+// Returns the codes that move the cursor up to the first drawn line, and erase everything below.
 std::string RowBlock::Erased() {
   const std::size_t lines = std::exchange(lines_drawn_, 0);
   return lines == 0 ? "" : fmt::format("\r\x1b[{}A\x1b[J", lines);

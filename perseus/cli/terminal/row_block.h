@@ -1,9 +1,9 @@
-// Shows the progress of a long computation, on `err`, and its best results so far if it has some.
-// The final results are printed apart, and do not depend on this.
+// Shows the progress of a long computation on `err`, and its best results so far if it has any. The
+// final results are printed separately, and do not depend on this.
 //
 // On a terminal, the rows are a block that is drawn again in place whenever a row changes, and
-// erased at the end. Below them is what the verb does now. Without a terminal, nothing is shown,
-// unless lines are requested: then each new text of a row is a line.
+// erased at the end. The line below them says what the verb does now. Without a terminal, nothing
+// is shown, unless lines are requested: then each new text of a row is a line.
 //
 // Thread safety: several threads may call all methods.
 #pragma once
@@ -21,15 +21,15 @@ namespace perseus::cli {
 class RowBlock {
  public:
   enum class Lines { kNo, kYes };
-  // `results` is what the rows show, in the plural: "plans". `lines`: without a terminal.
+  // `results` is what the rows show, in the plural: "plans". `lines` applies without a terminal.
   RowBlock(std::FILE* err, std::string results, Lines lines);
-  // Without rows: shows only what the verb does, on a terminal.
+  // Has no rows: shows only what the verb does, on a terminal.
   explicit RowBlock(std::FILE* err) : RowBlock(err, "", Lines::kNo) {}
   RowBlock(const RowBlock&) = delete;
   RowBlock& operator=(const RowBlock&) = delete;
   ~RowBlock() { Write(Erased()); }
 
-  // What the verb does now, and the completed fraction.
+  // Shows what the verb does now, and the completed fraction.
   void Begin(std::string activity, double fraction = 0);
   void Update(double fraction);
 
@@ -47,7 +47,7 @@ class RowBlock {
     std::string key;
     std::string text;
   };
-  // The escapes that erase the block.
+  // Returns the escape codes that erase the block.
   std::string Erased() PERSEUS_REQUIRES(mutex_);
   void Draw() PERSEUS_REQUIRES(mutex_);
   void Write(const std::string& text) const;

@@ -72,7 +72,7 @@ void FinishOnInterrupt::Wait(const std::stop_token& ends) {
   finish_.request_stop();
   std::fputs("perseus: finishing with the best plans so far (press Ctrl-C again to stop at once)\n",
              err_);
-  // From here on, this thread takes SIGINT, and its default is to end the process.
+  // From here on, this thread receives SIGINT. Its default action ends the process.
   pthread_sigmask(SIG_UNBLOCK, &interrupt, nullptr);
   Mutex alone;
   std::condition_variable_any ended;

@@ -13,7 +13,7 @@
 
 namespace perseus::cli {
 
-// Blocks the signals. They are read from the descriptor that is returned. Call this before threads
+// Blocks the signals. Returns the descriptor from which they are read. Call this before threads
 // start, because they inherit the signal mask.
 Result<FileDescriptor> TakeSignals(std::span<const int> numbers);
 
@@ -29,9 +29,10 @@ class EndSignals {
   bool have_come_ = false;
 };
 
-// Ctrl-C (SIGINT) for a computation that can end early with a good result. While it lives, the
-// first SIGINT requests a finish, and says so on `err`. The second one ends the process in the
-// usual way. Create it before other threads start, because they inherit the signal mask.
+// Handles Ctrl-C (SIGINT) for a computation that can end early with a good result. While this
+// object exists, the first SIGINT requests a finish, and `err` says so. The second one ends the
+// process in the usual way. Create it before other threads start, because they inherit the signal
+// mask.
 //
 // Thread safety: token() may be used by any thread.
 class FinishOnInterrupt {

@@ -8,14 +8,14 @@
 
 namespace perseus::cli {
 
-// Those of the process, or those that a test reads.
+// The streams of the process, or those that a test reads.
 struct Streams {
   std::FILE* out;
   std::FILE* err;
 
   // Writes the text to `out` and flushes it. Fails (kSystem) with the reason of the system.
   Result<void> Print(std::string_view text) const;
-  // Writes "perseus: LINE" to `err`. If this fails, nothing happens.
+  // Writes "perseus: LINE" to `err`. Ignores a failure.
   void Say(std::string_view line) const;
   // The same with "perseus: warning: ".
   void Warn(std::string_view line) const;

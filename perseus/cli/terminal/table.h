@@ -9,7 +9,7 @@ namespace perseus::cli {
 class Table {
  public:
   explicit Table(std::vector<std::string> header);
-  // Requires as many cells as the header has.
+  // Adds a row. Requires as many cells as the header has.
   void AddRow(std::vector<std::string> cells);
   // Returns a line for each row, with two blanks between columns and a rule below the header.
   std::string Format() const;

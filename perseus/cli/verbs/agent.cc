@@ -43,7 +43,7 @@ struct AgentFlags {
 
 constexpr NumberRange kChangesPerSecond{0.001, 1'000'000, "per second"};
 
-// The limit on clock changes of the flags; 0: none. The flag is above the file.
+// Returns the limit on clock changes; 0: none. The flag overrides the file.
 Result<double> MostChanges(const AgentFlags& flags) {
   if (flags.facts.empty()) return flags.most_changes_per_s.value_or(0);
   PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(flags.facts));

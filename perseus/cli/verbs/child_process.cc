@@ -24,7 +24,7 @@ extern char** environ;
 namespace perseus::cli {
 namespace {
 
-// The environment of this process, with these variables.
+// Returns the environment of this process with these variables added or replaced.
 std::vector<std::string> EnvironmentWith(const std::map<std::string, std::string>& changes) {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -62,7 +62,7 @@ std::string FindProgram(const std::string& command) {
 
 std::vector<std::string> InterpreterOf(const std::string& file) {
   std::ifstream script(file);
-  char begin[256] = {};  // A program has no first line.
+  char begin[256] = {};  // Only this much: a binary has no first line.
   script.read(begin, sizeof begin - 1);
   std::string line;
   std::istringstream lines(begin);
@@ -117,7 +117,8 @@ std::optional<int> Child::Status() {
   return status_;
 }
 
-// A child that has ended keeps its number until Status() has read it, so this reaches no other.
+// An ended child keeps its process ID until Status() has read its exit status. So the signal
+// reaches no other process.
 void Child::Signal(int number) const {
   if (!status_) kill(process_, number);
 }

@@ -22,9 +22,9 @@ struct ChildSpec {
   enum class Group { kOfParent, kOwn } group = Group::kOfParent;  // Which Ctrl-C it receives.
 };
 
-// The file that the command runs, along PATH. Empty if none exists.
+// Returns the file that the command runs, searched along PATH. Empty if none exists.
 std::string FindProgram(const std::string& command);
-// The words of the first line of a script after "#!". Empty if the file is no script.
+// Returns the words after "#!" in the first line of a script. Empty if the file is no script.
 std::vector<std::string> InterpreterOf(const std::string& file);
 
 class Child {
@@ -33,10 +33,10 @@ class Child {
   // the signal mask of this process before EndSignals or RunSignals blocked signals.
   static Result<Child> Start(const ChildSpec& spec);
 
-  // The exit status, or 128 + the signal that killed it. Empty while it runs.
+  // Returns the exit status, or 128 + the signal that killed it. Empty while it runs.
   std::optional<int> Status();
   void Signal(int number) const;
-  // Waits for its end. Ends it with SIGTERM, and after `patience_s` with SIGKILL.
+  // Sends SIGTERM, and SIGKILL after `patience_s`. Waits for the end of the process.
   int End(double patience_s);
 
  private:
@@ -49,8 +49,8 @@ class Child {
 class RunSignals {
  public:
   static Result<RunSignals> Take();
-  // Waits for a signal, at most this long. Returns those to pass on to the training. A signal of
-  // the terminal (Ctrl-C) has already reached the training, and is not among them.
+  // Waits for a signal, at most this long. Returns the signals to pass on to the training. A signal
+  // of the terminal (Ctrl-C) is not among them, because it has already reached the training.
   std::vector<int> Wait(int timeout_ms) const;
 
  private:

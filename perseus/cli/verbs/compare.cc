@@ -65,8 +65,8 @@ std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const plan::Planner&
   return times;
 }
 
-// The times for which Perseus plans: each of `times`, and a few more for a figure. No time is
-// beyond the slow end of the frontier, because longer plans are the same.
+// The times for which Perseus plans: each of `times`, and a few more for a figure. No time is after
+// the slow end of the frontier, because plans do not get any longer there.
 std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times,
                                       const plan::Planner& planner, const plan::Frontier& frontier,
                                       bool is_drawn) {

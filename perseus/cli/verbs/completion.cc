@@ -19,8 +19,8 @@ constexpr const char* kCompletionExamples =
     "  perseus completion zsh > ~/.zfunc/_perseus\n"
     "  perseus completion fish > ~/.config/fish/completions/perseus.fish";
 
-// The scripts put an equals sign before the word that is being typed, because it may be empty.
-// Where the program knows no word, they offer files.
+// The scripts put an equals sign before the word that is being typed, because it may be empty. If
+// the program has no candidate, they offer files.
 constexpr std::string_view kBash =
     R"sh(# bash completion of perseus; made by: perseus completion bash
 _perseus() {
@@ -68,7 +68,7 @@ struct Candidate {
   std::string about;
 };
 
-// The long and short names, such as "--pp-ranks" and "-o".
+// Returns the long and short names, such as "--pp-ranks" and "-o".
 std::vector<std::string> NamesOf(const CLI::Option& option) {
   std::vector<std::string> names;
   for (const std::string& name : option.get_lnames()) names.push_back("--" + name);
@@ -98,7 +98,7 @@ std::vector<Candidate> CandidatesAfter(const CLI::App& program,
                                        const std::vector<std::string>& words,
                                        const std::string& typed) {
   const CLI::App* app = &program;
-  std::size_t known = 0;  // The words that are a verb and its part.
+  std::size_t known = 0;  // The number of words that are a verb and its part.
   for (; known < words.size(); ++known) {
     const auto parts = app->get_subcommands({});
     const auto next = std::ranges::find(parts, words[known], &CLI::App::get_name);
@@ -131,7 +131,7 @@ std::vector<Candidate> CandidatesAfter(const CLI::App& program,
   return found;
 }
 
-// A line for each candidate, as the script of this shell reads them.
+// Returns a line for each candidate, in the form that the script of this shell reads.
 std::string Format(const std::vector<Candidate>& candidates, std::string_view shell) {
   std::string text;
   for (const auto& [word, about] : candidates) {

@@ -87,8 +87,8 @@ class Chooser {
     return std::move(plan.options);
   }
 
-  // The fastest plan with at most this mean power of all pipelines. Fails (kUnreachable) if no plan
-  // has it; the message has the least power of all pipelines.
+  // Returns the fastest plan with at most this mean power of all pipelines. Fails (kUnreachable) if
+  // no such plan exists; the message has the least power of all pipelines.
   Result<std::vector<int>> WithinPower(double watts, int pipelines) {
     const double share_w = watts / pipelines;
     if (is_ours_) {
@@ -149,8 +149,8 @@ Result<std::vector<int>> ReadOptions(const std::string& path,
   return plan_file::FindOptions(plan, graph, path);
 }
 
-// Adds the events of a file to `spec`, which has its number of pipelines. Errors have the file and
-// the line of the event.
+// Adds the events of a file to `spec`, whose number of pipelines is already set. Errors have the
+// file and the line of the event.
 Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::EmulationSpec spec,
                                            const std::string& event_file,
                                            const schedule::InstructionGraph& graph,
@@ -260,8 +260,8 @@ noise::Executions ExecutionsOf(const emulator::Emulation& emulation) {
   return executions;
 }
 
-// Over the iterations, which have the same noise in both jobs. Empty without noise: nothing then
-// varies by chance.
+// The difference over the iterations, which have the same noise in both jobs. Empty without noise,
+// because then nothing varies by chance.
 std::optional<noise::NoisyDifference> DifferenceOf(const emulator::EmulationSpec& spec,
                                                    const Results& results) {
   if (spec.noise == noise::Noise{} && spec.latency_spread == 0) return std::nullopt;
@@ -331,7 +331,7 @@ std::string FormatTable(const emulator::EmulationSpec& spec, const Results& resu
   return text;
 }
 
-// The last one is the summary.
+// Makes the result files. The last one is the summary.
 Result<std::vector<ResultFile>> MakeFiles(const EmulateFlags& flags, const plan::Planner& planner,
                                           const emulator::EmulationSpec& spec,
                                           const Results& results, int gpus_per_stage) {

@@ -48,7 +48,7 @@ struct LoadedPlan {
 
 struct UnderNoise {
   noise::Noise noise;
-  noise::NoisyDifference difference;  // From maximum frequency with the same noise.
+  noise::NoisyDifference difference;  // The difference from maximum frequency with the same noise.
 };
 
 Result<std::optional<UnderNoise>> EvaluateNoise(const LoadedPlan& plan, const NoiseFlags& flags) {
@@ -100,7 +100,8 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
   return JsonText(result, 2) + "\n";
 }
 
-// With as many digits as show a difference, but not with fewer than the table.
+// Formats two numbers with enough digits to show their difference, but never with fewer than the
+// table.
 std::pair<std::string, std::string> FormatApart(double one, double other) {
   constexpr int kFewest = 6;
   constexpr int kMost = 17;
@@ -151,7 +152,7 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   return text;
 }
 
-// Whether the user asks for other conditions than those that the plan was made for.
+// Whether the flags give conditions other than those for which the plan was made.
 bool ChangesTheJob(const job::JobSettings& flags, const std::string& planned_profile) {
   if (!flags.profile.empty() && flags.profile != planned_profile) return true;
   return !flags.facts.empty() || flags.gpus_per_stage || flags.blocking_power_w ||

@@ -31,7 +31,7 @@ constexpr const char* kGpuExamples =
     "  perseus gpu restore                     # if the agent will not come back";
 
 constexpr std::chrono::seconds kTimeout{10};
-constexpr double kMostUid = 4'294'967'294;  // The next one is no user.
+constexpr double kMostUid = 4'294'967'294;  // 4,294,967,295 (-1) is no user.
 
 struct GpuFlags {
   std::string socket = kAgentSocket;
@@ -73,7 +73,7 @@ std::string StateOf(const protocol::GpuStatus& gpu) {
 }
 
 std::string FormatTable(const protocol::Listing& listing) {
-  // A node without a limit on changes has no use for its columns.
+  // A node without a limit on changes does not need the columns of the limit.
   const bool has_limit = std::ranges::any_of(listing.gpus, [](const protocol::GpuStatus& gpu) {
     return gpu.most_changes_per_s > 0 || gpu.postponed > 0;
   });
@@ -182,7 +182,7 @@ Result<void> RunRestore(const Streams& streams, const GpuFlags& flags) {
                 flags.state);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto setup, SetUpGpus(flags.devices, flags.state, {}, log));
-  // Only now, when the GPUs can be restored.
+  // This comes only now, when the GPUs can be restored.
   if (unresponsive) {
     PERSEUS_RETURN_IF_ERROR(agent::EndUnresponsiveAgent(flags.state, *unresponsive, log));
   }

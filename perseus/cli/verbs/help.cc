@@ -80,15 +80,15 @@ std::string Wrapped(std::string_view text, std::size_t columns) {
   return wrapped;
 }
 
-// What the help says of a flag or a positional argument.
+// The help for a flag or a positional argument.
 struct OptionHelp {
   std::string type;  // "FILE"; empty if it takes no value.
-  std::string text;  // With the choices, if it has some.
+  std::string text;  // With the choices, if it has any.
 };
 
 OptionHelp HelpOf(const CLI::Option& option) {
   OptionHelp help{option.get_type_name(), option.get_description()};
-  // A default that the text does not explain. CLI11 shows that of a list as "[5]".
+  // The default, if the text does not explain it. CLI11 shows the default of a list as "[5]".
   std::string usual = option.get_default_str();
   std::erase_if(usual, [](char letter) { return letter == '[' || letter == ']'; });
   if (!usual.empty() && help.text.find("default:") == std::string::npos) {
@@ -118,7 +118,8 @@ class HelpFormatter : public CLI::Formatter {
     }
     return names;
   }
-  // Without what the flag excludes: this makes lines long, and an error says it when it matters.
+  // Omits which flags exclude each other: that makes lines long, and an error says it when it
+  // matters.
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string type = HelpOf(*option).type;
     return type.empty() ? "" : " " + type;

@@ -68,7 +68,8 @@ Result<ordered_json> TargetOf(const Streams& streams, const TargetFlags& flags) 
   return job_planning::TargetJson(target);
 }
 
-// The name and sizes of a generated schedule, which people can read. Otherwise the whole schedule.
+// Returns the name and sizes of a generated schedule, which people can read. Otherwise returns the
+// whole schedule.
 ordered_json ScheduleJson(const schedule::Schedule& schedule) {
   const auto names = schedule::ScheduleNames();
   if (std::ranges::find(names, schedule.name) != names.end()) {
@@ -145,15 +146,15 @@ Result<std::string> ReadProfile(const std::string& path) {
   return csv;
 }
 
-// Plans with the profile as far as the server does before it takes it. So a profile that it would
-// refuse leaves no job behind.
+// Makes the same checks of the profile as the server. So a profile that the server would refuse
+// leaves no job behind.
 Result<void> CheckFits(const Flags& flags, const std::string& csv,
                        const std::string& registration) {
   if (flags.profile.empty()) return {};
   store::JobRecord job;
   job.key = flags.job;
   job.body = registration;
-  // The server describes a wrong registration best.
+  // The server has the best message for a wrong registration.
   if (!job_planning::StoredJobSpec(registration)) return {};
   const auto prepared = job_planning::PrepareJob(job, {.version = 1, .csv = csv});
   if (prepared) return {};

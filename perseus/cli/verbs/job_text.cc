@@ -52,7 +52,7 @@ std::string FormatAssignment(const ordered_json& assignment) {
   return text + table.Format();
 }
 
-// Whether measurement speaks against the plan, and what to do.
+// Says whether measurements contradict the plan, and what to do.
 std::string FormatGuard(const ordered_json& job) {
   const auto guard = job.find("guard");
   if (guard == job.end()) return "";
@@ -77,7 +77,7 @@ std::string FormatGuard(const ordered_json& job) {
       compared);
 }
 
-// What the plan in force promised and what nodes measure. Empty before the first steps.
+// Formats what the active plan promised and what nodes measure. Empty before the first steps.
 std::string FormatPromise(const ordered_json& job) {
   const auto measured = job.find("measured");
   if (measured == job.end() || !measured->contains("promise")) return "";

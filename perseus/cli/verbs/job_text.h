@@ -8,9 +8,9 @@ namespace perseus::cli {
 
 // The target as `perseus plan` shows it, such as "deadline 2.9 s".
 std::string TargetText(const nlohmann::ordered_json& target);
-// An answer of GET /v1/jobs/J.
+// Formats an answer of GET /v1/jobs/J.
 std::string FormatJob(const nlohmann::ordered_json& job);
-// Empty without stragglers.
+// Formats the stragglers. Empty if there are none.
 std::string FormatStragglers(const nlohmann::ordered_json& stragglers);
 std::string FormatPastStragglers(const nlohmann::ordered_json& past);
 

@@ -41,7 +41,7 @@ Result<ordered_json> FetchJobs(ServerClient& server, bool ended_too) {
     if (!page) return page;
     for (auto& job : page->at("jobs")) jobs.push_back(std::move(job));
     std::string next = page->value("next", "");
-    // No server of ours does this; the loop would not end.
+    // A Perseus server never does this. Without the check, the loop would not end.
     if (next == after && !next.empty()) {
       return FailAs(ErrorKind::kSystem,
                     "the server's list of jobs does not end: it sends the page after {} again "

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The plans of the run. A user may have other files beside them.
+// Returns the plans of the run. The directory may also contain other files of the user.
 Result<std::vector<std::string>> PlansIn(const fs::path& directory) {
   PERSEUS_ASSIGN_OR_RETURN(const auto files, FilesOfRun(directory, kPlanResults));
   std::vector<std::string> paths;

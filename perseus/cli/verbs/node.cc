@@ -56,7 +56,7 @@ Result<std::map<std::filesystem::path, std::string>> JobsGiven(
 }
 
 Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
-  // The daemon must not end because a server closes a connection or nobody reads its log any more.
+  // The daemon must not end if a server closes a connection or if nobody reads its log any more.
   std::signal(SIGPIPE, SIG_IGN);
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
   spdlog::logger log = MakeLog(streams, flags.log_level);

@@ -58,8 +58,7 @@ struct PlanFlags {
   bool with_progress = false;
 };
 
-// The new files replace those of an earlier run. The schedule of that run may be the input of this
-// one.
+// Whether the schedule of an earlier run, whose files this run replaces, is the input.
 bool ReadsScheduleOfDirectory(const PlanFlags& flags) {
   const std::filesystem::path read(flags.job.schedule_file);
   return !read.empty() &&
@@ -161,8 +160,8 @@ std::string FormatSaved(const PlanFlags& flags, std::size_t files) {
 
 Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
-  // Whether a limit is picked by default depends on the job.
-  // Whether the schedule is searched for depends on the job, too.
+  // Whether a limit is picked by default depends on the job, and so does whether the schedule is
+  // searched for.
   PERSEUS_RETURN_IF_ERROR(CheckFigures(
       flags.figures, {.has_switches = flags.job.changes.has_tradeoff(), .has_schedules = true}));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
@@ -191,7 +190,7 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
     PlanRows rows(streams.err, planner, LinesOf(flags));
     return recipe::PlanJob(planner, wishes, rows, finish);
   }());
-  // The results show no rate that the rules replace.
+  // If the rules replace the rate, the results do not show it.
   if (!job.changes.changes_per_s) job.facts.most_changes_per_s.reset();
   PlanOutcome outcome{std::move(plans), job, planner};
   interrupt.reset();

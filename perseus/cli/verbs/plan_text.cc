@@ -16,7 +16,7 @@ using recipe::SwitchTradeoff;
 
 namespace {
 
-// Rounds down: 95.0 % is at least 95 %, as the limit that is picked needs.
+// Rounds down, so that a plan that shows 95.0 % keeps at least 95 %, as the picked limit has to.
 std::string FormatShare(double share) {
   return fmt::format("{:.1f} %", std::floor(share * 1000) / 10);
 }

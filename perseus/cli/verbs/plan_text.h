@@ -14,7 +14,7 @@
 
 namespace perseus::cli {
 
-// The plans as rows while they are made.
+// Shows plans as rows while they are made.
 class PlanRows : public recipe::Progress {
  public:
   // Keeps a reference to the planner.
@@ -31,7 +31,7 @@ class PlanRows : public recipe::Progress {
   const plan::Planner& planner_;
 };
 
-// What --max-switches auto chose, as a line.
+// Returns a line that says what --max-switches auto chose.
 std::string FormatPickedLimit(const recipe::PickedLimit& picked,
                               const recipe::SwitchTradeoff& tradeoff);
 
@@ -47,12 +47,12 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
 std::string FormatNoise(const recipe::NoiseOutcome& outcome,
                         const std::vector<recipe::PlannedTarget>& planned);
 
-// Which plans the rate limits, as a line. Empty without a rate.
+// Returns a line that says which plans the rate limits. Empty without a rate.
 std::string DescribeChangeRate(const job::UsedFacts& facts,
                                const std::vector<recipe::PlannedTarget>& planned);
 
 // Warns on standard error if a plan changes a clock more often than the hardware facts allow. Only
-// a limit that the user gives can do this.
+// a limit that the user gives can cause this.
 void WarnAboveRate(const Streams& streams, const std::vector<recipe::PlannedTarget>& planned,
                    double changes_per_s, const std::string& facts);
 

@@ -39,8 +39,8 @@ constexpr const char* kQualifyExamples =
     "  sudo perseus qualify                     # no agent, no job; writes facts.toml\n"
     "  perseus qualify --no-clocks              # what needs no right to set clocks";
 
-// A load kernel ends by itself after ten minutes (qualifier/cuda_node.h), and the longest window,
-// of the energy counter, takes a tenth of the duration. In an hour, that is six minutes.
+// A load kernel ends by itself after ten minutes (qualifier/cuda_node.h). The longest window is
+// that of the energy counter: a tenth of the duration. In an hour, that is six minutes.
 constexpr double kLongestDuration = 3'600;
 
 struct QualifyFlags {
@@ -52,7 +52,7 @@ struct QualifyFlags {
   bool is_forced = false;
 };
 
-// The chosen ones of `uuids`: all without a choice.
+// Returns the indices of the chosen UUIDs, or all indices if none is chosen.
 Result<std::vector<std::size_t>> ChooseGpus(const std::vector<std::string>& uuids,
                                             const std::vector<std::string>& chosen) {
   std::vector<std::size_t> indices;
@@ -89,7 +89,7 @@ Result<void> Finish(const Streams& streams, const QualifyFlags& flags,
   return streams.Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output));
 }
 
-// What limits clocks besides us, as sentences.
+// Returns sentences that say what else limits clocks.
 std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::DeviceList& devices) {
   std::vector<std::string> limits;
   for (const device::RefusedDevice& refused : devices.refused) {
@@ -159,7 +159,8 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
   RowBlock block(streams.err);
   qualifier::QualifyOptions options = OptionsOf(flags, block);
   options.should_stop = [&signals] { return signals.HaveCome(); };
-  // Without the right to write the state, nothing is set: nobody could restore it after a crash.
+  // If this program cannot write the state, it sets nothing, because nobody could restore it after
+  // a crash.
   const auto directory = std::filesystem::path(flags.direct.state).parent_path();
   if (options.sets_clocks && geteuid() != 0 && access(directory.c_str(), W_OK) != 0) {
     options.sets_clocks = false;

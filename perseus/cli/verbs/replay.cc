@@ -36,7 +36,7 @@ constexpr const char* kReplayExamples =
     "  perseus replay timeline.json --ignore data-loading --json";
 
 constexpr int kReactive = 1;
-// If the replayed time of a step differs this much from the recorded time, the graph is probably
+// If the replayed and the recorded time of a step differ by more than this, the graph is probably
 // wrong. In correct graphs of recorded jobs (docs/replay.md), the worst step differs by 1.3 %.
 constexpr double kDoubtfulError = 0.05;
 

@@ -61,8 +61,8 @@ Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags
   return job::LoadPlannedJob(plan.file, plan.path, job);
 }
 
-// Evaluates the plan on the profile. The result must be that of the file, because the page must not
-// show other numbers than its files.
+// Evaluates the plan on the profile. The result must equal the numbers in the file, because the
+// page must not contradict its files.
 Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
                             const job::LoadedJob& job) {
   PERSEUS_ASSIGN_OR_RETURN(auto options,
@@ -199,13 +199,14 @@ Result<std::string> MakeData(const ReportFlags& flags, const Summary& summary,
 bool IsHtmlPage(std::string_view text) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   constexpr std::string_view kBegin = "<!doctype html";
-  if (first == text.npos) return true;  // Nothing is lost.
+  if (first == text.npos) return true;  // The file has no text, so nothing is lost.
   const std::string_view begin = text.substr(first, kBegin.size());
   return std::ranges::equal(begin, kBegin, {}, [](unsigned char c) { return std::tolower(c); });
 }
 
-// A wrong name after -o must not cost measurements or plans. The page therefore replaces only a
-// page. This covers files that only the plans name, and those beside the plans.
+// Fails if the output would replace a file that is not a page. A wrong name after -o must not
+// destroy measurements or plans. This also protects files that only the plans name, and files
+// beside the plans.
 Result<void> CheckReplacesOnlyPage(const std::string& output) {
   std::error_code none;  // The ignored error of a file that does not exist.
   if (output.empty() || !fs::is_regular_file(output, none)) return {};

@@ -64,8 +64,8 @@ std::vector<std::string> NamesIn(const fs::path& directory, const ResultKind& ki
   return names;
 }
 
-// The files in `directory` that a summary lists: those of every run if it has no list. Nothing
-// without a summary.
+// Returns the files in `directory` that a summary lists. If it has no list, these are the files
+// that every run writes. Returns nothing without a summary.
 Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summary_path,
                                                             const fs::path& directory,
                                                             const ResultKind& kind) {
@@ -93,7 +93,8 @@ Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summ
   return names;
 }
 
-// A name is on disk only once its directory is. Some file systems cannot flush a directory.
+// Flushes a directory, because a new name is on disk only after that. Some file systems cannot do
+// it.
 Result<void> FlushDirectory(const fs::path& directory) {
   const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened && (errno == ENOENT || errno == EACCES)) return {};
@@ -119,8 +120,8 @@ Result<void> CheckPlansDirectory(const fs::path& directory, const ResultKind& ki
               "directory with -o)");
 }
 
-// Puts the results of DIR/.perseus-new, which are complete, in the place of the earlier ones. Every
-// step may be repeated, so the next run ends what a killed one began.
+// Moves the results of DIR/.perseus-new, which are complete, to the place of the earlier ones.
+// Every step may be repeated, so the next run can complete what a killed one began.
 Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
   const fs::path from = directory / kNewName;
   const auto move = [](const fs::path& file, const fs::path& place) -> Result<void> {
@@ -132,7 +133,7 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
   PERSEUS_RETURN_IF_ERROR(CheckPlansDirectory(directory, kind));
   const fs::path summary = directory / kind.summary;
   if (Exists(summary)) {
-    PERSEUS_RETURN_IF_ERROR(ListedFiles(summary, directory, kind));  // Is it of an earlier run?
+    PERSEUS_RETURN_IF_ERROR(ListedFiles(summary, directory, kind));  // Another verb may own it.
     PERSEUS_RETURN_IF_ERROR(move(summary, from / kEarlierSummary));
   }
   PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory));
@@ -143,7 +144,7 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
     return earlier && std::ranges::count(*earlier, name) > 0;
   };
   for (const std::string& name : *listed) {
-    if (!Exists(from / name)) continue;  // It is in its place.
+    if (!Exists(from / name)) continue;  // It is already in its place.
     if (!is_earlier(name)) PERSEUS_RETURN_IF_ERROR(RefuseToReplace(directory / name, kind));
     PERSEUS_RETURN_IF_ERROR(move(from / name, directory / name));
   }
@@ -162,8 +163,8 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
 constexpr const ResultKind* kAllResults[] = {&kPlanResults, &kEmulationResults, &kTuningResults,
                                              &kSearchResults};
 
-// Removes DIR/.perseus-new, whether it is of this run or of a killed one, of this verb or another.
-// If its results are complete, first puts them in their places.
+// Removes DIR/.perseus-new of this run or of a killed one, of this verb or another. If its results
+// are complete, first puts them in their places.
 Result<void> EndRun(const fs::path& directory) {
   const fs::path run = directory / kNewName;
   struct stat status {};

@@ -3,7 +3,7 @@
 //
 // Invariants:
 // 1. New results replace those of an earlier run of the same verb only when all of them are
-//    written and flushed. Whatever fails or kills the run before that, the earlier results stay,
+//    written and flushed. If the run fails or is killed before that, the earlier results stay
 //    complete.
 // 2. Each file appears whole or not at all. The summary is the first file that a replacement
 //    removes and the last one that it writes, and it lists the others. So if it exists, all of them
@@ -16,11 +16,11 @@
 // 5. One run at a time writes into a directory. A second one fails.
 //
 // The design: a run writes its files into a new directory, DIR/.perseus-new. The summary comes last
-// and makes them complete. Then each file is renamed to its place, and what only the earlier run
-// had is removed. All steps can be repeated, so there is nothing to undo: an incomplete new
-// directory is removed, and a complete one is put in place. A new directory beside DIR that is
-// exchanged with it would not do: the user's other files would have to move, a shell in DIR would
-// stay in the old one, and DIR could not be a mount point (the usual case in a container).
+// and makes them complete. Then each file is renamed to its place, and files that only the earlier
+// run had are removed. All steps can be repeated, so there is nothing to undo: an incomplete new
+// directory is removed, and a complete one is put in place. Exchanging DIR with a new directory
+// beside it would not work: the user's other files would have to move, a shell in DIR would stay in
+// the old one, and DIR could not be a mount point (the usual case in a container).
 //
 // DIR/.perseus-run, which a killed run of version 0.1 may have left, is a file of the user here: it
 // is neither followed nor removed.
@@ -50,9 +50,9 @@ extern const ResultKind kEmulationResults;
 extern const ResultKind kTuningResults;
 extern const ResultKind kSearchResults;
 
-// The files of the complete results of a run, without its summary, relative to the directory. Fails
-// if the directory has none of that verb, or (kSystem) only a part of them, because a replacement
-// is under way or was killed.
+// Returns the files of the complete results of a run, without its summary, relative to the
+// directory. Fails if the directory has no results of that verb. Fails (kSystem) if it has only a
+// part of them, because a replacement is running or was killed.
 Result<std::vector<std::string>> FilesOfRun(const std::filesystem::path& directory,
                                             const ResultKind& kind);
 
@@ -71,14 +71,14 @@ class ResultDirectory {
   // created, too.
   ~ResultDirectory();
 
-  // Creates and locks the directory, ends what a killed run began, and checks that the results can
-  // be written. Changes no results of an earlier run.
+  // Creates and locks the directory, completes what a killed run began, and checks that the results
+  // can be written. Changes no results of an earlier run.
   Result<void> Open();
 
   // Writes the files, except the summary, to DIR/.perseus-new. Requires Open().
   Result<void> Stage(const std::vector<ResultFile>& files);
 
-  // Replaces the results of the earlier run by the staged files. SIGINT, SIGTERM and SIGHUP wait
+  // Replaces the results of the earlier run with the staged files. SIGINT, SIGTERM and SIGHUP wait
   // until it is done. Does nothing without files.
   Result<void> Publish();
 

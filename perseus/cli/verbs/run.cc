@@ -1,4 +1,5 @@
-// `perseus run` runs a training with Perseus attached, and says at its end what it took and saved.
+// `perseus run` runs a training with Perseus attached. At the end, it prints what the training used
+// and saved.
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -71,7 +72,7 @@ Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
   const fs::path here = fs::current_path(error);
   for (int number = 1; !error; ++number) {
     const fs::path path = here / fmt::format("perseus-run-{}", number);
-    // False without an error if it exists.
+    // If the directory exists, this returns false without an error.
     if (fs::create_directory(path, error)) {
       fs::create_directory(path / "ranks", error);
       if (!error) return path;
@@ -81,8 +82,8 @@ Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
               error.message());
 }
 
-// The Python that runs the command: the command itself, or the one in the first line of its script
-// (torchrun), or else `python3`.
+// Returns the Python that runs the command: the command itself, or the one in the first line of its
+// script (torchrun), or else `python3`.
 std::string PythonOf(const std::vector<std::string>& command) {
   const auto is_python = [](const fs::path& file) {
     return file.filename().string().starts_with("python");
@@ -103,7 +104,7 @@ bool IgnoresHook(const std::vector<std::string>& command) {
   for (std::size_t i = 1; i < command.size(); ++i) {
     const std::string& word = command[i];
     if (!word.starts_with('-') || word.starts_with("--")) return false;
-    // The rest of the word, or the next one, belongs to these flags.
+    // The rest of the word, or the next word, is the value of such a flag.
     const std::string flags = word.substr(1, word.find_first_of("cmWX") - 1);
     if (flags.find_first_of("IES") != std::string::npos) return true;
     if (flags.size() + 1 < word.size()) return false;
@@ -151,8 +152,8 @@ std::string PythonPath(const std::vector<std::string>& command) {
                      package->parent_path().string());
 }
 
-// The value of `--nnodes N`, `--nnodes=N` or `--nnodes MIN:MAX` of torchrun: the greatest number of
-// nodes. 1 if it is not there, or is no number.
+// Returns the greatest number of nodes in `--nnodes N`, `--nnodes=N` or `--nnodes MIN:MAX` of
+// torchrun. 1 if the flag is missing or has no number.
 int NodesOf(const std::vector<std::string>& command) {
   constexpr std::string_view kFlag = "--nnodes";
   for (std::size_t i = 0; i < command.size(); ++i) {
@@ -167,7 +168,7 @@ int NodesOf(const std::vector<std::string>& command) {
   return 1;
 }
 
-// What makes the training attach Perseus by itself.
+// The settings with which the training attaches Perseus by itself.
 struct RunEnvironment {
   std::map<std::string, std::string> variables;  // To set for the training.
   // The job directory, absolute. Empty if none can be written: then nothing is recorded.
@@ -180,7 +181,7 @@ void SetUnlessSet(RunEnvironment& environment, const char* name, const std::stri
   if (EnvironmentOr(name).empty()) environment.variables[name] = value;
 }
 
-// A plan that no rank could read is reported before the training begins.
+// Checks the plan, so that a plan that no rank could read is reported before the training begins.
 Result<void> CheckPlan(const fs::path& plan) {
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadRegularFile(plan));
   PERSEUS_ASSIGN_OR_RETURN(const auto parsed, plan_file::ParsePlan(text, plan.string()));
@@ -191,10 +192,10 @@ Result<void> CheckPlan(const fs::path& plan) {
       "with perseus plan --schedule)");
 }
 
-// `job_directory` empty: makes perseus-run-1 (or the next free number) in the working directory.
-// `plan` may be empty. `command` is the training: its Python has to find the package `perseus`.
-// Variables that the user has set (PERSEUS_AGENT, PERSEUS_ATTACH, PERSEUS_PROGRAM) stay. Never
-// fails: a training runs without Perseus, too.
+// If `job_directory` is empty, makes perseus-run-1 (or the next free number) in the working
+// directory. `plan` may be empty. `command` is the training: its Python has to find the package
+// `perseus`. Keeps variables that the user has set (PERSEUS_AGENT, PERSEUS_ATTACH,
+// PERSEUS_PROGRAM). Never fails: a training runs without Perseus, too.
 RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
                           const std::vector<std::string>& command) {
   RunEnvironment environment;
@@ -212,7 +213,7 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
         "on a file system that all nodes share)",
         nodes));
   }
-  // The library takes the node's agent if it listens.
+  // The library uses the agent of the node if it listens.
   SetUnlessSet(environment, "PERSEUS_AGENT", "own");
   SetUnlessSet(environment, "PERSEUS_PROGRAM", OwnProgram().string());
   if (std::string path = PythonPath(command); !path.empty()) {
@@ -280,8 +281,8 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
   return options;
 }
 
-// One `perseus run` of a job directory holds this until it ends: it tunes, and sums up the job.
-// Empty if another one does.
+// Locks the job directory. The `perseus run` that holds this lock tunes, and summarizes the job at
+// the end. It holds the lock until it ends. Empty if another one holds it.
 Result<FileDescriptor> Coordinate(const fs::path& job_directory) {
   constexpr const char* kLock = "run.lock";
   if (job_directory.empty()) return FileDescriptor();
@@ -377,7 +378,7 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
     streams.Say(fmt::format("{}; this run is not {}summed up", lock.error().Message(),
                             flags.tunes ? "tuned and not " : ""));
   }
-  // A file system may have coarse times.
+  // The times of a file system may be coarse.
   const auto start = fs::file_time_type::clock::now() - std::chrono::seconds(2);
   std::optional<Turnkey> turnkey;
   if (flags.tunes && is_coordinator)
@@ -400,7 +401,7 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   } else {
     streams.Say(run.error().Message());
   }
-  // The first lines of a long log are far away.
+  // Repeats it: the first lines of a long log are far away.
   if (!environment.plan_problem.empty()) streams.Say(environment.plan_problem);
   if (turnkey) {
     for (const std::string& line : turnkey->Summary()) streams.Say(line);

@@ -85,7 +85,7 @@ struct SearchFlags {
   bool as_json = false;
 };
 
-// The name of its files, without their ending.
+// The name of the files of a row, without their extension.
 std::string StemOf(const TradeoffRow& row) {
   return row.more < 0 ? "fits" : fmt::format("more-{}", row.more);
 }
@@ -253,8 +253,8 @@ Result<void> RunSearch(const Streams& streams, const SearchFlags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(const auto files, MakeSearchFiles(tradeoff, job.memory, report_data));
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
-  // If the answer cannot be printed, the results of an earlier run stay. A figure is no reason to
-  // lose them.
+  // If the answer cannot be printed, the results of an earlier run stay. A figure that fails does
+  // not discard the new ones.
   PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSearchAnswer(flags, job, tradeoff)));
   PERSEUS_RETURN_IF_ERROR(results.Publish());
   PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSavedSearch(flags)));

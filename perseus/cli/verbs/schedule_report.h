@@ -10,8 +10,8 @@
 
 namespace perseus::cli {
 
-// "+1" for a row of the search, "fits" for the schedule in the memory of the GPUs, and "auto" for
-// that of perseus plan.
+// Returns "+1" for a row of the search, "fits" for the schedule that fits the memory of the GPUs,
+// and "auto" for the schedule of perseus plan.
 std::string NameOfRow(const schedule_search::TradeoffRow& row);
 
 // `memory_source` says which numbers of bytes were measured, modeled or given.
@@ -19,7 +19,8 @@ Result<report::ScheduleTradeoff> ReportedSchedules(const schedule_search::Search
                                                    const schedule_search::Tradeoff& tradeoff,
                                                    const std::string& memory_source);
 
-// The search of a job: its own plans are in addition to these.
+// Returns the search for the schedule of a job. The plans of the search are separate from those of
+// the job.
 schedule_search::SearchJob SearchJobOf(const job::LoadedJob& job);
 
 // The data of a report about the chosen schedule, with a comparison of all rows.

@@ -43,7 +43,7 @@ struct ServeFlags {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// The pairs of `key=value key="a value"`. Empty if the text is anything else.
+// Parses a text of pairs: `key=value key="a value"`. Empty if the text is anything else.
 Pairs PairsOf(std::string_view text) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
   Pairs pairs;
@@ -63,8 +63,8 @@ Pairs PairsOf(std::string_view text) {
   return pairs;
 }
 
-// A log of JSON objects, one per line: {"time", "level", "message"}. If the message consists of
-// pairs (key=value key="a value"), as for requests, each pair is a member, too.
+// Formats the log as JSON objects, one per line: {"time", "level", "message"}. If the message
+// consists of pairs (key=value key="a value"), as for requests, each pair is also a member.
 class JsonLines final : public spdlog::formatter {
  public:
   void format(const spdlog::details::log_msg& message, spdlog::memory_buf_t& line) override {
@@ -101,7 +101,7 @@ Result<void> CheckTls(const http::TlsFiles& tls) {
 Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
   RaiseLimitOnOpenFiles();
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // A limit on the size of files is an error, as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);  // Beyond a limit on file sizes, writing fails instead.
   if (auto fits = CheckTls(flags.tls); !fits) return fits;
   server::ControlPlaneOptions options = flags.options;
   if (!flags.tls.certificate.empty()) options.tls = flags.tls;
@@ -114,7 +114,7 @@ Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
   }
   spdlog::logger log = MakeLog(streams, flags.log_level);
   if (flags.log_format == "json") log.set_formatter(std::make_unique<JsonLines>());
-  // Before threads start, because they inherit the blocked signals.
+  // This comes before threads start, because they inherit the blocked signals.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
@@ -132,13 +132,13 @@ Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
   });
   server->Run();
   waits.join();
-  server.reset();  // Releases running plannings for other replicas.
+  server.reset();  // Releases plannings that run here, for other replicas.
   log.info("ended");
   log.flush();
   return {};
 }
 
-// 0 is no limit.
+// Adds the limits. 0 is no limit.
 void AddLimitFlags(CLI::App& verb, ServeFlags& flags) {
   server::CallerLimitOptions& limits = flags.options.caller_limits;
   limits = {.requests_per_second = 100,

@@ -1,5 +1,5 @@
-// How often the clock of one GPU changes. A plan counts the switches of all pp_ranks together,
-// which says little about a GPU.
+// How often the clock of one GPU changes. A plan only has the number of switches of all pp_ranks
+// together, which says little about one GPU.
 #pragma once
 
 #include <fmt/core.h>

@@ -42,7 +42,7 @@ struct SynthFlags {
   std::string boundaries;
   std::optional<double> power_limit_w;
   bool lists_models = false;
-  // The flags that apply only without --model, and only with it.
+  // The flags that apply only without --model, and those that apply only with it.
   const CLI::Option* gpu = nullptr;
   const CLI::Option* model_name = nullptr;
   std::vector<const CLI::Option*> only_without_model;
@@ -62,7 +62,7 @@ std::string ListModels() {
   return text;
 }
 
-// With and without --model, the modeled GPUs differ.
+// Checks the name of the GPU. The modeled GPUs differ with and without --model.
 Result<void> CheckGpu(const SynthFlags& flags, bool has_model) {
   if (flags.gpu->count() == 0) return {};
   std::vector<std::string_view> names;
@@ -91,7 +91,8 @@ Result<void> CheckMeaning(const SynthFlags& flags) {
   return {};
 }
 
-// Reads a list such as "0,8,14", or "layers" or "blocks" for stages with equal numbers of these.
+// Reads a list such as "0,8,14", or "layers" or "blocks" for stages with equal numbers of layers or
+// blocks.
 Result<void> ReadBoundaries(std::string_view text, synthetic::ModelProfileSpec& spec) {
   if (text == "layers" || text == "blocks") {
     spec.partition =
@@ -130,7 +131,7 @@ Result<synthetic::ModelProfileSpec> ModelSpec(const SynthFlags& flags) {
   return spec;
 }
 
-// The profile; that of an architecture with its memory.
+// Returns the profile. The profile of an architecture includes memory.
 Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
   if (flags.model_name->count() == 0) {
     PERSEUS_ASSIGN_OR_RETURN(const auto profile, synthetic::SynthesizeProfile(flags.spec));
@@ -142,7 +143,7 @@ Result<std::string> FormatSyntheticProfile(const SynthFlags& flags) {
   return profile::AddMemory(profile, profile::FormatProfile(profile), memory);
 }
 
-// For a reader of a terminal, who sees hundreds of rows that do not say what they are.
+// Describes the profile on a terminal, because its hundreds of rows do not explain themselves.
 std::string DescribeProfile(const SynthFlags& flags) {
   const bool has_model = flags.model_name->count() > 0;
   const std::string gpu =

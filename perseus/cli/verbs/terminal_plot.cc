@@ -129,8 +129,8 @@ struct PlotSymbols {
 constexpr PlotSymbols kPlotUnicodeSymbols{U'●', U'✕', U'⊗', U'│', U'┤', U'└', U'─', U'┬', U"⠤⠤"};
 constexpr PlotSymbols kPlotAsciiSymbols{U'o', U'X', U'#', U'|', U'+', U'+', U'-', U'+', U".."};
 
-// From a little below the smallest value to a little above the largest one, with marks at round
-// numbers.
+// An axis from a little below the smallest value to a little above the largest one, with marks at
+// round numbers.
 struct Axis {
   struct Tick {
     double value = 0;
@@ -163,7 +163,8 @@ struct Axis {
     }
   }
 
-  // The index of the part with the value, if the axis has `parts` equal parts. 0 is the low end.
+  // Returns which part of the axis contains the value, if the axis has `parts` equal parts. 0 is
+  // the low end.
   int PartOf(double value, int parts) const {
     return std::clamp(static_cast<int>(std::floor((value - low) / (high - low) * parts)), 0,
                       parts - 1);
@@ -311,8 +312,8 @@ class FrontierDrawing {
                                [&](const PlotPoint& plan) { return PlaceOf(plan) == place; });
   }
 
-  // Writes the name at the first free place: to the right or above, where a falling frontier leaves
-  // room, or else to the left or below.
+  // Writes the name at the first free place: first to the right or above, where a falling frontier
+  // leaves space, then to the left or below.
   void DrawName(const PlotPoint& point, Color color) {
     const auto width = static_cast<int>(point.name.size());
     const Place at = PlaceOf(point);
@@ -326,7 +327,7 @@ class FrontierDrawing {
     }
   }
 
-  // Whether the name fits there with a blank at both ends.
+  // Whether the name fits there, with a blank at both ends.
   bool HasRoom(const Place& start, int width) const {
     const int end = start.column + width;
     return start.row >= 1 && start.row <= kPlotRows && start.column > gutter_ &&
@@ -345,7 +346,7 @@ class FrontierDrawing {
     return is_near(plot_.baseline) || std::ranges::any_of(plot_.plans, is_near);
   }
 
-  // As many items on a line as fit.
+  // Returns the legend, with as many items on a line as fit.
   std::string Legend() const {
     CharacterGrid grid(3, terminal_.width);
     int row = 0;

@@ -1,8 +1,8 @@
 // Draws the results of `perseus plan` on a terminal: the frontier with the plans.
 //
 // Every function is pure: the same data on the same kind of terminal gives the same text. The text
-// has whole lines, and none is wider than the terminal. Without Unicode, the text is ASCII. Without
-// color, it has no escapes.
+// has whole lines, and no line is wider than the terminal. Without Unicode, the text is ASCII.
+// Without color, it has no escape codes.
 #pragma once
 
 #include <string>

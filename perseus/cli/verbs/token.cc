@@ -43,7 +43,7 @@ struct TokenFlags {
   bool as_json = false;
 };
 
-// "node gpu-*, job run7".
+// Returns a text such as "node gpu-*, job run7".
 std::string BoundsText(const ordered_json& token) {
   std::string text;
   const auto add = [&text](std::string_view what, const ordered_json& value) {
@@ -84,7 +84,7 @@ Result<void> Create(const Streams& streams, ServerClient& server, const TokenFla
   if (flags.expires_in_days) body["expires_in_days"] = *flags.expires_in_days;
   PERSEUS_ASSIGN_OR_RETURN(const auto token, server.Send("POST", "/v1/tokens", JsonText(body)));
   if (flags.as_json) return streams.Print(JsonText(token, 2) + "\n");
-  // A client certificate takes the place of the secret.
+  // With a client certificate, there is no secret.
   const char* shown = token.contains("token") ? "token" : "id";
   return streams.Print(token.at(shown).get<std::string>() + "\n");
 }

@@ -115,7 +115,7 @@ Result<Workload> LoadWorkload(const TrainerFlags& flags) {
 
 // ---- A rank ----
 
-// "0,7": the stages of this pp_rank.
+// Returns the stages of this pp_rank: "0,7".
 std::string StagesOf(const schedule::Schedule& schedule, int pp_rank) {
   std::string stages;
   for (int stage = 0; stage < schedule.stages(); ++stage) {
@@ -146,7 +146,7 @@ Result<void> BeRank(const TrainerFlags& flags, trainer::RankProcessOptions optio
 
 Result<void> RunRank(const TrainerFlags& flags) {
   trainer::RankProcessOptions options;
-  int begin = 0;  // Where the sockets begin in the text.
+  int begin = 0;  // The position of the sockets in the text.
   if (std::sscanf(flags.as_rank.c_str(), "%d:%d,%n", &options.pipeline, &options.rank, &begin) !=
       2) {
     return Fail("--as-rank is only for the trainer itself (remove it)");
@@ -164,7 +164,7 @@ Result<void> RunRank(const TrainerFlags& flags) {
 
 // ---- The parent ----
 
-// The command line of this process. A rank reads the same flags.
+// Returns the command line of this process. A rank reads the same flags.
 Result<std::vector<std::string>> OwnCommand() {
   PERSEUS_ASSIGN_OR_RETURN(const auto line, ReadFile("/proc/self/cmdline"));
   std::vector<std::string> words;

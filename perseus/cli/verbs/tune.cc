@@ -119,7 +119,7 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
   return JsonText(json, 2) + "\n";
 }
 
-// Less is within the error of these numbers.
+// Smaller values are within the error of these numbers.
 constexpr double kLeastNamed = 0.001;
 
 std::string WhatIsLeft(const std::optional<tuner::Expectation>& expected) {
@@ -151,8 +151,8 @@ std::string FormatTunedProfile(const profile::Profile& profile,
   return memory ? profile::AddMemory(profile, rows, memory->stages) : rows;
 }
 
-// Returns the GPU memory that ranks have measured. A plan is as good without it, so an error is
-// only a warning.
+// Returns the GPU memory that ranks have measured. The plan does not need it, so an error is only a
+// warning.
 std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
                                                const std::string& job_directory) {
   auto memory = tuner::ReadRankMemory(job_directory);
@@ -187,7 +187,7 @@ std::string FormatSeen(const tuner::TuningResult& result, const tuner::SeenSteps
       slowdown.lower * 100, slowdown.upper * 100);
 }
 
-// `blocking_power` and `p2p` say where these come from: "given" or "measured".
+// `blocking_power` and `p2p` say where the values come from: "given" or "measured".
 std::string FormatText(const tuner::TuningResult& result, std::string_view blocking_power,
                        std::string_view p2p) {
   const plan_file::PlanFile& plan = result.plan;
@@ -274,8 +274,8 @@ Result<job::Job> ReadJobFile(const std::string& path) {
   return job::ParseJob(text, path);
 }
 
-// The job of the flags. If they have no schedule, waits until the job has run some steps, and takes
-// the order of these.
+// Loads the job of the flags. If they have no schedule, waits until the job has run some steps, and
+// uses the order of these steps.
 Result<job::UnprofiledJob> LoadTunedJob(const Streams& streams, const TuneFlags& flags,
                                         const tuner::ShouldEnd& should_end, Clock& clock) {
   PERSEUS_ASSIGN_OR_RETURN(const auto file, ReadJobFile(flags.job.job_file));
@@ -295,14 +295,14 @@ Result<job::UnprofiledJob> LoadTunedJob(const Streams& streams, const TuneFlags&
   if (!job.pipelines && !file.Has("pipelines")) job.pipelines = ran.pipelines;
   if (!job.gpus_per_stage && !file.Has("gpus_per_stage")) job.gpus_per_stage = ran.gpus_per_stage;
   PERSEUS_ASSIGN_OR_RETURN(auto loaded, job::LoadUnprofiledJob(job));
-  // Not the path: measurements of the same order stay valid.
+  // Not the path, so that measurements of the same order stay valid.
   loaded.planned.schedule.name = ran.schedule.name;
   return loaded;
 }
 
 Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(streams, flags);
-  // Before anything waits for the job.
+  // This comes before anything waits for the job.
   PERSEUS_ASSIGN_OR_RETURN(const auto checked, AskedTarget(flags.targets, 1));
   WarnOfLikelyUnits(streams, {checked});
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());

@@ -24,14 +24,14 @@ constexpr double kPatienceSeconds = 20;
 constexpr int kSystemFailureOfVerb = 1;  // The exit status of a verb.
 constexpr int kMostRetries = 3;
 constexpr int kPlansMeasured = 3;  // tune follows the baseline and two plans.
-constexpr double kUnsure = 0.02;   // A range of the promised saving that is worth a line.
+constexpr double kUnsure = 0.02;   // A wider range of the promised saving is mentioned.
 
 nlohmann::json ReadJson(const fs::path& path) {
   const auto text = protocol::ReadJobFile(path);
   return text ? ParseJson(*text) : nlohmann::json();
 }
 
-// A number of a result, or 0.
+// Returns a number of a result, or 0.
 double NumberAt(const nlohmann::json& json, const char* pointer) {
   const nlohmann::json::json_pointer place(pointer);
   return json.is_object() && json.contains(place) && json.at(place).is_number()
@@ -39,7 +39,7 @@ double NumberAt(const nlohmann::json& json, const char* pointer) {
              : 0;
 }
 
-// "12.31 % (12.02 to 12.60)"
+// Formats an interval: "12.31 % (12.02 to 12.60)".
 std::string IntervalAt(const nlohmann::json& json, const std::string& name) {
   return fmt::format("{:.2f} % ({:.2f} to {:.2f})",
                      100 * NumberAt(json, ("/" + name + "/estimate").c_str()),
@@ -65,7 +65,7 @@ double WidthAt(const nlohmann::json& json, const std::string& name) {
          NumberAt(json, ("/" + name + "/lower").c_str());
 }
 
-// What speaks against the plan; empty if nothing. 0.2 % is the default tolerance of verify.
+// Returns a reason to doubt the plan, or an empty text. 0.2 % is the default tolerance of verify.
 std::string VerdictOf(const nlohmann::json& verified) {
   const auto is = [&](const char* question, const char* answer) {
     return verified.is_object() && verified.value(question, "") == answer;
@@ -124,7 +124,7 @@ void Turnkey::Advance() {
   if (phase_ == Phase::kBeforeSteps && HasSteps()) Tune();
 }
 
-// Passes the lines on that the verb has written since the last call.
+// Passes on the lines that the verb has written since the last call.
 void Turnkey::Forward() {
   std::error_code error;
   if (fs::file_size(log_, error) == forwarded_ || error) return;
@@ -143,7 +143,7 @@ void Turnkey::Tune() {
   Start("tune", std::move(flags));
 }
 
-// The verb has ended.
+// Handles the end of the verb.
 void Turnkey::Take(int status) {
   child_.reset();
   const bool was_tune = phase_ == Phase::kTuning;
@@ -158,7 +158,8 @@ void Turnkey::Take(int status) {
   }
   phase_ = Phase::kOver;
   if (status != 0) {
-    // If the training has ended, that is why, unless no step was measured since the last failure.
+    // If the training has ended, that is the reason, unless no step was measured since the last
+    // failure.
     if (!has_training_ended_) {
       failure_ = failure;
     } else if (!was_tune || SpentSteps() != spent_at_failure_) {
@@ -194,7 +195,7 @@ int Turnkey::SpentSteps() const {
       NumberAt(ReadJson(options_.job_directory / "tuner.json"), "/spent/steps"));
 }
 
-// At least: ranks read an assignment some steps after it was written.
+// The least number of steps: ranks read an assignment some steps after it was written.
 int Turnkey::StepsLeft() const {
   const int tuning =
       std::max(0, options_.budget_steps - SpentSteps()) + kPlansMeasured * options_.follow_steps;

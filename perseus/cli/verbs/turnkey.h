@@ -1,7 +1,7 @@
-// `perseus run --tune`: profiles, plans, follows and verifies beside a training, with the verbs
-// `tune` and `verify` as processes of their own. If they fail, the training goes on.
+// `perseus run --tune`: profiles, plans, follows and verifies beside a training. Runs the verbs
+// `tune` and `verify` as separate processes. If they fail, the training goes on.
 //
-//   JOBDIR/tune.log, verify.log      what the verbs said
+//   JOBDIR/tune.log, verify.log      the output of the verbs
 //   JOBDIR/tune.json, verify.json    their results
 //   JOBDIR/tuned/                    the plan and the profiles
 #pragma once
@@ -23,7 +23,7 @@ struct TurnkeyOptions {
   int budget_steps = 60;
   int follow_steps = 12;
   int verify_steps = 100;
-  std::filesystem::file_time_type start;  // Logs that are older are of an earlier run.
+  std::filesystem::file_time_type start;  // Older logs are from an earlier run.
   // Receives each line of the verbs while the training runs, without "perseus: ".
   std::function<void(const std::string&)> say;
 };
@@ -32,11 +32,11 @@ class Turnkey {
  public:
   explicit Turnkey(TurnkeyOptions options) : options_(std::move(options)) {}
 
-  // Starts the next verb if it is time for it. Call it several times a second.
+  // Starts the next verb when it is time. Call this several times a second.
   void Advance();
-  // The training has ended: ends the verb that runs.
+  // Ends the running verb, because the training has ended.
   void Finish();
-  // What came of it, in lines.
+  // Describes the outcome in lines.
   std::vector<std::string> Summary() const;
 
  private:
@@ -49,20 +49,20 @@ class Turnkey {
   void Take(int status);
   void Forward();
   std::string LastLineOf(const std::string& log) const;
-  int SpentSteps() const;  // That tune has measured.
+  int SpentSteps() const;  // The steps that tune has measured.
   int StepsLeft() const;
   std::filesystem::path PlanPath() const { return options_.job_directory / "tuned" / "plan.json"; }
 
   TurnkeyOptions options_;
   Phase phase_ = Phase::kBeforeSteps;
   std::optional<Child> child_;
-  std::filesystem::path log_;  // The log file of the verb that runs.
-  std::size_t forwarded_ = 0;  // Bytes of the log.
+  std::filesystem::path log_;  // The log file of the running verb.
+  std::size_t forwarded_ = 0;  // Bytes of the log that were passed on.
   int retries_ = 0;
   bool has_training_ended_ = false;
   bool is_tuned_ = false;
   bool is_verified_ = false;
-  std::string failure_;  // Why it ended early. Empty if it did not.
+  std::string failure_;  // Why it ended early, or empty.
   int spent_at_failure_ = 0;
 };
 

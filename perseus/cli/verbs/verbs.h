@@ -1,6 +1,6 @@
-// What `perseus` can do: a file for each verb (help.cc lists them). Each adds its flags to the
-// program; the action runs once they are parsed, prints its result on `streams.out`, and returns
-// what went wrong.
+// The verbs of `perseus`, with a file for each verb (help.cc lists them). Each function adds the
+// flags of a verb to the program. The verb's action runs after they are parsed, prints its result
+// on `streams.out`, and returns any error.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -16,9 +16,10 @@ namespace perseus::cli {
 struct Verb {
   const CLI::App* flags = nullptr;  // Owned by the program.
   std::function<Result<void>(const Streams& streams)> run;
-  // Only of `perseus run`: receives what follows "--" on the command line, before `run`.
+  // Only for `perseus run`: receives what follows "--" on the command line, before `run`.
   std::function<void(std::vector<std::string>)> take_command = {};
-  // The exit status after `run` succeeded. For `perseus run`, that of the training.
+  // The exit status after `run` succeeded. For `perseus run`, it is the exit status of the
+  // training.
   std::function<int()> status = [] { return 0; };
 };
 
@@ -48,7 +49,7 @@ Verb AddTrainerVerb(CLI::App& program);
 Verb AddTuneVerb(CLI::App& program);
 Verb AddVerifyVerb(CLI::App& program);
 Verb AddVersionVerb(CLI::App& program);
-// These keep a reference to `program`, whose verbs and flags they show.
+// These functions keep a reference to `program`, whose verbs and flags they show.
 Verb AddCompletionVerb(CLI::App& program);
 Verb AddHelpVerb(CLI::App& program);
 

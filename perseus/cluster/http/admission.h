@@ -1,4 +1,5 @@
-// Limits: connections in all and from one address, and requests per second from one address.
+// Limits the number of connections, in total and from one address, and the requests per second from
+// one address.
 #pragma once
 
 #include <chrono>
@@ -10,8 +11,8 @@
 
 namespace perseus::http {
 
-// The key for limits of one address: an IPv4 address as it is; of an IPv6 address the /64 network,
-// because one customer has the whole network.
+// Returns the key for limits of one address. For IPv4, it is the address. For IPv6, it is the /64
+// network, because one customer has the whole network.
 std::string AddressGroup(const std::string& address);
 
 // Not thread safe.
@@ -23,7 +24,7 @@ class ConnectionCounter {
   };
   explicit ConnectionCounter(Most most);
 
-  // Counts as a connection while it lives. It may outlive the counter.
+  // Counts as a connection while it exists. It may outlive the counter.
   using Ticket = std::shared_ptr<void>;
   // Null if there are too many connections.
   Ticket Enter(const std::string& address);

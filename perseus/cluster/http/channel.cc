@@ -27,7 +27,8 @@ void Advance(std::vector<std::string_view>& texts, std::size_t written) {
 
 }  // namespace
 
-// `socket` releases the descriptor last, so it still owns the descriptor if a constructor throws.
+// `socket` releases the descriptor last, so it still owns the descriptor if another constructor
+// throws.
 Channel::Channel(asio::io_context& loop, FileDescriptor socket, const TlsContext& tls)
     : descriptor_(loop, socket.get()),
       deadline_(loop),
@@ -46,7 +47,7 @@ void Channel::ExpireAfter(std::chrono::milliseconds time) {
   });
 }
 
-// By default, the system waits about 15 minutes. An error is ignored: then that default applies.
+// By default, the system waits about 15 minutes. This default stays if the call fails.
 void Channel::FailWithoutAcknowledgement(std::chrono::milliseconds time) {
   const auto timeout = static_cast<unsigned>(time.count());
   ::setsockopt(descriptor_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,

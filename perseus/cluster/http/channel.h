@@ -1,4 +1,4 @@
-// A connection of the server for coroutines: reads and writes are awaited, and end at a deadline.
+// A connection of the server for coroutines. They await reads and writes, which end at a deadline.
 // Single-threaded.
 #pragma once
 
@@ -29,8 +29,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Operations that are awaited after this call fail after `time`. Then WasLate() is true.
   void ExpireAfter(std::chrono::milliseconds time);
   void NeverExpire();
-  // Operations also fail if the other side does not acknowledge sent data for `time`. It may have
-  // disappeared without closing the connection.
+  // Makes operations also fail if the other side does not acknowledge sent data for `time`. It may
+  // have disappeared without closing the connection.
   void FailWithoutAcknowledgement(std::chrono::milliseconds time);
   // False if the other side has closed the connection.
   bool IsPeerThere();
@@ -40,7 +40,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Appends received bytes, at most the size of `scratch`. False at the end of the stream.
   asio::awaitable<bool> ReadMore(std::string& text, std::span<char> scratch);
   asio::awaitable<bool> Write(std::vector<std::string_view> texts);
-  // Ends writing, and waits shortly for the other side to do the same, so that all written bytes
+  // Ends writing, and briefly waits for the other side to do the same, so that all written bytes
   // arrive. (If a socket is closed with unread bytes, the kernel discards bytes that were written.)
   asio::awaitable<void> CloseGracefully(std::span<char> scratch);
 

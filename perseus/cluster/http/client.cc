@@ -44,7 +44,8 @@ std::string Member(const nlohmann::json& document, const char* name) {
   return member != document.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
-// For an answer that says nothing itself, such as that of a proxy or of another program.
+// Returns the remedy for an answer without one, such as the answer of a proxy or of another
+// program.
 std::string_view RemedyOf(int status) {
   if (status == 401 || status == 403) return "give a token that the server accepts: `token_file`";
   if (status / 100 == 5) return "try again; if it fails again, see the log of the server";
@@ -75,7 +76,7 @@ bool NeedsMore(const ResponseParser& parser) {
   return !parser.IsDone() && parser.failure().empty();
 }
 
-// The reason if the server closed the connection without an answer.
+// Returns the reason if the server closed the connection without an answer.
 Error ClosedBy(const ServerUrl& server) {
   return {.what = server.is_tls ? "it closed the connection"
                                 : "it closed the connection; if it uses TLS, write https://",
@@ -118,7 +119,7 @@ class Client::Impl {
   Result<void> Listen(const Listening& listening);
 
  private:
-  // How far an exchange received: nothing was sent, something was sent, or the answer began.
+  // What an exchange reached: nothing was sent, something was sent, or the answer began.
   enum class Reached { kNothing, kServer, kAnswer };
   struct Outcome {
     std::optional<Response> response;
@@ -202,7 +203,7 @@ Client::Impl::Outcome Client::Impl::SendToCurrent(const Outgoing& request, const
                                                   Clock::time_point until) {
   if (kept_ && kept_->IsUsable()) {
     Outcome outcome = Exchange(request, text, {until, options_.should_end});
-    // The server may have closed the idle connection just now. Then a new connection may succeed.
+    // The server may just have closed the idle connection. Then a new connection may succeed.
     if (outcome.response || !IsHarmlessToRepeat(outcome, request.method) || Clock::now() >= until)
       return outcome;
   }
@@ -268,7 +269,7 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
   std::string last_id = listening.last_event_id;
   milliseconds pause{0};
   std::size_t tried = 0;
-  std::map<std::string, std::string> reasons;  // The last one of each server, to report it once.
+  std::map<std::string, std::string> reasons;  // The last one by server; each is reported once.
   while (!listening.should_end || !listening.should_end()) {
     const std::string server = Current().text;
     if (listening.position) last_id = listening.position();
@@ -286,7 +287,7 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
       pause = milliseconds(0);
       tried = 0;
     }
-    // Try each of the servers at once, then all of them again after growing pauses.
+    // All servers are tried at once. Further rounds follow after growing pauses.
     if (++tried % servers_.size() != 0 || end.has_received) continue;
     pause = std::clamp(pause * 2, kFirstPause, kLongestPause);
     const auto scattered =

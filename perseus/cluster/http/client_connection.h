@@ -25,7 +25,7 @@ Result<std::vector<ServerUrl>> ParseServerUrls(std::string_view text);
 class ClientConnection {
  public:
   using Clock = std::chrono::steady_clock;
-  // When to give up. `should_end` is called several times per second. It may be empty.
+  // When to stop waiting. `should_end` is called several times per second. It may be empty.
   struct TimeLimit {
     Clock::time_point until;
     std::function<bool()> should_end;
@@ -43,7 +43,7 @@ class ClientConnection {
     std::optional<Error> failure;  // None: all bytes are written.
   };
   Written Write(std::string_view text, const TimeLimit& limit);
-  // The next received bytes. Empty if the other side has closed the connection.
+  // Returns the next received bytes. Empty if the other side has closed the connection.
   Result<std::string> Read(const TimeLimit& limit);
   // Discards written bytes that have not arrived. Otherwise a request that is sent again to another
   // server could arrive here later, after newer requests, when the network recovers. After this
@@ -53,7 +53,7 @@ class ClientConnection {
  private:
   ClientConnection(FileDescriptor socket, Link link)
       : socket_(std::move(socket)), link_(std::move(link)) {}
-  // Waits until the link can move on. Fails if it cannot any more.
+  // Waits until the link can continue. Fails if it never can.
   Result<void> Await(const Link::Moved& moved, const TimeLimit& limit) const;
 
   FileDescriptor socket_;

@@ -37,8 +37,8 @@ Response Failed() {
                           "try again, and report the error if it remains"});
 }
 
-// Adds the trace id to a response: the field `traceresponse`, and for a problem of 5xx the member
-// `trace`. So the request can be found in the server's log.
+// Adds the trace id to a response: as the field `traceresponse`, and for a 5xx problem also as the
+// member `trace`. With it, the request can be found in the server's log.
 void AddTrace(Response& response, std::string_view trace) {
   constexpr std::size_t kSpanBytes = 8;
   response.fields.emplace_back("traceresponse",
@@ -49,7 +49,7 @@ void AddTrace(Response& response, std::string_view trace) {
   response.body = JsonText(document) + "\n";
 }
 
-// The requests of one connection, one after another.
+// Answers the requests of one connection, one after another.
 class Session {
  public:
   explicit Session(std::shared_ptr<Connection> connection)
@@ -66,14 +66,14 @@ class Session {
       }
       if (stream_) co_return;
       if (!co_await Answer(*incoming, response)) co_return;
-      // Let other connections run, however many requests this client has sent.
+      // Let other connections run, even if this client has sent many requests.
       co_await asio::post(state_.loop, asio::use_awaitable);
     }
   }
 
  private:
   asio::awaitable<Response> Route(IncomingRequest& incoming) {
-    connection_->NeverExpire();  // A handler may take any time.
+    connection_->NeverExpire();  // A handler may take as long as it needs.
     Router::Match& match = incoming.match;
     if (match.handler == nullptr) {
       co_return match.allow.empty() ? ProblemResponse(NoRoute(incoming.request))
@@ -119,7 +119,7 @@ class Session {
     if (state_.options.answered) state_.options.answered(request, pattern_, status, took.count());
   }
 
-  // False: no request can follow.
+  // Returns false if no request can follow.
   asio::awaitable<bool> Answer(const IncomingRequest& incoming, Response& response) {
     AddTrace(response, incoming.request.trace);
     const bool keeps_alive = incoming.keeps_alive && !state_.is_stopping;
@@ -153,7 +153,7 @@ asio::awaitable<void> Serve(std::shared_ptr<Connection> connection) {
       Session session(connection);
       co_await session.Run();
     } else if (!connection->WasLate()) {
-      // So that the other side receives the TLS alert with the reason.
+      // The other side has to receive the TLS alert with the reason.
       co_await connection->CloseGracefully(connection->state().scratch);
     }
   } catch (...) {

@@ -15,10 +15,10 @@ class EventParser {
   explicit EventParser(std::string last_id = "") : last_id_(std::move(last_id)) {}
 
   // Takes bytes in pieces of any size. Fails (kSystem) if an event is longer than 64 MB, because it
-  // may have no end.
+  // may never end.
   Result<std::vector<Event>> Put(std::string_view bytes);
 
-  // The last id. The next connection continues after it.
+  // The last id. The next connection continues after this event.
   const std::string& last_id() const { return last_id_; }
 
  private:
@@ -26,7 +26,7 @@ class EventParser {
   void TakeField(std::string_view name, std::string_view value);
 
   std::string last_id_;
-  std::string line_;            // The part of the line that has arrived.
+  std::string line_;            // The received part of a line.
   bool skips_newline_ = false;  // The last byte was a carriage return: a newline now belongs to it.
   bool is_at_start_ = true;
   bool has_data_ = false;

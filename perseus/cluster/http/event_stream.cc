@@ -36,8 +36,8 @@ void EventStream::Start() {
 void EventStream::Send(std::shared_ptr<const std::string> text) {
   if (!is_open_ || text->empty()) return;
   const std::size_t most = state_->options.limits.stream_bytes;
-  // First write what can be written: the client could not read during a burst in one turn of the
-  // loop.
+  // First write as much as possible: the client had no chance to read during a burst within one
+  // turn of the loop.
   if (unwritten_bytes_ + text->size() > most && !WriteSome()) return;
   if (unwritten_bytes_ + text->size() > most) return Drop(Reason::kSlow);
   unwritten_bytes_ += text->size();
@@ -97,7 +97,7 @@ void EventStream::Advance(std::size_t bytes) {
   unwritten_.erase(unwritten_.begin(), done);
 }
 
-// Waits for the end of the stream: a client sends nothing on it, so any input ends it.
+// Waits for the end of the stream. A client sends nothing on a stream, so any input ends it.
 void EventStream::Watch() {
   connection_->WhenReady(
       Link::Status::kWantRead, [self = shared_from_this()](const error_code& error) {

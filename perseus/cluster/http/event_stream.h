@@ -11,7 +11,7 @@
 
 namespace perseus::http {
 
-// Lives while it waits for something, or while another object has it.
+// This object exists while it waits for something or another object holds it.
 class EventStream : public Stream, public std::enable_shared_from_this<EventStream> {
  public:
   explicit EventStream(std::shared_ptr<Connection> connection);
@@ -43,7 +43,7 @@ class EventStream : public Stream, public std::enable_shared_from_this<EventStre
   std::vector<std::shared_ptr<const std::string>> unwritten_;
   std::size_t first_taken_ = 0;  // Written bytes of the first text.
   std::size_t unwritten_bytes_ = 0;
-  bool is_pumping_ = false;  // Posted, or waiting until more can be written.
+  bool is_pumping_ = false;  // A write is posted, or waits until the socket is writable.
   bool took_some_ = true;    // Whether the client received something since the last heartbeat.
   bool is_open_ = true;
   std::function<void()> closed_;

@@ -80,8 +80,8 @@ BIO_METHOD* SocketBio() {
   return method.get();
 }
 
-// Copies the texts into one record, as far as it has space: TLS encrypts and sends each record by
-// itself.
+// Copies as many texts as fit into one record, because TLS encrypts and sends each record
+// separately.
 std::size_t Gather(std::span<const std::string_view> texts, std::span<char> into) {
   std::size_t size = 0;
   for (const std::string_view text : texts) {
@@ -206,7 +206,7 @@ Link::Moved Link::Write(std::span<const std::string_view> texts) {
   return SocketResult(sent);
 }
 
-// The number of the socket may soon belong to another file.
+// Forgets the socket, because its number may soon belong to another file.
 void Link::Detach() {
   tls_.reset();
   socket_ = -1;

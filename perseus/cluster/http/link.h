@@ -1,7 +1,7 @@
-// A connected, non-blocking socket with or without TLS. Each call moves as many bytes as possible
-// now, and returns what to wait for. The server waits with coroutines, the client with poll().
+// A connected, non-blocking socket with or without TLS. Each call moves as many bytes as it can,
+// and returns what to wait for. The server waits with coroutines, the client with poll().
 //
-// Why not asio::ssl: each of its streams has buffers of about 70 kB, also if it is idle, and a
+// Why not asio::ssl: each of its streams has buffers of about 70 kB, even when it is idle, and a
 // server has thousands of idle streams. OpenSSL directly on the socket releases its buffers.
 #pragma once
 
@@ -41,10 +41,10 @@ class Link {
   // are not decrypted: ignore them.
   void EndWriting();
 
-  // Why the last call failed, such as "the certificate is for another host". For a client, also the
-  // remedy, if that is known. Without a failure, `what` is empty.
+  // Why the last call failed, such as "the certificate is for another host". For a client, it also
+  // has the remedy if that is known. Without a failure, `what` is empty.
   const Error& failure() const { return failure_; }
-  // Common name in the verified certificate of the other side. Empty if it has none.
+  // The common name in the verified certificate of the other side. Empty if it has no certificate.
   std::string PeerName() const;
 
  private:

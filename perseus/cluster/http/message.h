@@ -24,7 +24,7 @@ struct Request {
   std::string peer;  // "127.0.0.1". For a Unix socket: "unix".
   bool is_over_unix_socket = false;
   std::string
-      certificate;    // Common name in the client's certificate, if it has sent a trusted one.
+      certificate;    // The common name in the client's certificate, if it sent a trusted one.
   std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
   std::string identity = {};  // Who sent it. The handler sets this, for the log.
 
@@ -40,18 +40,19 @@ struct Response {
 };
 
 // A problem document (RFC 9457). `pointer` names the wrong part of the request (RFC 6901:
-// "/schedule/kind"; for a query "?limit"). `remedy` says what to do.
+// "/schedule/kind"; for a query field "?limit"). `remedy` says what to do.
 struct Problem {
   int status = 400;
   std::string title = {};   // The same for each kind of problem: "This is not a job".
   std::string detail = {};  // What is wrong with this request.
   std::string pointer = {};
   std::string remedy = {};
-  int retry_after_s = 0;  // 0: a retry does not help, or nobody knows when.
+  int retry_after_s = 0;  // 0: a retry does not help, or the time is unknown.
 };
 inline constexpr const char* kProblemType = "application/problem+json";
-// A response with type "about:blank", title, status, detail, and pointer and remedy if they are not
-// empty. For 401 it has a WWW-Authenticate field, and Retry-After if `retry_after_s` is not 0.
+// Returns a response with type "about:blank", title, status and detail, and with pointer and remedy
+// if they are not empty. For 401 it has a WWW-Authenticate field. It has Retry-After if
+// `retry_after_s` is not 0.
 Response ProblemResponse(const Problem& problem);
 
 // An event of an event stream.

@@ -17,12 +17,12 @@
 namespace perseus::http {
 
 // co_await Offload(pool, [&] { return store.FindJob(id); })
-// Runs `work` on the pool. Then the coroutine continues on its own loop. What `work` refers to must
-// live until then, as the locals of the coroutine do. Exceptions pass through. Join the pool before
-// the loop is destroyed.
+// Runs `work` on the pool. Then the coroutine continues on its own loop. Objects to which `work`
+// refers must live until then, as the locals of the coroutine do. Exceptions pass through. Join the
+// pool before the loop is destroyed.
 //
-// The result goes from the pool's thread to the loop directly. With co_spawn, it would first wait
-// in the queue of the pool again, behind all work that waits there.
+// The result goes directly from the pool's thread to the loop. With co_spawn, it would first wait
+// in the queue of the pool again, behind all other work.
 template <typename Work>
 boost::asio::awaitable<std::invoke_result_t<Work&>> Offload(boost::asio::thread_pool& pool,
                                                             Work work) {

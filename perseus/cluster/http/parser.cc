@@ -32,13 +32,13 @@ template <bool kIsRequest>
 class Collector : public beast::basic_parser<kIsRequest> {
  public:
   explicit Collector(RequestParser::Most limits) : most(limits) {
-    // Beast's own limit only counts bytes that it has not consumed. A header that arrives in small
-    // pieces would have no limit, so CheckSize() counts.
+    // Beast's own limit only counts bytes that it has not consumed. It would not limit a header
+    // that arrives in small pieces, so CheckSize() counts.
     this->header_limit(std::numeric_limits<std::uint32_t>::max());
     this->body_limit(limits.body_bytes);
   }
 
-  // As RequestParser::Put. Do not call it again after an error.
+  // The same as RequestParser::Put. Do not call it again after an error.
   std::size_t Put(std::string_view bytes, error_code& error) {
     const bool had_header = this->is_header_done();
     std::size_t used = 0;
@@ -67,7 +67,8 @@ class Collector : public beast::basic_parser<kIsRequest> {
  private:
   bool AwaitsChunk() const { return this->is_header_done() && this->chunked() && chunk_left_ == 0; }
 
-  // `waiting`: unconsumed bytes of a header, of the header of a chunk, or of a trailer.
+  // `waiting` is the number of unconsumed bytes of a header, of the header of a chunk, or of a
+  // trailer.
   void CheckSize(std::size_t waiting, error_code& error) const {
     const std::size_t size = waiting + (this->is_header_done() ? 0 : header_bytes_);
     if (size > most.header_bytes) error = BeastError::header_limit;

@@ -23,14 +23,14 @@ class RequestParser {
   RequestParser(RequestParser&&) = delete;
   ~RequestParser();
 
-  // Returns the number of bytes that it has used. The caller passes the rest again, with the bytes
-  // that follow. Stops after the header, so that the caller can check it before the body is read,
-  // and after the request. Do not call it after failure().
+  // Returns the number of bytes that it has used. The caller passes the other bytes again, together
+  // with the bytes that follow. Stops after the header, so that the caller can check it before the
+  // body is read. Also stops after the request. Do not call it after failure().
   std::size_t Put(std::string_view bytes);
   bool HasHeader() const;
   bool IsDone() const;
-  // Changes Most::body_bytes, after HasHeader() and before the next Put(). Checks the length in the
-  // header at once.
+  // Changes Most::body_bytes. Call it after HasHeader() and before the next Put(). Checks the
+  // length in the header at once.
   void LimitBody(std::size_t bytes);
   // 400, 413, 431, 501, 505.
   const std::optional<Problem>& failure() const;
@@ -42,7 +42,7 @@ class RequestParser {
   // The parts that have arrived.
   const Head& head() const;
   Fields& fields();
-  std::set<std::string, std::less<>>& repeated();  // The names of fields that came twice.
+  std::set<std::string, std::less<>>& repeated();  // The names of fields that occur twice.
   std::string& body();
   // After HasHeader():
   bool KeepsAlive() const;
@@ -53,7 +53,7 @@ class RequestParser {
   std::unique_ptr<Impl> impl_;
 };
 
-enum class Expected { kBody, kNoBody };  // No body: the answer to HEAD.
+enum class Expected { kBody, kNoBody };  // kNoBody: the answer to HEAD.
 
 // One response. Skips 1xx responses before it.
 class ResponseParser {
@@ -62,9 +62,9 @@ class ResponseParser {
   ResponseParser(ResponseParser&&) = delete;
   ~ResponseParser();
 
-  // As in RequestParser.
+  // The same as in RequestParser.
   std::size_t Put(std::string_view bytes);
-  // The connection was closed. This ends a response without a length.
+  // Handles the end of the connection. This ends a response without a length.
   void End();
   bool HasHeader() const;
   bool IsDone() const;
@@ -73,7 +73,7 @@ class ResponseParser {
 
   int status() const;
   Fields& fields();
-  // The bytes that have arrived since it was last cleared.
+  // The bytes that have arrived since the caller last cleared it.
   std::string& body();
 
  private:

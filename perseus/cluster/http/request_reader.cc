@@ -40,7 +40,7 @@ std::string MediaType(std::string_view field) {
   return type;
 }
 
-// Checks whether the route accepts what the header says.
+// Returns a refusal if the route does not accept a request with this header.
 std::optional<Response> HeadRefusal(const Request& request, const Takes& takes, bool has_body) {
   for (const auto& [name, value] : request.query) {
     if (std::find(takes.query.begin(), takes.query.end(), name) == takes.query.end()) {
@@ -113,7 +113,7 @@ asio::awaitable<std::unique_ptr<IncomingRequest>> RequestReader::Next() {
   if (!co_await Read(*incoming, parser)) co_return nullptr;
   if (!incoming->has_head) TakeHead(*incoming, parser);
   incoming->request.body = std::move(parser.body());
-  // If the end of this request was not reached, the begin of the next one is unknown.
+  // If the end of this request was not reached, the beginning of the next one is unknown.
   incoming->keeps_alive = parser.IsDone() && !parser.failure() && parser.KeepsAlive();
   co_return incoming;
 }

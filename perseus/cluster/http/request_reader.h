@@ -13,14 +13,14 @@
 
 namespace perseus::http {
 
-// The part of Limits::all_bodies_bytes that one request has.
+// The share of one request in Limits::all_bodies_bytes.
 class BodyShare {
  public:
   explicit BodyShare(ServerState& state) : state_(state) {}
   BodyShare(const BodyShare&) = delete;
   ~BodyShare() { state_.body_bytes -= bytes_; }
 
-  // False if all requests together would have too many bytes.
+  // Returns false if all requests together would have too many bytes.
   bool Hold(std::size_t bytes);
 
  private:
@@ -40,7 +40,8 @@ struct IncomingRequest {
   BodyShare share;
 };
 
-// The trace id in a `traceparent` (W3C Trace Context). Nothing if the text is not exactly one.
+// Returns the trace id in a `traceparent` (W3C Trace Context). Empty if the text does not have
+// exactly this form.
 std::optional<std::string> ParseTraceParent(std::string_view text);
 
 class RequestReader {
@@ -48,13 +49,13 @@ class RequestReader {
   // `connection` outlives the reader and has finished its handshake.
   explicit RequestReader(Connection& connection);
 
-  // The next request. It has a refusal if it cannot be accepted. Null if the client has closed the
-  // connection or was silent for too long.
+  // Reads the next request. It has a refusal if it cannot be accepted. Null if the client has
+  // closed the connection or was silent for too long.
   asio::awaitable<std::unique_ptr<IncomingRequest>> Next();
 
  private:
   asio::awaitable<bool> AwaitFirstByte();
-  // False if the client has closed the connection.
+  // Returns false if the client has closed the connection.
   asio::awaitable<bool> Read(IncomingRequest& incoming, RequestParser& parser);
   std::optional<Response> RateRefusal();
   // Sets a refusal if the request cannot be accepted.

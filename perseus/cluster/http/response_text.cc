@@ -9,7 +9,7 @@
 namespace perseus::http {
 namespace {
 
-// Two statuses have a new name since RFC 9110.
+// Two statuses have new names since RFC 9110.
 std::string_view Reason(int status) {
   namespace beast = boost::beast::http;
   if (status == 413) return "Content Too Large";
@@ -18,7 +18,8 @@ std::string_view Reason(int status) {
   return known == beast::status::unknown ? "" : beast::obsolete_reason(known);
 }
 
-// Without this, a name or value that a handler copied from a request could begin a new header line.
+// Removes control characters. Otherwise a name or value that a handler copied from a request could
+// begin a new header line.
 std::string WithoutControlCharacters(std::string_view text) {
   std::string line(text);
   for (char& c : line) {
@@ -60,7 +61,7 @@ std::string ResponseHead(const Response& response, Afterwards afterwards) {
 }
 
 std::string StreamHead() {
-  // The last field prevents that a proxy collects more output before it forwards the event.
+  // Because of the last field, a proxy forwards each event without waiting for more output.
   return StatusLine(200) +
          "Content-Type: text/event-stream\r\nCache-Control: no-cache\r\nConnection: close\r\n"
          "X-Accel-Buffering: no\r\n\r\n";

@@ -9,7 +9,7 @@ namespace perseus::http {
 
 enum class Afterwards { kKeep, kClose };
 
-// Everything before the body: the status line, the fields and an empty line.
+// Returns everything before the body: the status line, the fields and an empty line.
 std::string ResponseHead(const Response& response, Afterwards afterwards);
 // The same for an event stream, which ends with its connection.
 std::string StreamHead();

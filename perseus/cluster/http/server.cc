@@ -25,11 +25,12 @@ namespace {
 using asio::ip::tcp;
 using boost::system::error_code;
 
-// Simultaneous 503 answers to refused connections. Further ones are closed without an answer.
+// The most simultaneous 503 answers to refused connections. Further connections are closed without
+// an answer.
 constexpr std::size_t kMostRefusals = 64;
-constexpr int kServerMostAtOnce = 64;  // Connections that are accepted in a row.
+constexpr int kServerMostAtOnce = 64;  // The most connections that are accepted in a row.
 
-// Returns the text of an address. An IPv4 address that is mapped to IPv6 becomes IPv4 again.
+// Returns the text of an address. An IPv4 address that is mapped to IPv6 is shown as IPv4.
 std::string AddressText(asio::ip::address address) {
   if (address.is_v6() && address.to_v6().is_v4_mapped()) {
     address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
@@ -161,7 +162,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
     if (is_refused) ++state->refused;
     const std::size_t refusals =
         state->open.size() - static_cast<std::size_t>(state->connections.count());
-    // A client with TLS could not read the answer.
+    // A refusal is plain text, which a client with TLS could not read.
     if (is_refused && (context || refusals >= kMostRefusals)) return;
     const int on = 1;
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

@@ -10,16 +10,16 @@
 // ServerOptions::failed.
 //
 // Limits bounds what a client can do: the sizes of header and body, the time in which they must
-// arrive (slow loris), the time of an idle connection, the number of connections, of streams, and
-// of requests per second from one address. Beyond a limit, the answer is 431, 413, 408, 503 or 429,
-// as a problem document with Retry-After where that helps, or the connection is closed.
+// arrive (slow loris), the time of an idle connection, the number of connections and streams, and
+// the requests per second from one address. Beyond a limit, the answer is 431, 413, 408, 503 or
+// 429, as a problem document (with Retry-After where that helps), or the connection is closed.
 //
-// An unknown route is 404, another method of a route is 405 with Allow. HEAD is GET without the
-// body. What a route does not accept (Takes) is refused before the body is read: an unknown query
-// field is 400, a body that is too large 413, a body of another type or encoding 415.
+// An unknown route is 404. A wrong method for a route is 405 with Allow. HEAD is GET without the
+// body. A request that a route does not accept (Takes) is refused before the body is read: an
+// unknown query field is 400, a body that is too large 413, a body of another type or encoding 415.
 //
-// Every answer except an event stream has the trace id of the request in `traceresponse`. A problem
-// of 5xx also has it as its member `trace`.
+// Every answer except an event stream has the trace id of the request in `traceresponse`. A 5xx
+// problem also has it as the member `trace`.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -54,10 +54,10 @@ class Stream {
   // same text.
   virtual void Send(std::shared_ptr<const std::string> text) = 0;
   virtual bool IsOpen() const = 0;
-  // Earlier events are still sent.
+  // Closes the stream after the earlier events are sent.
   virtual void Close() = 0;
-  // `closed` is called once when either side closes the stream: on the loop, never within Send or
-  // Close.
+  // `closed` is called once when either side closes the stream. It is called on the loop, never
+  // within Send or Close.
   virtual void OnClose(std::function<void()> closed) = 0;
 };
 
@@ -66,9 +66,9 @@ struct Call {
   Request request;
   Fields path;  // {"job": "j-1"}
   // Answers 200 with text/event-stream and keeps the connection for events. The server sends a
-  // comment every Limits::stream_beat, so that each side notices if the other one dies. The
-  // response of the handler is then ignored. Fails (kSystem) if there are too many streams: answer
-  // 503. Call it at most once.
+  // comment every Limits::stream_beat, so that each side notices if the other one disappears. After
+  // this call, the response of the handler is ignored. Fails (kSystem) if there are too many
+  // streams: then answer 503. Call it at most once.
   std::function<Result<std::shared_ptr<Stream>>()> open_stream;
   // Whether the client still waits for the answer. For handlers that take long.
   std::function<bool()> is_client_there;
@@ -84,7 +84,7 @@ struct Takes {
 
 class Router {
  public:
-  // `pattern`: "/v1/jobs/{job}/stragglers/{dp_rank}". A {name} matches one non-empty segment.
+  // A `pattern` is "/v1/jobs/{job}/stragglers/{dp_rank}". A {name} matches one non-empty segment.
   void Add(std::string method, std::string pattern, Handler handler, Takes takes = {});
 
   struct Match {
@@ -94,9 +94,9 @@ class Router {
     Fields path;
     std::string allow;  // The methods of this path.
   };
-  // `path` is not decoded: "/v1/jobs/a%2Fb" has the job "a/b".
+  // Finds the route. `path` is not decoded: "/v1/jobs/a%2Fb" has the job "a/b".
   Match Find(std::string_view method, std::string_view path) const;
-  // "GET /v1/jobs/{job}", sorted.
+  // Returns all routes, sorted: "GET /v1/jobs/{job}".
   std::vector<std::string> Routes() const;
 
  private:
@@ -119,15 +119,15 @@ struct Limits {
                 // for a handshake, and to receive an answer.
   std::chrono::milliseconds idle_time{75'000};  // Between requests, and before the first one.
   std::chrono::milliseconds stream_beat{5'000};
-  std::size_t stream_bytes = 1 << 20;  // That the client of a stream has not read.
+  std::size_t stream_bytes = 1 << 20;  // Bytes that the client of a stream has not read.
   int connections = 32'000;            // A node has two: its event stream, and one for requests.
   int streams = 15'000;
-  double requests_per_second = 0;  // From one address, with bursts of as many. 0: no limit.
+  double requests_per_second = 0;  // From one address. A burst may have as many. 0: no limit.
 };
 
 struct ServerOptions {
   std::string address = "127.0.0.1:7410";       // Port 0: any.
-  std::optional<UnixAddress> unix_socket = {};  // To listen on it, too, without TLS.
+  std::optional<UnixAddress> unix_socket = {};  // The server also listens on it, without TLS.
   Limits limits = {};
   std::optional<TlsFiles> tls = {};
   // Called for each answered request: for metrics and the log.
@@ -139,8 +139,8 @@ struct ServerOptions {
 
 class Server {
  public:
-  // kInput for a bad address, certificate or key (with the file and the reason). kSystem if the
-  // address is in use, and the errors of ListenUnix.
+  // Fails (kInput) for a bad address, certificate or key (with the file and the reason). Fails
+  // (kSystem) if the address is in use, and with the errors of ListenUnix.
   static Result<Server> Listen(asio::io_context& loop, ServerOptions options, Router router);
   Server(Server&&) noexcept;
   Server& operator=(Server&&) noexcept;
@@ -154,7 +154,7 @@ class Server {
     std::int64_t dropped_streams = 0;  // Clients that did not read.
   };
   Counts counts() const;
-  // Reads the TLS files again, for new connections. Keeps the old ones on failure.
+  // Reads the TLS files again. New connections use them. Keeps the old ones on failure.
   Result<void> ReloadTls();
   // Accepts no more connections, closes streams, waits at most `grace` for running requests, and
   // then closes everything. Afterwards the server has no more work on the loop.

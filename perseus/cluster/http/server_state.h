@@ -33,10 +33,10 @@ struct ServerState {
   std::int64_t dropped_streams = 0;
   bool is_stopping = false;
 
-  // Open connections and streams register themselves.
+  // The open connections and streams, which register themselves.
   std::unordered_set<Connection*> open;
   std::unordered_set<EventStream*> streams;
-  asio::steady_timer grace;  // When stopping: until open connections are closed.
+  asio::steady_timer grace;  // When stopping: the time until open connections are closed.
 };
 
 // A connection. Its users share it.
@@ -45,7 +45,7 @@ class Connection : public Channel {
   struct Peer {
     std::string address;
     bool is_over_unix_socket = false;
-    ConnectionCounter::Ticket ticket = {};  // Null: refuse the connection.
+    ConnectionCounter::Ticket ticket = {};  // Null if the connection has to be refused.
   };
   Connection(std::shared_ptr<ServerState> state, FileDescriptor socket, const TlsContext& tls,
              Peer peer);

@@ -29,13 +29,13 @@ Result<TlsContext> NewContext(const SSL_METHOD* method) {
   return context;
 }
 
-// Reports a clear error. For an unreadable file, OpenSSL only reports a failure in its own
-// functions.
+// Reports a clear error for an unreadable file. OpenSSL only reports that one of its functions
+// failed.
 Result<void> CheckReadable(const std::string& path) {
   const auto text = ReadFile(path);
   if (text) return {};
   Error error = text.error();
-  error.kind = ErrorKind::kInput;  // Wrong settings, whatever the cause.
+  error.kind = ErrorKind::kInput;  // The settings are wrong, whatever the cause.
   return tl::unexpected<Error>(std::move(error));
 }
 
@@ -63,8 +63,8 @@ Result<void> Trust(SSL_CTX& context, const std::string& authority) {
   return {};
 }
 
-// Where distributions have the certificates of the authorities that they trust. OpenSSL knows only
-// the place of the distribution that built it, and programs with a static OpenSSL run on others.
+// The files in which distributions keep the certificates of trusted authorities. OpenSSL knows only
+// the path of the distribution that built it, and programs with a static OpenSSL run on others.
 constexpr const char* kAuthoritiesOfDistributions[] = {
     "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Alpine.
     "/etc/pki/tls/certs/ca-bundle.crt",                   // RHEL, Rocky, Amazon Linux, Fedora.
@@ -78,7 +78,8 @@ bool Exists(const char* path) {
   return path != nullptr && std::filesystem::exists(path, ignored);
 }
 
-// SSL_CERT_FILE and SSL_CERT_DIR come first, then OpenSSL's own places.
+// Trusts the authorities of SSL_CERT_FILE and SSL_CERT_DIR, or else those in OpenSSL's own paths,
+// or else those of the distribution.
 void TrustSystem(SSL_CTX& context) {
   SSL_CTX_set_default_verify_paths(&context);
   ERR_clear_error();

@@ -10,7 +10,7 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX.
 
 namespace perseus::http {
 
-// PEM files. With `client_authority`, clients must have a certificate that it signed.
+// PEM files. If `client_authority` is set, clients must have a certificate that it signed.
 struct TlsFiles {
   std::string certificate;  // With its chain.
   std::string key;
@@ -20,12 +20,13 @@ struct TlsFiles {
 // Connections share it. Null: plain HTTP.
 using TlsContext = std::shared_ptr<ssl_ctx_st>;
 
-// TLS 1.2 and 1.3, without session resumption. So a removed certificate or authority has no effect
-// on new connections. kInput with the file and the reason if a file cannot be used.
+// Makes a context for TLS 1.2 and 1.3. It has no session resumption, so new connections never use a
+// removed certificate or authority. Fails (kInput) with the file and the reason if a file cannot be
+// used.
 Result<TlsContext> ServerTls(const TlsFiles& files);
 
 // The authority that a client trusts (empty: those of SSL_CERT_FILE, SSL_CERT_DIR, or the system),
-// and its own certificate and key (empty: none).
+// and the client's certificate and key (empty: none).
 struct ClientTlsFiles {
   std::string authority;
   std::string certificate;
@@ -33,7 +34,7 @@ struct ClientTlsFiles {
 };
 Result<TlsContext> ClientTls(const ClientTlsFiles& files);
 
-// Removes and returns the reason of OpenSSL's last failure in this thread.
+// Removes and returns the reason for OpenSSL's last failure in this thread.
 std::string TlsFailure();
 
 }  // namespace perseus::http

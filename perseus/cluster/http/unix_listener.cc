@@ -27,7 +27,7 @@ tl::unexpected<Error> ListenFailure(std::string_view what, const fs::path& path)
   return SystemFail(errno, fmt::format("cannot {} {}", what, path.string()));
 }
 
-// Nothing: no group.
+// Returns nothing for no group.
 Result<std::optional<gid_t>> FindGroup(const std::string& group) {
   if (group.empty()) return std::nullopt;
   if (const auto id = ParseNumber<gid_t>(group)) return *id;
@@ -40,7 +40,8 @@ Result<std::optional<gid_t>> FindGroup(const std::string& group) {
   return Fail("group {} does not exist (see getent group)", group);
 }
 
-// Changes nothing that is right already: a server may have no right to call chown at all.
+// Sets the group and the mode. Keeps a group that is already right, because a server may have no
+// right to call chown.
 bool GiveTo(std::optional<gid_t> group, const fs::path& path, mode_t mode) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return false;
@@ -71,7 +72,7 @@ FileDescriptor MakeUnixSocket() {
   return FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-// Only a refused connection proves that no process listens there.
+// Removes a socket on which no process listens. Only a refused connection proves that.
 Result<void> RemoveStale(const fs::path& path, const sockaddr_un& address) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
@@ -110,7 +111,7 @@ Result<FileDescriptor> ListenUnix(const UnixAddress& at) {
   PERSEUS_RETURN_IF_ERROR(PrepareDirectory(path.parent_path(), group));
   PERSEUS_RETURN_IF_ERROR(RemoveStale(path, address));
   FileDescriptor listener = MakeUnixSocket();
-  // No client can connect before listen(), so the rights of the umask are never in effect.
+  // No client can connect before listen(), so the initial mode (from the umask) has no effect.
   if (!listener ||
       ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return ListenFailure("make the socket", path);

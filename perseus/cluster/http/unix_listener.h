@@ -1,4 +1,4 @@
-// Listens on a Unix socket (a stream), to which only its owner and one group can connect.
+// Listens on a Unix socket (a stream). Only its owner and one group can connect to it.
 #pragma once
 
 #include <string>
@@ -18,9 +18,9 @@ struct UnixAddress {
 // if it is missing, and replaces a socket on which no process listens. The file remains when the
 // descriptor is closed.
 //
-// kInput for a wrong path or group. kSystem if another process listens there, or if users besides
-// root and this one may write to the directory: they could put their own socket there, and would
-// receive what the clients send.
+// Fails (kInput) for a wrong path or group. Fails (kSystem) if another process listens there, or if
+// users other than root and this one may write to the directory: they could put their own socket
+// there, and would receive what the clients send.
 Result<FileDescriptor> ListenUnix(const UnixAddress& at);
 
 }  // namespace perseus::http

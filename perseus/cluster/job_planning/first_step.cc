@@ -10,7 +10,7 @@
 namespace perseus::job_planning {
 namespace {
 
-// Nodes may report impossible step times. No iteration is shorter than this.
+// The least time of an iteration. Nodes may report impossible step times.
 constexpr double kLeastIterationSeconds = 1e-6;
 
 }  // namespace

@@ -54,7 +54,7 @@ Kind ReadKind(const Node& node) {
   ThrowAt(node.path, "{} is not a target (expected {})", Excerpt(text), names);
 }
 
-// The command line searches, and registers what it found.
+// Refuses a search for a schedule. The command line searches instead, and registers the result.
 void RefuseSearch(const Node& node) {
   const nlohmann::json& value = node.value;
   const bool asks = value == job::kAutoSchedule || (value.is_object() && value.contains("kind") &&
@@ -105,7 +105,7 @@ void ReadNumber(const Node& node, std::string_view key, const NumberRange& range
   if (node.Has(key)) value = node.Member(key).Number(range.least, range.most, range.unit);
 }
 
-// `unit_s`: of the number.
+// `unit_s` is the unit of the number, in seconds.
 void ReadTime(const Node& node, std::string_view key, const NumberRange& range, Nanoseconds& time,
               double unit_s = 1) {
   std::optional<double> number;

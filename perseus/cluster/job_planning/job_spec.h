@@ -1,4 +1,4 @@
-// A job as it is registered (docs/server.md, "Jobs"), and its targets.
+// The registration of a job (docs/server.md, "Jobs"), and its targets.
 //
 // Only for .cc files that link nlohmann_json.
 #pragma once
@@ -19,16 +19,17 @@ struct JobSpec {
   std::string key;
   plan_file::PlannedJob planned;  // `profile` is empty. `model` describes one pipeline.
   std::string gpu_name;
-  std::optional<double> most_changes_per_s;  // Clock changes of one GPU that a plan may have.
+  std::optional<double> most_changes_per_s;  // The most clock changes of one GPU in a plan.
   plan::Target target;
   bool detects_stragglers = true;
-  // A plan that makes steps slower than the default clocks by more than this is taken back.
+  // If a plan makes steps slower than the default clocks by more than this, the server withdraws
+  // it.
   double most_harm_percent = 1;
   std::optional<int> most_switches;  // For one GPU in an iteration. Empty: no limit.
-  std::string owner = {};            // The team or person. Empty: as the token says, or nobody.
+  std::string owner = {};            // The team or person. Empty: as the token says, or none.
 };
 
-// The functions that take a json_file::Node throw an Error.
+// Functions that take a json_file::Node throw an Error.
 inline constexpr int kDeepestJobSpec = 4;
 
 // Reads only the key of a registration.
@@ -36,8 +37,7 @@ std::string ReadRegisteredKey(const json_file::Node& body);
 // Reads a registration (the body of POST /v1/jobs). Missing members have their defaults. Checks the
 // whole schedule.
 JobSpec ReadJobSpec(const json_file::Node& body);
-// Reads a registration that the store keeps. Fails only if another version of this program stored
-// it.
+// Reads a registration from the store. Fails only if another version of this program stored it.
 Result<JobSpec> StoredJobSpec(std::string_view body);
 
 // Reads a key, which has to fit into paths, log lines and tables.
@@ -51,8 +51,9 @@ plan::Target ReadTarget(const json_file::Node& node, int gpus);
 Result<plan::Target> ParseTarget(std::string_view text, int gpus);
 nlohmann::ordered_json TargetJson(const plan::Target& target);
 
-// The target of "no-slowdown", "slowdown-5", "deadline-2.9s", … (Slug in plan/target.h). Nothing if
-// the text is not a slug, or if it is the slug of a price, which does not contain the price.
+// Returns the target of "no-slowdown", "slowdown-5", "deadline-2.9s", … (Slug in plan/target.h).
+// Empty if the text is not a slug, or if it is the slug of a price, which does not contain the
+// price.
 std::optional<plan::Target> TargetOfSlug(std::string_view slug);
 
 }  // namespace perseus::job_planning

@@ -23,20 +23,23 @@ using store::PlannedAssignment;
 
 // GET …/frontier returns about this many points.
 constexpr std::size_t kMaxFrontierPoints = 1'000;
-// The whole frontier of a larger job takes longer than everything else (docs/benchmarks.md).
+// The largest job whose whole frontier is computed. For a larger job, it would take longer than
+// everything else (docs/benchmarks.md).
 constexpr std::size_t kMaxFrontierInstructions = 10'000;
-// The frontier of a larger job takes longer than its plans. So nodes first get their plans, and a
-// later planning of the same state computes the frontier.
+// The largest job whose frontier is computed together with its plans. For a larger job, the
+// frontier takes longer than the plans. So nodes first get their plans, and a later planning of the
+// same state computes the frontier.
 constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
 constexpr store::Milliseconds kFrontierDelay = 2'000;
-// Up to this size a plan gets the usual effort: about a second. Larger jobs get a first look.
+// Up to this size, a plan gets the usual effort: about a second. Larger jobs get a first look.
 constexpr std::size_t kMaxUsualEffortInstructions = 400;
 
 int EffortFor(std::size_t instructions) {
   return instructions <= kMaxUsualEffortInstructions ? plan::kUsualEffort : plan::kFirstLook;
 }
 
-// While a pipeline waits for a straggler, only the time of the target of the job counts.
+// A pipeline that waits for a straggler needs least energy. The job's target only determines the
+// time.
 constexpr plan::Target kBesideStraggler{.kind = plan::Target::Kind::kMinEnergy};
 
 recipe::ChangeRules RulesOf(const PreparedJob& job) {
@@ -44,7 +47,7 @@ recipe::ChangeRules RulesOf(const PreparedJob& job) {
                           job.spec.planned, job.planner.graph());
 }
 
-// The plan for a target of the job, as nodes get it.
+// Returns the plan for a target of the job, as nodes get it.
 Result<plan::Plan> PlanTarget(const PreparedJob& job, const plan::Target& target,
                               const plan::SearchLimits& limits) {
   const recipe::Wishes wishes{
@@ -55,7 +58,7 @@ Result<plan::Plan> PlanTarget(const PreparedJob& job, const plan::Target& target
   return plans.Find(target)->plan;
 }
 
-// The record of a plan, without what the file does not say.
+// Returns the record of a plan, without the members that are not in the file.
 store::PlanRecord RecordOf(const plan_file::PlanFile& file) {
   return {.body = plan_file::FormatPlan(file),
           .time_s = ToSeconds(file.time),
@@ -72,7 +75,7 @@ class Plans {
         job_(job),
         limits_{.effort = EffortFor(job.planner.graph().instructions.size()), .stop = input.stop} {}
 
-  // The plan that is `factor` times as long as the target's plan. 1: the target's plan.
+  // Returns the plan that is `factor` times as long as the target's plan. 1: the target's plan.
   Result<const store::PlanRecord*> Get(const plan::Target& target, double factor) {
     const std::string slug = factor == 1
                                  ? plan::Slug(target)
@@ -85,7 +88,7 @@ class Plans {
     return &plans_.emplace(slug, *std::move(plan)).first->second;
   }
 
-  // The new plans, for the store.
+  // Returns the new plans, for the store.
   std::vector<store::PlanRecord> TakeNew() {
     std::vector<store::PlanRecord> records;
     for (const std::string& slug : made_) records.push_back(std::move(plans_.at(slug)));
@@ -96,7 +99,7 @@ class Plans {
   Result<std::optional<store::PlanRecord>> Find(const std::string& slug) const {
     PERSEUS_ASSIGN_OR_RETURN(auto found, input_.find_plan(slug));
     if (!found || found->time_s > 0) return found;
-    // An older program stored it, without the numbers.
+    // An older program stored it without these numbers.
     PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(found->body, found->id));
     store::PlanRecord record = RecordOf(file);
     record.id = found->id;
@@ -189,7 +192,7 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
     PERSEUS_ASSIGN_OR_RETURN(auto plan, plans.Get(target, factor));
     assignment.pipelines.push_back({plan->id, plan->time_s, plan->energy_j});
   }
-  // The plans that will be needed when a straggler begins or ends next.
+  // The plans that are needed when a straggler begins or ends next.
   if (const auto next = NextChange(input.stragglers, input.now)) {
     for (const double factor :
          FactorsOf(SlowdownsAt(input.stragglers, pipelines, *next), pipelines)) {
@@ -205,8 +208,8 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
   return assignment;
 }
 
-// A trial, or plans that cost throughput. The plans stay near the ranks, for the case that they
-// come back.
+// Replaces the plans by default clocks: for a trial, or because the plans cost throughput. Ranks
+// keep the plans ready, in case they become active again.
 void TakePlansBack(const store::GuardRecord& guard, double slowest, PlannedAssignment& assignment) {
   std::vector<std::string> plans = std::move(assignment.upcoming);
   for (const PlannedAssignment::Share& share : assignment.pipelines) {
@@ -296,7 +299,7 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(graph, plan::ModelOf(spec.planned)));
   auto warnings = job::CheckPlausible(
       {.planned = spec.planned, .graph = std::move(graph), .model = planner.model()});
-  // A profile that cannot be true is planned all the same: it may be of a GPU that does not exist.
+  // Plans an impossible profile, too: it may be of a GPU that does not exist.
   if (!warnings) warnings = std::vector{warnings.error().Message()};
   return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings), parsed.noise()};
 }

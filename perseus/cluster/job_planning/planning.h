@@ -1,6 +1,6 @@
-// One planning of one job: makes the frontier, plans and assignment from the state of the job.
+// The planning of one job: makes the frontier, plans and assignment from the state of the job.
 //
-// Planning is a function of its input. So another worker gets the same result if a worker dies.
+// The result depends only on the input. If a worker dies, another worker gets the same result.
 //
 // The search for plans has a bounded effort, because nodes wait for it. Jobs of more than 1,000
 // instructions get first looks. For 8 x 96 microbatches, this takes 40 ms and needs up to 0.1 %
@@ -36,8 +36,8 @@ struct PlanningInput {
   std::stop_token stop = {};
 };
 
-// Fails (kSystem) only if find_plan fails or stop is requested. If no plan is possible, the outcome
-// has status kFailed and the problem, and the assignment in force stays.
+// Plans the job. Fails (kSystem) only if find_plan fails or stop is requested. If no plan is
+// possible, the outcome has status kFailed and the problem, and the active assignment stays.
 Result<store::PlanningOutcome> PlanJob(const PlanningInput& input);
 
 // A job with its profile, ready for planning.
@@ -52,12 +52,11 @@ struct PreparedJob {
 };
 Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile);
 
-// A plan that a client requested, for the store. Without an id, a job and the version of its
-// profile.
+// Makes a plan that a client requested, for the store. It has no id, no job and no profile version.
 Result<store::PlanRecord> MakePlan(const PreparedJob& job, const plan::Target& target,
                                    const plan::SearchLimits& limits);
 
-// The response of GET …/frontier.
+// Makes the response of GET …/frontier.
 Result<std::string> MakeFrontier(const plan::Planner& planner, std::int64_t profile_version,
                                  const std::stop_token& stop);
 

@@ -24,7 +24,7 @@ void PlanningClaims::End(const store::PlanningTask& task) {
   std::erase_if(running_, [&](const Running& running) { return IsSame(running.task, task); });
 }
 
-// The copies share their stop sources with the originals.
+// Returns copies, which share their stop sources with the originals.
 std::vector<PlanningClaims::Running> PlanningClaims::FindDue() {
   const MutexLock lock(mutex_);
   std::vector<Running> due;

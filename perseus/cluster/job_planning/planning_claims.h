@@ -1,9 +1,9 @@
-// Renews the claims of the plannings that run on this replica, and stops plannings that are not
-// needed any more.
+// Renews the claims of the plannings that run on this replica, and stops plannings that are no
+// longer needed.
 //
 // A claim is short, so that other replicas soon take over the plannings of a dead replica. It is
-// renewed, so that a planning may last as long as it needs. If a claim is lost all the same (for
-// example because this process was suspended), the planning stops: another replica plans the job.
+// renewed, so that a planning may take as long as it needs. If a claim is lost (for example because
+// this process was suspended), the planning stops: another replica plans the job.
 //
 // Thread safe. Has no thread of its own: the owner calls Renew.
 #pragma once
@@ -21,14 +21,15 @@ namespace perseus::job_planning {
 
 class PlanningClaims {
  public:
-  // Far longer than the difference between clocks of replicas, and than a restart of a database.
+  // Far longer than the difference between clocks of replicas, and than the time in which a
+  // database restarts.
   static constexpr store::Milliseconds kClaim = 20'000;
   static constexpr store::Milliseconds kRenewAfter = 5'000;
 
   PlanningClaims(store::Store& store, std::function<store::Milliseconds()> now)
       : store_(store), now_(std::move(now)) {}
 
-  // A worker begins a task that it has just claimed for kClaim. Returns the token that stops the
+  // Registers a task that a worker has just claimed for kClaim. Returns the token that stops the
   // planning. The worker calls End at the end.
   std::stop_token Begin(const store::PlanningTask& task);
   void End(const store::PlanningTask& task);
@@ -37,7 +38,7 @@ class PlanningClaims {
   // error of the store, the next call tries again.
   Result<void> Renew();
 
-  // Stops all plannings, also those that begin later.
+  // Stops all plannings, including those that begin later.
   void StopAll();
 
  private:

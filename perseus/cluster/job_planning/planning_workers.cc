@@ -12,7 +12,7 @@
 namespace perseus::job_planning {
 namespace {
 
-// Planning also becomes due by time, and a notice can be lost.
+// Planning may also become due because time passes, and a notice can be lost.
 constexpr store::Milliseconds kLongestWait = 1'000;
 constexpr store::Milliseconds kAfterFailure = 1'000;
 
@@ -103,7 +103,8 @@ void PlanningWorkers::Run(int number) {
   }
 }
 
-// A job that needs more memory than the machine has must not end the planning of all others.
+// Catches exceptions. A job that needs more memory than the machine has must not end the planning
+// of all other jobs.
 Result<bool> PlanningWorkers::RunSafely(const std::string& worker) {
   try {
     return RunOne(worker);
@@ -153,13 +154,13 @@ Result<void> PlanningWorkers::Plan(const store::PlanningTask& task, const std::s
   if (!input) return {};  // The job has ended.
   input->stop = stop;
   auto outcome = options_.plan(*input);
-  // Another replica may plan the job at once.
+  // Another replica may plan the job immediately.
   if (!outcome && stop.stop_requested()) {
     return store_.ReleasePlanning(task, options_.now());
   }
   if (!outcome) return Fail(outcome);
   if (outcome->assignment) {
-    // The job has reached a later step while it was planned.
+    // The job has reached a later step during the planning.
     PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(task.job));
     if (job) {
       outcome->assignment->from_step =

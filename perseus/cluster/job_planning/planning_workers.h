@@ -24,7 +24,7 @@ struct PlanningReport {
   store::JobStatus status = store::JobStatus::kPlanned;
   std::string problem;
   double seconds = 0;
-  bool is_kept = false;  // False: another worker has taken over the job, or it has ended.
+  bool is_kept = false;  // False if another worker has taken over the job, or the job has ended.
 };
 
 class PlanningWorkers {
@@ -52,7 +52,7 @@ class PlanningWorkers {
  private:
   void Run(int number);
   void RenewClaims();
-  // Returns whether planning of a job was due.
+  // Plans one job that is due. Returns whether there was one.
   Result<bool> RunOne(const std::string& worker);
   Result<bool> RunSafely(const std::string& worker);
   Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);
@@ -68,7 +68,7 @@ class PlanningWorkers {
   std::vector<std::thread> threads_;
 };
 
-// Reads the input of PlanJob from the store. Nothing if the job does not exist or has ended.
+// Reads the input of PlanJob from the store. Empty if the job does not exist or has ended.
 Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
                                                          const std::string& job,
                                                          store::Milliseconds now);

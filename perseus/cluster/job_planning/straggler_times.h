@@ -10,20 +10,21 @@
 
 namespace perseus::job_planning {
 
-// The largest slowdown of each pipeline at `now`, by dp_rank. Ignores slowdowns of 1, pipelines
-// that the job does not have, and stragglers that have not begun, are over, or are suspended
-// because measurement contradicts them.
+// Returns the largest slowdown of each pipeline at `now`, by dp_rank. Ignores slowdowns of 1,
+// pipelines that the job does not have, and stragglers that have not begun, have ended, or are
+// suspended because measurements contradict them.
 std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragglers, int pipelines,
                                   store::Milliseconds now);
 
-// The largest of these slowdowns, at least 1.
+// Returns the largest of these slowdowns, at least 1.
 double SlowestOf(const std::map<int, double>& slowdowns);
 
-// For each pipeline, T'/(s_p T) rounded down to half a percent: the factor by which its iteration
-// may be longer than the target's plan. 1 for the slowest, and for all if there is no straggler.
+// Returns T'/(s_p T) for each pipeline, rounded down to half a percent: the factor by which its
+// iteration may be longer than the target's plan. 1 for the slowest pipeline, and for all if there
+// is no straggler.
 std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipelines);
 
-// When the next straggler begins or ends after `now`. Nothing if none does.
+// Returns when the next straggler begins or ends after `now`. Empty if none does.
 std::optional<store::Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
                                               store::Milliseconds now);
 

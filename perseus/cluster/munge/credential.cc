@@ -14,7 +14,7 @@ namespace {
 
 // The part of libmunge's interface that is used here (munge.h of version 0.5).
 constexpr int kSuccess = 0;
-constexpr int kFirstRefusal = 8;  // EMUNGE_BAD_CRED: from here on, the credential is wrong.
+constexpr int kFirstRefusal = 8;  // EMUNGE_BAD_CRED. This and greater codes refuse the credential.
 constexpr int kLastRefusal = 18;
 constexpr int kSocketOption = 8;
 struct MungeContext;
@@ -30,7 +30,7 @@ struct Library {
   const char* (*text)(int) = library.Required("munge_strerror");
 };
 
-// The library stays open.
+// Opens the library, and never closes it.
 std::optional<Library> Open() {
   auto opened = LibrarySymbols::Open("libmunge.so.2", RTLD_NODELETE);
   if (!opened) return std::nullopt;

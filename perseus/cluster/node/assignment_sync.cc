@@ -15,11 +15,11 @@
 namespace perseus::node {
 namespace {
 
-// Twice the interval at which a rank reads its assignment.
+// Twice the interval at which ranks read their assignment.
 constexpr double kReadDelaySeconds = 0.1;
-// A rank that follows a higher version has a damaged log: the next versions must stay below 2^53.
+// If a rank follows a higher version, its log is damaged: the next versions must stay below 2^53.
 constexpr std::int64_t kMostVersionOfRank = std::int64_t{1} << 52;
-// More than the versions that some rank may still follow.
+// More versions than ranks may still follow.
 constexpr std::size_t kMostVersions = 64;
 
 std::string IdOf(const std::string& plan_path) {
@@ -32,7 +32,7 @@ void AddPlans(const std::optional<protocol::Assignment>& assignment, std::set<st
   for (const auto& [pipeline, path] : assignment->plans) ids.insert(IdOf(path));
 }
 
-// The ranks whose instructions the file has. Empty: all.
+// Returns the ranks whose instructions the file has. Empty: all.
 std::optional<std::set<int>> RanksOfCut(const plan_file::PlanFile& plan) {
   std::set<int> whole;
   for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
@@ -56,7 +56,8 @@ protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment) {
 }
 
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress) {
-  // Ranks of other nodes change at the server's step, so the step stays unless it has begun.
+  // Ranks of other nodes change at the server's step, so the step does not change unless it has
+  // begun.
   if (progress.last_step < 0 || wanted > progress.last_step + 1) return wanted;
   const double step_time_s =
       progress.step_time ? std::max(ToSeconds(*progress.step_time), 1e-3) : kReadDelaySeconds;
@@ -150,7 +151,7 @@ bool AssignmentSync::HasPlansWanted() const {
 bool AssignmentSync::HasPlan(const std::string& id) const {
   const std::filesystem::path path = job_directory_ / PlanPath(id);
   std::error_code error;
-  // A link is replaced with the plan.
+  // A link is replaced by the plan.
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return false;
   auto found = cut_for_.find(id);
   if (found == cut_for_.end()) {
@@ -209,7 +210,8 @@ bool AssignmentSync::HasToWrite() const {
 Result<void> AssignmentSync::Write(const JobProgress& progress) {
   PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(job_directory_));
   writer.CountFrom(highest_version_);
-  // A rank that has just seen the assignment of before may be about to read their plan.
+  // A rank that has just read the previous assignment may be about to read the plan of that
+  // assignment.
   std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
   AddPlans(protocol::ReadAssignment(job_directory_).value_or(std::nullopt), kept);
   AddPlans(lasting_, kept);
@@ -218,7 +220,7 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
     own.own = true;
     PERSEUS_RETURN_IF_ERROR(writer.Write(own, 0));
   } else {
-    // Ranks that follow it already need it from step 0 on, in case they restart.
+    // Ranks that already follow it need it from step 0 on, in case they restart.
     const bool is_followed = IsWantedInForce() && (has_restarted_ || !IsBehind());
     const std::int64_t from_step = is_followed ? 0 : FromStep(wanted_->from_step, progress);
     PERSEUS_RETURN_IF_ERROR(writer.Write(*wanted_, from_step));
@@ -229,13 +231,13 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
   return Look();
 }
 
-// A file that cannot be deleted now is deleted with the next assignment.
+// Deletes the other plans. If a file cannot be deleted now, the next assignment deletes it.
 void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
   const auto plans = protocol::OpenJobFolder(job_directory_, "plans");
   if (!plans) return;
   std::error_code error;
   std::vector<std::string> old;
-  // The open folder, even if its owner puts a link in its place now.
+  // Uses the open folder, even if its owner replaces it with a link now.
   for (std::filesystem::directory_iterator
            file(fmt::format("/proc/self/fd/{}", plans->get()), error),
        end;

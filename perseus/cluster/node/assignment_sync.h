@@ -1,14 +1,14 @@
 // Keeps the newest assignment from the server in the job directory.
 //
-// It compares the wanted assignment with the one in the directory, again and again. Whatever
-// happens to the directory (a tune or verify uses it for a while, the node daemon restarts), it
-// writes the wanted assignment as soon as it can. Each assignment in the directory names the job
-// and version of the server that it came from (Assignment::server), so nothing else has to be
-// stored. A `perseus verify` keeps this origin when it restores an assignment.
+// It repeatedly compares the wanted assignment with the one in the directory. Whatever happens to
+// the directory (tune or verify uses it for a while, the node daemon restarts), it writes the
+// wanted assignment as soon as it can. Each assignment in the directory names the server's job and
+// version that it came from (Assignment::server), so nothing else has to be stored. `perseus
+// verify` keeps this origin when it restores an assignment.
 //
-// Ranks ignore a version that is not higher than theirs, and somebody may delete the file or put an
-// older one in its place. So each version that it writes is higher than all that it has seen in
-// the directory or that a rank follows.
+// Ranks ignore a version that is not higher than theirs, and somebody may delete the file or
+// replace it with an older one. So each version that it writes is higher than every version that it
+// has seen in the directory or that a rank follows.
 //
 // It deletes plan files that are no longer needed, but only those that came from the server.
 //
@@ -37,10 +37,10 @@ namespace perseus::node {
 
 // "plans/p-0123456789abcdef.json"
 std::string PlanPath(std::string_view id);
-// The assignment for the ranks, from the step in the event on.
+// Returns the assignment for the ranks, which begins at the step in the event.
 protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment);
-// The first step of an assignment that the server wants from step `wanted` on. It is later than
-// `wanted` if some rank cannot read the assignment before that step.
+// Returns the first step of an assignment that the server wants to begin at step `wanted`. It is
+// later than `wanted` if a rank cannot read the assignment before that step.
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress);
 
 // ---- A directory ----
@@ -49,24 +49,24 @@ class AssignmentSync {
  public:
   explicit AssignmentSync(std::filesystem::path job_directory);
 
-  // Reads the assignment in the directory. Fails if it cannot be read; then it is read again once
-  // it changes. If the file is deleted, the next Write writes it again.
+  // Reads the assignment in the directory. If it cannot be read, fails, and reads it again after it
+  // changes. If the file is deleted, the next Write writes it again.
   Result<void> Look();
 
-  // Sets the wanted assignment. Ignores an older version than the current one. The same version may
-  // come again with the plans of more pipelines, for ranks that started later.
+  // Sets the wanted assignment. Ignores a version that is older than the current one. The same
+  // version may come again with the plans of more pipelines, for ranks that started later.
   void Want(const protocol::AssignmentEvent& assignment);
-  // The job has ended. The next Write withdraws the server's assignment.
+  // Handles the end of the job: the next Write withdraws the server's assignment.
   void WantNothing();
-  // The ranks restarted. The next Write makes the assignment begin at step 0.
+  // Handles a restart of the ranks: the next Write makes the assignment begin at step 0.
   void Restart() { has_restarted_ = true; }
-  // The pp_ranks on this node, by dp_rank. A plan file has to contain their instructions. A rank
+  // Sets the pp_ranks on this node, by dp_rank. A plan file must contain their instructions. A rank
   // may start after the assignment was written with a plan file that lacks its instructions. Then
   // the assignment is written again.
   void SetRanks(std::map<int, std::set<int>> ranks);
 
-  // A rank follows this version of assignment.json. If it is higher than that of the file, the next
-  // Write writes the wanted assignment with a higher one.
+  // Records that a rank follows this version of assignment.json. If it is higher than the version
+  // in the file, the next Write uses a higher one.
   void SawVersion(std::int64_t version);
 
   // Ids of the plans that the wanted assignment needs and the directory does not have.
@@ -75,8 +75,8 @@ class AssignmentSync {
   std::set<std::string> MissingUpcoming() const;
   // Whether the wanted assignment names a plan for each pipeline with ranks here.
   bool NamesPlansOfAll() const;
-  // Whether the directory has the plan, with all instructions of the ranks here that will follow
-  // it.
+  // Whether the directory has the plan, with all instructions of the ranks on this node that will
+  // follow it.
   bool HasPlan(const std::string& id) const;
   // Writes the plan file. Refuses (kInput) a text that is not a plan. The plan may lack
   // instructions of ranks that are not on this node.
@@ -85,20 +85,20 @@ class AssignmentSync {
   // Whether Write has anything to do.
   bool HasToWrite() const;
   // Writes the wanted assignment. Fails (kSystem) while another coordinator holds the job, or if
-  // the directory cannot be written. Then try again later.
+  // the directory cannot be written. Then the caller tries again later.
   Result<void> Write(const JobProgress& progress);
 
   // The server's version in the directory, even if a temporary assignment hides it.
   std::optional<protocol::ServerOrigin> in_force() const;
-  // The server's version for a version of assignment.json; 0: none, or no longer known.
+  // The server's version for a version of assignment.json. 0: none, or no longer known.
   std::int64_t ServerVersionOf(std::int64_t version) const;
-  // The wanted version, or else the one in force.
+  // The wanted version, or else the active one.
   std::optional<protocol::ServerOrigin> newest() const;
 
  private:
   void Remember(const std::optional<protocol::Assignment>& assignment);
   bool IsWantedInForce() const;
-  // Whether ranks may ignore the file, because they follow a higher version.
+  // Whether ranks may ignore the file because they follow a higher version.
   bool IsBehind() const { return version_ < highest_version_; }
   bool HasPlansWanted() const;
   std::set<int> RanksThatFollow(const std::string& id) const;
@@ -113,11 +113,11 @@ class AssignmentSync {
   std::vector<std::string> upcoming_;            // Ids of plans, from the same event.
   bool is_nothing_wanted_ = false;
   bool has_restarted_ = false;
-  // A plan file in force lacks the instructions of a rank that started later.
+  // Whether an active plan file lacks the instructions of a rank that started later.
   bool were_plans_short_ = false;
   std::map<int, std::set<int>> ranks_;
-  // The ranks whose instructions a plan file in the directory has, by id, as far as the files were
-  // read. Empty: those of all ranks.
+  // The ranks whose instructions a plan file in the directory has, by plan id. It has only the
+  // files that were read. Empty: all ranks.
   mutable std::map<std::string, std::optional<std::set<int>>> cut_for_;
   std::map<std::int64_t, protocol::ServerOrigin> origins_;  // By the version of assignment.json.
 };

@@ -16,7 +16,8 @@ constexpr std::size_t kLongestKey = 200;
 // Any user of the node may write the file, so its size is limited.
 constexpr std::uintmax_t kMostBytes = 64 << 10;
 
-// The key in {"job": KEY}, by the rule of the server, whose ids have the same letters.
+// Returns the key in {"job": KEY}. It has the form of keys on the server. Ids have the same
+// letters.
 Result<std::string> KeyOf(std::string_view text) {
   return json_file::Read(text, "server.json", 2, [](const json_file::Node& file) {
     file.RequireObject({"job"});
@@ -48,7 +49,7 @@ JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
       found.jobs.emplace(entry.path(), *job);
       continue;
     }
-    // The message has nothing of the text, which any user of the node may have written.
+    // The message quotes nothing from the file, because any user of the node may have written it.
     found.troubles.push_back(fmt::format(
         "{}: is not {{\"job\": KEY}} (expected the key of a job: 1 to {} letters, digits, '.', '_' "
         "and '-')",

@@ -1,4 +1,4 @@
-// Finds the job directories of a node that the server plans for: those with a file server.json,
+// Finds the job directories of a node whose jobs the server plans. They have a file server.json,
 // which contains the key or id of the job:
 //
 //   {"job": "gpt3-run7"}
@@ -15,7 +15,7 @@ struct JobDirectories {
   std::map<std::filesystem::path, std::string> jobs;  // Keys, by directory.
   std::vector<std::string> troubles;                  // One for each file that cannot be read.
 };
-// The job directories in `parent`. None if `parent` does not exist.
+// Returns the job directories in `parent`. Empty if `parent` does not exist.
 JobDirectories FindJobDirectories(const std::filesystem::path& parent);
 
 }  // namespace perseus::node

@@ -1,4 +1,5 @@
-// Whether the server has the ranks of a job directory, as far as the node knows.
+// What the node knows of its ranks at the server: whether the server has the ranks of a job
+// directory.
 //
 //                                  accepted
 //                detached ─────────────────────────────▶ attached
@@ -13,14 +14,14 @@
 //
 //   Any state: accepted ──▶ attached, restarted ──▶ detached.
 //
-// An event that is not drawn leaves the state as it is.
+// An event that is not drawn does not change the state.
 //
-// A detached job requests its attachment as soon as it can. An unknown or ended job does so only
-// after a step: its ranks may have continued elsewhere, or they may never run again. If they do
-// run, the server may have registered the job again. Each request needs a new step.
+// A detached job requests its attachment as soon as it can. An unknown or ended job requests it
+// only after a step, because its ranks may have continued elsewhere or may never run again. If they
+// do run, the server may have registered the job again. Each request needs a new step.
 //
-// Two facts are not states, because they are true or false in several states: whether a step ran
-// since the last request, and whether ranks restarted since the server last accepted them.
+// Two facts are not states, because several states can have them: whether a step ran since the last
+// request, and whether ranks restarted since the server last accepted them.
 //
 // Not thread safe.
 #pragma once
@@ -30,14 +31,14 @@ namespace perseus::node {
 enum class JobState {
   kDetached,  // The server does not have these ranks.
   kAttached,  // It has them.
-  kUnknown,   // It said that it no longer has them: they are on another node, or the job ended.
-  kEnded,     // It said that the job has ended.
+  kUnknown,   // It no longer has them: they are on another node, or the job ended.
+  kEnded,     // The server has reported the end of the job.
 };
 
 enum class JobEvent {
   kAccepted,      // The server accepts the ranks.
-  kNotAttached,   // The server says that it does not have the ranks.
-  kEnded,         // The server says that the job has ended.
+  kNotAttached,   // The server reports that it does not have the ranks.
+  kEnded,         // The server reports the end of the job.
   kAssigned,      // The server sends an assignment of the job.
   kRanksChanged,  // The directory has other ranks, or a rank has another GPU.
   kRestarted,     // A rank has a new process, whose steps count from 0.
@@ -54,14 +55,15 @@ class JobLifecycle {
   bool has_ended() const { return state_ == JobState::kEnded; }
 
   void Apply(JobEvent event);
-  // The ranks ended a step.
+  // Records that the ranks ended a step.
   void StepRan() { has_run_ = true; }
 
   // Whether to request the attachment of the ranks.
   bool NeedsRequest() const;
-  // The request is sent. It says whether ranks have restarted.
+  // Records that the request was sent. It contains whether ranks have restarted.
   void RequestSent() { has_run_ = false; }
-  // Whether ranks have restarted since the server accepted them. Requests that fail keep it.
+  // Whether ranks have restarted since the server accepted them. A failed request does not clear
+  // this.
   bool has_restarted() const { return has_restarted_; }
 
  private:

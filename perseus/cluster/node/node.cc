@@ -17,8 +17,8 @@ namespace {
 constexpr Nanoseconds kNodeSearchEvery = kSecond;
 constexpr Nanoseconds kRetryAfter = 5 * kSecond;   // After a refusal of the server.
 constexpr Nanoseconds kWriteAgainAfter = kSecond;  // While the job has another coordinator.
-// If two directories have the same key, the one that had no step for this much longer belongs to an
-// earlier run.
+// If two directories have the same key, and one of them had no step for this much longer, that one
+// belongs to an earlier run.
 constexpr Nanoseconds kIsOver = 60 * kSecond;
 constexpr Nanoseconds kReportApart = kSecond / 10;
 constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
@@ -179,8 +179,8 @@ void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds
 
 // ---- Attaching ----
 
-// The server stores one list of ranks for each job and node. The ranks of a second directory would
-// replace those of the first one.
+// Whether this directory may use its key. The server stores one list of ranks for each job and
+// node, so the ranks of a second directory would replace those of the first one.
 bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
   auto& holder = holders_.try_emplace(job.key, directory).first->second;
   if (holder == directory) return true;
@@ -220,11 +220,11 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
 }
 
-// Before the ranks start, no other request would show that the server does not know the job, or
-// that the token is wrong.
+// Checks whether the server has the job. Before the ranks start, no other request would show a
+// missing job or a wrong token.
 void Node::CheckRegistered(Job& job, Nanoseconds now) {
   if (job.is_registered || job.lifecycle.has_ended() || now < job.next_check) return;
-  // Attaching them answers the same question.
+  // The request that attaches ranks answers the same question.
   if (!job.ranks.Alive().empty() || !uplink_.IsUsable(now)) return;
   job.next_check = now + kRetryAfter;
   const auto answer = uplink_.Request(
@@ -256,7 +256,7 @@ void Node::TakeAcceptance(Job& job, const http::Response& answer) {
 
 void Node::TakeRefusal(const std::filesystem::path& directory, Job& job,
                        const http::Response& answer) {
-  // The job existed when this process attached its ranks before.
+  // The job existed earlier, when this process attached its ranks.
   if (IsUnknownJob(answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
   // If another process has the node's name, the stream of events reports it.
   if (job.lifecycle.has_ended() || IsNameConflict(answer)) return;
@@ -283,7 +283,7 @@ void Node::Detach(const Job& job, Nanoseconds now) {
 
 // ---- Assignment ----
 
-// A file that cannot be stored is fetched later, with a warning.
+// Stores the plan files. If a file cannot be stored, it is fetched later, with a warning.
 void Node::StoreFiles(Job& job, const protocol::AssignmentEvent& assignment) {
   for (const auto& [id, text] : assignment.files) {
     if (!job.assignment.HasPlan(id)) static_cast<void>(job.assignment.StorePlan(id, text));
@@ -295,7 +295,7 @@ void Node::FetchPlans(Job& job, Nanoseconds now) {
   for (const std::string& id : job.assignment.MissingPlans()) {
     if (!FetchPlan(job, id, now)) return;
   }
-  // One upcoming plan in each turn, so that plans that are wanted now do not wait.
+  // Fetches one upcoming plan in each turn, so that plans that are needed now do not wait.
   const std::set<std::string> upcoming = job.assignment.MissingUpcoming();
   if (!upcoming.empty()) FetchPlan(job, *upcoming.begin(), now);
 }

@@ -4,10 +4,10 @@
 //   rank logs ──► RankFollower ──► reports ──► server
 //   assignment.json ◄── AssignmentSync ◄── events ◄── server
 //
-// It fails open. Without the server, ranks continue with the assignment in their directory. When
-// this process ends, the assignment stays there.
+// It fails open. If the server is unreachable, ranks continue with the assignment in their
+// directory. When this process ends, the assignment stays there.
 //
-// The caller passes everything in, so that tests need no network and no waiting: events through
+// The caller passes everything in, so that tests need no network and never wait: events through
 // Receive, a function that sends requests, and the time through Turn. run_node.h has the threads.
 //
 // Not thread safe.
@@ -37,11 +37,11 @@ struct NodeOptions {
   std::map<std::filesystem::path, std::string> jobs;
   // Distinguishes this process from others with the same name.
   std::string instance = {};
-  // If one of both is set, the node gets its own token with this join token, or with a credential
-  // of munge for this server, and keeps it in `own_token_file`.
+  // If one of these two is set, the node gets its own token with this join token, or with a munge
+  // credential for this server, and keeps it in `own_token_file`.
   std::filesystem::path join_token_file = {};
   std::string munge_server = {};
-  std::string munge_socket = {};  // Empty: that of the system.
+  std::string munge_socket = {};  // Empty: the default of the system.
   std::filesystem::path own_token_file = {};
 };
 
@@ -51,14 +51,14 @@ class Node {
 
   // An event from the server.
   void Receive(const http::Event& event);
-  // The server says that another process has this name. The node continues to request the
-  // attachment of its ranks, and reports nothing until the server accepts them.
+  // Handles the report of the server that another process has this name. The node continues to
+  // request the attachment of its ranks, and sends no reports until the server accepts them.
   void LoseName();
-  // Reads what is new, writes assignments and sends reports. Call it often: a report should reach
-  // the server within 0.2 s of the end of its step.
+  // Reads new data, writes assignments and sends reports. Call it often: a report should reach the
+  // server within 0.2 s of the end of its step.
   void Turn(Nanoseconds now);
-  // "j-0f…:7 j-41…:0": the version of the assignment of each job here. 0: the server has to send
-  // the assignment, because it lacks a plan for some rank here.
+  // Returns the version of the assignment of each job here: "j-0f…:7 j-41…:0". 0: the server has to
+  // send the assignment, because it lacks a plan for a rank here.
   std::string LastEventId() const;
 
  private:
@@ -71,17 +71,17 @@ class Node {
     RankFollower ranks;
     AssignmentSync assignment;
     JobLifecycle lifecycle;
-    // Another directory here has the key, so this one gets no plans. It is not a state of the
-    // lifecycle: it depends on the other directory, not on the server.
+    // Whether another directory here has the key, so that this one gets no plans. It is not a state
+    // of the lifecycle, because it depends on the other directory and not on the server.
     bool is_second = false;
-    bool is_registered = false;   // The server knew the job before its ranks ran.
+    bool is_registered = false;   // The server had the job before its ranks ran.
     Nanoseconds last_active = 0;  // When its ranks appeared or ended a step.
     Nanoseconds next_check = 0;
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;
     Nanoseconds next_write = 0;
     std::vector<protocol::StepReport> unsent;
-    protocol::JobReport reported;  // The last report that the server has, without its steps.
+    protocol::JobReport reported;  // The last report that reached the server, without its steps.
   };
 
   void TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment);
@@ -108,7 +108,7 @@ class Node {
   Uplink uplink_;
   spdlog::logger& log_;
   std::map<std::filesystem::path, Job> jobs_;  // By directory.
-  // By key: the directory whose ranks the server gets.
+  // The directory whose ranks are reported to the server, by key.
   std::map<std::string, std::filesystem::path> holders_;
   Nanoseconds next_search_ = 0;
   Nanoseconds next_report_ = 0;  // The earliest time of the next report.

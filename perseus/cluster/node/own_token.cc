@@ -18,7 +18,7 @@ namespace {
 
 constexpr Nanoseconds kAgainAfter = 5 * kSecond;
 constexpr Nanoseconds kCheckApart = 60 * kSecond;
-// Replicas read new tokens several times per second.
+// All replicas know a new token after this time: they read new tokens several times per second.
 constexpr Nanoseconds kKnownEverywhereAfter = 10 * kSecond;
 constexpr std::size_t kAttemptBytes = 32;
 
@@ -27,7 +27,7 @@ bool IsAttempt(const std::string& text) {
          text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-// Replaces the file. Only the owner can read it, from its first byte on.
+// Replaces the file. From the first byte on, only the owner can read it.
 Result<void> WriteSecretFile(const std::filesystem::path& path, const std::string& secret) {
   return WriteFileAtomically(path, secret + "\n", Readers::kOwner);
 }

@@ -1,22 +1,22 @@
-// The node's own token: gets it with a join token, renews it, and keeps it in a file.
+// The node's own token. Gets the token with a join token, renews it, and keeps it in a file.
 //
 //   credential ──► POST /v1/nodes/N/token ──► own token ──► file
 //                          ▲    own token, after half of its life
 //
 // The credential is a join token or a munge credential.
 //
-// A node that starts renews the token in its file. If the server does not accept it any more, the
-// node joins again, as long as its credential is valid.
+// A node that starts renews the token in its file. If the server no longer accepts that token, the
+// node joins again, provided that its credential is still valid.
 //
-// The answer to a join may be lost with its server. A join token gives each name one token, so a
+// The answer to a join may be lost if the server dies. A join token gives each name one token, so a
 // second join would be refused. So each join has an attempt: a random number that only this node
-// knows. The server replaces the token of the same attempt, until the node has renewed it. The
-// attempt is in a file before it is sent, and until then.
+// knows. The server replaces the token of the same attempt, until the node has renewed the token.
+// The attempt is in a file from before it is sent until then.
 //
-// A replica of the server knows a new secret a moment after the one that made it. So a 401 just
-// after that means nothing, and a later one only starts a renewal, perhaps at another replica.
+// Other replicas of the server receive a new secret a moment later than the one that made it. So a
+// 401 just after that is ignored. A later 401 starts a renewal, perhaps at another replica.
 //
-// token() is thread safe. All else is for one thread.
+// token() is thread safe. All other methods are for one thread.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -37,7 +37,7 @@ class OwnToken {
  public:
   struct Options {
     std::string node;            // The name.
-    std::filesystem::path file;  // Has the own token. Only the owner can read it.
+    std::filesystem::path file;  // Contains the own token. Only the owner can read it.
     // Returns the Authorization field to join with. Called for each attempt.
     std::function<Result<std::string>()> credential;
   };
@@ -47,11 +47,11 @@ class OwnToken {
   OwnToken(Options options, Send send, spdlog::logger& log)
       : options_(std::move(options)), send_(std::move(send)), log_(log) {}
 
-  // Reads the file, if it exists. kInput if it cannot be read, or if everybody can read it.
+  // Reads the file, if it exists. Fails (kInput) if it cannot be read, or if everybody can read it.
   Result<void> Load();
   // Joins or renews if it is time. Call it often.
   void Turn(Nanoseconds now);
-  // The server answered 401 to this token, or refused the event stream, perhaps because of the
+  // Handles a 401 to this token, or a refusal of the event stream, which may be because of the
   // token. Renews the token, at most once a minute: this shows whether the server still accepts it.
   void Refused(Nanoseconds now);
   // Empty before the node has joined.
@@ -59,12 +59,12 @@ class OwnToken {
 
  private:
   void Join();
-  // The attempt of the last join whose token was not renewed, or a new one.
+  // Returns the attempt of the last join whose token was not renewed, or a new attempt.
   const std::string& Attempt();
   void ForgetAttempt();
   std::filesystem::path AttemptFile() const { return options_.file.string() + ".attempt"; }
   void Renew();
-  // Whether the answer has a token, which is then the own one.
+  // Whether the answer has a token. If so, this becomes the own token.
   bool Take(const http::Response& answer);
   void WarnOnce(const std::string& message);
 
@@ -76,12 +76,13 @@ class OwnToken {
   Nanoseconds next_check_ = 0;  // The earliest time at which Refused() renews.
   bool must_join_ = false;
   std::string warned_;
-  std::string attempt_;  // Empty if it is not read yet.
+  std::string attempt_;  // Empty if it was not read yet.
   mutable Mutex mutex_;
   std::string token_ PERSEUS_GUARDED_BY(mutex_);
 };
 
-// A file with a secret on one line. kInput if everybody can read it, or if it has no secret.
+// Reads a file with a secret on one line. Fails (kInput) if everybody can read it, or if it has no
+// secret.
 Result<std::string> ReadSecretFile(const std::filesystem::path& path);
 
 }  // namespace perseus::node

@@ -1,8 +1,8 @@
-// Follows the rank logs of one job directory while the job trains: which ranks run, what they ran,
+// Follows the rank logs of one job directory during the training: which ranks run, what they ran,
 // and at which step they are.
 //
 // A directory may contain logs of an earlier run. So the follower skips the content that a log has
-// when it is found. A rank is alive once its log grows, or if its log has no step yet.
+// when it is found. A rank is alive if its log has no step yet or has grown since then.
 //
 // Not thread safe.
 #pragma once
@@ -46,9 +46,10 @@ class RankFollower {
   std::vector<protocol::RankHeader> Alive() const;
   std::vector<protocol::StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
   JobProgress progress() const;
-  // The highest version of assignment.json that a rank followed since this follower exists.
+  // The highest version of assignment.json that a rank has followed during the life of this
+  // follower.
   std::int64_t highest_version() const { return highest_version_; }
-  // The version that all ranks follow, and since which step. Leaves out ranks that are far behind.
+  // The version that all ranks follow, and the step since when. Ignores ranks that are far behind.
   struct Following {
     std::int64_t version = 0;  // The server's; 0: none.
     std::int64_t since_step = -1;

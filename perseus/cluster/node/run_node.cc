@@ -22,12 +22,13 @@ namespace {
 
 // How often the logs are read.
 constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
-// After the server refused the stream.
+// The pause after the server refused the stream.
 constexpr Nanoseconds kListenAgainAfter = 5'000 * kMillisecond;
-// For one request. The thread waits for the answer.
+// The timeout of one request. The thread waits for the answer.
 constexpr std::chrono::milliseconds kRunNodeTimeout{5000};
 
-// Passes events from the listening thread to the working thread, and its position back.
+// Passes events from the listening thread to the working thread, and the position in the other
+// direction.
 class Mailbox {
  public:
   void Put(const http::Event& event) PERSEUS_EXCLUDES(mutex_) {

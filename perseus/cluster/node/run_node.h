@@ -12,9 +12,9 @@
 
 namespace perseus::node {
 
-// Runs until `should_end` is true. Assignments stay in the job directories. Fails (kInput) if the
-// address of the server or a file that `server` names is not valid. Does not fail if the server is
-// unreachable.
+// Runs until `should_end` returns true. Assignments stay in the job directories. Fails (kInput) if
+// the address of the server or a file that `server` names is not valid. Does not fail if the server
+// is unreachable.
 Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
                      const std::function<bool()>& should_end, Clock& clock, spdlog::logger& log);
 

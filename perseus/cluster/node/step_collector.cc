@@ -5,7 +5,7 @@
 namespace perseus::node {
 namespace {
 
-// How long a step that some ranks have ended waits for the others. A network file system shows
+// How long a step that some ranks have ended waits for the other ranks. A network file system shows
 // their records late.
 constexpr Nanoseconds kStepCollectorTimeout = kSecond;
 
@@ -69,7 +69,8 @@ void StepCollector::Restart(const protocol::RankId& rank) {
 
 bool StepCollector::IsDue(const Pipeline& pipeline,
                           std::map<std::int64_t, Pending>::const_iterator step, Nanoseconds now) {
-  // Ranks record their steps in order. Once a later step is complete, no record of this one comes.
+  // Ranks record their steps in order. After a later step is complete, no record of this step
+  // follows.
   for (auto later = step; later != pipeline.steps.end(); ++later) {
     if (later->second.ranks == pipeline.ranks) return true;
   }

@@ -2,9 +2,10 @@
 // pipeline, as soon as all ranks of the pipeline on this node have ended the step.
 //
 // Time and energy of a step count from the end of the previous step to its own end. So their sum
-// covers the whole run, with the time between steps. The last value of an energy counter in a step
-// is up to 100 ms older than the end of the step. So the energy of a step is its time multiplied by
-// the mean power between the last values of two steps. The next step corrects this error.
+// covers the whole run, including the time between steps. The last value of an energy counter in a
+// step is up to 100 ms older than the end of the step. So the energy of a step is its time
+// multiplied by the mean power between the last values of two steps. The error is corrected in the
+// next step.
 //
 // Pure. `now` is the time of any monotonic clock.
 #pragma once
@@ -24,13 +25,13 @@ namespace perseus::node {
 
 class StepCollector {
  public:
-  // A rank ended a step. `server_version`: the server's version that the rank followed.
+  // Adds a step that a rank ended. `server_version` is the server's version that the rank followed.
   void Add(const protocol::RankHeader& rank, const protocol::RanStep& step,
            std::int64_t server_version, Nanoseconds now);
-  // The rank is a new process. Its steps count from 0.
+  // Handles a new process of the rank, whose steps count from 0.
   void Restart(const protocol::RankId& rank);
-  // The steps that are complete, or whose other ranks did not end them in time. Ascending in each
-  // pipeline, each step once.
+  // Returns the steps that are complete, or whose other ranks did not end them in time. In each
+  // pipeline, steps are ascending and unique.
   std::vector<protocol::StepReport> Take(Nanoseconds now);
 
  private:
@@ -41,13 +42,13 @@ class StepCollector {
   struct Pending {
     std::set<protocol::RankId> ranks;
     // Since 1970:
-    Nanoseconds begin = 0;  // the begin of the first rank,
-    Nanoseconds busy = 0;   // the end of the last computation of any rank,
+    Nanoseconds begin = 0;  // the beginning of the first rank,
+    Nanoseconds busy = 0;   // the end of the last computation of all ranks,
     Nanoseconds end = 0;    // and the end of the last rank.
     double power_w = 0;
     bool is_power_known = true;
     std::int64_t version = 0;
-    int limited = 0;         // Ranks whose clock something held down (IsDisturbed).
+    int limited = 0;         // Ranks whose clock something limited (IsDisturbed).
     int without_clocks = 0;  // Ranks with a plan and without a lease.
     Nanoseconds since = 0;   // When the first record of the step came.
   };

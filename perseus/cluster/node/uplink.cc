@@ -16,7 +16,7 @@ constexpr Nanoseconds kFirstPause = kSecond / 2;
 constexpr Nanoseconds kLastPause = 5 * kSecond;
 constexpr int kMostRetryAfter = 30;
 
-// What an overloaded server asks for. 0 for other answers.
+// Returns the pause that an overloaded server requests. 0 for other answers.
 Nanoseconds PauseOf(const http::Response& response) {
   if (response.status != 429 && response.status != 503) return 0;
   for (const auto& [name, value] : response.fields) {

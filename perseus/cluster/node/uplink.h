@@ -22,11 +22,11 @@ class Uplink {
 
   Uplink(Send send, spdlog::logger& log) : send_(std::move(send)), log_(log) {}
 
-  // Whether a request makes sense now. After a failure there is a pause of up to 5 s, and after an
-  // answer 429 or 503 as long as its Retry-After says, up to 30 s.
+  // Whether a request makes sense now. After a failure there is a pause of up to 5 s. After a 429
+  // or 503, the pause is as long as Retry-After says, up to 30 s.
   bool IsUsable(Nanoseconds now) const { return now >= pause_until_; }
-  // Fails with kSystem if no server can be reached, and logs this once. An answer with any HTTP
-  // status is a success.
+  // Fails (kSystem) if no server can be reached, and logs this once. Any answer, whatever its HTTP
+  // status, is a success.
   Result<http::Response> Request(const http::Client::Outgoing& request, Nanoseconds now);
 
   // Logs a warning, once until Recovered(about).
@@ -42,12 +42,13 @@ class Uplink {
 };
 
 bool IsSuccess(const http::Response& response);
-// The text with this name in an answer, such as "job". Empty if the answer does not have it.
+// Returns the text with this name in an answer, such as "job". Empty if the answer does not have
+// it.
 std::string TextOf(const http::Response& answer, const char* name);
-// The jobs of a report whose ranks on this node the server does not know, from its answer. They may
-// have ended. Each name is the one in the report.
+// Returns the jobs of a report whose ranks on this node are not attached, from the server's answer.
+// They may have ended. Each name is the one in the report.
 std::set<std::string> NotAttachedOf(const http::Response& answer);
-// "503: no plan yet (ask later)". For any response that is not a success.
+// Describes any response that is not a success: "503: no plan yet (ask later)".
 std::string ProblemText(const http::Response& response);
 // Whether the problem is that another process has this node's name.
 bool IsNameConflict(const http::Response& problem);

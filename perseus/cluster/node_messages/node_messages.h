@@ -1,12 +1,12 @@
-// What a node daemon and the server say to each other (docs/openapi.yaml, tag "nodes"): each
-// message with its type, its writer and its reader. Values and JSON only; HTTP is elsewhere.
+// The messages between a node daemon and the server (docs/openapi.yaml, tag "nodes"): each message
+// with its type, its writer and its reader. Values and JSON only; HTTP is elsewhere.
 //
 //   node to server   Attachment   PUT /v1/nodes/N/jobs/J     the ranks of a job on the node
 //                    JobReport    POST /v1/nodes/N/reports   the steps that they ran
 //   server to node   ServerEvent  GET /v1/nodes/N/events     what the ranks have to follow
 //
-// The server refuses a key that it does not know, so that a user of the API finds a mistake at
-// once. A node ignores such a key, so that an older node works with a newer server.
+// The server refuses an unknown key, so that a user of the API finds a mistake at once. A node
+// ignores an unknown key, so that an older node works with a newer server.
 //
 // Readers that take a json_file::Node throw an Error, with the place of the mistake.
 #pragma once
@@ -28,7 +28,7 @@
 
 namespace perseus::protocol {
 
-// How deep the values of each message lie.
+// The depth of the values in each message.
 inline constexpr int kDeepestAttachment = 4;
 inline constexpr int kDeepestReports = 6;
 
@@ -42,25 +42,25 @@ struct AttachedRank {
 struct Attachment {
   std::vector<AttachedRank> ranks;  // Each once.
   bool restarted = false;           // The job's step numbers begin again at a lower number.
-  std::string instance = {};        // Identifies the process that is the node. May be empty.
+  std::string instance = {};        // Identifies the process of the node. May be empty.
   friend bool operator==(const Attachment&, const Attachment&) = default;
 };
 std::string FormatAttachment(const Attachment& attachment);
-// Refuses ranks beyond `highest`, and more ranks than a node may have.
+// Refuses ranks above `highest`, and more ranks than a node may have.
 Attachment ReadAttachment(const json_file::Node& body, const HighestRanks& highest);
 
-// The list of ranks alone, as the server stores it.
+// Formats only the list of ranks, as the server stores it.
 std::string FormatRanks(std::span<const AttachedRank> ranks);
 Result<std::vector<AttachedRank>> ParseRanks(std::string_view text);
 
 // ---- Reports: node to server ----
 
-// One step of the ranks of one pipeline that are on the node.
+// One step of the ranks of one pipeline on the node.
 struct StepReport {
   std::int64_t step = 0;
   int dp_rank = 0;
   double time_s = 0;  // From the end of the previous step to the end of this one; 0: unknown.
-  double busy_s = 0;  // From the begin of the step to the end of its last computation.
+  double busy_s = 0;  // From the beginning of the step to the end of its last computation.
   std::optional<double> energy_j = {};  // The GPUs of these ranks in time_s, if all are measured.
   std::int64_t version = 0;  // The server's lowest assignment that a rank followed; 0: none.
   int ranks = 0;             // How many ranks are in this report.
@@ -71,7 +71,7 @@ struct StepReport {
 };
 struct JobReport {
   std::string job;                // The id or the key.
-  std::int64_t acknowledged = 0;  // The newest assignment that lies in the job directory.
+  std::int64_t acknowledged = 0;  // The newest assignment in the job directory.
   std::int64_t following = 0;     // The assignment that all ranks here follow; 0: none,
   std::int64_t since_step = -1;   // from this step on.
   std::vector<StepReport> steps = {};
@@ -80,13 +80,13 @@ struct JobReport {
 std::string FormatReports(std::span<const JobReport> jobs);
 std::vector<JobReport> ReadReports(const json_file::Node& body);
 
-// The list of steps alone, for messages between replicas of the server.
+// Formats only the list of steps, for messages between replicas of the server.
 nlohmann::ordered_json StepsJson(std::span<const StepReport> steps);
 std::vector<StepReport> ReadSteps(const json_file::Node& list);
 
 // ---- Events: server to node ----
 
-// "p-" and 16 hexadecimal digits. Such an id can be the name of a file.
+// Whether the text is "p-" and 16 hexadecimal digits. Such an id can be the name of a file.
 bool IsPlanId(std::string_view text);
 
 struct AssignmentEvent {
@@ -97,7 +97,7 @@ struct AssignmentEvent {
   std::map<int, std::string> plans;  // Ids of plans by dp_rank. Empty: the default clocks.
   std::string target = {};           // In words.
   std::string reason = {};
-  // Plan files by id: of `plans` and of `upcoming`. Each file has at least the instructions of the
+  // Plan files by id, for `plans` and `upcoming`. Each file has at least the instructions of the
   // pp_ranks that are on the node.
   std::map<std::string, std::string> files = {};
   std::vector<std::string> upcoming = {};  // Ids of plans that the server is likely to assign next.
@@ -106,7 +106,7 @@ struct AssignmentEvent {
 // The job has ended.
 struct EndedEvent {
   std::string job;
-  std::string key = {};  // Empty if the job is deleted.
+  std::string key = {};  // Empty if the job was deleted.
   friend bool operator==(const EndedEvent&, const EndedEvent&) = default;
 };
 // Empty: an event that this version does not know.
@@ -118,8 +118,8 @@ inline constexpr std::string_view kEndedEvent = "ended";
 
 Result<ServerEvent> ParseEvent(std::string_view name, std::string_view data);
 std::string FormatEvent(const EndedEvent& event);
-// In parts that make up the text when they are joined, so that many events can share the text of a
-// plan file. Takes the place of `event.files`.
+// Formats the event in parts, which make up the text when they are joined. So many events can share
+// the text of a plan file. The parts replace `event.files`.
 using SharedText = std::shared_ptr<const std::string>;
 std::vector<SharedText> FormatEvent(const AssignmentEvent& event,
                                     std::span<const std::pair<std::string, SharedText>> files);

@@ -31,11 +31,11 @@ std::string ReplicaName() { return fmt::format("{}-{}", HostName(), getpid()); }
 
 constexpr int kMaxPrunedJobs = 500;  // In one check.
 constexpr store::Milliseconds kWatchesKept = 3'600'000;
-// Between checks of a database that does not answer.
+// The interval between checks of a database that does not answer.
 constexpr std::chrono::milliseconds kCheckUnavailableEvery{1'000};
 
-// What the server does every few seconds: looks at certificates and metrics, and while the database
-// answers, renews the claims of connected nodes, reads the tokens again, and deletes what is old.
+// The work of the server every few seconds. Checks certificates and metrics. While the database
+// answers, also renews the claims of connected nodes, reads the tokens again, and deletes old data.
 // So it uses all three parts of the server.
 //
 // Uses the store on the pool, and does everything else on the loop.
@@ -73,7 +73,8 @@ class Maintenance {
   void Stop() { timer_.cancel(); }
 
  private:
-  // While the database was out, notices may be lost. So the state of all streams is read again.
+  // Notices may be lost while the database does not answer. So the state of all streams is read
+  // again.
   void LogOutage(const std::string& outage) {
     if (outage.empty() == was_available_) return;
     was_available_ = outage.empty();
@@ -125,7 +126,7 @@ class ControlPlane::Impl {
         front_(options_, loop_, database_, fleet_, metrics_, log),
         maintenance_(options_, loop_, database_, fleet_, front_, log) {}
 
-  // The loop has ended. First all threads end, because they use all parts.
+  // When this runs, the loop has ended. First all threads end, because they use all parts.
   ~Impl() {
     front_.End();
     fleet_.End();

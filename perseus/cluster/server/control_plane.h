@@ -29,13 +29,13 @@ struct ControlPlaneOptions {
   std::optional<http::TlsFiles> tls = {};
   http::Limits limits = {};
   CallerLimitOptions caller_limits = {};
-  IdentitySettings identities = {};  // Who is accepted without a token of the server.
-  // Reads `identities` again, for Reload. Empty: they never change.
+  IdentitySettings identities = {};  // Who can call without a token of the server.
+  // Reads `identities` again, for Reload. Empty if they never change.
   std::function<Result<IdentitySettings>()> read_identities = {};
-  // Allow an address that other machines can reach without TLS or without tokens.
+  // Allows an address that other machines can reach without TLS or without tokens.
   bool is_insecure = false;
   int planning_threads = 2;
-  double lead_s = 0.5;          // How long before its first step an assignment is made.
+  double lead_s = 0.5;          // The time from making an assignment to its first step.
   double keep_ended_days = 30;  // How long ended jobs are kept.
   std::string replica = {};     // Unique. Empty: host name and process id.
   std::function<store::Milliseconds()> now = {};  // Empty: a ServerClock.
@@ -46,8 +46,8 @@ struct ControlPlaneOptions {
 
 class ControlPlane {
  public:
-  // kInput if options contradict each other. Also fails with the errors of the store and the
-  // server.
+  // Fails (kInput) if options contradict each other. Also fails with the errors of the store and
+  // the server.
   static Result<std::unique_ptr<ControlPlane>> Start(ControlPlaneOptions options,
                                                      spdlog::logger& log);
   ~ControlPlane();
@@ -57,9 +57,9 @@ class ControlPlane {
   int port() const;
   void Run();   // Returns after Stop.
   void Stop();  // From any thread. Running requests end first.
-  // From any thread. New connections use the certificates as they are now. The identities that are
-  // accepted now take the place of the old ones, and streams that depend on the old ones close. A
-  // wrong file changes nothing, and is logged and counted.
+  // Call this from any thread. New connections use the current certificates. The current identities
+  // replace the old ones, and streams that depend on the old ones close. A wrong file changes
+  // nothing, and is logged and counted.
   void Reload();
   // All routes, such as "GET /v1/jobs/{job}", sorted. openapi.yaml has to list them.
   const std::vector<std::string>& Routes() const;

@@ -1,10 +1,10 @@
 // Whether the database answers now and accepts changes.
 //
-// A thread of its own asks the database every kPingEvery. A load balancer wants to know within a
-// second: if a ping has no answer after kPingPatience, the database counts as dead for it until it
-// answers. Nodes and requests wait for longer, because a busy database may be slow: for them, it is
-// out after kSilence. Every kWriteEvery the thread also makes a change, because a full disk still
-// answers questions.
+// A separate thread pings the database every kPingEvery. A load balancer needs to know within a
+// second: if a ping has no answer after kPingPatience, the database counts as unavailable for load
+// balancers until it answers. Nodes and requests wait longer, because a busy database may be slow:
+// for them, it is unavailable after kSilence. Every kWriteEvery the thread also makes a change,
+// because with a full disk a database still answers queries.
 //
 // Thread safe.
 #pragma once
@@ -24,19 +24,19 @@ class DatabaseProbe {
  public:
   static constexpr std::chrono::milliseconds kPingEvery{250};
   static constexpr std::chrono::milliseconds kPingPatience{600};
-  // A network that loses everything gives no error for a long time.
+  // A network that loses everything reports no error for a long time.
   static constexpr std::chrono::seconds kSilence{10};
   static constexpr std::chrono::milliseconds kWriteEvery{5'000};
-  // While changes fail.
+  // The interval while changes fail.
   static constexpr std::chrono::milliseconds kWriteAgainEvery{1'000};
 
-  // `after_write` is called on the thread of the probe after each change that it tried.
+  // `after_write` is called on the thread of the probe after each attempt to make a change.
   DatabaseProbe(store::Store& store, std::function<store::Milliseconds()> now,
                 std::function<void()> after_write);
 
-  // Empty if the database answers and accepts changes; otherwise what is wrong.
+  // Empty if the database answers and accepts changes. Otherwise the problem.
   std::string Problem() const;
-  // Empty if nodes and requests can use the database; otherwise why they cannot.
+  // Empty if nodes and requests can use the database. Otherwise the reason.
   using Time = std::chrono::steady_clock::time_point;
   std::string Outage(Time now = std::chrono::steady_clock::now()) const;
 
@@ -53,7 +53,7 @@ class DatabaseProbe {
   const std::function<void()> after_write_;
   mutable Mutex mutex_;
   bool is_waiting_ PERSEUS_GUARDED_BY(mutex_) = false;  // For the answer to a ping,
-  Time sent_ PERSEUS_GUARDED_BY(mutex_){};              // which was sent then.
+  Time sent_ PERSEUS_GUARDED_BY(mutex_){};              // which was sent at this time.
   std::string outage_ PERSEUS_GUARDED_BY(mutex_);       // The error of the last ping.
   std::string write_problem_ PERSEUS_GUARDED_BY(mutex_);
   std::int64_t failed_writes_ = 0;  // Used only by the thread.

@@ -60,7 +60,7 @@ void Fleet::Receive(const store::Notice& notice) {
   hub_->Receive(notice);
 }
 
-// The messages of one job are processed in order.
+// Processes the messages of one job in order.
 void Fleet::ReceiveSteps(std::string_view text) {
   auto message = telemetry::ParseReplicaMessage(text);
   if (!message) return database_.Failed(message.error());

@@ -1,14 +1,15 @@
-// The jobs and nodes of this replica: what nodes report, who plans jobs, and what nodes hear.
+// The jobs and nodes of this replica: the reports of nodes, the planning of jobs, and the events
+// for nodes.
 //
 //   notice of the store ──► planning workers
 //                       ──► event streams of nodes
 //                       ──► reports that other replicas pass on
 //
-// Threads: planning workers have their own; reports run on the pool of the database, those of one
-// job in order; event streams belong to the loop. Notices come on the thread of the store.
+// Threads: planning workers have their own. Reports run on the pool of the database; those of one
+// job run in order. Event streams belong to the loop. Notices come on the thread of the store.
 //
-// Invariants: planning ends (End) before the database does, which still sends notices until then.
-// So Fleet outlives the store, and the loop outlives Fleet.
+// Invariants: planning ends (End) before the database, which sends notices until it ends. So Fleet
+// outlives the store, and the loop outlives Fleet.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -38,7 +39,8 @@ class Fleet {
         ServerMetrics& metrics, spdlog::logger& log);
 
   void StartPlanning();
-  // After the loop has ended. Running plannings stop, so that another replica can claim them.
+  // Call this after the loop has ended. Running plannings stop, so that another replica can claim
+  // them.
   void End();
   void Receive(const store::Notice& notice);  // Call it on any thread.
 
@@ -62,7 +64,7 @@ class Fleet {
   telemetry::NodeReports reports_;
   PlanCuts cuts_;
   const std::shared_ptr<EventHub> hub_;
-  // For the messages of other replicas. Those of one job always use the same strand.
+  // Strands for the messages of other replicas. The messages of one job always use the same strand.
   std::vector<Strand> strands_;
   Mutex workers_mutex_;
   std::unique_ptr<job_planning::PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);

@@ -17,7 +17,7 @@ namespace {
 constexpr int kLargeBodies = 8;
 constexpr int kPlansOnRequest = 2;
 constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
-// A revoked token closes its streams after two intervals at most, and the time to read the tokens.
+// A revoked token closes its streams after at most two intervals plus the time to read the tokens.
 constexpr std::chrono::milliseconds kWatchTokensEvery{200};
 
 // Whether only this machine can reach the server.
@@ -26,16 +26,16 @@ bool IsLocal(const ControlPlaneOptions& options) {
   return address && IsLoopback(address->host);
 }
 
-// After the last token is revoked, a server that other machines can reach has no operator.
-// Otherwise everybody would be an operator.
+// What happens after the last token is revoked. If other machines can reach the server, it then has
+// no operator, because otherwise everybody would be an operator.
 Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
-  // Then the operators are people behind the proxy.
+  // Then the operators are users behind the proxy.
   if (options.identities.proxy) return Rights::WithoutTokens::kClosed;
   if (options.is_insecure) return Rights::WithoutTokens::kOpen;
   return IsLocal(options) ? Rights::WithoutTokens::kOpenHere : Rights::WithoutTokens::kClosed;
 }
 
-// Null if no settings can ever name a proxy or munge.
+// Returns null if no settings can ever name a proxy or munge.
 std::unique_ptr<ForeignIdentities> Foreign(const ControlPlaneOptions& options, Rights& rights) {
   const IdentitySettings& identities = options.identities;
   if (!identities.proxy && !identities.munge && !options.read_identities) return nullptr;
@@ -43,7 +43,7 @@ std::unique_ptr<ForeignIdentities> Foreign(const ControlPlaneOptions& options, R
       identities, [&rights](std::set<std::string> trust) { rights.SetTrust(std::move(trust)); });
 }
 
-// When the files changed. For a missing file, the least possible time.
+// Returns when the files changed. For a missing file, returns the least possible time.
 std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::TlsFiles>& files) {
   std::vector<std::filesystem::file_time_type> times;
   if (!files) return times;
@@ -54,8 +54,8 @@ std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::T
   return times;
 }
 
-// Whether to log a request at level info: a person changed something. Nodes and profilers change
-// something all the time.
+// Whether to log a request at level info: a person changed something. Nodes and profilers
+// constantly change something.
 bool IsWorthLogging(std::string_view method, std::string_view pattern, int status) {
   if (status >= 300 || method == "GET" || method == "HEAD") return false;
   if (pattern.starts_with("/v1/tokens")) return true;
@@ -137,7 +137,7 @@ void HttpFront::Stop() {
 void HttpFront::Reload() {
   if (options_.tls) boost::asio::post(loop_, [this] { ReadCertificates(); });
   if (!options_.read_identities) return;
-  // On this thread, because a file may be slow.
+  // On this thread, because reading a file may be slow.
   auto read = options_.read_identities();
   if (read) {
     if (auto good = CheckProxy(*read); !good) read = Fail(good);
@@ -177,7 +177,7 @@ void HttpFront::SetGauges() {
                 .overload_refusals = waiting_.refused()});
 }
 
-// Whether this process can do what the settings say.
+// Checks that this process can do what the settings say.
 Result<void> HttpFront::CheckProxy(const IdentitySettings& identities) const {
   if (!identities.proxy) return {};
   const bool has_authority = options_.tls && !options_.tls->client_authority.empty();
@@ -229,7 +229,8 @@ Result<void> HttpFront::Listen() {
   return {};
 }
 
-// Many tokens may change at once, when a fleet enrolls: they are read once in each interval.
+// Reads changed tokens at most once in each interval, because many tokens change at once when a
+// fleet enrolls.
 void HttpFront::WatchTokens() {
   if (reload_tokens_.exchange(false)) {
     boost::asio::post(database_.pool(), [this] {

@@ -1,8 +1,9 @@
-// The server as callers meet it: its sockets and certificates, who callers are and what they may,
-// their limits, the endpoints, and the log of requests.
+// The side of the server that faces callers: sockets and certificates, the identity and rights of
+// callers, their limits, the endpoints, and the log of requests.
 //
-// Threads: everything is on the loop, but endpoints run on the pool of the database
-// (api/endpoints.h), Receive is called on the thread of the store, and Reload on any.
+// Threads: everything runs on the loop. The exceptions are endpoints, which run on the pool of the
+// database (api/endpoints.h), Receive, which is called on the thread of the store, and Reload,
+// which is called on any thread.
 //
 // Invariants: the database ends before HttpFront, because endpoints on its pool use Services. The
 // loop outlives HttpFront. Each member uses only members above it.
@@ -41,14 +42,14 @@ class HttpFront {
 
   // Reads the tokens and listens.
   Result<void> Start();
-  // Ends the loop when no connection is left, or after a timeout. Call it on the loop.
+  // Ends the loop when no connection is left, or after a timeout. Call this on the loop.
   void Stop();
-  void End() { ends_.request_stop(); }  // Stops the making of plans on the pool.
+  void End() { ends_.request_stop(); }  // Stops the planning on the pool.
 
   void Reload();                              // ControlPlane::Reload.
   void Receive(const store::Notice& notice);  // Call it on any thread.
   // Finds certificates that were renewed without a signal, as in a Kubernetes Secret. If only one
-  // of two files has changed yet, the change of the other one is found later.
+  // of two files has changed so far, the change of the other one is found later.
   void CheckCertificates();
   void SetGauges();
 
@@ -73,7 +74,7 @@ class HttpFront {
   ServerMetrics& metrics_;
   spdlog::logger& log_;
   Rights rights_;
-  std::unique_ptr<ForeignIdentities> foreign_;  // Null: without --identities.
+  std::unique_ptr<ForeignIdentities> foreign_;  // Null without --identities.
   boost::asio::steady_timer tokens_timer_{loop_};
   std::atomic<bool> reload_tokens_{false};
   CallerLimits limits_;

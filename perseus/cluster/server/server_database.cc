@@ -34,7 +34,7 @@ void ServerDatabase::Failed(const Error& error) {
   log_.error("{}", error.Message());
 }
 
-// On the thread of the probe.
+// Runs on the thread of the probe.
 void ServerDatabase::AfterProbe() {
   metrics_.SetRefusedWrites(store_->failed_writes());
   if (options_.clock) {

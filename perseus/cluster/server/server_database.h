@@ -1,10 +1,10 @@
-// The database as the server uses it: the store, the threads that use it, and whether it answers.
+// The server's database: the store, the threads that use it, and whether it answers.
 //
-// Threads: requests and the work of the other parts use the store on `pool`. The probe has a thread
-// of its own (database_probe.h), and so has the store, for notices.
+// Threads: requests and the work of the other parts use the store on `pool`. The probe has its own
+// thread (database_probe.h), and so has the store, for notices.
 //
 // Invariant: End ends the probe and the pool, and then closes the store with its thread. So nothing
-// uses a closed store, and afterwards no task of the pool and no notice comes any more.
+// uses a closed store, and after End no task of the pool runs and no notice arrives.
 //
 // Thread safe, except Start and End.
 #pragma once
@@ -28,7 +28,7 @@ namespace perseus::server {
 
 class ServerDatabase {
  public:
-  // Most of them wait for a commit, which contains the transactions of all that wait.
+  // Most threads wait for a commit. One commit contains the transactions of all waiting threads.
   static constexpr int kThreads = 32;
 
   ServerDatabase(const ControlPlaneOptions& options, std::unique_ptr<store::Store> store,
@@ -41,14 +41,15 @@ class ServerDatabase {
   store::Store& store() const { return *store_; }
   boost::asio::thread_pool& pool() { return pool_; }
 
-  // Why nodes and requests cannot use the database. Empty if they can.
+  // The reason why nodes and requests cannot use the database. Empty if they can.
   std::string Outage() const { return probe_ ? probe_->Outage() : ""; }
-  // The streams of nodes have to be read again, because reading failed when a notice arrived.
+  // Requests that the streams of nodes are read again, because reading failed when a notice
+  // arrived.
   void RequestReread() { needs_reread_ = true; }
   // Returns whether that was requested, and clears the request.
   bool TakeReread() { return needs_reread_.exchange(false); }
   Answer<void> IsReady() const;     // 503 unless nodes and requests can use the database.
-  Answer<void> Readiness() const;   // The same at once, also for changes: for load balancers.
+  Answer<void> Readiness() const;   // The same without delay, also for changes: for load balancers.
   void Failed(const Error& error);  // Counts and logs an error of the store.
 
  private:

@@ -23,8 +23,8 @@ using Bounds = Histogram::BucketBoundaries;
 
 namespace {
 
-// Gauges with labels, of which each update gives all. A series that an update lacks is removed, so
-// that an ended job leaves nothing.
+// Gauges with labels. Each update contains all series, and a series that it lacks is removed. So an
+// ended job leaves no series.
 class GaugeSet {
  public:
   GaugeSet(prometheus::Registry& registry, const char* name, const char* help)
@@ -105,7 +105,7 @@ struct ServerMetrics::Families {
       Counters("perseus_server_plan_guards_total",
                "Plans that were tried against the default clocks (trial), and the result: taken "
                "back (withdrawn) or back in force (cleared).");
-  // A gauge, because steps may use more energy than planned at maximum frequency.
+  // This is a gauge, because steps may use more energy than planned at maximum frequency.
   Gauge& saved = OneGauge("perseus_server_energy_saved_joules",
                           "Energy that steps judged by this replica saved since its start, "
                           "against the planned energy at maximum frequency.");
@@ -144,7 +144,8 @@ struct ServerMetrics::Families {
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
-  // Start at 0, because Prometheus sees no increase if a series begins with its first failure.
+  // These start at 0, because Prometheus sees no increase if a series begins with its first
+  // failure.
   families_->plannings.Add({{"status", "superseded"}});
   for (const std::string_view status : store::kWordsOf<store::JobStatus>) {
     families_->plannings.Add({{"status", std::string(status)}});
@@ -214,7 +215,7 @@ void ServerMetrics::SetFleet(const FleetStatus& fleet) {
   Families& to = *families_;
   to.backlog.Set(fleet.planning_backlog);
   to.backlog_age.Set(fleet.planning_wait_s);
-  // All states, so that an alert sees 0 and not the absence of a series.
+  // Sets all states, so that an alert sees 0 and not a missing series.
   for (const char* state : {"following", "pending", "late", "ahead", "lost"}) {
     const auto found = fleet.nodes.find(state);
     to.nodes.Set({{"state", state}}, found == fleet.nodes.end() ? 0 : found->second);

@@ -19,7 +19,7 @@ class ServerMetrics {
   void CountRequest(std::string_view method, std::string_view pattern, int status, double seconds);
   void CountPlanning(std::string_view status, double seconds);
   void CountStoreFailure();
-  // `what`: "certificates" or "identities".
+  // `what` is "certificates" or "identities".
   void CountReload(const std::string& what, bool is_done);
   // Current values.
   struct Gauges {
@@ -39,7 +39,7 @@ class ServerMetrics {
   void CountGuard(store::GuardState state);
   void CountSavedEnergy(double energy_j);  // May be negative.
 
-  // The text exposition format, version 0.0.4.
+  // Returns the metrics in the text exposition format, version 0.0.4.
   std::string Format() const;
 
  private:

@@ -17,7 +17,7 @@ constexpr std::string_view kAuditColumns =
     "number, at, action, job, job_key, subject, who, name, role, peer, trace, old_value, "
     "new_value, reason";
 
-// Returns JSON in its shortest form. A text that is no JSON becomes a JSON string.
+// Returns JSON in its shortest form. A text that is not JSON becomes a JSON string.
 std::string Compact(const std::string& json) {
   if (json.empty()) return json;
   const auto value = ParseOrderedJson(json);

@@ -1,8 +1,8 @@
 // The audit trail: who changed what, when, from where and why. Append-only.
 //
-// A change and its record are one transaction: neither exists without the other. Replicas append
+// A change and its record are in one transaction: neither exists without the other. Replicas append
 // one after the other, because each locks the row with the newest number. A transaction does this
-// last, so no transaction waits for a lock while it has this one.
+// last, so no transaction waits for another lock while it holds this one.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@
 
 namespace perseus::store {
 
-// SHA-256, hexadecimal.
+// Returns the SHA-256 in hexadecimal.
 std::string Sha256(std::string_view text);
 
-// A JSON text of at most 4 kB as it is, and {"bytes", "sha256"} of a longer one.
+// Returns a JSON text of at most 4 kB unchanged. For a longer one, returns {"bytes", "sha256"}.
 std::string BriefJson(std::string_view json);
 
 // Appends a record with the next number. Call this after all other statements of the transaction,

@@ -1,11 +1,11 @@
 // The part of a database that the store needs: statements with parameters, transactions, notices.
 //
 // Both drivers run the same SQL. Parameters are $1, $2, … All values of a statement are parameters:
-// a text from outside is never part of a statement. Only where the dialects differ, a statement
-// contains a part of Dialect.
+// a text from outside is never part of a statement. A statement contains a part of Dialect only
+// where the dialects differ.
 //
-// Each statement of a transaction sees what was committed before it (READ COMMITTED). So code that
-// writes a row after it has read it locks the row first (Dialect::for_update).
+// Each statement of a transaction reads what was committed before it (READ COMMITTED). So code that
+// reads a row and then writes it locks the row first (Dialect::for_update).
 //
 // Thread safe, except Transaction, which belongs to one function.
 #pragma once
@@ -46,7 +46,7 @@ class Parameters {
 };
 using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
 
-// The error for a word of the database that is none of `known`.
+// Returns the error for a word of the database that is none of `known`.
 tl::unexpected<Error> UnknownWord(std::string_view word, std::span<const std::string_view> known);
 
 // A row of a result. A null reads as 0 or as an empty text.
@@ -68,8 +68,8 @@ class Row {
     auto* value = std::get_if<std::string>(&values_.at(column));
     return value == nullptr ? std::string() : std::move(*value);
   }
-  // Moves all columns out, in their order. If a field is a state, returns a Result<void>: kSystem
-  // for a word that this program does not know.
+  // Moves all columns out, in their order. If a field is a state, returns a Result<void>, which is
+  // kSystem for a word that this program does not know.
   template <typename... Fields>
   auto Take(Fields&... fields) {
     std::size_t column = 0;
@@ -108,9 +108,9 @@ class Row {
 
 using Rows = std::vector<Row>;
 
-// Where the two dialects of SQL differ.
+// The differences between the two dialects of SQL.
 struct Dialect {
-  std::string_view serial_key;  // Type of a key that counts by itself.
+  std::string_view serial_key;  // The type of a key that increments itself.
   std::string_view for_update;  // After SELECT …: locks the rows until the end of the transaction.
   std::string_view skip_locked;  // The same, but skips rows that are locked.
   std::string_view lock_schema;  // A statement that lets only one replica create tables. Or empty.
@@ -129,12 +129,12 @@ class Transaction {
   virtual Result<void> Notify(const Notice& notice) = 0;
 };
 
-// What a committed transaction survives.
+// The failures that a committed transaction survives.
 enum class Durability {
   kOnDisk,  // A crash of the machine: the disk has confirmed it before Transact returns.
-  // A crash of the process. A crash of the machine may undo the last such transactions, but never
-  // one that is followed by one with kOnDisk. For what is reported again anyway: a busy disk needs
-  // over 100 ms to confirm a commit.
+  // A crash of the process. A crash of the machine may undo the last such transactions, but none
+  // before a transaction with kOnDisk. This is for data that is reported again anyway: a busy disk
+  // needs over 100 ms to confirm a commit.
   kInMemory,
 };
 
@@ -147,10 +147,10 @@ class Database {
   // Runs one statement that changes nothing.
   virtual Result<Rows> Read(std::string_view sql, Parameters parameters) = 0;
 
-  // Runs `work` and commits. If `work` fails, nothing changes, and its error is returned. Others
-  // see the changes when this returns. `work` may run on another thread. It may also run several
-  // times, after a conflict with another transaction or a lost connection; so it must assign its
-  // results outside the database and not append to them.
+  // Runs `work` and commits. If `work` fails, nothing changes, and its error is returned. When this
+  // returns, others see the changes. `work` may run on another thread. It may also run several
+  // times, after a conflict with another transaction or a lost connection. So it must assign its
+  // results outside the database, and must not append to them.
   //
   // After a conflict, the driver waits for a short, random time before it repeats the transaction,
   // and for up to twice as long before each further repeat. PostgreSQL ends one transaction of a
@@ -162,10 +162,10 @@ class Database {
     if (!done && done.error().kind == ErrorKind::kSystem) ++failed_writes_;
     return done;
   }
-  // How many transactions failed because the database was unavailable or full.
+  // The number of transactions that failed because the database was unavailable or full.
   std::int64_t failed_writes() const { return failed_writes_; }
 
-  // As Store::Listen.
+  // The same as Store::Listen.
   using Receive = std::function<void(const Notice&)>;
   virtual Result<void> Listen(Receive receive) = 0;
 
@@ -175,16 +175,16 @@ class Database {
   std::atomic<std::int64_t> failed_writes_ = 0;
 };
 
-// As OpenStore reads an address.
+// Opens an address in the form that OpenStore accepts.
 Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address);
 
-// `path`: a file, or ":memory:".
+// `path` is a file, or ":memory:".
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path);
-// `url`: "postgresql://…" as libpq accepts it. Connects, so that a wrong address fails at once.
+// `url` is "postgresql://…" as libpq accepts it. Connects, so that a wrong address fails at once.
 Result<std::unique_ptr<Database>> OpenPostgres(const std::string& url);
 
-// For drivers: refuses (kInput) texts that a database may not be able to store: texts with NUL
-// bytes, texts that are not UTF-8, and texts of more than 500 MB.
+// Refuses (kInput) texts that a database may not be able to store: texts with NUL bytes, texts that
+// are not UTF-8, and texts of more than 500 MB. For drivers.
 Result<void> CheckParameters(Parameters parameters);
 
 }  // namespace perseus::store

@@ -6,7 +6,7 @@
 namespace perseus::store {
 namespace {
 
-// The transactions of one commit may take this long even if the disk is faster.
+// The transactions of one commit may take this long, even if the disk is faster.
 constexpr std::chrono::milliseconds kLeastWork(10);
 
 class SqliteTransaction final : public Transaction {
@@ -106,8 +106,8 @@ GroupCommit::Batch GroupCommit::Commit(Batch& batch) {
   return rest;
 }
 
-// In the write-ahead log, SQLite's NORMAL writes without waiting for the disk, and FULL waits for
-// all that was written before.
+// In the write-ahead log, SQLite's NORMAL writes without waiting for the disk. FULL waits for
+// everything that was written before.
 Result<void> GroupCommit::SetDurability(Durability durability) {
   if (durability == durability_) return {};
   PERSEUS_RETURN_IF_ERROR(connection_.Run(durability == Durability::kOnDisk
@@ -118,12 +118,12 @@ Result<void> GroupCommit::SetDurability(Durability durability) {
   return {};
 }
 
-// Moves the requests to `rest` that the commit has no time for. Fails if the whole batch is lost.
+// Moves the requests to `rest` for which the commit has no time. Fails if the whole batch is lost.
 Result<void> GroupCommit::RunAll(Batch& batch, Batch& rest) {
   using Clock = std::chrono::steady_clock;
   PERSEUS_RETURN_IF_ERROR(SetDurability(batch.front()->durability));
   const auto end = Clock::now() + std::max<Clock::duration>(disk_takes_, kLeastWork);
-  // Immediate: a transaction that takes the write lock later could fail to get it.
+  // IMMEDIATE, because a transaction that takes the write lock later could fail to get it.
   PERSEUS_RETURN_IF_ERROR(connection_.Run("BEGIN IMMEDIATE", {}));
   for (std::size_t i = 0; i < batch.size(); ++i) {
     if (i > 0 && Clock::now() >= end) {
@@ -140,7 +140,7 @@ Result<void> GroupCommit::RunAll(Batch& batch, Batch& rest) {
   return {};
 }
 
-// Fails if the transactions before it in the batch are lost, too.
+// Fails if the earlier transactions of the batch are also lost.
 Result<void> GroupCommit::RunOne(Request& request) {
   PERSEUS_RETURN_IF_ERROR(connection_.Run("SAVEPOINT one", {}));
   SqliteTransaction transaction(connection_, request.notices);

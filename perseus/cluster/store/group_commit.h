@@ -1,16 +1,17 @@
 // Puts the transactions of many threads into few commits of an SQLite database.
 //
 // A disk confirms only a few hundred commits per second (266 were measured), however small they
-// are. So a transaction that arrives during a commit waits for the next commit, which contains all
-// waiting transactions of the same durability as the oldest one. Each runs in a savepoint, so that
-// a failure undoes only its own changes. A call returns when its transaction is committed.
+// are. So a transaction that arrives during a commit waits for the next commit. That commit
+// contains all waiting transactions of the same durability as the oldest one. Each runs in a
+// savepoint, so that a failure undoes only its own changes. A call returns when its transaction is
+// committed.
 //
 // LATENCY
-//   A commit with kInMemory does not wait for the disk. Any other one waits as long as the disk
-//   needs. The transactions of one commit run for at most as long as the disk needed for the last
-//   one (or for kLeastWork); the others wait for the next commit. So a call waits for about four
-//   times the disk at most, unless so many callers wait that their work alone takes longer. The
-//   server refuses requests before that (http/admission.h).
+//   A commit with kInMemory does not wait for the disk. Any other one waits for the disk. The
+//   transactions of one commit run for at most as long as the disk needed for the last commit (or
+//   for kLeastWork); the others wait for the next commit. So a call waits for at most about four
+//   times the disk, unless the work of all waiting callers alone takes longer. The server refuses
+//   requests before that (WaitingRequests in server/identity/caller_limits.h).
 #pragma once
 
 #include <chrono>
@@ -43,7 +44,7 @@ class GroupCommit {
   struct Request {
     const Database::Work* work;
     Durability durability;
-    std::optional<Result<void>> result;  // Set when the transaction has run.
+    std::optional<Result<void>> result;  // Set after the transaction has run.
     std::exception_ptr thrown;
     std::vector<Notice> notices;
     bool done = false;
@@ -52,9 +53,9 @@ class GroupCommit {
   using Batch = std::vector<Request*>;
 
   void Run();
-  // Takes those of waiting_ that the next commit may contain.
+  // Takes the requests from waiting_ that the next commit may contain.
   Batch TakeBatch() PERSEUS_REQUIRES(mutex_);
-  // Leaves the requests in `batch` that it has committed, or that have failed. Returns the others.
+  // Keeps in `batch` the requests that it has committed or that have failed. Returns the others.
   Batch Commit(Batch& batch);
   Result<void> RunAll(Batch& batch, Batch& rest) PERSEUS_REQUIRES(connection_mutex_);
   Result<void> SetDurability(Durability durability) PERSEUS_REQUIRES(connection_mutex_);
@@ -70,7 +71,7 @@ class GroupCommit {
   bool stopping_ PERSEUS_GUARDED_BY(mutex_) = false;
   // Used only by thread_:
   Durability durability_ = Durability::kOnDisk;       // The connection's setting.
-  std::chrono::steady_clock::duration disk_takes_{};  // To confirm the last commit.
+  std::chrono::steady_clock::duration disk_takes_{};  // The time to confirm the last commit.
   std::thread thread_;
 };
 

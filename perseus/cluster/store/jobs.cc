@@ -25,10 +25,10 @@ Result<JobRecord> JobOf(Row& row) {
   return job;
 }
 
-// A lower step that is reported this much later means that the job was restarted.
+// If a lower step is reported this much later, the job was restarted.
 constexpr Milliseconds kRestartAfter = 60'000;
 
-// Nothing if a job with this key existed and ended between the two statements.
+// Returns nothing if a job with this key existed and ended between the two statements.
 Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const NewJob& job,
                                                 Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(
@@ -52,7 +52,7 @@ Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const 
   return Store::Created{.job = std::move(record), .is_new = is_new};
 }
 
-// Replicas that register at the same time may exceed the limit by a few.
+// Checks the limits. Replicas that register at the same time may exceed a limit by a few jobs.
 Result<void> CheckQuota(Transaction& transaction, const NewJob& job) {
   if (job.most_jobs == 0 && job.most_jobs_of_owner == 0) return {};
   PERSEUS_ASSIGN_OR_RETURN(
@@ -80,7 +80,7 @@ Result<void> CheckQuota(Transaction& transaction, const NewJob& job) {
 
 Result<Store::Created> Store::CreateJob(const NewJob& job, Milliseconds now, const Author& by) {
   return Write<Created>(*database_, [&](Transaction& transaction) -> Result<Created> {
-    constexpr int kTries = 3;  // The job would have to end between two statements each time.
+    constexpr int kTries = 3;  // For each failure, a job has to end between two statements.
     for (int i = 0; i < kTries; ++i) {
       PERSEUS_ASSIGN_OR_RETURN(std::optional<Created> created, TryCreate(transaction, job, now));
       if (created && created->is_new) {
@@ -180,7 +180,7 @@ Result<void> Store::RecordSteps(std::vector<StepRecord> steps) {
   std::ranges::sort(steps, {}, &StepRecord::job);
   const auto record = [&](Transaction& transaction) -> Result<void> {
     for (const StepRecord& step : steps) {
-      // After a restart, the report replaces any other, since clocks may differ a little.
+      // A report after a restart replaces any other one, because clocks may differ a little.
       const Milliseconds replaces_until = step.counts == StepRecord::Counts::kRestart
                                               ? std::numeric_limits<Milliseconds>::max()
                                               : step.at - kRestartAfter;

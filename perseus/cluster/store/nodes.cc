@@ -43,14 +43,14 @@ std::set<RankId> IdsOf(const std::vector<protocol::AttachedRank>& ranks) {
 
 using Owners = std::map<RankId, std::string>;
 
-// Finds the owners of all ranks in the pipelines of `ranks`, and all ranks of the node.
+// Returns the owners of all ranks in the pipelines of `ranks`, and of all ranks of the node.
 Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::string_view node,
                           const std::set<RankId>& ranks) {
   const int first = ranks.empty() ? 0 : ranks.begin()->dp_rank;
   const int last = ranks.empty() ? -1 : ranks.rbegin()->dp_rank;
   PERSEUS_ASSIGN_OR_RETURN(
       Rows rows,
-      // Two statements, each with its own index. With OR, SQLite reads all ranks of the job.
+      // Two statements, each with its own index. With OR, SQLite would read all ranks of the job.
       transaction.Run("SELECT dp_rank, pp_rank, tp_rank, node FROM node_ranks "
                       "WHERE job = $1 AND dp_rank >= $2 AND dp_rank <= $3 "
                       "UNION SELECT dp_rank, pp_rank, tp_rank, node FROM node_ranks "
@@ -106,7 +106,7 @@ Result<void> RemoveRanks(Transaction& transaction, std::string_view job, std::st
 }
 
 // Locks the nodes in the order in which Acknowledge changes them, so that the two cannot deadlock.
-// Returns the ranks of each.
+// Returns the ranks of each node.
 Result<std::map<std::string, std::string>> LockNodes(
     const Database& database, Transaction& transaction, std::string_view job,
     const std::set<std::string, std::less<>>& nodes) {
@@ -120,14 +120,14 @@ Result<std::map<std::string, std::string>> LockNodes(
   return ranks;
 }
 
-// Gives ranks of a job, which is locked, to a node.
+// Gives ranks of a job to a node. The job has to be locked.
 struct Attaching {
   const Database& database;
   Transaction& transaction;
   std::string_view job;
   std::string_view node;
 
-  // The ranks that another node uses.
+  // Returns the ranks that another node uses.
   Result<std::vector<HeldRank>> FindHeld(const std::set<RankId>& ids, const Owners& owners,
                                          const InUse& in_use) const {
     std::map<std::string, bool> users;
@@ -149,7 +149,7 @@ struct Attaching {
     return held;
   }
 
-  // The node keeps only these of its ranks.
+  // Takes all other ranks from the node.
   Result<void> Release(const std::set<RankId>& kept) const {
     PERSEUS_ASSIGN_OR_RETURN(const auto had,
                              LockNodes(database, transaction, job, {std::string(node)}));
@@ -167,7 +167,7 @@ struct Attaching {
     return RemoveRanks(transaction, job, node, own->second, gone);
   }
 
-  // The node gets exactly these ranks. Returns the other nodes that lose some.
+  // Gives the node exactly these ranks. Returns the other nodes that lose some.
   Result<std::vector<std::string>> Take(const std::set<RankId>& ids, const Owners& owners,
                                         std::string_view ranks, Milliseconds now) const {
     std::set<std::string, std::less<>> affected{std::string(node)};
@@ -194,8 +194,7 @@ struct Attaching {
 
 }  // namespace
 
-// Each rank is on one node, the last that attached it, because a restarted job may run on other
-// nodes.
+// A rank belongs to the node that attached it last, because a restarted job may run on other nodes.
 Result<std::vector<HeldRank>> Store::AttachNode(std::string_view job, std::string_view node,
                                                 std::string_view ranks, Milliseconds now,
                                                 const InUse& in_use, const Author& by) {
@@ -281,8 +280,8 @@ Result<std::vector<std::string>> Store::ClaimNodes(std::vector<NodeClaim> claims
     }
     return {};
   };
-  // A claim counts for seconds, and its owner repeats it. A crash of the machine may lose it, and
-  // attaching a node waits for the disk once in place of twice.
+  // A claim is valid for seconds, and its owner repeats it. So a crash of the machine may lose it,
+  // and attaching a node waits for the disk only once.
   PERSEUS_RETURN_IF_ERROR(database_->Transact(claim_all, Durability::kInMemory));
   return refused;
 }

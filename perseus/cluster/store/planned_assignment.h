@@ -32,7 +32,7 @@ struct PlannedAssignment {
   bool IsSameExceptFirstStep(const PlannedAssignment& other) const;
   friend bool operator==(const PlannedAssignment&, const PlannedAssignment&) = default;
 };
-// As the database and the HTTP API have it.
+// Formats the assignment as in the database and in the HTTP API.
 nlohmann::ordered_json JsonOf(const PlannedAssignment& assignment);
 Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text);
 

@@ -1,4 +1,4 @@
-// Which jobs planning is due for, which worker has claimed it, and its result.
+// The jobs whose planning is due, the worker that has claimed each one, and the result.
 #include <fmt/core.h>
 
 #include <limits>
@@ -12,7 +12,7 @@
 namespace perseus::store {
 namespace {
 
-// `due` of a claimed task, unless planning is requested again in the meantime.
+// The `due` of a claimed task, unless planning is requested again in the meantime.
 constexpr Milliseconds kNever = std::numeric_limits<Milliseconds>::max();
 
 // When a worker may claim the task: when it is due, or when the claim of another worker expires.
@@ -20,7 +20,7 @@ constexpr std::string_view kClaimableAt = "CASE WHEN worker = '' THEN due ELSE u
 
 constexpr std::int64_t kMaxAssignments = 50;
 
-// No job gets there. Far below the largest exact number in JSON.
+// No job reaches this version. It is far below the largest exact number in JSON.
 constexpr std::int64_t kMaxAssignmentVersion = 1'000'000'000'000;
 
 Result<void> PutFrontier(Transaction& transaction, std::string_view job,
@@ -45,7 +45,7 @@ Result<void> AddAssignment(Transaction& transaction, std::string_view job, std::
   return transaction.Notify({.kind = Notice::Kind::kAssignment, .name = std::string(job)});
 }
 
-// For the audit trail.
+// Makes the record for the audit trail.
 AuditRecord AuditOfAssignment(const std::string& id, const LockedJob& job, std::int64_t version,
                               const std::string& body, std::string reason, Milliseconds now) {
   const std::int64_t old = job.assignment_version;
@@ -157,8 +157,8 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
     if (claim.empty()) return false;
 
     const bool is_current = job->generation == outcome.generation;
-    // Otherwise the frontier may belong to an older profile. The planning that is due again makes
-    // another.
+    // Otherwise the frontier may belong to an older profile, and the next planning, which is due,
+    // makes another one.
     if (outcome.frontier && is_current) {
       PERSEUS_RETURN_IF_ERROR(
           PutFrontier(transaction, task.job, job->profile_version, *outcome.frontier));
@@ -168,7 +168,8 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
     if (outcome.assignment) {
       PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, task.job, version, body, now));
     }
-    // After the assignment, because InsertPlan keeps the plans that it names.
+    // This comes after the assignment, because InsertPlan keeps the plans that the assignment
+    // names.
     for (PlanRecord plan : outcome.plans) {
       plan.job = task.job;
       PERSEUS_RETURN_IF_ERROR(InsertPlan(transaction, std::move(plan), now));

@@ -23,9 +23,9 @@ constexpr Oid kFloat8 = 701;
 constexpr int kBinary = 1;
 constexpr int kAsText = 0;
 
-// The address may override these. Each side closes the connection about 20 s after it is cut off
-// (the default of Linux is two hours or more). The server must do so too, because this program may
-// have locked a job that all other replicas wait for.
+// The address may override these. Each side closes the connection about 20 s after the network
+// fails (the default of Linux is two hours or more). The server must do so too, because this
+// program may have locked a job for which all other replicas wait.
 constexpr std::pair<const char*, const char*> kDefaults[] = {
     {"connect_timeout", "5"},
     {"keepalives_idle", "10"},
@@ -38,14 +38,14 @@ constexpr std::pair<const char*, const char*> kDefaults[] = {
      "-c tcp_keepalives_interval=5 -c tcp_keepalives_count=2 -c tcp_user_timeout=20s"},
 };
 
-// The message of libpq without its further lines, which only add detail.
+// Returns the first line of a message of libpq. Further lines only add detail.
 std::string FirstLine(std::string_view text) { return Explained(text.substr(0, text.find('\n'))); }
 
-// Parameters in PostgreSQL's binary format. Texts need no copy and no terminating byte.
+// Parameters in PostgreSQL's binary format. Texts need neither a copy nor a terminating byte.
 class BoundParameters {
  public:
   BoundParameters(Parameters parameters) {
-    numbers_.reserve(parameters.size());  // Pointers into it stay valid.
+    numbers_.reserve(parameters.size());  // Pointers into it have to stay valid.
     for (const Parameter& parameter : parameters) Add(parameter);
   }
   int count() const { return static_cast<int>(types_.size()); }

@@ -16,11 +16,12 @@ namespace perseus::store {
 
 // The address of a server.
 struct PostgresAddress {
-  std::string url;   // As the user gave it. May contain a password: never show it.
+  std::string url;   // As the user gave it. It may contain a password: never show it.
   std::string name;  // "postgresql://host:port/database", for messages.
 };
 
-// kInput if libpq cannot read the address, or would read it differently than a user expects.
+// Fails (kInput) if libpq cannot read the address, or would read it differently than a user
+// expects.
 Result<PostgresAddress> ParsePostgresAddress(const std::string& url);
 
 class PostgresConnection {
@@ -30,11 +31,11 @@ class PostgresConnection {
   // Prepares the statement on first use, and runs it.
   Result<Rows> Run(std::string_view sql, Parameters parameters);
 
-  // Whether a Run() found out that the connection is lost.
+  // Whether a Run() found that the connection is lost.
   bool IsLost() const { return is_lost_; }
   // Whether the last Run() failed because of a conflict with another transaction.
   bool WasInConflict() const;
-  // Whether it is outside a transaction and can start another one.
+  // Whether the connection is outside a transaction and can start another one.
   bool IsIdle() const;
 
   // For PostgresListener.

@@ -19,7 +19,7 @@ namespace perseus::store {
 namespace {
 
 constexpr int kConnections = 4;
-// How often a transaction is tried if it conflicts with others.
+// How often a transaction is tried if it conflicts with other transactions.
 constexpr int kTransactionTries = 8;
 // The longest pause before the second try. It doubles with each further try.
 constexpr std::chrono::milliseconds kFirstPause{20};
@@ -49,7 +49,7 @@ class PostgresTransaction final : public Transaction {
 // The result of one attempt to run a transaction.
 struct Attempt {
   Result<void> result;
-  bool may_repeat = false;  // Nothing was written, and another attempt may succeed.
+  bool may_repeat = false;  // Whether nothing was written, and another attempt may succeed.
 };
 
 Attempt TryTransaction(PostgresConnection& connection, const Database::Work& work,
@@ -98,7 +98,7 @@ class PostgresDatabase final : public Database {
       if (attempt.result || !attempt.may_repeat || i == kTransactionTries) return attempt.result;
       if (was_lost && lease.is_new()) return attempt.result;
       if (was_lost) continue;
-      // The whole range is random, so that two transactions that conflict seldom wait equally long.
+      // The whole range is random, so that two transactions that conflict rarely wait equally long.
       std::this_thread::sleep_for(longest_pause * Uniform(random));
       longest_pause *= 2;
     }
@@ -131,7 +131,7 @@ class PostgresDatabase final : public Database {
       is_new_ = true;
       return {};
     }
-    // Whether it was opened for this call. An older one may have been lost long ago.
+    // Whether the connection was opened for this call. An older one may have been lost long ago.
     bool is_new() const { return is_new_; }
     PostgresConnection& operator*() { return *connection_; }
     PostgresConnection* operator->() { return &*connection_; }

@@ -12,7 +12,7 @@
 namespace perseus::store {
 namespace {
 
-// Between attempts to connect again.
+// The first pause between attempts to connect again.
 constexpr int kFirstPauseMs = 100;
 constexpr int kLongestPauseMs = 5000;
 

@@ -15,18 +15,18 @@ namespace perseus::store {
 // The channel that all replicas listen on.
 inline constexpr std::string_view kNoticeChannel = "perseus";
 
-// "assignment j-…", "node n7", "planning", "tokens".
+// Formats a notice: "assignment j-…", "node n7", "planning", "tokens".
 std::string NoticeText(const Notice& notice);
-// A text that this program does not know (from a newer program) is kReadAgain.
+// Parses a notice. A text that this program does not know (from a newer program) is kReadAgain.
 Notice ParseNotice(std::string_view text);
 
 class PostgresListener {
  public:
   // `connection` comes from ConnectListener. If it is lost, the listener connects again and passes
-  // on kReadAgain, because notices may be lost.
+  // on kReadAgain, because notices may have been lost.
   PostgresListener(PostgresAddress address, PostgresConnection connection,
                    std::function<void(const Notice&)> receive);
-  // Waits for the running call of `receive` and for a connection attempt.
+  // Waits for the running call of `receive` and for a running connection attempt.
   ~PostgresListener();
   PostgresListener(const PostgresListener&) = delete;
   PostgresListener& operator=(const PostgresListener&) = delete;
@@ -45,7 +45,7 @@ class PostgresListener {
   std::thread thread_;
 };
 
-// A connection that listens.
+// Opens a connection that listens.
 Result<PostgresConnection> ConnectListener(const PostgresAddress& address);
 
 }  // namespace perseus::store

@@ -1,4 +1,4 @@
-// The records that the store keeps, and the notices that replicas send each other.
+// The records in the store, and the notices that replicas send each other.
 //
 // Bodies are JSON texts that the store does not read. Times are
 // milliseconds since 1970 on the caller's clock.
@@ -30,7 +30,7 @@ struct JobRecord {
   std::int64_t profile_version = 0;  // The newest profile. 0: none.
   // Incremented by every change that a plan depends on: profile, target or stragglers.
   std::int64_t generation = 0;
-  // The generation that the last planning answers. Planning is up to date if both are equal.
+  // The generation of the last planning. Planning is up to date if both are equal.
   std::int64_t planned_generation = 0;
   // The newest assignment. 0: none. The next assignment gets a higher version.
   std::int64_t assignment_version = 0;
@@ -47,7 +47,7 @@ struct NewJob {
   std::string body;
   std::string target;
   std::string owner = {};
-  // The most jobs that may run afterwards, in all and of this owner. 0: no limit.
+  // The most jobs that may run afterwards: in total, and of this owner. 0: no limit.
   int most_jobs = 0;
   int most_jobs_of_owner = 0;
 };
@@ -75,7 +75,7 @@ struct PlanRecord {
 
 struct AssignmentRecord {
   std::string job;
-  std::int64_t version = 0;  // From 1 in each job. Only RaiseAssignmentVersion leaves gaps.
+  std::int64_t version = 0;  // From 1 in each job. Only RaiseAssignmentVersion skips numbers.
   PlannedAssignment assignment;
   Milliseconds created = 0;
   friend bool operator==(const AssignmentRecord&, const AssignmentRecord&) = default;
@@ -85,19 +85,19 @@ struct AssignmentRecord {
 struct NodeRecord {
   std::string job;
   std::string node;
-  std::string ranks;              // As protocol::FormatRanks writes them.
+  std::string ranks;              // In the format of protocol::FormatRanks.
   std::int64_t acknowledged = 0;  // The newest assignment that the node has received.
   std::int64_t following = 0;     // The newest assignment that all its ranks follow,
   std::int64_t since_step = -1;   // and the step from which they follow it.
   Milliseconds seen = 0;
-  Milliseconds ran = 0;  // When ranks here last ended a step, to record it. Not read.
+  Milliseconds ran = 0;  // When ranks here last ended a step. A record that is read has 0.
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 
 // The newest step of a job.
 struct StepRecord {
-  // kContinue: replaces the known one only if `step` is higher, or `at` is 60 s later. kRestart:
-  // always, because the job counts its steps from 0 again.
+  // kContinue: replaces the known step only if `step` is higher, or `at` is 60 s later. kRestart:
+  // always replaces it, because the job counts its steps from 0 again.
   enum class Counts { kContinue, kRestart };
 
   std::string job = {};
@@ -110,12 +110,12 @@ struct StepRecord {
 // A process that claims the name of a node.
 struct NodeClaim {
   std::string node;
-  std::string instance;  // Identifies the process. No two processes have the same.
+  std::string instance;  // Identifies the process. It is unique.
   friend bool operator==(const NodeClaim&, const NodeClaim&) = default;
 };
 
-// Which nodes use their ranks: those seen since `silent_since` that attached ranks of the job or
-// ended a step since `idle_since`. The default: none.
+// Which nodes use their ranks: those that were seen since `silent_since`, and that attached ranks
+// of the job or ended a step since `idle_since`. The default: none.
 struct InUse {
   Milliseconds silent_since = std::numeric_limits<Milliseconds>::max();
   Milliseconds idle_since = 0;
@@ -137,13 +137,13 @@ struct StragglerRecord {
   double slowdown = 1;  // T' / T, at least 1.
   Milliseconds starts = 0;
   Milliseconds expires = 0;    // 0: never.
-  Milliseconds suspended = 0;  // Since when measurement contradicts it, so that it does not count.
+  Milliseconds suspended = 0;  // Since when measurements contradict it. Then it does not count.
                                // 0: it counts.
-  double measured = 0;         // The slowdown that was measured at the last such change. 0: none.
+  double measured = 0;         // The measured slowdown at the last such change. 0: none.
   friend bool operator==(const StragglerRecord&, const StragglerRecord&) = default;
 };
 
-// A straggler that is over, or a value that was replaced.
+// An ended straggler, or a value that was replaced.
 struct PastStragglerRecord {
   int dp_rank = 0;
   StragglerSource source = StragglerSource::kReport;
@@ -155,25 +155,26 @@ struct PastStragglerRecord {
   friend bool operator==(const PastStragglerRecord&, const PastStragglerRecord&) = default;
 };
 
-// Whether measurement speaks against the plans of a job (telemetry/plan_guard.h).
+// Whether measurements contradict the plans of a job (telemetry/plan_guard.h).
 struct GuardRecord {
   std::string job = {};
   GuardState state = GuardState::kTrial;
-  std::int64_t profile_version = 0;  // The profile and the target that it is about.
+  std::int64_t profile_version = 0;  // The profile and the target of the guard.
   std::string target = {};
   double with_plan = 0;     // Median of measured / promised step time with the plans,
   double without_plan = 0;  // and at the default clocks. 0: unknown.
   double error = 0;         // Standard error of with_plan.
   Milliseconds since = 0;   // When this state began.
-  std::string why = {};     // What the measurements show, for people.
+  std::string why = {};     // What the measurements show, as text.
   friend bool operator==(const GuardRecord&, const GuardRecord&) = default;
 };
 
 struct TokenRecord {
   std::string id = {};    // Public: lists and logs show it.
   std::string hash = {};  // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
-                          // Empty: a client certificate takes the place of the secret.
-  // Empty: a newer version of the program knows it. The server refuses such a token, and no other.
+                          // Empty: the token has a client certificate instead.
+  // Empty if only a newer version of the program knows the scope. The server refuses such a token,
+  // and no other.
   std::optional<Scope> scope = {};
   // For scope "job": the key of the only job. Otherwise patterns of job keys, one per line; empty:
   // all jobs.
@@ -184,12 +185,12 @@ struct TokenRecord {
   // For scopes "agent" and "join": patterns of node names, one per line. Empty: no node, except
   // that `certificate` may name one.
   std::string nodes = {};
-  // The team or person whose jobs the token is good for. Empty: everybody's.
+  // The team or person for whose jobs the token is valid. Empty: all.
   std::string owner = {};
   // A pattern of common names of client certificates. Empty: none.
   std::string certificate = {};
-  // Until `previous_until`, the secret before the last renewal still counts, because the answer
-  // with the new one may have been lost.
+  // The secret before the last renewal. It is valid until `previous_until`, because the answer with
+  // the new one may have been lost.
   std::string previous_hash = {};
   Milliseconds previous_until = 0;
   std::string issued_by = {};  // The id of the join token. Empty: a person created the token.
@@ -200,16 +201,16 @@ constexpr std::string_view ScopeOf(const TokenRecord& token) {
   return token.scope ? Name(*token.scope) : "unknown";
 }
 
-// A planning that a worker has claimed. No other worker takes it until the claim expires.
+// A planning that a worker has claimed. Other workers cannot take it until the claim expires.
 struct PlanningTask {
   std::string job;
-  std::string worker;  // A worker has one task at a time.
+  std::string worker;  // A worker has at most one task.
   Milliseconds until = 0;
 };
 
-// The result of a planning. Without an assignment, the newest one stays in force.
+// The result of a planning. Without an assignment, the newest one stays active.
 struct PlanningOutcome {
-  std::int64_t generation = 0;  // The generation that this planning answers.
+  std::int64_t generation = 0;  // The generation for which this planning was made.
   JobStatus status = JobStatus::kPlanned;
   std::string problem = {};
   std::optional<std::string> frontier = {};  // JSON; of the newest profile.
@@ -222,18 +223,18 @@ struct PlanningOutcome {
 
 // A rank of a client of Zeus' pipeline frequency optimizer.
 struct ZeusRankRecord {
-  std::int64_t ranks = 0;  // How many ranks the job has.
+  std::int64_t ranks = 0;  // The number of ranks that the job has.
   std::string body;        // The rank's body. Empty if the job does not have the rank.
 };
 
-// Who makes a change, for the audit trail. The default: the server itself.
+// Who makes a change, for the audit trail. The default is the server itself.
 struct Author {
   std::string id = {};             // The id of the token. Empty: none.
   std::string name = {};           // The name of the token or of the person.
   std::optional<Scope> role = {};  // Empty: the server itself.
   std::string peer = {};           // The client's address.
   std::string trace = {};          // The trace id of the request.
-  std::string reason = {};         // In the words of the person.
+  std::string reason = {};         // As the person wrote it.
   friend bool operator==(const Author&, const Author&) = default;
 };
 
@@ -249,14 +250,14 @@ struct AuditRecord {
   std::string action = {};   // "job.target", "straggler.put", …: docs/identity.md lists them.
   std::string job = {};      // The id of the job. Empty: none.
   std::string key = {};      // The key of the job.
-  std::string subject = {};  // What of the job, or which token: "pipeline 1", "t-1f2e3d4c".
+  std::string subject = {};  // The part of the job, or the token: "pipeline 1", "t-1f2e3d4c".
   Author by = {};
   std::string before = {};  // JSON. Empty: it did not exist.
-  std::string after = {};   // JSON. Empty: it does not exist any more.
+  std::string after = {};   // JSON. Empty: it no longer exists.
   friend bool operator==(const AuditRecord&, const AuditRecord&) = default;
 };
 
-// Which records to list. Empty texts: all.
+// Which records to list. An empty text selects all.
 struct AuditFilter {
   std::int64_t after = 0;  // Records with higher numbers.
   std::int64_t before = std::numeric_limits<std::int64_t>::max();

@@ -8,7 +8,7 @@
 namespace perseus::store {
 namespace {
 
-// Each database has its own type for a key that counts by itself.
+// The placeholder for the type of a key that increments itself, which depends on the database.
 constexpr std::string_view kSerialKey = "{serial key}";
 
 // The tables of version 1. Rows that belong to a job are deleted with it (ON DELETE CASCADE).
@@ -45,8 +45,8 @@ constexpr std::string_view kVersion1[] = {
       body TEXT NOT NULL,
       created BIGINT NOT NULL))",
     "CREATE INDEX measurements_job ON measurements (job, number)",
-    // Planning is due at `due`. If a worker has claimed it, the claim expires at `until`, and `due`
-    // records the time of requests that arrive in the meantime.
+    // Planning is due at `due`. If a worker has claimed it, the claim expires at `until`, and
+    // requests that arrive in the meantime set `due`.
     R"(CREATE TABLE planning (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
       due BIGINT NOT NULL,
@@ -122,7 +122,7 @@ constexpr std::string_view kVersion1[] = {
     "CREATE UNIQUE INDEX zeus_ranks_position ON zeus_ranks (job, position)",
 };
 
-// Version 2: what tokens are bound to, owners of jobs, and the audit trail.
+// Version 2: bounds of tokens, owners of jobs, and the audit trail.
 constexpr std::string_view kVersion2[] = {
     "ALTER TABLE tokens ADD COLUMN nodes TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE tokens ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
@@ -131,13 +131,13 @@ constexpr std::string_view kVersion2[] = {
     "ALTER TABLE tokens ADD COLUMN previous_until BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE tokens ADD COLUMN issued_by TEXT NOT NULL DEFAULT ''",
     "CREATE INDEX tokens_nodes ON tokens (nodes)",
-    // Until version 1, a token of scope agent was good for every node.
+    // In version 1, a token of scope agent was valid for every node.
     "UPDATE tokens SET nodes = '*' WHERE scope = 'agent'",
     "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
-    // When ranks of the job on the node last ended a step, or were attached.
+    // When ranks of the job on the node last ended a step, or when they were attached.
     "ALTER TABLE nodes ADD COLUMN ran BIGINT NOT NULL DEFAULT 0",
-    // Append-only (audit.h). No reference to jobs, because the trail outlives them. Nothing reads
-    // `hash`, here and in audit_head: earlier versions chained records with it.
+    // Append-only (audit.h). It has no reference to jobs, because the trail outlives them. Nothing
+    // reads `hash`, here and in audit_head: earlier versions used it to chain records.
     R"(CREATE TABLE audit (
       number BIGINT PRIMARY KEY,
       at BIGINT NOT NULL,
@@ -156,12 +156,12 @@ constexpr std::string_view kVersion2[] = {
       hash TEXT NOT NULL))",
     "CREATE INDEX audit_job ON audit (job, number)",
     "CREATE INDEX audit_who ON audit (who, number)",
-    // One row: the newest record. An append locks it.
+    // One row with the newest record. An append locks it.
     "CREATE TABLE audit_head (number BIGINT NOT NULL, hash TEXT NOT NULL)",
     "INSERT INTO audit_head VALUES (0, '')",
 };
 
-// Version 3: stragglers that measurement contradicts, and those that are over.
+// Version 3: stragglers that measurements contradict, and ended stragglers.
 constexpr std::string_view kStragglerChecks[] = {
     // When the straggler was suspended, and the slowdown that was measured then. 0: it counts.
     "ALTER TABLE stragglers ADD COLUMN suspended BIGINT NOT NULL DEFAULT 0",
@@ -177,12 +177,12 @@ constexpr std::string_view kStragglerChecks[] = {
       measured DOUBLE PRECISION NOT NULL,
       why TEXT NOT NULL))",
     "CREATE INDEX straggler_history_job ON straggler_history (job, number)",
-    // One row, which a readiness check changes.
+    // One row, which readiness checks change.
     "CREATE TABLE heartbeat (at BIGINT NOT NULL)",
     "INSERT INTO heartbeat VALUES (0)",
 };
 
-// Version 4: plans that are held against the default clocks.
+// Version 4: plans that are compared with the default clocks.
 constexpr std::string_view kPlanGuards[] = {
     R"(CREATE TABLE plan_guards (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
@@ -196,8 +196,7 @@ constexpr std::string_view kPlanGuards[] = {
       why TEXT NOT NULL))",
 };
 
-// Version 5. Nothing uses the table any more. It stays for servers of version 0.1.0 that still
-// run.
+// Version 5. Nothing uses the table any more. It stays for servers of version 0.1.0 that still run.
 constexpr std::string_view kPlanningTraces[] = {
     R"(CREATE TABLE planning_traces (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
@@ -205,7 +204,7 @@ constexpr std::string_view kPlanningTraces[] = {
       span TEXT NOT NULL))",
 };
 
-// Version 6: what an assignment says of its plans, so that nobody has to read a plan file for it.
+// Version 6: numbers of plans in the assignment, so that nobody has to read a plan file for them.
 constexpr std::string_view kNumbersOfPlans[] = {
     "ALTER TABLE plans ADD COLUMN time_s DOUBLE PRECISION NOT NULL DEFAULT 0",
     "ALTER TABLE plans ADD COLUMN energy_j DOUBLE PRECISION NOT NULL DEFAULT 0",
@@ -213,7 +212,7 @@ constexpr std::string_view kNumbersOfPlans[] = {
     "ALTER TABLE plans ADD COLUMN baseline_energy_j DOUBLE PRECISION NOT NULL DEFAULT 0",
 };
 
-// kVersions[i] makes version i + 1 of version i.
+// kVersions[i] upgrades version i to version i + 1.
 constexpr std::span<const std::string_view> kVersions[] = {
     kVersion1, kVersion2, kStragglerChecks, kPlanGuards, kPlanningTraces, kNumbersOfPlans};
 static_assert(std::size(kVersions) == kSchemaVersion);

@@ -5,7 +5,7 @@
 namespace perseus::store {
 namespace {
 
-// How long to wait for another process. Only the sqlite3 tool of a user can have the lock.
+// How long to wait for another process. Only the sqlite3 tool of a user can hold the lock.
 constexpr int kBusyTimeoutMs = 2000;
 
 int Bind(sqlite3_stmt* statement, int index, const Parameter& parameter) {
@@ -90,7 +90,7 @@ Result<void> SqliteConnection::SetUp() {
   ::sqlite3_busy_timeout(database_.get(), kBusyTimeoutMs);
   ::sqlite3_extended_result_codes(database_.get(), 1);
   for (const char* setting : {
-           "PRAGMA auto_vacuum = INCREMENTAL",  // First, because it needs a file without tables.
+           "PRAGMA auto_vacuum = INCREMENTAL",  // First, because it requires a file without tables.
            "PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON",
            "PRAGMA journal_size_limit = 67108864",  // Otherwise a long log never shrinks.
        }) {
@@ -122,7 +122,7 @@ Result<Rows> SqliteConnection::Run(std::string_view sql, Parameters parameters) 
   PERSEUS_ASSIGN_OR_RETURN(sqlite3_stmt* const statement, Prepare(sql));
   int number = 0;
   for (const Parameter& parameter : parameters) {
-    // For SQLite $1 is a name like $a. SQLite numbers names in the order of the text.
+    // SQLite treats $1 as a name like $a. It numbers names in the order of the text.
     const std::string name = fmt::format("${}", ++number);
     const int index = ::sqlite3_bind_parameter_index(statement, name.c_str());
     if (Bind(statement, index, parameter) != SQLITE_OK) return Failure();

@@ -16,7 +16,7 @@ namespace perseus::store {
 
 class SqliteConnection {
  public:
-  // `path`: a file, which is created if it does not exist, or ":memory:".
+  // `path` is a file, which is created if it does not exist, or ":memory:".
   static Result<SqliteConnection> Open(const std::string& path);
 
   Result<Rows> Run(std::string_view sql, Parameters parameters);

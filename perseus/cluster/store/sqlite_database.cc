@@ -20,9 +20,8 @@
 namespace perseus::store {
 namespace {
 
-// Locks the database for one process, as long as the returned file is open. This is a separate
-// file, because SQLite loses its own locks when the process closes any descriptor of the database
-// file.
+// Locks the database for one process while the returned file is open. This is a separate file,
+// because SQLite loses its own locks when the process closes any descriptor of the database file.
 Result<FileDescriptor> LockDatabase(const std::string& database) {
   const std::string path = database + ".lock";
   FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -43,10 +42,10 @@ Result<FileDescriptor> LockDatabase(const std::string& database) {
 }
 
 // Creates the file so that only its owner can read it, because it contains hashes of tokens. SQLite
-// gives its logs the same mode. Errors are ignored here: SQLite reports them when it opens the
-// file.
+// gives its logs the same mode. Errors are ignored here, because SQLite reports them when it opens
+// the file.
 void MakePrivateFile(const std::string& path) {
-  // Closes the file at once, before SQLite has locks that it could lose.
+  // Closes the file at once, because later this would release the locks of SQLite.
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
 }
 
@@ -55,7 +54,7 @@ struct NoticeThread {
   explicit NoticeThread(Database::Receive called) : receive(std::move(called)) {}
 
   const Database::Receive receive;
-  // Its destructor waits for the running call of `receive`, and drops the notices behind it.
+  // The destructor waits for the running call of `receive`, and drops the notices behind it.
   boost::asio::thread_pool thread{1};
 
   void Send(const Notice& notice) {
@@ -120,7 +119,7 @@ class SqliteDatabase final : public Database {
   const std::unique_ptr<SqliteConnection> reader_ PERSEUS_POINTEE_GUARDED_BY(reader_mutex_);
   Mutex listener_mutex_;
   std::unique_ptr<NoticeThread> listener_ PERSEUS_GUARDED_BY(listener_mutex_);
-  GroupCommit commits_;  // Last: its thread uses all above.
+  GroupCommit commits_;  // Last, because its thread uses the members above.
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What several parts of the store need to read and write: transactions, rows as records, and locks.
+// Shared by several parts of the store: transactions, rows as records, and locks.
 //
-// Locks: a transaction that changes something of a job first locks the job's row (LockJob, or an
+// Locks: a transaction that changes anything of a job first locks the job's row (LockJob, or an
 // UPDATE of it). So two changes of a job run one after the other, and no two transactions wait for
 // each other.
 #pragma once
@@ -43,7 +43,7 @@ struct ValueOf<Result<T>> {
 template <typename Record>
 using RecordOf = typename ValueOf<std::invoke_result_t<Record, Row&>>::Type;
 
-// All rows of a statement, each converted by `record(row)`, which may fail.
+// Returns all rows of a statement. `record(row)` converts each row, and may fail.
 template <typename Record>
 Result<std::vector<RecordOf<Record>>> ReadAll(Database& database, std::string_view sql,
                                               Parameters parameters, const Record& record) {
@@ -57,7 +57,7 @@ Result<std::vector<RecordOf<Record>>> ReadAll(Database& database, std::string_vi
   return records;
 }
 
-// The first row, if any.
+// Returns the first row, if any.
 template <typename Record>
 Result<std::optional<RecordOf<Record>>> ReadOne(Database& database, std::string_view sql,
                                                 Parameters parameters, const Record& record) {
@@ -70,7 +70,7 @@ struct Statement {
   std::string_view sql;
   Parameters parameters;
 };
-// Runs one statement after the other, until one fails.
+// Runs the statements one after the other, until one fails.
 Result<void> RunAll(Transaction& transaction, std::initializer_list<Statement> statements);
 
 struct LockedJob {
@@ -80,7 +80,7 @@ struct LockedJob {
   std::int64_t assignment_version = 0;
   std::string key;
 };
-// Locks the job until the end of the transaction. Nothing if the job does not exist.
+// Locks the job until the end of the transaction. Returns nothing if the job does not exist.
 Result<std::optional<LockedJob>> LockJob(const Database& database, Transaction& transaction,
                                          std::string_view job);
 // The same, but fails (kInput) if the job does not exist or has ended.
@@ -98,7 +98,7 @@ Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Millise
 // An id of a job or a plan ends with 16 hexadecimal digits (RandomHex).
 inline constexpr std::size_t kBytesOfId = 8;
 
-// For a LIMIT clause: PostgreSQL refuses negative limits, and SQLite takes them as no limit.
+// For a LIMIT clause: PostgreSQL refuses negative limits, and SQLite treats them as no limit.
 inline std::int64_t AsLimit(int limit) { return std::max(limit, 0); }
 
 }  // namespace perseus::store

@@ -1,4 +1,4 @@
-// The states of records, and their words.
+// The states of records, and the word for each state.
 //
 // Each state is one word in the database, in HTTP answers, in metrics and in logs. A word never
 // changes, because a database keeps it.
@@ -19,7 +19,7 @@ enum class JobStatus : std::uint8_t { kWaiting, kPlanned, kFailed };
 enum class StragglerSource : std::uint8_t { kDetected, kForecast, kReport };
 // How a straggler ended.
 enum class StragglerEnd : std::uint8_t { kReplaced, kWithdrawn, kExpired };
-// Where the comparison of a plan with the default clocks is (telemetry/plan_guard.h).
+// The state of the comparison of a plan with the default clocks (telemetry/plan_guard.h).
 enum class GuardState : std::uint8_t { kTrial, kWithdrawn, kCleared };
 // What a token is for (docs/identity.md).
 enum class Scope : std::uint8_t { kOperator, kMember, kAgent, kJob, kRead, kJoin };
@@ -48,7 +48,7 @@ constexpr std::string_view Name(State state) {
   return kWordsOf<State>[static_cast<std::size_t>(state)];
 }
 
-// The state with that word, or nothing if no state has it.
+// Returns the state with that word, or nothing if no state has it.
 template <typename State>
 constexpr std::optional<State> Parse(std::string_view word) {
   const auto found = std::ranges::find(kWordsOf<State>, word);

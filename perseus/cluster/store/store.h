@@ -8,27 +8,28 @@
 // drivers, SQLite and PostgreSQL.
 //
 // Guarantees:
-//   1. A call that returns success is on disk. Acknowledge, RecordSteps and NotifyReplicas are the
-//      exception: nodes report the same again. Their changes survive a crash of the server, but
-//      perhaps not one of the database's machine (Durability in database.h).
-//   2. Each call is one transaction: all of its changes are made, or none.
+//   1. If a call returns success, its changes are on disk. Acknowledge, RecordSteps and
+//      NotifyReplicas are the exception, because nodes report the same again. Their changes survive
+//      a crash of the server, but perhaps not a crash of the database's machine (Durability in
+//      database.h).
+//   2. Each call is one transaction: it makes all of its changes, or none.
 //   3. A change that other replicas cache or send to nodes comes with a Notice in the same
-//      transaction. So the notice arrives after the change is visible, and never without it. A
-//      replica whose connection was lost receives kReadAgain.
+//      transaction. So the notice arrives after the change is visible, and never without it. If a
+//      replica loses its connection, it receives kReadAgain.
 //
-// Texts are UTF-8 without NUL bytes, at most 500 MB. The store refuses others (kInput). Times are
-// milliseconds since 1970 on the caller's clock. `job` is the id of a job.
+// Texts are UTF-8 without NUL bytes, at most 500 MB. The store refuses other texts (kInput). Times
+// are milliseconds since 1970 on the caller's clock. `job` is the id of a job.
 //
-// A change that people or nodes make, and each new assignment, is recorded in the audit trail with
-// its `by` (audit.h).
+// Each change by people or nodes, and each new assignment, is recorded in the audit trail, with its
+// author in `by` (audit.h).
 //
 // Errors: kSystem if the database is unavailable. Then nothing was written, with one exception: if
-// PostgreSQL fails during a commit, the whole transaction may be written. A call that changes a job
-// fails with kInput if the job does not exist or has ended, unless its comment says otherwise.
+// PostgreSQL fails during a commit, the whole transaction may be written. If a call changes a job,
+// it fails with kInput if the job does not exist or has ended, unless its comment says otherwise.
 //
-// Limits: of profiles, the newest is kept; of assignments, the newest 50 of each job; of plans, the
-// newest 200 of each job and those that a kept assignment names (the body contains their ids).
-// Prune deletes ended jobs and old claims of nodes.
+// Limits: the store keeps the newest profile and the newest 50 assignments of each job. It keeps
+// the newest 200 plans of each job, and all plans that a kept assignment names (its body contains
+// their ids). Prune deletes ended jobs and old claims of nodes.
 //
 // Thread safe. Calls block.
 #pragma once
@@ -62,39 +63,39 @@ class Store final {
     JobRecord job;
     bool is_new = false;  // false: `job` has this key, existed before and has not ended.
   };
-  // kUnreachable beyond NewJob's limits. A job that exists is never beyond them.
+  // Fails (kUnreachable) beyond NewJob's limits. For a job that exists, the limits do not count.
   Result<Created> CreateJob(const NewJob& job, Milliseconds now, const Author& by = {});
 
-  // Finds a job by id or by key. If several jobs have the key: the one that has not ended, or else
-  // the newest.
+  // Finds a job by id or by key. If several jobs have the key, finds the one that has not ended, or
+  // else the newest.
   Result<std::optional<JobRecord>> FindJob(std::string_view id_or_key);
 
-  // In order of creation, after the job with id `after` (empty: from the first). kInput if that job
-  // does not exist any more.
+  // Lists jobs in order of creation, after the job with id `after` (empty: from the first). Fails
+  // (kInput) if that job no longer exists.
   enum class Which { kRunning, kAll };
   Result<std::vector<JobRecord>> ListJobs(Which which, std::string_view after, int limit);
 
   // Deletes the job's stragglers, nodes and planning, and sends each of the nodes a notice. Does
-  // nothing if the job has ended already.
+  // nothing if the job has already ended.
   Result<void> EndJob(std::string_view job, Milliseconds now, const Author& by = {});
 
   // Sets a new target, increments the generation and makes planning due.
   Result<void> SetTarget(std::string_view job, std::string_view target, Milliseconds now,
                          const Author& by = {});
 
-  // Records the newest steps of jobs, each of another job. Does nothing for a job that does not
-  // exist or has ended. A restart is on disk afterwards.
+  // Records the newest steps of jobs, at most one for each job. Does nothing for a job that does
+  // not exist or has ended. A restart is on disk when this returns.
   Result<void> RecordSteps(std::vector<StepRecord> steps);
 
-  // Deletes at most `limit` jobs that ended before `before`, with everything that belongs to them,
-  // the claims of nodes that were not renewed since, and the tokens of nodes that expired before.
-  // Returns the number of deleted jobs.
+  // Deletes at most `limit` jobs that ended before `before`, with everything that belongs to them.
+  // Also deletes the claims of nodes that were last renewed before `before`, and the tokens of
+  // nodes that expired before it. Returns the number of deleted jobs.
   Result<int> Prune(Milliseconds before, int limit);
 
   // --- Profiles.
 
-  // Stores a profile, increments the generation and makes planning due; changes nothing if the
-  // newest profile has the same text. Returns the version of the profile.
+  // Stores a profile, increments the generation and makes planning due. If the newest profile has
+  // the same text, changes nothing. Returns the version of the profile.
   Result<std::int64_t> PutProfile(std::string_view job, std::string_view csv, Milliseconds now,
                                   const Author& by = {});
 
@@ -104,15 +105,15 @@ class Store final {
   // --- Planning.
 
   // Claims the job whose planning has been due the longest, if any, for `for_ms`. Two workers never
-  // have the same job.
+  // claim the same job.
   Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
                                                     Milliseconds for_ms);
 
-  // When ClaimPlanning will next return a task: planning becomes due, or a claim expires. Nothing
-  // if no planning is pending.
+  // Returns when ClaimPlanning will next return a task: planning becomes due, or a claim expires.
+  // Returns nothing if no planning is pending.
   Result<std::optional<Milliseconds>> NextPlanningTime();
 
-  // The plannings that are due and that no worker has, or whose worker died.
+  // The plannings that are due and that no worker has claimed, or whose worker died.
   struct PlanningBacklog {
     std::int64_t jobs = 0;
     Milliseconds oldest_due = 0;
@@ -123,14 +124,14 @@ class Store final {
   // has ended.
   Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now, Milliseconds for_ms);
 
-  // Gives up the claim without a result. Planning is due at `due`, or earlier if it was requested
-  // in the meantime. Does nothing if the worker does not have the task any more.
+  // Releases the claim without a result. Planning is due at `due`, or earlier if it was requested
+  // in the meantime. Does nothing if the worker no longer has the task.
   Result<void> ReleasePlanning(const PlanningTask& task, Milliseconds due);
 
-  // Stores the result of a planning. Returns false and stores nothing if the worker does not have
-  // the task any more. Planning stays due if it was requested in the meantime. It also stays due if
-  // the generation of the job has changed. Then the frontier is not stored, because it may belong
-  // to an older profile.
+  // Stores the result of a planning. Returns false and stores nothing if the worker no longer has
+  // the task. Planning stays due if it was requested in the meantime. It also stays due if the
+  // generation of the job has changed. Then the frontier is not stored, because it may belong to an
+  // older profile.
   Result<bool> CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
                                 Milliseconds now);
 
@@ -145,32 +146,32 @@ class Store final {
   Result<std::optional<PlanRecord>> FindPlan(std::string_view job, std::string_view slug);
   Result<std::optional<PlanRecord>> FindPlanById(std::string_view id);
 
-  // Newest first, without bodies.
+  // Lists plans, newest first, without bodies.
   Result<std::vector<PlanRecord>> ListPlans(std::string_view job, int limit);
 
-  // Adds a plan, also to a job that has ended. The store fills in an empty id and a zero time.
-  // kInput if a plan with this id exists.
+  // Adds a plan, even to a job that has ended. The store fills in an empty id and a zero time.
+  // Fails (kInput) if a plan with this id exists.
   Result<PlanRecord> AddPlan(PlanRecord plan, Milliseconds now);
 
-  // Ignores versions above `newest`. With JobRecord::assignment_version, the result fits a record
-  // that was read before.
+  // Finds the newest assignment. Ignores versions above `newest`: with
+  // JobRecord::assignment_version, the result matches a record that was read earlier.
   Result<std::optional<AssignmentRecord>> FindNewestAssignment(
       std::string_view job, std::int64_t newest = std::numeric_limits<std::int64_t>::max());
 
-  // Newest first.
+  // Lists assignments, newest first.
   Result<std::vector<AssignmentRecord>> ListAssignments(std::string_view job, int limit);
 
   // Makes the job's assignments newer than `version`. A node has this version if the database was
-  // restored from an old backup; without this call, the node would ignore newer assignments with
+  // restored from an old backup. Without this call, the node would ignore newer assignments with
   // lower versions. The newest assignment is stored again as `version` + 1. If the job has none,
-  // its first one will have version `version` + 1. Does nothing if the job's version is as high, or
-  // if the job does not exist or has ended. kInput if `version` is above 10^12.
+  // its first one will have version `version` + 1. Does nothing if the job's version is already as
+  // high, or if the job does not exist or has ended. Fails (kInput) if `version` is above 10^12.
   Result<void> RaiseAssignmentVersion(std::string_view job, std::int64_t version, Milliseconds now);
 
   // --- Guards of plans.
 
-  // The guard of the job's present profile and target. Nothing if there is none, or if it is about
-  // another profile or target.
+  // Finds the guard of the job's current profile and target. Returns nothing if there is none, or
+  // if it belongs to another profile or target.
   Result<std::optional<GuardRecord>> FindGuard(const JobRecord& job);
   // Replaces the guard of a running job, increments the generation and makes planning due. Returns
   // false and changes nothing if the job has another profile or target in the meantime, or if the
@@ -180,11 +181,11 @@ class Store final {
 
   // --- Nodes.
 
-  // Attaches a node with its ranks (protocol::FormatRanks; kInput if the text is malformed). Other
-  // nodes lose these ranks; a node without ranks is detached. Keeps what the node has acknowledged.
-  // Sends notices only to nodes whose ranks changed.
+  // Attaches a node with its ranks (protocol::FormatRanks). Fails (kInput) if the text is
+  // malformed. Other nodes lose these ranks; a node without ranks is detached. Keeps what the node
+  // has acknowledged. Sends notices only to nodes whose ranks changed.
   // Returns the ranks that other nodes use. If there are any, the node gets no rank, and loses
-  // those that are not in `ranks`: so two nodes that exchange ranks do not wait for each other
+  // those that are not in `ranks`. So two nodes that exchange ranks do not wait for each other
   // forever.
   Result<std::vector<HeldRank>> AttachNode(std::string_view job, std::string_view node,
                                            std::string_view ranks, Milliseconds now,
@@ -197,64 +198,66 @@ class Store final {
   Result<std::int64_t> CountNodesSilentSince(std::string_view job, Milliseconds time);
 
   // Claims names of nodes, each at most once in `claims`. A claim fails if another process has the
-  // name and renewed its claim since `silent_since`. Returns the names whose claim failed.
+  // name and has renewed its claim since `silent_since`. Returns the names whose claim failed.
   Result<std::vector<std::string>> ClaimNodes(std::vector<NodeClaim> claims, Milliseconds now,
                                               Milliseconds silent_since);
 
-  // Does nothing if another process has the name now.
+  // Releases the name. Does nothing if another process now has it.
   Result<void> ReleaseNode(const NodeClaim& claim);
 
-  // Records what nodes acknowledged, follow, and when they were seen. `acknowledged` never
+  // Records what nodes have acknowledged and follow, and when they were seen. `acknowledged` never
   // decreases; `ranks` is ignored. Ignores nodes that are not attached.
   Result<void> Acknowledge(std::vector<NodeRecord> nodes);
 
   // --- Stragglers.
 
   // Replaces the straggler with the same dp_rank and source, increments the generation and makes
-  // planning due. The replaced one is in the history. If the new record only extends a straggler
-  // that holds now, only its end changes, and it stays suspended if it is. kInput if the slowdown
-  // is not a number or below 1.
+  // planning due. The replaced one goes into the history. If the new record only extends a
+  // straggler that counts now, only its end changes, and it stays suspended if it is. Fails
+  // (kInput) if the slowdown is not a number or below 1.
   //
-  // Damping: planning is due later if reports and forecasts of this pipeline changed again and
-  // again (stragglers.cc). A detected straggler is damped by its detector.
+  // Damping: planning is due later if reports and forecasts of this pipeline change repeatedly
+  // (stragglers.cc). A detected straggler is damped by its detector.
   Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now,
                             const Author& by = {});
 
-  // Returns whether the straggler existed. Then the generation increases and planning is due.
+  // Deletes the straggler. Returns whether it existed. If so, the generation increases and planning
+  // is due.
   Result<bool> DeleteStraggler(std::string_view job, int dp_rank, StragglerSource source,
                                Milliseconds now, const Author& by = {});
   // Suspends or reinstates a straggler, increments the generation and makes planning due. Does
   // nothing if it does not exist or is already in this state.
   Result<void> MarkStraggler(const StragglerRecord& straggler, Milliseconds now);
   Result<std::vector<StragglerRecord>> ListStragglers(std::string_view job);
-  // Newest first. The store keeps the newest kMaxPastStragglers of a job.
+  // Lists ended stragglers, newest first. The store keeps the newest kMaxPastStragglers of a job.
   static constexpr int kMaxPastStragglers = 100;
   Result<std::vector<PastStragglerRecord>> ListPastStragglers(std::string_view job, int limit);
 
   // --- Tokens.
 
-  // kInput if a token with this id exists.
+  // Fails (kInput) if a token with this id exists.
   Result<void> AddToken(const TokenRecord& token, const Author& by = {});
 
-  // Adds the token that a node got with a join token. It takes the place of the token that an
-  // earlier attempt got: `previous_hash` is the hash of the attempt, and `previous_until` is 0, so
-  // that no request can use it as a secret. Returns the token of the node that prevents this, if
-  // `is_only_for_new_names`. At most kMostTokensOfNode stay in force for one name: the oldest ones
-  // are revoked. Of two joins at the same time, the second one sees the first one.
+  // Adds the token that a node got with a join token. It replaces the token that an earlier attempt
+  // got: `previous_hash` is the hash of the attempt, and `previous_until` is 0, so that no request
+  // can use it as a secret. If `is_only_for_new_names`, and the node already has a token, returns
+  // that token and adds none. At most kMostTokensOfNode stay valid for one name: the oldest ones
+  // are revoked. If two joins run at the same time, the second one sees the first one.
   static constexpr std::size_t kMostTokensOfNode = 4;
   Result<std::optional<TokenRecord>> JoinNode(const TokenRecord& token, bool is_only_for_new_names,
                                               const Author& by = {});
 
-  // Returns whether the token existed. kUnreachable for the last operator token that never expires:
-  // without it, nobody could create tokens.
+  // Returns whether the token existed. Fails (kUnreachable) for the last operator token that never
+  // expires: without it, nobody could create tokens.
   Result<bool> DeleteToken(std::string_view id, Milliseconds now = 0, const Author& by = {});
   Result<std::vector<TokenRecord>> ListTokens();
-  // The tokens of scope agent for this node only.
+  // Lists the tokens of scope agent that are only for this node.
   Result<std::vector<TokenRecord>> ListTokensOfNode(std::string_view node);
 
   // Gives the token a new secret and a new end, if `presented` (a hash) is its secret or its
-  // previous one. The presented secret counts until `previous_until`, or its own end if that is
-  // earlier. Returns false and changes nothing if the token does not exist or has another secret.
+  // previous one. The presented secret stays valid until `previous_until`, or until its own end if
+  // that is earlier. Returns false and changes nothing if the token does not exist or has another
+  // secret.
   Result<bool> RenewToken(const TokenRecord& renewed, std::string_view presented, Milliseconds now,
                           const Author& by = {});
 
@@ -276,22 +279,22 @@ class Store final {
   Result<void> Ping();
   // Succeeds if the database accepts a change.
   Result<void> PingWrite(Milliseconds now);
-  // How many transactions failed because the database was unavailable or full.
+  // The number of transactions that failed because the database was unavailable or full.
   std::int64_t failed_writes() const;
-  // The database's clock. Nothing if only this process uses the database.
+  // Reads the database's clock. Returns nothing if only this process uses the database.
   Result<std::optional<Milliseconds>> Clock();
 
   // Whether other processes may use the same database.
   bool has_replicas() const;
 
   // Sends each text (at most kMaxReplicaTextBytes) as a kSteps notice. Nothing is stored: a replica
-  // that is not connected at this moment does not receive it.
+  // that is not connected now does not receive it.
   static constexpr std::size_t kMaxReplicaTextBytes = 7'000;
   Result<void> NotifyReplicas(const std::vector<std::string>& texts);
 
   // Calls `receive` for every notice that this or another process sends after this call returns.
   // The calls come one at a time on a thread of the store, until the store is destroyed. `receive`
-  // may use the store. kInput if Listen was called before.
+  // may use the store. Fails (kInput) if Listen was called before.
   Result<void> Listen(std::function<void(const Notice&)> receive);
 
  private:
@@ -299,8 +302,8 @@ class Store final {
 };
 
 // Opens "sqlite:PATH" (created if it does not exist; one process at a time), "sqlite::memory:", or
-// "postgresql://…" as libpq accepts it. Creates the tables. kInput if the address is neither, or if
-// the tables belong to another version of this program.
+// "postgresql://…" as libpq accepts it. Creates the tables. Fails (kInput) for any other address,
+// and if the tables belong to another version of this program.
 Result<std::unique_ptr<Store>> OpenStore(const std::string& address);
 
 }  // namespace perseus::store

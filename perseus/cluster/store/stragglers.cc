@@ -1,10 +1,10 @@
-// Stragglers, those that are over, and how fast declared ones may change plans.
+// Stragglers, ended stragglers, and how fast declared stragglers may change plans.
 //
-// Monitoring that reports a pipeline as slow, as healthy, and as slow again makes a new assignment
-// each time, and changing plans costs more than it saves. So changes of declared stragglers are
-// damped as those of detected ones are (telemetry/straggler_detector.h). The first two changes of a
-// pipeline within kFlapping take effect at once. After n changes, planning waits 2^n s, at most
-// kMaxDamping. It then plans the newest state. Other changes of the job do not wait.
+// If monitoring reports a pipeline as slow, as healthy, and as slow again, each report makes a new
+// assignment, and changing plans costs more than it saves. So changes of declared stragglers are
+// damped, as changes of detected ones are (telemetry/straggler_detector.h). The first two changes
+// of a pipeline within kFlapping take effect at once. After n changes, planning waits 2^n s, at
+// most kMaxDamping. It then plans the newest state. Other changes of the job do not wait.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr Milliseconds kFlapping = 60'000;
 constexpr Milliseconds kMaxDamping = 32'000;
 constexpr int kUndampedChanges = 2;
 
-// For the audit trail.
+// The subject in the audit trail.
 std::string SubjectOf(int dp_rank, StragglerSource source) {
   return fmt::format("pipeline {} {}", dp_rank, Name(source));
 }
@@ -50,7 +50,8 @@ Result<void> KeepPastStraggler(Transaction& transaction, std::string_view job, i
         {job, Store::kMaxPastStragglers}}});
 }
 
-// When planning is due after a change of this straggler at `now`. Call it after KeepPastStraggler.
+// Returns when planning is due after a change of this straggler at `now`. Call it after
+// KeepPastStraggler.
 Result<Milliseconds> DampedDue(Transaction& transaction, std::string_view job, int dp_rank,
                                StragglerSource source, Milliseconds now) {
   if (source == StragglerSource::kDetected) return now;
@@ -91,7 +92,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         .by = by,
         .before = old.empty() ? "" : StragglerText(old.front()),
         .after = StragglerText(straggler.slowdown, straggler.starts, straggler.expires)};
-    // A record that only extends a straggler that holds now changes no plan.
+    // A record that only extends a straggler that counts now changes no plan.
     PERSEUS_ASSIGN_OR_RETURN(
         const auto extended,
         transaction.Run(
@@ -102,7 +103,8 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
             {straggler.job, straggler.dp_rank, Name(straggler.source), straggler.slowdown,
              straggler.expires, straggler.starts, now}));
     if (!extended.empty()) {
-      // The server extends what it has detected with each report, and no person does that.
+      // The server itself extends a detected straggler with each report, so the audit trail does
+      // not record this.
       if (straggler.source == StragglerSource::kDetected) return {};
       return AppendAudit(transaction, record);
     }

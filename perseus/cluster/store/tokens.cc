@@ -27,7 +27,7 @@ TokenRecord TokenOf(Row& row) {
   return token;
 }
 
-// For the audit trail: no hashes.
+// Formats a token for the audit trail, without hashes.
 std::string TokenText(const TokenRecord& token) {
   nlohmann::json json{{"name", token.name}, {"scope", ScopeOf(token)}};
   if (token.expires != 0) json["expires_ms"] = token.expires;
@@ -62,7 +62,7 @@ Result<void> Insert(Transaction& transaction, const TokenRecord& token, const Au
                                    .after = TokenText(token)});
 }
 
-// Returns whether the token existed.
+// Deletes the token. Returns whether it existed.
 Result<bool> Delete(Transaction& transaction, std::string_view id, Milliseconds now,
                     const Author& by) {
   PERSEUS_ASSIGN_OR_RETURN(
@@ -95,7 +95,7 @@ Result<std::optional<TokenRecord>> Store::JoinNode(const TokenRecord& token,
                                                    bool is_only_for_new_names, const Author& by) {
   return Write<std::optional<TokenRecord>>(
       *database_, [&](Transaction& transaction) -> Result<std::optional<TokenRecord>> {
-        // The lock of the audit trail: joins run one after the other.
+        // Takes the lock of the audit trail, so that joins run one after the other.
         PERSEUS_RETURN_IF_ERROR(transaction.Run(
             fmt::format("SELECT number FROM audit_head {}", database_->dialect().for_update), {}));
         PERSEUS_ASSIGN_OR_RETURN(Rows rows, transaction.Run(TokensOfNodeSql(), {token.nodes}));
@@ -157,10 +157,10 @@ Result<bool> Store::DeleteToken(std::string_view id, Milliseconds now, const Aut
     PERSEUS_ASSIGN_OR_RETURN(
         Rows lasting,
         transaction.Run(
-            fmt::format("SELECT id FROM tokens WHERE scope = $2 AND (expires = 0 OR id = $1) "
+            fmt::format("SELECT id FROM tokens WHERE scope = $1 AND expires = 0 AND certificate = '' "
                         "ORDER BY id {}",
                         database_->dialect().for_update),
-            {id, Name(Scope::kOperator)}));
+            {Name(Scope::kOperator)}));
     if (lasting.size() == 1 && lasting.front().TakeText(0) == id) {
       return FailAs(
           ErrorKind::kUnreachable,

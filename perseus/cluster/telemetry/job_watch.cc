@@ -11,7 +11,7 @@ namespace perseus::telemetry {
 namespace {
 
 constexpr std::size_t kVersionsKept = 16;
-// A job that is slower or uses more energy than promised by more than this needs an explanation.
+// If a job is slower or uses more energy than promised by more than this, it needs an explanation.
 constexpr double kTolerance = 0.01;
 // Above this number of nodes, JobWatch forgets those that have not reported for a while.
 constexpr std::size_t kMaxReportingNodes = 1000;
@@ -39,8 +39,8 @@ nlohmann::ordered_json PromiseJson(std::int64_t version, const Promise& promise)
   return json;
 }
 
-// How much longer the step took because a pipeline is slower than the others, each against its
-// expected time. As in straggler_detector.h, but of this step alone.
+// Returns how much longer the step took because a pipeline is slower than the others, each relative
+// to its expected time. This is as in straggler_detector.h, but for this step alone.
 double Straggling(const MeasuredStep& step, const std::vector<double>& expected_s) {
   std::vector<double> ratios;
   double slowest_s = 0;
@@ -139,7 +139,7 @@ double JobWatch::TakeSavedEnergy() {
   return std::exchange(saved_j_, 0);
 }
 
-// Once for each step of each pipeline.
+// Counts each step of each pipeline once.
 void JobWatch::CountSaving(const protocol::StepReport& step, const Nodes& nodes) {
   const auto assignment = assignments_.find(step.version);
   if (assignment == assignments_.end() || assignment->second.pipelines.empty()) return;
@@ -231,7 +231,8 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
                         std::ranges::all_of(expected_nodes->second, [&](const std::string& name) {
                           return nodes.contains(name);
                         });
-  // Without an assignment of the server, clocks may have any value: perseus tune chooses them.
+  // Without an assignment of the server, clocks may have any value, because perseus tune chooses
+  // them.
   if (!is_whole || step.version == 0) return changes;
   CountSaving(step, nodes);
   double busy_s = 0;
@@ -391,7 +392,7 @@ void JobWatch::Learn(std::int64_t version, const store::PlannedAssignment& assig
     times.push_back(share.time_s - assignment.tail_s);
   }
   const MutexLock lock(mutex_);
-  // Without plans, ranks run at the default clocks, and stragglers are found all the same.
+  // Without plans, ranks run at the default clocks. Stragglers are detected anyway.
   if (times.empty() && assignment.baseline_time_s > assignment.tail_s) {
     times.assign(static_cast<std::size_t>(settings_.pipelines),
                  assignment.baseline_time_s - assignment.tail_s);

@@ -1,7 +1,7 @@
-// Summarizes the steps that nodes report of a job: which pipelines straggle, and how long steps
+// Summarizes the steps that nodes report for a job: which pipelines straggle, and how long steps
 // take.
 //
-// In memory only: a replica that takes over needs a few steps to know the same. Thread safe.
+// In memory only: a replica that takes over needs a few steps to get the same state. Thread safe.
 #pragma once
 
 #include <map>
@@ -23,67 +23,69 @@
 
 namespace perseus::telemetry {
 
-// Whether `then` is less than `pause` ago. False if `then` is further than `pause` in the future:
-// then the clock was set back.
+// Whether `then` is less than `pause` ago. False if `then` is more than `pause` in the future: then
+// the clock was set back.
 bool IsWithin(store::Milliseconds pause, store::Milliseconds then, store::Milliseconds now);
 
 class JobWatch {
  public:
   std::int64_t last_step() const;
-  // {"step_s": …, "pipelines": {"0": {"busy_s", "energy_j"}}, "promise": {…}}: means over the last
-  // kWindow steps. An energy is the mean of those steps for which all ranks reported it. The
-  // promise (plan_promise.h) is that of the newest assignment that all pipelines followed.
+  // Returns {"step_s": …, "pipelines": {"0": {"busy_s", "energy_j"}}, "promise": {…}}: means over
+  // the last kWindow steps. An energy is the mean of the steps for which all ranks reported it. The
+  // promise (plan_promise.h) belongs to the newest assignment that all pipelines followed.
   std::string Summary() const;
-  // The steps that followed the newest assignment that all pipelines follow, for the guard.
+  // Returns the steps that followed the newest assignment that all pipelines follow, for the guard.
   StepTimes GuardedSteps() const;
-  // Why steps with the plan in force are longer than promised, as far as reports show it. Or empty.
+  // Returns why steps with the active plan are longer than promised, as far as reports show it. May
+  // be empty.
   std::string Problem() const;
-  // The energy that measured steps saved against the planned energy at maximum frequency, in J, and
-  // since the last call. May be negative.
+  // Returns the energy in J that measured steps have saved since the last call, relative to the
+  // planned energy at maximum frequency. May be negative.
   double TakeSavedEnergy();
 
   // Adds a reported step. Returns the changes of stragglers to store. Every kRenew it also returns
   // the stragglers that still hold, for pipelines that were just judged. A step of a pipeline is
-  // judged when all nodes with ranks of it (SetNodes) have reported it, because a part of the nodes
-  // may be faster than the whole. Ignores a step of a pipeline of which the node has no rank. A
-  // node may report a step again, after a lost answer.
+  // judged when all nodes with ranks of it (SetNodes) have reported it, because some of the nodes
+  // may be faster than the whole. Ignores a step of a pipeline if the node has no rank of it. A
+  // node may report a step again after a lost answer.
   static constexpr store::Milliseconds kRenew = 20'000;
   std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
                                    double expected_s, store::Milliseconds now);
-  // The notices that the steps since the last call contradict, or no longer contradict
-  // (notice_check.h).
+  // Returns the straggler reports that the steps since the last call contradict, or no longer
+  // contradict (notice_check.h).
   std::vector<NoticeChange> TakeNoticeChanges();
-  // The stragglers of the job, as of this generation of the job.
+  // Whether the watch needs the stragglers of this generation of the job.
   bool NeedsNotices(std::int64_t generation) const;
   void SetNotices(const std::vector<store::StragglerRecord>& stragglers, std::int64_t generation);
 
-  // The job was restarted and counts its steps from 0 again.
+  // Handles a restart of the job, which then counts its steps from 0 again.
   void Restart();
-  // Whether a restart was found since the last call: the steps of a node went back by more steps
-  // than a node keeps unsent.
+  // Whether a restart was found since the last call: the step of a node decreased by more than the
+  // number of unsent steps that a node keeps.
   bool TakeRestart();
 
   // Held by a report while it reads what the watch lacks (SetNodes, Learn). Thousands of nodes
-  // begin to report at once; the others wait for the one that reads.
+  // begin to report at once; the others wait for the report that reads.
   Mutex& reading() { return reading_; }
 
   // Whether to call SetNodes again: every kReadNodesEvery, and for an unknown node. After a call
-  // for an unknown node, the next one waits 0.1 ms for each known node, since thousands may arrive
-  // in a row.
+  // for an unknown node, the next one waits 0.1 ms for each known node, because thousands may
+  // arrive at once.
   static constexpr store::Milliseconds kReadNodesEvery = 10'000;
   static constexpr std::size_t kNodesAMillisecond = 10;
-  // A node that reports `steps` of a pipeline of which it has no rank counts as unknown.
+  // A node counts as unknown if it reports `steps` of a pipeline of which it has no rank.
   bool NeedsNodes(const std::string& node, store::Milliseconds now,
                   const std::vector<protocol::StepReport>& steps = {}) const;
-  // `nodes`: by dp_rank. `first`: the first live node. Its replica judges the job.
+  // `nodes` is by dp_rank. `first` is the first live node. The replica to which it reports judges
+  // the job.
   void SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
                 store::Milliseconds now);
   bool HasNode(const std::string& node) const;
 
   // Records that the node reported to this replica.
   void NoteReport(const std::string& node, store::Milliseconds now);
-  // Whether this replica judges the job: always if it is the only one, otherwise while the first
-  // node reports to it. kStartsToJudge: the caller has to call StartJudging() first.
+  // Whether this replica judges the job: always if it is the only replica, otherwise while the
+  // first node reports to it. kStartsToJudge: the caller has to call StartJudging() first.
   enum class Role { kDoesNotJudge, kStartsToJudge, kJudges };
   Role RoleAt(store::Milliseconds now, bool has_replicas);
   // From the registration of the job.
@@ -92,24 +94,24 @@ class JobWatch {
     bool detects_stragglers = true;
     double most_harm = 0.01;  // As a fraction.
   };
-  // Forgets all steps and stragglers, because another replica judged in the meantime. `raised`: the
-  // stragglers that it detected, by dp_rank. Does nothing if another thread has already called
+  // Forgets all steps and stragglers, because another replica judged in the meantime. `raised` has
+  // the stragglers that it detected, by dp_rank. Does nothing if another thread has already called
   // this.
   void StartJudging(const Settings& settings, const std::map<int, double>& raised,
                     store::Milliseconds now);
-  // Whether it has started to judge, and the first node still reports to this replica.
+  // Whether this replica has started to judge, and the first node still reports to it.
   bool Judges(store::Milliseconds now) const;
   Settings settings() const;  // After StartJudging().
 
-  // A user deleted the detected straggler.
+  // Forgets a detected straggler that a user deleted.
   void Forget(int pipeline);
 
-  // The planned iteration time of each pipeline in an assignment version.
+  // Whether the planned iteration time of each pipeline in an assignment version is known.
   bool Knows(std::int64_t version) const;
   void Learn(std::int64_t version, const store::PlannedAssignment& assignment);
   double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
 
-  // Whether to store the summary of the job again: at most once in `pause`.
+  // Whether to store the summary of the job again: at most once per `pause`.
   bool IsDue(store::Milliseconds now, store::Milliseconds pause);
 
   std::map<int, double> Stragglers() const;
@@ -132,7 +134,7 @@ class JobWatch {
   static constexpr std::size_t kWindow = 16;
   // Longer than the interval of reports.
   static constexpr store::Milliseconds kRecently = 12'000;
-  // How many steps a node keeps unsent and sends again.
+  // The number of unsent steps that a node keeps and sends again.
   static constexpr std::int64_t kMaxUnsent = 256;
 
   Mutex reading_;
@@ -163,7 +165,7 @@ class JobWatch {
   Settings settings_ PERSEUS_GUARDED_BY(mutex_);
 };
 
-// The watches of all jobs. The control plane removes those without reports for an hour.
+// The watches of all jobs. The control plane removes watches that had no report for an hour.
 class JobWatches {
  public:
   std::shared_ptr<JobWatch> Of(const std::string& job, store::Milliseconds now);

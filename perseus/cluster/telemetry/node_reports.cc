@@ -12,15 +12,15 @@ namespace {
 
 constexpr store::Milliseconds kWriteNodeEvery = 5'000;
 constexpr store::Milliseconds kWriteStepsEvery = 500;
-// A detected straggler expires soon after its replica dies.
+// A detected straggler expires soon after the replica that detected it dies.
 constexpr store::Milliseconds kDetectionLasts = 60'000;
 constexpr int kAssignmentsRead = 16;
 // No job runs this many steps between two reports.
 constexpr std::int64_t kMaxStepsAhead = 1'000'000;
-// After this many writes, another report continues, because the node of this one waits for its
-// answer.
+// After this many writes, another report continues to write, because the node of this report waits
+// for its answer.
 constexpr int kWritesInARow = 3;
-// How long the last report of a lost node is kept.
+// How long the last report of a lost node stays known.
 constexpr store::Milliseconds kForgetAfter = 60'000;
 
 }  // namespace
@@ -65,8 +65,7 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobRe
     reads = watch->NeedsNodes(node, now, report.steps);
     if (reads) PERSEUS_RETURN_IF_ERROR(ReadNodes(job->id, *watch, now));
   }
-  // If it is too soon to read the nodes again, the answer to a later report says whether this node
-  // is attached.
+  // If it is too soon to read the nodes again, a later answer says whether this node is attached.
   if (!watch->HasNode(node)) return !reads;
   NoteNode(node, job->id, report, now);
   if (const auto newest = std::max(report.acknowledged, report.following);
@@ -124,7 +123,7 @@ void NodeReports::NoteForReplicas(ReplicaMessage message) {
   message.replica = replica_;
   std::vector<std::string> texts = FormatReplicaMessage(message);
   const MutexLock lock(mutex_);
-  // The database is unavailable. Later steps are judged without these.
+  // The database is unavailable. Later steps are judged without these steps.
   if (for_replicas_.size() > kMaxReplicaTexts) for_replicas_.clear();
   for (std::string& text : texts) for_replicas_.push_back(std::move(text));
 }
@@ -200,7 +199,7 @@ void NodeReports::NoteStep(const std::string& job, JobWatch& watch, store::Milli
                          .at = now};
   const MutexLock lock(mutex_);
   store::StepRecord& noted = steps_[job];
-  // The note that is not written yet may be the first one after a restart.
+  // A note that is not written yet may be the first one after a restart.
   if (noted.counts == Counts::kRestart) step.counts = Counts::kRestart;
   noted = std::move(step);
 }
@@ -340,7 +339,7 @@ Result<void> NodeReports::Learn(const std::string& job, JobWatch& watch, std::in
   for (const store::AssignmentRecord& record : assignments) {
     watch.Learn(record.version, record.assignment);
   }
-  // The version belongs to a database that was lost.
+  // The version is from a database that was lost.
   if (!watch.Knows(version)) watch.Learn(version, store::PlannedAssignment());
   return {};
 }

@@ -1,10 +1,10 @@
-// Passes the reports of nodes to the watches of the jobs, and stores what changed.
+// Passes the reports of nodes to the watches of the jobs, and stores the changes.
 //
 // One replica judges a job: the one that receives the reports of the job's first live node (by
-// name). The others pass on their reports to it (Store::NotifyReplicas). So the judge receives
-// whole pipelines, however the nodes are distributed. The replicas need no agreement: each
-// of them reads in the store which node is the first, and knows whether it receives its reports.
-// During a change, a few steps are judged twice (with the same result) or not at all.
+// name). The other replicas pass on their reports to it (Store::NotifyReplicas). So the judge
+// receives whole pipelines, however the nodes are distributed. The replicas need no agreement: each
+// of them reads in the store which node is the first, and knows whether it receives the reports of
+// this node. During a change, a few steps are judged twice (with the same result) or not at all.
 //
 // Thread safe. Calls block on the store.
 #pragma once
@@ -22,11 +22,11 @@
 
 namespace perseus::telemetry {
 
-// May be empty. Called on the thread that takes a report.
+// Each callback may be empty. They are called on the thread that takes a report.
 struct ReportCallbacks {
-  // For each notice that is suspended or reinstated.
+  // For each straggler report that is suspended or reinstated.
   std::function<void(const std::string& key, const NoticeChange& change)> noticed = {};
-  // For each trial of the default clocks, and for its result.
+  // For each trial of the default clocks, and for the result of the trial.
   std::function<void(const std::string& key, const store::GuardRecord& guard)> guarded = {};
   // The energy that steps of a job saved, in J. May be negative.
   std::function<void(double energy_j)> saved = {};
@@ -41,13 +41,14 @@ class NodeReports {
   Result<std::vector<std::string>> Take(const std::string& node,
                                         const std::vector<protocol::JobReport>& reports,
                                         store::Milliseconds now);
-  // When this replica last received a report of the node about the job (its id); 0 if it does not
-  // know. The store has older times, since not every report is written.
+  // Returns when this replica last received a report of the node about the job (its id). 0 if it is
+  // unknown. The store has older times, because not every report is written.
   store::Milliseconds LastReport(const std::string& job, const std::string& node) const;
   // Processes a message that a replica (perhaps this one) sent to all (Notice::Kind::kSteps). The
   // caller passes the messages of one job in order and one at a time.
   Result<void> TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now);
-  // The job was restarted, or a user deleted a detected straggler. Informs all replicas.
+  // These handle a restart of the job, and a detected straggler that a user deleted. They inform
+  // all replicas.
   Result<void> Restart(const std::string& job);
   Result<void> Forget(const std::string& job, int pipeline);
 
@@ -60,10 +61,11 @@ class NodeReports {
     store::Milliseconds ran = 0;  // When it last reported a step.
     store::Milliseconds seen = 0;
   };
-  // Whether the node is attached to the job.
+  // Processes one report. Returns whether the node is attached to the job.
   Result<bool> TakeJob(const std::string& node, const protocol::JobReport& report,
                        store::Milliseconds now);
-  // Whether this replica judges the job. Prepares the watch if it has just become the judge.
+  // Whether this replica judges the job. Prepares the watch if this replica has just become the
+  // judge.
   Result<bool> Judges(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
   Result<void> Judge(const std::string& node, const store::JobRecord& job, JobWatch& watch,
                      const std::vector<protocol::StepReport>& steps, store::Milliseconds now);
@@ -75,17 +77,17 @@ class NodeReports {
                          store::Milliseconds now);
   Result<void> StoreNotices(const store::JobRecord& job, const std::vector<NoticeChange>& changes,
                             store::Milliseconds now);
-  // These note what WriteNoted() has to store.
+  // These record what WriteNoted() has to store.
   void NoteNode(const std::string& node, const std::string& job, const protocol::JobReport& report,
                 store::Milliseconds now);
   void NoteStep(const std::string& job, JobWatch& watch, store::Milliseconds now);
-  // One thread at a time writes the notes of all, and the others continue. So thousands of nodes
-  // need few commits. If this process dies, the nodes report the same again.
+  // One thread at a time writes the notes of all threads, and the others continue. So thousands of
+  // nodes need few commits. If this process dies, the nodes report the same again.
   Result<void> WriteNoted();
   // Returns whether there was anything to write.
   Result<bool> WriteOnce();
   void NoteForReplicas(ReplicaMessage message);
-  // 0 for a version that is not among the newest ones.
+  // Returns 0 for a version that is not among the newest ones.
   Result<double> ExpectedTime(const store::JobRecord& job, JobWatch& watch,
                               const protocol::StepReport& step);
   Result<void> Learn(const std::string& job, JobWatch& watch, std::int64_t version);

@@ -1,19 +1,19 @@
-// Holds declared slowdowns (reports and forecasts of stragglers) against measurement.
+// Checks declared slowdowns (reports and forecasts of stragglers) against measurements.
 //
-// A notice says that pipeline p takes s times its planned time. While it holds, the other pipelines
-// run slower. If it is false, or was forgotten, the whole job is slow for nothing. Each judged step
-// has the measured ratio of each pipeline (straggler_detector.h):
+// A notice says that pipeline p takes s times its planned time. While it is active, the other
+// pipelines run slower. If it is false, or if nobody withdraws it, the whole job is slow for
+// nothing. Each judged step has the measured ratio of each pipeline (straggler_detector.h):
 //
 //   r_p = busy_p / expected_p         x_p = r_p / reference
 //
 // The reference is the lower median of r over the pipelines that nobody declares slow and that
-// detection does not find slow. It removes what all pipelines share. If there is no such pipeline,
-// the reference is 1.
+// detection does not find slow. The division removes effects that all pipelines share. If there is
+// no such pipeline, the reference is 1.
 //
 // A step contradicts the notice if x_p < 1 + (s - 1) / 2: the pipeline is nearer to its plan than
-// to the notice. After kToSuspend such steps in a row the notice is suspended. It is reinstated
+// to the notice. After kToSuspend such steps in a row, the notice is suspended. It is reinstated
 // after kToReinstate steps in a row that do not contradict it. Each further suspension of a notice
-// doubles this number, up to kMaxToReinstate, because changing plans back and forth costs more.
+// doubles kToReinstate, up to kMaxToReinstate, because changing plans repeatedly costs more.
 //
 // Not thread safe.
 #pragma once
@@ -30,9 +30,9 @@ namespace perseus::telemetry {
 struct NoticeChange {
   int dp_rank = 0;
   store::StragglerSource source = store::StragglerSource::kReport;
-  double slowdown = 1;  // As the notice says.
+  double slowdown = 1;  // According to the notice.
   bool is_suspended = false;
-  double measured = 1;  // x: median of the steps that decided.
+  double measured = 1;  // x: the median of the steps that decided.
   friend bool operator==(const NoticeChange&, const NoticeChange&) = default;
 };
 
@@ -42,12 +42,12 @@ class NoticeCheck {
   static constexpr int kToReinstate = 2;
   static constexpr int kMaxToReinstate = 64;
 
-  // The stragglers of the job as stored. Detected ones are no notices. A notice that did not change
-  // keeps its count of steps.
+  // Sets the stragglers of the job, as in the store. Detected ones are not notices. A notice that
+  // did not change keeps its count of steps.
   void SetNotices(const std::vector<store::StragglerRecord>& stragglers);
 
-  // A judged step: r by dp_rank, and the pipelines that detection finds slow. Returns the notices
-  // that have to be suspended or reinstated.
+  // Adds a judged step: r by dp_rank, and the pipelines that detection finds slow. Returns the
+  // notices that have to be suspended or reinstated.
   std::vector<NoticeChange> Add(const std::map<int, double>& ratios, const std::set<int>& detected,
                                 store::Milliseconds now);
 
@@ -57,7 +57,7 @@ class NoticeCheck {
     store::Milliseconds starts = 0;
     store::Milliseconds expires = 0;
     bool is_suspended = false;
-    int steps = 0;  // In a row that speak against the present state.
+    int steps = 0;  // Consecutive steps that contradict the current state.
     int to_reinstate = kToReinstate;
     std::vector<double> measured = {};  // x of these steps.
   };
@@ -69,7 +69,7 @@ class NoticeCheck {
   std::map<Key, Checked> notices_;
 };
 
-// The least x at which a notice of this slowdown is not contradicted.
+// Returns the least x at which a notice of this slowdown is not contradicted.
 double LeastMeasured(double slowdown);
 
 }  // namespace perseus::telemetry

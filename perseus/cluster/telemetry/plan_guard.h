@@ -1,34 +1,34 @@
-// Takes a plan back if it costs throughput: "first, do no harm".
+// Withdraws a plan if it costs throughput: "first, do no harm".
 //
-// A job that is slower than its plan promises is no proof against the plan: the profile may be
-// optimistic, and the job as slow without a plan. So the guard compares both. It asks for a trial
-// if the median step with the plan is slower than promised by more than the limit of the job. In
-// the trial, the ranks run at the default clocks. With
+// If a job is slower than its plan promises, the plan may still be good: the profile may be
+// optimistic, and the job may be as slow without a plan. So the guard compares both. It requests a
+// trial if the median step with the plan is slower than promised by more than the limit of the job.
+// In the trial, the ranks run at the default clocks. With
 //
 //   r_plan    = measured / promised step time with the plan
 //   r_default = measured / promised step time at the default clocks
 //   harm      = r_plan - r_default (1 + limit)
 //
-// the plan costs throughput if harm > 0. What both share, such as an optimistic profile or slow
-// storage, cancels. Then the plan stays taken back. Otherwise it comes back.
+// the plan costs throughput if harm > 0. Effects that both share, such as an optimistic profile or
+// slow storage, cancel out. If the plan costs throughput, it stays withdrawn. Otherwise it becomes
+// active again.
 //
 //            slower than promised          r_default is known
 //   (none) ───────────────────────▶ trial ─────────────────┬──▶ withdrawn
 //                                     ▲                     └──▶ cleared
 //                                     └──── an hour later, and slower than in the last trial ┘
 //
-// A straggler slows steps, too. While the detector does not know it yet, the promise does not
-// contain it. So with the plan, the part of a step in which all wait for one pipeline does not
-// count (if stragglers are detected). At the default clocks it counts: this ends in favor of the
-// plan.
+// A straggler also slows steps. While the detector does not know the straggler yet, the promise
+// does not contain it. So with the plan, the time in which all pipelines wait for one does not
+// count (if stragglers are detected). At the default clocks it counts, so an error favors the plan.
 //
 // Steps of a job differ. So each median has a standard error, from the spread of the steps. A trial
 // begins only if the excess is more than two standard errors. It ends after kGuardSteps steps if
-// harm is two standard errors from 0, or else after kMostGuardSteps. Then the plan is withdrawn if
-// harm is more than one standard error.
+// harm differs from 0 by more than two standard errors, or else after kMostGuardSteps. Then the
+// plan is withdrawn if harm is more than one standard error.
 //
-// A new profile or target ends every state, because its plans are others. A user who sets the
-// target again ends it, too.
+// A new profile or target ends every state, because it has other plans. Setting the same target
+// again also ends it.
 //
 // Pure.
 #pragma once
@@ -49,16 +49,16 @@ struct StepTimes {
   double ratio = 1;  // Median of measured / promised step time,
   double error = 0;  // and its standard error.
 };
-// `promised_s` > 0.
+// Requires `promised_s` > 0.
 StepTimes SummarizeTimes(std::vector<double> times_s, double promised_s);
 
 inline constexpr int kGuardSteps = 8;
 inline constexpr int kMostGuardSteps = 14;  // JobWatch keeps 16 steps, and two do not count.
-// A plan that was cleared is not tried again within this time.
+// After a plan was cleared, no new trial begins within this time.
 inline constexpr store::Milliseconds kRetryGuardAfter = 3'600'000;
 
-// `guard`: the stored state, if it belongs to the job's profile and target. `limit`: of the job, as
-// a fraction. Returns the next state, if it changes.
+// Returns the next state, if it changes. `guard` is the stored state, if it belongs to the job's
+// profile and target. `limit` is the limit of the job, as a fraction.
 std::optional<store::GuardRecord> NextGuard(const std::optional<store::GuardRecord>& guard,
                                             const StepTimes& times, double limit,
                                             store::Milliseconds now);

@@ -12,13 +12,13 @@
 namespace perseus::telemetry {
 namespace {
 
-// Nothing for fewer than kLeastPromiseSteps values.
+// Returns nothing for fewer than kLeastPromiseSteps values.
 std::optional<double> MedianOf(std::vector<double> values) {
   if (values.size() < kLeastPromiseSteps) return std::nullopt;
   return LowerMedian(std::move(values));
 }
 
-// The median of a value of one pipeline over the steps that have it.
+// Returns the median of a value of one pipeline over the steps that have it.
 template <typename Value>
 std::optional<double> MedianOf(const std::vector<MeasuredStep>& steps, int dp_rank,
                                const Value& value) {

@@ -1,7 +1,8 @@
-// What the plan in force promises, against what nodes report.
+// Compares the promise of the active plan with the reports of nodes.
 //
-// Robust: medians over recent steps that followed the plan, so a slow step or a lost report changes
-// nothing. A ratio is the median of measured / promised: above 1 is slower or hungrier.
+// The values are robust: they are medians over recent steps that followed the plan, so a slow step
+// or a lost report does not matter. A ratio is the median of measured / promised: above 1, the job
+// is slower or uses more energy than promised.
 #pragma once
 
 #include <map>
@@ -17,25 +18,25 @@ namespace perseus::telemetry {
 struct MeasuredStep {
   struct Pipeline {
     double busy_s = 0;
-    std::optional<double> energy_j = {};  // Nothing if a node has no energy.
+    std::optional<double> energy_j = {};  // Empty if a node has no energy.
   };
   double time_s = 0;
-  int limited_ranks = 0;                   // Whose clock heat or another program limited.
-  int ranks_without_clocks = 0;            // That follow the plan without a lease of their GPU.
+  int limited_ranks = 0;                   // Ranks whose clock heat or another program limited.
+  int ranks_without_clocks = 0;            // Ranks that follow the plan without a lease.
   std::map<int, Pipeline> pipelines = {};  // By dp_rank.
 };
 
 struct Promise {
   struct Pipeline {
     double time_ratio = 1;                    // Busy time.
-    std::optional<double> energy_ratio = {};  // Nothing if too few steps have energy.
+    std::optional<double> energy_ratio = {};  // Empty if too few steps have energy.
   };
-  int steps = 0;                 // That the medians have.
+  int steps = 0;                 // The number of steps in the medians.
   int limited_ranks = 0;         // The most in one of these steps.
-  int ranks_without_clocks = 0;  // Likewise.
+  int ranks_without_clocks = 0;  // The most in one of these steps.
   double promised_s = 0;
   double measured_s = 0;
-  // The energy of all pipelines. Nothing if one has no energy.
+  // The energy of all pipelines. Empty if a pipeline has no energy.
   std::optional<double> promised_j = {};
   std::optional<double> measured_j = {};
   std::map<int, Pipeline> pipelines;
@@ -43,13 +44,13 @@ struct Promise {
   double time_ratio() const { return measured_s / promised_s; }
 };
 
-// Nothing with fewer than kLeastSteps steps, or without plans.
+// With fewer steps, or without plans, ComparePromise returns nothing.
 inline constexpr std::size_t kLeastPromiseSteps = 5;
 std::optional<Promise> ComparePromise(const store::PlannedAssignment& assignment,
                                       const std::vector<MeasuredStep>& steps);
 
-// Why the job is slower or uses more energy than promised by more than `tolerance`, as far as the
-// reports show it. Empty if it does not.
+// Explains why the job is slower or uses more energy than promised by more than `tolerance`, as far
+// as the reports show it. Empty if it does not.
 std::string ExplainPromise(const Promise& promise, double tolerance);
 
 }  // namespace perseus::telemetry

@@ -11,7 +11,7 @@
 
 namespace perseus::telemetry {
 
-// Has one of: steps, restarted, forgotten.
+// Contains one of: steps, restarted, forgotten.
 struct ReplicaMessage {
   std::string replica = {};  // The sender.
   std::string job = {};

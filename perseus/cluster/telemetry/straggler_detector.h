@@ -1,30 +1,30 @@
 // Detects which pipelines of a job are slow, from the reports of their steps.
 //
 // All pipelines end a step together, because they wait for the slowest one. So the time of a step
-// does not show which one was slow. The detector compares the time from the beginning of the step
-// to the last instruction of the pipeline (busy) with the time in its plan (expected). A planned
-// slowdown is in both.
+// does not show which pipeline was slow. The detector compares the time from the beginning of the
+// step to the last instruction of the pipeline (busy) with the time in its plan (expected). A
+// planned slowdown is in both times.
 //
 //   r_p = busy_p / expected_p               x_p = r_p / lower median over pipelines of r
 //
-// The median removes what all pipelines share, such as an optimistic plan or slow storage. (Of two
-// pipelines it is the lower value: if both are slow, neither waits for the other.) So a pipeline is
-// judged only if others reported the same step. The detector ignores steps that others did not
-// report in time, as after an outage. It also ignores pipelines with an unknown assignment, if
-// others have a known one.
+// The median removes effects that all pipelines share, such as an optimistic plan or slow storage.
+// (For two pipelines it is the lower value: if both are slow, neither waits for the other.) So a
+// pipeline is judged only if others reported the same step. The detector ignores steps that others
+// did not report in time, for example after an outage. It also ignores pipelines with an unknown
+// assignment, if others have a known one.
 //
-// Noise. A quiet step is a step of a pipeline that is no straggler, with x below the threshold. s
-// is the deviation that nine of ten of the last kPast quiet steps do not exceed, divided by 1.645,
-// as for a normal distribution. (Not the median deviation: with two pipelines, x is exactly 1 in
-// every other step.) The threshold is 1 + max(kLeast, kNoise s). It is 1 + kUnknown before the
-// first kLeastPast quiet steps.
+// Noise. A quiet step is a step of a pipeline that is no straggler, with x below the threshold.
+// Nine of ten of the last kPast quiet steps deviate by at most a certain value. s is this value,
+// divided by 1.645 as for a normal distribution. (The median deviation would not work: with two
+// pipelines, x is exactly 1 in every other step.) The threshold is 1 + max(kLeast, kNoise s).
+// Before the first kLeastPast quiet steps, it is 1 + kUnknown.
 //
 // A straggler is raised after kToRaise consecutive steps above the threshold, so one slow step
 // raises nothing. Its slowdown is the least of these steps. Later the slowdown follows the median
 // of the last three steps, if the difference is more than kUpdate. A straggler is cleared after
-// kToClear consecutive steps below half of the threshold's excess (hysteresis). Each time it is
-// raised again within kFlapping steps, this number doubles, up to kMaxToClear. So a pipeline that
-// is slow again and again stays raised, because changing plans back and forth costs more.
+// kToClear consecutive steps below half of the threshold's excess (hysteresis). If it is raised
+// again within kFlapping steps, this number doubles each time, up to kMaxToClear. So a pipeline
+// that is slow repeatedly stays raised, because changing plans repeatedly costs more.
 //
 // The first step of a new assignment is ignored, because the ranks may have changed plans in it.
 //
@@ -43,7 +43,7 @@ struct PipelineStep {
   std::int64_t step = 0;
   int dp_rank = 0;
   double busy_s = 0;         // The pipeline's busy time: the largest value of its nodes.
-  double expected_s = 0;     // In its plan. 0: unknown; then all pipelines count as equal.
+  double expected_s = 0;     // In its plan. 0: unknown. Then all pipelines count as equal.
   std::int64_t version = 0;  // The assignment that it followed.
 };
 
@@ -79,7 +79,7 @@ class StragglerDetector {
   // report of one of P pipelines.
   StragglerVerdicts Add(const PipelineStep& report);
 
-  // The job was restarted and counts its steps from 0 again.
+  // Handles a restart of the job, which then counts its steps from 0 again.
   void Restart();
   // Takes over a straggler from another detector.
   void Raise(int dp_rank, double slowdown);

@@ -1,4 +1,5 @@
-// The audit trail (perseus/cluster/store/audit.h): of everything, for operators, and of one job.
+// The audit trail (perseus/cluster/store/audit.h): of the whole server, for operators, and of one
+// job.
 #include <fmt/core.h>
 
 #include <utility>

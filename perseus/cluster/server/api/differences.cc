@@ -14,7 +14,7 @@ using nlohmann::json;
 
 constexpr int kMaxDifferences = 4;
 
-// `flat`: a flattened document, such as {"/schedule/stages": 4}.
+// `flat` is a flattened document, such as {"/schedule/stages": 4}.
 std::string TextAt(const json& flat, const std::string& pointer) {
   const auto found = flat.find(pointer);
   if (found == flat.end()) return "none";

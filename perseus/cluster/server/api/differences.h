@@ -6,7 +6,7 @@
 
 namespace perseus::server {
 
-// Returns "schedule.pp_ranks 4, here 8; gpu.name none, here \"A100\"": the first few differences.
+// Returns the first few differences: "schedule.pp_ranks 4, here 8; gpu.name none, here \"A100\"".
 // Empty if there are none.
 std::string Differences(const nlohmann::json& there, const nlohmann::json& here);
 

@@ -16,7 +16,7 @@
 namespace perseus::server {
 namespace {
 
-// The reason of a change: the field Perseus-Reason, percent-encoded UTF-8.
+// Returns the reason for a change: the field Perseus-Reason, percent-encoded UTF-8.
 Answer<std::string> ReasonOf(const http::Request& request) {
   constexpr std::size_t kMostBytes = 1000;
   const std::string_view field = request.Field("perseus-reason");
@@ -27,7 +27,7 @@ Answer<std::string> ReasonOf(const http::Request& request) {
                 fmt::format("one line of at most {} bytes of UTF-8, percent-encoded", kMostBytes));
 }
 
-// Who sends the request. Checks how many requests fail here.
+// Finds who sends the request. Limits how many requests fail here.
 boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
                                                       http::Request& request, std::string_view node,
                                                       Access access, store::Milliseconds now) {
@@ -38,7 +38,7 @@ boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
   const bool is_munge = !person && services.foreign != nullptr && access == Access::kEnroll &&
                         field.starts_with(kMungePrefix);
   if (is_munge) {
-    // A check takes longer than anything else that a caller without rights can ask for.
+    // Among the requests that a caller without rights can make, this check takes the most time.
     if (auto may = services.limits.SpendUnknown(request); !may) {
       co_return tl::unexpected(may.error());
     }
@@ -56,7 +56,7 @@ boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
   co_return identity;
 }
 
-// Identifies the caller, and checks how much it sent. Does not block.
+// Identifies the caller, and checks the amount of its requests. Does not block.
 boost::asio::awaitable<Answer<Context>> Identify(const Services& services, http::Request& request,
                                                  const http::Fields& path, Access access) {
   const store::Milliseconds now = services.now();
@@ -77,8 +77,8 @@ boost::asio::awaitable<Answer<Context>> Identify(const Services& services, http:
   co_return context;
 }
 
-// Checks the rights, and finds the job if the path has one. The only check of rights, except for
-// endpoints that find out only from the body which job is meant.
+// Checks the rights, and finds the job if the path has one. This is the only check of rights,
+// except for endpoints that find the job in the body.
 Answer<Context> Admit(Context context, Access access) {
   if (access == Access::kPublic) return context;
   const Services& services = context.services;
@@ -93,8 +93,8 @@ Answer<Context> Admit(Context context, Access access) {
     return context;
   }
   PERSEUS_ASSIGN_OR_RETURN(auto job, services.store.FindJob(id->second));
-  // A missing job has no owner. So the holder of a bound token gets the same answer for it as for
-  // the job of another one, and cannot find out which jobs exist.
+  // A missing job has no owner. So a caller with a bound token gets the same answer for a missing
+  // job as for another owner's job, and cannot find out which jobs exist.
   resource.job = job ? job->key : id->second;
   if (job) resource.owner = job->owner;
   PERSEUS_RETURN_IF_ERROR(Allow(context.identity, access, resource));

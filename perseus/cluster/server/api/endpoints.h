@@ -1,6 +1,6 @@
 // The endpoints of the API: for each, who may call it and the function that answers it.
 //
-// These functions block on the store, run on a thread of the pool, and know nothing of connections.
+// These functions wait for the store, run on a thread of the pool, and do not use connections.
 //
 // Only for .cc files that link nlohmann_json.
 #pragma once
@@ -28,7 +28,7 @@ namespace perseus::server {
 class EventHub;
 class ForeignIdentities;
 
-// Places for requests that need much memory or time.
+// Slots for requests that need much memory or time.
 using Places = std::counting_semaphore<>;
 struct ReleasePlace {
   void operator()(Places* places) const { places->release(); }
@@ -36,7 +36,7 @@ struct ReleasePlace {
 using Place = std::unique_ptr<Places, ReleasePlace>;
 inline constexpr std::size_t kLargeBodyBytes = 64 << 10;
 
-// What endpoints use. Each is thread safe.
+// The services that endpoints use. Each is thread safe.
 struct Services {
   store::Store& store;
   Rights& rights;
@@ -51,8 +51,8 @@ struct Services {
   std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
   std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
   Places& plans_on_request;                 // Other requests need threads, too.
-  std::stop_token ends;  // Requested when the server ends. Stops the making of plans.
-  ForeignIdentities* foreign = nullptr;  // Only for the loop. Null: without --identities.
+  std::stop_token ends;                     // Requested when the server ends. Stops planning.
+  ForeignIdentities* foreign = nullptr;     // Used only on the loop. Null without --identities.
 };
 
 struct Context {
@@ -60,12 +60,12 @@ struct Context {
   const http::Request& request;
   const http::Fields& path;
   Identity identity;
-  std::string reason;                   // That the caller gives for a change. May be empty.
+  std::string reason;                   // The caller's reason for a change. May be empty.
   std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
   store::Milliseconds now = 0;
 
   const std::string& Path(std::string_view name) const { return path.find(name)->second; }
-  // Who makes a change, for the audit trail.
+  // Returns who makes a change, for the audit trail.
   store::Author By() const;
 };
 using Endpoint = std::function<Answer<http::Response>(const Context&)>;
@@ -75,7 +75,7 @@ class Endpoints {
   Endpoints(const Services& services, boost::asio::thread_pool& pool)
       : services_(services), pool_(pool) {}
 
-  // Adds an endpoint that answers on the loop, also if the database is unavailable. `endpoint` must
+  // Adds an endpoint that answers on the loop, even if the database is unavailable. `endpoint` must
   // not block, and the pattern must not have a {job}.
   void AddAtOnce(std::string method, std::string pattern, Access access, Endpoint endpoint);
   // Adds an endpoint that runs on the pool. While the database is unavailable, it answers 503 at
@@ -83,7 +83,7 @@ class Endpoints {
   // before `endpoint` runs; 404 if it does not exist.
   void Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
            http::Takes takes = {});
-  // The same, for an endpoint that opens an event stream or awaits something. Runs on the loop.
+  // The same for an endpoint that opens an event stream or awaits something. It runs on the loop.
   using Waiting = std::function<boost::asio::awaitable<http::Response>(http::Call&, Context)>;
   void AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
                   http::Takes takes = {});
@@ -91,8 +91,8 @@ class Endpoints {
   http::Router TakeRouter() { return std::move(router_); }
 
  private:
-  // Runs `run` on the loop when the caller is known. `needs_database`: while it is unavailable, the
-  // answer is 503.
+  // Calls `run` on the loop when the caller is known. With `needs_database`, the answer is 503
+  // while the database is unavailable.
   void AddRoute(std::string method, std::string pattern, Access access, bool needs_database,
                 Waiting run, http::Takes takes);
 
@@ -112,15 +112,16 @@ void AddStatusEndpoints(Endpoints& endpoints);
 
 // The text of docs/openapi.yaml at the time of the build.
 std::string_view OpenApiDocument();
-// 400 if this cannot be the name of a node.
+// Fails with 400 if this cannot be the name of a node.
 Answer<void> CheckNodeName(std::string_view name);
-// 401, for a token that was revoked or has expired while a request was waiting.
+// The 401 for a token that was revoked or has expired while a request was waiting.
 http::Problem TokenIsGone();
-// "?limit=50", from 1 to `most`.
+// Reads "?limit=50", from 1 to `most`.
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most);
-// RFC 3339, UTC, to the millisecond.
+// Formats the time as RFC 3339, UTC, to the millisecond.
 std::string TimeText(store::Milliseconds time);
-// 0 if `time` is later: the server may have started again after its machine's clock was set back.
+// Returns 0 if `time` is later: the machine's clock may have been set back before the server
+// started again.
 double SecondsSince(store::Milliseconds time, store::Milliseconds now);
 
 }  // namespace perseus::server

@@ -10,7 +10,7 @@
 namespace perseus::server {
 namespace {
 
-// The part of the summary that telemetry compared with the plan in force.
+// Adds what telemetry measured and compared with the active plan, from the summary of the job.
 void AddPromise(const store::JobRecord& job, JobStatus& status) {
   const auto add = [&status](const char* metric, const nlohmann::json& json, const char* key) {
     const auto found = json.find(key);
@@ -54,7 +54,7 @@ Result<void> AddJob(store::Store& store, const store::JobRecord& job, store::Mil
   PERSEUS_ASSIGN_OR_RETURN(const auto guard, store.FindGuard(job));
   if (guard && guard->state == store::GuardState::kWithdrawn)
     status.values["perseus_job_plan_taken_back"] = 1;
-  // At the default clocks, no plan is measured, but its promise is broken all the same.
+  // At the default clocks, no plan is measured, but the promise of the plan counts as broken.
   if (guard && guard->state != store::GuardState::kCleared)
     status.values["perseus_job_promise_broken"] = 1;
   fleet.jobs.push_back(std::move(status));

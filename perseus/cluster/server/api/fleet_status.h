@@ -1,4 +1,5 @@
-// What the fleet does now, for metrics: read from the store, so each replica gives the same values.
+// The current state of the fleet, for metrics. It is read from the store, so each replica returns
+// the same values.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +14,16 @@
 
 namespace perseus::server {
 
-// Where a node is with the newest assignment of a job: "following", "pending", "late", "ahead" or
-// "lost" (no report for 15 s).
+// Returns how far a node follows the newest assignment of a job: "following", "pending", "late",
+// "ahead" or "lost" (no report for 15 s).
 std::string_view NodeState(const store::NodeRecord& node, const store::JobRecord& job,
                            std::int64_t from_step, store::Milliseconds now);
-// "announced", "in force", "suspended" or "over".
+// Returns "announced", "in force", "suspended" or "over".
 std::string_view StragglerState(const store::StragglerRecord& straggler, store::Milliseconds now);
 
 struct JobStatus {
   std::string key;
-  // By the names of metrics (server_metrics.cc). What is unknown is missing.
+  // By the names of metrics (server_metrics.cc). Unknown values are missing.
   std::map<std::string, double> values = {};
 };
 

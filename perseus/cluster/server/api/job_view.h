@@ -9,11 +9,11 @@
 
 namespace perseus::server {
 
-// A job in a list: its registration, status, step and saving.
+// Returns a job in a list: its registration, status, step and saving.
 Result<nlohmann::ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
                                             store::Milliseconds now);
-// A whole job: also its stragglers, its assignment, and each node with the assignment that it
-// follows.
+// Returns a whole job: also its stragglers, its assignment, and each node with the assignment that
+// the node follows.
 Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
                                        store::Milliseconds now);
 
@@ -22,7 +22,7 @@ nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler,
 
 nlohmann::ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler);
 
-// 409 for a job that has ended.
+// Fails with 409 for a job that has ended.
 Answer<void> RequireRunning(const store::JobRecord& job);
 
 }  // namespace perseus::server

@@ -22,10 +22,10 @@ constexpr int kMaxJobs = 1000;
 // A schedule file takes about 30 bytes for each instruction.
 constexpr std::size_t kMaxRegistrationBytes = 8 << 20;
 
-// Bodies that differ only in the order of keys and in white space give the same text.
+// Returns the same text for bodies that differ only in the order of keys and in white space.
 std::string Canonical(std::string_view body) { return JsonText(nlohmann::json::parse(body)); }
 
-// The owner of a new job: the one that it names, or else the only one of the caller.
+// Returns the owner of a new job: the named one, or else the caller's only owner.
 Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::string>& own) {
   if (own.empty()) return named;
   if (named.empty() && own.size() == 1) return own.front();
@@ -47,7 +47,8 @@ Answer<http::Response> Register(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto key,
                            ReadBody(context.request.body, job_planning::kDeepestJobSpec,
                                     job_planning::ReadRegisteredKey));
-  // A caller of an owner registers jobs of this owner. Others may name any owner.
+  // A caller that belongs to an owner registers jobs of this owner. Other callers may name any
+  // owner.
   const std::vector<std::string>& own = context.identity.owners;
   const std::string_view first = own.empty() ? std::string_view() : own.front();
   const Resource mine{.job = key, .owner = first};
@@ -120,8 +121,8 @@ Answer<http::Response> End(const Context& context) {
   return JsonResponse({{"id", id}, {"ended", true}});
 }
 
-// The frontier is a bound: a plan of whole clocks may need slightly more. So a target at most this
-// much above the frontier is only accepted with a plan for it.
+// The frontier is a bound: a plan of whole clocks may need slightly more. So if a target is above
+// the frontier by at most this fraction, it needs a plan to be accepted.
 constexpr double kCloseToFrontier = 0.05;
 
 // Refuses a target below the frontier. The frontier goes from the least time to the least energy,

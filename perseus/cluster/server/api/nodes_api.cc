@@ -23,7 +23,7 @@ constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
 // 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
 constexpr std::size_t kMaxReportBytes = 4 << 20;
 constexpr std::size_t kMaxNodeNameBytes = 253;  // As a host name.
-// A pause of a job, such as a checkpoint or an evaluation, takes less.
+// A pause of a job, such as a checkpoint or an evaluation, is shorter.
 constexpr store::Milliseconds kRanksAreIdleAfter = 600 * kMillisecondsPerSecond;
 
 Answer<std::string> NodeName(const Context& context) {
@@ -41,7 +41,7 @@ bool IsInstance(std::string_view text) {
              "0123456789_-") == std::string_view::npos;
 }
 
-// A node without an instance counts as one process.
+// Returns the instance of the node. A node without an instance counts as one process.
 Answer<std::string> ReadInstance(const Context& context) {
   const std::string_view instance = context.request.Query("instance");
   if (IsInstance(instance)) return std::string(instance);
@@ -50,7 +50,7 @@ Answer<std::string> ReadInstance(const Context& context) {
                 std::string(kAboutInstances), "?instance");
 }
 
-// Checks that the process has the name of the node. `pointer`: the place of the instance in the
+// Checks that the process has the name of the node. `pointer` is the place of the instance in the
 // body.
 Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, const char* pointer) {
   PERSEUS_ASSIGN_OR_RETURN(const auto refused,
@@ -87,8 +87,8 @@ protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpe
   return attachment;
 }
 
-// A caller that may be any node takes ranks from other nodes, because a restarted job may run on
-// other nodes. A caller that is bound to nodes takes only ranks that nobody uses.
+// A caller that may be any node can take ranks from other nodes, because a restarted job may run on
+// other nodes. A caller that is bound to nodes takes only unused ranks.
 Answer<void> AttachRanks(const Context& context, const std::string& name,
                          const std::string& ranks) {
   store::InUse in_use;
@@ -195,7 +195,8 @@ void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_p
         const auto claim_name = [&] { return ClaimName(context, claim, ""); };
         const Answer<void> claimed = co_await http::Offload(pool, claim_name);
         if (!claimed) co_return http::ProblemResponse(claimed.error());
-        // From here on, the hub closes the stream if the token is revoked. Nothing runs in between.
+        // From here on, the hub closes the stream if the token is revoked. Nothing else runs
+        // between the two checks.
         if (!context.services.rights.IsValid(context.identity, context.services.now())) {
           co_return http::ProblemResponse(TokenIsGone());
         }

@@ -7,10 +7,10 @@
 namespace perseus::server {
 namespace {
 
-// A request does not compute the frontier of a job with more instructions.
+// If a job has more instructions, a request does not compute its frontier.
 constexpr std::size_t kMaxFrontierOnRequest = 10'000;
-// A request for a job with more instructions gets a first look. The usual effort takes about a
-// second for a job of this size.
+// If a job has more instructions, a request makes a plan with a first look. The usual effort takes
+// about a second for a job of this size.
 constexpr std::size_t kMaxUsualEffortOnRequest = 8'000;
 
 }  // namespace
@@ -19,7 +19,7 @@ Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Targ
   store::Store& store = context.services.store;
   PERSEUS_ASSIGN_OR_RETURN(auto kept, store.FindPlan(context.job->id, plan::Slug(target)));
   if (kept) return *std::move(kept);
-  // A new plan takes seconds of a processor and is stored, so a right to read does not suffice.
+  // A new plan needs seconds of CPU time and is stored, so the right to read is not enough.
   const Resource resource{.job = context.job->key, .owner = context.job->owner};
   PERSEUS_RETURN_IF_ERROR(Allow(context.identity, Access::kJob, resource));
   Places& places = context.services.plans_on_request;

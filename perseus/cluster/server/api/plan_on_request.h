@@ -6,8 +6,9 @@
 
 namespace perseus::server {
 
-// The plan of the job's newest profile for the target. To make a new one requires the right to
-// change the job. 422 if no plan meets the target, 503 if too many requests plan at this moment.
+// Returns the plan of the job's newest profile for the target. Making a new plan requires the right
+// to change the job. Fails with 422 if no plan meets the target, and with 503 if too many requests
+// plan at this moment.
 Answer<store::PlanRecord> PlanOnRequest(const Context& context, const plan::Target& target);
 
 }  // namespace perseus::server

@@ -86,7 +86,7 @@ Answer<http::Response> ListPlans(const Context& context) {
   return JsonResponse({{"plans", std::move(list)}});
 }
 
-// The plan that dp_rank 0 follows.
+// Returns the plan that dp_rank 0 follows.
 Answer<store::PlanRecord> CurrentPlan(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment,
                            context.services.store.FindNewestAssignment(context.job->id));
@@ -165,7 +165,7 @@ tl::unexpected<http::Problem> NoSuchPlan(const std::string& id) {
                 "see GET /v1/jobs/J/plans");
 }
 
-// A plan by id, whole or cut, for nodes.
+// Returns a plan by id, whole or cut, for nodes.
 Answer<http::Response> GetPlanById(const Context& context) {
   const std::string& id = context.Path("plan");
   PERSEUS_ASSIGN_OR_RETURN(auto record, context.services.store.FindPlanById(id));
@@ -182,7 +182,7 @@ Answer<http::Response> GetPlanById(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto ranks, ReadRanks(requested->second));
   const auto cut = context.services.cuts.Get(id, ranks);
   if (!cut) return Refuse(cut, "?pp_ranks");
-  if (!*cut) return NoSuchPlan(id);  // It was deleted in the meantime.
+  if (!*cut) return NoSuchPlan(id);  // The plan was deleted in the meantime.
   http::Response response;
   response.body = **cut;
   return response;

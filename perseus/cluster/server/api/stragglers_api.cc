@@ -1,4 +1,4 @@
-// Stragglers that monitoring, a data loader or a person reports.
+// Stragglers that a monitoring system, a data loader or a person reports.
 #include <fmt/core.h>
 
 #include <array>
@@ -20,7 +20,7 @@ using json_file::Node;
 constexpr int kDeepestStraggler = 2;
 constexpr double kMaxSlowdown = 100;
 constexpr double kMaxSeconds = 1e8;  // Three years.
-// Without expires_in. A report that nobody withdraws must not slow a job for weeks.
+// The duration without expires_in. A report that nobody withdraws must not slow a job for weeks.
 constexpr double kForecastSeconds = 60;
 constexpr double kReportSeconds = 3'600;
 

@@ -22,9 +22,9 @@ constexpr double kMaxDays = 36'500;
 constexpr std::size_t kMaxPatterns = 1000;
 constexpr std::size_t kMaxPatternBytes = 253;
 constexpr std::size_t kMaxNameBytes = 200;
-// A node's own token. The node renews it after half of this time.
+// The lifetime of a node's own token. The node renews the token after half of this time.
 constexpr store::Milliseconds kNodeTokenLasts = 24 * 3'600'000;
-// How long the old secret counts after a renewal, in case that the answer was lost.
+// How long the old secret stays valid after a renewal, in case the answer was lost.
 constexpr store::Milliseconds kOldSecretLasts = 300'000;
 constexpr std::size_t kAttemptLetters = 64;
 
@@ -45,7 +45,7 @@ nlohmann::ordered_json TokenJson(const store::TokenRecord& token) {
   return json;
 }
 
-// A name or a pattern: of a node, a job, an owner or a certificate.
+// Reads a name or a pattern: of a node, a job, an owner or a certificate.
 std::string ReadPattern(const Node& node) {
   constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._*@: -";
@@ -69,8 +69,8 @@ std::string ReadPatterns(const Node& list) {
   return JoinLines(patterns);
 }
 
-// What each scope may be bound to. A missing bound is an error where the token would be good for
-// more than its creator may expect.
+// Checks what each scope may be bound to. A missing bound is an error if the token would give more
+// rights than its creator may expect.
 void CheckBounds(const store::TokenRecord& token) {
   using enum Scope;
   const auto is_one_of = [&token](std::initializer_list<Scope> scopes) {
@@ -143,8 +143,8 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
   return token;
 }
 
-// Only an operator token can create more tokens. This one never expires. A certificate may not be
-// at hand, so it does not count.
+// Whether this is an operator token that never expires. Only an operator token can create more
+// tokens. A certificate may be unavailable, so it does not count.
 bool IsLasting(const store::TokenRecord& token) {
   return token.scope == Scope::kOperator && token.expires == 0 && token.certificate.empty();
 }
@@ -155,13 +155,13 @@ Answer<http::Response> Create(const Context& context) {
                            [&](const Node& node) { return ReadToken(node, context.now); }));
   store::Store& store = context.services.store;
   PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store.ListTokens());
-  // Another replica may have created the first token just now, without a notice yet.
+  // Another replica may just have created the first token, before its notice arrived here.
   if (context.identity.token.empty() && !tokens.empty()) {
     return Refuse(401, "A valid token is required", "tokens exist now, and the request has none",
                   "give a token of scope operator: `token_file` or PERSEUS_TOKEN_FILE, or over "
                   "HTTP the field Authorization: Bearer TOKEN");
   }
-  // An operator behind the proxy can create tokens without one.
+  // An operator behind the proxy can create tokens without having one.
   const bool needs_lasting = !context.identity.is_foreign && !IsLasting(token);
   if (needs_lasting && std::ranges::none_of(tokens, IsLasting)) {
     return Refuse(
@@ -171,7 +171,7 @@ Answer<http::Response> Create(const Context& context) {
         "first create a token of scope operator that never expires");
   }
   const std::string secret = NewSecret();
-  // A client certificate takes the place of the secret.
+  // With a client certificate, there is no secret.
   if (token.certificate.empty()) token.hash = HashOfSecret(secret);
   PERSEUS_RETURN_IF_ERROR(store.AddToken(token, context.By()));
   // The client uses the token next. Other replicas receive a notice.
@@ -217,8 +217,8 @@ http::Response EnrolledResponse(const store::TokenRecord& token, const std::stri
   return JsonResponse(json, status);
 }
 
-// The hash of the attempt, which is a secret of the node, or empty. The prefix keeps it apart from
-// the hash of any token.
+// Returns the hash of the attempt, which is a secret of the node. May be empty. The prefix
+// distinguishes it from the hash of any token.
 Answer<std::string> ReadAttempt(const std::string& body) {
   if (body.empty()) return std::string();
   return ReadBody(body, kDeepestToken, [](const Node& node) {
@@ -234,8 +234,8 @@ Answer<std::string> ReadAttempt(const std::string& body) {
   });
 }
 
-// A node's own token, of a node that has this name only. A join token for several nodes gives each
-// name once: so a stolen join token does not give the token of a node that has one. A node that did
+// Gives a node with this name its own token. A join token for several nodes gives each name only
+// one token, so a stolen join token does not give the token of a node that has one. A node that did
 // not receive the answer repeats its attempt, which nobody else knows. This works until the node
 // renews the token.
 Answer<http::Response> Join(const Context& context, const std::string& node) {
@@ -264,7 +264,7 @@ Answer<http::Response> Join(const Context& context, const std::string& node) {
                               "(`node = {}`)",
                               other->id, node));
   }
-  // A token that it replaced ends when the tokens are read again.
+  // If it replaced a token, that one ends when the tokens are read again.
   context.services.rights.Put(token);
   return EnrolledResponse(token, secret, node, 201);
 }
@@ -288,7 +288,7 @@ Answer<http::Response> Renew(const Context& context, const std::string& node) {
   PERSEUS_ASSIGN_OR_RETURN(const auto renewed,
                            store.RenewToken(token, identity.presented, context.now, context.By()));
   if (!renewed) return tl::unexpected<Refusal>(TokenIsGone());
-  // Reads the token again: of two renewals at the same time, the store decides.
+  // Reads the token again: if two renewals run at the same time, the store decides.
   PERSEUS_RETURN_IF_ERROR(context.services.rights.Load(store));
   return EnrolledResponse(token, secret, node, 200);
 }

@@ -1,9 +1,9 @@
-// The four endpoints of Zeus' pipeline frequency optimizer. So training code with its client can
-// use plans of Perseus without a change (docs/how-to/zeus-clients.md).
+// The four endpoints of Zeus' pipeline frequency optimizer. With them, training code with the
+// client of Zeus can use plans of Perseus without a change (docs/how-to/zeus-clients.md).
 //
-// Answers have the format of that server: JSON without white space and without a final newline, 200
-// for an accepted body, 422 for a wrong one. Unknown keys are ignored, as in that server, because
-// its clients have forks. Its `job_id` is the id of a Perseus job.
+// Answers have the format of the Zeus server: JSON without white space and without a final newline,
+// 200 for an accepted body, 422 for a wrong one. Unknown keys are ignored, as in the Zeus server,
+// because forks of its client exist. The `job_id` is the id of a Perseus job.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ using nlohmann::ordered_json;
 
 constexpr int kDeepestZeusBody = 6;
 constexpr std::size_t kMaxResultBytes = 1 << 20;
-constexpr int kClientLeft = 499;  // Nobody reads this answer, and it is no failure of the server.
+constexpr int kClientLeft = 499;  // Nobody reads this answer. It is no failure of the server.
 constexpr std::size_t kMaxFrequencies = 4096;
 constexpr std::size_t kMaxInstructionNameBytes = 64;
 constexpr int kJobsOfPage = 100;
@@ -45,7 +45,7 @@ void Keep(std::map<std::string, Value>& kept, const std::string& id, const Value
   kept.insert_or_assign(id, value);
 }
 
-// Generates the schedule of the job, which may take long.
+// Generates the schedule of the job, which may take a long time.
 Result<ZeusDegrees> DegreesOf(const store::JobRecord& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
   return ZeusDegrees{.pp = static_cast<int>(spec.planned.schedule.pp_ranks.size()),
@@ -64,7 +64,7 @@ http::Response Compact(const ordered_json& value) {
   return response;
 }
 
-// The format of a validation error of that server: 422.
+// Returns the format of a validation error of the Zeus server: 422.
 template <typename T>
 Answer<T> Unprocessable(Answer<T> answer) {
   if (!answer && answer.error().status == 400) answer.error().status = 422;
@@ -98,7 +98,7 @@ JobInfo ReadJobInfo(const Node& node) {
 constexpr const char* kRegisterFirst =
     "register the job first (perseus job register) and give its key as job_metadata";
 
-// The only running job with these degrees.
+// Returns the only running job with these degrees.
 Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& degrees) {
   std::optional<store::JobRecord> found;
   std::string after;
@@ -123,8 +123,9 @@ Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& de
                 "/job_metadata");
 }
 
-// The job that the metadata names. Without metadata, the only job with these degrees. For a bound
-// token, only a job within its bounds, so that it learns nothing about others.
+// Returns the job that the metadata names. Without metadata, returns the only job with these
+// degrees. For a bound token, returns only a job within its bounds, so that the caller learns
+// nothing about other jobs.
 Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   store::Store& store = context.services.store;
   const Identity& identity = context.identity;
@@ -154,8 +155,8 @@ Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   return *std::move(job);
 }
 
-// The first rank of a run calls this before any rank registers. So existing ranks belong to an
-// earlier run, or register again.
+// The first rank of a run calls this before any rank registers. So existing ranks are from an
+// earlier run, or will register again.
 Answer<http::Response> RegisterJob(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto info, Unprocessable(ReadBody(context.request.body,
                                                                    kDeepestZeusBody, ReadJobInfo)));
@@ -193,7 +194,7 @@ RankInfo ReadRankInfo(const Node& node) {
   return info;
 }
 
-// Without the other members that a client sent.
+// Omits other members that a client sent.
 std::string FormatRankInfo(const RankInfo& info) {
   return json{{"rank", info.rank},
               {"dp_rank", info.dp_rank},
@@ -252,7 +253,7 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
   for (const plan_file::PlannedInstruction& instruction :
        plan.pp_ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
-    // The nearest clock of the GPU that is not lower.
+    // The lowest clock of the GPU that is not below the planned one.
     const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);
     const int mhz = at != info.frequencies_mhz.end() ? *at : info.frequencies_mhz.back();
     frequencies.push_back(ordered_json::array({Name(instruction.kind), mhz}));
@@ -260,7 +261,7 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
   return Compact({{"rank", info.rank}, {"frequencies", std::move(frequencies)}});
 }
 
-// Nothing if a rank or the plan is missing.
+// Returns nothing if a rank or the plan is missing.
 Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJobs& jobs,
                                                  const std::string& id, int rank) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, services.store.FindJob(id));
@@ -278,7 +279,7 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, services.store.FindNewestAssignment(id));
   if (!assignment) return std::optional<http::Response>();
   const auto& pipelines = assignment->assignment.pipelines;
-  // While the plan is taken back, the ranks wait, as they do before the first plan.
+  // While the plan is withdrawn, the ranks wait, as they do before the first plan.
   if (pipelines.empty()) return std::optional<http::Response>();
   PERSEUS_ASSIGN_OR_RETURN(
       const auto info, json_file::Read(registered.body, "rank", kDeepestZeusBody, ReadRankInfo));
@@ -289,7 +290,7 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   return ScheduleFor(info, *plan);
 }
 
-// Answers when all ranks have registered and a plan exists. The client waits without a limit.
+// Answers when all ranks have registered and a plan exists. The client waits without a time limit.
 boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& pool, ZeusJobs& jobs,
                                                      http::Call& call, Context context) {
   const auto rank = ReadRank(context.request);
@@ -301,7 +302,7 @@ boost::asio::awaitable<http::Response> AwaitSchedule(boost::asio::thread_pool& p
       const auto find = [&] { return ScheduleOf(context.services, jobs, job, *rank); };
       Answer<std::optional<http::Response>> answer = co_await http::Offload(pool, find);
       if (!answer && answer.error().status != 503) co_return http::ProblemResponse(answer.error());
-      // The wait may be long, and the token may have been revoked in the meantime.
+      // The wait may be long. The token may have been revoked in the meantime.
       if (!context.services.rights.IsValid(context.identity, context.services.now())) {
         co_return http::ProblemResponse(TokenIsGone());
       }
@@ -318,7 +319,7 @@ void CheckNumbers(const Node& list) {
   for (std::size_t i = 0; i < list.ListSize(); ++i) list[i].Number(0, 1e12, "a number");
 }
 
-// By instruction, iteration, and run of the instruction.
+// Checks lists of numbers by instruction, iteration, and run of the instruction.
 void CheckBreakdown(const Node& node) {
   RequireObject(node);
   for (const auto& [instruction, iterations] : node.value.items()) {
@@ -340,7 +341,7 @@ void CheckResult(const Node& node, const ZeusDegrees& degrees) {
   }
 }
 
-// Checks the result and does not store it: plans need profiles, and the result of one schedule has
+// Checks the result but does not store it: plans need profiles, and the result of one schedule has
 // no other use.
 Answer<http::Response> TakeResult(ZeusJobs& jobs, const Context& context) {
   PERSEUS_RETURN_IF_ERROR(RequireRunning(*context.job));

@@ -12,7 +12,7 @@
 
 namespace perseus::server {
 
-// The degrees of parallelism of a job, in the words of Zeus.
+// The degrees of parallelism of a job, as Zeus names them.
 struct ZeusDegrees {
   int pp = 1;
   int dp = 1;
@@ -21,7 +21,7 @@ struct ZeusDegrees {
   friend bool operator==(const ZeusDegrees&, const ZeusDegrees&) = default;
 };
 
-// A cache. When a job begins, all its ranks send the same requests at once: a thousand ranks have
+// A cache. When a job begins, all its ranks send the same requests at once: a thousand ranks share
 // one job and few plans.
 //
 // Thread safe.
@@ -32,14 +32,14 @@ class ZeusJobs {
   Result<std::shared_ptr<const plan_file::PlanFile>> Plan(store::Store& store,
                                                           const std::string& id);
 
-  // Whether the job lacked a rank or a plan at the last read. So one read serves all requests that
-  // wait.
+  // Whether the job lacked a rank or a plan at the last read. With this, one read serves all
+  // waiting requests.
   bool IsWaiting(const std::string& job, std::chrono::steady_clock::time_point now) const;
   void SetWaiting(const std::string& job, std::chrono::steady_clock::time_point until);
 
  private:
   mutable Mutex mutex_;
-  // The values of an id never change. Only a few are kept; others are read again.
+  // The values of an id never change. Keeps only a few; others are read again.
   std::map<std::string, ZeusDegrees> degrees_ PERSEUS_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const plan_file::PlanFile>> plans_
       PERSEUS_GUARDED_BY(mutex_);

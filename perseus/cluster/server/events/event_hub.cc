@@ -15,7 +15,7 @@ namespace {
 
 // Nodes fetch longer plans themselves (GET /v1/plans/ID).
 constexpr std::size_t kMaxInlineBytes = 128U << 10U;
-constexpr std::int64_t kEnded = -1;  // Stands for a version.
+constexpr std::int64_t kEnded = -1;  // Used in place of a version.
 
 bool IsJobId(std::string_view text) {
   constexpr std::size_t kLength = 18;
@@ -23,7 +23,7 @@ bool IsJobId(std::string_view text) {
          text.find_first_not_of("0123456789abcdef", 2) == std::string_view::npos;
 }
 
-// Parses "j-0f…:7 j-41…:-1". Ignores other text.
+// Parses "j-0f…:7 j-41…:-1". Ignores malformed text.
 std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
   std::map<std::string, std::int64_t> positions;
   while (!text.empty()) {
@@ -39,7 +39,7 @@ std::map<std::string, std::int64_t> ParsePositions(std::string_view text) {
   return positions;
 }
 
-// The part of each plan that a node with these ranks needs.
+// Returns the part of each plan that a node with these ranks needs.
 std::map<std::string, std::set<int>> PlansFor(const store::PlannedAssignment& assignment,
                                               const telemetry::NodeRanks& node) {
   std::map<std::string, std::set<int>> plans;
@@ -91,8 +91,8 @@ void EventHub::Leave(const std::string& node, const std::string& job) {
   if (nodes->second.empty()) nodes_of_job_.erase(nodes);
 }
 
-// If the process has connected again in the meantime, its name is claimed again within a few
-// seconds.
+// Releases the name of a node. If the process has connected again in the meantime, it claims the
+// name again within a few seconds.
 void EventHub::Release(const store::NodeClaim& claim) {
   boost::asio::post(pool_, [self = shared_from_this(), claim] {
     if (auto released = self->store_.ReleaseNode(claim); !released) {
@@ -176,7 +176,7 @@ void EventHub::StartNodeRead(const std::string& node) {
   });
 }
 
-// Reads the jobs of the node, and which of its earlier jobs have ended.
+// Reads the jobs of the node, and which of the node's earlier jobs have ended.
 Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
                                                const std::set<std::string>& known) {
   PERSEUS_ASSIGN_OR_RETURN(auto records, store_.ListJobsOfNode(node));
@@ -189,7 +189,7 @@ Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
     if (state.jobs.contains(job)) continue;
     PERSEUS_ASSIGN_OR_RETURN(const auto record, store_.FindJob(job));
     if (record && record->ended == 0) continue;
-    // A job that does not exist has ended and was deleted.
+    // A missing job has ended and was deleted.
     auto ended = std::make_shared<JobState>();
     ended->job = job;
     ended->key = record ? record->key : "";
@@ -203,7 +203,7 @@ void EventHub::Take(const std::string& node, const NodeState& state) {
   Node& open = nodes_[node];
   for (const auto& [job, ranks] : state.jobs) {
     NodeJob& of_node = open.jobs[job];
-    // The last event has no plans for the new ranks.
+    // The last event lacks plans for the new ranks.
     if (of_node.ranks != ranks) of_node = {.ranks = ranks, .sent = 0};
     nodes_of_job_[job].insert(node);
   }
@@ -267,7 +267,7 @@ void EventHub::SendJobState(const std::string& job, const std::set<std::string>&
   readings_.erase(job);
 }
 
-// Null if the job does not exist or has no assignment yet.
+// Returns null if the job does not exist or has no assignment yet.
 Result<std::shared_ptr<const EventHub::JobState>> EventHub::ReadJobState(const std::string& job,
                                                                          const Shapes& shapes) {
   const auto nothing = std::shared_ptr<const JobState>();

@@ -5,13 +5,13 @@
 //   a node opens a stream    ──► read its jobs ──► the same for each job, for this node
 //
 // At most one read runs for each job and for each node. A request during a read causes another read
-// after it. So thousands of nodes that connect at once share few reads. No node
-// receives an assignment that is older than its last one, and none misses an assignment that was
-// made while its jobs were read.
+// after it. So thousands of nodes that connect at once share few reads. No node receives an
+// assignment that is older than its last one. No node misses an assignment that was made while its
+// jobs were read.
 //
 // A stream is a view of the store: the hub remembers which version of each job it has sent to each
 // stream, and sends newer ones. The id of an event contains these versions ("j-1:7 j-2:4"). So a
-// node that connects again, to this or another replica, continues where it was, also if notices
+// node that connects again, to this or another replica, continues at its position, even if notices
 // were lost.
 //
 // Reads run on the pool, everything else on the thread of the loop. Notices may come on any thread.
@@ -45,19 +45,19 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
       : loop_(loop), pool_(pool), store_(store), cuts_(cuts), failed_(std::move(failed)) {}
 
   // Opens the stream of a node whose name the process has claimed (Store::ClaimNodes). Closes an
-  // older stream of this node. At the end of the stream, the name is released. `last_event_id`: as
-  // the client sent it; ignored if it is malformed. Holds `ticket` while
-  // the stream is open. Call it on the loop.
+  // older stream of this node. At the end of the stream, the name is released. `last_event_id` is
+  // the text that the client sent. It is ignored if it is malformed. Holds `ticket` while the
+  // stream is open. Call it on the loop.
   void Open(const store::NodeClaim& claim, std::string_view last_event_id, Identity identity,
             std::shared_ptr<http::Stream> stream, http::ConnectionCounter::Ticket ticket = nullptr);
-  // Closes the streams whose callers are not valid any more, and returns their nodes. Call it on
-  // the loop.
+  // Closes the streams whose callers are no longer valid, and returns their nodes. Call it on the
+  // loop.
   std::vector<std::string> CloseInvalid(const std::function<bool(const Identity&)>& is_valid);
-  // The claims of the open streams, which have to be renewed. Call it on the loop.
+  // Returns the claims of the open streams, which have to be renewed. Call it on the loop.
   std::vector<store::NodeClaim> Claims() const;
   // Takes the result of Store::ClaimNodes. Closes the streams of `refused`, whose names other
-  // processes have, and releases the names of streams that have closed in the meantime. Call it on
-  // any thread.
+  // processes have. Releases the names of streams that have closed in the meantime. Call it on any
+  // thread.
   void UpdateClaims(std::vector<store::NodeClaim> claims, std::vector<std::string> refused);
   // Call it on the loop, or after the loop has ended.
   void CloseAll();
@@ -93,9 +93,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   using Shapes = std::set<telemetry::NodeRanks>;
   struct NodeState {
     std::map<std::string, telemetry::NodeRanks> jobs;    // The jobs of the node.
-    std::vector<std::shared_ptr<const JobState>> ended;  // Jobs that it had before.
+    std::vector<std::shared_ptr<const JobState>> ended;  // Earlier jobs of the node.
   };
-  // The read of a job.
+  // The running read of a job.
   struct Reading {
     bool is_under_way = false;
     std::set<std::string> next;  // Nodes for the next read.

@@ -1,8 +1,8 @@
-// Plan files cut to the part that one node needs (plan_file::Cut).
+// Plan files, cut to the part that one node needs (plan_file::Cut).
 //
 // A plan of 8 x 96 instructions takes 240 kB, of which a pp_rank needs an eighth. And a straggler
-// may change the plans of 5,000 nodes at once. A rank whose pp_rank is cut waits for another file.
-// A cut is one line of JSON, so that it fits into an event.
+// may change the plans of 5,000 nodes at once. If a cut lacks the pp_rank of a rank, this rank
+// waits for another file. A cut is one line of JSON, so that it fits into an event.
 //
 // Keeps recently used cuts. Thread safe.
 #pragma once
@@ -26,7 +26,8 @@ class PlanCuts {
  public:
   explicit PlanCuts(store::Store& store) : store_(store) {}
 
-  // Null if the plan does not exist. kInput for pp_ranks that it does not have.
+  // Returns null if the plan does not exist. Fails (kInput) for pp_ranks that the plan does not
+  // have.
   Result<std::shared_ptr<const std::string>> Get(const std::string& plan,
                                                  const std::set<int>& ranks);
 
@@ -38,7 +39,7 @@ class PlanCuts {
     std::list<const Key*>::iterator use;
   };
   using Plan = std::shared_ptr<const plan_file::PlanFile>;
-  // Null if the plan does not exist.
+  // Returns null if the plan does not exist.
   Result<Plan> Read(const std::string& id);
   std::shared_ptr<const std::string> Find(const Key& key);
   void Keep(Key key, std::shared_ptr<const std::string> text);
@@ -49,7 +50,7 @@ class PlanCuts {
   // The most recent first. Points to the keys of kept_.
   std::list<const Key*> uses_ PERSEUS_GUARDED_BY(mutex_);
   std::size_t bytes_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  // The whole plans that were read last, by id: nodes with other pp_ranks need cuts of them next.
+  // The whole plans that were read last, by id. Nodes with other pp_ranks will need cuts of them.
   static constexpr std::size_t kMostRead = 4;
   std::deque<std::pair<std::string, Plan>> read_ PERSEUS_GUARDED_BY(mutex_);
 };

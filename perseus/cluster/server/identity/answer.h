@@ -15,11 +15,11 @@
 
 namespace perseus::server {
 
-// The remedy of a problem that has no better one.
+// The remedy for a problem without a more specific one.
 inline constexpr const char* kSeeApi = "see GET /openapi.yaml for what the server accepts";
 
-// The status of an error: kInput 400, kUnreachable 422, kSystem 503 (the database is unavailable,
-// and nothing was written).
+// Returns the problem for an error, with the status: kInput 400, kUnreachable 422, kSystem 503 (the
+// database is unavailable, and nothing was written).
 http::Problem ProblemOf(const Error& error);
 // The same for an error that json_file throws for a body.
 http::Problem ProblemOfBody(Error error);
@@ -43,7 +43,7 @@ inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::
                                                      .remedy = std::move(remedy)});
 }
 
-// With the place in the request that is wrong.
+// Returns the problem with the wrong place in the request.
 template <typename T>
 tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointer) {
   Error error = failed.error();
@@ -51,10 +51,10 @@ tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointe
   return tl::unexpected<http::Problem>(ProblemOf(error));
 }
 
-// The largest number of values in a body. This many members of objects need 70 MB of memory.
+// The largest number of values in a body. Objects with this many members need 70 MB of memory.
 inline constexpr std::size_t kMaxBodyValues = 400'000;
 
-// Reads a body with `read`, which throws an Error. Returns a problem with its place.
+// Reads a body with `read`, which throws an Error. Returns a problem with the place of the error.
 template <typename Reader>
 auto ReadBody(std::string_view body, int deepest, Reader read)
     -> Answer<decltype(read(std::declval<const json_file::Node&>()))> {

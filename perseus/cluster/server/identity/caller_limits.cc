@@ -11,7 +11,7 @@ namespace perseus::server {
 namespace {
 
 constexpr double kSecondsAtOnce = 10;
-// With fewer requests waiting, the delay of the last one says nothing about the next one.
+// If fewer requests wait, the delay of the last one does not predict the delay of the next one.
 constexpr int kLeastWaiting = 16;
 
 tl::unexpected<http::Problem> TooMany(std::string detail, std::chrono::milliseconds wait) {

@@ -26,7 +26,7 @@ bool IsFromProxy(const ProxySettings& proxy, const http::Request& request) {
          std::ranges::find(proxy.certificates, request.certificate) != proxy.certificates.end();
 }
 
-// "team-a, team-b"
+// Splits "team-a, team-b".
 std::vector<std::string> SplitGroups(std::string_view text) {
   std::vector<std::string> groups;
   while (!text.empty()) {
@@ -40,8 +40,8 @@ std::vector<std::string> SplitGroups(std::string_view text) {
   return groups;
 }
 
-// The proxy adds the user to every request of the person's browser, also to one that a page of
-// another site has caused. Browsers then say where it comes from.
+// The proxy adds the user to every request of the person's browser, even if a page of another site
+// caused the request. Then the browser says where the request comes from.
 bool MayBeOfAnotherSite(const http::Request& request) {
   const bool is_change = request.method != "GET" && request.method != "HEAD";
   return is_change && !request.Field("origin").empty() &&
@@ -87,7 +87,8 @@ std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request
   const std::string_view authorization = request.Field("authorization");
   const bool has_user = request.fields.contains(proxy.user_header);
   if (!has_user && !request.fields.contains(proxy.groups_header)) {
-    // Without this, a token for certificates such as that of the proxy would count for everybody.
+    // Otherwise a token whose pattern matches the certificate of the proxy would be valid for
+    // everybody.
     if (!is_proxy || !authorization.empty()) return std::nullopt;
     return RefuseUser(fmt::format("the proxy names no user in {}", proxy.user_header),
                       "log in at the proxy, or give a token");

@@ -1,13 +1,13 @@
-// Identifies callers by what others say about them: people by the header of a proxy, and nodes by
+// Identifies callers without a token of this server: people by the header of a proxy, and nodes by
 // munge credentials (docs/identity.md).
 //
-// What an identity depends on has a name (Identity::trust): the settings as they were when the
-// caller was identified. When the settings are replaced, `trust_changed` receives the names that
-// are still good. So streams close if the settings that they depend on have changed. One that is
-// still allowed is opened again by its client.
+// An identity depends on the settings at the time when the caller was identified. These settings
+// have a name (Identity::trust). When the settings are replaced, `trust_changed` receives the names
+// that are still valid. So streams close if the settings that they depend on have changed. If a
+// stream is still allowed, its client opens it again.
 //
-// Only on the thread of the loop. Nothing here blocks it: munge credentials are checked on a thread
-// of their own.
+// Used only on the thread of the loop. Nothing here blocks it: a separate thread checks munge
+// credentials.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -27,25 +27,25 @@ namespace perseus::server {
 
 class ForeignIdentities {
  public:
-  // How long a person is identified for. An event stream of theirs ends after this time.
+  // How long a person stays identified. The person's event streams end after this time.
   static constexpr store::Milliseconds kPersonLasts = 3'600'000;
 
   using TrustChanged = std::function<void(std::set<std::string>)>;
   ForeignIdentities(IdentitySettings settings, TrustChanged trust_changed);
-  // After the loop has stopped.
+  // Call this after the loop has stopped.
   ~ForeignIdentities();
 
   void Replace(IdentitySettings settings);
 
-  // The person that the proxy names. 401 if a field of the proxy comes from anybody else, is
-  // repeated or cannot be a name, or comes with a token of this server. 401 also for a request of
-  // the proxy without a user and without a token. 403 if nothing is granted, or if a web page of
-  // another site may have caused a change. Nothing if the request has no such field, so that tokens
-  // and certificates count.
+  // Returns the person that the proxy names. Fails with 401 if a field of the proxy comes from
+  // anybody else, is repeated, cannot be a name, or comes with a token of this server. Fails with
+  // 401 also for a request of the proxy without a user and without a token. Fails with 403 if
+  // nothing is granted, or if a web page of another site may have caused a change. Returns nothing
+  // if the request has no such field, so that tokens and certificates are checked.
   std::optional<Answer<Identity>> FromProxy(const http::Request& request,
                                             store::Milliseconds now) const;
-  // The identity of a munge credential, which must be for this node. 401 with the reason if it is
-  // not valid, 403 if its user may not.
+  // Returns the identity of a munge credential, which must be for this node. Fails with 401 and the
+  // reason if it is not valid, and with 403 if its user is not allowed.
   boost::asio::awaitable<Answer<Identity>> CheckMunge(std::string credential, std::string node,
                                                       store::Milliseconds now);
 

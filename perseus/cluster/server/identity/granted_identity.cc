@@ -16,15 +16,15 @@ namespace {
 using Role = Identity::Role;
 
 constexpr std::size_t kMostNameBytes = 200;
-constexpr store::Milliseconds kMungeLasts = 60'000;  // For the identity, not for the credential.
+constexpr store::Milliseconds kMungeLasts = 60'000;  // The identity, not the credential.
 
-// Fits into tables and logs, and is no pattern.
+// Whether the text fits into tables and logs, and is no pattern.
 bool IsName(const std::string& text) {
   return !text.empty() && text.size() <= kMostNameBytes && IsPrintable(text) &&
          text.find('*') == std::string::npos;
 }
 
-// As jobs may have it (job_spec.h).
+// Whether jobs may have this owner (job_spec.h).
 bool IsOwner(const std::string& text) {
   return IsName(text) && text.find_first_not_of(
                              "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -37,7 +37,7 @@ struct Holder {
   const std::vector<std::string>& groups;
 };
 
-// The groups that a grant is about. For a grant to a user: the user.
+// Returns the groups that match the grant. For a grant to a user, returns the user.
 std::vector<std::string> Matching(const Grant& grant, const Holder& holder) {
   std::vector<std::string> found;
   if (!grant.user.empty()) {
@@ -61,7 +61,7 @@ void AddMissing(std::vector<std::string>& list, const std::vector<std::string>& 
   }
 }
 
-// The owners that the grant gives. A name that cannot own a job is left out.
+// Returns the owners that the grant gives. Omits names that cannot own a job.
 std::vector<std::string> OwnersOf(const Grant& grant, const Holder& holder,
                                   const std::vector<std::string>& matching) {
   std::vector<std::string> owners;
@@ -72,7 +72,8 @@ std::vector<std::string> OwnersOf(const Grant& grant, const Holder& holder,
   return owners;
 }
 
-// What the grant gives with this role. Nothing if it is not about the holder.
+// Returns what the grant gives with this role. Returns nothing if the grant does not match the
+// holder.
 std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& holder) {
   const auto matching = Matching(grant, holder);
   if (matching.empty()) return std::nullopt;
@@ -84,9 +85,10 @@ std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& h
   return identity;
 }
 
-// With this role only: the first grant that gives it, with the owners of further ones for the same
-// jobs. (An identity has one list of jobs for all of its owners, so a grant for other jobs cannot
-// be added.) A grant without bounds is preferred. Nothing if no grant gives the role.
+// Returns the rights with this role only: the first grant that gives it, plus the owners of further
+// grants for the same jobs. (An identity has one list of jobs for all of its owners, so a grant for
+// other jobs cannot be added.) A grant without bounds has priority. Returns nothing if no grant
+// gives the role.
 std::optional<Identity> WithRole(const std::vector<Grant>& grants, const Holder& holder,
                                  Role role) {
   std::optional<Identity> identity;

@@ -1,5 +1,5 @@
-// What people behind a proxy may do, by the grants of its settings, and what munge credentials are
-// good for (docs/identity.md).
+// The rights of people behind a proxy, by the grants in the settings, and the rights of munge
+// credentials (docs/identity.md).
 #pragma once
 
 #include <string>
@@ -11,18 +11,20 @@
 
 namespace perseus::server {
 
-// Whether the text may be a name of a user: 1 to 200 printable ASCII characters. Without "," (of
-// two fields that somebody joined), "*" (of patterns), and quotes and backslashes (of logs).
+// Whether the text may be a name of a user: 1 to 200 printable ASCII characters. It has no ","
+// (which joins two fields), no "*" (of patterns), and no quotes or backslashes (of logs).
 bool IsUser(std::string_view text);
 
-// The person `user` (IsUser). The strongest scope that a grant gives counts: operator, member,
-// read. The owners of all grants of this scope and of the same jobs count. A grant without bounds
-// goes before others. 403 if no grant applies. Ignores groups that cannot be names.
+// Returns the identity of the person `user` (IsUser). The strongest scope that a grant gives
+// counts: operator, member, read. The owners of all grants of this scope and for the same jobs
+// count. A grant without bounds has priority. Fails with 403 if no grant applies. Ignores groups
+// that cannot be names.
 Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::string& user,
                                 const std::vector<std::string>& groups,
                                 store::Milliseconds expires);
 
-// The identity of a munge credential that user `uid` made for this node. 403 if the user may not.
+// Returns the identity for a munge credential of user `uid`. Fails with 403 if the user is not
+// allowed.
 Answer<Identity> MungeIdentity(const MungeSettings& settings, unsigned int uid,
                                store::Milliseconds now);
 

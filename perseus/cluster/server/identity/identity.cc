@@ -54,8 +54,8 @@ Answer<void> CheckNode(const Identity& identity, std::string_view node) {
                 "use the node's own token, or a token with this `node`");
 }
 
-// An unknown job has no key here. It is out of all bounds, so the holder of a bound token cannot
-// find out which jobs exist.
+// Checks the job. An unknown job has no key here. It is outside all bounds, so a caller with a
+// bound token cannot find out which jobs exist.
 Answer<void> CheckJob(const Identity& identity, Access access, const Resource& resource) {
   if (!identity.IsBoundToJobs()) return {};
   if (access == Access::kReadFleet) {
@@ -63,11 +63,11 @@ Answer<void> CheckJob(const Identity& identity, Access access, const Resource& r
                   "use a token of scope read without a job and without an owner");
   }
   const bool is_of_a_job = access == Access::kRead || access == Access::kJob;
-  // Those endpoints of nodes that are about a job have it in the path.
+  // If an endpoint of nodes is about a job, the job is in the path.
   const bool is_about_a_job = is_of_a_job || !resource.job.empty();
   if (!is_about_a_job) return {};
   const bool has_key = identity.jobs.empty() || MatchesAny(identity.jobs, resource.job);
-  // The token of a job is good for its key, also if the job has another owner.
+  // The token of a job is valid for its key, even if the job has another owner.
   const bool has_owner =
       identity.owners.empty() || identity.role == Role::kJob ||
       std::ranges::find(identity.owners, resource.owner) != identity.owners.end();
@@ -90,7 +90,7 @@ std::string Identity::Text() const {
 }
 
 bool Matches(std::string_view pattern, std::string_view text) {
-  // After the last "*", on a mismatch, "*" takes one more byte.
+  // After a mismatch, the last "*" takes one more byte.
   std::size_t p = 0;
   std::size_t t = 0;
   std::size_t star = std::string_view::npos;

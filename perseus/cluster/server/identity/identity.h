@@ -1,8 +1,9 @@
-// Who sends a request, what it may do, and which nodes and jobs it is bound to (docs/identity.md).
+// Who sends a request, the caller's rights, and the nodes and jobs to which the caller is bound
+// (docs/identity.md).
 //
-// There is one check for all routes, and handlers call it again where a body names another job. A
-// route says what it requires (Access). The path of a request
-// says what it is about (Resource). An identity has a role and bounds. Allow() compares the three.
+// There is one check for all routes, and handlers call it again if a body names another job. A
+// route says what it requires (Access). The path of a request says what it is about (Resource). An
+// identity has a role and bounds. Allow() compares the three.
 #pragma once
 
 #include <string>
@@ -18,9 +19,9 @@ namespace perseus::server {
 // What an endpoint requires of its caller.
 enum class Access {
   kPublic,     // Everybody, without a token.
-  kSelf,       // What an identity is: every role.
+  kSelf,       // Read the own identity: every role.
   kRead,       // Read one job: any role except join, within its bounds.
-  kReadAll,    // Read several jobs: the same, except job. The endpoint leaves out those out of
+  kReadAll,    // Read several jobs: the same, except job. The endpoint omits jobs out of
                // bounds.
   kReadFleet,  // Read about all jobs at once: the same, without bounds on jobs.
   kJob,        // Change a job: operators, members of the owner, and the token of this job.
@@ -42,34 +43,34 @@ struct Identity {
   std::vector<std::string> jobs = {};   // Patterns of keys. Empty: all. For role job: its only key.
   std::vector<std::string> owners = {};  // Whose jobs. Empty: everybody's.
   store::Milliseconds expires = 0;       // When the token expires. 0: never.
-  // The proxy or munge vouches for it, so it is not in the table of tokens.
+  // Whether the proxy or munge identified the caller, so that no token in the table does.
   bool is_foreign = false;
   // The settings that a foreign identity depends on (ForeignIdentities).
   std::string trust = {};
 
   bool IsBoundToJobs() const { return !jobs.empty() || !owners.empty(); }
-  // Whether it is an agent of all nodes, or no agent. Then it may take ranks from other nodes.
+  // Whether it is an agent of all nodes, or no agent. If so, it may take ranks from other nodes.
   bool IsOfWholeFleet() const;
-  // "ann (t-1f2e3d4c)", for logs.
+  // Formats the identity for logs: "ann (t-1f2e3d4c)".
   std::string Text() const;
 };
 
-// What a request is about. Empty: the path does not say.
+// What a request is about. Empty if the path does not say it.
 struct Resource {
   std::string_view job = {};    // The key.
   std::string_view owner = {};  // The owner of the job.
   std::string_view node = {};
 };
 
-// Whether `text` has the pattern: equal, or with "*" for any text.
+// Whether `text` matches the pattern: both are equal, with "*" in the pattern for any text.
 bool Matches(std::string_view pattern, std::string_view text);
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view text);
 
-// The lists of a TokenRecord: one item per line.
+// Splits a list of a TokenRecord, which has one item per line.
 std::vector<std::string> SplitLines(std::string_view text);
 std::string JoinLines(const std::vector<std::string>& lines);
 
-// 403 if the role or the bounds do not allow it.
+// Fails with 403 if the role or the bounds do not allow the request.
 Answer<void> Allow(const Identity& identity, Access access, const Resource& resource);
 
 }  // namespace perseus::server

@@ -1,5 +1,5 @@
-// The file of `perseus serve --identities`: who vouches for callers that have no token of this
-// server, and what these callers may do (docs/identity.md). Its format is TOML:
+// The file of `perseus serve --identities`: who identifies callers without a token of this server,
+// and what these callers may do (docs/identity.md). Its format is TOML:
 //
 //   [proxy]
 //   socket = "/run/perseus-server/proxy.sock"
@@ -21,23 +21,23 @@
 
 namespace perseus::server {
 
-// What people with this group or name may do. Exactly one of both is set.
+// The rights of people with this group or name. Exactly one of the two is set.
 struct Grant {
   std::string group = {};                    // A pattern.
   std::string user = {};                     // A pattern.
   store::Scope scope = store::Scope::kRead;  // Operator, member or read.
-  // Whose jobs a member may change, or read may see. "{group}" is the group, "{user}" the user's
-  // name.
+  // The owner whose jobs a member may change, or read may see. "{group}" is the group, "{user}" the
+  // user's name.
   std::string owner = {};
   std::vector<std::string> jobs = {};  // Patterns of jobs that read may see. Empty: all.
   bool operator==(const Grant&) const = default;
 };
 
-// A proxy that authenticates people, and says in two fields of the header who they are. At least
-// one of socket and certificates is set.
+// A proxy that authenticates people, and names them in two fields of the header. At least one of
+// socket and certificates is set.
 struct ProxySettings {
-  std::optional<http::UnixAddress> socket = {};  // Who can connect to it is the proxy.
-  // Common names of client certificates, exactly. Who has one is the proxy.
+  std::optional<http::UnixAddress> socket = {};  // Any client of it is the proxy.
+  // Exact common names of client certificates. A client with one of them is the proxy.
   std::vector<std::string> certificates = {};
   std::string user_header;    // In lower case.
   std::string groups_header;  // The same.

@@ -15,8 +15,8 @@ namespace {
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::size_t kSecretBytes = 32;
 
-// Whether the request goes to "127.0.0.1:7410", "[::1]:7410" or "localhost", comes from this
-// machine, and does not come from a web page.
+// Whether the request goes to an address such as "127.0.0.1:7410", "[::1]:7410" or "localhost",
+// comes from this machine, and does not come from a web page.
 bool IsFromThisMachine(const http::Request& request) {
   if (!request.Field("origin").empty() || !IsLoopback(request.peer)) return false;
   std::string_view host = request.Field("host");
@@ -117,7 +117,7 @@ Answer<Identity> Rights::IdentifySecret(std::string_view secret, store::Millisec
   return IdentityOf(token, hash, "", now);
 }
 
-// The most specific pattern counts: the one with the most bytes.
+// Uses the most specific pattern: the one with the most bytes.
 const store::TokenRecord* Rights::FindByCertificate(const std::string& name) const {
   const store::TokenRecord* found = nullptr;
   for (const std::string& id : tokens_.certificates) {

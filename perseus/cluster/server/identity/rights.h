@@ -17,15 +17,15 @@
 
 namespace perseus::server {
 
-// SHA-256, hexadecimal.
+// Returns the SHA-256 in hexadecimal.
 std::string HashOfSecret(std::string_view secret);
-// The secret of a new token: "perseus_" and 256 random bits.
+// Returns the secret of a new token: "perseus_" and 256 random bits.
 std::string NewSecret();
 
 class Rights {
  public:
   // Who is an operator while no tokens exist. kOpen: everybody. kClosed: nobody. kOpenHere:
-  // programs of this machine that use localhost or a loopback address in the URL. So a web page in
+  // programs on this machine that use localhost or a loopback address in the URL. So a web page in
   // a browser on this machine is no operator, whatever name it uses for the address (DNS
   // rebinding).
   enum class WithoutTokens { kOpen, kOpenHere, kClosed };
@@ -33,32 +33,32 @@ class Rights {
 
   // Reads the tokens from the store. Keeps the old ones on failure.
   Result<void> Load(store::Store& store);
-  // Adds or replaces a token that is in the store now. Cheaper than Load.
+  // Adds or replaces a token that is now in the store. This is cheaper than Load.
   void Put(const store::TokenRecord& token);
 
-  // The foreign identities with this `trust` are valid until they expire, and no others.
+  // Makes the foreign identities with this `trust` valid until they expire, and no others.
   void SetTrust(std::set<std::string> trust);
   // From now on, nobody is an operator while no tokens exist.
   void Close();
 
-  // 401 without a valid token. A token takes precedence over a client certificate.
+  // Fails with 401 without a valid token. A token takes precedence over a client certificate.
   Answer<Identity> Identify(const http::Request& request, store::Milliseconds now) const;
 
-  // Whether a caller that Identify returned earlier would be identified again: its token was not
+  // Whether a caller that Identify returned earlier would be identified again: the token was not
   // revoked and has not expired. For event streams and other long answers.
   bool IsValid(const Identity& identity, store::Milliseconds now) const;
-  // Whether IsValid may return something else than at the last call of this function: tokens have
-  // changed, or one has expired. Cheap.
+  // Whether IsValid may return another value than at the last call of this function: tokens have
+  // changed, or one has expired. This is cheap.
   bool TakeChange(store::Milliseconds now);
 
  private:
   struct Tokens {
     std::unordered_map<std::string, store::TokenRecord> by_id;
-    std::unordered_map<std::string, std::string> by_hash;  // To ids. Previous hashes, too.
+    std::unordered_map<std::string, std::string> by_hash;  // To ids. Has previous hashes, too.
     std::vector<std::string> certificates;                 // Ids of tokens with a certificate.
   };
   Answer<Identity> IdentifySecret(std::string_view secret, store::Milliseconds now) const;
-  // Nothing if no token has a pattern for the certificate.
+  // Returns null if no token has a pattern for the certificate.
   const store::TokenRecord* FindByCertificate(const std::string& name) const
       PERSEUS_REQUIRES(mutex_);
   static Answer<Identity> IdentityOf(const store::TokenRecord& token, const std::string& presented,
@@ -66,16 +66,17 @@ class Rights {
   static void Insert(Tokens& tokens, const store::TokenRecord& token);
 
   // Held from the read in the store to the change here, and locked before mutex_. Otherwise a slow
-  // Load puts back what others have changed since: the old secret of a token, or a revoked token.
+  // Load would restore what others have changed since: the old secret of a token, or a revoked
+  // token.
   Mutex changing_;
   mutable Mutex mutex_;
   WithoutTokens without_ PERSEUS_GUARDED_BY(mutex_);
   std::set<std::string> trust_ PERSEUS_GUARDED_BY(mutex_);
   Tokens tokens_ PERSEUS_GUARDED_BY(mutex_);
   bool has_changed_ PERSEUS_GUARDED_BY(mutex_) = true;
-  // When the next token expires. 0: none will.
+  // When the next token expires. 0: never.
   store::Milliseconds next_expiry_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  // When the foreign identities expire for which IsValid was called: the callers of streams.
+  // The expiries of the foreign identities for which IsValid was called: the callers of streams.
   mutable std::set<store::Milliseconds> foreign_expiries_ PERSEUS_GUARDED_BY(mutex_);
 };
 
