@@ -174,7 +174,7 @@ Result<void> PrintSwitchRows(const MeasuredJob& measured, int microbatches, int 
 
 Result<void> PrintSwitches(int searches) {
   fmt::print("{:20} {:>4} {:>9} {:>8} {:>10} {:>8} {:>12} {:>6}\n", "profile", "mb", "switches",
-             "saves %", "at most %", "gap %", "of unlimited", "used");
+             "saves %", "at most %", "gap %", "kept", "used");
   return ForMeasuredJobs(kFewMicrobatches, [&](const MeasuredJob& measured, int microbatches) {
     return PrintSwitchRows(measured, microbatches, searches);
   });

@@ -27,7 +27,7 @@ class ClosedLoopTest : public ClosedLoopJob {
     return {1 - plan.at("energy_j").get<double>() / baseline.at("energy_j").get<double>(),
             plan.at("time_s").get<double>(), baseline.at("time_s").get<double>()};
   }
-  // Writes an assignment that puts the plan into force from that step on, before any rank exists.
+  // Writes an assignment that activates the plan from that step on, before any rank exists.
   void AssignPlan(std::int64_t from_step) const {
     auto writer = protocol::AssignmentWriter::Open(Directory() / "run");
     ASSERT_TRUE(writer) << writer.error().Message();

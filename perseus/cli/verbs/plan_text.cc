@@ -68,8 +68,7 @@ std::string FormatSwitchTradeoff(const plan::Planner& planner, const SwitchTrade
   const double baseline_j = planner.baseline().energy_j;
   const auto saving = [&](double energy_j) { return 1 - energy_j / baseline_j; };
   const double unlimited = saving(tradeoff.unlimited.evaluation.energy_j);
-  Table table(
-      {"limit", "saving", "of unlimited", "at most", "gap", "busiest GPU", "busiest per s"});
+  Table table({"limit", "saving", "kept", "at most", "gap", "busiest GPU", "busiest per s"});
   const auto add = [&](const std::string& limit, const plan::Plan& plan) {
     const double saved = saving(plan.evaluation.energy_j);
     const int most = few_switches::MostSwitches(plan.evaluation);
@@ -111,7 +110,7 @@ report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
 
 std::string FormatNoise(const recipe::NoiseOutcome& outcome,
                         const std::vector<PlannedTarget>& planned) {
-  Table table({"plan", "mean slowdown", "saving", "any plan at most", "slowdown without a margin",
+  Table table({"plan", "mean slowdown", "saving", "best possible", "slowdown without a margin",
                "saving without a margin"});
   bool has_other_target = false;
   for (std::size_t i = 0; i < planned.size(); ++i) {

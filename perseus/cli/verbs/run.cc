@@ -39,7 +39,7 @@ constexpr const char* kRunAbout =
     "Run a training with Perseus attached, without a change of its code. Processes that use a\n"
     "supported framework attach by themselves (see docs/frameworks.md), use the node's agent or "
     "start one, and record their steps. At the end, says what the steps took. With --tune, also "
-    "profiles the job while it trains, makes a plan, puts it into force and measures what it "
+    "profiles the job while it trains, makes a plan, activates it and measures what it "
     "saves. The exit status is that of the training. It also runs if Perseus cannot do anything.";
 constexpr const char* kRunExamples =
     "  perseus run -- torchrun --nproc-per-node 4 train.py\n"

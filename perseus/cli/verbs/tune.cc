@@ -28,7 +28,7 @@ namespace perseus::cli {
 namespace {
 
 constexpr const char* kTuneAbout =
-    "Profile a job while it trains, make a plan, and put it into force. The ranks of the job use\n"
+    "Profile a job while it trains, make a plan, and activate it. The ranks of the job use\n"
     "the client library with JOBDIR as PERSEUS_JOB_DIR. The sweep runs a few steps at each of a "
     "few clocks, which it chooses by their effect on the plan. Then the job follows the plan, and "
     "tune measures it and makes a better plan. If tune ends early, the next tune continues "

@@ -25,7 +25,7 @@ constexpr const char* kVerifyAbout =
     "Measure what a plan saves in a running job: blocks of steps at the default clocks and blocks\n"
     "of planned steps, in pairs of random order. Reports the saved energy and the slowdown with "
     "confidence intervals, or that they cannot be determined, and how many steps would do. Takes "
-    "--steps steps, and then puts the previous assignment back into force. If it ends earlier, the "
+    "--steps steps, and then restores the previous assignment. If it ends earlier, the "
     "blocks so far decide, if they are enough. With --against, compares two runs of a job from "
     "their records, for example with two schedules, and takes no step.";
 constexpr const char* kVerifyExamples =

@@ -135,7 +135,7 @@ struct ServerMetrics::Families {
           {"perseus_job_limited_ranks",
            "Ranks whose clock heat, a power brake or another program limited in recent steps."},
           {"perseus_job_promise_broken",
-           "1 while the job is over 1 % slower or hungrier than promised."},
+           "1 while the job is over 1 % slower than promised, or uses over 1 % more energy."},
           {"perseus_job_plan_taken_back",
            "1 while the plan of the job is taken back, because it cost throughput."}}) {
       of_jobs.try_emplace(name, registry, name, help);

@@ -422,6 +422,10 @@ TEST_P(StoreTest, KeepsTheLastOperatorTokenThatNeverExpires) {
   EXPECT_EQ(store_->DeleteToken("a").error().kind, ErrorKind::kUnreachable)
       << "the other token expires";
   EXPECT_TRUE(Get(store_->DeleteToken("expiring")));
+  Succeed(store_->AddToken({.id = "machine", .scope = Scope::kOperator, .certificate = "ann"}));
+  EXPECT_EQ(store_->DeleteToken("a").error().kind, ErrorKind::kUnreachable)
+      << "the other token needs a certificate, which may be unavailable";
+  EXPECT_TRUE(Get(store_->DeleteToken("machine")));
   token.expires = 0;
   for (int round = 0; round < 20; ++round) {
     const std::string before = Get(store_->ListTokens()).front().id;
@@ -435,6 +439,12 @@ TEST_P(StoreTest, KeepsTheLastOperatorTokenThatNeverExpires) {
     EXPECT_EQ(deleted, 1);
     ASSERT_EQ(Get(store_->ListTokens()).size(), 1u);
   }
+}
+
+// Operators behind a proxy need no token.
+TEST_P(StoreTest, TheOnlyOperatorTokenMayBeDeletedIfItExpires) {
+  Succeed(store_->AddToken({.id = "a", .hash = "00", .scope = Scope::kOperator, .expires = 9}));
+  EXPECT_TRUE(Get(store_->DeleteToken("a")));
 }
 
 TEST_P(StoreTest, ZeusRanksHaveDifferentPositions) {

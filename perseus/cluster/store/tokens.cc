@@ -150,16 +150,17 @@ Result<bool> Store::RenewToken(const TokenRecord& renewed, std::string_view pres
   });
 }
 
-// Locks all operator tokens that never expire. So two calls at the same time cannot delete the last
-// two of them.
+// Locks all operator tokens that never expire and have a secret. So two calls at the same time
+// cannot delete the last two of them.
 Result<bool> Store::DeleteToken(std::string_view id, Milliseconds now, const Author& by) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
     PERSEUS_ASSIGN_OR_RETURN(
         Rows lasting,
         transaction.Run(
-            fmt::format("SELECT id FROM tokens WHERE scope = $1 AND expires = 0 AND certificate = '' "
-                        "ORDER BY id {}",
-                        database_->dialect().for_update),
+            fmt::format(
+                "SELECT id FROM tokens WHERE scope = $1 AND expires = 0 AND certificate = '' "
+                "ORDER BY id {}",
+                database_->dialect().for_update),
             {Name(Scope::kOperator)}));
     if (lasting.size() == 1 && lasting.front().TakeText(0) == id) {
       return FailAs(

@@ -226,8 +226,8 @@ Result<void> CheckRows(const LoadedJob& job, const Computations& sets,
   const OffRow& most = *std::ranges::max_element(rows, {}, &OffRow::factor);
   const OffRow& first = most.factor >= kFarOff ? most : rows.front();
   const std::string text = fmt::format(
-      "{}: at {} MHz, {:g} s and {:g} W do not fit the next clocks: a lower clock takes longer, "
-      "but not more so than it is lower, and draws less power",
+      "{}: at {} MHz, {:g} s and {:g} W do not fit the next clocks: a lower clock takes longer, at "
+      "most in proportion to the clock, and draws less power",
       Place(job, *first.set, first.option), first.option->frequency_mhz,
       ToSeconds(first.option->time), PowerW(*first.option, job.planned.model.gpus_per_stage));
   if (most.factor >= kFarOff) {

@@ -114,9 +114,9 @@ class AssignmentWriter {
   // Makes the next version higher than this one. Ranks may follow versions up to it although the
   // file does not have them, because somebody deleted or replaced it.
   void CountFrom(std::int64_t version);
-  // Puts the assignment into force from this step on. Returns the version that ranks will report.
+  // Activates the assignment from this step on. Returns the version that ranks will report.
   Result<std::int64_t> Write(Assignment assignment, std::int64_t from_step);
-  // Puts the previous lasting assignment back into force, or each rank's own plan if none existed.
+  // Restores the previous lasting assignment, or each rank's own plan if none existed.
   // From step 0 on, so that it also holds for ranks that restart.
   Result<std::int64_t> Restore();
   // Whether something else is in force, from this writer or from one that died.
