@@ -10,13 +10,13 @@ namespace perseus::job_planning {
 
 // The first step at which all ranks can follow an assignment that is made at `now`. The assignment
 // takes `lead_s` to arrive, and steps pass in the meantime. 0 if no step was ever reported.
-std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now,
+std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, Milliseconds now,
                        double lead_s);
 
 // The same for this assignment after the one in force. Uses the least of three step times:
 // measured, of this assignment, and of the one in force.
 std::int64_t FirstStep(const store::JobRecord& job, const store::PlannedAssignment& assignment,
-                       const std::optional<store::AssignmentRecord>& in_force,
-                       store::Milliseconds now, double lead_s);
+                       const std::optional<store::AssignmentRecord>& in_force, Milliseconds now,
+                       double lead_s);
 
 }  // namespace perseus::job_planning

@@ -103,10 +103,10 @@ class Store final {
 
   // --- Planning.
 
-  // Claims the job whose planning has been due the longest, if any, for `for_ms`. Two workers never
-  // have the same job.
+  // Claims the job whose planning has been due the longest, if any, for `duration`. Two workers
+  // never have the same job.
   Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
-                                                    Milliseconds for_ms);
+                                                    Milliseconds duration);
 
   // When ClaimPlanning will next return a task: planning becomes due, or a claim expires. Nothing
   // if no planning is pending.
@@ -119,9 +119,9 @@ class Store final {
   };
   Result<PlanningBacklog> ReadPlanningBacklog(Milliseconds now);
 
-  // Extends the claim to `for_ms` from now. Returns false if another worker has the task or the job
-  // has ended.
-  Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now, Milliseconds for_ms);
+  // Extends the claim to `duration` from now. Returns false if another worker has the task or the
+  // job has ended.
+  Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now, Milliseconds duration);
 
   // Gives up the claim without a result. Planning is due at `due`, or earlier if it was requested
   // in the meantime. Does nothing if the worker does not have the task any more.

@@ -25,7 +25,7 @@ namespace perseus::telemetry {
 
 // Whether `then` is less than `pause` ago. False if `then` is further than `pause` in the future:
 // then the clock was set back.
-bool IsWithin(store::Milliseconds pause, store::Milliseconds then, store::Milliseconds now);
+bool IsWithin(Milliseconds pause, Milliseconds then, Milliseconds now);
 
 class JobWatch {
  public:
@@ -47,9 +47,9 @@ class JobWatch {
   // judged when all nodes with ranks of it (SetNodes) have reported it, because a part of the nodes
   // may be faster than the whole. Ignores a step of a pipeline of which the node has no rank. A
   // node may report a step again, after a lost answer.
-  static constexpr store::Milliseconds kRenew = 20'000;
+  static constexpr Milliseconds kRenew = 20'000;
   std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
-                                   double expected_s, store::Milliseconds now);
+                                   double expected_s, Milliseconds now);
   // The notices that the steps since the last call contradict, or no longer contradict
   // (notice_check.h).
   std::vector<NoticeChange> TakeNoticeChanges();
@@ -70,22 +70,22 @@ class JobWatch {
   // Whether to call SetNodes again: every kReadNodesEvery, and for an unknown node. After a call
   // for an unknown node, the next one waits 0.1 ms for each known node, since thousands may arrive
   // in a row.
-  static constexpr store::Milliseconds kReadNodesEvery = 10'000;
+  static constexpr Milliseconds kReadNodesEvery = 10'000;
   static constexpr std::size_t kNodesAMillisecond = 10;
   // A node that reports `steps` of a pipeline of which it has no rank counts as unknown.
-  bool NeedsNodes(const std::string& node, store::Milliseconds now,
+  bool NeedsNodes(const std::string& node, Milliseconds now,
                   const std::vector<protocol::StepReport>& steps = {}) const;
   // `nodes`: by dp_rank. `first`: the first live node. Its replica judges the job.
   void SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
-                store::Milliseconds now);
+                Milliseconds now);
   bool HasNode(const std::string& node) const;
 
   // Records that the node reported to this replica.
-  void NoteReport(const std::string& node, store::Milliseconds now);
+  void NoteReport(const std::string& node, Milliseconds now);
   // Whether this replica judges the job: always if it is the only one, otherwise while the first
   // node reports to it. kStartsToJudge: the caller has to call StartJudging() first.
   enum class Role { kDoesNotJudge, kStartsToJudge, kJudges };
-  Role RoleAt(store::Milliseconds now, bool has_replicas);
+  Role RoleAt(Milliseconds now, bool has_replicas);
   // From the registration of the job.
   struct Settings {
     int pipelines = 1;
@@ -96,9 +96,9 @@ class JobWatch {
   // stragglers that it detected, by dp_rank. Does nothing if another thread has already called
   // this.
   void StartJudging(const Settings& settings, const std::map<int, double>& raised,
-                    store::Milliseconds now);
+                    Milliseconds now);
   // Whether it has started to judge, and the first node still reports to this replica.
-  bool Judges(store::Milliseconds now) const;
+  bool Judges(Milliseconds now) const;
   Settings settings() const;  // After StartJudging().
 
   // A user deleted the detected straggler.
@@ -110,7 +110,7 @@ class JobWatch {
   double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
 
   // Whether to store the summary of the job again: at most once in `pause`.
-  bool IsDue(store::Milliseconds now, store::Milliseconds pause);
+  bool IsDue(Milliseconds now, Milliseconds pause);
 
   std::map<int, double> Stragglers() const;
 
@@ -125,13 +125,13 @@ class JobWatch {
   };
   Followed FollowedSteps() const PERSEUS_REQUIRES(mutex_);
   std::optional<std::pair<std::int64_t, Promise>> CurrentPromise() const PERSEUS_REQUIRES(mutex_);
-  bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
+  bool ReceivesFirstNode(Milliseconds now) const PERSEUS_REQUIRES(mutex_);
   bool HasRanks(const std::string& node, int pipeline) const PERSEUS_REQUIRES(mutex_);
   void ForgetSteps() PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
   // Longer than the interval of reports.
-  static constexpr store::Milliseconds kRecently = 12'000;
+  static constexpr Milliseconds kRecently = 12'000;
   // How many steps a node keeps unsent and sends again.
   static constexpr std::int64_t kMaxUnsent = 256;
 
@@ -142,7 +142,7 @@ class JobWatch {
   std::int64_t notices_generation_ PERSEUS_GUARDED_BY(mutex_) = -1;
   std::vector<NoticeChange> notice_changes_ PERSEUS_GUARDED_BY(mutex_);
   // When Add last returned each straggler, by dp_rank.
-  std::map<int, store::Milliseconds> returned_ PERSEUS_GUARDED_BY(mutex_);
+  std::map<int, Milliseconds> returned_ PERSEUS_GUARDED_BY(mutex_);
   std::map<std::int64_t, std::map<int, Nodes>> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
   std::int64_t last_step_ PERSEUS_GUARDED_BY(mutex_) = -1;
   // The newest step of each node.
@@ -151,31 +151,31 @@ class JobWatch {
   std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
   std::set<std::string> all_nodes_ PERSEUS_GUARDED_BY(mutex_);
   std::string first_node_ PERSEUS_GUARDED_BY(mutex_);
-  store::Milliseconds read_nodes_at_ PERSEUS_GUARDED_BY(mutex_) = -1;
-  std::map<std::string, store::Milliseconds> received_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
+  Milliseconds read_nodes_at_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  std::map<std::string, Milliseconds> received_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
   bool judges_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
   std::map<std::int64_t, store::PlannedAssignment> assignments_
       PERSEUS_GUARDED_BY(mutex_);  // [version]
   double saved_j_ PERSEUS_GUARDED_BY(mutex_) = 0;
   std::map<std::int64_t, std::set<int>> saved_steps_ PERSEUS_GUARDED_BY(mutex_);  // Counted: [step]
-  store::Milliseconds stored_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  Milliseconds stored_ PERSEUS_GUARDED_BY(mutex_) = 0;
   Settings settings_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 // The watches of all jobs. The control plane removes those without reports for an hour.
 class JobWatches {
  public:
-  std::shared_ptr<JobWatch> Of(const std::string& job, store::Milliseconds now);
+  std::shared_ptr<JobWatch> Of(const std::string& job, Milliseconds now);
   std::shared_ptr<JobWatch> Find(const std::string& job) const;  // Null if no node reported on it.
   void Forget(const std::string& job);
-  void ForgetBefore(store::Milliseconds time);
+  void ForgetBefore(Milliseconds time);
   int jobs() const;
 
  private:
   struct Watched {
     std::shared_ptr<JobWatch> watch;
-    store::Milliseconds used = 0;
+    Milliseconds used = 0;
   };
   mutable Mutex mutex_;
   std::map<std::string, Watched> watches_ PERSEUS_GUARDED_BY(mutex_);

@@ -10,10 +10,10 @@
 namespace perseus::telemetry {
 namespace {
 
-constexpr store::Milliseconds kWriteNodeEvery = 5'000;
-constexpr store::Milliseconds kWriteStepsEvery = 500;
+constexpr Milliseconds kWriteNodeEvery = 5'000;
+constexpr Milliseconds kWriteStepsEvery = 500;
 // A detected straggler expires soon after its replica dies.
-constexpr store::Milliseconds kDetectionLasts = 60'000;
+constexpr Milliseconds kDetectionLasts = 60'000;
 constexpr int kAssignmentsRead = 16;
 // No job runs this many steps between two reports.
 constexpr std::int64_t kMaxStepsAhead = 1'000'000;
@@ -21,7 +21,7 @@ constexpr std::int64_t kMaxStepsAhead = 1'000'000;
 // answer.
 constexpr int kWritesInARow = 3;
 // How long the last report of a lost node is kept.
-constexpr store::Milliseconds kForgetAfter = 60'000;
+constexpr Milliseconds kForgetAfter = 60'000;
 
 }  // namespace
 
@@ -44,7 +44,7 @@ NodeReports::NodeReports(store::Store& store, JobWatches& watches, ReportCallbac
 
 Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
                                                    const std::vector<protocol::JobReport>& reports,
-                                                   store::Milliseconds now) {
+                                                   Milliseconds now) {
   std::vector<std::string> not_attached;
   for (const protocol::JobReport& report : reports) {
     PERSEUS_ASSIGN_OR_RETURN(const auto is_attached, TakeJob(node, report, now));
@@ -55,7 +55,7 @@ Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
 }
 
 Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobReport& report,
-                                  store::Milliseconds now) {
+                                  Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(report.job));
   if (!job || job->ended != 0) return false;
   const std::shared_ptr<JobWatch> watch = watches_.Of(job->id, now);
@@ -84,8 +84,7 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobRe
   return true;
 }
 
-Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch,
-                                 store::Milliseconds now) {
+Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch, Milliseconds now) {
   const auto role = watch.RoleAt(now, store_.has_replicas());
   if (role == JobWatch::Role::kDoesNotJudge) return false;
   if (role == JobWatch::Role::kJudges) return true;
@@ -93,7 +92,7 @@ Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch,
   return true;
 }
 
-Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now) {
+Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, Milliseconds now) {
   const auto watch = watches_.Find(message.job);
   if (message.replica == replica_ || !watch) return {};
   if (message.restarted) watch->Restart();
@@ -130,7 +129,7 @@ void NodeReports::NoteForReplicas(ReplicaMessage message) {
 }
 
 void NodeReports::NoteNode(const std::string& node, const std::string& job,
-                           const protocol::JobReport& report, store::Milliseconds now) {
+                           const protocol::JobReport& report, Milliseconds now) {
   const MutexLock lock(mutex_);
   Known& known = known_[{job, node}];
   known.seen = now;
@@ -156,7 +155,7 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
                    .ran = known.ran});
 }
 
-store::Milliseconds NodeReports::LastReport(const std::string& job, const std::string& node) const {
+Milliseconds NodeReports::LastReport(const std::string& job, const std::string& node) const {
   const MutexLock lock(mutex_);
   const auto known = known_.find({job, node});
   return known == known_.end() ? 0 : known->second.seen;
@@ -191,7 +190,7 @@ Result<bool> NodeReports::WriteOnce() {
   return true;
 }
 
-void NodeReports::NoteStep(const std::string& job, JobWatch& watch, store::Milliseconds now) {
+void NodeReports::NoteStep(const std::string& job, JobWatch& watch, Milliseconds now) {
   using Counts = store::StepRecord::Counts;
   store::StepRecord step{.job = job,
                          .counts = watch.TakeRestart() ? Counts::kRestart : Counts::kContinue,
@@ -207,7 +206,7 @@ void NodeReports::NoteStep(const std::string& job, JobWatch& watch, store::Milli
 
 Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job,
                                 JobWatch& watch, const std::vector<protocol::StepReport>& steps,
-                                store::Milliseconds now) {
+                                Milliseconds now) {
   const JobWatch::Settings settings = watch.settings();
   if (watch.NeedsNotices(job.generation)) {
     PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
@@ -232,7 +231,7 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
 }
 
 Result<void> NodeReports::GuardPlan(const store::JobRecord& job, const JobWatch& watch,
-                                    store::Milliseconds now) {
+                                    Milliseconds now) {
   const StepTimes times = watch.GuardedSteps();
   if (times.steps < kGuardSteps) return {};
   // A newer assignment, such as one for a straggler, may be on its way to the nodes.
@@ -253,8 +252,7 @@ Result<void> NodeReports::GuardPlan(const store::JobRecord& job, const JobWatch&
 }
 
 Result<void> NodeReports::StoreNotices(const store::JobRecord& job,
-                                       const std::vector<NoticeChange>& changes,
-                                       store::Milliseconds now) {
+                                       const std::vector<NoticeChange>& changes, Milliseconds now) {
   for (const NoticeChange& change : changes) {
     PERSEUS_RETURN_IF_ERROR(store_.MarkStraggler({.job = job.id,
                                                   .dp_rank = change.dp_rank,
@@ -269,7 +267,7 @@ Result<void> NodeReports::StoreNotices(const store::JobRecord& job,
 }
 
 Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& watch,
-                                       store::Milliseconds now) {
+                                       Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
   std::map<int, double> raised;
@@ -285,8 +283,7 @@ Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& wa
   return {};
 }
 
-Result<void> NodeReports::ReadNodes(const std::string& job, JobWatch& watch,
-                                    store::Milliseconds now) {
+Result<void> NodeReports::ReadNodes(const std::string& job, JobWatch& watch, Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto records, store_.ListNodesOfJob(job));
   std::map<int, std::set<std::string>> nodes;
   std::string first;
@@ -305,8 +302,7 @@ Result<void> NodeReports::ReadNodes(const std::string& job, JobWatch& watch,
 }
 
 Result<void> NodeReports::StoreStragglers(const std::string& job,
-                                          std::vector<StragglerChange> changes,
-                                          store::Milliseconds now) {
+                                          std::vector<StragglerChange> changes, Milliseconds now) {
   for (const StragglerChange& change : changes) {
     if (change.slowdown == 1) {
       PERSEUS_RETURN_IF_ERROR(

@@ -28,7 +28,7 @@ namespace perseus::server {
 class ForeignIdentities {
  public:
   // How long a person is identified for. An event stream of theirs ends after this time.
-  static constexpr store::Milliseconds kPersonLasts = 3'600'000;
+  static constexpr Milliseconds kPersonLasts = 3'600'000;
 
   using TrustChanged = std::function<void(std::set<std::string>)>;
   ForeignIdentities(IdentitySettings settings, TrustChanged trust_changed);
@@ -42,12 +42,11 @@ class ForeignIdentities {
   // the proxy without a user and without a token. 403 if nothing is granted, or if a web page of
   // another site may have caused a change. Nothing if the request has no such field, so that tokens
   // and certificates count.
-  std::optional<Answer<Identity>> FromProxy(const http::Request& request,
-                                            store::Milliseconds now) const;
+  std::optional<Answer<Identity>> FromProxy(const http::Request& request, Milliseconds now) const;
   // The identity of a munge credential, which must be for this node. 401 with the reason if it is
   // not valid, 403 if its user may not.
   boost::asio::awaitable<Answer<Identity>> CheckMunge(std::string credential, std::string node,
-                                                      store::Milliseconds now);
+                                                      Milliseconds now);
 
  private:
   std::string TrustOfProxy() const;

@@ -19,11 +19,9 @@ bool IsUser(std::string_view text);
 // read. The owners of all grants of this scope and of the same jobs count. A grant without bounds
 // goes before others. 403 if no grant applies. Ignores groups that cannot be names.
 Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::string& user,
-                                const std::vector<std::string>& groups,
-                                store::Milliseconds expires);
+                                const std::vector<std::string>& groups, Milliseconds expires);
 
 // The identity of a munge credential that user `uid` made for this node. 403 if the user may not.
-Answer<Identity> MungeIdentity(const MungeSettings& settings, unsigned int uid,
-                               store::Milliseconds now);
+Answer<Identity> MungeIdentity(const MungeSettings& settings, unsigned int uid, Milliseconds now);
 
 }  // namespace perseus::server

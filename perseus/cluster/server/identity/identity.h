@@ -41,7 +41,7 @@ struct Identity {
   std::vector<std::string> nodes = {};  // Patterns. For agents and joining nodes: empty is no node.
   std::vector<std::string> jobs = {};   // Patterns of keys. Empty: all. For role job: its only key.
   std::vector<std::string> owners = {};  // Whose jobs. Empty: everybody's.
-  store::Milliseconds expires = 0;       // When the token expires. 0: never.
+  Milliseconds expires = 0;              // When the token expires. 0: never.
   // The proxy or munge vouches for it, so it is not in the table of tokens.
   bool is_foreign = false;
   // The settings that a foreign identity depends on (ForeignIdentities).
