@@ -49,7 +49,7 @@ TEST(Patterns, MatchWholeTexts) {
 
 class RightsTest : public testing::Test {
  protected:
-  std::string Add(Role scope, std::string job, store::Milliseconds expires) {
+  std::string Add(Role scope, std::string job, Milliseconds expires) {
     const std::string secret = NewSecret();
     const auto added = store_->AddToken({.id = "t-" + std::string(store::Name(scope)),
                                          .hash = HashOfSecret(secret),
