@@ -159,9 +159,12 @@ bool Rights::IsValid(const Identity& identity, Milliseconds now) const {
   if (identity.token.empty()) {
     return tokens_.by_id.empty() && without_ != WithoutTokens::kClosed;
   }
-  const auto token = tokens_.by_id.find(identity.token);
-  if (token == tokens_.by_id.end()) return false;
-  return token->second.expires == 0 || token->second.expires > now;
+  const auto found = tokens_.by_id.find(identity.token);
+  if (found == tokens_.by_id.end()) return false;
+  const store::TokenRecord& token = found->second;
+  const bool has_secret = identity.presented.empty() || identity.presented == token.hash ||
+                          (identity.presented == token.previous_hash && token.previous_until > now);
+  return has_secret && (token.expires == 0 || token.expires > now);
 }
 
 bool Rights::TakeChange(Milliseconds now) {
@@ -175,8 +178,9 @@ bool Rights::TakeChange(Milliseconds now) {
   has_changed_ = false;
   next_expiry_ = 0;
   for (const auto& [id, token] : tokens_.by_id) {
-    if (token.expires <= now) continue;
-    next_expiry_ = next_expiry_ == 0 ? token.expires : std::min(next_expiry_, token.expires);
+    for (const Milliseconds end : {token.expires, token.previous_until}) {
+      if (end > now) next_expiry_ = next_expiry_ == 0 ? end : std::min(next_expiry_, end);
+    }
   }
   return true;
 }

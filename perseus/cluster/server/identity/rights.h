@@ -45,7 +45,8 @@ class Rights {
   Answer<Identity> Identify(const http::Request& request, Milliseconds now) const;
 
   // Whether a caller that Identify returned earlier would be identified again: the token was not
-  // revoked and has not expired. For event streams and other long answers.
+  // revoked, and neither the token nor the secret has expired. For event streams and other long
+  // answers.
   bool IsValid(const Identity& identity, Milliseconds now) const;
   // Whether IsValid may return another value than at the last call of this function: tokens have
   // changed, or one has expired. This is cheap.
@@ -74,7 +75,7 @@ class Rights {
   std::set<std::string> trust_ PERSEUS_GUARDED_BY(mutex_);
   Tokens tokens_ PERSEUS_GUARDED_BY(mutex_);
   bool has_changed_ PERSEUS_GUARDED_BY(mutex_) = true;
-  // When the next token expires. 0: never.
+  // When the next token or old secret expires. 0: never.
   Milliseconds next_expiry_ PERSEUS_GUARDED_BY(mutex_) = 0;
   // The expiries of the foreign identities for which IsValid was called: the callers of streams.
   mutable std::set<Milliseconds> foreign_expiries_ PERSEUS_GUARDED_BY(mutex_);
