@@ -8,12 +8,17 @@
 #include <cmath>
 #include <cstdint>
 
+#include "perseus/base/quantity.h"
+
 namespace perseus {
 
 using Nanoseconds = std::int64_t;
 inline constexpr Nanoseconds kMicrosecond = 1'000;
 inline constexpr Nanoseconds kMillisecond = 1'000'000;
 inline constexpr Nanoseconds kSecond = 1'000'000'000;
+
+// The times of servers and their databases.
+using Milliseconds = Quantity<struct MillisecondsUnit>;
 
 using Microwatts = std::int64_t;
 // A sum of price * time. It has 128 bits because a megajoule is 10^21 fJ.
@@ -40,6 +45,19 @@ inline Nanoseconds FromMilliseconds(double milliseconds) {
 }
 inline double ToSeconds(Nanoseconds time) {
   return static_cast<double>(time) / kNanosecondsPerSecond;
+}
+// These three round towards zero.
+constexpr Milliseconds WholeMilliseconds(Nanoseconds time) {
+  return Milliseconds(time / kMillisecond);
+}
+constexpr Milliseconds FromSeconds(double seconds) {
+  return Milliseconds(static_cast<std::int64_t>(seconds * kMillisecondsPerSecond));
+}
+constexpr Milliseconds FromDays(double days) {
+  return Milliseconds(static_cast<std::int64_t>(days * kMillisecondsPerDay));
+}
+constexpr double ToSeconds(Milliseconds time) {
+  return static_cast<double>(time.count()) / kMillisecondsPerSecond;
 }
 inline double ToMilliseconds(Nanoseconds time) {
   return static_cast<double>(time) / static_cast<double>(kMillisecond);

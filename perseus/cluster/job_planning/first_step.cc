@@ -15,21 +15,19 @@ constexpr double kLeastIterationSeconds = 1e-6;
 
 }  // namespace
 
-std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now,
+std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, Milliseconds now,
                        double lead_s) {
   if (job.last_step < 0) return 0;
   iteration_s = std::max(iteration_s, kLeastIterationSeconds);
-  const double since_s =
-      static_cast<double>(std::max<store::Milliseconds>(0, now - job.last_step_at)) /
-      kMillisecondsPerSecond;
+  const double since_s = ToSeconds(std::max<Milliseconds>(0, now - job.last_step_at));
   // A job that reported nothing for 10 iterations probably stands still.
   const double ahead = std::ceil((std::min(since_s, 10 * iteration_s) + lead_s) / iteration_s);
   return job.last_step + static_cast<std::int64_t>(ahead) + 1;
 }
 
 std::int64_t FirstStep(const store::JobRecord& job, const store::PlannedAssignment& assignment,
-                       const std::optional<store::AssignmentRecord>& in_force,
-                       store::Milliseconds now, double lead_s) {
+                       const std::optional<store::AssignmentRecord>& in_force, Milliseconds now,
+                       double lead_s) {
   double iteration_s = assignment.time_s;
   if (in_force) iteration_s = std::min(iteration_s, in_force->assignment.time_s);
   const auto summary = ParseJson(job.summary);

@@ -11,13 +11,13 @@ namespace perseus::job_planning {
 // Returns the first step at which all ranks can follow an assignment that is made at `now`. The
 // assignment takes `lead_s` to arrive, and steps run in the meantime. 0 if no step was ever
 // reported.
-std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, store::Milliseconds now,
+std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, Milliseconds now,
                        double lead_s);
 
 // The same for `assignment`, which follows the active one. Uses the shortest of three step times:
 // measured, of this assignment, and of the active one.
 std::int64_t FirstStep(const store::JobRecord& job, const store::PlannedAssignment& assignment,
-                       const std::optional<store::AssignmentRecord>& in_force,
-                       store::Milliseconds now, double lead_s);
+                       const std::optional<store::AssignmentRecord>& in_force, Milliseconds now,
+                       double lead_s);
 
 }  // namespace perseus::job_planning

@@ -30,7 +30,7 @@ constexpr std::size_t kMaxFrontierInstructions = 10'000;
 // frontier takes longer than the plans. So nodes first get their plans, and a later planning of the
 // same state computes the frontier.
 constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
-constexpr store::Milliseconds kFrontierDelay = 2'000;
+constexpr Milliseconds kFrontierDelay = 2'000;
 // Up to this size, a plan gets the usual effort: about a second. Larger jobs get a first look.
 constexpr std::size_t kMaxUsualEffortInstructions = 400;
 
@@ -251,7 +251,7 @@ Result<store::PlanningOutcome> PlanPrepared(const PlanningInput& input, const Pr
   const bool nodes_wait =
       outcome.assignment || input.job.planned_generation != input.job.generation;
   if (nodes_wait && instructions > kMaxImmediateFrontierInstructions) {
-    const store::Milliseconds later = input.now + kFrontierDelay;
+    const Milliseconds later = input.now + kFrontierDelay;
     outcome.again_at = std::min(outcome.again_at.value_or(later), later);
     return outcome;
   }

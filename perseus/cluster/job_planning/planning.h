@@ -29,7 +29,7 @@ struct PlanningInput {
   std::optional<store::AssignmentRecord> assignment;  // The newest.
   std::optional<store::GuardRecord> guard = {};       // For this profile and target.
   bool has_frontier = false;  // Whether the store has the frontier of `profile`.
-  store::Milliseconds now = 0;
+  Milliseconds now = 0;
   // Finds the newest plan of the newest profile with this slug.
   std::function<Result<std::optional<store::PlanRecord>>(std::string_view slug)> find_plan;
   std::function<std::string()> new_plan_id;

@@ -34,7 +34,7 @@ std::vector<PlanningClaims::Running> PlanningClaims::FindDue() {
   return due;
 }
 
-void PlanningClaims::SetRenewed(const store::PlanningTask& task, store::Milliseconds at) {
+void PlanningClaims::SetRenewed(const store::PlanningTask& task, Milliseconds at) {
   const MutexLock lock(mutex_);
   for (Running& running : running_) {
     if (IsSame(running.task, task)) running.renewed = at;
@@ -43,7 +43,7 @@ void PlanningClaims::SetRenewed(const store::PlanningTask& task, store::Millisec
 
 Result<void> PlanningClaims::Renew() {
   for (Running& running : FindDue()) {
-    const store::Milliseconds now = now_();
+    const Milliseconds now = now_();
     PERSEUS_ASSIGN_OR_RETURN(const auto is_held, store_.RenewPlanning(running.task, now, kClaim));
     if (!is_held) running.stop.request_stop();
     SetRenewed(running.task, now);

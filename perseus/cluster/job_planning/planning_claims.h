@@ -23,10 +23,10 @@ class PlanningClaims {
  public:
   // Far longer than the difference between clocks of replicas, and than the time in which a
   // database restarts.
-  static constexpr store::Milliseconds kClaim = 20'000;
-  static constexpr store::Milliseconds kRenewAfter = 5'000;
+  static constexpr Milliseconds kClaim = 20'000;
+  static constexpr Milliseconds kRenewAfter = 5'000;
 
-  PlanningClaims(store::Store& store, std::function<store::Milliseconds()> now)
+  PlanningClaims(store::Store& store, std::function<Milliseconds()> now)
       : store_(store), now_(std::move(now)) {}
 
   // Registers a task that a worker has just claimed for kClaim. Returns the token that stops the
@@ -45,14 +45,14 @@ class PlanningClaims {
   struct Running {
     store::PlanningTask task;
     std::stop_source stop;
-    store::Milliseconds renewed = 0;
+    Milliseconds renewed = 0;
   };
 
   std::vector<Running> FindDue();
-  void SetRenewed(const store::PlanningTask& task, store::Milliseconds at);
+  void SetRenewed(const store::PlanningTask& task, Milliseconds at);
 
   store::Store& store_;
-  const std::function<store::Milliseconds()> now_;
+  const std::function<Milliseconds()> now_;
   Mutex mutex_;
   std::vector<Running> running_ PERSEUS_GUARDED_BY(mutex_);
   bool stops_all_ PERSEUS_GUARDED_BY(mutex_) = false;

@@ -24,7 +24,7 @@ class PlanningClaimsTest : public testing::Test {
   bool IsIdle() { return !store_->ClaimPlanning("idle", now_, 1)->has_value(); }
 
   std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
-  store::Milliseconds now_ = 1'000'000;
+  Milliseconds now_ = 1'000'000;
   int changes_ = 0;
   std::string job_ = Register("run");  // Its planning is due.
   PlanningClaims claims_{*store_, [this] { return now_; }};

@@ -83,8 +83,7 @@ class PlanningTest : public testing::Test {
     body.replace(body.find("\"run\""), 5, "\"few\"");
     Register("few", body);
   }
-  void Straggle(int dp_rank, double slowdown, store::Milliseconds starts,
-                store::Milliseconds expires) {
+  void Straggle(int dp_rank, double slowdown, Milliseconds starts, Milliseconds expires) {
     ASSERT_TRUE(store_->PutStraggler({.job = job_,
                                       .dp_rank = dp_rank,
                                       .source = store::StragglerSource::kReport,
@@ -95,7 +94,7 @@ class PlanningTest : public testing::Test {
   }
 
   std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
-  store::Milliseconds now_ = 1'000'000;
+  Milliseconds now_ = 1'000'000;
   std::string job_;
 };
 

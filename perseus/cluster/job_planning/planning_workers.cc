@@ -13,8 +13,8 @@ namespace perseus::job_planning {
 namespace {
 
 // Planning may also become due because time passes, and a notice can be lost.
-constexpr store::Milliseconds kLongestWait = 1'000;
-constexpr store::Milliseconds kAfterFailure = 1'000;
+constexpr Milliseconds kLongestWait = 1'000;
+constexpr Milliseconds kAfterFailure = 1'000;
 
 // Registers a planning with its claim while it runs.
 class RunningPlanning {
@@ -35,8 +35,7 @@ class RunningPlanning {
 }  // namespace
 
 Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
-                                                         const std::string& job,
-                                                         store::Milliseconds now) {
+                                                         const std::string& job, Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(auto record, store.FindJob(job));
   if (!record || record->ended != 0) return std::optional<PlanningInput>();
   PERSEUS_ASSIGN_OR_RETURN(auto profile, store.FindProfile(job));
@@ -95,7 +94,7 @@ void PlanningWorkers::Run(int number) {
     if (!did) {
       options_.failed(did.error());
       const MutexLock lock(mutex_);
-      woken_.wait_for(mutex_, std::chrono::milliseconds(kAfterFailure),
+      woken_.wait_for(mutex_, std::chrono::milliseconds(kAfterFailure.count()),
                       [&]() PERSEUS_REQUIRES(mutex_) { return ends_; });
     } else if (!*did) {
       Wait(seen);
@@ -110,7 +109,7 @@ Result<bool> PlanningWorkers::RunSafely(const std::string& worker) {
     return RunOne(worker);
   } catch (const std::exception& exception) {
     return FailAs(ErrorKind::kSystem, "planning failed: {} (the server tries again in {} s)",
-                  exception.what(), PlanningClaims::kClaim / kMillisecondsPerSecond);
+                  exception.what(), ToSeconds(PlanningClaims::kClaim));
   }
 }
 
@@ -124,18 +123,18 @@ void PlanningWorkers::RenewClaims() {
     }
     if (const auto renewed = claims_.Renew(); !renewed) options_.failed(renewed.error());
     const MutexLock lock(mutex_);
-    woken_.wait_for(mutex_, std::chrono::milliseconds(kLongestWait),
+    woken_.wait_for(mutex_, std::chrono::milliseconds(kLongestWait.count()),
                     [&]() PERSEUS_REQUIRES(mutex_) { return ends_ || wakes_ != seen; });
   }
 }
 
 void PlanningWorkers::Wait(std::uint64_t seen) {
-  store::Milliseconds wait = kLongestWait;
+  Milliseconds wait = kLongestWait;
   if (const auto next = store_.NextPlanningTime(); next && *next) {
-    wait = std::clamp<store::Milliseconds>(**next - options_.now(), 1, kLongestWait);
+    wait = std::clamp<Milliseconds>(**next - options_.now(), 1, kLongestWait);
   }
   const MutexLock lock(mutex_);
-  woken_.wait_for(mutex_, std::chrono::milliseconds(wait),
+  woken_.wait_for(mutex_, std::chrono::milliseconds(wait.count()),
                   [&]() PERSEUS_REQUIRES(mutex_) { return ends_ || wakes_ != seen; });
 }
 

@@ -33,7 +33,7 @@ class PlanningWorkers {
     int threads = 2;
     std::string name = "worker";  // Unique among replicas.
     double lead_s = 0.5;
-    std::function<store::Milliseconds()> now;
+    std::function<Milliseconds()> now;
     // Called on one of these threads after each planning that was not stopped, and for each error
     // of the store.
     std::function<void(const PlanningReport&)> planned;
@@ -70,7 +70,6 @@ class PlanningWorkers {
 
 // Reads the input of PlanJob from the store. Empty if the job does not exist or has ended.
 Result<std::optional<PlanningInput>> GatherPlanningInput(store::Store& store,
-                                                         const std::string& job,
-                                                         store::Milliseconds now);
+                                                         const std::string& job, Milliseconds now);
 
 }  // namespace perseus::job_planning

@@ -43,7 +43,7 @@ class PlanningWorkersTest : public testing::Test {
   bool IsIdle() { return !store_->ClaimPlanning("other replica", now_, 1)->has_value(); }
 
   std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
-  std::atomic<store::Milliseconds> now_ = 1'000'000;
+  std::atomic<Milliseconds> now_{1'000'000};
   std::counting_semaphore<> has_begun_{0};
   std::counting_semaphore<> may_end_{0};
   std::counting_semaphore<> has_ended_{0};
@@ -52,8 +52,8 @@ class PlanningWorkersTest : public testing::Test {
 
 TEST_F(PlanningWorkersTest, RenewsTheClaimOfALongPlanning) {
   StartLongPlanning();
-  const store::Milliseconds first = now_ + PlanningClaims::kClaim;
-  now_ += PlanningClaims::kRenewAfter;
+  const Milliseconds first = now_.load() + PlanningClaims::kClaim;
+  now_ = now_.load() + PlanningClaims::kRenewAfter;
   workers_->Wake();
   const auto end = std::chrono::steady_clock::now() + kTimeout;
   while (**store_->NextPlanningTime() <= first && std::chrono::steady_clock::now() < end) {

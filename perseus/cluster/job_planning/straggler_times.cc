@@ -13,7 +13,7 @@ constexpr double kRounding = 1e-9;
 }  // namespace
 
 std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragglers, int pipelines,
-                                  store::Milliseconds now) {
+                                  Milliseconds now) {
   std::map<int, double> slowdowns;
   for (const store::StragglerRecord& straggler : stragglers) {
     const bool is_over = straggler.expires != 0 && straggler.expires <= now;
@@ -43,12 +43,12 @@ std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipeli
   return factors;
 }
 
-std::optional<store::Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
-                                              store::Milliseconds now) {
-  std::optional<store::Milliseconds> next;
+std::optional<Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
+                                       Milliseconds now) {
+  std::optional<Milliseconds> next;
   for (const store::StragglerRecord& straggler : stragglers) {
     if (straggler.suspended != 0) continue;
-    for (const store::Milliseconds time : {straggler.starts, straggler.expires}) {
+    for (const Milliseconds time : {straggler.starts, straggler.expires}) {
       if (time > now && (!next || time < *next)) next = time;
     }
   }

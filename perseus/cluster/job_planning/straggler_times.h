@@ -14,7 +14,7 @@ namespace perseus::job_planning {
 // pipelines that the job does not have, and stragglers that have not begun, have ended, or are
 // suspended because measurements contradict them.
 std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragglers, int pipelines,
-                                  store::Milliseconds now);
+                                  Milliseconds now);
 
 // Returns the largest of these slowdowns, at least 1.
 double SlowestOf(const std::map<int, double>& slowdowns);
@@ -25,7 +25,7 @@ double SlowestOf(const std::map<int, double>& slowdowns);
 std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipelines);
 
 // Returns when the next straggler begins or ends after `now`. Empty if none does.
-std::optional<store::Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
-                                              store::Milliseconds now);
+std::optional<Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
+                                       Milliseconds now);
 
 }  // namespace perseus::job_planning

@@ -25,12 +25,12 @@
 namespace perseus::server {
 namespace {
 
-store::Milliseconds SystemNow() { return SinceEpoch() / kMillisecond; }
+Milliseconds SystemNow() { return WholeMilliseconds(SinceEpoch()); }
 
 std::string ReplicaName() { return fmt::format("{}-{}", HostName(), getpid()); }
 
 constexpr int kMaxPrunedJobs = 500;  // In one check.
-constexpr store::Milliseconds kWatchesKept = 3'600'000;
+constexpr Milliseconds kWatchesKept = 3'600'000;
 // The interval between checks of a database that does not answer.
 constexpr std::chrono::milliseconds kCheckUnavailableEvery{1'000};
 
@@ -88,17 +88,16 @@ class Maintenance {
     if (database_.TakeReread()) fleet_.hub().Receive(store::Notice());
     if (auto loaded = front_.rights().Load(database_.store()); !loaded)
       database_.Failed(loaded.error());
-    const store::Milliseconds now = options_.now();
+    const Milliseconds now = options_.now();
     RenewClaims(claims, now);
-    const auto kept =
-        static_cast<store::Milliseconds>(options_.keep_ended_days * kMillisecondsPerDay);
+    const Milliseconds kept = FromDays(options_.keep_ended_days);
     if (auto pruned = database_.store().Prune(now - kept, kMaxPrunedJobs); !pruned) {
       database_.Failed(pruned.error());
     }
     fleet_.watches().ForgetBefore(now - kWatchesKept);
   }
 
-  void RenewClaims(const std::vector<store::NodeClaim>& claims, store::Milliseconds now) {
+  void RenewClaims(const std::vector<store::NodeClaim>& claims, Milliseconds now) {
     auto lost = database_.store().ClaimNodes(claims, now, now - telemetry::kNodeIsSilentAfter);
     if (!lost) return database_.Failed(lost.error());
     fleet_.hub().UpdateClaims(claims, *std::move(lost));

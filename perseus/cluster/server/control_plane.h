@@ -35,11 +35,11 @@ struct ControlPlaneOptions {
   // Allows an address that other machines can reach without TLS or without tokens.
   bool is_insecure = false;
   int planning_threads = 2;
-  double lead_s = 0.5;          // The time from making an assignment to its first step.
-  double keep_ended_days = 30;  // How long ended jobs are kept.
-  std::string replica = {};     // Unique. Empty: host name and process id.
-  std::function<store::Milliseconds()> now = {};  // Empty: a ServerClock.
-  std::shared_ptr<ServerClock> clock = {};        // Start sets it if `now` is empty.
+  double lead_s = 0.5;                      // The time from making an assignment to its first step.
+  double keep_ended_days = 30;              // How long ended jobs are kept.
+  std::string replica = {};                 // Unique. Empty: host name and process id.
+  std::function<Milliseconds()> now = {};   // Empty: a ServerClock.
+  std::shared_ptr<ServerClock> clock = {};  // Start sets it if `now` is empty.
   // How often the server checks the database and the certificates, and deletes old jobs.
   std::chrono::milliseconds maintenance_interval{5'000};
 };

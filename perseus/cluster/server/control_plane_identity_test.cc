@@ -90,6 +90,7 @@ TEST_F(IdentityTest, ANodeDoesNotTakeRanksThatAnotherNodeRuns) {
   const auto stolen = AttachPipeline("n0", 1);
   EXPECT_EQ(stolen.status, 409) << stolen.body;
   EXPECT_THAT(stolen.body, HasSubstr("node n1 runs rank dp_rank 1, pp_rank 0"));
+  EXPECT_THAT(stolen.body, HasSubstr("is silent for 15 s, or runs no step for 600 s"));
   // It keeps only those of its own ranks that it has asked for: none.
   EXPECT_EQ(Ranks(), (std::map<std::string, std::size_t>{{"n1", 4}}));
   // When n1 has other ranks, n0 gets the ranks: no deadlock of nodes that exchange ranks.

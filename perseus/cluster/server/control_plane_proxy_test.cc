@@ -310,12 +310,12 @@ TEST_F(ProxyTest, AReloadClosesStreamsOfWhatIsGone) {
 }
 
 TEST_F(ProxyTest, AStreamOfAPersonEndsAfterAnHour) {
-  std::atomic<store::Milliseconds> now = 1'000'000'000;
+  std::atomic<Milliseconds> now{1'000'000'000};
   ASSERT_NO_FATAL_FAILURE(
       Start({.identities = OverSocket(), .now = [&now] { return now.load(); }}));
   AnnsStream stream(SocketPath(), As("ann", "admins"));
   ASSERT_TRUE(stream.IsOpen());
-  now += 3'600'000;
+  now = now.load() + 3'600'000;
   stream.AwaitEnd();
   plane_.reset();
 }

@@ -232,7 +232,7 @@ TEST(DatabaseProbe, NoticesADatabaseThatRefusesChanges) {
   const auto store = *store::OpenStore("sqlite:" + (directory / "test.db").string());
   std::atomic<int> probes = 0;
   DatabaseProbe probe(
-      *store, [] { return store::Milliseconds{1}; }, [&] { ++probes; });
+      *store, [] { return Milliseconds{1}; }, [&] { ++probes; });
   ASSERT_TRUE(Comes([&] { return probes > 0; }));
   EXPECT_EQ(probe.Problem(), "");
   const auto before = std::signal(SIGXFSZ, SIG_IGN);
@@ -255,7 +255,7 @@ TEST(DatabaseProbe, NoticesADeadDatabase) {
   PostgresServer server;
   const auto store = *store::OpenStore(server.MakeDatabase());
   DatabaseProbe probe(
-      *store, [] { return store::Milliseconds{1}; }, [] {});
+      *store, [] { return Milliseconds{1}; }, [] {});
   EXPECT_EQ(probe.Problem(), "");
   EXPECT_EQ(probe.Outage(), "");
   server.Stop();
@@ -274,7 +274,7 @@ TEST(DatabaseProbe, NoticesSilence) {
   };
   store::Store store(std::move(database));
   DatabaseProbe probe(
-      store, [] { return store::Milliseconds{1}; }, [] {});
+      store, [] { return Milliseconds{1}; }, [] {});
   EXPECT_TRUE(Comes([&] { return probe.Problem() == "the database does not answer"; }));
   EXPECT_EQ(probe.Outage(), "") << "it may be busy";
   EXPECT_EQ(probe.Outage(std::chrono::steady_clock::now() + DatabaseProbe::kSilence),

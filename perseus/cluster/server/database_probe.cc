@@ -10,7 +10,7 @@ constexpr const char* kNoAnswer = "the database does not answer";
 
 }  // namespace
 
-DatabaseProbe::DatabaseProbe(store::Store& store, std::function<store::Milliseconds()> now,
+DatabaseProbe::DatabaseProbe(store::Store& store, std::function<Milliseconds()> now,
                              std::function<void()> after_write)
     : store_(store),
       now_(std::move(now)),

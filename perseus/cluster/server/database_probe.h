@@ -31,7 +31,7 @@ class DatabaseProbe {
   static constexpr std::chrono::milliseconds kWriteAgainEvery{1'000};
 
   // `after_write` is called on the thread of the probe after each attempt to make a change.
-  DatabaseProbe(store::Store& store, std::function<store::Milliseconds()> now,
+  DatabaseProbe(store::Store& store, std::function<Milliseconds()> now,
                 std::function<void()> after_write);
 
   // Empty if the database answers and accepts changes. Otherwise the problem.
@@ -49,7 +49,7 @@ class DatabaseProbe {
   void Write();
 
   store::Store& store_;
-  const std::function<store::Milliseconds()> now_;
+  const std::function<Milliseconds()> now_;
   const std::function<void()> after_write_;
   mutable Mutex mutex_;
   bool is_waiting_ PERSEUS_GUARDED_BY(mutex_) = false;  // For the answer to a ping,

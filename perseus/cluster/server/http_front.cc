@@ -239,7 +239,7 @@ void HttpFront::WatchTokens() {
       }
     });
   }
-  const store::Milliseconds now = options_.now();
+  const Milliseconds now = options_.now();
   if (rights_.TakeChange(now)) {
     const auto is_valid = [&](const Identity& caller) { return rights_.IsValid(caller, now); };
     for (const std::string& node : fleet_.hub().CloseInvalid(is_valid)) {

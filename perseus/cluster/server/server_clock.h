@@ -13,46 +13,42 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 
-#include "perseus/cluster/store/records.h"
+#include "perseus/base/clock.h"
+#include "perseus/base/units.h"
 
 namespace perseus::server {
 
 class ServerClock {
  public:
-  static constexpr store::Milliseconds kTolerated = 2'000;
-  // `monotonic` returns milliseconds of a clock that is never set. Tests replace it.
-  using Monotonic = std::function<store::Milliseconds()>;
-  explicit ServerClock(store::Milliseconds time_of_day, Monotonic monotonic = SteadyNow)
-      : monotonic_(std::move(monotonic)), offset_(time_of_day - monotonic_()) {}
+  static constexpr Milliseconds kTolerated = 2'000;
+  // `monotonic` returns the time of a clock that is never set. Tests replace it.
+  using Monotonic = std::function<Milliseconds()>;
+  explicit ServerClock(Milliseconds time_of_day, Monotonic monotonic = SteadyNow)
+      : monotonic_(std::move(monotonic)), offset_ms_((time_of_day - monotonic_()).count()) {}
 
-  store::Milliseconds Now() const { return monotonic_() + offset_; }
+  Milliseconds Now() const { return monotonic_() + Milliseconds(offset_ms_); }
 
   // Compares with the database's clock. Returns by how much the time changed: 0 unless somebody set
   // the database's clock.
-  store::Milliseconds Compare(store::Milliseconds database) {
-    const store::Milliseconds difference = database - Now();
+  Milliseconds Compare(Milliseconds database) {
+    const Milliseconds difference = database - Now();
     const bool differs = difference > kTolerated || difference < -kTolerated;
     if (!differs || !differed_.exchange(true)) {
       if (!differs) differed_ = false;
       return 0;
     }
     differed_ = false;
-    offset_ += difference;
+    offset_ms_ += difference.count();
     return difference;
   }
 
-  static store::Milliseconds SteadyNow() {
-    return std::chrono::duration_cast<std::chrono::milliseconds>(
-               std::chrono::steady_clock::now().time_since_epoch())
-        .count();
-  }
+  static Milliseconds SteadyNow() { return WholeMilliseconds(MonotonicNow()); }
 
  private:
   const Monotonic monotonic_;
-  std::atomic<store::Milliseconds> offset_;
+  std::atomic<std::int64_t> offset_ms_;
   std::atomic<bool> differed_ = false;
 };
 

@@ -6,7 +6,7 @@ namespace perseus::server {
 namespace {
 
 TEST(ServerClock, CountsFromTheTimeOfDayAtItsStart) {
-  store::Milliseconds monotonic = 500;
+  Milliseconds monotonic = 500;
   const ServerClock clock(1'000'000, [&] { return monotonic; });
   EXPECT_EQ(clock.Now(), 1'000'000);
   monotonic += 20'000;
@@ -14,7 +14,7 @@ TEST(ServerClock, CountsFromTheTimeOfDayAtItsStart) {
 }
 
 TEST(ServerClock, FollowsADatabaseClockThatWasSet) {
-  store::Milliseconds monotonic = 0;
+  Milliseconds monotonic = 0;
   ServerClock clock(1'000'000, [&] { return monotonic; });
   EXPECT_EQ(clock.Compare(1'001'500), 0) << "a small difference is no step";
   EXPECT_EQ(clock.Compare(4'600'000), 0) << "one reading may be late";

@@ -43,7 +43,7 @@ void ServerDatabase::AfterProbe() {
         log_.warn(
             "the clock of the database was set by {} ms; notices end as much later or "
             "sooner",
-            step);
+            step.count());
       }
     }
   }

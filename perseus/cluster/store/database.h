@@ -30,7 +30,11 @@
 namespace perseus::store {
 
 // A value is null, an integer, a number or a text. The text of a parameter must outlive the call.
-using Parameter = std::variant<std::monostate, std::int64_t, double, std::string_view>;
+class Parameter : public std::variant<std::monostate, std::int64_t, double, std::string_view> {
+ public:
+  using variant::variant;
+  Parameter(Milliseconds time) : variant(time.count()) {}
+};
 // A view of values that must outlive the call, such as {job, now} in a call.
 class Parameters {
  public:
@@ -59,6 +63,7 @@ class Row {
     const auto* value = std::get_if<std::int64_t>(&values_.at(column));
     return value == nullptr ? 0 : *value;
   }
+  Milliseconds Time(std::size_t column) const { return Milliseconds(Integer(column)); }
   double Real(std::size_t column) const {
     const auto* value = std::get_if<double>(&values_.at(column));
     return value == nullptr ? 0 : *value;
@@ -84,6 +89,7 @@ class Row {
 
  private:
   void TakeInto(std::size_t column, std::string& text) { text = TakeText(column); }
+  void TakeInto(std::size_t column, Milliseconds& time) { time = Time(column); }
   void TakeInto(std::size_t column, double& number) { number = Real(column); }
   template <std::integral T>
   void TakeInto(std::size_t column, T& number) {

@@ -1,8 +1,6 @@
 // Jobs and their profiles.
 #include <fmt/core.h>
 
-#include <limits>
-
 #include "perseus/base/excerpt.h"
 #include "perseus/base/random_id.h"
 #include "perseus/cluster/store/audit.h"
@@ -182,7 +180,7 @@ Result<void> Store::RecordSteps(std::vector<StepRecord> steps) {
     for (const StepRecord& step : steps) {
       // A report after a restart replaces any other one, because clocks may differ a little.
       const Milliseconds replaces_until = step.counts == StepRecord::Counts::kRestart
-                                              ? std::numeric_limits<Milliseconds>::max()
+                                              ? Milliseconds::Max()
                                               : step.at - kRestartAfter;
       PERSEUS_RETURN_IF_ERROR(
           transaction.Run("UPDATE jobs SET last_step = $2, summary = $3, last_step_at = $4 "

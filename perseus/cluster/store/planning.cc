@@ -1,7 +1,6 @@
 // The jobs whose planning is due, the worker that has claimed each one, and the result.
 #include <fmt/core.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "perseus/base/json_text.h"
@@ -13,7 +12,7 @@ namespace perseus::store {
 namespace {
 
 // The `due` of a claimed task, unless planning is requested again in the meantime.
-constexpr Milliseconds kNever = std::numeric_limits<Milliseconds>::max();
+constexpr Milliseconds kNever = Milliseconds::Max();
 
 // When a worker may claim the task: when it is due, or when the claim of another worker expires.
 constexpr std::string_view kClaimableAt = "CASE WHEN worker = '' THEN due ELSE until END";
@@ -86,10 +85,10 @@ Result<void> MarkChanged(Transaction& transaction, std::string_view job, Millise
 }
 
 Result<std::optional<PlanningTask>> Store::ClaimPlanning(std::string_view worker, Milliseconds now,
-                                                         Milliseconds for_ms) {
+                                                         Milliseconds duration) {
   using Claim = std::optional<PlanningTask>;
   return Write<Claim>(*database_, [&](Transaction& transaction) -> Result<Claim> {
-    const Milliseconds until = now + for_ms;
+    const Milliseconds until = now + duration;
     PERSEUS_ASSIGN_OR_RETURN(
         Rows claimed,
         transaction.Run(
@@ -104,13 +103,14 @@ Result<std::optional<PlanningTask>> Store::ClaimPlanning(std::string_view worker
   });
 }
 
-Result<bool> Store::RenewPlanning(const PlanningTask& task, Milliseconds now, Milliseconds for_ms) {
+Result<bool> Store::RenewPlanning(const PlanningTask& task, Milliseconds now,
+                                  Milliseconds duration) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
     PERSEUS_ASSIGN_OR_RETURN(
         const Rows renewed,
         transaction.Run(
             "UPDATE planning SET until = $3 WHERE job = $1 AND worker = $2 RETURNING job",
-            {task.job, task.worker, now + for_ms}));
+            {task.job, task.worker, now + duration}));
     return !renewed.empty();
   });
 }
@@ -130,7 +130,7 @@ Result<void> Store::ReleasePlanning(const PlanningTask& task, Milliseconds due) 
 Result<std::optional<Milliseconds>> Store::NextPlanningTime() {
   return ReadOne(*database_,
                  fmt::format("SELECT {0} FROM planning ORDER BY {0} LIMIT 1", kClaimableAt), {},
-                 [](Row& row) { return row.Integer(0); });
+                 [](Row& row) { return row.Time(0); });
 }
 
 Result<Store::PlanningBacklog> Store::ReadPlanningBacklog(Milliseconds now) {
@@ -139,7 +139,7 @@ Result<Store::PlanningBacklog> Store::ReadPlanningBacklog(Milliseconds now) {
       ReadOne(*database_,
               fmt::format("SELECT COUNT(*), MIN({0}) FROM planning WHERE {0} <= $1", kClaimableAt),
               {now}, [](Row& row) {
-                return PlanningBacklog{row.Integer(0), row.Integer(1)};
+                return PlanningBacklog{row.Integer(0), row.Time(1)};
               }));
   return backlog.value();
 }
@@ -178,7 +178,7 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
         "UPDATE jobs SET status = $2, problem = $3, planned_generation = $4 WHERE id = $1",
         {task.job, Name(outcome.status), outcome.problem, outcome.generation}));
     const Milliseconds due = std::min(
-        {claim.front().Integer(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
+        {claim.front().Time(0), is_current ? kNever : now, outcome.again_at.value_or(kNever)});
     PERSEUS_RETURN_IF_ERROR(Finish(transaction, task.job, due));
     if (outcome.assignment) {
       PERSEUS_RETURN_IF_ERROR(AppendAudit(

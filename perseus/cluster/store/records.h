@@ -1,7 +1,6 @@
 // The records in the store, and the notices that replicas send each other.
 //
-// Bodies are JSON texts that the store does not read. Times are
-// milliseconds since 1970 on the caller's clock.
+// Bodies are JSON texts that the store does not read. Times are since 1970 on the caller's clock.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "perseus/base/units.h"
 #include "perseus/cluster/store/planned_assignment.h"
 #include "perseus/cluster/store/states.h"
 
 namespace perseus::store {
-
-using Milliseconds = std::int64_t;  // Since 1970.
 
 struct JobRecord {
   std::string id;      // "j-" and 16 hexadecimal digits, chosen by the store.
@@ -117,7 +115,7 @@ struct NodeClaim {
 // Which nodes use their ranks: those that were seen since `silent_since`, and that attached ranks
 // of the job or ended a step since `idle_since`. The default: none.
 struct InUse {
-  Milliseconds silent_since = std::numeric_limits<Milliseconds>::max();
+  Milliseconds silent_since = Milliseconds::Max();
   Milliseconds idle_since = 0;
 };
 

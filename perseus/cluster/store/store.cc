@@ -52,7 +52,7 @@ std::int64_t Store::failed_writes() const { return database_->failed_writes(); }
 Result<std::optional<Milliseconds>> Store::Clock() {
   const std::string_view clock = database_->dialect().clock;
   if (clock.empty()) return std::optional<Milliseconds>();
-  return ReadOne(*database_, clock, {}, [](Row& row) { return row.Integer(0); });
+  return ReadOne(*database_, clock, {}, [](Row& row) { return row.Time(0); });
 }
 
 bool Store::has_replicas() const { return database_->dialect().has_replicas; }

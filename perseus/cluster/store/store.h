@@ -104,10 +104,10 @@ class Store final {
 
   // --- Planning.
 
-  // Claims the job whose planning has been due the longest, if any, for `for_ms`. Two workers never
-  // claim the same job.
+  // Claims the job whose planning has been due the longest, if any, for `duration`. Two workers
+  // never claim the same job.
   Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
-                                                    Milliseconds for_ms);
+                                                    Milliseconds duration);
 
   // Returns when ClaimPlanning will next return a task: planning becomes due, or a claim expires.
   // Returns nothing if no planning is pending.
@@ -120,9 +120,9 @@ class Store final {
   };
   Result<PlanningBacklog> ReadPlanningBacklog(Milliseconds now);
 
-  // Extends the claim to `for_ms` from now. Returns false if another worker has the task or the job
-  // has ended.
-  Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now, Milliseconds for_ms);
+  // Extends the claim to `duration` from now. Returns false if another worker has the task or the
+  // job has ended.
+  Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now, Milliseconds duration);
 
   // Releases the claim without a result. Planning is due at `due`, or earlier if it was requested
   // in the meantime. Does nothing if the worker no longer has the task.

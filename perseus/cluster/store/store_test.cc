@@ -187,11 +187,11 @@ TEST_P(StoreTest, StoresNumbersExactlyUpToTheirLimits) {
                                      .dp_rank = std::numeric_limits<int>::max(),
                                      .source = StragglerSource::kReport,
                                      .slowdown = 1.1000000000000001,
-                                     .starts = std::numeric_limits<std::int64_t>::min(),
-                                     .expires = kMax};
+                                     .starts = -Milliseconds::Max(),
+                                     .expires = Milliseconds::Max()};
   Succeed(store_->PutStraggler(straggler, 1));
   EXPECT_THAT(Get(store_->ListStragglers(job_)), ElementsAre(straggler));
-  Succeed(RecordStep(job_, kMax, "", kMax));
+  Succeed(RecordStep(job_, kMax, "", Milliseconds::Max()));
   EXPECT_EQ(Job().last_step, kMax);
   for (const double slowdown : {0.99, -1.0, std::numeric_limits<double>::infinity(),
                                 std::numeric_limits<double>::quiet_NaN()}) {

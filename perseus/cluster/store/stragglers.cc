@@ -26,11 +26,11 @@ std::string SubjectOf(int dp_rank, StragglerSource source) {
   return fmt::format("pipeline {} {}", dp_rank, Name(source));
 }
 std::string StragglerText(double slowdown, Milliseconds starts, Milliseconds expires) {
-  return fmt::format(R"({{"expires_ms":{},"slowdown":{},"starts_ms":{}}})", expires, slowdown,
-                     starts);
+  return fmt::format(R"({{"expires_ms":{},"slowdown":{},"starts_ms":{}}})", expires.count(),
+                     slowdown, starts.count());
 }
 std::string StragglerText(const Row& row) {
-  return StragglerText(row.Real(0), row.Integer(1), row.Integer(2));
+  return StragglerText(row.Real(0), row.Time(1), row.Time(2));
 }
 
 // Copies the current record of the straggler, if any, to the history. A record whose end has passed
@@ -63,8 +63,7 @@ Result<Milliseconds> DampedDue(Transaction& transaction, std::string_view job, i
   const std::int64_t changes = rows.front().Integer(0);
   if (changes < kUndampedChanges) return now;
   constexpr std::int64_t kMaxExponent = 10;  // Far above kMaxDamping.
-  return now +
-         std::min<Milliseconds>(kMaxDamping, Milliseconds{1000} << std::min(changes, kMaxExponent));
+  return now + std::min(kMaxDamping, Milliseconds(1'000L << std::min(changes, kMaxExponent)));
 }
 
 }  // namespace

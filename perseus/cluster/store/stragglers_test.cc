@@ -63,9 +63,10 @@ TEST_P(StoreStragglersTest, EndedStragglersAreHistory) {
 TEST_P(StoreStragglersTest, FlappingNoticesAreDamped) {
   constexpr Milliseconds kStart = 1'000'000;
   int plannings = 0;
-  for (Milliseconds now = kStart; now < kStart + 24'000; now += 100) {
-    if ((now - kStart) % 2'000 == 0) {
-      const auto notice = (now - kStart) / 2'000;
+  for (int time = 0; time < 24'000; time += 100) {
+    const Milliseconds now = kStart + time;
+    if (time % 2'000 == 0) {
+      const int notice = time / 2'000;
       Succeed(store_->PutStraggler({.job = job_,
                                     .dp_rank = 0,
                                     .source = StragglerSource::kReport,

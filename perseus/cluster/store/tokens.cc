@@ -30,7 +30,7 @@ TokenRecord TokenOf(Row& row) {
 // Formats a token for the audit trail, without hashes.
 std::string TokenText(const TokenRecord& token) {
   nlohmann::json json{{"name", token.name}, {"scope", ScopeOf(token)}};
-  if (token.expires != 0) json["expires_ms"] = token.expires;
+  if (token.expires != 0) json["expires_ms"] = token.expires.count();
   for (const auto& [key, text] : {std::pair{"jobs", &token.job},
                                   {"nodes", &token.nodes},
                                   {"owner", &token.owner},
@@ -144,8 +144,8 @@ Result<bool> Store::RenewToken(const TokenRecord& renewed, std::string_view pres
                       .action = "token.renew",
                       .subject = old.id,
                       .by = by,
-                      .before = fmt::format(R"({{"expires_ms":{}}})", old.expires),
-                      .after = fmt::format(R"({{"expires_ms":{}}})", renewed.expires)}));
+                      .before = fmt::format(R"({{"expires_ms":{}}})", old.expires.count()),
+                      .after = fmt::format(R"({{"expires_ms":{}}})", renewed.expires.count())}));
     return true;
   });
 }

@@ -58,7 +58,7 @@ double Straggling(const MeasuredStep& step, const std::vector<double>& expected_
 
 }  // namespace
 
-bool IsWithin(store::Milliseconds pause, store::Milliseconds then, store::Milliseconds now) {
+bool IsWithin(Milliseconds pause, Milliseconds then, Milliseconds now) {
   return then - pause < now && now < then + pause;
 }
 
@@ -208,7 +208,7 @@ std::string JobWatch::Summary() const {
 
 std::vector<StragglerChange> JobWatch::Add(const std::string& node,
                                            const protocol::StepReport& step, double expected_s,
-                                           store::Milliseconds now) {
+                                           Milliseconds now) {
   const MutexLock lock(mutex_);
   if (!HasRanks(node, step.dp_rank)) return {};
   const auto [newest, is_first] = newest_.try_emplace(node, step.step);
@@ -296,21 +296,21 @@ bool JobWatch::HasRanks(const std::string& node, int pipeline) const {
   return nodes != nodes_.end() && nodes->second.contains(node);
 }
 
-bool JobWatch::NeedsNodes(const std::string& node, store::Milliseconds now,
+bool JobWatch::NeedsNodes(const std::string& node, Milliseconds now,
                           const std::vector<protocol::StepReport>& steps) const {
   const MutexLock lock(mutex_);
   bool is_known = all_nodes_.contains(node);
   for (const protocol::StepReport& step : steps) {
     is_known = is_known && HasRanks(node, step.dp_rank);
   }
-  const store::Milliseconds pause =
+  const Milliseconds pause =
       is_known ? kReadNodesEvery
-               : static_cast<store::Milliseconds>(all_nodes_.size() / kNodesAMillisecond);
+               : Milliseconds(static_cast<std::int64_t>(all_nodes_.size() / kNodesAMillisecond));
   return !IsWithin(pause, read_nodes_at_, now);
 }
 
 void JobWatch::SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
-                        store::Milliseconds now) {
+                        Milliseconds now) {
   const MutexLock lock(mutex_);
   nodes_ = std::move(nodes);
   all_nodes_.clear();
@@ -324,7 +324,7 @@ bool JobWatch::HasNode(const std::string& node) const {
   return all_nodes_.contains(node);
 }
 
-void JobWatch::NoteReport(const std::string& node, store::Milliseconds now) {
+void JobWatch::NoteReport(const std::string& node, Milliseconds now) {
   const MutexLock lock(mutex_);
   received_here_[node] = now;
   if (received_here_.size() <= kMaxReportingNodes) return;
@@ -332,17 +332,17 @@ void JobWatch::NoteReport(const std::string& node, store::Milliseconds now) {
                 [now](const auto& entry) { return !IsWithin(kRecently, entry.second, now); });
 }
 
-bool JobWatch::ReceivesFirstNode(store::Milliseconds now) const {
+bool JobWatch::ReceivesFirstNode(Milliseconds now) const {
   const auto received = received_here_.find(first_node_);
   return received != received_here_.end() && IsWithin(kRecently, received->second, now);
 }
 
-bool JobWatch::Judges(store::Milliseconds now) const {
+bool JobWatch::Judges(Milliseconds now) const {
   const MutexLock lock(mutex_);
   return judges_ && ReceivesFirstNode(now);
 }
 
-JobWatch::Role JobWatch::RoleAt(store::Milliseconds now, bool has_replicas) {
+JobWatch::Role JobWatch::RoleAt(Milliseconds now, bool has_replicas) {
   const MutexLock lock(mutex_);
   if (has_replicas && !ReceivesFirstNode(now)) {
     judges_ = false;
@@ -352,7 +352,7 @@ JobWatch::Role JobWatch::RoleAt(store::Milliseconds now, bool has_replicas) {
 }
 
 void JobWatch::StartJudging(const Settings& settings, const std::map<int, double>& raised,
-                            store::Milliseconds now) {
+                            Milliseconds now) {
   const MutexLock lock(mutex_);
   if (judges_) return;
   judges_ = true;
@@ -413,7 +413,7 @@ double JobWatch::ExpectedTime(std::int64_t version, int pipeline) const {
   return found->second[static_cast<std::size_t>(pipeline)];
 }
 
-bool JobWatch::IsDue(store::Milliseconds now, store::Milliseconds pause) {
+bool JobWatch::IsDue(Milliseconds now, Milliseconds pause) {
   const MutexLock lock(mutex_);
   if (IsWithin(pause, stored_, now)) return false;
   stored_ = now;
@@ -425,7 +425,7 @@ std::map<int, double> JobWatch::Stragglers() const {
   return detector_.Stragglers();
 }
 
-std::shared_ptr<JobWatch> JobWatches::Of(const std::string& job, store::Milliseconds now) {
+std::shared_ptr<JobWatch> JobWatches::Of(const std::string& job, Milliseconds now) {
   const MutexLock lock(mutex_);
   Watched& watched = watches_[job];
   if (!watched.watch) watched.watch = std::make_shared<JobWatch>();
@@ -444,7 +444,7 @@ void JobWatches::Forget(const std::string& job) {
   watches_.erase(job);
 }
 
-void JobWatches::ForgetBefore(store::Milliseconds time) {
+void JobWatches::ForgetBefore(Milliseconds time) {
   const MutexLock lock(mutex_);
   std::erase_if(watches_, [time](const auto& entry) { return entry.second.used < time; });
 }

@@ -25,7 +25,7 @@ namespace perseus::telemetry {
 
 // Whether `then` is less than `pause` ago. False if `then` is more than `pause` in the future: then
 // the clock was set back.
-bool IsWithin(store::Milliseconds pause, store::Milliseconds then, store::Milliseconds now);
+bool IsWithin(Milliseconds pause, Milliseconds then, Milliseconds now);
 
 class JobWatch {
  public:
@@ -48,9 +48,9 @@ class JobWatch {
   // judged when all nodes with ranks of it (SetNodes) have reported it, because some of the nodes
   // may be faster than the whole. Ignores a step of a pipeline if the node has no rank of it. A
   // node may report a step again after a lost answer.
-  static constexpr store::Milliseconds kRenew = 20'000;
+  static constexpr Milliseconds kRenew = 20'000;
   std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
-                                   double expected_s, store::Milliseconds now);
+                                   double expected_s, Milliseconds now);
   // Returns the straggler reports that the steps since the last call contradict, or no longer
   // contradict (notice_check.h).
   std::vector<NoticeChange> TakeNoticeChanges();
@@ -71,23 +71,23 @@ class JobWatch {
   // Whether to call SetNodes again: every kReadNodesEvery, and for an unknown node. After a call
   // for an unknown node, the next one waits 0.1 ms for each known node, because thousands may
   // arrive at once.
-  static constexpr store::Milliseconds kReadNodesEvery = 10'000;
+  static constexpr Milliseconds kReadNodesEvery = 10'000;
   static constexpr std::size_t kNodesAMillisecond = 10;
   // A node counts as unknown if it reports `steps` of a pipeline of which it has no rank.
-  bool NeedsNodes(const std::string& node, store::Milliseconds now,
+  bool NeedsNodes(const std::string& node, Milliseconds now,
                   const std::vector<protocol::StepReport>& steps = {}) const;
   // `nodes` is by dp_rank. `first` is the first live node. The replica to which it reports judges
   // the job.
   void SetNodes(std::map<int, std::set<std::string>> nodes, const std::string& first,
-                store::Milliseconds now);
+                Milliseconds now);
   bool HasNode(const std::string& node) const;
 
   // Records that the node reported to this replica.
-  void NoteReport(const std::string& node, store::Milliseconds now);
+  void NoteReport(const std::string& node, Milliseconds now);
   // Whether this replica judges the job: always if it is the only replica, otherwise while the
   // first node reports to it. kStartsToJudge: the caller has to call StartJudging() first.
   enum class Role { kDoesNotJudge, kStartsToJudge, kJudges };
-  Role RoleAt(store::Milliseconds now, bool has_replicas);
+  Role RoleAt(Milliseconds now, bool has_replicas);
   // From the registration of the job.
   struct Settings {
     int pipelines = 1;
@@ -98,9 +98,9 @@ class JobWatch {
   // the stragglers that it detected, by dp_rank. Does nothing if another thread has already called
   // this.
   void StartJudging(const Settings& settings, const std::map<int, double>& raised,
-                    store::Milliseconds now);
+                    Milliseconds now);
   // Whether this replica has started to judge, and the first node still reports to it.
-  bool Judges(store::Milliseconds now) const;
+  bool Judges(Milliseconds now) const;
   Settings settings() const;  // After StartJudging().
 
   // Forgets a detected straggler that a user deleted.
@@ -112,7 +112,7 @@ class JobWatch {
   double ExpectedTime(std::int64_t version, int pipeline) const;  // 0: no plan.
 
   // Whether to store the summary of the job again: at most once per `pause`.
-  bool IsDue(store::Milliseconds now, store::Milliseconds pause);
+  bool IsDue(Milliseconds now, Milliseconds pause);
 
   std::map<int, double> Stragglers() const;
 
@@ -127,13 +127,13 @@ class JobWatch {
   };
   Followed FollowedSteps() const PERSEUS_REQUIRES(mutex_);
   std::optional<std::pair<std::int64_t, Promise>> CurrentPromise() const PERSEUS_REQUIRES(mutex_);
-  bool ReceivesFirstNode(store::Milliseconds now) const PERSEUS_REQUIRES(mutex_);
+  bool ReceivesFirstNode(Milliseconds now) const PERSEUS_REQUIRES(mutex_);
   bool HasRanks(const std::string& node, int pipeline) const PERSEUS_REQUIRES(mutex_);
   void ForgetSteps() PERSEUS_REQUIRES(mutex_);
 
   static constexpr std::size_t kWindow = 16;
   // Longer than the interval of reports.
-  static constexpr store::Milliseconds kRecently = 12'000;
+  static constexpr Milliseconds kRecently = 12'000;
   // The number of unsent steps that a node keeps and sends again.
   static constexpr std::int64_t kMaxUnsent = 256;
 
@@ -144,7 +144,7 @@ class JobWatch {
   std::int64_t notices_generation_ PERSEUS_GUARDED_BY(mutex_) = -1;
   std::vector<NoticeChange> notice_changes_ PERSEUS_GUARDED_BY(mutex_);
   // When Add last returned each straggler, by dp_rank.
-  std::map<int, store::Milliseconds> returned_ PERSEUS_GUARDED_BY(mutex_);
+  std::map<int, Milliseconds> returned_ PERSEUS_GUARDED_BY(mutex_);
   std::map<std::int64_t, std::map<int, Nodes>> steps_ PERSEUS_GUARDED_BY(mutex_);  // The last ones.
   std::int64_t last_step_ PERSEUS_GUARDED_BY(mutex_) = -1;
   // The newest step of each node.
@@ -153,31 +153,31 @@ class JobWatch {
   std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
   std::set<std::string> all_nodes_ PERSEUS_GUARDED_BY(mutex_);
   std::string first_node_ PERSEUS_GUARDED_BY(mutex_);
-  store::Milliseconds read_nodes_at_ PERSEUS_GUARDED_BY(mutex_) = -1;
-  std::map<std::string, store::Milliseconds> received_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
+  Milliseconds read_nodes_at_ PERSEUS_GUARDED_BY(mutex_) = -1;
+  std::map<std::string, Milliseconds> received_here_ PERSEUS_GUARDED_BY(mutex_);  // By node.
   bool judges_ PERSEUS_GUARDED_BY(mutex_) = false;
   std::map<std::int64_t, std::vector<double>> expected_ PERSEUS_GUARDED_BY(mutex_);  // [version]
   std::map<std::int64_t, store::PlannedAssignment> assignments_
       PERSEUS_GUARDED_BY(mutex_);  // [version]
   double saved_j_ PERSEUS_GUARDED_BY(mutex_) = 0;
   std::map<std::int64_t, std::set<int>> saved_steps_ PERSEUS_GUARDED_BY(mutex_);  // Counted: [step]
-  store::Milliseconds stored_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  Milliseconds stored_ PERSEUS_GUARDED_BY(mutex_) = 0;
   Settings settings_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 // The watches of all jobs. The control plane removes watches that had no report for an hour.
 class JobWatches {
  public:
-  std::shared_ptr<JobWatch> Of(const std::string& job, store::Milliseconds now);
+  std::shared_ptr<JobWatch> Of(const std::string& job, Milliseconds now);
   std::shared_ptr<JobWatch> Find(const std::string& job) const;  // Null if no node reported on it.
   void Forget(const std::string& job);
-  void ForgetBefore(store::Milliseconds time);
+  void ForgetBefore(Milliseconds time);
   int jobs() const;
 
  private:
   struct Watched {
     std::shared_ptr<JobWatch> watch;
-    store::Milliseconds used = 0;
+    Milliseconds used = 0;
   };
   mutable Mutex mutex_;
   std::map<std::string, Watched> watches_ PERSEUS_GUARDED_BY(mutex_);

@@ -26,7 +26,7 @@ class JobWatchTest : public testing::Test {
                                         .energy_j = 100,
                                         .version = 1,
                                         .ranks = 2};
-    return watch_.Add(node, reported, 3, step * 3000);
+    return watch_.Add(node, reported, 3, Milliseconds(step * 3000));
   }
   void Steps(std::int64_t begin, std::int64_t end, double slowdown_of_1 = 1) {
     for (std::int64_t step = begin; step < end; ++step) {
@@ -71,7 +71,7 @@ TEST_F(JobWatchTest, StepsWithoutAnAssignmentOfTheServerAreNotJudged) {
     for (const char* node : {"a0", "b0", "a1", "b1"}) {
       watch_.Add(node,
                  {.step = step, .dp_rank = node[1] - '0', .busy_s = node[1] == '1' ? 4.0 : 2.9}, 3,
-                 step * 3000);
+                 Milliseconds(step * 3000));
     }
   }
   EXPECT_THAT(watch_.Stragglers(), IsEmpty());

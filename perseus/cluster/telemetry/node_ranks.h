@@ -28,6 +28,6 @@ inline Result<NodeRanks> ParseNodeRanks(std::string_view json) {
 
 // A node that has reported nothing for this long is lost. If a process has not renewed its claim
 // for this long, it loses the name of its node.
-inline constexpr store::Milliseconds kNodeIsSilentAfter = 15'000;
+inline constexpr Milliseconds kNodeIsSilentAfter = 15'000;
 
 }  // namespace perseus::telemetry

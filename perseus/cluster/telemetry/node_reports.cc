@@ -10,10 +10,10 @@
 namespace perseus::telemetry {
 namespace {
 
-constexpr store::Milliseconds kWriteNodeEvery = 5'000;
-constexpr store::Milliseconds kWriteStepsEvery = 500;
+constexpr Milliseconds kWriteNodeEvery = 5'000;
+constexpr Milliseconds kWriteStepsEvery = 500;
 // A detected straggler expires soon after the replica that detected it dies.
-constexpr store::Milliseconds kDetectionLasts = 60'000;
+constexpr Milliseconds kDetectionLasts = 60'000;
 constexpr int kAssignmentsRead = 16;
 // No job runs this many steps between two reports.
 constexpr std::int64_t kMaxStepsAhead = 1'000'000;
@@ -21,7 +21,7 @@ constexpr std::int64_t kMaxStepsAhead = 1'000'000;
 // for its answer.
 constexpr int kWritesInARow = 3;
 // How long the last report of a lost node stays known.
-constexpr store::Milliseconds kForgetAfter = 60'000;
+constexpr Milliseconds kForgetAfter = 60'000;
 
 }  // namespace
 
@@ -44,7 +44,7 @@ NodeReports::NodeReports(store::Store& store, JobWatches& watches, ReportCallbac
 
 Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
                                                    const std::vector<protocol::JobReport>& reports,
-                                                   store::Milliseconds now) {
+                                                   Milliseconds now) {
   std::vector<std::string> not_attached;
   for (const protocol::JobReport& report : reports) {
     PERSEUS_ASSIGN_OR_RETURN(const auto is_attached, TakeJob(node, report, now));
@@ -55,7 +55,7 @@ Result<std::vector<std::string>> NodeReports::Take(const std::string& node,
 }
 
 Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobReport& report,
-                                  store::Milliseconds now) {
+                                  Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(report.job));
   if (!job || job->ended != 0) return false;
   const std::shared_ptr<JobWatch> watch = watches_.Of(job->id, now);
@@ -83,8 +83,7 @@ Result<bool> NodeReports::TakeJob(const std::string& node, const protocol::JobRe
   return true;
 }
 
-Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch,
-                                 store::Milliseconds now) {
+Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch, Milliseconds now) {
   const auto role = watch.RoleAt(now, store_.has_replicas());
   if (role == JobWatch::Role::kDoesNotJudge) return false;
   if (role == JobWatch::Role::kJudges) return true;
@@ -92,7 +91,7 @@ Result<bool> NodeReports::Judges(const store::JobRecord& job, JobWatch& watch,
   return true;
 }
 
-Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now) {
+Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, Milliseconds now) {
   const auto watch = watches_.Find(message.job);
   if (message.replica == replica_ || !watch) return {};
   if (message.restarted) watch->Restart();
@@ -129,7 +128,7 @@ void NodeReports::NoteForReplicas(ReplicaMessage message) {
 }
 
 void NodeReports::NoteNode(const std::string& node, const std::string& job,
-                           const protocol::JobReport& report, store::Milliseconds now) {
+                           const protocol::JobReport& report, Milliseconds now) {
   const MutexLock lock(mutex_);
   Known& known = known_[{job, node}];
   known.seen = now;
@@ -155,7 +154,7 @@ void NodeReports::NoteNode(const std::string& node, const std::string& job,
                    .ran = known.ran});
 }
 
-store::Milliseconds NodeReports::LastReport(const std::string& job, const std::string& node) const {
+Milliseconds NodeReports::LastReport(const std::string& job, const std::string& node) const {
   const MutexLock lock(mutex_);
   const auto known = known_.find({job, node});
   return known == known_.end() ? 0 : known->second.seen;
@@ -190,7 +189,7 @@ Result<bool> NodeReports::WriteOnce() {
   return true;
 }
 
-void NodeReports::NoteStep(const std::string& job, JobWatch& watch, store::Milliseconds now) {
+void NodeReports::NoteStep(const std::string& job, JobWatch& watch, Milliseconds now) {
   using Counts = store::StepRecord::Counts;
   store::StepRecord step{.job = job,
                          .counts = watch.TakeRestart() ? Counts::kRestart : Counts::kContinue,
@@ -206,7 +205,7 @@ void NodeReports::NoteStep(const std::string& job, JobWatch& watch, store::Milli
 
 Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord& job,
                                 JobWatch& watch, const std::vector<protocol::StepReport>& steps,
-                                store::Milliseconds now) {
+                                Milliseconds now) {
   const JobWatch::Settings settings = watch.settings();
   if (watch.NeedsNotices(job.generation)) {
     PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
@@ -231,7 +230,7 @@ Result<void> NodeReports::Judge(const std::string& node, const store::JobRecord&
 }
 
 Result<void> NodeReports::GuardPlan(const store::JobRecord& job, const JobWatch& watch,
-                                    store::Milliseconds now) {
+                                    Milliseconds now) {
   const StepTimes times = watch.GuardedSteps();
   if (times.steps < kGuardSteps) return {};
   // A newer assignment, such as one for a straggler, may be on its way to the nodes.
@@ -252,8 +251,7 @@ Result<void> NodeReports::GuardPlan(const store::JobRecord& job, const JobWatch&
 }
 
 Result<void> NodeReports::StoreNotices(const store::JobRecord& job,
-                                       const std::vector<NoticeChange>& changes,
-                                       store::Milliseconds now) {
+                                       const std::vector<NoticeChange>& changes, Milliseconds now) {
   for (const NoticeChange& change : changes) {
     PERSEUS_RETURN_IF_ERROR(store_.MarkStraggler({.job = job.id,
                                                   .dp_rank = change.dp_rank,
@@ -268,7 +266,7 @@ Result<void> NodeReports::StoreNotices(const store::JobRecord& job,
 }
 
 Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& watch,
-                                       store::Milliseconds now) {
+                                       Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, store_.ListStragglers(job.id));
   std::map<int, double> raised;
@@ -284,8 +282,7 @@ Result<void> NodeReports::StartJudging(const store::JobRecord& job, JobWatch& wa
   return {};
 }
 
-Result<void> NodeReports::ReadNodes(const std::string& job, JobWatch& watch,
-                                    store::Milliseconds now) {
+Result<void> NodeReports::ReadNodes(const std::string& job, JobWatch& watch, Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(const auto records, store_.ListNodesOfJob(job));
   std::map<int, std::set<std::string>> nodes;
   std::string first;
@@ -304,8 +301,7 @@ Result<void> NodeReports::ReadNodes(const std::string& job, JobWatch& watch,
 }
 
 Result<void> NodeReports::StoreStragglers(const std::string& job,
-                                          std::vector<StragglerChange> changes,
-                                          store::Milliseconds now) {
+                                          std::vector<StragglerChange> changes, Milliseconds now) {
   for (const StragglerChange& change : changes) {
     if (change.slowdown == 1) {
       PERSEUS_RETURN_IF_ERROR(

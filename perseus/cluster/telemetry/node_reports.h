@@ -40,13 +40,13 @@ class NodeReports {
   // the report: the node is not attached to them, or they have ended or do not exist.
   Result<std::vector<std::string>> Take(const std::string& node,
                                         const std::vector<protocol::JobReport>& reports,
-                                        store::Milliseconds now);
+                                        Milliseconds now);
   // Returns when this replica last received a report of the node about the job (its id). 0 if it is
   // unknown. The store has older times, because not every report is written.
-  store::Milliseconds LastReport(const std::string& job, const std::string& node) const;
+  Milliseconds LastReport(const std::string& job, const std::string& node) const;
   // Processes a message that a replica (perhaps this one) sent to all (Notice::Kind::kSteps). The
   // caller passes the messages of one job in order and one at a time.
-  Result<void> TakeFromReplica(const ReplicaMessage& message, store::Milliseconds now);
+  Result<void> TakeFromReplica(const ReplicaMessage& message, Milliseconds now);
   // These handle a restart of the job, and a detected straggler that a user deleted. They inform
   // all replicas.
   Result<void> Restart(const std::string& job);
@@ -57,30 +57,29 @@ class NodeReports {
   struct Known {
     std::int64_t acknowledged = -1;
     std::int64_t following = -1;
-    store::Milliseconds written = 0;
-    store::Milliseconds ran = 0;  // When it last reported a step.
-    store::Milliseconds seen = 0;
+    Milliseconds written = 0;
+    Milliseconds ran = 0;  // When it last reported a step.
+    Milliseconds seen = 0;
   };
   // Processes one report. Returns whether the node is attached to the job.
   Result<bool> TakeJob(const std::string& node, const protocol::JobReport& report,
-                       store::Milliseconds now);
+                       Milliseconds now);
   // Whether this replica judges the job. Prepares the watch if this replica has just become the
   // judge.
-  Result<bool> Judges(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
+  Result<bool> Judges(const store::JobRecord& job, JobWatch& watch, Milliseconds now);
   Result<void> Judge(const std::string& node, const store::JobRecord& job, JobWatch& watch,
-                     const std::vector<protocol::StepReport>& steps, store::Milliseconds now);
-  Result<void> StartJudging(const store::JobRecord& job, JobWatch& watch, store::Milliseconds now);
-  Result<void> ReadNodes(const std::string& job, JobWatch& watch, store::Milliseconds now);
+                     const std::vector<protocol::StepReport>& steps, Milliseconds now);
+  Result<void> StartJudging(const store::JobRecord& job, JobWatch& watch, Milliseconds now);
+  Result<void> ReadNodes(const std::string& job, JobWatch& watch, Milliseconds now);
   Result<void> StoreStragglers(const std::string& job, std::vector<StragglerChange> changes,
-                               store::Milliseconds now);
-  Result<void> GuardPlan(const store::JobRecord& job, const JobWatch& watch,
-                         store::Milliseconds now);
+                               Milliseconds now);
+  Result<void> GuardPlan(const store::JobRecord& job, const JobWatch& watch, Milliseconds now);
   Result<void> StoreNotices(const store::JobRecord& job, const std::vector<NoticeChange>& changes,
-                            store::Milliseconds now);
+                            Milliseconds now);
   // These record what WriteNoted() has to store.
   void NoteNode(const std::string& node, const std::string& job, const protocol::JobReport& report,
-                store::Milliseconds now);
-  void NoteStep(const std::string& job, JobWatch& watch, store::Milliseconds now);
+                Milliseconds now);
+  void NoteStep(const std::string& job, JobWatch& watch, Milliseconds now);
   // One thread at a time writes the notes of all threads, and the others continue. So thousands of
   // nodes need few commits. If this process dies, the nodes report the same again.
   Result<void> WriteNoted();
@@ -101,7 +100,7 @@ class NodeReports {
   mutable Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
   // When nodes were last removed from known_.
-  store::Milliseconds pruned_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  Milliseconds pruned_ PERSEUS_GUARDED_BY(mutex_) = 0;
   std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);             // To be written.
   std::map<std::string, store::StepRecord> steps_ PERSEUS_GUARDED_BY(mutex_);  // By job, as well.
   std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);           // To be sent.

@@ -35,7 +35,7 @@ struct Replica {
   // The store calls the listener on its own thread, so the store has to end first.
   ~Replica() { store.reset(); }
 
-  std::atomic<store::Milliseconds> now = 0;
+  std::atomic<Milliseconds> now{0};
   std::atomic<int> received = 0;
   JobWatches watches;
   std::unique_ptr<store::Store> store;
@@ -107,7 +107,7 @@ class NodeReportsTest : public testing::Test {
   std::unique_ptr<PostgresServer> server_;
   std::unique_ptr<Replica> one_;
   std::unique_ptr<Replica> other_;
-  store::Milliseconds now_ = 1'000'000;
+  Milliseconds now_ = 1'000'000;
   std::int64_t next_step_ = 0;
   std::string job_;
 };

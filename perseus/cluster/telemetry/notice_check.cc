@@ -7,7 +7,7 @@
 namespace perseus::telemetry {
 namespace {
 
-bool Holds(store::Milliseconds starts, store::Milliseconds expires, store::Milliseconds now) {
+bool Holds(Milliseconds starts, Milliseconds expires, Milliseconds now) {
   return starts <= now && (expires == 0 || now < expires);
 }
 
@@ -35,7 +35,7 @@ void NoticeCheck::SetNotices(const std::vector<store::StragglerRecord>& straggle
 }
 
 double NoticeCheck::Reference(const std::map<int, double>& ratios, const std::set<int>& detected,
-                              store::Milliseconds now) const {
+                              Milliseconds now) const {
   std::vector<double> healthy;
   for (const auto& [rank, ratio] : ratios) {
     const int dp_rank = rank;  // Clang does not capture a binding.
@@ -49,7 +49,7 @@ double NoticeCheck::Reference(const std::map<int, double>& ratios, const std::se
 }
 
 std::vector<NoticeChange> NoticeCheck::Add(const std::map<int, double>& ratios,
-                                           const std::set<int>& detected, store::Milliseconds now) {
+                                           const std::set<int>& detected, Milliseconds now) {
   std::vector<NoticeChange> changes;
   if (notices_.empty()) return changes;
   const double reference = Reference(ratios, detected, now);

@@ -49,13 +49,13 @@ class NoticeCheck {
   // Adds a judged step: r by dp_rank, and the pipelines that detection finds slow. Returns the
   // notices that have to be suspended or reinstated.
   std::vector<NoticeChange> Add(const std::map<int, double>& ratios, const std::set<int>& detected,
-                                store::Milliseconds now);
+                                Milliseconds now);
 
  private:
   struct Checked {
     double slowdown = 1;
-    store::Milliseconds starts = 0;
-    store::Milliseconds expires = 0;
+    Milliseconds starts = 0;
+    Milliseconds expires = 0;
     bool is_suspended = false;
     int steps = 0;  // Consecutive steps that contradict the current state.
     int to_reinstate = kToReinstate;
@@ -64,7 +64,7 @@ class NoticeCheck {
   using Key = std::pair<int, store::StragglerSource>;  // dp_rank and source.
 
   double Reference(const std::map<int, double>& ratios, const std::set<int>& detected,
-                   store::Milliseconds now) const;
+                   Milliseconds now) const;
 
   std::map<Key, Checked> notices_;
 };

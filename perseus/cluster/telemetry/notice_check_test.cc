@@ -29,7 +29,7 @@ class NoticeCheckTest : public testing::Test {
   }
 
   NoticeCheck check_;
-  store::Milliseconds now_ = 0;
+  Milliseconds now_ = 0;
 };
 
 TEST_F(NoticeCheckTest, AFalseNoticeIsSuspendedAfterAFewSteps) {

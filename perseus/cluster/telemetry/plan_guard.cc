@@ -9,7 +9,7 @@ namespace {
 
 using State = store::GuardState;
 
-store::GuardRecord Trial(const StepTimes& times, store::Milliseconds now) {
+store::GuardRecord Trial(const StepTimes& times, Milliseconds now) {
   return {.state = State::kTrial, .with_plan = times.ratio, .error = times.error, .since = now};
 }
 
@@ -27,7 +27,7 @@ StepTimes SummarizeTimes(std::vector<double> times_s, double promised_s) {
 
 std::optional<store::GuardRecord> NextGuard(const std::optional<store::GuardRecord>& guard,
                                             const StepTimes& times, double limit,
-                                            store::Milliseconds now) {
+                                            Milliseconds now) {
   if (times.steps < kGuardSteps) return std::nullopt;
   const double surely = times.ratio - 2 * times.error;
   if (!guard) {

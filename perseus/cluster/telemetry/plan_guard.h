@@ -55,12 +55,11 @@ StepTimes SummarizeTimes(std::vector<double> times_s, double promised_s);
 inline constexpr int kGuardSteps = 8;
 inline constexpr int kMostGuardSteps = 14;  // JobWatch keeps 16 steps, and two do not count.
 // After a plan was cleared, no new trial begins within this time.
-inline constexpr store::Milliseconds kRetryGuardAfter = 3'600'000;
+inline constexpr Milliseconds kRetryGuardAfter = 3'600'000;
 
 // Returns the next state, if it changes. `guard` is the stored state, if it belongs to the job's
 // profile and target. `limit` is the limit of the job, as a fraction.
 std::optional<store::GuardRecord> NextGuard(const std::optional<store::GuardRecord>& guard,
-                                            const StepTimes& times, double limit,
-                                            store::Milliseconds now);
+                                            const StepTimes& times, double limit, Milliseconds now);
 
 }  // namespace perseus::telemetry

@@ -33,7 +33,7 @@ TEST(PlanGuard, APlanThatCostsThroughputIsTakenBack) {
   EXPECT_EQ(withdrawn->state, store::GuardState::kWithdrawn);
   EXPECT_EQ(withdrawn->with_plan, 1.08);
   EXPECT_EQ(withdrawn->without_plan, 1.02);
-  EXPECT_FALSE(NextGuard(withdrawn, AtDefaultClocks(1), kLimit, 10 * kRetryGuardAfter));
+  EXPECT_FALSE(NextGuard(withdrawn, AtDefaultClocks(1), kLimit, Milliseconds::Max()));
 }
 
 TEST(PlanGuard, AnOptimisticProfileIsNoFaultOfThePlan) {

@@ -213,7 +213,7 @@ class Reader {
                   "dur is {:g} us: the event ends before it begins by more than the clock "
                   "tolerance of {}, as {} in total (leave {} out, fix dur, or raise "
                   "`clock_tolerance`)",
-                  *most_negative_->duration_us, Milliseconds(options_.clock_tolerance),
+                  *most_negative_->duration_us, InMilliseconds(options_.clock_tolerance),
                   too_negative_durations_ == 1
                       ? "1 event does"
                       : fmt::format("{} events do", too_negative_durations_),
@@ -438,7 +438,7 @@ class Reader {
       return Fail(
           "{}: it begins {} before what it computes on was received by event {}: its clock jumps "
           "(leave the step out, or fix ts)",
-          Describe(event, step.number), Milliseconds(early), received[i]->index);
+          Describe(event, step.number), InMilliseconds(early), received[i]->index);
     }
     return {};
   }
@@ -463,7 +463,7 @@ class Reader {
           return Fail(
               "{}: it begins {} before event {} on the same rank has ended: its clock jumps (leave "
               "the step out, or fix ts)",
-              Describe(event, step.number), Milliseconds(previous->end() - event.start),
+              Describe(event, step.number), InMilliseconds(previous->end() - event.start),
               previous->index);
         }
       }
@@ -512,7 +512,7 @@ class Reader {
             "{}: it begins {} before step {} does: its clock jumps (fix ts, or number the steps in "
             "the order of time)",
             Describe(*std::ranges::min_element(early.events, {}, &JobEvent::start), early.number),
-            Milliseconds(step.start - early.start), step.number);
+            InMilliseconds(step.start - early.start), step.number);
       }
       std::vector<Nanoseconds> latest(gpus, step.start);
       for (const JobEvent& event : step.events) {
@@ -522,7 +522,7 @@ class Reader {
           return Fail(
               "{}: it begins {} before its rank has ended step {}: its clock jumps (leave one of "
               "the steps out, or fix ts)",
-              Describe(event, step.number), Milliseconds(ends[gpu] - start),
+              Describe(event, step.number), InMilliseconds(ends[gpu] - start),
               trace_.steps[i - 1].number);
         }
         latest[gpu] = std::max(latest[gpu], start + event.duration);
@@ -532,7 +532,7 @@ class Reader {
     return {};
   }
 
-  static std::string Milliseconds(Nanoseconds time) {
+  static std::string InMilliseconds(Nanoseconds time) {
     return fmt::format("{:.3f} ms", ToMilliseconds(time));
   }
 

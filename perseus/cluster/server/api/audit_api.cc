@@ -25,7 +25,7 @@ ordered_json ValueOf(const std::string& text) {
 ordered_json RecordJson(const store::AuditRecord& record) {
   return {{"number", record.number},
           {"at", TimeText(record.at)},
-          {"at_ms", record.at},
+          {"at_ms", record.at.count()},
           {"action", record.action},
           {"job", record.job},
           {"key", record.key},
@@ -57,11 +57,12 @@ Answer<store::AuditFilter> ReadFilter(const Context& context) {
                             .who = std::string(request.Query("who")),
                             .action = std::string(request.Query("action"))};
   PERSEUS_ASSIGN_OR_RETURN(filter.limit, ReadLimit(request, kDefaultRecords, kMaxRecords));
-  for (const auto& [name, value] : {std::pair{"after", &filter.after},
-                                    {"before", &filter.before},
-                                    {"since_ms", &filter.since}}) {
+  std::int64_t since_ms = 0;
+  for (const auto& [name, value] :
+       {std::pair{"after", &filter.after}, {"before", &filter.before}, {"since_ms", &since_ms}}) {
     PERSEUS_ASSIGN_OR_RETURN(*value, ReadNumber(request, name, *value));
   }
+  filter.since = Milliseconds(since_ms);
   const std::string_view order = request.Query("order");
   if (!order.empty() && order != "newest" && order != "oldest") {
     return Refuse(400, "The request is wrong",

@@ -30,7 +30,7 @@ Answer<std::string> ReasonOf(const http::Request& request) {
 // Finds who sends the request. Limits how many requests fail here.
 boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
                                                       http::Request& request, std::string_view node,
-                                                      Access access, store::Milliseconds now) {
+                                                      Access access, Milliseconds now) {
   constexpr std::string_view kMungePrefix = "Munge ";
   const std::string_view field = request.Field("authorization");
   std::optional<Answer<Identity>> person;
@@ -59,7 +59,7 @@ boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
 // Identifies the caller, and checks the amount of its requests. Does not block.
 boost::asio::awaitable<Answer<Context>> Identify(const Services& services, http::Request& request,
                                                  const http::Fields& path, Access access) {
-  const store::Milliseconds now = services.now();
+  const Milliseconds now = services.now();
   Context context{services, request, path, Identity(), "", std::nullopt, now};
   if (access == Access::kPublic) co_return context;
   Answer<Identity> identity =
@@ -213,13 +213,13 @@ Answer<int> ReadLimit(const http::Request& request, int otherwise, int most) {
   return *limit;
 }
 
-std::string TimeText(store::Milliseconds time) {
-  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(time / kMillisecondsPerSecond),
-                     time % kMillisecondsPerSecond);
+std::string TimeText(Milliseconds time) {
+  return fmt::format("{:%FT%T}.{:03}Z", fmt::gmtime(time.count() / kMillisecondsPerSecond),
+                     time.count() % kMillisecondsPerSecond);
 }
 
-double SecondsSince(store::Milliseconds time, store::Milliseconds now) {
-  return static_cast<double>(std::max<store::Milliseconds>(0, now - time)) / kMillisecondsPerSecond;
+double SecondsSince(Milliseconds time, Milliseconds now) {
+  return ToSeconds(std::max<Milliseconds>(0, now - time));
 }
 
 }  // namespace perseus::server

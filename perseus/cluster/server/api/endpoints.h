@@ -46,7 +46,7 @@ struct Services {
   CallerLimits& limits;
   WaitingRequests& waiting;
   Places& large_bodies;  // A body in memory is far larger than its text.
-  std::function<store::Milliseconds()> now;
+  std::function<Milliseconds()> now;
   std::function<std::string()> metrics;     // In the text format of Prometheus.
   std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
   std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
@@ -62,7 +62,7 @@ struct Context {
   Identity identity;
   std::string reason;                   // The caller's reason for a change. May be empty.
   std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
-  store::Milliseconds now = 0;
+  Milliseconds now = 0;
 
   const std::string& Path(std::string_view name) const { return path.find(name)->second; }
   // Returns who makes a change, for the audit trail.
@@ -119,9 +119,9 @@ http::Problem TokenIsGone();
 // Reads "?limit=50", from 1 to `most`.
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most);
 // Formats the time as RFC 3339, UTC, to the millisecond.
-std::string TimeText(store::Milliseconds time);
+std::string TimeText(Milliseconds time);
 // Returns 0 if `time` is later: the machine's clock may have been set back before the server
 // started again.
-double SecondsSince(store::Milliseconds time, store::Milliseconds now);
+double SecondsSince(Milliseconds time, Milliseconds now);
 
 }  // namespace perseus::server

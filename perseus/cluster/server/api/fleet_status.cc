@@ -28,7 +28,7 @@ void AddPromise(const store::JobRecord& job, JobStatus& status) {
 }
 
 Result<std::int64_t> AddAssignment(store::Store& store, const store::JobRecord& job,
-                                   store::Milliseconds now, JobStatus& status) {
+                                   Milliseconds now, JobStatus& status) {
   PERSEUS_ASSIGN_OR_RETURN(const auto record,
                            store.FindNewestAssignment(job.id, job.assignment_version));
   if (!record) return 0;
@@ -43,7 +43,7 @@ Result<std::int64_t> AddAssignment(store::Store& store, const store::JobRecord& 
   return assignment.from_step;
 }
 
-Result<void> AddJob(store::Store& store, const store::JobRecord& job, store::Milliseconds now,
+Result<void> AddJob(store::Store& store, const store::JobRecord& job, Milliseconds now,
                     FleetStatus& fleet) {
   JobStatus status{.key = job.key,
                    .values = {{"perseus_job_limited_ranks", 0},
@@ -72,20 +72,20 @@ Result<void> AddJob(store::Store& store, const store::JobRecord& job, store::Mil
 }  // namespace
 
 std::string_view NodeState(const store::NodeRecord& node, const store::JobRecord& job,
-                           std::int64_t from_step, store::Milliseconds now) {
+                           std::int64_t from_step, Milliseconds now) {
   if (now - node.seen > telemetry::kNodeIsSilentAfter) return "lost";
   if (node.following == job.assignment_version) return "following";
   if (node.following > job.assignment_version) return "ahead";
   return job.last_step >= 0 && job.last_step > from_step ? "late" : "pending";
 }
 
-std::string_view StragglerState(const store::StragglerRecord& straggler, store::Milliseconds now) {
+std::string_view StragglerState(const store::StragglerRecord& straggler, Milliseconds now) {
   if (straggler.expires != 0 && straggler.expires <= now) return "over";
   if (straggler.starts > now) return "announced";
   return straggler.suspended != 0 ? "suspended" : "in force";
 }
 
-Result<FleetStatus> ReadFleetStatus(store::Store& store, store::Milliseconds now) {
+Result<FleetStatus> ReadFleetStatus(store::Store& store, Milliseconds now) {
   FleetStatus fleet;
   PERSEUS_ASSIGN_OR_RETURN(const auto jobs,
                            store.ListJobs(store::Store::Which::kRunning, "", kMaxFleetJobs));

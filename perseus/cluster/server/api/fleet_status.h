@@ -17,9 +17,9 @@ namespace perseus::server {
 // Returns how far a node follows the newest assignment of a job: "following", "pending", "late",
 // "ahead" or "lost" (no report for 15 s).
 std::string_view NodeState(const store::NodeRecord& node, const store::JobRecord& job,
-                           std::int64_t from_step, store::Milliseconds now);
+                           std::int64_t from_step, Milliseconds now);
 // Returns "announced", "in force", "suspended" or "over".
-std::string_view StragglerState(const store::StragglerRecord& straggler, store::Milliseconds now);
+std::string_view StragglerState(const store::StragglerRecord& straggler, Milliseconds now);
 
 struct JobStatus {
   std::string key;
@@ -38,6 +38,6 @@ struct FleetStatus {
 
 // Reads up to kMaxFleetJobs running jobs, in order of creation.
 inline constexpr int kMaxFleetJobs = 1'000;
-Result<FleetStatus> ReadFleetStatus(store::Store& store, store::Milliseconds now);
+Result<FleetStatus> ReadFleetStatus(store::Store& store, Milliseconds now);
 
 }  // namespace perseus::server

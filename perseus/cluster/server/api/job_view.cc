@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr store::Milliseconds kOldStraggler = 3'600'000;
+constexpr Milliseconds kOldStraggler = 3'600'000;
 
 Result<std::optional<store::PlannedAssignment>> AssignmentOf(const Services& services,
                                                              const store::JobRecord& job) {
@@ -85,7 +85,7 @@ ordered_json GuardJson(const store::GuardRecord& guard) {
 }  // namespace
 
 Result<ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
-                                  store::Milliseconds now) {
+                                  Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto lost, services.store.CountNodesSilentSince(
@@ -94,7 +94,7 @@ Result<ordered_json> SummarizeJob(const Services& services, const store::JobReco
 }
 
 Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
-                             store::Milliseconds now) {
+                             Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(auto spec, job_planning::StoredJobSpec(job.body));
   PERSEUS_ASSIGN_OR_RETURN(auto assignment, AssignmentOf(services, job));
   PERSEUS_ASSIGN_OR_RETURN(const auto stragglers, services.store.ListStragglers(job.id));
@@ -128,7 +128,7 @@ Result<ordered_json> ViewJob(const Services& services, const store::JobRecord& j
   return json;
 }
 
-ordered_json StragglerJson(const store::StragglerRecord& straggler, store::Milliseconds now) {
+ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds now) {
   const std::string_view state = StragglerState(straggler, now);
   ordered_json json{{"dp_rank", straggler.dp_rank},
                     {"source", store::Name(straggler.source)},

@@ -11,14 +11,13 @@ namespace perseus::server {
 
 // Returns a job in a list: its registration, status, step and saving.
 Result<nlohmann::ordered_json> SummarizeJob(const Services& services, const store::JobRecord& job,
-                                            store::Milliseconds now);
+                                            Milliseconds now);
 // Returns a whole job: also its stragglers, its assignment, and each node with the assignment that
 // the node follows.
 Result<nlohmann::ordered_json> ViewJob(const Services& services, const store::JobRecord& job,
-                                       store::Milliseconds now);
+                                       Milliseconds now);
 
-nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler,
-                                     store::Milliseconds now);
+nlohmann::ordered_json StragglerJson(const store::StragglerRecord& straggler, Milliseconds now);
 
 nlohmann::ordered_json PastStragglerJson(const store::PastStragglerRecord& straggler);
 

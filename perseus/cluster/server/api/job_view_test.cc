@@ -11,7 +11,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr store::Milliseconds kNow = 100'000'000;
+constexpr Milliseconds kNow = 100'000'000;
 constexpr std::string_view kJobViewJob = R"({"key": "run", "pipelines": 2,
   "schedule": {"kind": "1f1b", "pp_ranks": 4, "microbatches": 12}})";
 
@@ -37,7 +37,7 @@ class JobViewTest : public testing::Test {
     EXPECT_TRUE(store_->RecordSteps({{.job = job_, .step = step, .at = kNow}}));
   }
   // The state of a node that follows this version and reported at `seen`.
-  std::string State(std::int64_t following, store::Milliseconds seen = kNow) {
+  std::string State(std::int64_t following, Milliseconds seen = kNow) {
     EXPECT_TRUE(store_->AttachNode(job_, "n0", "[]", seen));
     EXPECT_TRUE(store_->Acknowledge(
         {{.job = job_, .node = "n0", .ranks = {}, .following = following, .seen = seen}}));
@@ -66,7 +66,7 @@ TEST_F(JobViewTest, HasTheTimeOfTheLastReport) {
                                  kNow - 4'000));
   protocol::JobReport report;
   report.job = "run";
-  for (const store::Milliseconds ago : {4'000, 500}) {
+  for (const Milliseconds ago : {4'000, 500}) {
     EXPECT_TRUE(reports_.Take("n0", {report}, kNow - ago));
   }
   const auto view = ViewJob(services_, **store_->FindJob(job_), kNow);

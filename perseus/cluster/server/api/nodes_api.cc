@@ -24,7 +24,7 @@ constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
 constexpr std::size_t kMaxReportBytes = 4 << 20;
 constexpr std::size_t kMaxNodeNameBytes = 253;  // As a host name.
 // A pause of a job, such as a checkpoint or an evaluation, is shorter.
-constexpr store::Milliseconds kRanksAreIdleAfter = 600 * kMillisecondsPerSecond;
+constexpr Milliseconds kRanksAreIdleAfter = 600'000;
 
 Answer<std::string> NodeName(const Context& context) {
   const std::string& name = context.Path("node");
@@ -60,7 +60,7 @@ Answer<void> ClaimName(const Context& context, const store::NodeClaim& claim, co
   return Refuse(409, "Another process is this node",
                 fmt::format("another process of perseus node has the name {}: it is connected, or "
                             "was connected less than {} s ago",
-                            claim.node, telemetry::kNodeIsSilentAfter / kMillisecondsPerSecond),
+                            claim.node, ToSeconds(telemetry::kNodeIsSilentAfter)),
                 "start one of them with another `name`", pointer);
 }
 
@@ -101,14 +101,15 @@ Answer<void> AttachRanks(const Context& context, const std::string& name,
                                                          in_use, context.By()));
   if (held.empty()) return {};
   const store::HeldRank& rank = held.front();
-  return Refuse(409, "Another node has this rank",
-                fmt::format("node {} runs rank dp_rank {}, pp_rank {}, tp_rank {} of job {}{}",
-                            rank.node, rank.dp_rank, rank.pp_rank, rank.tp_rank, context.job->key,
-                            held.size() == 1 ? "" : fmt::format(", and {} more", held.size() - 1)),
-                fmt::format("the rank is free when that node detaches it, is silent for {} s, or "
-                            "runs no step for {} s; an operator can detach the node",
-                            telemetry::kNodeIsSilentAfter / kSecond, kRanksAreIdleAfter / kSecond),
-                "/ranks");
+  return Refuse(
+      409, "Another node has this rank",
+      fmt::format("node {} runs rank dp_rank {}, pp_rank {}, tp_rank {} of job {}{}", rank.node,
+                  rank.dp_rank, rank.pp_rank, rank.tp_rank, context.job->key,
+                  held.size() == 1 ? "" : fmt::format(", and {} more", held.size() - 1)),
+      fmt::format("the rank is free when that node detaches it, is silent for {} s, or "
+                  "runs no step for {} s; an operator can detach the node",
+                  ToSeconds(telemetry::kNodeIsSilentAfter), ToSeconds(kRanksAreIdleAfter)),
+      "/ranks");
 }
 
 Answer<http::Response> Attach(const Context& context) {

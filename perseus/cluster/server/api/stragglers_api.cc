@@ -21,12 +21,11 @@ constexpr int kDeepestStraggler = 2;
 constexpr double kMaxSlowdown = 100;
 constexpr double kMaxSeconds = 1e8;  // Three years.
 // The duration without expires_in. A report that nobody withdraws must not slow a job for weeks.
-constexpr double kForecastSeconds = 60;
-constexpr double kReportSeconds = 3'600;
+constexpr Milliseconds kForecastLasts = 60'000;
+constexpr Milliseconds kReportLasts = 3'600'000;
 
-store::Milliseconds ReadSeconds(const Node& node) {
-  return static_cast<store::Milliseconds>(node.Number(0, kMaxSeconds, "seconds") *
-                                          kMillisecondsPerSecond);
+Milliseconds ReadSeconds(const Node& node) {
+  return FromSeconds(node.Number(0, kMaxSeconds, "seconds"));
 }
 
 store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
@@ -46,9 +45,7 @@ store::StragglerRecord ReadStraggler(const Node& node, const Context& context,
   if (node.Has("expires_in")) {
     straggler.expires = context.now + ReadSeconds(node.Member("expires_in"));
   } else {
-    straggler.expires = straggler.starts + static_cast<store::Milliseconds>(
-                                               (is_forecast ? kForecastSeconds : kReportSeconds) *
-                                               kMillisecondsPerSecond);
+    straggler.expires = straggler.starts + (is_forecast ? kForecastLasts : kReportLasts);
   }
   if (straggler.expires <= straggler.starts) {
     json_file::ThrowAt(

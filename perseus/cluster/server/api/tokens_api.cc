@@ -23,9 +23,9 @@ constexpr std::size_t kMaxPatterns = 1000;
 constexpr std::size_t kMaxPatternBytes = 253;
 constexpr std::size_t kMaxNameBytes = 200;
 // The lifetime of a node's own token. The node renews the token after half of this time.
-constexpr store::Milliseconds kNodeTokenLasts = 24 * 3'600'000;
+constexpr Milliseconds kNodeTokenLasts = 24 * 3'600'000;
 // How long the old secret stays valid after a renewal, in case the answer was lost.
-constexpr store::Milliseconds kOldSecretLasts = 300'000;
+constexpr Milliseconds kOldSecretLasts = 300'000;
 constexpr std::size_t kAttemptLetters = 64;
 
 nlohmann::ordered_json TokenJson(const store::TokenRecord& token) {
@@ -103,7 +103,7 @@ void CheckBounds(const store::TokenRecord& token) {
   }
 }
 
-store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
+store::TokenRecord ReadToken(const Node& node, Milliseconds now) {
   node.RequireObject(
       {"scope", "job", "jobs", "nodes", "owner", "certificate", "name", "expires_in_days"});
   store::TokenRecord token;
@@ -137,8 +137,7 @@ store::TokenRecord ReadToken(const Node& node, store::Milliseconds now) {
   token.id = "t-" + RandomHex(4);
   token.created = now;
   if (node.Has("expires_in_days")) {
-    const double days = node.Member("expires_in_days").Number(0, kMaxDays, "days");
-    token.expires = now + static_cast<store::Milliseconds>(days * kMillisecondsPerDay);
+    token.expires = now + FromDays(node.Member("expires_in_days").Number(0, kMaxDays, "days"));
   }
   return token;
 }
@@ -213,7 +212,7 @@ http::Response EnrolledResponse(const store::TokenRecord& token, const std::stri
   auto json = TokenJson(token);
   json["node"] = node;
   json["token"] = secret;
-  json["renew_in_s"] = kNodeTokenLasts / 2 / kMillisecondsPerSecond;
+  json["renew_in_s"] = (kNodeTokenLasts / 2).count() / kMillisecondsPerSecond;
   return JsonResponse(json, status);
 }
 

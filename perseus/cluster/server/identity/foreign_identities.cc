@@ -80,7 +80,7 @@ void ForeignIdentities::UpdateTrust() {
 }
 
 std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request& request,
-                                                             store::Milliseconds now) const {
+                                                             Milliseconds now) const {
   if (!settings_.proxy) return std::nullopt;
   const ProxySettings& proxy = *settings_.proxy;
   const bool is_proxy = IsFromProxy(proxy, request);
@@ -126,7 +126,7 @@ std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request
 
 boost::asio::awaitable<Answer<Identity>> ForeignIdentities::CheckMunge(std::string credential,
                                                                        std::string node,
-                                                                       store::Milliseconds now) {
+                                                                       Milliseconds now) {
   if (!settings_.munge) {
     co_return Refuse(401, "A valid token is required", "the server does not accept munge",
                      "use a join token, or add [munge] to the file of serve --identities");

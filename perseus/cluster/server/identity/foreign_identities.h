@@ -28,7 +28,7 @@ namespace perseus::server {
 class ForeignIdentities {
  public:
   // How long a person stays identified. The person's event streams end after this time.
-  static constexpr store::Milliseconds kPersonLasts = 3'600'000;
+  static constexpr Milliseconds kPersonLasts = 3'600'000;
 
   using TrustChanged = std::function<void(std::set<std::string>)>;
   ForeignIdentities(IdentitySettings settings, TrustChanged trust_changed);
@@ -42,12 +42,11 @@ class ForeignIdentities {
   // 401 also for a request of the proxy without a user and without a token. Fails with 403 if
   // nothing is granted, or if a web page of another site may have caused a change. Returns nothing
   // if the request has no such field, so that tokens and certificates are checked.
-  std::optional<Answer<Identity>> FromProxy(const http::Request& request,
-                                            store::Milliseconds now) const;
+  std::optional<Answer<Identity>> FromProxy(const http::Request& request, Milliseconds now) const;
   // Returns the identity of a munge credential, which must be for this node. Fails with 401 and the
   // reason if it is not valid, and with 403 if its user is not allowed.
   boost::asio::awaitable<Answer<Identity>> CheckMunge(std::string credential, std::string node,
-                                                      store::Milliseconds now);
+                                                      Milliseconds now);
 
  private:
   std::string TrustOfProxy() const;

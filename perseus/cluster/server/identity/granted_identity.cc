@@ -16,7 +16,7 @@ namespace {
 using Role = Identity::Role;
 
 constexpr std::size_t kMostNameBytes = 200;
-constexpr store::Milliseconds kMungeLasts = 60'000;  // The identity, not the credential.
+constexpr Milliseconds kMungeLasts = 60'000;  // The identity, not the credential.
 
 // Whether the text fits into tables and logs, and is no pattern.
 bool IsName(const std::string& text) {
@@ -130,8 +130,7 @@ bool IsUser(std::string_view text) {
 }
 
 Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::string& user,
-                                const std::vector<std::string>& groups,
-                                store::Milliseconds expires) {
+                                const std::vector<std::string>& groups, Milliseconds expires) {
   for (const Role role : {Role::kOperator, Role::kMember, Role::kRead}) {
     auto identity = WithRole(grants, {.user = user, .groups = groups}, role);
     if (!identity) continue;
@@ -147,8 +146,7 @@ Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::str
                 "an operator adds a [[proxy.grant]] to the file of serve --identities");
 }
 
-Answer<Identity> MungeIdentity(const MungeSettings& settings, unsigned int uid,
-                               store::Milliseconds now) {
+Answer<Identity> MungeIdentity(const MungeSettings& settings, unsigned int uid, Milliseconds now) {
   const std::string id = std::to_string(uid);
   const std::string name = UserName(uid);
   const bool may = std::ranges::any_of(settings.users, [&](const std::string& user) {

@@ -20,12 +20,10 @@ bool IsUser(std::string_view text);
 // count. A grant without bounds has priority. Fails with 403 if no grant applies. Ignores groups
 // that cannot be names.
 Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::string& user,
-                                const std::vector<std::string>& groups,
-                                store::Milliseconds expires);
+                                const std::vector<std::string>& groups, Milliseconds expires);
 
 // Returns the identity for a munge credential of user `uid`. Fails with 403 if the user is not
 // allowed.
-Answer<Identity> MungeIdentity(const MungeSettings& settings, unsigned int uid,
-                               store::Milliseconds now);
+Answer<Identity> MungeIdentity(const MungeSettings& settings, unsigned int uid, Milliseconds now);
 
 }  // namespace perseus::server

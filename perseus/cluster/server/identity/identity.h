@@ -42,7 +42,7 @@ struct Identity {
   std::vector<std::string> nodes = {};  // Patterns. For agents and joining nodes: empty is no node.
   std::vector<std::string> jobs = {};   // Patterns of keys. Empty: all. For role job: its only key.
   std::vector<std::string> owners = {};  // Whose jobs. Empty: everybody's.
-  store::Milliseconds expires = 0;       // When the token expires. 0: never.
+  Milliseconds expires = 0;              // When the token expires. 0: never.
   // Whether the proxy or munge identified the caller, so that no token in the table does.
   bool is_foreign = false;
   // The settings that a foreign identity depends on (ForeignIdentities).

@@ -83,7 +83,7 @@ void Rights::Put(const store::TokenRecord& token) {
   has_changed_ = true;
 }
 
-Answer<Identity> Rights::Identify(const http::Request& request, store::Milliseconds now) const {
+Answer<Identity> Rights::Identify(const http::Request& request, Milliseconds now) const {
   const std::string_view field = request.Field("authorization");
   {
     const MutexLock lock(mutex_);
@@ -105,7 +105,7 @@ Answer<Identity> Rights::Identify(const http::Request& request, store::Milliseco
 }
 
 // The search compares hashes, so its time reveals nothing about the secret.
-Answer<Identity> Rights::IdentifySecret(std::string_view secret, store::Milliseconds now) const {
+Answer<Identity> Rights::IdentifySecret(std::string_view secret, Milliseconds now) const {
   const std::string hash = HashOfSecret(secret);
   const MutexLock lock(mutex_);
   const auto id = tokens_.by_hash.find(hash);
@@ -129,7 +129,7 @@ const store::TokenRecord* Rights::FindByCertificate(const std::string& name) con
 }
 
 Answer<Identity> Rights::IdentityOf(const store::TokenRecord& token, const std::string& presented,
-                                    const std::string& certificate, store::Milliseconds now) {
+                                    const std::string& certificate, Milliseconds now) {
   if (token.expires != 0 && token.expires <= now) {
     return Unknown(fmt::format("token {} has expired", token.id));
   }
@@ -149,7 +149,7 @@ Answer<Identity> Rights::IdentityOf(const store::TokenRecord& token, const std::
   return identity;
 }
 
-bool Rights::IsValid(const Identity& identity, store::Milliseconds now) const {
+bool Rights::IsValid(const Identity& identity, Milliseconds now) const {
   const MutexLock lock(mutex_);
   if (identity.is_foreign) {
     if (identity.expires <= now || !trust_.contains(identity.trust)) return false;
@@ -159,12 +159,15 @@ bool Rights::IsValid(const Identity& identity, store::Milliseconds now) const {
   if (identity.token.empty()) {
     return tokens_.by_id.empty() && without_ != WithoutTokens::kClosed;
   }
-  const auto token = tokens_.by_id.find(identity.token);
-  if (token == tokens_.by_id.end()) return false;
-  return token->second.expires == 0 || token->second.expires > now;
+  const auto found = tokens_.by_id.find(identity.token);
+  if (found == tokens_.by_id.end()) return false;
+  const store::TokenRecord& token = found->second;
+  const bool has_secret = identity.presented.empty() || identity.presented == token.hash ||
+                          (identity.presented == token.previous_hash && token.previous_until > now);
+  return has_secret && (token.expires == 0 || token.expires > now);
 }
 
-bool Rights::TakeChange(store::Milliseconds now) {
+bool Rights::TakeChange(Milliseconds now) {
   const MutexLock lock(mutex_);
   bool has_expired = next_expiry_ != 0 && next_expiry_ <= now;
   while (!foreign_expiries_.empty() && *foreign_expiries_.begin() <= now) {
@@ -175,8 +178,9 @@ bool Rights::TakeChange(store::Milliseconds now) {
   has_changed_ = false;
   next_expiry_ = 0;
   for (const auto& [id, token] : tokens_.by_id) {
-    if (token.expires <= now) continue;
-    next_expiry_ = next_expiry_ == 0 ? token.expires : std::min(next_expiry_, token.expires);
+    for (const Milliseconds end : {token.expires, token.previous_until}) {
+      if (end > now) next_expiry_ = next_expiry_ == 0 ? end : std::min(next_expiry_, end);
+    }
   }
   return true;
 }

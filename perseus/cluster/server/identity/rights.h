@@ -42,14 +42,15 @@ class Rights {
   void Close();
 
   // Fails with 401 without a valid token. A token takes precedence over a client certificate.
-  Answer<Identity> Identify(const http::Request& request, store::Milliseconds now) const;
+  Answer<Identity> Identify(const http::Request& request, Milliseconds now) const;
 
   // Whether a caller that Identify returned earlier would be identified again: the token was not
-  // revoked and has not expired. For event streams and other long answers.
-  bool IsValid(const Identity& identity, store::Milliseconds now) const;
+  // revoked, and neither the token nor the secret has expired. For event streams and other long
+  // answers.
+  bool IsValid(const Identity& identity, Milliseconds now) const;
   // Whether IsValid may return another value than at the last call of this function: tokens have
   // changed, or one has expired. This is cheap.
-  bool TakeChange(store::Milliseconds now);
+  bool TakeChange(Milliseconds now);
 
  private:
   struct Tokens {
@@ -57,12 +58,12 @@ class Rights {
     std::unordered_map<std::string, std::string> by_hash;  // To ids. Has previous hashes, too.
     std::vector<std::string> certificates;                 // Ids of tokens with a certificate.
   };
-  Answer<Identity> IdentifySecret(std::string_view secret, store::Milliseconds now) const;
+  Answer<Identity> IdentifySecret(std::string_view secret, Milliseconds now) const;
   // Returns null if no token has a pattern for the certificate.
   const store::TokenRecord* FindByCertificate(const std::string& name) const
       PERSEUS_REQUIRES(mutex_);
   static Answer<Identity> IdentityOf(const store::TokenRecord& token, const std::string& presented,
-                                     const std::string& certificate, store::Milliseconds now);
+                                     const std::string& certificate, Milliseconds now);
   static void Insert(Tokens& tokens, const store::TokenRecord& token);
 
   // Held from the read in the store to the change here, and locked before mutex_. Otherwise a slow
@@ -74,10 +75,10 @@ class Rights {
   std::set<std::string> trust_ PERSEUS_GUARDED_BY(mutex_);
   Tokens tokens_ PERSEUS_GUARDED_BY(mutex_);
   bool has_changed_ PERSEUS_GUARDED_BY(mutex_) = true;
-  // When the next token expires. 0: never.
-  store::Milliseconds next_expiry_ PERSEUS_GUARDED_BY(mutex_) = 0;
+  // When the next token or old secret expires. 0: never.
+  Milliseconds next_expiry_ PERSEUS_GUARDED_BY(mutex_) = 0;
   // The expiries of the foreign identities for which IsValid was called: the callers of streams.
-  mutable std::set<store::Milliseconds> foreign_expiries_ PERSEUS_GUARDED_BY(mutex_);
+  mutable std::set<Milliseconds> foreign_expiries_ PERSEUS_GUARDED_BY(mutex_);
 };
 
 }  // namespace perseus::server

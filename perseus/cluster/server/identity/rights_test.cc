@@ -49,7 +49,7 @@ TEST(Patterns, MatchWholeTexts) {
 
 class RightsTest : public testing::Test {
  protected:
-  std::string Add(Role scope, std::string job, store::Milliseconds expires) {
+  std::string Add(Role scope, std::string job, Milliseconds expires) {
     const std::string secret = NewSecret();
     const auto added = store_->AddToken({.id = "t-" + std::string(store::Name(scope)),
                                          .hash = HashOfSecret(secret),
@@ -186,6 +186,25 @@ TEST_F(RightsTest, OnlyTheNewestTwoSecretsOfATokenCount) {
   EXPECT_TRUE(rights_.Identify(With("Bearer third"), 999));
   EXPECT_TRUE(rights_.Identify(With("Bearer second"), 999));
   EXPECT_FALSE(rights_.Identify(With("Bearer first"), 999));
+}
+
+// Who opened a stream with the old secret has to present the new one.
+TEST_F(RightsTest, AnOldSecretEndsForStreamsToo) {
+  store::TokenRecord token{
+      .id = "t-n0", .hash = HashOfSecret("old"), .scope = store::Scope::kAgent};
+  rights_.Put(token);
+  const auto before = rights_.Identify(With("Bearer old"), 0);
+  token.previous_hash = token.hash;
+  token.previous_until = 1000;
+  token.hash = HashOfSecret("new");
+  rights_.Put(token);
+  const auto after = rights_.Identify(With("Bearer new"), 0);
+  EXPECT_TRUE(rights_.TakeChange(0));
+  EXPECT_FALSE(rights_.TakeChange(999));
+  EXPECT_TRUE(rights_.IsValid(*before, 999));
+  EXPECT_TRUE(rights_.TakeChange(1000));
+  EXPECT_FALSE(rights_.IsValid(*before, 1000));
+  EXPECT_TRUE(rights_.IsValid(*after, 1000));
 }
 
 TEST_F(RightsTest, APersonOfAProxyIsValidWhileTheServerTrustsIt) {

@@ -1,0 +1,55 @@
+// A whole number of one unit, as a type of its own: it mixes neither with another quantity nor with
+// a plain integer, such as Nanoseconds. It is as small and as fast as the integer in it.
+#pragma once
+
+#include <compare>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+
+namespace perseus {
+
+// `Unit` only tells the types apart.
+template <typename Unit>
+class Quantity {
+ public:
+  constexpr Quantity() = default;
+  // A literal, such as 2'000, converts by itself. It is an int; Nanoseconds are not.
+  template <std::same_as<int> Int>
+  constexpr Quantity(Int count) : count_(count) {}
+  constexpr explicit Quantity(std::int64_t count) : count_(count) {}
+
+  static constexpr Quantity Max() { return Quantity(std::numeric_limits<std::int64_t>::max()); }
+
+  constexpr std::int64_t count() const { return count_; }
+
+  friend constexpr auto operator<=>(Quantity, Quantity) = default;
+
+  constexpr Quantity& operator+=(Quantity other) {
+    count_ += other.count_;
+    return *this;
+  }
+  constexpr Quantity& operator-=(Quantity other) {
+    count_ -= other.count_;
+    return *this;
+  }
+  constexpr Quantity operator-() const { return Quantity(-count_); }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) { return a += b; }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) { return a -= b; }
+  friend constexpr Quantity operator/(Quantity a, std::same_as<int> auto b) {
+    return Quantity(a.count_ / b);
+  }
+  friend constexpr std::int64_t operator/(Quantity a, Quantity b) { return a.count_ / b.count_; }
+
+  // A failed check of GoogleTest shows the count.
+  template <typename Stream>
+  friend Stream& operator<<(Stream& out, Quantity quantity) {
+    out << quantity.count_;
+    return out;
+  }
+
+ private:
+  std::int64_t count_ = 0;
+};
+
+}  // namespace perseus
