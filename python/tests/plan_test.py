@@ -481,8 +481,8 @@ class OtherJobTest(ScratchTest):
         self.assertEqual(len(again.plan.instructions), 8 * 7 * 2)
 
     def test_probable_mistakes_are_warnings(self):
-        with self.assertWarnsRegex(UserWarning, "has a frequency of 1.41 MHz"):
-            perseus.plan([(s, k, f / 1000, t, e) for s, k, f, t, e in SMALL], **SMALL_JOB)
+        with self.assertWarnsRegex(UserWarning, "has a frequency of 14 MHz"):
+            perseus.plan([(s, k, f // 100, t, e) for s, k, f, t, e in SMALL], **SMALL_JOB)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             perseus.plan(SMALL, **SMALL_JOB)

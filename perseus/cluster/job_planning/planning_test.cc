@@ -333,13 +333,13 @@ TEST_F(PlanningTest, PlansKeepTheRateOfClockChanges) {
 
 TEST_F(PlanningTest, SaysWhatIsProbablyWrongWithAProfile) {
   EXPECT_THAT(PrepareJob(Job(), {.version = 1, .csv = Csv()})->warnings, IsEmpty());
-  std::string in_ghz = "stage,instruction,frequency,time,energy\n";
+  std::string in_other_unit = "stage,instruction,frequency,time,energy\n";
   for (int stage = 0; stage < 4; ++stage) {
     for (const char* kind : {"forward", "backward"}) {
-      in_ghz += fmt::format("{0},{1},1.4,0.010,4\n{0},{1},1.2,0.012,3.2\n", stage, kind);
+      in_other_unit += fmt::format("{0},{1},14,0.010,4\n{0},{1},12,0.012,3.2\n", stage, kind);
     }
   }
-  EXPECT_THAT(PrepareJob(Job(), {.version = 1, .csv = in_ghz})->warnings,
+  EXPECT_THAT(PrepareJob(Job(), {.version = 1, .csv = in_other_unit})->warnings,
               ElementsAre(HasSubstr("probably in GHz")));
 }
 
