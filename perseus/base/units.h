@@ -20,9 +20,12 @@ inline constexpr Nanoseconds kSecond = 1'000'000'000;
 // The times of servers and their databases.
 using Milliseconds = Quantity<struct MillisecondsUnit>;
 
-using Microwatts = std::int64_t;
+using Microwatts = Quantity<struct MicrowattsUnit>;
 // A sum of price * time. It has 128 bits because a megajoule is 10^21 fJ.
 __extension__ using Femtojoules = __int128;
+constexpr Femtojoules operator*(Microwatts power, Nanoseconds time) {
+  return Femtojoules{power.count()} * time;
+}
 
 inline constexpr double kNanosecondsPerSecond = 1e9;
 inline constexpr std::int64_t kMillisecondsPerSecond = 1'000;
@@ -62,7 +65,13 @@ constexpr double ToSeconds(Milliseconds time) {
 inline double ToMilliseconds(Nanoseconds time) {
   return static_cast<double>(time) / static_cast<double>(kMillisecond);
 }
-inline double ToWatts(Microwatts power) { return static_cast<double>(power) / kMicrowattsPerWatt; }
+// Rounds towards zero.
+constexpr Microwatts FromWatts(double watts) {
+  return Microwatts(static_cast<std::int64_t>(watts * kMicrowattsPerWatt));
+}
+constexpr double ToWatts(Microwatts power) {
+  return static_cast<double>(power.count()) / kMicrowattsPerWatt;
+}
 inline double ToJoules(Femtojoules energy) {
   return static_cast<double>(energy) / kFemtojoulesPerJoule;
 }

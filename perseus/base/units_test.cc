@@ -18,6 +18,10 @@ constexpr bool kMix =
 
 static_assert(!kMix<Milliseconds, Nanoseconds>);
 static_assert(!kMix<Milliseconds, double>);
+static_assert(!kMix<Microwatts, Nanoseconds>);
+static_assert(!kMix<Microwatts, Milliseconds>);
+static_assert(!kMix<Microwatts, Femtojoules>);
+static_assert(!std::is_invocable_v<std::multiplies<>, Microwatts, Milliseconds>);
 static_assert(std::is_convertible_v<int, Milliseconds>);
 static_assert(std::is_trivially_copyable_v<Milliseconds>);
 static_assert(sizeof(Milliseconds) == sizeof(std::int64_t));
@@ -30,6 +34,12 @@ TEST(Milliseconds, AreALiteralOrAConvertedTime) {
   EXPECT_EQ((minute - 1'000) / 2, 29'500);
   EXPECT_EQ(minute / Milliseconds(250), 240);
   EXPECT_LT(-minute, 0);
+}
+
+TEST(Microwatts, TimesATimeAreAnEnergy) {
+  EXPECT_EQ(ToJoules(FromWatts(2.5) * (4 * kSecond)), 10);
+  EXPECT_GT(ToJoules(Microwatts::Max() * kSecond), 9e12) << "with 128 bits";
+  EXPECT_EQ(ToWatts(FromWatts(0.0000019)), 1e-6);
 }
 
 }  // namespace

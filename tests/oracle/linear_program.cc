@@ -52,7 +52,7 @@ LinearOptimum SolveLinearProgram(const frontier::Network& network, Nanoseconds d
     return static_cast<double>(t) / static_cast<double>(units.time);
   };
   const auto slope = [&](Microwatts s) {
-    return static_cast<double>(s) / static_cast<double>(units.slope);
+    return static_cast<double>(s.count()) / static_cast<double>(units.slope.count());
   };
   struct {
     std::vector<double> lower, upper, cost;

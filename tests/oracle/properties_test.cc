@@ -49,8 +49,7 @@ Femtojoules EnergyAt(const std::vector<Point>& frontier, Nanoseconds time) {
   for (std::size_t i = 0; i + 1 < frontier.size(); ++i) {
     const Point& faster = frontier[i + 1];
     if (time >= faster.time) {
-      return faster.extra_energy -
-             Femtojoules{faster.price} * (std::min(time, frontier[i].time) - faster.time);
+      return faster.extra_energy - faster.price * (std::min(time, frontier[i].time) - faster.time);
     }
   }
   return frontier.back().extra_energy;
@@ -83,7 +82,7 @@ std::size_t ExpectConvexAndProved(const frontier::Network& network) {
     // The curve is convex, and its slope changes at each point.
     EXPECT_GT(faster.price, slower.price);
     EXPECT_TRUE(faster.extra_energy - slower.extra_energy ==
-                Femtojoules{faster.price} * (slower.time - faster.time));
+                faster.price * (slower.time - faster.time));
   }
   return frontier.size();
 }
@@ -189,8 +188,9 @@ TEST(SolveDeadline, PriceFloorStopsWhereTheFrontierCrossesIt) {
     const auto breakpoint = draw.Between(0, static_cast<std::int64_t>(frontier.size()) - 1);
     const Microwatts slope = frontier[static_cast<std::size_t>(breakpoint)].price;
     const Nanoseconds deadline = draw.Between(frontier.back().time, frontier.front().time + 1);
-    for (const Microwatts floor : {slope, slope + 1, std::max<Microwatts>(slope - 1, 0),
-                                   draw.Between(0, 2 * frontier.back().price)}) {
+    for (const Microwatts floor :
+         {slope, slope + 1, std::max<Microwatts>(slope - 1, 0),
+          Microwatts(draw.Between(0, 2 * frontier.back().price.count()))}) {
       const Result<frontier::Solution> solution = frontier::SolveDeadline(network, deadline, floor);
       ASSERT_TRUE(solution) << solution.error().Message();
       const Result<void> checked = frontier::CheckOptimality(network, *solution);
@@ -200,14 +200,12 @@ TEST(SolveDeadline, PriceFloorStopsWhereTheFrontierCrossesIt) {
       // at a breakpoint before it.
       const Nanoseconds time = solution->time(network);
       ASSERT_LE(time, deadline);
-      const auto cost_at = [&](Nanoseconds t) {
-        return EnergyAt(frontier, t) + Femtojoules{floor} * t;
-      };
+      const auto cost_at = [&](Nanoseconds t) { return EnergyAt(frontier, t) + floor * t; };
       Femtojoules least = cost_at(std::min(deadline, frontier.front().time));
       for (const Point& point : frontier) {
         if (point.time <= deadline) least = std::min(least, cost_at(point.time));
       }
-      ASSERT_TRUE(solution->extra_energy + Femtojoules{floor} * time == least);
+      ASSERT_TRUE(solution->extra_energy + floor * time == least);
       ASSERT_GE(solution->price, floor);
       if (solution->price > floor) {
         ASSERT_EQ(time, std::min(deadline, frontier.front().time));

@@ -101,14 +101,14 @@ class RandomDraw {
   profile::Curve RandomCurve() {
     const int largest = scale_ == Scale::kTies ? 4 : 1000;
     const Nanoseconds time_unit = scale_ == Scale::kMeasured ? 100'000 : 1;
-    const Microwatts slope_unit = scale_ == Scale::kMeasured ? 1'000'000 : 1;
+    const std::int64_t slope_unit = scale_ == Scale::kMeasured ? 1'000'000 : 1;
     const auto any = [&](std::int64_t unit) {
       return (1 + Below(largest)) * unit + (unit > 1 ? Below(1000) : 0);
     };
     profile::Curve curve;
     const int segments = OneIn(6) ? 0 : 1 + Below(scale_ == Scale::kTies ? 3 : 6);
     std::vector<Microwatts> slopes(static_cast<std::size_t>(segments));
-    for (Microwatts& slope : slopes) slope = any(slope_unit);
+    for (Microwatts& slope : slopes) slope = Microwatts(any(slope_unit));
     std::sort(slopes.begin(), slopes.end(), std::greater<>());
     slopes.erase(std::unique(slopes.begin(), slopes.end()), slopes.end());
     curve.slopes = slopes;

@@ -177,20 +177,19 @@ class Identity {
     const double blocking_power_w = planner_.model().blocking_power_w;
     const plan::Evaluation plan = plan::Evaluator(graph, planner_.model()).Evaluate(options);
     if (plan.time > deadline_) return;
-    Femtojoules energy = Femtojoules{planner_.blocking_price()} * plan.time;
-    Femtojoules above =
-        (Femtojoules{prices_.value} - planner_.blocking_price()) * (deadline_ - plan.time);
+    Femtojoules energy = planner_.blocking_price() * plan.time;
+    Femtojoules above = (prices_.value - planner_.blocking_price()) * (deadline_ - plan.time);
     std::vector<bool> waits(options.size(), false);
     std::vector<bool> awaited(options.size(), false);
     for (std::size_t d = 0; d < graph.dependencies.size(); ++d) {
       const auto& [from, to, delay] = graph.dependencies[d];
       waits[At(to)] = awaited[At(from)] = true;
-      above += Femtojoules{prices_.dependencies[d]} *
+      above += prices_.dependencies[d] *
                (plan.starts[At(to)] - plan.starts[At(from)] - plan.durations[At(from)] - delay);
     }
     for (std::size_t i = 0; i < options.size(); ++i) {
       const schedule::OptionSet& set = graph.options_of(static_cast<int>(i));
-      const Femtojoules price = prices_.instructions[i];
+      const Microwatts price = prices_.instructions[i];
       const auto cost = [&](const profile::Option& option) {
         return profile::FlooredEffectiveEnergy(option, blocking_power_w) + price * option.time;
       };

@@ -27,7 +27,7 @@ constexpr Femtojoules kTooLarge = Femtojoules{1} << 124;
 Femtojoules AddCost(Femtojoules sum, Microwatts price, Nanoseconds time, Nanoseconds limit,
                     Nanoseconds margin) {
   const Nanoseconds beyond = std::max<Nanoseconds>(time - limit, 0);
-  return std::min(sum + price * (Femtojoules{beyond} + margin), kTooLarge);
+  return std::min(sum + price.count() * (Femtojoules{beyond} + margin), kTooLarge);
 }
 
 // No cost of a path through the steps and no product of the search is above this.
@@ -110,14 +110,14 @@ class CappedSearch {
   std::vector<Kink> Kinks(const std::vector<Penalty>& penalties) const {
     std::vector<Kink> kinks;
     for (const Penalty& penalty : penalties) {
-      kinks.push_back({Units(penalty.price), penalty.limit - step_->earliest_start});
+      kinks.push_back({Units(penalty.price.count()), penalty.limit - step_->earliest_start});
     }
     return kinks;
   }
 
   void EnterStep(std::size_t k) {
     step_ = &steps_[k];
-    price_ = k == 0 ? 0 : Units(step_->wait_price);
+    price_ = k == 0 ? 0 : Units(step_->wait_price.count());
     late_ = Kinks(step_->late);
     early_ = Kinks(step_->early);
     ways_.clear();
@@ -133,7 +133,7 @@ class CappedSearch {
       return;
     }
     const Step& next = steps_[k + 1];
-    next_price_ = Units(next.wait_price);
+    next_price_ = Units(next.wait_price.count());
     to_next_ = step_->earliest_start + next.delay - next.earliest_start;
     next_.assign(At(Width(next) >> log_cell_) + 1, Label{});
   }

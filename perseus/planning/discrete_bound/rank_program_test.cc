@@ -87,9 +87,9 @@ class DrawSteps {
 Femtojoules MostLoss(const std::vector<Step>& steps) {
   Femtojoules loss = 0;
   for (const Step& step : steps) {
-    loss += step.wait_price;
-    for (const Penalty& penalty : step.late) loss += penalty.price;
-    for (const Penalty& penalty : step.early) loss += penalty.price;
+    loss += step.wait_price * 1;
+    for (const Penalty& penalty : step.late) loss += penalty.price * 1;
+    for (const Penalty& penalty : step.early) loss += penalty.price * 1;
   }
   return 2 * loss;
 }
@@ -128,16 +128,17 @@ TEST(RankProgram, StaysBelowTheLeastCostWithLargeNumbers) {
     if (!least) continue;
     const int log_time = draw.Below(45);
     const int log_price = draw.Below(50);
+    const auto scaled = [&](Microwatts price) { return Microwatts(price.count() << log_price); };
     for (Step& step : steps) {
       step.earliest_start <<= log_time;
       step.latest_end <<= log_time;
       step.delay <<= log_time;
-      step.wait_price <<= log_price;
+      step.wait_price = scaled(step.wait_price);
       for (Penalty& late : step.late) {
-        late = {late.price << log_price, late.limit * (Nanoseconds{1} << log_time)};
+        late = {scaled(late.price), late.limit * (Nanoseconds{1} << log_time)};
       }
       for (Penalty& early : step.early) {
-        early = {early.price << log_price, early.limit * (Nanoseconds{1} << log_time)};
+        early = {scaled(early.price), early.limit * (Nanoseconds{1} << log_time)};
       }
       for (Choice& choice : step.choices) {
         choice.time <<= log_time;

@@ -40,7 +40,7 @@ Femtojoules AddChoices(const schedule::InstructionGraph& graph,
   Femtojoules sum = 0;
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const std::vector<Way>& own = ways[At(graph.instructions[i].option_set)];
-    const Femtojoules price = prices.instructions[i];
+    const Microwatts price = prices.instructions[i];
     Femtojoules least = own.front().energy + price * own.front().time;
     for (const Way& way : own) least = std::min(least, way.energy + price * way.time);
     for (const Way& way : own) {
@@ -187,9 +187,9 @@ PricedSteps MakeSteps(const plan::Planner& planner, Nanoseconds deadline,
     steps[i].latest_end = windows.latest_ends[i];
   }
   PricedSteps made;
-  made.base = -Femtojoules{prices.value - planner.blocking_price()} * deadline;
+  made.base = (planner.blocking_price() - prices.value) * deadline;
   for (std::size_t d = 0; d < graph.dependencies.size(); ++d) {
-    made.base += Femtojoules{prices.dependencies[d]} * graph.dependencies[d].delay;
+    made.base += prices.dependencies[d] * graph.dependencies[d].delay;
   }
   made.base += AddChoices(graph, ways, prices, steps);
   const std::vector<int> awaited = AwaitedOnRank(graph);

@@ -1,7 +1,6 @@
 #include "perseus/planning/few_switches/price_ascent.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace perseus::few_switches {
 namespace {
@@ -45,25 +44,29 @@ PriceAscent::PriceAscent(SwitchBound& bound, const Prices& start)
   for (const std::int32_t a : order_) {
     const frontier::Arc& arc = network_.arcs[At(a)];
     last_out_[At(arc.tail)] = a;
-    through[At(arc.tail)] += static_cast<double>(start.flow[At(a)]);
+    through[At(arc.tail)] += static_cast<double>(start.flow[At(a)].count());
     arcs_out[At(arc.tail)] += 1;
     if (a >= network_.instructions) {
       delays_[At(a)] = static_cast<double>(network_.curve_of(arc).fastest());
     }
   }
-  flow_.value = static_cast<double>(start.price);
+  flow_.value = static_cast<double>(start.price.count());
   flow_.shares.assign(network_.arcs.size(), 0);
   for (std::size_t a = 0; a < network_.arcs.size(); ++a) {
     const std::size_t tail = At(network_.arcs[a].tail);
-    const double share =
-        through[tail] > 0 ? static_cast<double>(start.flow[a]) / through[tail] : 1 / arcs_out[tail];
+    const double share = through[tail] > 0
+                             ? static_cast<double>(start.flow[a].count()) / through[tail]
+                             : 1 / arcs_out[tail];
     flow_.shares[a] = (1 - kLeastShare) * share + kLeastShare / arcs_out[tail];
   }
 }
 
 Prices PriceAscent::RoundToPrices(const PathFlow& flow) const {
+  const auto part_of = [](Microwatts whole, double share) {
+    return Microwatts(static_cast<std::int64_t>(share * static_cast<double>(whole.count())));
+  };
   Prices prices;
-  prices.price = std::max(bound_.least_price(), static_cast<Microwatts>(std::floor(flow.value)));
+  prices.price = std::max(bound_.least_price(), Microwatts(static_cast<std::int64_t>(flow.value)));
   prices.flow.assign(network_.arcs.size(), 0);
   std::vector<Microwatts> through(At(network_.nodes), 0);
   std::vector<Microwatts> left(At(network_.nodes), 0);
@@ -75,8 +78,7 @@ Prices PriceAscent::RoundToPrices(const PathFlow& flow) const {
     const Microwatts part =
         last_out_[At(arc.tail)] == a
             ? rest
-            : std::min(rest, static_cast<Microwatts>(flow.shares[At(a)] *
-                                                     static_cast<double>(through[At(arc.tail)])));
+            : std::min(rest, part_of(through[At(arc.tail)], flow.shares[At(a)]));
     rest -= part;
     prices.flow[At(a)] = part;
     through[At(arc.head)] += part;
@@ -114,7 +116,7 @@ PathFlow PriceAscent::Step(const PathFlow& from, double eta) const {
   const std::size_t source = At(network_.source);
   const double late = mean[source] - static_cast<double>(bound_.deadline());
   next.value = std::clamp(from.value * total[source] * Exponential(eta * late),
-                          static_cast<double>(bound_.least_price()), kMostPrice);
+                          static_cast<double>(bound_.least_price().count()), kMostPrice);
   return next;
 }
 

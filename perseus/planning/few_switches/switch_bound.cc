@@ -118,7 +118,7 @@ Femtojoules SwitchBound::ComputeChangeCosts(std::size_t pp_rank, const Prices& p
       prices.of_stalls.empty() ? prices.flow : prices.of_stalls;
   std::vector<Femtojoules> own(positions);
   for (std::size_t p = 0; p < positions; ++p) {
-    own[p] = Femtojoules{of_stalls[At(rank.instructions[p])]} * cost.stall + energy;
+    own[p] = of_stalls[At(rank.instructions[p])] * cost.stall + energy;
   }
   std::vector<Femtojoules>& change_costs = rank_programs_[pp_rank].change_costs;
   change_costs = own;
@@ -140,7 +140,7 @@ Femtojoules SwitchBound::SetWeights(std::size_t pp_rank, const Prices& prices) {
   Femtojoules subtracted = 0;
   Femtojoules largest_sum = ComputeChangeCosts(pp_rank, prices);
   for (int p = 0; p < rank.positions(); ++p) {
-    const Femtojoules flow = prices.flow[At(rank.instructions[At(p)])];
+    const Microwatts flow = prices.flow[At(rank.instructions[At(p)])];
     Femtojoules* weights = own.weights.data() + At(p) * clocks;
     const std::size_t row = rank.Cell(p, 0);
     Femtojoules least = kNever;
@@ -220,16 +220,16 @@ SwitchBound::Answer SwitchBound::Solve(const Prices& prices, int changes, Window
   const schedule::InstructionGraph& graph = planner_.graph();
   Answer answer;
   answer.exists = true;
-  answer.bound = -Femtojoules{prices.price - planner_.blocking_price()} * deadline_;
+  answer.bound = (planner_.blocking_price() - prices.price) * deadline_;
   for (std::size_t arc = At(network.instructions); arc < network.arcs.size(); ++arc) {
-    answer.bound += Femtojoules{prices.flow[arc]} * network.curve_of(network.arcs[arc]).fastest();
+    answer.bound += prices.flow[arc] * network.curve_of(network.arcs[arc]).fastest();
   }
   for (std::int32_t i = 0; i < network.instructions; ++i) {
     const schedule::OptionSet& set = graph.options_of(i);
     if (set.HasClock()) continue;
     answer.bound +=
         profile::FlooredEffectiveEnergy(set.options.front(), planner_.model().blocking_power_w) +
-        Femtojoules{prices.flow[At(i)]} * set.options.front().time;
+        prices.flow[At(i)] * set.options.front().time;
   }
   std::vector<Part> parts(ranks_.size());
   const auto solve = [&](std::size_t r) { parts[r] = SolveRank(r, prices, changes, windows); };

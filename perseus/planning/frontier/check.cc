@@ -1,7 +1,6 @@
 #include "perseus/planning/frontier/check.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace perseus::frontier {
 namespace {
@@ -15,7 +14,7 @@ struct FlowRange {
 // look right.
 __extension__ using FlowSum = __int128;
 
-constexpr Microwatts kNoUpperBound = std::numeric_limits<Microwatts>::max();
+constexpr Microwatts kNoUpperBound = Microwatts::Max();
 
 // The flows that complementary slackness allows on an arc of that length. Requires length >=
 // curve.fastest().
@@ -32,8 +31,7 @@ FlowRange AllowedFlow(const profile::Curve& curve, Nanoseconds length) {
 std::vector<Femtojoules> EnergiesOfVertices(const profile::Curve& curve) {
   std::vector<Femtojoules> energies(curve.times.size(), 0);
   for (std::size_t j = curve.slopes.size(); j-- > 0;) {
-    energies[j] =
-        energies[j + 1] + Femtojoules{curve.slopes[j]} * (curve.times[j + 1] - curve.times[j]);
+    energies[j] = energies[j + 1] + curve.slopes[j] * (curve.times[j + 1] - curve.times[j]);
   }
   return energies;
 }
@@ -51,8 +49,8 @@ Result<void> CheckOptimality(const Network& network, const Solution& solution) {
     return Fail("the source happens at {} ns instead of 0", start);
   }
   std::vector<FlowSum> balance(nodes, 0);
-  balance[static_cast<std::size_t>(network.source)] = solution.price;
-  balance[static_cast<std::size_t>(network.sink)] -= solution.price;
+  balance[static_cast<std::size_t>(network.source)] = solution.price.count();
+  balance[static_cast<std::size_t>(network.sink)] -= solution.price.count();
   Femtojoules extra_energy = 0;
   for (std::size_t i = 0; i < network.arcs.size(); ++i) {
     const Arc& arc = network.arcs[i];
@@ -65,11 +63,11 @@ Result<void> CheckOptimality(const Network& network, const Solution& solution) {
     }
     const FlowRange allowed = AllowedFlow(curve, length);
     if (flow < allowed.lowest || flow > allowed.highest) {
-      return Fail("arc {} of {} ns carries {} uW, outside {}..{}", i, length, flow, allowed.lowest,
-                  allowed.highest);
+      return Fail("arc {} of {} ns carries {} uW, outside {}..{}", i, length, flow.count(),
+                  allowed.lowest.count(), allowed.highest.count());
     }
-    balance[static_cast<std::size_t>(arc.tail)] -= flow;
-    balance[static_cast<std::size_t>(arc.head)] += flow;
+    balance[static_cast<std::size_t>(arc.tail)] -= flow.count();
+    balance[static_cast<std::size_t>(arc.head)] += flow.count();
     extra_energy += curve.ExtraEnergyAt(length);
   }
   for (std::size_t node = 0; node < nodes; ++node) {
@@ -88,13 +86,14 @@ Result<void> CheckDeadline(const Network& network, const Solution& solution, Nan
   if (time > deadline)
     return Fail("the schedule takes {} ns, longer than the deadline {} ns", time, deadline);
   if (solution.price < price_floor) {
-    return Fail("the price {} uW is below the floor {} uW", solution.price, price_floor);
+    return Fail("the price {} uW is below the floor {} uW", solution.price.count(),
+                price_floor.count());
   }
   if (solution.price > price_floor && time < deadline && solution.extra_energy > 0) {
     return Fail(
         "the schedule takes {} ns of a deadline of {} ns, although its price {} uW is above the "
         "floor {} uW",
-        time, deadline, solution.price, price_floor);
+        time, deadline, solution.price.count(), price_floor.count());
   }
   return {};
 }
@@ -131,20 +130,19 @@ Result<SupportingLine> CheckFlow(const Network& network, std::span<const Microwa
   std::vector<std::vector<Femtojoules>> energies;
   for (const profile::Curve& curve : network.curves) energies.push_back(EnergiesOfVertices(curve));
   std::vector<FlowSum> balance(nodes, 0);
-  balance[static_cast<std::size_t>(network.source)] = price;
-  balance[static_cast<std::size_t>(network.sink)] -= price;
+  balance[static_cast<std::size_t>(network.source)] = price.count();
+  balance[static_cast<std::size_t>(network.sink)] -= price.count();
   Femtojoules sum = 0;
   for (std::size_t i = 0; i < network.arcs.size(); ++i) {
     const Arc& arc = network.arcs[i];
-    if (flow[i] < 0) return Fail("arc {} carries {} uW, less than 0", i, flow[i]);
-    balance[static_cast<std::size_t>(arc.tail)] -= flow[i];
-    balance[static_cast<std::size_t>(arc.head)] += flow[i];
+    if (flow[i] < 0) return Fail("arc {} carries {} uW, less than 0", i, flow[i].count());
+    balance[static_cast<std::size_t>(arc.tail)] -= flow[i].count();
+    balance[static_cast<std::size_t>(arc.head)] += flow[i].count();
     // The least of f(t) + flow * t is at the first vertex after which f is no steeper.
     const profile::Curve& curve = network.curve_of(arc);
     std::size_t vertex = 0;
     while (vertex < curve.slopes.size() && curve.slopes[vertex] > flow[i]) ++vertex;
-    sum += energies[static_cast<std::size_t>(arc.curve)][vertex] +
-           Femtojoules{flow[i]} * curve.times[vertex];
+    sum += energies[static_cast<std::size_t>(arc.curve)][vertex] + flow[i] * curve.times[vertex];
   }
   for (std::size_t node = 0; node < nodes; ++node) {
     if (balance[node] != 0) return Fail("node {} keeps {} uW of flow", node, balance[node]);

@@ -60,7 +60,7 @@ struct SupportingLine {
   Femtojoules value = 0;
   Microwatts price = 0;
 
-  Femtojoules At(Nanoseconds time) const { return value - Femtojoules{price} * time; }
+  Femtojoules At(Nanoseconds time) const { return value - price * time; }
 };
 
 // The energy of a schedule: an upper bound on E(T) for every T of at least its length. Fails if the

@@ -17,7 +17,7 @@ namespace {
 using Cost = std::int64_t;
 constexpr Cost kNever = std::numeric_limits<Cost>::max() / 2;
 // More than any flow.
-constexpr Microwatts kUnboundedFlow = std::numeric_limits<Microwatts>::max() / 2;
+constexpr Microwatts kUnboundedFlow = Microwatts::Max() / 2;
 
 constexpr int kLogFactor = 4;                // Each phase divides epsilon by 2^4.
 constexpr std::size_t kPathLength = 8;       // The most arcs of a partial augmentation.
@@ -563,7 +563,7 @@ int CostScaling::FirstLogEpsilon() const {
 // The epsilon with which a phase leaves about this gap.
 int CostScaling::LogEpsilonFor(Femtojoules gap) const {
   double flow = 1;
-  for (const FlowArc& arc : arcs_) flow += static_cast<double>(arc.flow);
+  for (const FlowArc& arc : arcs_) flow += static_cast<double>(arc.flow.count());
   const double epsilon = static_cast<double>(gap) / flow * static_cast<double>(scale_);
   return epsilon < 2 ? 0 : static_cast<int>(std::log2(epsilon));
 }
@@ -589,12 +589,12 @@ Femtojoules CostScaling::Gap() const {
     for (std::int32_t v = arc.vertex; at < length; ++v) {
       const bool last = v == arc.slowest;
       const Nanoseconds until = last ? length : std::min(length, duration(v + 1));
-      gap += Femtojoules{arc.flow - LowestFlow(arc, v)} * (until - at);
+      gap += (arc.flow - LowestFlow(arc, v)) * (until - at);
       at = until;
     }
     for (std::int32_t v = arc.vertex; at > length && v > 0; --v) {
       const Nanoseconds until = std::max(length, duration(v - 1));
-      gap += Femtojoules{HighestFlow(arc, v) - arc.flow} * (at - until);
+      gap += (HighestFlow(arc, v) - arc.flow) * (at - until);
       at = until;
     }
   }
@@ -610,11 +610,11 @@ Femtojoules CostScaling::CostOfSchedule() const {
       const Nanoseconds until = problem_.durations[At(arc.first_vertex + v)];
       const Nanoseconds from = std::max(length, problem_.durations[At(arc.first_vertex + v - 1)]);
       if (until <= from) break;
-      cost += Femtojoules{LowestFlow(arc, v - 1)} * (until - from);
+      cost += LowestFlow(arc, v - 1) * (until - from);
     }
   }
   for (std::int32_t v = 0; v < problem_.nodes; ++v) {
-    cost -= Femtojoules{problem_.supply[At(v)]} * WholeTime(v);
+    cost -= problem_.supply[At(v)] * WholeTime(v);
   }
   return cost;
 }

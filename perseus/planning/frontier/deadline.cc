@@ -60,7 +60,7 @@ class DeadlineProblem {
       most_cost -=
           network_.curve_of(arc).ExtraEnergyAt(earliest_[At(arc.head)] - earliest_[At(arc.tail)]);
     }
-    if (Forced(network_.sink)) most_cost -= Femtojoules{price_floor_} * deadline_;
+    if (Forced(network_.sink)) most_cost -= price_floor_ * deadline_;
     problem_.most_cost = most_cost;
   }
 

@@ -170,7 +170,7 @@ TEST(ApproximateSchedule, CostsAtMostTheGapMoreOrMoreThanTheLimit) {
   for (Nanoseconds deadline = 16; deadline <= 31; ++deadline) {
     for (const Microwatts floor : {0, 5, 7}) {
       const Solution best = Solve(network, deadline, floor);
-      const Femtojoules least = best.extra_energy + Femtojoules{floor} * best.time(network);
+      const Femtojoules least = best.extra_energy + floor * best.time(network);
       for (const Solution* near : {static_cast<const Solution*>(nullptr), &fast, &slow}) {
         for (const int most_gap : {1, 3, 40}) {
           for (const int above : {-30, -1, 0, 5}) {
@@ -182,7 +182,7 @@ TEST(ApproximateSchedule, CostsAtMostTheGapMoreOrMoreThanTheLimit) {
             const auto energy = CheckSchedule(network, solution->event_times);
             ASSERT_TRUE(energy) << energy.error().Message();
             EXPECT_EQ(*energy, solution->extra_energy);
-            const Femtojoules cost = *energy + Femtojoules{floor} * solution->time(network);
+            const Femtojoules cost = *energy + floor * solution->time(network);
             EXPECT_TRUE(above < 0 ? cost > least + above : cost <= least + most_gap);
           }
         }

@@ -25,7 +25,7 @@ Approximate Approximately(Femtojoules energy) { return static_cast<Approximate>(
 
 // The time at which two lines have the same energy. Requires different prices.
 Approximate Crossing(const SupportingLine& a, const SupportingLine& b) {
-  return Approximately(a.value - b.value) / static_cast<Approximate>(a.price - b.price);
+  return Approximately(a.value - b.value) / static_cast<Approximate>((a.price - b.price).count());
 }
 
 // A schedule of at most `time` has at most this energy.
@@ -140,8 +140,8 @@ Approximate WidestIn(const Gap& gap, const Examined& inside) {
         Approximately(a.energy - b.energy) / static_cast<Approximate>(b.time - a.time) * offset;
     Approximate lower = 0;
     for (const SupportingLine& line : lines) {
-      lower = std::max(
-          lower, Approximately(line.At(a.time)) - static_cast<Approximate>(line.price) * offset);
+      lower = std::max(lower, Approximately(line.At(a.time)) -
+                                  static_cast<Approximate>(line.price.count()) * offset);
     }
     return upper - lower;
   };

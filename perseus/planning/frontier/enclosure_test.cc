@@ -46,7 +46,8 @@ void ExpectEncloses(const Network& network, Femtojoules most_error) {
     EXPECT_LE(point.lower, exact) << point.time;
     EXPECT_GE(point.upper, exact) << point.time;
     // Times and prices are rounded.
-    EXPECT_LE(point.upper - point.lower, most_error + point.price + (most - least)) << point.time;
+    EXPECT_LE(point.upper - point.lower, most_error + point.price * 1 + (most - least))
+        << point.time;
   }
 }
 
@@ -64,7 +65,7 @@ TEST(EncloseFrontier, EnclosesFlowsOfAFewMicrowatts) {
       const Nanoseconds fastest = from_to(10, 20);
       for (std::int64_t width = i % 2 == 0 ? 1 : from_to(2, 12); width > 0; --width) {
         const Nanoseconds middle = fastest + from_to(5, 10);
-        const Microwatts gentle = from_to(1, 2);
+        const Microwatts gentle(from_to(1, 2));
         layer.push_back({{fastest, middle, middle + from_to(5, 10)}, {gentle + 1, gentle}, {}, 0});
       }
       layers.push_back(std::move(layer));

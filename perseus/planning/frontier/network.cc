@@ -87,9 +87,8 @@ Result<void> CheckSumOfDurations(const Network& network) {
   return {};
 }
 
-// No flow exceeds the sum of the steepest slopes. The solvers use a larger number for "unbounded".
+// No flow exceeds the sum of the steepest slopes.
 Result<void> CheckSumOfSlopes(const Network& network) {
-  constexpr Microwatts kMostPower = Microwatts{1} << 59;
   Microwatts steepest = 0;
   for (std::int32_t i = 0; i < network.instructions; ++i) {
     const profile::Curve& curve = network.curve_of(network.arcs[static_cast<std::size_t>(i)]);

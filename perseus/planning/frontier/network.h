@@ -51,6 +51,10 @@ struct Network {
   }
 };
 
+// The most power that all instructions together may save with more time: 2^59 uW. The solvers use
+// a larger number for "unbounded".
+inline constexpr Microwatts kMostPower(std::int64_t{1} << 59);
+
 // The relaxation of `graph`: curves[i] is the curve of graph.option_sets[i]. Requires
 // graph.instructions in topological order. Fails (kInput) if the graph has no instructions, or if
 // the sum of all durations, or of all slopes, does not fit the 64-bit integers of the solvers.

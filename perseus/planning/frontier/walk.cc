@@ -124,7 +124,7 @@ void Walk::Advance(Nanoseconds stop) {
     const Nanoseconds next = std::max(stop, arrival);
     if (next < time_) {
       if (moved && price_ != price) return;  // A breakpoint: the next stretch has another price.
-      extra_energy_ += Femtojoules{price_} * (time_ - next);
+      extra_energy_ += price_ * (time_ - next);
       shift_ += time_ - next;
       time_ = next;
       stall_ = 0;

@@ -176,7 +176,7 @@ class Walk {
   };
 
   static constexpr Nanoseconds kNone = -1;
-  static constexpr Microwatts kUnbounded = Microwatts{1} << 61;
+  static constexpr Microwatts kUnbounded{std::int64_t{1} << 61};
 
   void BuildIncidence();
   void BuildTrees();

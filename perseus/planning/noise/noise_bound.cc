@@ -37,7 +37,7 @@ class Curve {
     for (const Nanoseconds time : curve.times) times_s_.push_back(ToSeconds(time));
     energies_j_.assign(times_s_.size(), curve.least_effective_energy_j);
     for (std::size_t v = times_s_.size() - 1; v-- > 0;) {
-      slopes_w_.insert(slopes_w_.begin(), static_cast<double>(curve.slopes[v]) * 1e-6);
+      slopes_w_.insert(slopes_w_.begin(), static_cast<double>(curve.slopes[v].count()) * 1e-6);
       energies_j_[v] = energies_j_[v + 1] + slopes_w_.front() * (times_s_[v + 1] - times_s_[v]);
     }
   }
@@ -166,8 +166,8 @@ class LimitedCost {
   std::optional<double> Solve(std::span<const double> of_times_w,
                               std::span<const double> of_stalls_w) {
     for (std::size_t i = 0; i < of_times_w.size(); ++i) {
-      prices_.flow[i] = static_cast<Microwatts>(kMicrowattsPerWatt * of_times_w[i]);
-      prices_.of_stalls[i] = static_cast<Microwatts>(kMicrowattsPerWatt * of_stalls_w[i]);
+      prices_.flow[i] = FromWatts(of_times_w[i]);
+      prices_.of_stalls[i] = FromWatts(of_stalls_w[i]);
     }
     best_ = bound_.Solve(prices_, most_changes_);
     if (!best_.exists) return std::nullopt;

@@ -1,7 +1,6 @@
 #include "perseus/planning/plan/planner.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "perseus/base/stopped.h"
 #include "perseus/planning/frontier/check.h"
@@ -17,13 +16,12 @@ namespace {
 // The blocking power of all pp_ranks together. It is rounded down, so that a lower bound stays a
 // lower bound. CheckBlockingPower has checked that it fits.
 Microwatts BlockingPrice(const ExecutionModel& model, int pp_ranks) {
-  return static_cast<Microwatts>(
-      std::floor(model.blocking_power_w * static_cast<double>(pp_ranks) * kMicrowattsPerWatt));
+  return FromWatts(model.blocking_power_w * static_cast<double>(pp_ranks));
 }
 
 // A flow can be as large as the blocking price plus the savings of all instructions. BuildNetwork
 // limits the savings alone to this value. Here it limits the whole sum.
-constexpr double kMostPriceW = static_cast<double>(Microwatts{1} << 59) / kMicrowattsPerWatt;
+constexpr double kMostPriceW = ToWatts(frontier::kMostPower);
 
 Result<void> CheckBlockingPower(const ExecutionModel& model, int pp_ranks, double could_save_w) {
   if (model.blocking_power_w * pp_ranks + could_save_w <= kMostPriceW) return {};

@@ -54,8 +54,8 @@ Frontier Planner::FrontierOf(const std::vector<frontier::Breakpoint>& breakpoint
   frontier.points.push_back({slowest, BoundOf(slowest, 0), 0});
   for (std::size_t i = 1; i < breakpoints.size(); ++i) {
     const auto& [time, extra_energy] = breakpoints[i];
-    const auto price = static_cast<Microwatts>((extra_energy - breakpoints[i - 1].extra_energy) /
-                                               (breakpoints[i - 1].time - time));
+    const Microwatts price(static_cast<std::int64_t>(
+        (extra_energy - breakpoints[i - 1].extra_energy) / (breakpoints[i - 1].time - time)));
     frontier.points.push_back({time, BoundOf(time, extra_energy), ToWatts(price)});
   }
   std::reverse(frontier.points.begin(), frontier.points.end());
@@ -166,10 +166,10 @@ Result<FrontierPoint> Planner::CheapestPoint(double price_w, const std::stop_tok
     const profile::Curve& curve = network_.curve_of(network_.arcs[static_cast<std::size_t>(i)]);
     if (!curve.slopes.empty()) most += curve.slopes.front();
   }
-  const double price = std::min(price_w * kMicrowattsPerWatt, static_cast<double>(most));
+  const double price = std::min(price_w * kMicrowattsPerWatt, static_cast<double>(most.count()));
   PERSEUS_ASSIGN_OR_RETURN(
       const frontier::Solution solution,
-      Relax(SlowestTime(), blocking_price() + static_cast<Microwatts>(price), stop));
+      Relax(SlowestTime(), blocking_price() + Microwatts(static_cast<std::int64_t>(price)), stop));
   const Nanoseconds time = solution.time(network_);
   return FrontierPoint{.time = time, .bound_j = BoundOf(time, solution.extra_energy)};
 }

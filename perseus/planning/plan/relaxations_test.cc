@@ -14,7 +14,7 @@ class RelaxationsTest : public testing::Test {
         relaxations_.Get(deadline, price_floor, [&]() -> Result<frontier::Solution> {
           ++solved_;
           frontier::Solution solution;
-          solution.price = 100 * deadline + price_floor;
+          solution.price = Microwatts(100 * deadline) + price_floor;
           return solution;
         });
     return solution->price;

@@ -11,7 +11,7 @@ namespace {
 
 // The steepest slope of a curve: ten gigawatts, or 10 J per nanosecond. No device draws that much.
 // A cut through a graph adds slopes up, and 64 bits hold the sum of about 900 such slopes.
-constexpr Microwatts kSteepestSlope = 10'000'000'000'000'000;
+constexpr Microwatts kSteepestSlope(10'000'000'000'000'000);
 
 // No measurement gives a larger effective energy. 128 bits hold it in femtojoules.
 constexpr double kMostEffectiveJoules = 1e18;
@@ -67,7 +67,7 @@ Femtojoules Curve::ExtraEnergyAt(Nanoseconds duration) const {
   Femtojoules extra = 0;
   for (std::size_t j = 0; j < slopes.size(); ++j) {
     const Nanoseconds from = std::max(duration, times[j]);
-    if (from < times[j + 1]) extra += Femtojoules{slopes[j]} * (times[j + 1] - from);
+    if (from < times[j + 1]) extra += slopes[j] * (times[j + 1] - from);
   }
   return extra;
 }
@@ -133,18 +133,18 @@ Result<Curve> LowerHull(std::span<const Option> options, double blocking_power_w
   Microwatts slower = 0;
   for (std::size_t j = hull.size() - 1; j-- > 0;) {
     const Femtojoules slope = SlopeBetween(hull[j], hull[j + 1]).whole;
-    if (slope > kSteepestSlope) {
+    if (slope > kSteepestSlope.count()) {
       return Fail(
           "the options of {} ns and {} ns differ by {:.3g} J, which is more than ten gigawatts "
           "(are the units mixed up? expected seconds, joules and watts)",
           hull[j].time, hull[j + 1].time, ToJoules(hull[j].cost - hull[j + 1].cost));
     }
-    if (slope == slower) {
+    if (slope == slower.count()) {
       curve.times.back() = hull[j].time;
       curve.options.back() = hull[j].option;
       continue;
     }
-    slower = static_cast<Microwatts>(slope);
+    slower = Microwatts(static_cast<std::int64_t>(slope));
     curve.slopes.push_back(slower);
     curve.times.push_back(hull[j].time);
     curve.options.push_back(hull[j].option);

@@ -19,7 +19,7 @@ Option At(Nanoseconds time, double energy_j) {
 }
 
 // Over one second, a joule is a watt.
-constexpr Microwatts kWatt = 1'000'000;
+constexpr int kWatt = 1'000'000;
 
 TEST(ParetoFront, DropsOptionsThatAreNeitherFasterNorCheaper) {
   const std::vector<Option> options = {At(30, 1), At(10, 9), At(20, 9),

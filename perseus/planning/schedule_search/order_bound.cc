@@ -1,7 +1,6 @@
 #include "perseus/planning/schedule_search/order_bound.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <span>
 #include <utility>
@@ -74,8 +73,7 @@ class OrderFreeJob {
     PERSEUS_ASSIGN_OR_RETURN(
         const auto network,
         frontier::BuildNetwork(priced.curves, priced.curve_of_instruction, dependencies_));
-    const auto floor =
-        static_cast<Microwatts>(std::floor(blocking_power_w_ * pp_ranks_ * kMicrowattsPerWatt));
+    const auto floor = FromWatts(blocking_power_w_ * pp_ranks_);
     PERSEUS_ASSIGN_OR_RETURN(const auto solution,
                              frontier::SolveDeadline(network, deadline_, floor, {}, near));
     PERSEUS_RETURN_IF_ERROR(frontier::CheckDeadline(network, solution, deadline_, floor));
@@ -317,7 +315,7 @@ Result<double> Ascend(const OrderFreeJob& job, const std::stop_token& finish) {
   for (int step = 0; step < AscentSteps(job.instructions()); ++step) {
     std::vector<Microwatts> prices;
     for (const double price_w : prices_w) {
-      prices.push_back(static_cast<Microwatts>(price_w * kMicrowattsPerWatt));
+      prices.push_back(FromWatts(price_w));
     }
     PERSEUS_ASSIGN_OR_RETURN(auto outcome, job.Solve(prices, event_times));
     event_times = std::move(outcome.event_times);

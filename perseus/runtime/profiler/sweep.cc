@@ -104,8 +104,7 @@ class Chooser {
     const double waiting_w = job_.model.blocking_power_w * gpus * planner.pp_ranks();
     PERSEUS_ASSIGN_OR_RETURN(
         const frontier::Solution solution,
-        frontier::SolveDeadline(planner.network(), planner.baseline().time,
-                                static_cast<Microwatts>(waiting_w * kMicrowattsPerWatt)));
+        frontier::SolveDeadline(planner.network(), planner.baseline().time, FromWatts(waiting_w)));
     iteration_energy_j_ = planner.baseline().energy_j / gpus;
 
     std::vector<std::vector<double>> prices_w(groups_.size());

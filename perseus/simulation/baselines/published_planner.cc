@@ -110,7 +110,7 @@ Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set,
   for (Nanoseconds time = curve.times.back(); time < quantized.times.back(); time += unit_) {
     const double slope_w =
         (fit->At(ToSeconds(time)) - fit->At(ToSeconds(time + unit_))) / ToSeconds(unit_);
-    const auto slope = static_cast<Microwatts>(std::floor(slope_w * kMicrowattsPerWatt));
+    const Microwatts slope = FromWatts(slope_w);
     // Skips steps where the fit is flat to a microwatt, or not convex because of rounding.
     if (slope <= 0 || (!curve.slopes.empty() && slope >= curve.slopes.back())) continue;
     if (curve.times.back() != time) break;

@@ -73,8 +73,8 @@ profile::Curve TiltCurve(const profile::Curve& curve, double part) {
   profile::Curve tilted = curve;
   Microwatts least = 1;  // The loop starts at the flat end and keeps the slopes strictly ordered.
   for (std::size_t i = curve.slopes.size(); i-- > 0;) {
-    const double slope = static_cast<double>(curve.slopes[i]) * (1 + part);
-    tilted.slopes[i] = std::max(static_cast<Microwatts>(std::llround(slope)), least);
+    const double slope = static_cast<double>(curve.slopes[i].count()) * (1 + part);
+    tilted.slopes[i] = std::max(Microwatts(std::llround(slope)), least);
     least = tilted.slopes[i] + 1;
   }
   return tilted;

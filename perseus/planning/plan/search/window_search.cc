@@ -27,7 +27,7 @@ WindowSearch::WindowSearch(const ChoiceGraph& graph, const frontier::Network& ne
     : graph_(graph), stop_(std::move(stop)), length_(solution.time(network)), random_(1) {
   const int instructions = graph.instructions();
   const auto price = [&](std::int32_t arc) {
-    return static_cast<double>(solution.flow[At(arc)]) * kJoulesPerFemtojoule;
+    return static_cast<double>(solution.flow[At(arc)].count()) * kJoulesPerFemtojoule;
   };
   for (int i = 0; i < instructions; ++i) instruction_prices_.push_back(price(i));
 
