@@ -117,19 +117,19 @@ TEST(BuildNetwork, AGraphWithoutInstructionsIsAnError) {
 }
 
 TEST(BuildNetwork, DurationsThatDoNotFitAreAnError) {
-  constexpr Nanoseconds kMostPower = std::numeric_limits<Nanoseconds>::max() / 8;
+  constexpr Nanoseconds kMost = std::numeric_limits<Nanoseconds>::max() / 8;
   const std::vector<std::int32_t> two = {0, 0};
   const auto build = [&](Nanoseconds slowest,
                          const std::vector<schedule::Dependency>& dependencies) {
     return BuildNetwork(std::vector{profile::Curve{{1, slowest}, {1}, {}, 0}}, two, dependencies);
   };
-  EXPECT_TRUE(build(kMostPower / 2, {}));
-  const Result<Network> too_long = build(kMostPower / 2 + 1, {});
+  EXPECT_TRUE(build(kMost / 2, {}));
+  const Result<Network> too_long = build(kMost / 2 + 1, {});
   ASSERT_FALSE(too_long);
   EXPECT_EQ(too_long.error().kind, ErrorKind::kInput);
   EXPECT_THAT(too_long.error().Message(), HasSubstr("36 years"));
   EXPECT_THAT(too_long.error().Message(), HasSubstr("are in seconds"));
-  EXPECT_FALSE(build(kMostPower / 2, {{0, 1, 2}}));  // Delays count, too.
+  EXPECT_FALSE(build(kMost / 2, {{0, 1, 2}}));  // Delays count, too.
 }
 
 TEST(BuildNetwork, SlopesThatDoNotFitAreAnError) {
