@@ -65,9 +65,9 @@ constexpr double ToSeconds(Milliseconds time) {
 inline double ToMilliseconds(Nanoseconds time) {
   return static_cast<double>(time) / static_cast<double>(kMillisecond);
 }
-// Rounds towards zero.
-constexpr Microwatts FromWatts(double watts) {
-  return Microwatts(static_cast<std::int64_t>(watts * kMicrowattsPerWatt));
+// Rounds down, so that a lower bound stays a lower bound.
+inline Microwatts FromWatts(double watts) {
+  return Microwatts(static_cast<std::int64_t>(std::floor(watts * kMicrowattsPerWatt)));
 }
 constexpr double ToWatts(Microwatts power) {
   return static_cast<double>(power.count()) / kMicrowattsPerWatt;

@@ -39,7 +39,8 @@ TEST(Milliseconds, AreALiteralOrAConvertedTime) {
 TEST(Microwatts, TimesATimeAreAnEnergy) {
   EXPECT_EQ(ToJoules(FromWatts(2.5) * (4 * kSecond)), 10);
   EXPECT_GT(ToJoules(Microwatts::Max() * kSecond), 9e12) << "with 128 bits";
-  EXPECT_EQ(ToWatts(FromWatts(0.0000019)), 1e-6);
+  EXPECT_EQ(FromWatts(0.0000019), 1);
+  EXPECT_EQ(FromWatts(-0.0000019), -2);
 }
 
 }  // namespace

@@ -117,15 +117,13 @@ class Planner {
 
   // Returns every breakpoint, by the walk (frontier/walk.h). If the walk would take too long and
   // `precision` permits it, returns bounds of the frontier instead, from a few dozen deadlines
-  // (frontier/enclosure.h). The bounds are exact at the deadlines of earlier plans. Such plans also
-  // make the computation faster. The limit of the walk is a number of operations, so it is the same
-  // on every machine. Fails (kSystem) once `stop` is requested.
+  // (frontier/enclosure.h). The limit of the walk is a number of operations, so it is the same on
+  // every machine. Fails (kSystem) once `stop` is requested.
   Result<Frontier> ComputeFrontier(
       const Progress& progress = {}, const std::stop_token& stop = {},
       FrontierPrecision precision = FrontierPrecision::kStatedError) const;
 
-  // Whether ComputeFrontier probably completes the walk. It does not for large graphs. Then it is
-  // useful to plan deadlines first.
+  // Whether ComputeFrontier probably completes the walk. It does not for large graphs.
   bool ProbablyWalks() const;
 
   // The point of the exact frontier with the least energy + price_w * time, by one deadline.

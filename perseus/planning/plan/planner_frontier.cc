@@ -95,7 +95,8 @@ Result<std::optional<Frontier>> Planner::WalkFrontier(FrontierPrecision precisio
 }
 
 // Returns the optima at which the bounds are exact: the fastest schedule, the schedule of least
-// total energy, the cheapest schedule, and those of the deadlines that were planned before.
+// total energy, and the cheapest schedule. Those of earlier plans do not count: a budget must have
+// the same plan whatever was planned before it.
 Result<std::vector<frontier::Solution>> Planner::ExactPoints(const std::stop_token& stop) const {
   const Microwatts floor = blocking_price();
   std::vector<std::optional<Result<frontier::Solution>>> found(2);
@@ -107,7 +108,6 @@ Result<std::vector<frontier::Solution>> Planner::ExactPoints(const std::stop_tok
     if (!*solution) return Fail(*solution);
     solved.push_back(**std::move(solution));
   }
-  std::ranges::move(relaxations_->Known(floor), std::back_inserter(solved));
   PERSEUS_ASSIGN_OR_RETURN(auto cheapest, Relax(SlowestTime(), 0, stop));
   solved.push_back(std::move(cheapest));
   const auto time_of = [&](const frontier::Solution& solution) { return solution.time(network_); };

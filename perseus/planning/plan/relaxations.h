@@ -7,12 +7,10 @@
 // the same time, both solve it.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <optional>
-#include <vector>
 
 #include "perseus/base/mutex.h"
 #include "perseus/base/result.h"
@@ -34,19 +32,6 @@ class Relaxations {
     if (latest_.size() == kMost) latest_.pop_front();
     latest_.push_back({deadline, price_floor, *solution});
     return solution;
-  }
-
-  // Returns all known optima for this price floor, by rising deadline.
-  std::vector<frontier::Solution> Known(Microwatts price_floor) const {
-    const MutexLock lock(mutex_);
-    std::vector<const Relaxed*> known;
-    for (const Relaxed& relaxed : latest_) {
-      if (relaxed.price_floor == price_floor) known.push_back(&relaxed);
-    }
-    std::ranges::sort(known, {}, &Relaxed::deadline);
-    std::vector<frontier::Solution> solutions;
-    for (const Relaxed* relaxed : known) solutions.push_back(relaxed->solution);
-    return solutions;
   }
 
  private:

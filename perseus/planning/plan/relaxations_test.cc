@@ -44,14 +44,6 @@ TEST_F(RelaxationsTest, TheOldestAreForgotten) {
   EXPECT_EQ(solved_, kMany + 1);
 }
 
-TEST_F(RelaxationsTest, ThoseOfAPriceFloorAreListedByDeadline) {
-  for (const Nanoseconds deadline : {9, 3, 6}) Get(deadline, 7);
-  Get(5, 8);
-  std::vector<Microwatts> prices;
-  for (const frontier::Solution& solution : relaxations_.Known(7)) prices.push_back(solution.price);
-  EXPECT_EQ(prices, (std::vector<Microwatts>{307, 607, 907}));
-}
-
 TEST_F(RelaxationsTest, AnErrorIsNotRemembered) {
   EXPECT_FALSE(relaxations_.Get(5, 0, [] { return Result<frontier::Solution>(FailAsStopped()); }));
   EXPECT_EQ(Get(5, 0), 500);

@@ -131,9 +131,8 @@ class Run {
 
   // Computes the frontier and makes a first plan for each target. Shows the plans meanwhile: first
   // the one with no slowdown, while another core finds how long an iteration may take to save
-  // energy, then all that need no frontier. The frontier of a large job starts from their optima
-  // and that of the least time, and takes longest. A request to finish leaves it out if no target
-  // needs it.
+  // energy, then all that need no frontier. The frontier of a large job takes longest. A request to
+  // finish leaves it out if no target needs it.
   Result<void> LookFirst() {
     const bool with_table = wishes_.with_table || NeedsCandidates(wishes_.targets);
     const bool with_frontier = wishes_.with_frontier || with_table ||
