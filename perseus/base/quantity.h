@@ -5,6 +5,7 @@
 #include <compare>
 #include <concepts>
 #include <cstdint>
+#include <iosfwd>
 #include <limits>
 
 namespace perseus {
@@ -42,10 +43,10 @@ class Quantity {
   friend constexpr std::int64_t operator/(Quantity a, Quantity b) { return a.count_ / b.count_; }
 
   // A failed check of GoogleTest shows the count.
-  template <typename Stream>
-  friend Stream& operator<<(Stream& out, Quantity quantity) {
-    out << quantity.count_;
-    return out;
+  template <typename Traits>
+  friend std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out,
+                                                      Quantity quantity) {
+    return out << quantity.count_;
   }
 
  private:
