@@ -37,7 +37,7 @@ class Clock {
   // WakeAll(word) afterwards. That thread may be in any process that shares the word's memory.
   virtual void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                          Nanoseconds until) = 0;
-  // The same without a word.
+  // As WaitWhile, but without a word: only waits until the time.
   void WaitUntil(Nanoseconds until) {
     const std::atomic<std::uint32_t> never = 0;
     WaitWhile(never, 0, until);
@@ -47,8 +47,8 @@ class Clock {
   virtual int Poll(std::span<pollfd> descriptors, Nanoseconds until) = 0;
 
   // While the returned value lives, the calling thread takes part in the time of a SharedClock
-  // (perseus/simulation/virtual_gpu/shared_clock.h). That clock then stands still unless the thread
-  // waits in one of the calls above. Other clocks return null.
+  // (perseus/simulation/virtual_gpu/shared_clock.h). The SharedClock then stands still unless the
+  // thread waits in one of the calls above. Other kinds of clocks return null.
   enum class Part {
     kFollows,
     kPeriodic,  // The thread mostly waits for time, and a few milliseconds more do not matter.
@@ -72,11 +72,11 @@ class RealClock final : public Clock {
 
 // CLOCK_MONOTONIC, for code that always runs in real time.
 Nanoseconds MonotonicNow();
-// The same for the time since 1970-01-01 00:00 UTC, which may be set back.
+// The time since 1970-01-01 00:00 UTC, for code that always runs in real time. It may be set back.
 Nanoseconds SinceEpoch();
 
-// A clock for tests. Time stands still until Advance or AdvanceTo. A call that waits until a time
-// sets the clock to that time and returns at once.
+// A clock for tests. Time stands still until Advance or AdvanceTo. A call that waits until time T
+// sets the clock to T and returns at once.
 class FakeClock final : public Clock {
  public:
   explicit FakeClock(Nanoseconds now = 0) : now_(now) {}

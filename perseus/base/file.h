@@ -17,9 +17,9 @@ namespace perseus {
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
 
 // Returns the bytes of a file, a terminal, or a pipe without a name (that of `command |` or of
-// `<(command)`). Fails (kFile) as CheckInputFile does, if the user may not read the file, and for
-// more than kMostFileBytes. Other refusals of the operating system, such as an error of the disk,
-// are kSystem.
+// `<(command)`). Fails (kFile) as CheckInputFile does, if the user may not read the file, and if
+// the file has more than kMostFileBytes. Fails (kSystem) for other errors of the operating system,
+// such as a disk error.
 Result<std::string> ReadFile(const std::filesystem::path& path);
 
 // Fails (kFile) with the cause and the remedy if `path` does not exist, or is a directory, a
@@ -31,12 +31,13 @@ inline constexpr std::uint64_t kMostRegularBytes = std::uint64_t{256} << 20;
 
 // Reads a file for a program that must neither wait nor run out of memory, whatever the path names,
 // such as a training process. Fails (kFile) for a pipe, a socket or a device, and for a file of
-// more than `most_bytes`. Does not open a pipe for longer than the call, and takes nothing out of
-// it.
+// more than `most_bytes`. If `path` is a pipe, it is open only during the call, and nothing is read
+// from the pipe.
 Result<std::string> ReadRegularFile(const std::filesystem::path& path,
                                     std::uint64_t most_bytes = kMostRegularBytes);
 
-// Reads a file that is open to its end, as ReadRegularFile. `path` is its name in errors.
+// Reads an open file up to its end. Fails as ReadRegularFile does. `path` is the file's name in
+// errors.
 Result<std::string> ReadToEnd(const FileDescriptor& file, std::uint64_t most_bytes,
                               const std::filesystem::path& path);
 
@@ -54,8 +55,8 @@ enum class Readers { kEverybody, kOwner };
 Result<void> WriteFileAtomically(const std::filesystem::path& path, std::string_view contents,
                                  Readers readers = Readers::kEverybody);
 
-// Writes the bytes into an open file. Returns how many were written. If not all, errno has the
-// cause.
+// Writes the bytes into an open file. Returns how many bytes were written. If fewer than all were
+// written, errno has the cause.
 std::size_t WriteBytes(int file, std::string_view bytes);
 
 // Removes the temporary files that killed writers of `path` left in its directory. Only the sole
@@ -63,7 +64,7 @@ std::size_t WriteBytes(int file, std::string_view bytes);
 // still busy. Ignores files that it cannot remove.
 void RemoveUnfinished(const std::filesystem::path& path);
 
-// Whether stat(2) shows the same file without a write in between.
+// Whether two results of stat(2) show the same file without a write in between.
 bool IsUnchanged(const struct stat& before, const struct stat& now);
 
 }  // namespace perseus

@@ -19,7 +19,7 @@ class FileDescriptor {
   int get() const { return fd_; }
   // Gives up the ownership: the caller closes the descriptor.
   int Release() { return std::exchange(fd_, -1); }
-  // Whether it owns a descriptor.
+  // Whether this object owns a descriptor.
   explicit operator bool() const { return fd_ >= 0; }
 
  private:

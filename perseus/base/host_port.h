@@ -1,4 +1,4 @@
-// Parses and judges the address of a socket, "127.0.0.1:7410".
+// Parses the address of a socket, "127.0.0.1:7410", and tells whether it is a loopback address.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct HostPort {
 // name.
 Result<HostPort> ParseHostPort(std::string_view text);
 
-// Whether only this machine can reach the host: "localhost", "::1", "127.0.0.1". Other names do not
-// count, even those that begin with "127.".
+// Whether only this machine can reach the host: "localhost", "::1", "127.0.0.1". Returns false for
+// all other names, even those that begin with "127.".
 bool IsLoopback(std::string_view host);
 
 }  // namespace perseus

@@ -26,7 +26,7 @@ enum class InstructionKind : std::uint8_t {
 // "load", "all_reduce", "optimizer", "generic".
 std::string_view Name(InstructionKind kind);
 
-// The kind with that name, or nothing if no kind has it.
+// Returns the kind with this name, or nullopt if no kind has this name.
 std::optional<InstructionKind> ParseInstructionKind(std::string_view name);
 
 // Whether a profile measures this kind (the first five).

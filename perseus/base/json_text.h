@@ -1,8 +1,8 @@
 // JSON to text and back, for JSON that this project wrote and JSON whose form is checked elsewhere.
 // Files of users have readers with errors that name the place (json_file.h).
 //
-// The serializer and the parser are compiled here only: in each module that used them they took
-// three seconds to compile.
+// The serializer and the parser are compiled only in this module: otherwise, each module that uses
+// them would compile three seconds longer.
 //
 // Only .cc files of modules that link nlohmann_json may include this header.
 #pragma once
@@ -13,7 +13,8 @@
 
 namespace perseus {
 
-// On one line, or with `indent` spaces for each level. Replaces bytes that are not UTF-8 by U+FFFD.
+// Returns the JSON on one line, or with `indent` spaces for each level. Replaces bytes that are not
+// UTF-8 by U+FFFD.
 std::string JsonText(const nlohmann::json& json, int indent = -1);
 std::string JsonText(const nlohmann::ordered_json& json, int indent = -1);
 

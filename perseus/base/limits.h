@@ -1,12 +1,12 @@
-// The largest jobs and values that files, messages and flags may have.
+// The largest jobs and values that files, messages and flags may contain.
 //
-// They fit any cluster, and they are narrow enough to reveal a wrong unit. Sums over millions of
-// instructions stay far from the end of 64 bits.
+// These limits fit any cluster, and they are narrow enough to reveal a wrong unit. Sums over
+// millions of instructions stay far from the end of 64 bits.
 #pragma once
 
 namespace perseus {
 
-// A clock in Hz or kHz is far above it.
+// A clock that is given in Hz or kHz is far above this limit.
 inline constexpr int kHighestFrequencyMhz = 100'000;
 // The power of one GPU that a user states, and the power that a meter reports. A reading is not
 // refused because it is unlikely.

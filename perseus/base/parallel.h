@@ -1,7 +1,7 @@
 // Runs the same function many times on all cores.
 //
-// If the system refuses a thread, the existing threads do all the work. If a call throws, no
-// further calls begin, and these functions throw one of the exceptions.
+// If the system refuses to create a thread, the existing threads do all the work. If a call throws,
+// no further calls begin, and these functions throw one of the exceptions.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@ void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>
 
 // For tasks that lead to more tasks, such as those of a queue: calls work() once for each of
 // `count` tasks, and once more for each task that a call adds. A call returns how many it added.
-// Returns when no task is left. `work` must be thread safe, and finds a task at each call.
+// Returns when no task is left. `work` must be thread safe. A task is available at each call of
+// `work`.
 void DrainOnAllCores(std::size_t count, const std::function<std::size_t()>& work);
 
 }  // namespace perseus

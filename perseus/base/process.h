@@ -21,7 +21,7 @@ namespace perseus {
 //                 line of its standard error
 Result<std::string> RunProgram(const std::vector<std::string>& command, const std::string& input);
 
-// The command as posix_spawn() and execv() take it, for as long as the words live.
+// The command in the form that posix_spawn() and execv() need. Valid while the words exist.
 std::vector<char*> ArgumentsOf(const std::vector<std::string>& command);
 
 // The state of a process, from /proc/PID/stat and status.
@@ -29,19 +29,19 @@ struct ProcessState {
   // The start time, in clock ticks since boot. It identifies the process together with the process
   // id.
   std::uint64_t started = 0;
-  // The process was killed (SIGKILL) or ends, and is not gone: the kernel still closes its files, a
-  // thread of it is in an uninterruptible wait (state D), or nobody has waited for it. It never
-  // runs its program again.
+  // The process was killed (SIGKILL) or is ending, but still exists: the kernel still closes its
+  // files, one of its threads is in an uninterruptible wait (state D), or its parent has not called
+  // wait(). The process never runs its program again.
   bool is_ending = false;
 };
 
-// Reads the state of a process. Empty if the process does not exist. `root` has the directory
-// proc/.
+// Returns the state of a process, or nullopt if the process does not exist. `root` contains the
+// directory proc/.
 std::optional<ProcessState> ReadProcessState(pid_t process,
                                              const std::filesystem::path& root = "/");
 
-// Parses the two texts. Empty if they are not those of a process. The name of the process in `stat`
-// may have spaces, parentheses and line ends.
+// Parses the two texts. Returns nullopt if they do not describe a process. The name of the process
+// in `stat` may contain spaces, parentheses and line ends.
 std::optional<ProcessState> ParseProcessState(std::string_view stat, std::string_view status);
 
 }  // namespace perseus

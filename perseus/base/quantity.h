@@ -1,5 +1,6 @@
-// A whole number of one unit, as a type of its own: it mixes neither with another quantity nor with
-// a plain integer, such as Nanoseconds. It is as small and as fast as the integer in it.
+// A type for whole numbers of one unit. The compiler does not let code mix a quantity with another
+// quantity, or with a plain integer such as Nanoseconds. A quantity is as small and as fast as the
+// integer in it.
 #pragma once
 
 #include <compare>
@@ -15,7 +16,8 @@ template <typename Unit>
 class Quantity {
  public:
   constexpr Quantity() = default;
-  // A literal, such as 2'000, converts by itself. It is an int; Nanoseconds are not.
+  // A literal, such as 2'000, is an int and converts implicitly. Nanoseconds are not an int, so
+  // they do not convert.
   template <std::same_as<int> Int>
   constexpr Quantity(Int count) : count_(count) {}
   constexpr explicit Quantity(std::int64_t count) : count_(count) {}

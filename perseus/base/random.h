@@ -7,9 +7,9 @@
 
 namespace perseus {
 
-// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). It has 8 bytes of state, and the Mersenne
-// twister has 2,504. So it suits generators in shared memory, or for a single number. Any seed is
-// good.
+// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Its state is 8 bytes, that of the Mersenne
+// twister is 2,504 bytes. So SplitMix64 suits a generator in shared memory or one for a single
+// number. Any seed is good.
 struct SplitMix64 {
   std::uint64_t state = 0;
 
@@ -28,8 +28,9 @@ double Uniform(Generator& random) {
   return static_cast<double>(random() >> 11) * 0x1p-53;
 }
 
-// A uniform sample of 0 up to `end` - 1 (Lemire, "Fast random integer generation in an interval",
-// 2019, without its correction: an error of at most end / 2^32). Requires 1 <= end < 2^31.
+// A uniform sample of the whole numbers 0 to `end` - 1 (Lemire, "Fast random integer generation in
+// an interval", 2019, without its correction: an error of at most end / 2^32). Requires 1 <= end <
+// 2^31.
 template <typename Generator>
 int Below(Generator& random, int end) {
   return static_cast<int>((random() >> 32) * static_cast<std::uint64_t>(end) >> 32);

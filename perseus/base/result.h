@@ -34,7 +34,7 @@ enum class ErrorKind {
 // A place in an input, as far as it is known.
 struct Place {
   std::string file = {};     // The name that the user gave. Empty: unknown.
-  int line = 0;              // From 1. 0: unknown.
+  int line = 0;              // The first line is 1. 0: unknown.
   std::string pointer = {};  // The JSON pointer (RFC 6901) to the wrong value, or empty.
 
   std::string Text() const;  // "profile.csv:17", "plan.json", or "".
@@ -49,14 +49,14 @@ struct Error {
   Place where = {};
   std::string context = {};  // The task that failed, such as "the memory of the GPUs".
 
-  // The key of the setting that has to change, or empty: the first one that `what` names, or else
-  // the first one of `remedy`.
+  // The key of the setting that has to change: the first key that `what` names, or else the first
+  // key that `remedy` names. Empty if they name no key.
   std::string setting() const;
   // One line: "context: where: what (remedy)".
   std::string Message() const;
-  // The same without the remedy.
+  // As Message(), but without the remedy.
   std::string Cause() const;
-  // The error as part of a larger task. The message begins with the task.
+  // Returns this error as part of a larger task. The message begins with the task.
   Error In(std::string_view task) const;
 };
 

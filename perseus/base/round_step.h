@@ -15,9 +15,9 @@ struct RoundStep {
   std::string Format(double multiple) const;
 };
 
-// The smallest round step of at least this value. Requires 0 < least < infinity.
+// The smallest round step that is at least `least`. Requires 0 < least < infinity.
 RoundStep RoundStepFrom(double least);
-// The next larger one.
+// The next larger round step.
 RoundStep NextRoundStep(const RoundStep& step);
 
 }  // namespace perseus

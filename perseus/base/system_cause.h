@@ -1,5 +1,5 @@
-// Explains why the operating system refuses something, and what to do about it. A message that
-// knows a better remedy than this table has uses std::strerror and its own remedy.
+// Explains why the operating system refuses something, and what to do about it. Code that knows a
+// better remedy than this table uses std::strerror and its own remedy.
 #pragma once
 
 #include <string_view>

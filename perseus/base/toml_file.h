@@ -19,7 +19,8 @@
 namespace perseus::toml_file {
 
 // Reads one table of the file. Each function checks the type and the range of a value. The reader
-// keeps the first error. Check error() after the last read: the values are valid only without one.
+// keeps the first error. Check error() after the last read: the values are valid only if there is
+// no error.
 class TableReader {
  public:
   // The keys of another table of the same file.
@@ -71,7 +72,7 @@ class TableReader {
     if (value != nullptr && value->get() >= least && value->get() <= most) {
       return static_cast<int>(value->get());
     }
-    // Without a useful default, any small number is a better example than the least one.
+    // Without a useful default, any small number is a better example than the least allowed number.
     constexpr int kExample = 8;
     const int example = otherwise < least ? std::clamp(kExample, least, most) : otherwise;
     FailAt(node->source(), "{} is not a whole number from {} to {} (for example, write {} = {})",
@@ -165,7 +166,7 @@ class TableReader {
   void FailHere(MessageOf<Args...> message, Args&&... args) {
     FailAt(table_.source(), message, std::forward<Args>(args)...);
   }
-  // The same with the error of a file that the value of `key` names.
+  // As FailAt above, but with the error of the file that the value of `key` names.
   void FailAt(std::string_view key, const Error& error) {
     FailAt(key, "{} ({})", error.Cause(), error.remedy);
   }

@@ -98,7 +98,7 @@ struct Comparison {
   Verdict slows = Verdict::kCannotTell;
   // The approximate number of pairs that would decide what this run cannot decide. 0 if the run
   // decides both. The width of an interval falls with the square root of the number of pairs.
-  // Outliers do not count for it.
+  // Outliers do not count for this number.
   int pairs_needed = 0;
   // The outliers, in the order of pairs.
   struct Outlier {
@@ -118,16 +118,16 @@ struct ComparisonOptions {
 // The largest number of pairs. It stands for more pairs than any run can have.
 inline constexpr int kMostPairs = 1'000'000;
 
-// The least number of pairs for the level: 6 for 0.95.
+// The least number of pairs that the level needs: 6 for 0.95.
 int LeastPairs(double level);
 
 // Fails (kInput) with fewer than LeastPairs(level) pairs, and for times or energies that are not
 // above 0.
 Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOptions& options = {});
 
-// Describes the comparison: one line on energy, one on time, and, if this run cannot decide, one on
-// the number of pairs that would. "saves 12.1 % of the energy (11.8 to 12.4 % at 95.2 %
-// confidence)"
+// Describes the comparison: one line on energy, one line on time, and, if this run cannot decide,
+// one line on the number of pairs that would decide. "saves 12.1 % of the energy (11.8 to 12.4 % at
+// 95.2 % confidence)"
 std::string Describe(const Comparison& comparison, const ComparisonOptions& options = {});
 
 // The interval for the center of differences that are symmetric around it. Requires
@@ -138,7 +138,7 @@ struct SignedRankInterval {
   Interval interval;
   double level = 0;
   double median = 0;
-  double spread = 0;           // At least 1e-4. Smaller differences are no outliers.
+  double spread = 0;           // At least 1e-4: smaller differences are no outliers.
   double usual_deviation = 0;  // The standard deviation of the differences within the limit.
 };
 SignedRankInterval EstimateCenter(std::span<const double> differences, double level);

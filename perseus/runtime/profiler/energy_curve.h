@@ -1,11 +1,11 @@
 // The energy that a GPU has drawn up to a moment, from a counter that moves every 20 to 100 ms.
 //
-// Between two values of the counter, the power is taken as constant. Over n steps, the error is
-// that of the two windows at the ends, so it falls as 1/n. It has no preferred sign, as long as
-// steps and the period of the counter drift past each other.
+// Between two values of the counter, the power is taken as constant. Over n steps, the error comes
+// only from the two windows at the ends, so the error per step falls as 1/n. The error has no
+// preferred sign, as long as steps and the period of the counter drift past each other.
 //
-// Do not use it at a moment at which clocks change: the window around this moment mixes both (see
-// comparison.h).
+// Do not use the curve at a moment at which clocks change: the window around this moment mixes the
+// power at both clocks (see comparison.h).
 #pragma once
 
 #include <optional>
@@ -22,9 +22,10 @@ class EnergyCurve {
   // was reset, and begins a new curve.
   void Add(Nanoseconds after, Nanoseconds until, double energy_j);
 
-  // The energy at that time. Empty before the first and after the last value.
+  // Returns the energy at `time`, or nullopt if `time` is before the first value or after the last
+  // value.
   std::optional<double> At(Nanoseconds time) const;
-  // The energy between two times. Empty if the energy at one of them is unknown.
+  // Returns the energy between two times, or nullopt if the energy at one of the times is unknown.
   std::optional<double> Between(Nanoseconds begin, Nanoseconds end) const;
 
   // Deletes the values that no call with a time from `time` on needs.

@@ -1,7 +1,7 @@
 // Evaluates the recorded steps of one GPU of a job. The profiler only computes: the tuner
 // (tuner/tuning.h) lets the job run at other clocks, and its ranks record. The results are mean
 // times and powers of instructions with confidence intervals, the power of waiting, and changes of
-// these (drift).
+// these values (drift).
 //
 //   GpuMeasurements gpu({.switch_latency = 5'000'000});
 //   for (const RanStep& step : steps) gpu.Add(step);
@@ -89,16 +89,16 @@ class GpuMeasurements {
 
   // Adds a step, and returns the alarms that it raises.
   std::vector<DriftAlarm> Add(const protocol::RanStep& step);
-  // The instructions of the last step whose times counted, sorted by begin. Empty if the step was
-  // left out.
+  // The instructions of the last step whose times counted, sorted by start time. Empty if the step
+  // was left out.
   const std::vector<protocol::RanInstruction>& last_counted() const { return last_counted_; }
 
   // Returns the options of computations, with `rank` as their rank. A power is 0 with an infinite
-  // interval if it is not identified yet, or if its interval is wider than half of its value. The
-  // interval of a single sample is infinite, too.
+  // interval if the power is not identified yet, or if its interval is wider than half of the
+  // power. The interval of a single sample is infinite, too.
   std::vector<MeasuredOption> Options(int rank) const;
-  // The power of waiting. It is not identified if the GPU never waited, or always waited in the
-  // same proportion to something else.
+  // The power of waiting. This power is not identified if the GPU never waited, or always waited in
+  // the same proportion to something else.
   PowerEstimate BlockingPower() const;
 
   struct Counts {
@@ -118,7 +118,7 @@ class GpuMeasurements {
   // The sums of a kind at a clock.
   struct Record {
     std::size_t parameter = 0;         // In the power fit.
-    std::size_t parameter_before = 0;  // Its parameter before its power drifted. 0: it did not.
+    std::size_t parameter_before = 0;  // The parameter before the power drifted. 0: no drift.
     std::int64_t samples = 0;
     double mean_s = 0;
     double squares = 0;  // The sum of squared deviations from the mean (Welford 1962).

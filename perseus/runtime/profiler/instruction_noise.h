@@ -8,8 +8,8 @@
 //     clocks. A constant difference (a first microbatch that is always slower) is no noise.
 //   - The error of a time stamp is no noise, although it changes the time of an instruction: the
 //     next instruction begins where this one ends, so its time has the opposite error, and the sum
-//     has no error. This makes the covariance of neighbors negative by the same amount, which is
-//     added.
+//     has no error. This makes the covariance of neighbors negative by the same amount. So the
+//     estimate adds the covariance.
 //   - Instructions that ran while a clock changed, or that stalled, are left out
 //     (gpu_measurements.h). A stall delays the baseline as much as a plan.
 //   - Waiting for an input is not a part of an instruction, if the training code marks the wait
@@ -75,7 +75,7 @@ class InstructionNoise {
   // instructions.
   void Add(std::span<const std::vector<protocol::RanInstruction>> steps);
 
-  // Returns nothing if there are too few blocks.
+  // Returns nullopt if there are too few blocks.
   std::optional<MeasuredNoise> Solve() const;
 
   const State& state() const { return state_; }

@@ -24,8 +24,8 @@ struct MeasuredOption {
   double time_ci_s = 0;  // The half-width of the 95 % confidence interval, as all `_ci_`.
   double power_w = 0;    // The mean of one GPU while it runs.
   double power_ci_w = 0;
-  // The highest clock that was read while it ran at the power limit. 0: it never ran there, or
-  // there are too few readings.
+  // The highest clock that was read while the instruction ran at the power limit. 0: the GPU never
+  // was at its power limit then, or there are too few readings.
   int reached_mhz = 0;
 
   double energy_j() const { return power_w * time_s; }

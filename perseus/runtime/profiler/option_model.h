@@ -1,8 +1,8 @@
 // All options of a job, measured or not: the probable time and power of each, and how certain they
 // are.
 //
-// It has one CurveModel for the times and one for the powers of each kind of instruction, over all
-// pp_ranks and chunks. Immutable, so any thread may use it.
+// For each kind of instruction, the model has one CurveModel for the times and one for the powers,
+// over all pp_ranks and chunks. The model is immutable, so any thread may use it.
 #pragma once
 
 #include <map>
@@ -72,7 +72,7 @@ class CurveModel {
   // Requires at least one point, and at most one point for each clock of a group.
   explicit CurveModel(std::span<const CurvePoint> points);
 
-  // Predicts the true value at that clock. At a measured clock, the prediction is near the
+  // Predicts the true value at `frequency_mhz`. At a measured clock, the prediction is near the
   // measurement and about as certain. A group without a point gets the average of the others, with
   // a very large deviation.
   Prediction At(int group, double frequency_mhz) const;
@@ -120,7 +120,7 @@ class OptionModel {
   // Options without a power (power_w is 0) count for their time only.
   explicit OptionModel(std::span<const MeasuredOption> measured);
 
-  // Whether both a time and a power of that kind were measured.
+  // Whether both a time and a power of `kind` were measured.
   bool Knows(InstructionKind kind) const;
   // Requires Knows(group.kind).
   Prediction At(const InstructionGroup& group, int frequency_mhz) const;
@@ -134,7 +134,7 @@ class OptionModel {
   };
   Covariances CovariancesAt(std::span<const InstructionGroup> groups, int frequency_mhz) const;
 
-  // The median relative standard error of the measurements of that kind.
+  // The median relative standard error of the measured times of `kind`.
   double usual_time_error(InstructionKind kind) const { return Of(kind).usual_time_error; }
   double usual_power_error(InstructionKind kind) const { return Of(kind).usual_power_error; }
 

@@ -76,9 +76,10 @@ struct PowerWindow {
   double energy_j = 0;
   double seconds = 0;
   std::vector<Part> parts;
-  double begin_error_s = 0;  // The standard deviations of its edges.
+  double begin_error_s = 0;  // The standard deviations of the window's edges.
   double end_error_s = 0;
-  // The power at its edges if it is known already. 0: the mean of the windows around is used.
+  // The power at the window's edges, if it is known already. 0: the fit uses the mean power of the
+  // windows around.
   double begin_power_w = 0;
   double end_power_w = 0;
 };

@@ -46,8 +46,8 @@ std::string FormatProfilerState(const ProfilerState& state);
 Result<ProfilerState> ParseProfilerState(std::string_view text, std::string_view name);
 
 // Check that the state belongs to this job and, for the rank of the header, to this type of GPU.
-// Another GPU of the same type is accepted: the drift test (gpu_measurements.h) finds out if it
-// differs. Fail (kInput) with both names and a remedy.
+// Another GPU of the same type is accepted: the drift test (gpu_measurements.h) finds out if this
+// GPU behaves differently. Fail (kInput) with both names and a remedy.
 Result<void> CheckSameJob(const ProfilerState& state, std::string_view job, std::string_view name);
 Result<void> CheckSameGpu(const ProfilerState& state, const protocol::RankHeader& header,
                           std::string_view name);

@@ -85,8 +85,9 @@ class CudaGpu {
     std::uint64_t time = 0;
     std::uint64_t work = 0;
   };
-  // Returns the latest sample. Empty if the kernel has not written one yet, or writes one now. The
-  // order of these memory reads is fixed, because each one is sequentially consistent.
+  // Returns the latest sample, or nullopt if the kernel has not written a sample yet, or is writing
+  // one now. The order of these memory reads is fixed, because each read is sequentially
+  // consistent.
   std::optional<MailboxSample> ReadMailbox() const {
     const std::uint64_t before = Word64(kMailboxSequence).load();
     const MailboxSample sample{Word64(kMailboxTime).load(), Word64(kMailboxWork).load()};
@@ -96,7 +97,7 @@ class CudaGpu {
     return sample;
   }
 
-  // Launches a small kernel after all work on the probe stream. It reports when it has run.
+  // Launches a small kernel after all work on the probe stream. The kernel reports when it has run.
   Result<void> Notify() {
     ++notified_;
     cuda::Address address = mailbox_address_ + kMailboxNotified;

@@ -5,7 +5,8 @@
 // themselves after ten minutes, and when this process ends.
 //
 // Without libcuda, the node has the driver only: clocks, energy, power and the duration of calls.
-// It then sees a clock only in the driver's readings, which an idle GPU may not show.
+// It then sees a clock change only in the driver's readings of the clock. For an idle GPU, these
+// may not show the change.
 #pragma once
 
 #include <memory>
@@ -15,8 +16,8 @@
 
 namespace perseus::qualifier {
 
-// If libcuda is missing or does not show all of these GPUs, WhyNot() of the node says so. The
-// devices have to outlive it; at least one.
+// If libcuda is missing or does not show all of these GPUs, WhyNot() of the node says so. Requires
+// at least one device. The devices have to outlive the node.
 std::unique_ptr<MeasuredNode> OpenCudaNode(const std::vector<device::Device*>& devices);
 
 }  // namespace perseus::qualifier

@@ -21,7 +21,7 @@ using hardware_facts::Estimate;
 
 // The quantile `part` (0 < part < 1) of the distribution that the samples come from. Without enough
 // samples for 95 %, the interval ends at the smallest or the largest sample (IsEnclosed says
-// whether). Empty without samples.
+// whether there are enough). Returns nullopt without samples.
 std::optional<Estimate> QuantileOf(std::vector<double> samples, double part);
 std::optional<Estimate> MedianOf(std::vector<double> samples);
 
@@ -29,14 +29,16 @@ std::optional<Estimate> MedianOf(std::vector<double> samples);
 // samples, the 95th percentile 72.
 bool IsEnclosed(int samples, double part);
 
-// The mean. One sample has the interval of that sample. Empty without samples.
+// Returns the mean, or nullopt without samples. The interval of a single sample is the sample
+// itself.
 std::optional<Estimate> MeanOf(const std::vector<double>& samples);
 
 // ---- The energy counter: how often it changes, by how much, and whether it agrees with power ----
 
-// Examines the counter by the energy and the power of the readings. Two neighbors enclose the
-// moment of a change. Needs at least seven changes, and is empty otherwise. Readings should be at
-// least ten times as frequent as the changes, and the load should be constant.
+// Examines the counter by the energy and the power of the readings. Two neighboring readings
+// enclose the moment of a change. Returns nullopt if the counter changed less than seven times.
+// Readings should be at least ten times as frequent as the changes, and the load should be
+// constant.
 //
 // The bias is relative to power readings, which have an error of their own (NVIDIA states about 5 %
 // for most boards). So it shows whether the two agree, not which of them is correct.
@@ -44,7 +46,7 @@ std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
     const std::vector<device::Telemetry>& readings);
 
 // The mean power by the counter, between its first and last change, with the interval of at least
-// `blocks` blocks. Empty if the counter did not change often enough for these blocks.
+// `blocks` blocks. Returns nullopt if the counter did not change often enough for these blocks.
 std::optional<Estimate> PowerByCounter(const std::vector<device::Telemetry>& readings, int blocks);
 
 // ---- Interference: what clock changes and readings cost the work that runs beside them ----
@@ -58,16 +60,17 @@ struct RateSlowdown {
 inline constexpr double kHarmfulSlowdown = 0.01;
 
 // The greatest of the measured rates that is shown to be harmless: the upper end of the interval of
-// its slowdown is below kHarmfulSlowdown, and no lower rate is shown to harm. 0 if no rate is. This
-// is a lower estimate: a wide interval makes it lower, never higher, and a rate that was not tried
-// is never the result.
+// its slowdown is below kHarmfulSlowdown, and no lower rate is shown to harm. 0 if no rate is shown
+// to be harmless. This is a lower estimate: a wide interval makes the estimate lower, never higher,
+// and a rate that was not tried is never the result.
 //
 // The true greatest harmless rate is in the interval. Its upper end is the least rate that is shown
 // to harm (the lower end of the interval of its slowdown is above kHarmfulSlowdown). Without such a
 // rate, it is the greatest one that was tried, and the truth may be above it. Requires rates.
 Estimate HarmlessRate(std::vector<RateSlowdown> rates);
 
-// Finds when a clock landed, in the rate of the work that ran on the GPU meanwhile.
+// Finds the landing of a clock change: the moment when the GPU's clock really changes. Uses the
+// rate of the work that ran on the GPU meanwhile.
 //
 // A kernel that computes does work at a rate proportional to the SM clock. So the rate has a level
 // before the switch and another one after it. The landing is the moment that splits the series into
@@ -89,10 +92,10 @@ struct ExpectedSwitch {
   double clock_ratio = 1;      // The new clock divided by the old one. Not 1.
 };
 
-// Returns the moment of the landing. Empty if the series has fewer than four samples before the
-// call or after the landing, or if the difference of the levels is less than half of the difference
-// of the clocks. Then the clock has not landed by the end of the series, or something else limits
-// it.
+// Returns the moment of the landing. Returns nullopt if the series has fewer than four samples
+// before the call or after the landing, or if the difference of the levels is less than half of the
+// difference of the clocks. Then the clock has not landed by the end of the series, or something
+// else limits it.
 std::optional<Nanoseconds> FindLanding(const std::vector<WorkSample>& samples,
                                        const ExpectedSwitch& expected);
 

@@ -106,18 +106,18 @@ class MeasuredNode {
   virtual Result<void> Run(int gpu, Load load) = 0;
 
   // Requests the setting of the SM clock on these GPUs at the same moment, and records their work
-  // from `before` the call until `after` it. Without a setting, it only records. One record for
-  // each of `gpus`. Fails as the driver does.
+  // from `before` the call until `after` it. Without a setting, the call only records. Returns one
+  // record for each of `gpus`. Fails as the driver does.
   virtual device::DeviceResult<std::vector<SwitchRecord>> Record(
       const std::vector<int>& gpus, const std::optional<device::Setting>& setting,
       Nanoseconds before, Nanoseconds after) = 0;
 
-  // Reads the telemetry of these GPUs from now on for that long, each about every
+  // Reads the telemetry of these GPUs for `duration` from now on, each GPU about every
   // kBetweenReadings. Fails as the driver does.
   virtual device::DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(
       const std::vector<int>& gpus, Nanoseconds duration) = 0;
 
-  // Repeats the operation for that long. The GPUs run what the operation needs meanwhile, and are
+  // Repeats the operation for `duration`. The GPUs run what the operation needs meanwhile, and are
   // idle afterwards. Requires WhyNot(operation) to be empty.
   virtual Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                               Nanoseconds duration) = 0;

@@ -53,8 +53,9 @@ class Siblings {
   // The names of the GPUs, in the order of the estimates.
   explicit Siblings(std::vector<std::string> names) : names_(std::move(names)) {}
 
-  // The median of the GPUs that do not differ, with an interval that covers theirs. Empty if a GPU
-  // has no estimate. `what` completes "its ... is": "busy power at 1410 MHz".
+  // Returns the median of the GPUs that do not differ, with an interval that covers the intervals
+  // of these GPUs. Returns nullopt if a GPU has no estimate. `what` completes "its ... is": "busy
+  // power at 1410 MHz".
   std::optional<Estimate> Combine(const std::string& what, Unit unit,
                                   const std::vector<std::optional<Estimate>>& estimates);
 
@@ -85,7 +86,7 @@ struct QualifyRun {
   Result<void> RunOnAll(Load load);
   // Returns kCompute if the node can run it, otherwise kIdle.
   Load BusyLoad() const;
-  // That fraction of the whole duration.
+  // The part `fraction` of the whole duration.
   Nanoseconds DurationOf(double fraction) const;
   // All clocks of a GPU, ascending.
   const std::vector<int>& clocks_mhz() const { return node.device(0).info().sm_clocks_mhz; }
@@ -95,7 +96,7 @@ struct QualifyRun {
   const std::vector<int> all_gpus;
   bool can_set = false;  // Clocks.
   bool can_read = true;  // Power and clocks.
-  SwitchClocks clocks;   // If can_set.
+  SwitchClocks clocks;   // Only valid if can_set.
   Siblings siblings;
   Qualification result;
 };
@@ -109,9 +110,9 @@ Result<void> MeasureCounter(QualifyRun& run, PartOfRun part);
 // Requires can_read. Without can_set, measures at the clock that the driver chooses.
 Result<void> MeasurePower(QualifyRun& run, PartOfRun part);
 
-// Measures the time from the request of a clock to its landing: up and down, near and far, of one
-// GPU and of all at once. Also measures how long the call takes. Requires can_set, and a landing
-// that can be seen: in a kernel that computes, or in readings.
+// Measures the time from the request of a clock to its landing (estimates.h): up and down, near and
+// far, of one GPU and of all at once. Also measures how long the call takes. Requires can_set, and
+// a node on which a landing can be seen: in a kernel that computes, or in readings.
 Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part);
 
 // Measures what clock changes, readings and host functions cost the work that runs beside them.

@@ -48,23 +48,23 @@ class Conductor {
   Result<std::string> AddPlan(const std::string& text) const;
   // Steps that ran with one assignment, after the one step in which the clocks changed.
   struct Stretch {
-    std::int64_t landing = 0;  // The step in which the clocks changed.
+    std::int64_t landing = 0;  // The step during which the clocks changed.
     std::int64_t last = 0;
     std::int64_t version = 0;
     std::int64_t first() const { return landing + 1; }
     int steps() const { return static_cast<int>(last - landing + 1); }
-    // The steps for the cost of whole steps, which is counted until the begin of the last step.
+    // The steps that CostOfSteps counts: up to the beginning of the last step.
     StepRange counted() const { return {first(), last, version}; }
   };
   // Runs this many steps with a temporary assignment, which ends by itself `spare_steps` later.
   // Fails if a rank did not record most of the steps, read the assignment late, or ran another
   // order than the plan.
   Result<Stretch> RunWith(protocol::Assignment assignment, int steps, int spare_steps);
-  // Makes the assignment the lasting one, from step 0 on. So it also applies to a job that
-  // restarts. Waits until all ranks follow it.
+  // Makes the assignment the lasting one, from step 0 on. So the assignment also applies to a job
+  // that restarts. Waits until all ranks follow it.
   struct LeftInForce {
     std::int64_t version = 0;
-    std::int64_t step = 0;  // The first one in which all ranks followed it.
+    std::int64_t step = 0;  // The first step in which all ranks followed the assignment.
   };
   Result<LeftInForce> LeaveInForce(protocol::Assignment assignment);
   // Activates the previous lasting assignment again, if another one is active.

@@ -1,7 +1,7 @@
 // Reads the rank logs of all ranks of a job while they train.
 //
 // A job directory may contain logs of an earlier run, and logs of ranks may appear later. A rank is
-// alive once its log has grown since it was opened here.
+// alive once its log has grown since JobLogs opened the log.
 //
 // Not thread-safe.
 #pragma once
@@ -29,7 +29,7 @@ struct LoggedRank {
   profiler::EnergyCurve energy;         // Over CLOCK_MONOTONIC of its host.
   std::vector<std::string> remarks;
   bool is_alive = false;
-  bool has_restarted = false;  // Whether another process wrote a header while it was alive.
+  bool has_restarted = false;  // Whether another process wrote a header while the rank was alive.
 
   // Returns the step. Null if it was not recorded.
   const protocol::RanStep* Find(std::int64_t step) const;
@@ -61,16 +61,16 @@ class JobLogs {
   std::int64_t LastStep(const std::set<protocol::RankId>& ranks) const;
   // The mean time from step to step of the steps that are kept. Empty with fewer than two.
   std::optional<double> StepTime(const std::set<protocol::RankId>& ranks) const;
-  // Drops the steps before this one, except the last of them.
+  // Drops the steps before `step`, except the last of these.
   void ForgetBefore(std::int64_t step);
 
   // Waits until all of `expected` are alive, and returns all ranks that are alive then. Fails
-  // (kSystem) after `timeout`. The message names the missing ranks and what is known of them, or a
-  // rank that is far behind the others (a single rank that was replaced).
+  // (kSystem) after `timeout`. The message names the missing ranks and what is known about them, or
+  // names a rank that is far behind the others (a single rank that was replaced).
   Result<std::set<protocol::RankId>> AwaitRanks(const std::set<protocol::RankId>& expected,
                                                 Nanoseconds timeout, const ShouldEnd& should_end,
                                                 Clock& clock);
-  // Waits until all of `ranks` have ended that step. Fails (kSystem) if a rank ends no step for
+  // Waits until all of `ranks` have ended `step`. Fails (kSystem) if a rank ends no step for
   // `timeout`, or restarts.
   Result<void> AwaitStep(const std::set<protocol::RankId>& ranks, std::int64_t step,
                          Nanoseconds timeout, const ShouldEnd& should_end, Clock& clock);

@@ -18,8 +18,8 @@ namespace perseus::tuner {
 // The clocks of each pp_rank, ascending.
 using ClocksOfRanks = std::vector<std::vector<int>>;
 
-// The highest of these clocks that each group reaches on any GPU at any time. It is the highest of
-// all, except where the power limit keeps all GPUs of the group below it.
+// The highest of `clocks_mhz` that each group reaches on any GPU at any time. This is the highest
+// clock of all, unless the power limit keeps all GPUs of the group below that clock.
 std::map<profiler::InstructionGroup, int> ReachedClocks(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus, const ClocksOfRanks& clocks_mhz);
 
@@ -37,14 +37,14 @@ std::vector<profiler::MeasuredOption> PooledOptions(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus,
     const ClocksOfRanks& clocks_mhz = {});
 
-// The mean power of several GPUs, in watts. Empty if no estimate is identified. Each estimate has
-// the weight 1 / (standard error^2 + variance between the GPUs), the random-effects mean of
-// DerSimonian & Laird (Controlled Clinical Trials 7, 177, 1986, equations 7 to 9). With weights
-// from standard errors alone, one GPU whose error is by chance far too small would decide the
-// result (seen in one run of 15: 91.8 +- 0.3 W among seven GPUs at 84 W).
+// Returns the mean power of several GPUs, in watts, or nullopt if no estimate is identified. Each
+// estimate has the weight 1 / (standard error^2 + variance between the GPUs), the random-effects
+// mean of DerSimonian & Laird (Controlled Clinical Trials 7, 177, 1986, equations 7 to 9). With
+// weights from standard errors alone, one GPU whose error is by chance far too small would decide
+// the result (seen in one run of 15: 91.8 +- 0.3 W among seven GPUs at 84 W).
 std::optional<double> ConsensusPower(std::span<const profiler::PowerEstimate> estimates);
 
-// The mean power of a waiting GPU. Empty if no GPU has identified it.
+// Returns the mean power of a waiting GPU, or nullopt if no GPU has identified this power.
 std::optional<double> PooledBlockingPower(
     const std::map<protocol::RankId, profiler::KnownGpu>& gpus);
 

@@ -37,9 +37,8 @@ struct MatchedInstruction {
 // The computations of the step, in the order in which they began.
 std::vector<MatchedInstruction> ComputationsOf(const protocol::RanStep& step);
 
-// Fails (kInput) if the rank's computations in that step differ from the schedule's, or have
-// another order. The message has the difference and a remedy. Requires that the schedule has the
-// rank.
+// Fails (kInput) if the rank's computations in `step` differ from the schedule's, or have another
+// order. The message has the difference and a remedy. Requires that the schedule has the rank.
 Result<void> CheckRanSchedule(const schedule::Schedule& schedule, const protocol::RankId& name,
                               const protocol::RanStep& step);
 

@@ -24,8 +24,8 @@ struct RankMemory {
   std::int64_t peak_bytes = 0;  // The greatest peak of a GPU.
 };
 
-// The files of all ranks. A pp_rank's chunk 0 has the bytes of its whole model. Empty if no rank
-// has written one. Fails (kInput) for a file with something else in it, and as FindRankFiles.
+// The files of all ranks. A pp_rank's chunk 0 has the bytes of its whole model. Returns nullopt if
+// no rank has written a file. Fails (kInput) for a file with other content, and as FindRankFiles.
 Result<std::optional<RankMemory>> ReadRankMemory(const std::filesystem::path& job_directory);
 
 }  // namespace perseus::tuner

@@ -4,7 +4,7 @@
 // A process of the timeline is a pipeline, and a lane is a rank. Slices are instructions, with
 // their requested clocks as arguments. Counters show the requested and applied clock of each GPU,
 // and its power (between two new values of its energy counter). If plans are given, each step shows
-// its plan in a process of its own: what should have run, from the begin of the step.
+// its plan in a process of its own: what should have run, from the beginning of the step.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 
 namespace perseus::tuner {
 
-// The steps [begin, end), which have to run with the assignment of that version.
+// The steps [begin, end). They have to run with the assignment of this version.
 struct StepRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;

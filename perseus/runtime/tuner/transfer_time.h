@@ -1,12 +1,13 @@
 // The time that a message takes from one pp_rank to the next, from the rank logs: from the end of
-// an instruction to the begin of the instruction that waits for its output. It contains everything
-// between the two that a plan cannot avoid: the transfer, and the time until the receiver wakes up.
+// an instruction to the beginning of the instruction that waits for its output. The time contains
+// everything between the two that a plan cannot avoid: the transfer, and the time until the
+// receiver wakes up.
 //
 // A receiver that was still busy at the sender's end says nothing about messages, so it does not
 // count. The median of the others counts for each direction between two ranks. Between two hosts,
 // a wrong clock makes messages of one direction look longer, and of the other shorter by as much.
-// So the mean of both directions is right. To tell which receivers waited, the difference of the
-// clocks is taken from the fastest message of each direction, as NTP does.
+// So the mean of both directions is right. To find which receivers waited, the difference of the
+// two clocks is estimated from the fastest message of each direction, as NTP does.
 //
 // A plan has one such time for all messages (schedule::FixedInstructions::p2p): the mean over the
 // pairs of ranks.
@@ -23,8 +24,8 @@
 namespace perseus::tuner {
 
 // Returns the transfer time in the kept steps [first, last] of these ranks, which run `schedule`.
-// Empty if no receiver waited for a message: then no message delays a plan. Steps and instructions
-// that are not recorded do not count.
+// Returns nullopt if no receiver waited for a message: then no message delays a plan. Steps and
+// instructions that are not recorded do not count.
 std::optional<Nanoseconds> TransferTime(const JobLogs& logs,
                                         const std::set<protocol::RankId>& ranks,
                                         const schedule::Schedule& schedule, std::int64_t first,

@@ -61,10 +61,10 @@ Result<Expectation> ExpectFrom(const profiler::SweepJob& sweep, const plan_file:
 
 class TunedPlan {
  public:
-  // Makes a plan for that target, as planning/recipe does. `changes` are the rules that the user
-  // asks for. The rules in `sweep` are those of the job. `job` is the content of the plan file,
-  // except for the model, which comes from `sweep`. The promise is computed from the options of the
-  // plan itself. Fails as PlanJob of the recipe does.
+  // Makes a plan for `target`, as planning/recipe does. `changes` are the rules that the user asks
+  // for. The rules in `sweep` are those of the job. `job` is the content of the plan file, except
+  // for the model, which comes from `sweep`. The promise is computed from the options of the plan
+  // itself. Fails as PlanJob of the recipe does.
   static Result<TunedPlan> Make(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
                                 const plan::Target& target,
                                 std::span<const profiler::MeasuredOption> measured,
@@ -87,12 +87,12 @@ class TunedPlan {
 
   // The plan with its latest promise.
   const plan_file::PlanFile& file() const { return file_; }
-  // All options that it could use, with their latest values.
+  // All options that the plan could use, with their latest values.
   const profile::Profile& profile() const { return profile_; }
   double saving() const { return 1 - file_.energy_j / file_.baseline_energy_j; }
   double slowdown() const { return ToSeconds(file_.time) / ToSeconds(file_.baseline_time) - 1; }
-  // The additional independent noise that would make the plan slower by this fraction on average. 0
-  // if `noise` alone makes it that slow.
+  // The additional independent noise that would make the plan slower by the fraction `slowdown` on
+  // average. 0 if `noise` alone makes the plan that slow.
   double NoiseThatExplains(double slowdown, const noise::Noise& noise) const;
 
  private:

@@ -7,7 +7,7 @@
 //   rank logs -> GpuMeasurements -> the same again, with the measurements at the plan's clocks
 //
 // It keeps its whole state in JOBDIR/tuner.json. If it stops or dies, the next coordinator
-// continues from there.
+// continues from this state.
 #pragma once
 
 #include <cstdint>
@@ -85,8 +85,8 @@ struct TuningResult {
   std::int64_t version = 0;  // The assignment with the plan. 0: no plan stays active.
   // From this step on, all ranks follow the plan. -1: no plan stays active.
   std::int64_t plan_from_step = -1;
-  // All steps from the begin to the end of the tuning: those of the budget, those that follow plans
-  // and the baseline, and those that pass until ranks have read an assignment.
+  // All steps from the beginning to the end of the tuning: those of the budget, those that follow
+  // plans and the baseline, and those that pass until ranks have read an assignment.
   std::int64_t steps_taken = 0;
   // The cost of measurement errors. `optimism` is 0 if the plan was followed: then its promise does
   // not come from the measurements that chose it. Empty if the target cannot be reached with some
