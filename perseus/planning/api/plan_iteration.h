@@ -64,9 +64,9 @@ struct IterationPlan {
 
 struct PlanningOptions {
   int effort = plan::kUsualEffort;
-  std::optional<noise::Noise> noise = {};  // Empty: that of the profile. 0 is none.
-  std::stop_token finish = {};             // Ends the search with the best plan so far.
-  std::stop_token stop = {};               // Ends it with an error.
+  std::optional<noise::Noise> noise = {};  // nullopt: from the profile. 0: no noise.
+  std::stop_token finish = {};             // A request ends the search with the best plan so far.
+  std::stop_token stop = {};               // A request ends the search with an error.
 };
 
 // Reads the files that the job names, and plans. Without a target, plans no slowdown (of the

@@ -50,7 +50,7 @@
 //
 // LIMITS
 //   With a switch latency, instructions are mixtures of options, so nothing is gained. A switch
-//   cost only makes plans slower and more expensive, so the bound holds, and does not count it. Any
+//   cost only makes plans slower and more expensive, so the bound holds, and ignores the cost. Any
 //   schedule and any graph is allowed. An instruction that does not wait for the one before it on
 //   its pp_rank begins a sequence of its own.
 #pragma once
@@ -64,8 +64,8 @@
 namespace perseus::discrete_bound {
 
 struct BoundLimits {
-  // The most choices that the search for one set of prices tries. Where it ends early, the bound is
-  // still valid. About 5 ns each.
+  // The most choices that the search for one set of prices tries. If the search ends early, the
+  // bound is still valid. A choice takes about 5 ns.
   std::int64_t work = 10'000'000;
   std::stop_token stop = {};
 };

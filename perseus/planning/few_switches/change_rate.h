@@ -31,8 +31,8 @@
 
 namespace perseus::few_switches {
 
-// The clock changes of one GPU that the rate allows in an iteration of that time. Requires a rate
-// from 0.
+// The most clock changes of one GPU that `changes_per_s` allows in an iteration of length `time`.
+// Requires changes_per_s >= 0.
 int MostChanges(double changes_per_s, Nanoseconds time);
 
 // The most changes of one pp_rank in an iteration.
@@ -41,8 +41,8 @@ int MostSwitches(const plan::Evaluation& evaluation);
 // The target of a plan that has a limit: "no slowdown, at most 8 switches per GPU".
 std::string NameWithLimit(std::string_view target, int most_changes);
 
-// The limit on the clock changes of one GPU. The number replaces the rate. Without both, no limit
-// exists.
+// The limit on the clock changes of one GPU. If both are given, the number replaces the rate.
+// Without both, no limit exists.
 struct ChangeLimit {
   std::optional<int> most_changes = {};  // In an iteration.
   std::optional<double> changes_per_s = {};
@@ -52,8 +52,8 @@ struct ChangeLimit {
 
 struct KeptPlan {
   plan::Plan plan;
-  // The limit for which the plan was made. Its `target` then names the limit. Empty: the plan is
-  // the given one.
+  // The limit for which the plan was made. The plan's `target` then names the limit. nullopt: the
+  // plan is the given one, unchanged.
   std::optional<int> most_changes;
 };
 

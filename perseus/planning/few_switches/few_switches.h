@@ -66,12 +66,12 @@ struct BudgetPlan {
   // such plan exists: for example, with a budget of 0, the instructions of a pp_rank share no
   // measured clock, or only clocks that are too slow for the deadline.
   double lower_bound_j = 0;
-  // The best plan that was found. Its lower_bound_j is that of the budget. None if the search found
-  // no plan that meets the deadline.
+  // The best plan that was found. Its lower_bound_j is that of the budget. nullopt if the search
+  // found no plan that meets the deadline.
   std::optional<plan::Plan> plan;
   std::vector<int> changes;  // [pp_rank] The changes of the plan, at most most_changes.
-  // Whether its search began before a finish was requested. If not, the plan is at best that of a
-  // smaller budget, or a known one.
+  // Whether the search for this budget began before a finish was requested. If not, the plan is at
+  // best a smaller budget's plan or a known plan.
   bool is_searched = true;
 };
 
@@ -92,7 +92,7 @@ struct SwitchLimits {
   // kUntilDeadline: the iteration takes until the deadline in any case, such as beside a straggler.
   // Then the energies until the deadline count, so time before it has no price.
   enum class Waiting { kUntilEnd, kUntilDeadline } waiting = Waiting::kUntilEnd;
-  // The plans do not depend on it.
+  // The plans do not depend on this choice.
   enum class Threads { kOne, kAllCores } threads = Threads::kOne;
 };
 

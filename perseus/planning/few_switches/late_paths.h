@@ -32,8 +32,8 @@ struct Stretch {
   int end = 0;
   int clock = 0;
   int old_clock = 0;
-  bool pays = false;  // Whether it begins with a clock change.
-  bool paid = false;  // Whether it did so with the old clock.
+  bool pays = false;  // Whether the stretch begins with a clock change.
+  bool paid = false;  // The same with the old clock.
 };
 
 class LatePaths {
@@ -42,21 +42,22 @@ class LatePaths {
   LatePaths(const std::vector<RankClocks>& ranks, Nanoseconds stall);
 
   // Whether paths are worth their cost. If each instruction has options of its own (general
-  // graphs), sums over many rows take longer than a pass over the iteration, and much memory.
+  // graphs), sums over many rows are slower than a pass over the iteration, and need much memory.
   bool are_worthwhile() const { return are_worthwhile_; }
   // Forgets all paths.
   void Clear() { used_ = 0; }
   // Adds a path that takes `length` now. The instructions are in any order. Requires
   // are_worthwhile().
   void Add(std::span<const int> instructions, Nanoseconds length);
-  // Returns how much longer than `latest` a known path takes after the changes. None if no known
-  // path takes longer.
+  // Returns by how much a known path exceeds `latest` after the changes, or nullopt if no known
+  // path does.
   std::optional<Nanoseconds> FindLate(std::span<const Stretch> stretches, Nanoseconds latest);
   // Updates the paths after the changes were made.
   void Apply(std::span<const Stretch> stretches);
 
   // The nearest faster clock of the segment that makes the path of the latest FindLate shorter by
-  // `excess`. None if it costs `most_j` or more, or if the path does not visit the segment.
+  // `excess`. nullopt if this clock costs `most_j` or more, or if the path does not visit the
+  // segment.
   struct Speedup {
     int clock = 0;
     double energy_j = 0;  // Effective.

@@ -75,9 +75,9 @@ class PriceAscent {
   struct Effort {
     int steps = 0;
     int window_steps = 0;          // At most.
-    std::int64_t window_work = 0;  // No further step after that much work (SwitchBound::Answer).
+    std::int64_t window_work = 0;  // No step begins after this much work (SwitchBound::Answer).
   };
-  // Tries to raise the bound for that number of changes.
+  // Tries to raise the bound for at most `changes` changes.
   void Climb(int changes, const Effort& effort);
 
   // The best answer for the number of changes of the last Climb.

@@ -43,7 +43,7 @@ struct RankClocks {
   int CountRow(int row, int begin, int length) const {
     return CountRow(rows_before.data(), row, begin, length);
   }
-  // The same for other counts with the layout of rows_before.
+  // As above, but for other counts with the layout of rows_before.
   int CountRow(const int* counts_before, int row, int begin, int length) const {
     const auto until = [&](int position) {
       return counts_before[At(position) * At(row_count) + At(row)];

@@ -22,7 +22,7 @@ struct Segment {
 // Sorted by start. Neighbors have different clocks. A ring of one segment starts at 0.
 using Ring = std::vector<Segment>;
 
-// The most segments of a ring with at most that many changes.
+// The most segments of a ring with at most `most_changes` changes.
 inline std::size_t MostSegments(int most_changes) { return At(std::max(most_changes, 1)); }
 
 // The clocks of a pp_rank ([position]) as a ring, and back.
@@ -32,8 +32,8 @@ std::vector<int> ClocksOf(const Ring& ring, int positions);
 // Sorts by start, and joins neighbors of the same clock. Fast if the ring is nearly sorted.
 void Normalize(Ring& ring);
 
-// Maps a position to the ring. It may be before the first position or after the last one, by at
-// most one turn.
+// Maps a position to the ring. The position may be before the first one or after the last one, by
+// at most one turn.
 inline int Wrap(int position, int positions) {
   if (position < 0) return position + positions;
   return position < positions ? position : position - positions;

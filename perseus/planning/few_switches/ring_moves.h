@@ -13,8 +13,9 @@
 // Why a segment becomes two: in the steady state, each pp_rank has to run a microbatch within one
 // period. Clocks are coarse, so one clock leaves slack in each period. Two clocks, each for a part
 // of the iteration, use it, but only if all pp_ranks have the short period at the same time. No
-// sequence of smaller moves leads there: until the last pp_rank follows, the plan is late, or costs
-// more. So the other pp_ranks follow in the same move, with the clocks that fit the same periods.
+// sequence of smaller moves leads to this state: until the last pp_rank follows, the plan is late,
+// or costs more. So the other pp_ranks follow in the same move, with the clocks that fit the same
+// periods.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -47,18 +48,20 @@ class RingMoves {
   void ForgetOffers() { offered_.clear(); }
 
   // A random move from `rings` ([pp_rank]): for each pp_rank at most one new ring, with at most
-  // max(most_changes, 1) segments. Their clocks may be unmeasured. Empty if the move is not
-  // possible there. Valid until the next call. Requires a movable pp_rank.
+  // max(most_changes, 1) segments. Returns an empty span if the random move cannot be applied to
+  // the chosen ring. The proposed rings may contain unmeasured clocks. Valid until the next call.
+  // Requires a movable pp_rank.
   std::span<Proposal> Propose(const std::vector<Ring>& rings, int most_changes);
 
   // The ring of the pp_rank after the latest move.
   const Ring& RingOf(const std::vector<Ring>& rings, int pp_rank) const;
-  // Adds another clock for a segment of that ring to the latest move. Returns the whole move.
+  // Adds another clock for a segment of the pp_rank's ring to the latest move. Returns the whole
+  // move.
   std::span<Proposal> AddClock(const std::vector<Ring>& rings, int pp_rank, std::size_t segment,
                                int clock);
 
   // Returns the rings after each mix: the longest segment of a pp_rank becomes two, with clocks
-  // near its own, and all pp_ranks that have room follow. Their clocks may be unmeasured.
+  // near its own, and all pp_ranks that have room follow. The rings may have unmeasured clocks.
   std::vector<std::vector<Ring>> Mixes(const std::vector<Ring>& rings, int most_changes);
 
  private:
@@ -87,7 +90,7 @@ class RingMoves {
   // `next` is the ring before the split.
   bool Split(Ring& next, int position, int amount, const RankClocks& rank, int most_changes);
   int Below(int end) { return perseus::Below(random_, end); }
-  // The index of its proposal in proposals_. used_ if it has none.
+  // The index of the pp_rank's proposal in proposals_. used_ if the pp_rank has no proposal.
   std::size_t IndexOf(int pp_rank) const;
   int Step(int most);
   int SignedStep(int most);

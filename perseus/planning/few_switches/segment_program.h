@@ -54,7 +54,7 @@ class SegmentProgram {
   double change_cost(int position) const { return change_costs_[At(position)]; }
 
   struct Answer {
-    double cost = 0;          // At least kForbidden: no choice has only measured options.
+    double cost = 0;          // kForbidden or more: every choice has unmeasured options.
     std::vector<int> clocks;  // [position]
     bool exists() const { return cost < kForbidden; }
   };
@@ -64,13 +64,13 @@ class SegmentProgram {
   double Cost(int changes) { return Search(changes).cost; }
 
   static constexpr int kAny = -1;
-  // Computes backward_cost for up to that many changes, for sequences that end with the clock
-  // `last`. Solve and Cost overwrite it.
+  // Computes backward_cost for up to `changes` changes, for sequences that end with the clock
+  // `last`. Solve and Cost overwrite these costs.
   void ComputeBackwardCosts(int changes, int last = kAny) {
     Run(changes, last, Direction::kBackward, Keep::kAllSteps);
   }
-  // The least cost of this position and all later ones, with at most `changes` changes between
-  // them, if this one is at the clock. The pair (n-1, 0) is left out.
+  // The least cost of `position` and all later positions, with at most `changes` changes between
+  // them, if `position` runs at `clock`. The pair (n-1, 0) is left out.
   double backward_cost(int position, int changes, int clock) const {
     const int step = positions_ - 1 - position;
     return costs_[At(step * levels_ + changes) * stride_ + At(clock)];

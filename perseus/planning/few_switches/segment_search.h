@@ -79,7 +79,7 @@ class SegmentSearch {
   void Polish(std::int64_t most_tries);
 
   // Returns the mix of these rings (RingMoves::Mixes) that costs least if time has its marginal
-  // price. The mix may be late. Empty if the rings have no mix. May find a new best().
+  // price. The mix may be late. Returns nullopt if the rings have no mix. May find a new best().
   std::optional<std::vector<Ring>> BestMix(const std::vector<Ring>& rings, int most_changes);
 
   // Offers a ring for each pp_rank to the moves of Anneal. Requires measured clocks.
@@ -107,7 +107,8 @@ class SegmentSearch {
   bool SumStretch(const Stretch& stretch);
   // Fills changes_. Returns false if they certainly make the iteration end after `latest`.
   bool CollectChanges(Nanoseconds latest);
-  // Whether the cost after the changes is at most `threshold`. If so, the timeline has them.
+  // Whether the cost after the changes is at most `threshold`. If so, the timeline contains the
+  // changes.
   bool Decide(double threshold);
   // Call it after Decide returned false. If the move makes a known path too long, adds a faster
   // clock to the move. Returns whether the cost is then at most `threshold`.

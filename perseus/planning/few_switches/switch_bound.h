@@ -23,9 +23,9 @@
 //   every plan within T0 keeps it. So the least value may be taken over only those sequences that
 //   keep the windows (window_program.h). A mixture of all sequences may be below this value,
 //   because it may have a sequence that is too slow for its windows. Both bounds hold at any
-//   prices. At the best prices without windows, the windows gain next to nothing: there, a sequence
-//   in time costs as little as one that is too slow. The gain comes from the steps of the ascent
-//   that keep the windows.
+//   prices. At the best prices without windows, the windows gain next to nothing: at these prices,
+//   a sequence in time costs as little as one that is too slow. The gain comes from the steps of
+//   the ascent that keep the windows.
 //
 //   With a switch latency there are no windows: the sequence that weighs no more than a mix of two
 //   clocks may take longer than the mix (below).
@@ -61,7 +61,7 @@
 
 namespace perseus::few_switches {
 
-// A flow from source to sink, conserved at every node.
+// Prices of time: a flow from source to sink, conserved at every node.
 struct Prices {
   std::vector<Microwatts> flow;  // [arc]
   Microwatts price = 0;          // Its value, lambda.
@@ -99,7 +99,7 @@ class SwitchBound {
   // The programs of a pp_rank, and their scratch memory.
   struct RankProgram {
     SegmentProgram program;
-    std::optional<WindowProgram> window_program = {};  // None with a latency.
+    std::optional<WindowProgram> window_program = {};  // nullopt with a latency.
     // How far the result of the latest search is above the cost without windows.
     Femtojoules excess = 0;
     int lateness = 0;  // How many positions later a change may take effect.

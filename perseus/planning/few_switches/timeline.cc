@@ -175,7 +175,8 @@ Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Cl
   const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
   const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[wanted]));
   const Nanoseconds duration = wait + static_cast<Nanoseconds>(rest);
-  // The effective energy of the mix: without the blocking power.
+  // Effective energies leave out the blocking power. So add its energy to each part, mix the two
+  // parts, and then subtract it for the whole duration.
   const auto waiting_j = [&](Nanoseconds time) { return blocking_power_w_ * ToSeconds(time); };
   return {duration, done * (rank.energies_j[previous] + waiting_j(rank.times[previous])) +
                         (1 - done) * (rank.energies_j[wanted] + waiting_j(rank.times[wanted])) -

@@ -48,7 +48,8 @@ class Timeline {
 
   bool has_latency() const { return latency_ > 0; }
   Nanoseconds time() const { return time_; }
-  // The effective energy that the latency adds, in joules. It is an estimate when time() is one.
+  // The effective energy that the latency adds, in joules. An estimate whenever time() is an
+  // estimate.
   double late_energy_j() const {
     if (computed_ == 0 || late_energies_j_.empty()) return 0;
     const std::size_t last = At(computed_) - 1;
@@ -64,13 +65,13 @@ class Timeline {
     int clock = 0;
   };
   // Applies the changes and returns the new time, or a lower bound of it that is above `limit`.
-  // With a latency, both are estimates. Either Keep or Undo must follow; Undo after a time above
-  // the limit.
+  // With a latency, both are estimates. Keep or Undo must follow: Undo if the time is above the
+  // limit, otherwise either.
   Nanoseconds Try(const std::vector<Change>& changes, Nanoseconds limit = kNoLimit);
   // Returns the instructions of a path that takes longer than the limit. Call it after a Try with a
   // time above its limit, and before Undo. Requires no latency.
   std::vector<int> TraceLatePath() const;
-  // The time of a path of instructions, each of which awaits the one before.
+  // The time of a path of instructions, each of which awaits the previous one.
   Nanoseconds LengthOf(std::span<const int> path) const;
   // Prepares path_before and path_after, for a bound that needs no Try. These are the longest path
   // from the start of the iteration to the start of the instruction, and from its end to the end of
@@ -103,7 +104,7 @@ class Timeline {
   void ComputeNext();
   // Computes the instructions up to the one before `end`, but stops behind the first one after
   // which the iteration takes longer than `limit`, even if later instructions gain `gain`. Returns
-  // that time, or 0.
+  // the time of that iteration, or 0.
   template <bool kHasLatency>
   Nanoseconds ComputeWithin(int end, Nanoseconds gain, Nanoseconds limit);
   // Visits what an instruction awaits. Also visits empty places.
@@ -111,7 +112,7 @@ class Timeline {
   void ForEachAwaited(int instruction, Visit visit) const;
   Nanoseconds StartOf(int instruction) const;
   int Critical(int instruction) const;
-  // The dependency of the cut that the longest path takes, and the time with it.
+  // The dependency of the cut that the longest path takes, and the length of this path.
   struct Longest {
     const Crossing* crossing = nullptr;
     Nanoseconds time = 0;

@@ -33,7 +33,7 @@
 //   The search has a cap: a label is dropped if its cost and the least cost of the rest, without
 //   windows, is above it. The least cost of the rest is known from a backward run of
 //   SegmentProgram. If nothing is left, the least cost is above the cap, and the next search has a
-//   higher one. A good first cap is what the search with similar weights found.
+//   higher cap. A good first cap is what the search with similar weights found.
 //
 //   The ring is closed as in SegmentProgram: with a change at position 0, or with a first clock
 //   that is the last one. The search without this condition gives a bound for each last clock, and
@@ -73,9 +73,9 @@ namespace perseus::few_switches {
 struct PositionWindow {
   Nanoseconds earliest_start = 0;
   Nanoseconds latest_end = 0;
-  // The least time from the end of the position before to the start of this one.
+  // The least time from the end of the previous position to the start of this position.
   Nanoseconds delay = 0;
-  bool waits = true;  // Whether this one waits for the position before.
+  bool waits = true;  // Whether this position waits for the previous one.
 };
 
 class WindowProgram {
@@ -92,7 +92,7 @@ class WindowProgram {
     double open_cost = 0;
     std::vector<int> clocks;  // [position] A sequence that costs about as much.
     std::int64_t work = 0;    // Labels.
-    bool complete = true;     // False: too many labels; the other values have no meaning.
+    bool complete = true;     // False: too many labels. Then the other values mean nothing.
   };
   // `program` has the weights; its results are overwritten. `excess` is a guess of cost -
   // open_cost. Requires changes >= 0. Later calls merge more labels if this one had many.
@@ -125,7 +125,7 @@ class WindowProgram {
   void Begin(const SegmentProgram& program, int changes, int held, double cap);
   // Fills entering_ with the labels of one change less, for a change at the position.
   void CollectEntries(int position, int changes, double change_cost);
-  // Adds the labels of the position for that number of changes and that clock.
+  // Adds the labels of the position for the list's number of changes and clock.
   void Extend(const SegmentProgram& program, int position, int list, double room);
   void Add(const Entry& entry, int position, int clock, double weight, bool begins_list);
   Nanoseconds StartAfter(const Label& label, int position) const;

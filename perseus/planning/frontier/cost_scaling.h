@@ -144,7 +144,7 @@ struct TimingSolution {
   std::vector<Microwatts> flow;    // [arc]
 };
 
-// Requires that a feasible schedule exists. Returns nothing if `stop` is requested before it ends.
+// Requires that a feasible schedule exists. Returns nullopt if `stop` is requested before the end.
 // With a tolerance, the schedule is feasible and the flow is balanced, but they need not satisfy
 // (1) and (2).
 std::optional<TimingSolution> SolveByCostScaling(const TimingProblem& problem,

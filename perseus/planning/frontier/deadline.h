@@ -15,8 +15,8 @@
 // that entered the ground at one event and left it at another is sent along the critical path,
 // where everything runs at its fastest and takes any amount.
 //
-// Compared with the walk (walk.h): both are exact. The walk yields every deadline at once, this
-// solver only one. At 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
+// Compared with the walk (walk.h): both are exact. The walk solves all deadlines at once, this
+// solver solves one. At 65,536 instructions it is about 100 times faster (docs/benchmarks.md).
 #pragma once
 
 #include <optional>
@@ -37,14 +37,14 @@ namespace perseus::frontier {
 // as the cheapest schedule of all.
 //
 // Requires deadline >= 0 and price_floor >= 0. Fails with
-//   kUnreachable  below the least possible time; the message has that time
+//   kUnreachable  below the least possible time, which the message contains
 //   kInput        if the length of the cheapest schedule * nodes does not fit 64 bits (the walk has
 //                 no such limit)
 //   kSystem       once `stop` is requested
 //
 // `near` may be the event times of an optimum of a similar problem: other slopes, or another
-// deadline. The solver then starts there, and takes a quarter of the time. The result is an optimum
-// in any case. Empty: without such times.
+// deadline. The solver then starts from these times, and needs a quarter of the time. The result is
+// an optimum in any case. Empty: the solver starts without a guess.
 Result<Solution> SolveDeadline(const Network& network, Nanoseconds deadline,
                                Microwatts price_floor = 0, const std::stop_token& stop = {},
                                std::span<const Nanoseconds> near = {});

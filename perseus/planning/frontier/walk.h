@@ -106,7 +106,7 @@ class Walk {
   Nanoseconds time() const { return time_; }
   // The extra energy for the next nanosecond by which the schedule gets shorter.
   Microwatts price() const { return price_; }
-  // E(time()).
+  // The least extra energy of a schedule of this length: E(time()).
   Femtojoules extra_energy() const { return extra_energy_; }
   // Whether the schedule cannot get shorter.
   bool finished() const { return finished_; }

@@ -37,7 +37,7 @@ struct SwitchFacts {
   Direction direction = Direction::kUp;
   bool is_far = false;    // Across most of the GPU's clocks; else to a neighboring clock.
   bool all_gpus = false;  // All GPUs of the node change at once; else one GPU alone.
-  Estimate latency_ms;    // The median, from the begin of the call until the GPU has the clock.
+  Estimate latency_ms;    // The median, from the start of the call until the GPU has the clock.
   double p95_latency_ms = 0;
   Estimate call_ms;  // The median duration of the driver's call.
   auto key() const { return std::tuple(direction, is_far, all_gpus); }
@@ -79,7 +79,7 @@ struct HardwareFacts {
   std::string measured_at;  // RFC 3339, UTC, in seconds: "2026-02-22T17:05:00Z".
   std::string perseus_version;
   int gpu_count = 1;  // GPUs of one node.
-  int nodes = 1;      // Above 1: an earlier version merged the facts of that many nodes.
+  int nodes = 1;      // Above 1: an earlier version merged the facts of several nodes.
   std::vector<SwitchFacts> switches;
   // The highest rate of clock changes on the whole node that does not harm the work. The value is
   // shown to be harmless. The upper end is the lowest rate that is shown to harm, or the highest
@@ -103,8 +103,8 @@ std::vector<std::string_view> InterferenceKinds();
 // out of range are errors (kInput) with the file and the line.
 Result<HardwareFacts> Parse(std::string_view text, std::string_view name);
 
-// The text that Parse reads back to equal facts. Requires facts that Parse accepts: texts of one
-// printable line, finite numbers, samples >= 1, low <= value <= high.
+// Returns a text from which Parse returns equal facts. Requires facts that Parse accepts: texts of
+// one printable line, finite numbers, samples >= 1, low <= value <= high.
 std::string Format(const HardwareFacts& facts);
 
 Result<HardwareFacts> Read(const std::filesystem::path& path);
@@ -115,7 +115,7 @@ Result<void> Write(const std::filesystem::path& path, const HardwareFacts& facts
 
 // ---- Values of many ----
 
-// The median of the values. Its interval covers all of theirs. Requires an estimate.
+// The median of the values, with an interval that covers all their intervals. Requires an estimate.
 Estimate Combine(const std::vector<Estimate>& estimates);
 
 // The least of the values, with the least of the lower and of the upper ends. Requires an estimate.
@@ -126,8 +126,8 @@ Estimate LeastOf(const std::vector<Estimate>& estimates);
 // The case with the largest median latency. Null if no case was measured.
 const SwitchFacts* SlowestSwitch(const HardwareFacts& facts);
 
-// The latency that a plan takes into account: the median of the slowest case. Empty if no case was
-// measured.
+// The latency that a plan takes into account: the median of the slowest case. nullopt if no case
+// was measured.
 //
 // The planner uses one latency for every change of every GPU. The slowest case counts, because a
 // plan changes clocks in both directions, near and far, and often on all GPUs of a node at once. Of
@@ -138,15 +138,15 @@ const SwitchFacts* SlowestSwitch(const HardwareFacts& facts);
 std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts);
 
 // The power of a waiting GPU, in watts: the median over the measured clocks. The interval covers
-// all these clocks. A job has one blocking power, but the GPUs of a plan wait at many clocks. Empty
-// if it was not measured.
+// all these clocks. A job has one blocking power, but the GPUs of a plan wait at many clocks.
+// nullopt if the power was not measured.
 std::optional<Estimate> BlockingPower(const HardwareFacts& facts);
 
 // The power of a GPU without work, in watts, in the same way.
 std::optional<Estimate> IdlePower(const HardwareFacts& facts);
 
 // The greatest rate of clock changes of one GPU, per second: the rate of the node, shared equally
-// by its GPUs. Empty if it was not measured.
+// by its GPUs. nullopt if the rate was not measured.
 std::optional<double> MostChangesOfGpu(const HardwareFacts& facts);
 
 }  // namespace perseus::hardware_facts

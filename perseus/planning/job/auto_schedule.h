@@ -34,15 +34,16 @@ struct AutoSchedule {
 };
 
 // The memory of a search. If `max_in_flight` is not empty, it is in microbatches: one number for
-// all pp_ranks, or one for each. Otherwise, it is the available bytes of `memory`. If these are
-// unknown too, it is what the reference holds. Fails (kInput) if `max_in_flight` has another count
-// of numbers, or if both are given.
+// all pp_ranks, or one for each. Otherwise, the limit is the available bytes of `memory`. If these
+// are unknown too, the limit is what the reference holds. Fails (kInput) if `max_in_flight` has
+// another count of numbers, or if `max_in_flight` and bytes are both given.
 Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Reference& reference,
                                                  const std::vector<int>& max_in_flight,
                                                  const schedule_search::ByteMemory& memory);
 
-// The best finalist (schedule_search/finalists.h) that is no slower than the reference at maximum
-// frequency, in that memory. Its name is kAutoSchedule.
+// Among the finalists (schedule_search/finalists.h) that fit the memory, returns the best one that
+// is no slower than the reference at maximum frequency. The returned schedule is named
+// kAutoSchedule.
 Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
                                       const std::vector<int>& max_in_flight,
                                       const GpuMemory& memory,

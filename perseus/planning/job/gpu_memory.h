@@ -20,9 +20,9 @@ inline constexpr NumberRange kModelMemoryRange{0, 1e6, "GiB"};
 
 // The memory of one GPU, as the user gives it. A value that was not given is empty.
 struct MemorySettings {
-  std::vector<double> activation_mib;  // Per microbatch: one number for all stages, or for each.
+  std::vector<double> activation_mib;  // Per microbatch: one number, or one for each stage.
   std::optional<double> gpu_gib;
-  // Weights, gradients and optimizer states: one number for all pp_ranks, or for each.
+  // Weights, gradients and optimizer states: one number for all pp_ranks, or one for each.
   std::vector<double> model_gib;
   std::vector<double> kept_mib = {};  // The activations of a stage that stay until a recompute.
 
@@ -38,10 +38,10 @@ struct GpuMemory {
 };
 
 // Values that are not given come from the profile. Without them, the model counts as 0 bytes, which
-// `source` says. Fails (kInput) if the counts of numbers do not fit the profile, if more is kept
-// than there is, if something is kept for a recompute that the profile lacks, if the memory of a
-// GPU is given but not the activations, if the profile has needed bytes of some stages only, or if
-// the model leaves nothing of the memory.
+// `source` says. Fails (kInput) if the counts of numbers do not fit the profile, if a stage keeps
+// more activations for a recompute than it has, if something is kept for a recompute that the
+// profile lacks, if the memory of a GPU is given but not the activations, if the profile has needed
+// bytes of some stages only, or if the model leaves nothing of the memory.
 Result<GpuMemory> MemoryOf(
     const MemorySettings& given, const profile::Profile& profile,
     const std::optional<profile::StageMemory>& profiled,

@@ -62,15 +62,15 @@ struct JobSettings {
 
 // The values of a hardware facts file that a job uses.
 struct UsedFacts {
-  std::string path;  // Empty without facts.
+  std::string path;  // Empty if the job uses no facts.
   std::string gpu_name;
-  // Empty if a setting or the job file gives the value, or if the facts do not have it.
+  // nullopt if a setting or the job file gives the value, or if the facts lack it.
   std::optional<double> blocking_power_w;
   std::optional<Nanoseconds> switch_latency;
-  std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Nothing else gives it.
+  std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Only facts give it.
 };
 // "hardware facts: facts.toml gives the blocking power (86.25 W)", as a line. Empty without facts.
-// It does not have the rate of clock changes, because only commands that plan use it.
+// The line leaves out the rate of clock changes, because only commands that plan use this rate.
 std::string Describe(const UsedFacts& facts);
 
 struct LoadedJob {

@@ -20,7 +20,8 @@ int ClockOf(const InstructionGraph& graph, std::span<const int> options, int ins
   return graph.options_of(instruction).options[At(options[At(instruction)])].frequency_mhz;
 }
 
-// The option at that clock with the least energy. Nothing if none is measured.
+// Returns the option with the least effective energy at `clock_mhz`, or nullopt if no option was
+// measured at this clock.
 std::optional<int> OptionAt(const OptionSet& set, int clock_mhz, double blocking_power_w) {
   std::optional<int> best;
   for (std::size_t k = 0; k < set.options.size(); ++k) {

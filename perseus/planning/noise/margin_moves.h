@@ -2,9 +2,9 @@
 //
 // There are two sets of them. Where clock changes are free, each instruction gets another option by
 // itself (InstructionMoves). Where a change costs time or energy, or where changes are limited, a
-// faster clock for one instruction would be two changes more. So there, all instructions from one
-// change to the next get another clock (SegmentMoves). This never adds a change, and saves one
-// where the segment then meets its neighbor.
+// faster clock for one instruction would be two changes more. So in this case, all instructions
+// from one change to the next get another clock (SegmentMoves). This never adds a change, and saves
+// one if the segment then has the same clock as its neighbor.
 //
 // TRIED
 //   Further moves of a segment's end: 1, 4 or 16 instructions take the clock of the neighbor. With

@@ -125,7 +125,7 @@ struct Partition {
   PlannedSplit least_energy;  // The deadline of its plan is the baseline time of `fastest`.
   // The number of splits that pass the test above for the time of `fastest`; at most kMostCounted.
   std::int64_t candidates = 0;
-  std::int64_t bounded = 0;  // How many of them have a computed bound, `fastest` included.
+  std::int64_t bounded = 0;  // The candidates with a computed bound, `fastest` included.
   bool tried_all = false;    // If true, no split is faster, and lower_bound_j holds for all splits.
   double lower_bound_j = 0;  // The least bound of the splits that were tried.
 

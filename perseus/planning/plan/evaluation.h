@@ -84,7 +84,7 @@ class Evaluator {
 
   // `options[i]` is the option of instruction i, as an index into its option set, in range.
   Evaluation Evaluate(std::span<const int> options) const;
-  // The same for an execution that differs from the measurements. The emulator uses it.
+  // As above, but for an execution that differs from the measurements. The emulator uses this.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
   // The data of a plan's options that an evaluation needs, for many executions of one plan.

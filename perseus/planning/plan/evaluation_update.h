@@ -10,8 +10,8 @@
 // instruction ends later than the deadline minus the least possible time of what follows.
 //
 // The rules are those of evaluation.h, with switch latency and cost. Times and switches are the
-// same as there. Energies are sums of integers, so they do not depend on the order of changes. They
-// differ from those of evaluation.h only by rounding.
+// same as those of evaluation.h. Energies are sums of integers, so they do not depend on the order
+// of changes. They differ from those of evaluation.h only by rounding.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -42,7 +42,7 @@ class EvaluationUpdate {
   const Totals& totals() const { return totals_; }
 
   // Returns the totals after the changes, which are of different instructions. Then Keep or Undo
-  // must follow. Returns nothing if the plan misses the deadline. Then nothing has changed.
+  // must follow. Returns nullopt if the plan misses the deadline. Then nothing has changed.
   std::optional<Totals> Try(std::span<const Change> changes);
   void Keep();
   void Undo();

@@ -78,7 +78,7 @@ enum class FrontierPrecision {
 // iteration.
 inline constexpr double kFrontierError = 1e-4;
 
-// Called from time to time, by one thread at a time, with the completed fraction, from 0 to 1.
+// Called from time to time, by one thread at a time, with the completed fraction (0 to 1).
 using Progress = std::function<void(double)>;
 
 class Relaxations;
@@ -141,8 +141,8 @@ class Planner {
   Result<double> BoundFor(Nanoseconds deadline) const;
 
   // The plan of least energy if the iteration lasts `time` in any case, because another pipeline
-  // takes that long (a straggler, T'). A pipeline that ends earlier waits until then. So more time
-  // saves energy up to the slow end of the frontier. (PlanFor stops at T*: there, an iteration that
+  // needs this time (a straggler, T'). A pipeline that ends earlier waits until then. So more time
+  // saves energy up to the slow end of the frontier. (PlanFor stops at T*, where an iteration that
   // may end has the least energy.) `lower_bound_j` and EnergyUntil(time) include the waiting until
   // `time`. Fails as PlanFor does. With a switch latency, the search for fewer switches is that of
   // PlanFor, which stops at T*.
@@ -164,7 +164,7 @@ class Planner {
  private:
   Planner() = default;
   Frontier FrontierOf(const std::vector<frontier::Breakpoint>& breakpoints) const;
-  // Returns nothing if the walk is slow and `precision` does not require it.
+  // Returns nullopt if the walk is slow and `precision` does not require it.
   Result<std::optional<Frontier>> WalkFrontier(FrontierPrecision precision,
                                                const Progress& progress,
                                                const std::stop_token& stop) const;

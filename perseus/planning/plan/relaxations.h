@@ -1,7 +1,8 @@
 // The latest relaxed optima of a planner, each solved once.
 //
-// Several searches start from the relaxed optimum of the same deadline: that of the plan, that of
-// the plan with few clock changes, and its bound. It takes a large part of their time.
+// Several computations start from the relaxed optimum of the same deadline: the search for the
+// plan, the search for the plan with few clock changes, and the bound of the latter. The optimum
+// takes a large part of their time.
 //
 // Thread safety: Get may be called from several threads. If two of them ask for the same optimum at
 // the same time, both solve it.

@@ -54,7 +54,8 @@ bool NeedsFrontier(Target::Kind kind);
 // Whether a target of this kind limits the time of an iteration: a slowdown or a deadline.
 bool LimitsTime(Target::Kind kind);
 
-// Whether a target of this kind is a deadline: all kinds but kEnergyBudget and kPowerCap.
+// Whether a target of this kind is equivalent to one deadline: all kinds but kEnergyBudget and
+// kPowerCap.
 bool IsOneDeadline(Target::Kind kind);
 
 // Returns the deadline that the target is equivalent to. Requires IsOneDeadline(target.kind). Fails
@@ -68,9 +69,9 @@ std::string Slug(const Target& target);
 // The range of `value` (and of `gpu_hour`).
 NumberRange ValueRange(Target::Kind kind);
 
-// Returns the best plan for the target. A kUnreachable error has the least possible time, energy or
-// power. `frontier` may be null for kSlowdown, kDeadline and kMinEnergy. (kMinEnergy then uses the
-// solver for one deadline.) Without it, the other kinds fail with a remedy.
+// Returns the best plan for the target. A kUnreachable error contains the least possible time,
+// energy or power. `frontier` may be null for kSlowdown, kDeadline and kMinEnergy. (kMinEnergy then
+// uses the solver for one deadline.) Without it, the other kinds fail with a remedy.
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
                            const SearchLimits& limits = {});
 
@@ -126,8 +127,8 @@ class DeadlineSearch {
 // Searches the plan for one target, with more and more effort.
 //
 //   TargetSearch search(planner, nullptr, {.kind = Target::Kind::kSlowdown});
-//   Result<Plan> first = search.PlanWith({.effort = kFirstLook});   // Soon.
-//   Result<Plan> better = search.PlanWith({.effort = 1});           // Goes on from there.
+//   Result<Plan> first = search.PlanWith({.effort = kFirstLook});   // Fast.
+//   Result<Plan> better = search.PlanWith({.effort = 1});           // Continues.
 //
 // Most targets are one deadline, and their search continues. An energy budget, a power cap, and
 // every target under a switch latency need several plans, so their search begins again.

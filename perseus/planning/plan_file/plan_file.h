@@ -40,7 +40,7 @@ struct PlannedInstruction {
   std::string name;           // Only for an instruction of a general graph; else empty.
   int stage = -1;             // Numbered over all pp_ranks; -1 if it belongs to no stage.
   int chunk = 0;              // Counts the stages of its pp_rank from 0.
-  int microbatch = -1;        // -1 if it belongs to none.
+  int microbatch = -1;        // -1 if the instruction has none.
   int frequency_mhz = 0;      // 0 for fixed instructions, which have no clock.
   std::vector<double> knobs;  // One value for each other_knob_names; empty if it has no clock.
   Nanoseconds start = 0;
@@ -76,15 +76,15 @@ struct PlanFile {
 enum class PlanText { kLineForEachInstruction, kOneLine };
 std::string FormatPlan(const PlanFile& plan, PlanText text = PlanText::kLineForEachInstruction);
 
-// Returns the part of the plan that a node with these pp_ranks needs. Keeps the first instruction
-// of each stage of all other pp_ranks, because ParsePlan needs to know which pp_rank has which
+// Returns the part of the plan that a node with these pp_ranks needs. For all other pp_ranks, keeps
+// the first instruction of each stage, because ParsePlan needs to know which pp_rank has which
 // stage. Fails (kInput) for a pp_rank that the plan lacks.
 Result<PlanFile> Cut(PlanFile plan, const std::set<int>& pp_ranks);
 
-// Errors (kInput) are one line, "name: pp_ranks[2].instructions[5].frequency is ... (remedy)". A
-// plan that parses is complete: `job.schedule` is built again from the instructions, with each
-// stage on one pp_rank. BuildInstructionGraph checks whether the plan computes every microbatch
-// once.
+// Errors (kInput) are one line, "name: pp_ranks[2].instructions[5].frequency is ... (remedy)". On
+// success all fields are filled: `job.schedule` is rebuilt from the instructions, and each stage is
+// on one pp_rank. ParsePlan does not check that every microbatch is computed exactly once;
+// BuildInstructionGraph does.
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);
 
 // The options that the plan names, one for each instruction of `graph`, ready for an Evaluator.

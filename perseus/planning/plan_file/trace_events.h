@@ -17,7 +17,7 @@ namespace perseus::plan_file {
 // the microbatch is -1.
 std::string InstructionLabel(InstructionKind kind, int microbatch);
 
-// A JSON string. Bytes that are not UTF-8 are replaced, because names come from files.
+// Returns `text` as a JSON string. Replaces bytes that are not UTF-8: names come from files.
 std::string QuotedForTrace(std::string_view text);
 
 class TraceEvents {

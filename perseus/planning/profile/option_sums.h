@@ -29,7 +29,7 @@ struct Measurement {
   std::int64_t line = 0;
   int samples = 1;         // >= 1; the weight of the row.
   double time_ci_s = 0;    // Half-width of the 95 % confidence interval of time_s; 0 if unknown.
-  double energy_ci_j = 0;  // The same of energy_j.
+  double energy_ci_j = 0;  // The same for energy_j.
 };
 
 class OptionSums {
@@ -109,7 +109,7 @@ class OptionSums {
     int rows = 0;
   };
   static double MeanOf(double total, const Range& range, const Sum& sum);
-  // The index holds positions in sums_ and knobs_, and hashes what is there.
+  // The index holds positions in sums_ and knobs_, and hashes the values at these positions.
   struct Hash {
     const OptionSums* owner;
     std::size_t operator()(std::size_t index) const;

@@ -94,7 +94,7 @@ class Profile {
   const std::optional<StageMemory>& memory() const { return memory_; }
   void set_memory(std::optional<StageMemory> memory) { memory_ = std::move(memory); }
 
-  // The options of that instruction, or null if the profile has none.
+  // The options of this instruction, or null if the profile has none.
   const ProfileEntry* Find(int pp_rank, int chunk, InstructionKind kind) const;
 
  private:
@@ -130,7 +130,7 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
 // `stage`. The columns of confidence are written only if an option has an interval.
 std::string FormatProfile(const Profile& profile);
 
-// The same with the two columns of noise, with the same values in each row.
+// As above, and adds the two columns of noise, with the same values in each row.
 std::string FormatProfile(const Profile& profile, const TimeNoise& noise);
 
 }  // namespace perseus::profile

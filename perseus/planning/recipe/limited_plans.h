@@ -21,10 +21,10 @@ enum class WithoutPlan { kFail, kKeepUnlimited };
 // Each then has the bound of that limit. Reuses the plan of `tradeoff` for the same deadline and
 // limit. few_switches/change_rate.h describes the plan of a target that needs the frontier. Targets
 // share their plans (ShareBetterPlans). `below` are plans within a smaller limit, or none: no
-// result is worse than its plan there.
+// target gets a worse plan than its plan in `below`.
 //
 // A target may have no such plan. Then kKeepUnlimited keeps its plan without the limit (and drops a
-// stop). kFail drops the target, or fails with kUnreachable if it is asked for.
+// stop). kFail drops the target, or fails with kUnreachable if the target is asked for.
 Result<std::vector<PlannedTarget>> LimitSwitches(
     const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
     const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,

@@ -14,8 +14,8 @@
 //      saving with no slowdown. (If the plan with no slowdown saves nothing, the asked target with
 //      the least time counts.) A plan for each instruction changes a clock about ten times a
 //      second, and each change stops a real GPU for 0.1 ms. A search within the limit replaces each
-//      plan (few_switches.h). For a given limit, the search goes through the limits from 0 up. So a
-//      higher limit never needs more energy.
+//      plan (few_switches.h). For a given limit, the search goes through all limits, beginning with
+//      0. So a higher limit never needs more energy.
 //   4. The margin. With noise, a plan with a limit of time gets faster options until its mean time
 //      is within the target (noise_margin.h).
 //   5. The bound. Each plan has the greatest known bound: from the relaxation, from the measured
@@ -88,7 +88,7 @@ struct JobPlans {
   std::optional<NoiseOutcome> noise;
   bool was_interrupted = false;
 
-  // The plan of an asked target. Null if it has none.
+  // The plan of an asked target. Null if the target has no plan.
   const PlannedTarget* Find(const plan::Target& target) const;
 };
 

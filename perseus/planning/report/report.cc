@@ -249,7 +249,8 @@ ordered_json DescribeScheduleTradeoff(const ScheduleTradeoff& tradeoff) {
   }
   ordered_json timelines = ordered_json::array();
   for (const ScheduleTimeline& timeline : tradeoff.timelines) {
-    // Another schedule has other instructions, so it describes its own work.
+    // Each schedule has its own instructions, so each timeline needs its own description of the
+    // work.
     ordered_json object{{"name", timeline.name}};
     object.update(DescribeWork(timeline.planner));
     object["baseline"] = DescribeBaseline(timeline.planner);

@@ -43,7 +43,7 @@ struct ReportedPlan {
 // The savings with one limit of clock changes, as fractions of the energy at maximum frequency.
 struct SwitchLimit {
   int most_switches = 0;              // For one GPU in an iteration.
-  std::optional<double> saving;       // Empty if no plan was found, or if it was not searched.
+  std::optional<double> saving;       // nullopt: no plan was found or searched.
   std::optional<double> most_saving;  // No plan within the limit saves more; empty if none saves.
 };
 

@@ -31,7 +31,7 @@ struct Schedule {
   int microbatches = 0;
   std::vector<std::vector<Instruction>> pp_ranks;  // [pp_rank][position]
   std::vector<int> pp_rank_of_stage;               // [stage]
-  std::vector<int> chunk_of_stage;  // [stage]; counts the stages of its pp_rank from 0.
+  std::vector<int> chunk_of_stage;                 // [stage] Its number on its pp_rank, from 0.
 
   int stages() const { return static_cast<int>(pp_rank_of_stage.size()); }
 };

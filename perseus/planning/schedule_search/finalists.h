@@ -1,4 +1,4 @@
-// Plans schedules, and judges the finalists of a search by their plans.
+// Plans schedules, and compares the finalists of a search by their plans.
 //
 // The search compares relaxed energies (relaxed_energy.h). The plan of a schedule is above that: it
 // names measured options, a switch takes time or energy, and the number of clock changes may be
@@ -34,16 +34,17 @@ Result<PlannedCandidate> PlanCandidate(const SearchJob& job, const Reference& re
                                        Candidate candidate, const plan::SearchLimits& limits);
 
 // Returns the best plan of the finalists. `searched` is the result of FindSchedule in the memory
-// `limit`. If `judged` is given, generated schedules that fit this memory are no finalists, because
-// an earlier call has judged them. After a request to finish, only the searched schedule gets a
-// plan, unless it has none.
+// `limit`. If `judged` is given, generated schedules that fit that memory are no finalists, because
+// an earlier call has compared them. After a request to finish, only the searched schedule gets a
+// plan, unless no plan is found for it.
 Result<PlannedCandidate> PlanBestFinalist(const SearchJob& job, const Reference& reference,
                                           Candidate searched, const MemoryLimit& limit,
                                           const plan::SearchLimits& limits,
                                           const MemoryLimit* judged = nullptr);
 
 // The best plan of the generated schedules that fit the memory `limit`, but not the memory
-// `judged`. Nothing if none has less energy than `than`, or after a request to finish.
+// `judged`. Returns nullopt if no such plan has less energy than `than`, or after a request to
+// finish.
 Result<std::optional<PlannedCandidate>> PlanBetterGenerated(
     const SearchJob& job, const Reference& reference, const PlannedCandidate& than,
     const MemoryLimit& limit, const plan::SearchLimits& limits, const MemoryLimit& judged);

@@ -18,8 +18,9 @@
 //
 // Memory puts these forwards after B0: Fm starts after B0 has ended. It also puts these backwards
 // before Fn: B(n-m) ends before Fn starts. The order of forwards and the order of backwards put the
-// others there. So every order obeys all three. The middle window is what limits a pp_rank with
-// little memory: while the pipeline is full, its backwards have to keep up with its forwards.
+// other instructions into their windows. So every order obeys all three. The middle window is what
+// limits a pp_rank with little memory: while the pipeline is full, its backwards have to keep up
+// with its forwards.
 //
 // THE PRICES. A window adds up durations, so this is a linear program that is not a network. Each
 // window w gets a price mu_w for a second of its time. A price moves the rule into the objective:
@@ -49,8 +50,8 @@
 namespace perseus::schedule_search {
 
 // No plan for any schedule of this job, within `limit` and `deadline`, has less energy (in joules).
-// Nothing if the bound does not apply: with several chunks for each pp_rank, and if the profile has
-// split backwards or recomputations, which this bound does not know. After a request to
+// Returns nullopt if the bound does not apply: with several chunks for each pp_rank, and if the
+// profile has split backwards or recomputations, which this bound does not know. After a request to
 // finish, the bound is the best one so far. Fails (kUnreachable) if no schedule can meet the
 // deadline.
 Result<std::optional<double>> BoundOfAnyOrder(const SearchJob& job, Nanoseconds deadline,

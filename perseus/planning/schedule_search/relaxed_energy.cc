@@ -10,9 +10,9 @@
 namespace perseus::schedule_search {
 namespace {
 
-// As fractions of the energy: how far a judgment may be above the relaxed optimum, and the least
-// difference between two judgments that counts.
+// The largest error of an estimated energy above the relaxed optimum, as a fraction.
 constexpr double kPrecision = 1e-6;
+// Energies that differ by less than this fraction count as equal.
 constexpr double kEqual = 2 * kPrecision;
 
 // Translates between the arcs of a network and the instructions of a schedule.

@@ -1,9 +1,9 @@
-// Judges schedules by their relaxed energy.
+// Estimates the relaxed energy of schedules, to compare them. The estimate is called a judgment.
 //
 // A search judges hundreds of schedules that differ little, and most of them are worse than the
-// best one so far. So the solver starts from the optimum of that one, and stops as soon as it knows
-// that a schedule is worse (frontier::ApproximateSchedule). For 8 pp_ranks and 24 microbatches, a
-// judgment takes a fifth of the time of an exact solution.
+// best one so far. So the solver starts from the optimum of the best one, and stops as soon as it
+// knows that a schedule is worse (frontier::ApproximateSchedule). For 8 pp_ranks and 24
+// microbatches, a judgment takes a fifth of the time of an exact solution.
 #pragma once
 
 #include <memory>
@@ -65,8 +65,8 @@ class RelaxedEnergy {
   RelaxedEnergy(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit)
       : job_(job), deadline_(deadline), limit_(limit) {}
 
-  // Judges a schedule. Empty if it deadlocks, exceeds the memory, or cannot meet the deadline. With
-  // `best`, the energy is exact enough only if it is not above that of `best`.
+  // Judges a schedule. Returns nullopt if it deadlocks, exceeds the memory, or cannot meet the
+  // deadline. If `best` is given, an energy above that of `best` need not be exact.
   std::optional<Judgment> Judge(const schedule::Schedule& schedule,
                                 const Judgment* best = nullptr) const;
 

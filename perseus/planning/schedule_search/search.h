@@ -59,13 +59,13 @@ struct SearchJob {
   plan::ExecutionModel execution;  // For a pp_rank: all GPUs of a stage together.
   int pp_ranks = 0;
   int microbatches = 0;
-  // The limit of plans. The search does not know it, but the finalists are judged by their plans
-  // (finalists.h).
+  // The limit of plans. The search does not use this limit, but the finalists are compared by their
+  // plans (finalists.h).
   few_switches::ChangeLimit changes = {};
   Placement placement = Placement::kLoop;
 };
 
-// A schedule that the search judged.
+// A schedule that the search has evaluated.
 struct Candidate {
   schedule::Schedule schedule;
   std::string origin = {};  // The generated schedule that it comes from: "1f1b", "zb-h1".
@@ -92,12 +92,11 @@ struct Reference {
 Result<Reference> FindReference(const SearchJob& job, const MemoryLimit& limit = {});
 
 struct SearchEffort {
-  // The candidates that are judged, at most. 0: as many as the size of the job allows
-  // (UsualEvaluations).
+  // The largest number of candidates to evaluate. 0: chosen from the job's size (UsualEvaluations).
   int evaluations = 0;
   std::stop_token stop = {};  // After a request, the search fails (kSystem).
-  // After a request to finish, the search ends with the best schedule so far. It always judges the
-  // generated schedules.
+  // After a request to finish, the search ends with the best schedule so far. It always evaluates
+  // the generated schedules.
   std::stop_token finish = {};
   // Called for each better schedule, and from time to time with the best one so far and the
   // completed fraction of the evaluations, by the calling thread.

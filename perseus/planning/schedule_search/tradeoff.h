@@ -20,7 +20,7 @@ inline constexpr double kWorthSaying = 1e-4;
 // A schedule with its plan that is no slower than the reference at maximum frequency.
 struct TradeoffRow : PlannedCandidate {
   int more = 0;  // Further microbatches that each pp_rank may hold, beyond the reference.
-  // No schedule in this memory saves more (order_bound.h). Nothing if the bound does not apply.
+  // No schedule in this memory saves more (order_bound.h). nullopt if the bound does not apply.
   std::optional<double> most_saving = {};
 };
 
@@ -61,7 +61,7 @@ struct TradeoffOptions {
 };
 
 // Computes the trade-off. Leaves out rows that hold no more than the row before: their memory saves
-// nothing. (The first two rows are always there.)
+// nothing. (The first two rows always exist.)
 Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options = {});
 
 // The conclusion in a sentence: "One more microbatch in flight on pp_ranks 0 to 5 saves another

@@ -58,7 +58,7 @@ bool ShowsNear(const std::vector<SwitchCase>& cases) {
 // The result of one switch, from the records of all its GPUs.
 struct SeenSwitch {
   bool has_landed = true;         // True only if it is certain for every GPU.
-  Nanoseconds latency = 0;        // From the call to the last landing.
+  Nanoseconds latency = 0;        // From the call to the latest landing of a GPU.
   Nanoseconds call = 0;           // The longest.
   double sample_distance_ms = 0;  // The largest mean distance between two samples of a GPU's work.
 };
@@ -67,7 +67,7 @@ SeenSwitch Examine(const std::vector<SwitchRecord>& records, double ratio) {
   SeenSwitch seen;
   for (const auto& [call_begin, call_end, samples] : records) {
     const auto landing = FindLanding(samples, {call_begin, ratio});
-    // Without work after the landing, the landing may be noise of the last samples.
+    // If too little work follows the detected landing, it may only be noise in the last samples.
     seen.has_landed = seen.has_landed && landing && samples.back().at - *landing >= kBeforeSwitch;
     if (landing) seen.latency = std::max(seen.latency, *landing - call_begin);
     seen.call = std::max(seen.call, call_end - call_begin);

@@ -112,9 +112,9 @@ class GroupFinder {
   const RecordedStep& step_;
 };
 
-// Events whose host delays are comparable between steps: (rank, the event's name, whether it is the
-// first of its name). The event before it is not part of the key: if two events end at the same
-// time, either may be recorded as the later one.
+// The key of events whose host delays can be compared across steps: (rank, name, whether the event
+// is the first one with this name). The preceding event is not in the key, because if two events
+// end together, their order can vary between steps.
 using DelayKey = std::tuple<int, int, bool>;
 
 // The graph of a step, still without host delays.
@@ -157,8 +157,8 @@ class StepBuilder {
   }
 
  private:
-  // Adds the meeting of the group: it waits for everything that a member waits for, and each member
-  // waits for the meeting only.
+  // Adds one synchronization node (a meeting) for the group. The meeting waits for every event that
+  // any member waited for. Then each member waits only for the meeting.
   Result<void> Join(const Group& group) {
     NoteDelay(group);
     const JobEvent* last = &step_.events[At(group.front())];
@@ -409,8 +409,8 @@ std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
     const int pipeline = pipeline_of(event);
     std::span<const int> waits = graph.waits_of(event);
     if (!waits.empty() && graph.is_meeting(waits.front())) {
-      // The meeting waits for events of all pipelines. Only those of this pipeline count. Events
-      // are sorted by pipeline.
+      // The meeting waits for events of all pipelines. Only the events of this pipeline count here.
+      // Events are sorted by pipeline.
       const auto of_all = graph.waits_of(waits.front());
       waits = {std::ranges::lower_bound(of_all, pipeline, {}, pipeline_of),
                std::ranges::upper_bound(of_all, pipeline, {}, pipeline_of)};

@@ -16,14 +16,14 @@
 // WHY
 //   Which schedule is the best start depends on the profile. For GPT-3 on A100, the relaxed optimum
 //   itself is as good as any other. For Bloom on A40 with 96 microbatches, one sharpened schedule
-//   cuts the gap from 0.5 to 0.06 %. So the first cycle has at least one. It has more as long as
-//   they take less than three fifths of the work. Rounds with windows of 10 instructions find
-//   nearly everything that larger windows find: of 1,536 windows, the first round improves 14, and
-//   the next rounds one or two (GPT-3, 96 microbatches). So rounds end soon. A window that is not
-//   improved within 10,000 options tried is skipped. With up to 100,000, rounds of 14 used 8.7 of
-//   the 15.3 million options tried for Bloom with 96 microbatches, and found nothing. Without
-//   rounds of 14, the gap of GPT-3 with 12 microbatches and no slowdown is 0.098 % instead of
-//   0.087 %.
+//   cuts the gap from 0.5 to 0.06 %. So the first cycle has at least one sharpened start. It has
+//   more as long as they take less than three fifths of the work. Rounds with windows of 10
+//   instructions find nearly everything that larger windows find: of 1,536 windows, the first round
+//   improves 14, and the next rounds one or two (GPT-3, 96 microbatches). So rounds end soon. A
+//   window that is not improved within 10,000 options tried is skipped. With up to 100,000, rounds
+//   of 14 used 8.7 of the 15.3 million options tried for Bloom with 96 microbatches, and found
+//   nothing. Without rounds of 14, the gap of GPT-3 with 12 microbatches and no slowdown is 0.098 %
+//   instead of 0.087 %.
 //
 // Work is counted in options tried in windows. A window and a solve count as many options as take
 // the same time.

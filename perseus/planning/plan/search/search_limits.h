@@ -18,7 +18,7 @@ inline constexpr int kMostEffort = 1'000'000;
 struct SearchLimits {
   int effort = kUsualEffort;
   // After a stop request, the search fails (kSystem). It checks for a request between windows,
-  // rounds and solves, none of which takes long.
+  // rounds and solves, all of which are short.
   std::stop_token stop = {};
   // After a request to finish, the search ends with the best plan so far. It always completes a
   // first look.
