@@ -36,8 +36,7 @@ inline constexpr std::uint64_t kMostRegularBytes = std::uint64_t{256} << 20;
 Result<std::string> ReadRegularFile(const std::filesystem::path& path,
                                     std::uint64_t most_bytes = kMostRegularBytes);
 
-// Reads an open file up to its end. Fails as ReadRegularFile does. `path` is the file's name in
-// errors.
+// Reads an open file up to its end. Fails as ReadRegularFile does. Errors name the file `path`.
 Result<std::string> ReadToEnd(const FileDescriptor& file, std::uint64_t most_bytes,
                               const std::filesystem::path& path);
 

@@ -24,8 +24,8 @@ std::string_view Explanation(std::string_view what) {
   return end == std::string_view::npos ? what : what.substr(end + 2);
 }
 
-// Returns the library's explanation. For text that is not UTF-8, returns a short one: the library
-// quotes everything before the wrong byte, at any length.
+// Returns the library's explanation. For text that is not UTF-8, returns a short explanation of our
+// own: the library quotes everything before the wrong byte, at any length.
 std::string WhatIsWrong(std::string_view what) {
   if (what.find("ill-formed UTF-8") != std::string_view::npos) return "a text is not UTF-8";
   return Explained(Explanation(what));

@@ -13,8 +13,8 @@
 
 namespace perseus {
 
-// Returns the JSON on one line, or with `indent` spaces for each level. Replaces bytes that are not
-// UTF-8 by U+FFFD.
+// Writes one line, or uses `indent` spaces for each level. Replaces bytes that are not UTF-8 by
+// U+FFFD.
 std::string JsonText(const nlohmann::json& json, int indent = -1);
 std::string JsonText(const nlohmann::ordered_json& json, int indent = -1);
 

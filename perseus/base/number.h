@@ -10,9 +10,8 @@
 namespace perseus {
 
 // Returns the number if the whole of `text` is one number. Returns nullopt if `text` is anything
-// else, such as a number with a space or a "+", or if the number does not fit into the type. A
-// double may be infinite or no number ("nan"). The base of an integer may be given; it is 10
-// otherwise.
+// else, such as a number with a space or a "+", or if the number does not fit. A double may be
+// infinite or no number ("nan"). The default base of an integer is 10.
 template <typename Number, std::same_as<int>... Base>
 std::optional<Number> ParseNumber(std::string_view text, Base... base) {
   Number number{};

@@ -19,8 +19,8 @@ class Calls {
  public:
   explicit Calls(std::size_t count) : end_(count) {}
 
-  // Returns the index of the next call, or nothing if no call is left. Waits while running calls
-  // may add some.
+  // Returns the index of the next call, or nullopt if no call is left. Waits while running calls
+  // may add calls.
   std::optional<std::size_t> Begin() {
     const MutexLock lock(mutex_);
     while (next_ == end_ && running_ > 0 && !exception_) changed_.wait(mutex_);

@@ -15,8 +15,7 @@ void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>
 
 // For tasks that lead to more tasks, such as those of a queue: calls work() once for each of
 // `count` tasks, and once more for each task that a call adds. A call returns how many it added.
-// Returns when no task is left. `work` must be thread safe. A task is available at each call of
-// `work`.
+// Returns when no task is left. `work` must be thread safe. At each call, it finds a task.
 void DrainOnAllCores(std::size_t count, const std::function<std::size_t()>& work);
 
 }  // namespace perseus

@@ -123,7 +123,7 @@ std::optional<ProcessState> ParseProcessState(std::string_view stat, std::string
   const std::string_view fields = stat.substr(name_end + 2);
   const auto started = NumberIn(fields, kStartTime);
   if (!started) return std::nullopt;
-  // The first thread may have ended (Z) while another one cannot.
+  // The first thread may have ended (Z) while another thread cannot end.
   const char state = stat[name_end + 2];
   return ProcessState{.started = *started,
                       .is_ending = state == 'Z' || state == 'X' ||

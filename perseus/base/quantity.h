@@ -1,6 +1,5 @@
-// A type for whole numbers of one unit. The compiler does not let code mix a quantity with another
-// quantity, or with a plain integer such as Nanoseconds. A quantity is as small and as fast as the
-// integer in it.
+// A type for whole numbers of one unit. It does not mix with another quantity or with a plain
+// integer (such as Nanoseconds). It is as small and as fast as the integer in it.
 #pragma once
 
 #include <compare>
@@ -16,8 +15,7 @@ template <typename Unit>
 class Quantity {
  public:
   constexpr Quantity() = default;
-  // A literal, such as 2'000, is an int and converts implicitly. Nanoseconds are not an int, so
-  // they do not convert.
+  // An int, such as the literal 2'000, converts implicitly. Nanoseconds, a longer type, do not.
   template <std::same_as<int> Int>
   constexpr Quantity(Int count) : count_(count) {}
   constexpr explicit Quantity(std::int64_t count) : count_(count) {}

@@ -28,8 +28,8 @@ double Uniform(Generator& random) {
   return static_cast<double>(random() >> 11) * 0x1p-53;
 }
 
-// A uniform sample of the whole numbers 0 to `end` - 1 (Lemire, "Fast random integer generation in
-// an interval", 2019, without its correction: an error of at most end / 2^32). Requires 1 <= end <
+// A uniform sample of 0, 1, ..., `end` - 1 (Lemire, "Fast random integer generation in an
+// interval", 2019, without its correction: an error of at most end / 2^32). Requires 1 <= end <
 // 2^31.
 template <typename Generator>
 int Below(Generator& random, int end) {

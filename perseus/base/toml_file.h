@@ -19,8 +19,7 @@
 namespace perseus::toml_file {
 
 // Reads one table of the file. Each function checks the type and the range of a value. The reader
-// keeps the first error. Check error() after the last read: the values are valid only if there is
-// no error.
+// keeps the first error. Check error() after the last read: after an error, no value is valid.
 class TableReader {
  public:
   // The keys of another table of the same file.

@@ -20,8 +20,7 @@
 //   The cost of a step as a function of its start is convex. Let `slope` be its derivative minus
 //   the wait price of the next step. Where slope >= 0, it is as good to start at once and to wait
 //   afterwards. So a label starts at its t, and later only in cells where slope < 0. For such a
-//   cell, the tangent at the beginning of the cell replaces the function. The tangent lies below
-//   the function.
+//   cell, the tangent at the cell's beginning replaces the function. It lies below the function.
 //
 //   The search runs with a cap: it drops what costs more. If it finds a result, this result is the
 //   least cost. If not, the least cost is above the cap, and the next search has a higher cap. A

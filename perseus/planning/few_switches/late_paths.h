@@ -56,8 +56,7 @@ class LatePaths {
   void Apply(std::span<const Stretch> stretches);
 
   // The nearest faster clock of the segment that makes the path of the latest FindLate shorter by
-  // `excess`. nullopt if this clock costs `most_j` or more, or if the path does not visit the
-  // segment.
+  // `excess`. nullopt if it costs `most_j` or more, or if the path does not visit the segment.
   struct Speedup {
     int clock = 0;
     double energy_j = 0;  // Effective.

@@ -13,9 +13,8 @@
 // Why a segment becomes two: in the steady state, each pp_rank has to run a microbatch within one
 // period. Clocks are coarse, so one clock leaves slack in each period. Two clocks, each for a part
 // of the iteration, use it, but only if all pp_ranks have the short period at the same time. No
-// sequence of smaller moves leads to this state: until the last pp_rank follows, the plan is late,
-// or costs more. So the other pp_ranks follow in the same move, with the clocks that fit the same
-// periods.
+// smaller moves lead to this state: until the last pp_rank follows, the plan is late, or costs
+// more. So the other pp_ranks follow in the same move, with the clocks that fit the same periods.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -49,14 +48,13 @@ class RingMoves {
 
   // A random move from `rings` ([pp_rank]): for each pp_rank at most one new ring, with at most
   // max(most_changes, 1) segments. Returns an empty span if the random move cannot be applied to
-  // the chosen ring. The proposed rings may contain unmeasured clocks. Valid until the next call.
+  // the chosen ring. New rings may have unmeasured clocks. The span is valid until the next call.
   // Requires a movable pp_rank.
   std::span<Proposal> Propose(const std::vector<Ring>& rings, int most_changes);
 
   // The ring of the pp_rank after the latest move.
   const Ring& RingOf(const std::vector<Ring>& rings, int pp_rank) const;
-  // Adds another clock for a segment of the pp_rank's ring to the latest move. Returns the whole
-  // move.
+  // Adds another clock for a segment of this pp_rank to the latest move. Returns the whole move.
   std::span<Proposal> AddClock(const std::vector<Ring>& rings, int pp_rank, std::size_t segment,
                                int clock);
 

@@ -107,8 +107,7 @@ class SegmentSearch {
   bool SumStretch(const Stretch& stretch);
   // Fills changes_. Returns false if they certainly make the iteration end after `latest`.
   bool CollectChanges(Nanoseconds latest);
-  // Whether the cost after the changes is at most `threshold`. If so, the timeline contains the
-  // changes.
+  // Whether the cost after the changes is at most `threshold`. If so, the timeline has the changes.
   bool Decide(double threshold);
   // Call it after Decide returned false. If the move makes a known path too long, adds a faster
   // clock to the move. Returns whether the cost is then at most `threshold`.

@@ -48,8 +48,7 @@ class Timeline {
 
   bool has_latency() const { return latency_ > 0; }
   Nanoseconds time() const { return time_; }
-  // The effective energy that the latency adds, in joules. An estimate whenever time() is an
-  // estimate.
+  // The effective energy that the latency adds, in joules. An estimate if time() is an estimate.
   double late_energy_j() const {
     if (computed_ == 0 || late_energies_j_.empty()) return 0;
     const std::size_t last = At(computed_) - 1;

@@ -42,8 +42,7 @@ Result<schedule_search::MemoryLimit> LimitMemory(const schedule_search::Referenc
                                                  const schedule_search::ByteMemory& memory);
 
 // Among the finalists (schedule_search/finalists.h) that fit the memory, returns the best one that
-// is no slower than the reference at maximum frequency. The returned schedule is named
-// kAutoSchedule.
+// is no slower than the reference at maximum frequency. Its name becomes kAutoSchedule.
 Result<AutoSchedule> FindAutoSchedule(const schedule_search::SearchJob& job,
                                       const std::vector<int>& max_in_flight,
                                       const GpuMemory& memory,

@@ -20,8 +20,7 @@ int ClockOf(const InstructionGraph& graph, std::span<const int> options, int ins
   return graph.options_of(instruction).options[At(options[At(instruction)])].frequency_mhz;
 }
 
-// Returns the option with the least effective energy at `clock_mhz`, or nullopt if no option was
-// measured at this clock.
+// Returns the option with the least effective energy at this clock. nullopt if none was measured.
 std::optional<int> OptionAt(const OptionSet& set, int clock_mhz, double blocking_power_w) {
   std::optional<int> best;
   for (std::size_t k = 0; k < set.options.size(); ++k) {

@@ -42,8 +42,7 @@ struct NoisyMean {
   double time_s = 0;
   double energy_j = 0;
   // [instruction] The derivative of time_s by the time of the instruction without noise: how often
-  // the instruction lies on the longest path, each time multiplied by its noise. Between 0 and
-  // about 1.
+  // it lies on the longest path, each time multiplied by its noise. Between 0 and about 1.
   std::vector<double> criticality;
 };
 

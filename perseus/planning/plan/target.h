@@ -54,8 +54,7 @@ bool NeedsFrontier(Target::Kind kind);
 // Whether a target of this kind limits the time of an iteration: a slowdown or a deadline.
 bool LimitsTime(Target::Kind kind);
 
-// Whether a target of this kind is equivalent to one deadline: all kinds but kEnergyBudget and
-// kPowerCap.
+// Whether a target of this kind equals one deadline: all kinds but kEnergyBudget and kPowerCap.
 bool IsOneDeadline(Target::Kind kind);
 
 // Returns the deadline that the target is equivalent to. Requires IsOneDeadline(target.kind). Fails

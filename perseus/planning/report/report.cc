@@ -249,8 +249,7 @@ ordered_json DescribeScheduleTradeoff(const ScheduleTradeoff& tradeoff) {
   }
   ordered_json timelines = ordered_json::array();
   for (const ScheduleTimeline& timeline : tradeoff.timelines) {
-    // Each schedule has its own instructions, so each timeline needs its own description of the
-    // work.
+    // Each schedule has its own instructions, so each timeline has its own description of them.
     ordered_json object{{"name", timeline.name}};
     object.update(DescribeWork(timeline.planner));
     object["baseline"] = DescribeBaseline(timeline.planner);

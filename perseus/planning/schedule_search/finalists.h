@@ -36,7 +36,7 @@ Result<PlannedCandidate> PlanCandidate(const SearchJob& job, const Reference& re
 // Returns the best plan of the finalists. `searched` is the result of FindSchedule in the memory
 // `limit`. If `judged` is given, generated schedules that fit that memory are no finalists, because
 // an earlier call has compared them. After a request to finish, only the searched schedule gets a
-// plan, unless no plan is found for it.
+// plan, unless none is found.
 Result<PlannedCandidate> PlanBestFinalist(const SearchJob& job, const Reference& reference,
                                           Candidate searched, const MemoryLimit& limit,
                                           const plan::SearchLimits& limits,

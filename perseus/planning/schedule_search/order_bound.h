@@ -17,10 +17,9 @@
 //     middle:  from the end of B0 to the start of Fn             B1 ... B(n-m),  Fm ... F(n-1)
 //
 // Memory puts these forwards after B0: Fm starts after B0 has ended. It also puts these backwards
-// before Fn: B(n-m) ends before Fn starts. The order of forwards and the order of backwards put the
-// other instructions into their windows. So every order obeys all three. The middle window is what
-// limits a pp_rank with little memory: while the pipeline is full, its backwards have to keep up
-// with its forwards.
+// before Fn: B(n-m) ends before Fn starts. The order of forwards and of backwards puts all others
+// into their windows. So every order obeys all three. The middle window is what limits a pp_rank
+// with little memory: while the pipeline is full, its backwards have to keep up with its forwards.
 //
 // THE PRICES. A window adds up durations, so this is a linear program that is not a network. Each
 // window w gets a price mu_w for a second of its time. A price moves the rule into the objective:

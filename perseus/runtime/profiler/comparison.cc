@@ -86,7 +86,8 @@ constexpr double kSignedRankWidth = 1.0233;
 constexpr double kFourOfFive = 0.8416;
 constexpr double kLeastSpread = 1e-4;
 
-// The number of pairs with which an interval around the same estimate does not reach `limit`.
+// The number of pairs that make an interval around the same estimate so narrow that it does not
+// reach `limit`.
 double PairsUntil(double estimate, double limit, const SignedRankInterval& center) {
   const double distance = std::abs(estimate - limit);
   if (distance <= 0) return INFINITY;

@@ -39,7 +39,7 @@ void EnergyCurve::ForgetBefore(Nanoseconds time) {
   const auto next =
       std::lower_bound(points_.begin(), points_.end(), time,
                        [](const Point& point, Nanoseconds t) { return point.at < t; });
-  // The one before it is still needed to interpolate.
+  // The point before `next` is still needed to interpolate.
   if (next - points_.begin() > 1) points_.erase(points_.begin(), next - 1);
 }
 

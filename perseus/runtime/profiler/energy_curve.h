@@ -22,8 +22,7 @@ class EnergyCurve {
   // was reset, and begins a new curve.
   void Add(Nanoseconds after, Nanoseconds until, double energy_j);
 
-  // Returns the energy at `time`, or nullopt if `time` is before the first value or after the last
-  // value.
+  // Returns the energy at `time`, or nullopt before the first and after the last value.
   std::optional<double> At(Nanoseconds time) const;
   // Returns the energy between two times, or nullopt if the energy at one of the times is unknown.
   std::optional<double> Between(Nanoseconds begin, Nanoseconds end) const;

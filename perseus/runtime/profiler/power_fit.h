@@ -78,8 +78,7 @@ struct PowerWindow {
   std::vector<Part> parts;
   double begin_error_s = 0;  // The standard deviations of the window's edges.
   double end_error_s = 0;
-  // The power at the window's edges, if it is known already. 0: the fit uses the mean power of the
-  // windows around.
+  // The power at the window's edges if it is known. 0: the mean of the neighboring windows is used.
   double begin_power_w = 0;
   double end_power_w = 0;
 };

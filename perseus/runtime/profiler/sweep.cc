@@ -57,8 +57,8 @@ class Chooser {
   Chooser(const SweepJob& job, const SweepBudget& budget, std::span<const MeasuredOption> measured)
       : job_(job), budget_(budget), groups_(GroupsOf(job.schedule)), model_(measured) {}
 
-  // The clocks of the next round of the descent, or nothing when all groups have left or finished
-  // it.
+  // Returns the clocks of the next round of the descent, or nullopt when all groups have left or
+  // finished the descent.
   std::optional<std::vector<int>> Descent() const {
     const int descent = std::min(budget_.frequencies, static_cast<int>(kDescent.size()));
     bool descends = false;
@@ -328,8 +328,8 @@ class Chooser {
     return others;
   }
 
-  // Returns, for the groups of the kind that have that clock, the fraction of the variance of one
-  // group that a measurement of another one removes.
+  // Returns, for the groups of the kind that have this clock, the fraction of the variance of one
+  // group that a measurement of another group removes.
   const SharedInformation& SharedInformationAt(InstructionKind kind, int mhz) {
     const auto [place, is_new] = shared_.try_emplace({kind, mhz});
     SharedInformation& shared = place->second;

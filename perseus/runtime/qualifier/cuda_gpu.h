@@ -85,9 +85,8 @@ class CudaGpu {
     std::uint64_t time = 0;
     std::uint64_t work = 0;
   };
-  // Returns the latest sample, or nullopt if the kernel has not written a sample yet, or is writing
-  // one now. The order of these memory reads is fixed, because each read is sequentially
-  // consistent.
+  // Returns the latest sample, or nullopt if the kernel has not written one yet, or is writing one.
+  // The order of these memory reads is fixed, because each read is sequentially consistent.
   std::optional<MailboxSample> ReadMailbox() const {
     const std::uint64_t before = Word64(kMailboxSequence).load();
     const MailboxSample sample{Word64(kMailboxTime).load(), Word64(kMailboxWork).load()};

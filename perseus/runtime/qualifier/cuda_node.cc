@@ -37,8 +37,8 @@ std::string FormatUuid(const cuda::Uuid& uuid) {
 
 void DoNothing(void* /*argument*/) {}
 
-// Calls act(i) for each i below `count`, each on a thread of its own. Returns the first failure in
-// their order.
+// Calls act(i) for each i below `count`, each on a thread of its own. Returns the failure with the
+// lowest i.
 template <typename Act>
 DeviceResult<void> OnThreads(std::size_t count, Act act) {
   std::vector<DeviceResult<void>> done(count);
@@ -319,7 +319,7 @@ class CudaNode final : public MeasuredNode {
     return AwaitAll();
   }
 
-  // It aborts, because a destroy waits for collectives that may hang.
+  // Aborts the communicators: to destroy them would wait for collectives that may hang.
   void CloseCollectives() {
     for (void* communicator : communicators_) static_cast<void>(nccl_.CommAbort(communicator));
     communicators_.clear();

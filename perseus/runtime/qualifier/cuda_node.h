@@ -5,8 +5,7 @@
 // themselves after ten minutes, and when this process ends.
 //
 // Without libcuda, the node has the driver only: clocks, energy, power and the duration of calls.
-// It then sees a clock change only in the driver's readings of the clock. For an idle GPU, these
-// may not show the change.
+// It then sees a clock only in the driver's readings. These may not show the clock of an idle GPU.
 #pragma once
 
 #include <memory>

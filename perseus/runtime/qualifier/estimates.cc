@@ -21,7 +21,7 @@ struct Ranks {
 };
 
 // Sample k (sorted, from 0) is above the true quantile if at most k samples are below the quantile,
-// and below it if more are.
+// and below the quantile if more samples are.
 Ranks RanksOf(int n, double part) {
   const boost::math::binomial below(n, part);
   Ranks ranks{-1, n};

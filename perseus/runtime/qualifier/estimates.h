@@ -29,16 +29,14 @@ std::optional<Estimate> MedianOf(std::vector<double> samples);
 // samples, the 95th percentile 72.
 bool IsEnclosed(int samples, double part);
 
-// Returns the mean, or nullopt without samples. The interval of a single sample is the sample
-// itself.
+// Returns the mean, or nullopt without samples. The interval of one sample is the sample itself.
 std::optional<Estimate> MeanOf(const std::vector<double>& samples);
 
 // ---- The energy counter: how often it changes, by how much, and whether it agrees with power ----
 
 // Examines the counter by the energy and the power of the readings. Two neighboring readings
-// enclose the moment of a change. Returns nullopt if the counter changed less than seven times.
-// Readings should be at least ten times as frequent as the changes, and the load should be
-// constant.
+// enclose a change. Returns nullopt if the counter changed less than seven times. Readings should
+// be at least ten times as frequent as the changes, and the load should be constant.
 //
 // The bias is relative to power readings, which have an error of their own (NVIDIA states about 5 %
 // for most boards). So it shows whether the two agree, not which of them is correct.
@@ -69,8 +67,8 @@ inline constexpr double kHarmfulSlowdown = 0.01;
 // rate, it is the greatest one that was tried, and the truth may be above it. Requires rates.
 Estimate HarmlessRate(std::vector<RateSlowdown> rates);
 
-// Finds the landing of a clock change: the moment when the GPU's clock really changes. Uses the
-// rate of the work that ran on the GPU meanwhile.
+// Finds the landing of a clock change, the moment when the clock really changes, from the GPU's
+// work.
 //
 // A kernel that computes does work at a rate proportional to the SM clock. So the rate has a level
 // before the switch and another one after it. The landing is the moment that splits the series into

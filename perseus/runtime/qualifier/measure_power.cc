@@ -34,7 +34,7 @@ std::vector<int> ChoosePowerClocks(const std::vector<int>& clocks_mhz) {
   return chosen_mhz;
 }
 
-// Reads all GPUs for that long.
+// Reads all GPUs for `window`.
 Result<GpuReadings> ReadFor(QualifyRun& run, Nanoseconds window) {
   GpuReadings all(run.all_gpus.size());
   const Nanoseconds end = run.node.clock().Now() + window;
@@ -59,7 +59,7 @@ std::vector<int> LastClocks(const GpuReadings& readings) {
   return clocks_mhz;
 }
 
-// The mean power of one GPU. Empty without readings.
+// Returns the mean power of one GPU, or nullopt without readings.
 std::optional<Estimate> MeanPower(const std::vector<device::Telemetry>& readings) {
   if (readings.empty()) return std::nullopt;
   std::optional<Estimate> power;
@@ -86,7 +86,7 @@ std::vector<std::optional<Estimate>> PowersOf(const GpuReadings& readings) {
   return powers_w;
 }
 
-// Reads all GPUs for that long, when their power has settled.
+// Waits until the power of all GPUs has settled, and then reads them for `window`.
 Result<GpuReadings> MeasureWindow(QualifyRun& run, Nanoseconds window) {
   Sleep(run.node.clock(), kPowerSettles);
   return ReadFor(run, window);

@@ -53,9 +53,8 @@ class Siblings {
   // The names of the GPUs, in the order of the estimates.
   explicit Siblings(std::vector<std::string> names) : names_(std::move(names)) {}
 
-  // Returns the median of the GPUs that do not differ, with an interval that covers the intervals
-  // of these GPUs. Returns nullopt if a GPU has no estimate. `what` completes "its ... is": "busy
-  // power at 1410 MHz".
+  // Returns the median of the GPUs that do not differ, with an interval that covers theirs. nullopt
+  // if a GPU has no estimate. `what` completes "its ... is": "busy power at 1410 MHz".
   std::optional<Estimate> Combine(const std::string& what, Unit unit,
                                   const std::vector<std::optional<Estimate>>& estimates);
 

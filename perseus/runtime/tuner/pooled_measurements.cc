@@ -163,7 +163,7 @@ std::optional<double> ConsensusPower(std::span<const profiler::PowerEstimate> es
   const Sums alike = sums(0);
   if (alike.count == 0) return std::nullopt;
   if (alike.count == 1) return std::max(0.0, alike.Mean());
-  double scatter = 0;  // Its expectation is count - 1 if the estimates differ by chance only.
+  double scatter = 0;  // Expected: count - 1 if the estimates differ only by chance.
   for (const profiler::PowerEstimate& estimate : estimates) {
     if (!is_known(estimate)) continue;
     const double errors = (estimate.power_w - alike.Mean()) / estimate.standard_error_w;

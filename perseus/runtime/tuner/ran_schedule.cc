@@ -176,7 +176,7 @@ class ScheduleFinder {
                                      Name(protocol::RankId{0, name.pp_rank, 0}), Name(name));
   }
 
-  // The last step of the newest order that ran often enough.
+  // Returns the last step of the newest order that ran in enough consecutive steps.
   Result<std::size_t> ChooseNewest() const {
     int consecutive = 0;
     for (std::size_t i = steps_.size(); i-- > 0;) {

@@ -16,7 +16,7 @@ namespace {
 constexpr double kTolerated = 0.01;
 constexpr double kToleratedStandardErrors = 3;
 
-// Whether the rank recorded the range and the step after it, and ran it with that version.
+// Checks that the rank recorded the range and the step after it, and ran it with this version.
 Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
                       const StepRange& range) {
   for (std::int64_t number = range.begin; number < range.end; ++number) {
@@ -59,7 +59,7 @@ double OverlapOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ran
                       const StepRange& range) {
   std::vector<double> overlaps;
   for (std::int64_t number = range.begin; number < range.end; ++number) {
-    std::map<int, Span> of_pipelines;  // The end of this step, and the begin of the next one.
+    std::map<int, Span> of_pipelines;  // The end of this step, and the start of the next one.
     for (const protocol::RankId& name : ranks) {
       const LoggedRank& rank = logs.ranks().at(name);
       const Span now{SpanOf(rank, number + 1).begin, SpanOf(rank, number).end};

@@ -33,8 +33,8 @@ RunTimes RunTimesOf(const protocol::RanStep& step) {
 }
 
 struct Message {
-  Nanoseconds took = 0;    // From the sender's end to the receiver's begin.
-  Nanoseconds waited = 0;  // How long the receiver was free before its begin.
+  Nanoseconds took = 0;    // From the sender's end to the receiver's start.
+  Nanoseconds waited = 0;  // How long the receiver was free before its start.
 };
 // The messages of one direction between two ranks.
 using Messages = std::vector<Message>;

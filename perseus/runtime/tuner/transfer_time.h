@@ -1,5 +1,5 @@
 // The time that a message takes from one pp_rank to the next, from the rank logs: from the end of
-// an instruction to the beginning of the instruction that waits for its output. The time contains
+// an instruction to the beginning of the instruction that waits for its output. It contains
 // everything between the two that a plan cannot avoid: the transfer, and the time until the
 // receiver wakes up.
 //

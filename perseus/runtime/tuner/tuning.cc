@@ -25,10 +25,10 @@
 namespace perseus::tuner {
 namespace {
 
-// A plan is made from the options that seem best, and these seem better than they are. So a plan is
-// activated and measured at its own clocks. Then it is made again with these measurements. The
-// promise of the second plan is computed from the times that were measured while it ran, and from
-// the energy of its whole steps.
+// A plan is made from the options that seem best, and these seem better than they are. So the plan
+// is activated and measured at its own clocks. Then a second plan is made with these measurements.
+// The promise of the second plan is computed from the times that were measured while it ran, and
+// from the energy of its whole steps.
 constexpr int kPlansFollowed = 2;
 
 constexpr const char* kState = "tuner.json";  // In the job directory.
@@ -282,7 +282,7 @@ class Tuner {
   std::vector<profiler::MeasuredOption> Options() const {
     return PooledOptions(state_.gpus, reachable_mhz_);
   }
-  // Not used while a plan is followed: the plan was made, and is judged, with one transfer time.
+  // Not used while a plan is followed: the plan was made, and is evaluated, with one transfer time.
   void MeasureTransfers(std::int64_t first, std::int64_t last) {
     if (!options_.measures_p2p) return;
     const auto time =
@@ -351,7 +351,7 @@ class Tuner {
     PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
     protocol::Assignment assignment;
     assignment.plan = std::move(path);
-    // Enough steps to judge the plan, and for the ranks to read the next assignment.
+    // Enough steps to evaluate the plan, and for the ranks to read the next assignment.
     const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
     PERSEUS_ASSIGN_OR_RETURN(
         const auto ran,
@@ -412,7 +412,7 @@ class Tuner {
 
   // A rank that does not have to wait for the others between two steps begins the next step early,
   // as with V-shaped schedules. Then a step takes less time than in the plan's model. The plan uses
-  // the difference as if ranks waited for that time.
+  // the difference as if ranks waited during it.
   void WarnIfStepsOverlap() const {
     if (!seen_->StepsOverlap()) return;
     const double share = seen_->overlap_s / seen_->baseline_time_s;

@@ -124,8 +124,8 @@ class Verifier {
       PERSEUS_RETURN_IF_ERROR(AwaitStep(block.begin - ahead - 1));
       protocol::Assignment assignment;
       if (block.is_planned) assignment.plan = plan;
-      // Lasts until the next block's assignment is there. If this process dies, training returns to
-      // the lasting assignment.
+      // Lasts until the next block's assignment has begun. If this process dies, training returns
+      // to the lasting assignment.
       assignment.until_step = block.end + ahead;
       PERSEUS_ASSIGN_OR_RETURN(block.version, writer_.Write(std::move(assignment), block.begin));
       const std::size_t number = static_cast<std::size_t>(&block - blocks_.data());
@@ -196,7 +196,7 @@ class Verifier {
                     result_.layout.steps()));
   }
 
-  // The part of the block that all ranks have recorded. Empty if it has not begun.
+  // The part of the block that all ranks have recorded. Empty if the block has not begun.
   Block Ran(Block block) const {
     block.end = std::min(block.end, logs_.LastCommonStep(ranks_) + 1);
     if (block.version == 0 || block.end < block.begin) block.end = block.begin;

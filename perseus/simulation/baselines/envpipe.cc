@@ -127,7 +127,7 @@ class Reconfiguration {
     }
   }
 
-  // A critical path, from its end to its begin.
+  // A critical path, from its end to its beginning.
   std::vector<int> CriticalPath(const plan::Evaluation& evaluation) const {
     const auto end = [&](int instruction) {
       return evaluation.starts[At(instruction)] + evaluation.durations[At(instruction)];

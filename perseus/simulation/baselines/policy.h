@@ -50,7 +50,7 @@ class Policy {
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
   // The plans that the policy offers. `times` (ascending) are the iteration times for which it may
-  // plan: a straggler makes the iteration that long. Some policies ignore them.
+  // plan: a straggler makes the iteration that long. Some policies ignore these times.
   virtual Result<PolicyPoints> Points(const plan::Planner& planner,
                                       std::span<const Nanoseconds> times) const = 0;
 };
@@ -67,8 +67,9 @@ std::unique_ptr<Policy> MakePerseus(recipe::Wishes wishes = {});
 // All policies in the order above. `unit` is for PerseusPublished, and `wishes` are for Perseus.
 std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit, recipe::Wishes wishes = {});
 
-// The point of least planner.EnergyUntil(time) among those that end by `time`. If none does, the
-// fastest point, which makes the iteration longer. Requires at least one point.
+// Returns the point of least planner.EnergyUntil(time) among the points that end by `time`. If no
+// point does, returns the fastest point, which makes the iteration longer. Requires at least one
+// point.
 const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint> points,
                                 const plan::Planner& planner);
 
@@ -76,8 +77,8 @@ const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint
 OperatingPoint MakePoint(const plan::Planner& planner, std::string setting,
                          std::vector<int> options);
 
-// Sorts the points by time, and drops every point that another one beats in time, and in energy for
-// any length of the iteration.
+// Sorts the points by time, and drops every point that another point beats in time, and in energy
+// for any length of the iteration.
 std::vector<OperatingPoint> Undominated(const plan::Planner& planner,
                                         std::vector<OperatingPoint> points);
 

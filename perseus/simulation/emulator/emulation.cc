@@ -32,7 +32,7 @@ Nanoseconds Scaled(Nanoseconds time, Nanoseconds up, Nanoseconds down) {
   return static_cast<Nanoseconds>(static_cast<Wide>(time) * up / std::max<Nanoseconds>(down, 1));
 }
 
-// Returns the index of the latest event that holds in that iteration. Empty if none holds.
+// Returns the index of the latest event that holds in `iteration`, or nullopt if no event holds.
 template <typename Event, typename Holds>
 std::optional<std::size_t> Latest(const std::vector<Event>& events, const JobClock& clock,
                                   int iteration, Holds holds) {
@@ -121,7 +121,7 @@ class PlanChoice {
     return base;
   }
 
-  // The time of the slowest pipeline in that iteration if all run that plan.
+  // The time of the slowest pipeline in `iteration` if all pipelines run `plan`.
   Result<Nanoseconds> SlowestIn(int iteration, int plan) {
     PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(plan));
     Nanoseconds slowest = 0;
@@ -137,8 +137,8 @@ class PlanChoice {
     return are_all_disturbed ? slowest : std::max(slowest, runs_.run(undisturbed).time);
   }
 
-  // The plan of a pipeline beside a straggler of that time, as known in `iteration`. If the
-  // pipeline is slow itself, the time for its plan is found by trial.
+  // The plan of a pipeline beside a straggler whose time is `straggler`, as known in `iteration`.
+  // If the pipeline itself is slow, the time for its plan is found by trial.
   Result<int> PlanBeside(Nanoseconds straggler, int iteration, int pipeline, const Base& base) {
     PERSEUS_ASSIGN_OR_RETURN(const auto own, runs_.StateIn(iteration, pipeline, base.plan));
     PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(base.plan));
@@ -172,7 +172,7 @@ class PlanChoice {
            planner_.model().blocking_power_w * planner_.pp_ranks() * ToSeconds(time - run.time);
   }
 
-  // The plan for a straggler of that time.
+  // The plan for a straggler whose iteration takes `time`.
   Result<int> PlanFollowing(Nanoseconds time) {
     const auto known = following_.find(time);
     if (known != following_.end()) return known->second;
@@ -340,7 +340,7 @@ class Engine {
  private:
   bool HasNoise() const { return spec_.noise != profile::TimeNoise{} || spec_.latency_spread > 0; }
 
-  // The state of each pipeline in that iteration.
+  // The state of each pipeline in `iteration`.
   Result<std::vector<int>> StatesIn(int iteration) {
     PERSEUS_ASSIGN_OR_RETURN(auto plans, plans_.PlansIn(iteration));
     std::vector<int> states = std::move(plans);

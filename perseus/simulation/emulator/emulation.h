@@ -5,7 +5,7 @@
 // barrier of the gradients' all-reduce). plan/evaluation.h computes the iteration of a pipeline
 // from its options. Without noise, events and latency, an emulation takes exactly the time of the
 // plan. As in the evaluation, a pp_rank finds its first clock set when an iteration begins. So a
-// plan that arrives between two iterations needs no switch of its own: the pp_ranks wait at the
+// plan that arrives between two iterations causes no additional switch: the pp_ranks wait at the
 // barrier anyway.
 //
 // Cost. Pipelines with the same plan and the same disturbances in an iteration are computed once.
@@ -19,18 +19,18 @@
 // neighbor on its host) takes `value` times as long, at the same power. Fixed instructions and
 // transfers do not become slower. Several slowdowns multiply. A straggler that waits for input
 // starts later. Disturbances that begin or end at a time may do so within an iteration. They affect
-// a computation that begins while they are present, until it ends. Input is awaited at the begin of
-// an iteration. Plans and power caps change between iterations. Emulation::remarks names the
-// events that no iteration noticed.
+// a computation that begins while they are present, until it ends. A straggler awaits input at the
+// beginning of an iteration. Plans and power caps change between iterations. Emulation::remarks
+// names the events that no iteration noticed.
 //
 // Controllers. The job runs its base plan: the plan that arrived last, or the plan of a power cap,
 // if the last plan does not keep to the cap. `kFollow` moves the pipelines that wait for a
 // straggler to the plan for its time, `delay` iterations after the straggler begins, and back after
 // it has ended. T' is the time of the slowest pipeline under the base plan, and this pipeline stays
-// on the base plan. A pipeline that is also slow, but not the slowest, gets the plan for its own
-// part of T'. A pipeline stays on the base plan if another plan would be too late, use more energy,
-// or draw more than its part of a power cap. All pipelines do so while the known T' belongs to
-// another base plan.
+// on the base plan. A pipeline that is also slow, but not the slowest, gets a plan whose time with
+// its own slowdown is T'. A pipeline stays on the base plan if another plan would be too late, use
+// more energy, or draw more than its part of a power cap. All pipelines stay on the base plan while
+// the known T' belongs to another base plan.
 //
 // Power caps limit the mean power of the job as planned, without disturbances. The extra energy of
 // a slow GPU, which is busy where it would have waited, is not compensated, and peaks are above the
@@ -92,7 +92,7 @@ struct PowerCap {
   Moment from;
   Moment until = Moment::Never();
   double watts = 0;               // For the whole job.
-  std::vector<int> options = {};  // The fastest plan that keeps to it.
+  std::vector<int> options = {};  // The fastest plan that keeps to the cap.
   std::string where = {};
 };
 
@@ -133,7 +133,7 @@ struct RankTotals {
   std::int64_t switches = 0;
 };
 
-// How a pipeline ran in an iteration, for traces.
+// How a pipeline ran in an iteration, for a timeline.
 struct PipelineRun {
   std::vector<int> options;
   plan::Evaluation evaluation;

@@ -95,7 +95,7 @@ Executor::Disturbed Executor::Apply(const std::vector<int>& options,
     for (int i = 0; At(i) < graph_.instructions.size(); ++i) {
       if (!Concerns(disturbance, i)) continue;
       const bool is_input = disturbance.kind == Disturbance::Kind::kInput;
-      const Nanoseconds begins = is_input ? 0 : starts[At(i)];  // Input is requested at the begin.
+      const Nanoseconds begins = is_input ? 0 : starts[At(i)];  // Input is requested at the start.
       if (begins < presence.from || begins >= presence.until) continue;
       disturbed.noticed[p] = true;
       if (is_input) {
@@ -114,8 +114,8 @@ Executor::Disturbed Executor::Apply(const std::vector<int>& options,
   return disturbed;
 }
 
-// Checks that the durations fit. Without variation they do, because BuildNetwork checks it. But
-// variations multiply.
+// Checks that the durations fit. Durations without variation fit, because BuildNetwork checks them.
+// But variations multiply.
 Result<void> Executor::CheckFits(const plan::Variation& variation,
                                  std::span<const Presence> presences) const {
   if (variation.time_factors.empty() && variation.earliest_starts.empty()) return {};

@@ -29,7 +29,7 @@ inline constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max();
 // bits.
 inline constexpr Nanoseconds kLongestRun = kForever / 8;
 
-// A disturbance within an iteration. Its times count from the begin of the iteration.
+// A disturbance within an iteration. Its times count from the beginning of the iteration.
 struct Presence {
   int disturbance = 0;  // Its index in EmulationSpec::disturbances.
   Nanoseconds from = 0;
@@ -41,17 +41,17 @@ struct Presence {
 
 struct Execution {
   PipelineRun run;
-  std::vector<bool> noticed;  // By presence: whether an instruction begins while it is there.
+  std::vector<bool> noticed;  // By presence: whether an instruction begins during it.
 };
 
 // One iteration of one pipeline under its disturbances: the options that it really runs, their time
 // and their energy.
 //
 // A disturbance that begins or ends within the iteration affects the computations that begin while
-// it is present. The begin of a computation depends only on those before it. So the answer is found
-// by iteration: assume when all computations begin, evaluate, and repeat with the result until
-// nothing changes. The n-th evaluation has the first n instructions right. Usually two or three are
-// enough.
+// it is present. The start of a computation depends only on earlier computations. So the run is
+// found step by step: assume when all computations begin, evaluate, and repeat with the result
+// until nothing changes. The n-th evaluation has the first n instructions right. Usually two or
+// three are enough.
 //
 // Keeps references to both parameters of the constructor.
 class Executor {
@@ -63,7 +63,7 @@ class Executor {
   Result<Execution> Execute(const std::vector<int>& options, std::span<const Presence> presences,
                             const plan::Variation& noise = {}) const;
 
-  // Whether a disturbance may slow the instruction. It does not slow fixed ones.
+  // Whether a disturbance may slow the instruction. It does not slow fixed instructions.
   bool IsComputation(int instruction) const;
 
  private:
@@ -100,13 +100,13 @@ class JobClock {
   void Begin(Nanoseconds start, Nanoseconds reach);
 
   Nanoseconds StartOf(int iteration) const { return starts_[static_cast<std::size_t>(iteration)]; }
-  // The time of a moment. Empty if the moment belongs to an iteration after `iteration`, whose
-  // begin is unknown.
+  // Returns the time of a moment, or nullopt if the moment belongs to an iteration after
+  // `iteration`: the beginning of that iteration is unknown.
   std::optional<Nanoseconds> TimeOf(const Moment& moment, int iteration) const;
-  // Whether the moment is not later than the begin of that iteration.
+  // Whether the moment is not later than the beginning of `iteration`.
   bool HasCome(const Moment& moment, int iteration) const;
-  // Whether an edge may make that iteration differ from the previous one: the edge is between the
-  // two begins, or within this iteration, or was within the previous one.
+  // Whether an edge may make `iteration` differ from the previous one: an edge lies between the
+  // starts of the two, or within `iteration`, or within the previous one.
   bool HasEdge(int iteration) const { return has_edge_[static_cast<std::size_t>(iteration)]; }
 
  private:
@@ -153,17 +153,17 @@ class PipelineRuns {
   PipelineRuns(const plan::Planner& planner, const std::vector<Disturbance>& disturbances,
                int pipelines, const JobClock& clock);
 
-  // Returns the number of the plan, from 0. Equal options have the same number.
+  // Returns the number of the plan. The first is 0. Equal options have the same number.
   int AddPlan(std::vector<int> options);
   const std::vector<int>& options(int plan) const {
     return *plans_[static_cast<std::size_t>(plan)];
   }
 
-  // The number of the pipeline's state in that iteration if it runs that plan.
+  // The number of the pipeline's state in `iteration` if the pipeline runs `plan`.
   Result<int> StateIn(int iteration, int pipeline, int plan);
   Result<int> StateUndisturbed(int plan) { return NumberOf({plan, {}}); }
 
-  // The state and the run of such a number. References stay valid.
+  // The state and the run of a number from StateIn. References stay valid.
   const State& state(int number) const { return *states_[static_cast<std::size_t>(number)]; }
   const RunSummary& run(int number) const { return runs_[static_cast<std::size_t>(number)]; }
 
@@ -172,8 +172,8 @@ class PipelineRuns {
     return executor_.Execute(options(state.plan), state.presences, noise);
   }
 
-  // The disturbances of a pipeline in that iteration. An edge at `horizon` or later after the begin
-  // of the iteration counts as after its end.
+  // The disturbances of a pipeline in `iteration`. An edge that is `horizon` or more after the
+  // beginning of the iteration counts as after its end.
   std::vector<Presence> PresencesIn(int iteration, int pipeline, Nanoseconds horizon) const;
 
   bool IsDisturbed(int pipeline) const {

@@ -4,8 +4,8 @@
 // memory grows with the number of instructions, not with the length of the iteration (an iteration
 // that waits an hour for its input has as many steps as any other).
 //
-// Windows are adjacent, from the begin of the iteration on. The end of the iteration may cut the
-// last one short. So the peak is never below the mean of the whole iteration.
+// Windows are adjacent, from the beginning of the iteration on. The end of the iteration may cut
+// the last one short. So the peak is never below the mean of the whole iteration.
 #pragma once
 
 #include <algorithm>

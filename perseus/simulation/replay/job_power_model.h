@@ -48,7 +48,7 @@ struct JobPowerModel {
   }
 };
 
-// All GPU models by name, then all rooflines. If both have a name, it is that of the GPU model, as
+// All GPU models by name, then all rooflines. A name that is in both lists means the GPU model, as
 // in `perseus synth`.
 std::vector<std::string> JobPowerModelNames();
 // Fails (kInput) for an unknown name. The message lists the known ones.

@@ -44,7 +44,8 @@ enum class EventKind : std::uint8_t {
   kDataParallel,  // A collective of the same pp_rank of all pipelines.
   kPipeline,      // A collective within a pipeline, of the ranks that record it.
   kAllRanks,      // A collective of all ranks of all pipelines.
-  // A collective of GPUs that work in step, of which one is recorded. Waits for no recorded rank.
+  // A collective of GPUs that work in step, of which only one is recorded. Waits for no recorded
+  // rank.
   kLocalCollective,
   kLocal,  // Waits for no other rank.
 };
@@ -53,7 +54,7 @@ constexpr bool IsComputation(EventKind kind) { return kind <= EventKind::kBackwa
 constexpr bool IsTransfer(EventKind kind) {
   return kind >= EventKind::kForwardSend && kind <= EventKind::kBackwardReceive;
 }
-// Whether it waits for other recorded ranks.
+// Whether an event of this kind waits for other recorded ranks.
 constexpr bool IsCollective(EventKind kind) {
   return kind >= EventKind::kDataParallel && kind <= EventKind::kAllRanks;
 }

@@ -320,7 +320,7 @@ Result<void> TextStream::CheckBegin(std::string_view piece) const {
               inflater_ == nullptr ? "file" : "content of the gzip data", format);
 }
 
-// Fills the buffer with the next bytes of text, and returns how many. 0 is the end of the text.
+// Fills the buffer with the next bytes of text, and returns their number. 0 is the end of the text.
 Result<std::size_t> TextStream::Inflate() {
   z_stream& stream = inflater_->stream();
   stream.next_out = reinterpret_cast<Bytef*>(buffer_.data());

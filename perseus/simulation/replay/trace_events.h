@@ -76,9 +76,9 @@ struct TraceEvent {
   std::optional<std::int64_t> sequence;
 };
 
-// Calls `take` with each event in turn. Stops at its first failure and returns that. Fails (kInput)
-// for text that is not a Chrome trace, and as TextStream does. The message names the event at which
-// reading stopped. The caller puts the name of the file before it.
+// Calls `take` with each event in turn. Stops at the first failure of `take` and returns this
+// failure. Fails (kInput) for text that is not a Chrome trace, and as TextStream does. The message
+// names the event at which reading stopped. The caller puts the name of the file before it.
 Result<void> ReadTraceEvents(TextStream& text,
                              const std::function<Result<void>(const TraceEvent&)>& take);
 

@@ -4,10 +4,10 @@
 // overlap, such as a send and a receive that were posted together, wait for the same events.
 //
 // Between ranks, a send and its receive begin together, when both sides are ready. So do all
-// members of a collective. Each of them waits for one *meeting*. A meeting takes no time and waits
-// for everything that its members wait for. So a collective of n ranks needs 2n edges instead of
-// n*n. The recording does not say which part of a communication is waiting. But the last member
-// that arrives does not wait:
+// members of a collective. Each of them waits for one synchronization node, the *meeting*. A
+// meeting takes no time and waits for everything that its members wait for. So a collective of n
+// ranks needs 2n edges instead of n*n. The recording does not say which part of a communication is
+// waiting. But the last member that arrives does not wait:
 //
 //     pipeline 0   |==========|~~~~wait~~~~[transfer]      transfer = end - the latest start
 //     pipeline 1   |========================[transfer]                of all members
@@ -21,8 +21,8 @@
 // of another pipeline does not. The first event of a name counts separately. A trace of one step
 // has no host delays.
 //
-// So the check of the replay is real: the replayed time of a step uses only the durations of the
-// step's own events.
+// So the check of the replay is real: from the step itself, its replayed time uses only the
+// durations of events.
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ namespace perseus::replay {
 //
 // An event comes after those events of its rank that had ended when it began. Clocks are not exact.
 // So two events that overlap by at most half of the shorter one still count as one after another.
-// The computations of a rank always do. Of all earlier events, an event waits for the last ones
-// only. The other orders follow from these.
+// The computations of a rank always do. Of all earlier events, an event waits only for the last
+// ones. The orders of all other pairs follow.
 //
 // The cost is O(n log n) for n events, of which fewer than kMostConcurrentEvents run at the same
 // time. More are an error: the graph of a step would be quadratic.
@@ -64,7 +64,8 @@ struct StepGraph {
   std::vector<int> waited;  // Ascending for each node.
   // By event. For a communication, the transfer without waiting.
   std::vector<Nanoseconds> durations;
-  // By event. From the end of the last event that it waits for, or from the start of the step.
+  // By event. The time from the end of the last event that the event waits for, or from the start
+  // of the step.
   std::vector<Nanoseconds> host_delays;
 
   int events() const { return static_cast<int>(durations.size()); }

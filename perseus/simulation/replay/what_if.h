@@ -10,7 +10,7 @@
 //     together.
 //   - The *intrinsic* bloat is the saving of the same optimum with one more condition: at every
 //     meeting, each pipeline waits for others as long as it does at the highest clocks. So no
-//     pipeline uses the slack that a slower pipeline creates. What remains is the waste inside each
+//     pipeline uses the slack that a slower pipeline creates. This saving is the waste inside each
 //     pipeline.
 //   - The *extrinsic* bloat is the rest up to the bound: the value of those waits.
 // Neither is negative: the highest clocks keep every wait, and a plan that keeps them also
@@ -33,12 +33,12 @@
 // Alternatives that we rejected:
 //   - Planning each microbatch from the same microbatch of the earlier step, without means. It fits
 //     the noise of that step. docs/replay.md has the loss.
-//   - Computing the frontier of each pipeline alone and looking up T'. It needs a definition of T'
-//     where stages of different pipelines meet in several collectives. One graph of the step needs
-//     none, and is exact.
+//   - Computing the frontier of each pipeline alone and looking up T'. This needs a definition of
+//     T' where stages of different pipelines meet in several collectives. One graph of the step
+//     needs no T', and is exact.
 //   - Splitting the bloat by fixing the time at which each pipeline arrives at a meeting, instead
-//     of how long it waits there. It counts as extrinsic what equal pipelines could all save
-//     together.
+//     of how long it waits at the meeting. This split counts as extrinsic what equal pipelines
+//     could all save together.
 //
 // Thread safety: all functions may run on several threads at once.
 #pragma once

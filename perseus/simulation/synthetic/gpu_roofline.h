@@ -96,8 +96,8 @@ struct GpuRoofline {
 
   // Runs the kernels one after another, without the power limit. Requires frequency_mhz > 0.
   TimeAndEnergy RunUnlimited(std::span<const KernelWork> kernels, double frequency_mhz) const;
-  // The clock at which the GPU runs these kernels if `requested_mhz` is requested. If memory and
-  // static power alone exceed the power limit, it is the lowest clock.
+  // The clock at which the GPU runs these kernels if `requested_mhz` is requested. The lowest clock
+  // if memory and static power alone exceed the power limit.
   double ActualFrequencyMhz(std::span<const KernelWork> kernels, double requested_mhz) const;
   // Runs the kernels one after another at the clock that the power limit allows.
   TimeAndEnergy Run(std::span<const KernelWork> kernels, double requested_mhz) const;

@@ -46,14 +46,14 @@ namespace perseus::synthetic {
 struct LayerMemory {
   double saved_bytes = 0;  // What the forward pass of a microbatch keeps for its backward pass.
   double input_bytes = 0;  // Its input, which is enough if the backward pass recomputes the rest.
-  // Weights that it shares with an earlier layer: a stage without that layer has its own copy.
+  // Weights that the layer shares with an earlier layer. A stage without the latter has a copy.
   double shared_parameters = 0;
 };
 
 // The work of one layer for one microbatch on one GPU.
 struct LayerWork {
   std::string name = {};  // "token embedding", "block 3", "head"
-  // The parameters in the whole model. Parameters that an earlier layer shares count there.
+  // The parameters in the whole model. Shared parameters count in the earlier layer.
   double parameters = 0;
   bool is_block = false;  // One of many equal layers: not an embedding or the head.
   std::vector<KernelWork> forward = {};

@@ -61,7 +61,7 @@ struct GpuModel {
   StageWork forward;                 // A stage of a large transformer, tensor parallelism 8.
   StageWork backward;
 
-  // The power at that clock, without the power limit.
+  // The power at this clock, without the power limit.
   double UnlimitedPowerW(double frequency_mhz) const;
   // The clock at which the GPU runs if `requested_mhz` is requested, within its power limit.
   double ActualFrequencyMhz(double requested_mhz) const;
@@ -71,7 +71,7 @@ std::vector<GpuModel> GpuModels();
 // Fails (kInput) for an unknown name. The message lists the known ones.
 Result<GpuModel> FindGpuModel(std::string_view name);
 
-// Rounds the energy to microjoules, to at least one.
+// Rounds the energy to microjoules. The result is at least one microjoule.
 inline double RoundToMicrojoules(double energy_j) {
   return std::max(1.0, std::round(energy_j * kMicrojoulesPerJoule)) / kMicrojoulesPerJoule;
 }
@@ -82,7 +82,7 @@ enum class ChunkPlacement {
   kV,     // On the same rank, in the other direction (zb-v, dualpipe-v).
 };
 
-// The position of this chunk of this pp_rank in the order of the model's layers, from 0.
+// The position of this chunk of this pp_rank in the order of the model's layers. The first is 0.
 inline int PartOf(int pp_rank, int chunk, int pp_ranks, ChunkPlacement placement) {
   const bool runs_back = placement == ChunkPlacement::kV && chunk % 2 == 1;
   return chunk * pp_ranks + (runs_back ? pp_ranks - 1 - pp_rank : pp_rank);

@@ -35,7 +35,7 @@ enum class MessageKind : std::int32_t {
 // How late a rank was, as it measures itself.
 struct RankStatistics {
   std::int64_t instructions = 0;
-  Nanoseconds wakeup_late_sum = 0;  // From an instruction's end to the call that reports it.
+  Nanoseconds wakeup_late_sum = 0;  // From an instruction's end to the call that reports the end.
   Nanoseconds wakeup_late_most = 0;
   Nanoseconds start_late_sum = 0;  // A GPU was idle because its next instruction came late.
   Nanoseconds start_late_most = 0;
@@ -63,7 +63,7 @@ Result<void> SendMessage(int socket, const Message& message);
 // The result of a read from a non-blocking socket.
 struct MessageReception {
   bool has_ended = false;          // The other end is gone.
-  std::optional<Message> message;  // Empty if no message is there.
+  std::optional<Message> message;  // nullopt if no message has arrived.
 };
 Result<MessageReception> ReceiveMessage(int socket);
 

@@ -25,11 +25,11 @@ struct Tensor {
 
 struct RankInstruction {
   InstructionKind kind = InstructionKind::kForward;
-  int stage = 0;  // Numbered as in Schedule. -1 if it belongs to none.
+  int stage = 0;  // Numbered as in Schedule. -1 if the instruction has none.
   int chunk = 0;
   int microbatch = -1;
   virtual_gpu::InstructionTable table;
-  std::optional<Tensor> input;  // Empty: it may start when the previous instruction has ended.
+  std::optional<Tensor> input;  // nullopt: needs no input of another rank.
   struct Output {
     int rank = 0;  // A rank of the same pipeline.
     Tensor tensor;

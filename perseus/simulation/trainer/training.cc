@@ -258,8 +258,8 @@ class Training {
     return {};
   }
 
-  // Waits for a message of that kind from every rank. `what_they_do` completes "dp_rank 0,
-  // pp_rank 1 did not ...".
+  // Waits for a message of this kind from every rank. `what_they_do` completes "dp_rank 0, pp_rank
+  // 1 did not ...".
   Result<void> Collect(MessageKind kind, std::string_view what_they_do) {
     // Ranks send the next answer only after the next request, so this loses nothing.
     for (Rank& rank : ranks_) rank.answer.reset();
@@ -375,7 +375,7 @@ class Training {
         ErrorKind::kSystem};
   }
 
-  // All ranks have ended when it returns. Their destructors kill those that do not end in time.
+  // All ranks have ended when End() returns. The destructors kill ranks that do not end in time.
   void End() {
     RealClock real;
     const Nanoseconds deadline = real.Now() + kTimeToEnd;

@@ -1,6 +1,7 @@
-// The parent process of the trainer. It starts a process for each rank. It is the barrier at the
-// end of each step, which stands for the all-reduce between pipelines: all wait for the slowest
-// one. It measures the exact energy of the virtual GPUs, beside the one that their drivers publish.
+// The parent process of the trainer. It starts a process for each rank. The parent is the barrier
+// at the end of each step, which stands for the all-reduce between pipelines: all wait for the
+// slowest pipeline. The parent measures the exact energy of the virtual GPUs, and also the energy
+// that their drivers publish.
 //
 // If a rank dies, hangs or does not start, the job ends with an error that names the rank.
 #pragma once

@@ -391,7 +391,7 @@ Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running 
   }
 }
 
-// The real time of a moment if no thread leads, so that time moves at real pace.
+// The real time of a moment if no thread leads. Virtual time then moves as fast as real time.
 Nanoseconds SharedClock::RealTimeOf(Nanoseconds time) const {
   return layout().moved_at + (time - layout().now);
 }
@@ -439,7 +439,7 @@ void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
       if (!guard || own == nullptr) {
         sleep.sleep(kShortRecheckPeriod);
         // Otherwise the thread would have two slots once it takes part, and time would wait for the
-        // one that it does not use.
+        // unused slot.
         if (is_guest && own != nullptr) Leave(*own);
         return;
       }

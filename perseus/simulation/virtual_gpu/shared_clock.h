@@ -1,7 +1,7 @@
-// Virtual time that the processes of one or several nodes share. It stands still while any of them
-// computes. When all of them wait, it jumps to the next moment that one waits for. So the results
-// of a job on virtual GPUs do not depend on the machine or its load, and a minute of training takes
-// seconds.
+// Virtual time that the processes of one or several nodes share. The time stands still while any of
+// the processes computes. When all of them wait, the time jumps to the next moment for which a
+// process waits. So the results of a job on virtual GPUs do not depend on the machine or its load,
+// and a minute of training takes seconds.
 //
 //   const auto clock = SharedClock::Open("job.clock");
 //   // This thread takes part as long as `part` lives.
@@ -68,8 +68,8 @@ namespace perseus::virtual_gpu {
 
 class SharedClock final : public Clock, public std::enable_shared_from_this<SharedClock> {
  public:
-  // Opens the clock of that file. Creates it if the file does not exist or is from an earlier boot.
-  // Fails (kInput) if the file is something else, and (kSystem) if a system call fails.
+  // Opens the clock in the file. Creates the clock if the file does not exist or is from an earlier
+  // boot. Fails (kInput) if the file has other content, and (kSystem) if a system call fails.
   static Result<std::shared_ptr<SharedClock>> Open(const std::filesystem::path& file);
   SharedClock(const SharedClock&) = delete;
   SharedClock& operator=(const SharedClock&) = delete;
@@ -100,8 +100,8 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
   // How a waiting thread sleeps, and how it is woken.
   struct Sleep {
     bool has_socket = false;
-    std::function<bool()> has_event;         // Returns at once.
-    std::function<void(Nanoseconds)> sleep;  // At most that long, in real time.
+    std::function<bool()> has_event;         // A call that returns at once.
+    std::function<void(Nanoseconds)> sleep;  // Sleeps at most this long, in real time.
   };
   struct Task {
     char state = 0;  // As in /proc/PID/stat. 0: the thread is gone.
@@ -136,8 +136,8 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
   std::vector<TaskFile> task_files_;  // [slot]; guarded by the file's mutex.
 };
 
-// The clock of a job: its directory has a link named `clock` to the file of the clock, or none for
-// real time. Every process that follows the job uses that clock.
+// The clock of a job: its directory has a link named `clock` to the file of the clock, or no link
+// for real time. Every process that follows the job uses this clock.
 Result<void> SetClockOfJob(const std::filesystem::path& job_directory,
                            const std::filesystem::path& clock);
 Result<std::shared_ptr<Clock>> OpenClockOfJob(const std::filesystem::path& job_directory);

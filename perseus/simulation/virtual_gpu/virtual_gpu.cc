@@ -11,7 +11,7 @@
 namespace perseus::virtual_gpu {
 namespace {
 
-// Processes share memory that holds it, so it has to be copyable as bytes.
+// A VirtualGpu lies in shared memory of processes, so it has to be copyable as bytes.
 static_assert(std::is_trivially_copyable_v<VirtualGpu>);
 
 constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();

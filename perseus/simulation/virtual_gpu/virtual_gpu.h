@@ -6,7 +6,7 @@
 // of the clock changes both from that moment on. So an instruction at a constant clock takes
 // exactly the time of its table, to the nanosecond, and its energy, to the last bits of a double.
 //
-// Clock. If the GPU is not idle, its SM clock is the wanted one: the upper end of the lock in
+// Clock. If the GPU is not idle, its SM clock is the wanted clock: the upper end of the lock in
 // effect, or the GPU's highest clock without a lock. These limits lower it to the highest clock
 // that they allow, or to the GPU's lowest clock:
 //   kThermal  The injected throttle, and `thermal.throttle_mhz` while the GPU is hot (from
@@ -18,8 +18,8 @@
 //
 // Queue. One instruction may wait behind the running one, as on a CUDA stream. It begins exactly
 // when the running one ends, but not before the time that it was given (when its input arrives). So
-// a process that keeps the queue filled loses no time if it is woken late. Runs count from 1, in
-// the order of their begin.
+// a process that keeps the queue filled loses no time if it is woken late. Runs have the numbers 1,
+// 2, ..., in the order in which they begin.
 //
 // Lock. A requested lock takes effect ("lands") after a log-normal latency. Until then, the
 // previous lock stays. Requests land one by one, in their order, as in a driver's queue.
@@ -65,8 +65,8 @@ struct InstructionTable {
   std::array<int, kMostClocks> frequencies_mhz{};  // Ascending.
   std::array<synthetic::TimeAndEnergy, kMostClocks> rows{};
 
-  // The row of that clock. Between two rows, time and energy are each interpolated linearly in the
-  // clock. Outside of all rows, it is the nearest row. Requires count > 0.
+  // The row of this clock. Between two rows, time and energy are each interpolated linearly in the
+  // clock. Outside of all rows, the nearest row. Requires count > 0.
   synthetic::TimeAndEnergy At(int frequency_mhz) const;
 };
 
@@ -91,7 +91,7 @@ struct ClockList {
   bool Has(int clock_mhz) const;
   int lowest() const { return mhz[0]; }
   int highest() const { return mhz[static_cast<std::size_t>(count - 1)]; }
-  // The highest clock that is not above, or the lowest clock if all are above.
+  // The highest clock that is not above `clock_mhz`, or the lowest clock if all are above.
   int HighestUpTo(int clock_mhz) const;
   friend bool operator==(const ClockList&, const ClockList&) = default;
 };
@@ -130,7 +130,7 @@ enum class Rest : std::uint8_t {
   kBlocking,  // It spins while it waits for a neighbor.
 };
 
-// When an instruction ran. For the future, it assumes that no clock is set until then.
+// When an instruction ran. A time in the future assumes that no clock is set until then.
 struct VirtualRun {
   Nanoseconds begin = 0;
   Nanoseconds finish = 0;
@@ -151,9 +151,9 @@ struct VirtualGpuReading {
   double done = 0;  // The fraction of the running instruction that is done.
   Rest rest = Rest::kIdle;
   std::optional<device::Setting> lock;            // In effect.
-  std::optional<device::Setting> requested_lock;  // The latest one. Once landed, it equals `lock`.
+  std::optional<device::Setting> requested_lock;  // The latest. Equals `lock` once it is in effect.
   std::optional<device::Setting> memory_lock;
-  std::optional<device::Setting> power_limit;  // Empty: the default one.
+  std::optional<device::Setting> power_limit;  // nullopt: the default.
   std::optional<int> throttle_mhz;             // The injected one.
 };
 
@@ -169,8 +169,8 @@ class VirtualGpu {
   VirtualGpuReading ReadAt(Nanoseconds now) const;
 
   // Settings have to be valid for the model. An empty setting returns control to the GPU. The lock
-  // of the SM clock lands later, and RequestLock returns when. The other settings take effect at
-  // once.
+  // of the SM clock takes effect later, and RequestLock returns when. The other settings take
+  // effect at once.
   Nanoseconds RequestLock(const std::optional<device::Setting>& lock, Nanoseconds now);
   void SetMemoryLock(const std::optional<device::Setting>& lock, Nanoseconds now);
   void SetPowerLimit(const std::optional<device::Setting>& limit_mw, Nanoseconds now);
@@ -182,7 +182,7 @@ class VirtualGpu {
   // Requires that no instruction runs or is queued at `now`.
   void Begin(const InstructionTable& instruction, Nanoseconds now);
   // The instruction begins at `not_before`, at `now`, or when the running one ends: at the latest
-  // of the three. Returns the number of its run. Requires that none is queued at `now`.
+  // of the three. Returns the number of its run. Requires an empty queue at `now`.
   std::uint64_t Enqueue(const InstructionTable& instruction, Nanoseconds not_before,
                         Nanoseconds now);
   // Ends the running instruction and drops the queued one. The GPU is idle then.
@@ -243,7 +243,7 @@ class VirtualGpu {
   bool is_hot_ = false;
 
   std::optional<device::Setting> lock_;
-  std::array<PendingLock, kMostPending> pending_{};  // In the order of landing.
+  std::array<PendingLock, kMostPending> pending_{};  // In the order in which they take effect.
   int pending_count_ = 0;
   std::optional<device::Setting> memory_lock_;
   std::optional<device::Setting> power_limit_;

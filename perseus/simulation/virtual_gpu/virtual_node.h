@@ -56,21 +56,22 @@ class VirtualWorker {
   // Sets the state of the GPU while it runs no instruction. At first, it is idle.
   Result<void> SetRest(Rest rest);
 
-  // Begins the instruction now, and returns the virtual time. Fails (kInput) if one still runs.
+  // Begins the instruction now, and returns the virtual time. Fails (kInput) if another one still
+  // runs.
   Result<Nanoseconds> Begin(const InstructionTable& instruction);
 
   // Queues the instruction behind the running one. It begins at `not_before` (virtual time, may be
-  // in the past) at the earliest. Returns the number of its run, from 1. Fails (kInput) if an
+  // in the past) at the earliest. Returns the number of its run (1, 2, ...). Fails (kInput) if an
   // instruction is queued already.
   Result<std::uint64_t> Enqueue(const InstructionTable& instruction, Nanoseconds not_before);
 
-  // When that run of this worker began and ended, or when it will if no clock is set until then.
-  // Virtual time, exact. Fails (kInput) if it is not one of the latest four.
+  // When this run of this worker began and ended, or when it will if no clock is set until then.
+  // Virtual time, exact. Fails (kInput) if `run` is not one of the latest four runs.
   Result<VirtualRun> RunOf(std::uint64_t run);
 
   // When the running instruction will end if no clock is set until then, or when the last one ended
-  // if none runs. Virtual time, exact. A wait for it may end later, because the process is woken
-  // late.
+  // if none runs. Virtual time, exact. A wait for this time may end later, because the process is
+  // woken late.
   Result<Nanoseconds> FinishTime();
 
   // Sleeps until the running instruction has ended, also if its clock changes meanwhile. Then
@@ -87,7 +88,7 @@ class VirtualWorker {
 struct VirtualGpuView {
   VirtualGpuReading reading;
   std::uint64_t writes = 0;  // Settings accepted so far.
-  int worker_pid = 0;        // The process that computes on it. 0: none.
+  int worker_pid = 0;        // The process that computes on the GPU. 0: none.
 };
 
 class VirtualNode {
@@ -111,7 +112,7 @@ class VirtualNode {
 
   // In the following calls, GPUs count from 0. They fail (kInput) for a GPU that does not exist.
 
-  // Fails (kSystem) while another worker of that GPU is open.
+  // Fails (kSystem) while another worker of this GPU is open.
   Result<VirtualWorker> OpenWorker(int gpu) const;
   Result<VirtualGpuView> Look(int gpu) const;
   // Limits the clock independently of the lock, as heat does on a straggler.

@@ -46,7 +46,7 @@ struct NamedGpu {
   double blocking_power_w, power_limit_w;
 };
 
-// "a40" is in both lists. The one of the rooflines counts, because its clocks are the driver's.
+// "a40" is in both lists. It means the roofline, whose clocks are those of the driver.
 std::vector<NamedGpu> NamedGpus() {
   std::vector<NamedGpu> gpus;
   const auto add = [&](const auto& gpu) {
@@ -60,7 +60,7 @@ std::vector<NamedGpu> NamedGpus() {
   return gpus;
 }
 
-// Makes a list of these clocks. Empty if there are no clocks or too many.
+// Makes a list of these clocks. Returns nullopt if there are no clocks or too many.
 std::optional<ClockList> MakeClocks(const std::set<int>& clocks_mhz) {
   if (clocks_mhz.empty() || clocks_mhz.size() > kMostClocks) return std::nullopt;
   ClockList list;
@@ -111,7 +111,7 @@ class NodeReader {
     if (!error_ && reader.error()) error_ = reader.error();
   }
 
-  // Calls `read` with the table of that key, or with an empty one, which gives the defaults.
+  // Calls `read` with the table of this key, or with an empty table, which gives the defaults.
   void ReadTable(std::string_view key, void (NodeReader::*read)(const toml::table&)) {
     static const toml::table kNone;
     const toml::node* node = root_.get(key);

@@ -72,7 +72,7 @@ struct VirtualNodeSpec {
 // "path:line: cause (remedy)".
 Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::filesystem::path& path);
 
-// DeviceInfo::device_file of a GPU, counted from 0. Empty if the GPUs have none.
+// DeviceInfo::device_file of a GPU (the first is 0). Empty if the GPUs have no device files.
 std::filesystem::path DeviceFileOf(const VirtualNodeSpec& spec, int gpu);
 
 Result<VirtualNodeSpec> ReadVirtualNode(const std::filesystem::path& path);

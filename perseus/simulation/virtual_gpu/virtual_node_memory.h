@@ -57,7 +57,7 @@ class VirtualNodeMemory {
 
   const VirtualNodeSpec& spec() const { return spec_; }
   const std::shared_ptr<Clock>& clock() const { return clock_; }
-  Nanoseconds Now() const;  // Virtual time, from 0 at the creation of the file.
+  Nanoseconds Now() const;  // Virtual time. 0 at the creation of the file.
   // Convert between the time of the clock and virtual time. ToReal returns the first moment of the
   // virtual time.
   Nanoseconds ToVirtual(Nanoseconds real) const;
