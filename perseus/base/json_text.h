@@ -13,7 +13,7 @@
 
 namespace perseus {
 
-// Writes one line, or uses `indent` spaces for each level. Replaces bytes that are not UTF-8 by
+// Writes one line, or indents each level by `indent` spaces. Bytes that are not UTF-8 become
 // U+FFFD.
 std::string JsonText(const nlohmann::json& json, int indent = -1);
 std::string JsonText(const nlohmann::ordered_json& json, int indent = -1);

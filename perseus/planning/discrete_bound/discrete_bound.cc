@@ -53,7 +53,7 @@ Bound BoundOf(const PricedSteps& steps, const BoundLimits& limits, std::int64_t&
 
 Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanoseconds deadline,
                                          const BoundLimits& limits) {
-  // No plan of options that are not dominated takes longer than this.
+  // No plan of options that are not dominated takes longer than SlowestTime().
   deadline = std::min(deadline, planner.SlowestTime());
   DiscreteBound best;
   if (planner.model().switch_latency > 0) {

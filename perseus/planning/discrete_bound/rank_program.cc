@@ -9,8 +9,8 @@ namespace perseus::discrete_bound {
 namespace {
 
 constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max();
-// The largest number of cells. More cells make no measurable difference, because labels seldom
-// meet.
+// The largest number of cells. More cells make no measurable difference, because two labels are
+// seldom in one cell.
 constexpr Nanoseconds kMostCells = 1'024;
 // The second cap is this many times the first one, and so on.
 constexpr int kCapFactor = 64;
@@ -66,7 +66,7 @@ class CappedSearch {
     while ((widest >> log_cell_) >= kMostCells) ++log_cell_;
   }
 
-  // Returns whether the search came to its end.
+  // Returns whether the search was completed.
   bool Run() {
     Start();
     for (std::size_t k = 0; k < steps_.size(); ++k) {
@@ -227,7 +227,7 @@ class CappedSearch {
 
 LeastCost FindLeastCost(std::span<const Step> steps, const ProgramLimits& limits) {
   const Femtojoules largest = LargestSum(steps);
-  // The sum is too large only for numbers that no device reaches.
+  // Only values that no device reaches make the sum too large.
   if (largest >= kTooLarge) return {.complete = true};
   int unit_shift = 0;
   constexpr Femtojoules kMostUnits = Femtojoules{1} << 60;

@@ -18,7 +18,8 @@ Nanoseconds FastestTime(const plan::Planner& planner, int instruction) {
   return network.curve_of(network.arcs[At(instruction)]).fastest();
 }
 
-// [instruction] the instruction before it on its pp_rank if it waits for that one, or else -1.
+// [instruction] the previous instruction on its pp_rank; -1 if the instruction need not wait for
+// it.
 std::vector<int> AwaitedOnRank(const schedule::InstructionGraph& graph) {
   std::vector<int> previous(graph.instructions.size(), -1);
   for (const std::vector<int>& order : graph.pp_rank_orders) {
@@ -110,7 +111,7 @@ struct Flows {
   std::vector<Microwatts> out_of;
 };
 
-// Checks the promise of DualPrices, so that a bound never rests on a flow that is not one.
+// Checks that the prices are a flow, as DualPrices promises: otherwise the bound would be wrong.
 Result<void> CheckConserved(const schedule::InstructionGraph& graph, const DualPrices& prices) {
   const std::size_t count = graph.instructions.size();
   Flows flows{std::vector<Microwatts>(count, 0), std::vector<Microwatts>(count, 0)};
@@ -142,7 +143,7 @@ Result<void> CheckConserved(const schedule::InstructionGraph& graph, const DualP
 // The flow of each dependency. If its two events are one node of the network, it has no arc. The
 // node then has the end of one instruction and the starts of all that wait only for it, or the
 // start of one instruction and the ends of all that only this one waits for (network.h). So the
-// dependency carries the flow of the instruction that has no other dependency there.
+// dependency carries the flow of the instruction that has no other dependency at this node.
 DualPrices PricesOf(const schedule::InstructionGraph& graph, const frontier::Network& network,
                     const frontier::Solution& solution) {
   DualPrices prices;

@@ -22,8 +22,8 @@ int MostAllowed(const ChangeLimit& limit, Nanoseconds time) {
   return limit.most_changes ? *limit.most_changes : MostChanges(*limit.changes_per_s, time);
 }
 
-// Returns a plan within the limit. Empty if none is found. If a plan is faster than its deadline, a
-// rate allows fewer changes. So the limit falls until the plan keeps it.
+// Returns a plan within the limit, or nullopt if none is found. If a plan is faster than its
+// deadline, a rate allows fewer changes. So the limit falls until the plan keeps it.
 Result<std::optional<KeptPlan>> LimitChanges(const plan::Planner& planner, Nanoseconds deadline,
                                              std::span<const plan::Plan> known,
                                              const ChangeLimit& limit, const SwitchLimits& limits) {

@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kFirstMoves = 3'000;
 constexpr std::int64_t kFinalMoves = 12'000;
 constexpr std::size_t kRounds = 5;
-// A round that gains less, relative to the energy, is the last one.
+// If a round gains less than this fraction of the energy, no further round follows.
 constexpr double kLeastGainOfRound = 1e-6;
 // An upper limit of the starts and rounds of a search. Each of them has its own seed.
 constexpr std::uint64_t kSeedsOfSearch = 1'000;
@@ -39,14 +39,14 @@ constexpr double kTinyInstructions = 12;
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
-// The same with windows. Their work is known only afterwards.
+// The most steps with windows. The work of such a step is known only afterwards.
 constexpr double kMostWindowSteps = 60;
 // The part of the steps without windows that is sufficient before steps with windows. The gain of
 // further steps is lost once windows are used.
 constexpr double kStepsBeforeWindows = 0.25;
 constexpr double kWindowWork = 4e6;
-// With more changes, windows gain little for their work, unless the job is so small that this is a
-// small part of kWindowWork.
+// With more changes, windows gain little for their work, unless the job is so small that their work
+// is a small part of kWindowWork.
 constexpr double kMostWindowChanges = 4;
 constexpr double kSmallPartOfWork = 0.25;
 // A bound takes much less time than a search, so a small effort is not as small for it.
@@ -113,7 +113,7 @@ class FewSwitches {
                     : 0) {}
 
   // Computes the bound for each budget. Goes from large budgets to small ones, because the prices
-  // of one are a good start for the next smaller one.
+  // of a budget are a good start for the next smaller budget.
   std::vector<BudgetBound> Bound(std::span<const int> budgets) const {
     SwitchBound bound(planner_, ranks_, deadline_, LeastPrice(planner_, limits_),
                       limits_.threads == SwitchLimits::Threads::kAllCores);
@@ -156,8 +156,8 @@ class FewSwitches {
 
   // The best plan of one budget so far.
   using Best = std::optional<SegmentSearch::Found>;
-  // Searches from the sequences of the bound, and from the best plans so far: this one, and that of
-  // the next smaller budget. Call it for rising budgets, with numbers from 0.
+  // Searches from the sequences of the bound, and from the best plans so far of this budget and of
+  // the next smaller one. Call it for the budgets in rising order.
   void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best) {
     if (!bound.best.exists) return;
     if (best && (!search_.best() || best->energy_j < search_.best()->energy_j))
@@ -195,8 +195,8 @@ class FewSwitches {
   }
 
  private:
-  // Anneals every start, then the best results again, as long as they get better, and polishes
-  // them. The starts are independent of each other.
+  // Anneals every start, then the best results again while they get better, and then polishes the
+  // results. The starts are independent of each other.
   std::optional<SegmentSearch::Found> Search(std::vector<std::vector<Ring>> starts,
                                              int most_changes, std::uint64_t first_seed) {
     const auto anneal = [&](SegmentSearch& search, std::vector<Ring> start, std::int64_t moves,
@@ -370,8 +370,8 @@ Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Na
     plans.push_back(few.PlanOf(budgets[i], bounds[i], best[i]));
     plans.back().is_searched = i < searched;
   }
-  // A plan with fewer changes is also a plan with more. So the bound of a larger budget holds for
-  // the smaller ones.
+  // A plan within a budget is also within every larger budget. So the bound of a larger budget
+  // holds for the smaller ones.
   double bound_j = 0;
   for (std::size_t i = plans.size(); i-- > 0;) {
     bound_j = std::max(bound_j, plans[i].lower_bound_j);

@@ -8,7 +8,7 @@ namespace {
 constexpr int kLatest = 16;  // How many steps latest() keeps.
 // The least share of an arc at the start. A share of 0 would stay 0.
 constexpr double kLeastShare = 1e-5;
-// The weight of the newest durations in the average.
+// The weight of the latest durations in the moving average.
 constexpr double kNewShare = 0.15;
 // The change of the step size after a step that raised the bound, and after one that did not.
 constexpr double kGrowth = 1.3;

@@ -60,7 +60,8 @@ int PositionAt(double place, int positions) {
 }
 
 // Moves the boundary nearest to the position, or both ends of the segment that starts there. A
-// boundary moves at most to its neighbor. There, a segment disappears. `next` is a copy of `ring`.
+// boundary moves at most to the neighboring boundary. If it arrives there, a segment disappears.
+// `next` is a copy of `ring`.
 bool MoveBoundary(const Ring& ring, Ring& next, int position, int positions, int amount,
                   bool both_ends) {
   if (ring.size() < 2) return false;
@@ -184,7 +185,7 @@ void RingMoves::ProposePart(const std::vector<Ring>& rings, int most_changes) {
   } else {
     return ProposeMix(rings, first, move.place, most_changes);
   }
-  // The same on the next pp_ranks, because good plans change clocks at about the same place.
+  // Repeats the move on the next pp_ranks: good plans change clocks at about the same place.
   const int last = Below(2) == 0 ? std::min(count - 1, first + 1 + Below(count)) : first;
   for (int r = first; r <= last; ++r) ProposeOn(rings, movable_[At(r)], move, most_changes);
 }
@@ -199,7 +200,7 @@ void RingMoves::ProposeRing(const std::vector<Ring>& rings, int pp_rank, const R
   ++used_;
 }
 
-// Does nothing if the move is not possible there.
+// Does nothing if the move is not possible on this pp_rank.
 void RingMoves::ProposeOn(const std::vector<Ring>& rings, int pp_rank, const Move& move,
                           int most_changes) {
   const RankClocks& rank = ranks_[At(pp_rank)];
@@ -265,7 +266,7 @@ bool RingMoves::Split(Ring& next, int position, int amount, const RankClocks& ra
   }
   if (end < length || is_whole) next.push_back({Wrap(base + end, positions), old_clock});
   Normalize(next);
-  // In a full ring, other segments make room.
+  // In a full ring, other segments disappear to make room.
   for (int tries = 0; tries < 3 && next.size() > MostSegments(most_changes); ++tries) {
     const auto removed = At(Below(static_cast<int>(next.size())));
     if (removed != SegmentAt(next, position)) RemoveSegment(next, removed);

@@ -9,11 +9,11 @@ namespace perseus::few_switches {
 namespace {
 
 // Minima are computed in this many independent chains, because each minimum of a chain waits for
-// the one before.
+// the previous minimum.
 constexpr std::size_t kLanes = 4;
 
 // One step of the program for one number of changes: to[c] = min(from[c], from_other) + weight[c].
-// Returns the least of them. `to` may be `from`.
+// Returns the least to[c]. `to` may be `from`.
 double Advance(const double* from, double from_other, const double* weight, std::size_t stride,
                double* to) {
   double least[kLanes];

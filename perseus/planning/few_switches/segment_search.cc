@@ -12,7 +12,7 @@ constexpr double kLeastGain = 1e-9;
 // The price of being late, relative to the marginal price of time at the relaxed optimum.
 constexpr double kFirstLatePrice = 0.5;
 constexpr double kLastLatePrice = 100;
-// The price of being early, relative to the same. It falls to 0.
+// The price of being early, relative to the same price. It falls to 0.
 constexpr double kFirstEarlyPrice = 0.5;
 // Temperatures, as fractions of the mean energy of an instruction in the baseline.
 constexpr double kFirstTemperature = 0.01;
@@ -187,7 +187,7 @@ bool SegmentSearch::SumChanges() {
       if (old_next < old_ring.size()) end = std::min(end, old_ring[old_next].start);
       const int clock = (next == 0 ? ring.back() : ring[next - 1]).clock;
       const int old_clock = (old_next == 0 ? old_ring.back() : old_ring[old_next - 1]).clock;
-      // Whether the stretch begins with a clock change. The others of its instructions do not.
+      // Whether the first instruction of the stretch begins with a clock change. The others do not.
       const bool pays = BeginsAt(ring, next, begin);
       const bool paid = BeginsAt(old_ring, old_next, begin);
       if (clock != old_clock) {
@@ -227,7 +227,7 @@ bool SegmentSearch::SumStretch(const Stretch& stretch) {
 bool SegmentSearch::CollectChanges(Nanoseconds latest) {
   changes_.clear();
   timeline_.PreparePaths();
-  // Without a gain, no path gets shorter. With one, each does by at most the gain.
+  // Each path gets shorter by at most the gain.
   const Nanoseconds most = latest < Timeline::kNoLimit - gain_ ? latest + gain_ : latest;
   for (const Stretch& stretch : stretches_) {
     const RankClocks& rank = ranks_[At(stretch.pp_rank)];
@@ -245,8 +245,8 @@ bool SegmentSearch::CollectChanges(Nanoseconds latest) {
   return true;
 }
 
-// The longest time at which the changes cost at most `threshold`, or a little more. It assumes that
-// a latency adds as much energy as before.
+// The longest time at which the changes cost at most `threshold`, or a little more, if a latency
+// adds as much energy as before.
 Nanoseconds SegmentSearch::LatestTime(double threshold) const {
   const double left_j = threshold - Cost(EnergyAfter() + timeline_.late_energy_j(), deadline_);
   const double price = waiting_j_per_ns_ + (left_j > 0 ? late_j_per_ns_ : early_j_per_ns_);

@@ -39,7 +39,7 @@ int Lateness(const RankClocks& rank, Nanoseconds latency) {
 }
 
 // [instruction] the delay from the end of the instruction before it on its pp_rank; kNoWait if it
-// does not wait for that one.
+// does not wait for that instruction.
 std::vector<Nanoseconds> DelaysOnRank(const schedule::InstructionGraph& graph) {
   std::vector<int> before(graph.instructions.size(), -1);
   for (const std::vector<int>& order : graph.pp_rank_orders) {

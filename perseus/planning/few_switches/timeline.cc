@@ -270,8 +270,7 @@ std::vector<int> Timeline::TraceLatePath() const {
   return path;
 }
 
-// Returns the instruction that this one awaits longest, with the delay included. kNone if it awaits
-// none.
+// Returns the instruction that `instruction` awaits longest, with the delay included, or kNone.
 int Timeline::Critical(int instruction) const {
   int critical = kNone;
   ForEachAwaited(instruction, [&](const Before& before) {

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr Nanoseconds kAtNoTime = std::numeric_limits<Nanoseconds>::max();
-// The widest window has about this many cells at first. This can be halved this many times.
+// At first, the widest window has about kFirstCells cells. This can be halved kMostHalvings times.
 constexpr Nanoseconds kFirstCells = 32;
 constexpr int kMostHalvings = 4;
 // Labels for each position, number of changes and clock. More than kMany: later searches have
@@ -125,7 +125,7 @@ void WindowProgram::Extend(const SegmentProgram& program, int position, int list
   const std::int32_t own_end = lists_[At(list) + 1];
   auto entering = entering_.begin();
   while (entering != entering_.end() && entering->cost > room) ++entering;
-  // The labels of one change less at this position and clock.
+  // The labels with one change fewer at this position and clock.
   std::int32_t fewer = list >= clocks_ ? next_lists_[At(list - clocks_)] : 0;
   const std::int32_t fewer_end = list >= clocks_ ? next_lists_[At(list - clocks_) + 1] : 0;
   double least = kInfinite;
@@ -205,7 +205,7 @@ double WindowProgram::SearchWithin(SegmentProgram& program, int changes, double 
   if (!answer.complete) return kInfinite;
   Found best{kInfinite, -1};
   const std::vector<Found> ends = CollectEnds(changes, program.change_cost(0), best);
-  std::vector<int> open;  // The last clocks with a bound of another first clock.
+  std::vector<int> open;  // Last clocks whose bound has another first clock.
   for (int c = 0; c < clocks_; ++c) {
     const Found& end = ends[At(c)];
     if (end.label < 0) continue;
@@ -223,7 +223,7 @@ double WindowProgram::SearchWithin(SegmentProgram& program, int changes, double 
     const double held_cap = std::min(cap, best.cost);
     if (program.backward_cost(0, changes, c) > held_cap) continue;
     if (!Run(program, changes, c, held_cap))
-      return ends[At(c)].cost;  // A bound for all that remain.
+      return ends[At(c)].cost;  // A bound for all remaining clocks.
     Found unused{kInfinite, -1};
     const Found held = CollectEnds(changes, kInfinite, unused)[At(c)];
     if (held.cost >= best.cost) continue;

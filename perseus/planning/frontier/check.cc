@@ -16,7 +16,7 @@ __extension__ using FlowSum = __int128;
 
 constexpr Microwatts kNoUpperBound = Microwatts::Max();
 
-// The flows that complementary slackness allows on an arc of that length. Requires length >=
+// The flows that complementary slackness allows on an arc of length `length`. Requires length >=
 // curve.fastest().
 FlowRange AllowedFlow(const profile::Curve& curve, Nanoseconds length) {
   if (length > curve.slowest()) return {0, 0};

@@ -339,7 +339,7 @@ bool CostScaling::ExtendPath(std::int32_t from, int log_epsilon) {
     here.current = here.first_residual;
     ++relabels_since_update_;
     if (path_.empty()) continue;
-    // Step back: the arc that led here may not be admissible any more.
+    // Step back: the last arc of the path may not be admissible any more.
     const FlowArc& arc = arcs_[path_.back().arc()];
     node = path_.back().head == arc.head ? arc.tail : arc.head;
     path_.pop_back();
@@ -389,12 +389,12 @@ void CostScaling::UpdateGlobally(int log_epsilon) {
       const Entry entry = entries_[At(bucket_[At(d)])];
       bucket_[At(d)] = entry.next;
       const Node& here = nodes_[At(entry.node)];
-      if (here.distance != d) continue;  // The search has found a shorter path to it.
+      if (here.distance != d) continue;  // The search has found a shorter path to the node.
       if (here.excess > 0) --waiting;
       for (const ResidualArc& away : ResidualsOf(entry.node)) {
         const Node& other = nodes_[At(away.head)];
         if (other.distance <= d) continue;
-        // The reluctance of the residual arc from the other node to this one.
+        // The reluctance of the residual arc from the other node to `here`.
         const Cost reluctance = here.potential - other.potential - limits_[At(away.opposite)];
         if (reluctance > kNever / 2) continue;
         const std::int64_t distance = d + (reluctance < 0 ? 0 : (reluctance >> log_epsilon) + 1);
@@ -411,7 +411,7 @@ void CostScaling::UpdateGlobally(int log_epsilon) {
 }
 
 // Finds event times in whole nanoseconds that satisfy (1) and (2) exactly. Cancels the negative
-// cycles that it meets.
+// cycles that it finds.
 class CostScaling::Finisher {
  public:
   Finisher(CostScaling& scaling, std::int64_t effort)
@@ -575,8 +575,8 @@ Nanoseconds CostScaling::WholeTime(std::int32_t node) const {
   return potential >= 0 ? potential / scale_ : -((scale_ - 1 - potential) / scale_);
 }
 
-// Returns the energy of the whole times minus the bound of the flow. Each arc has a part of it,
-// which is never negative if the times are feasible.
+// Returns the energy of the whole times minus the bound of the flow. Each arc has a part of this
+// gap, which is never negative if the times are feasible.
 Femtojoules CostScaling::Gap() const {
   Femtojoules gap = 0;
   for (const FlowArc& arc : arcs_) {

@@ -39,7 +39,7 @@ class DeadlineProblem {
 
   // Starts from the flow of `near`.
   void StartFrom(const Solution& near) {
-    problem_.guess_is_near = false;  // The flow says how near.
+    problem_.guess_is_near = false;  // The flow shows how near it is.
     problem_.flow_guess.assign(problem_.arcs.size(), 0);
     for (Index i = 0; i < arc_of_.size(); ++i) {
       if (arc_of_[i] >= 0) problem_.flow_guess[At(arc_of_[i])] = near.flow[i];
@@ -64,7 +64,7 @@ class DeadlineProblem {
     problem_.most_cost = most_cost;
   }
 
-  // Returns nothing if `stop` is requested before the end.
+  // Returns nullopt if `stop` is requested before the end.
   std::optional<Solution> Solve(const std::stop_token& stop) const {
     const std::optional<TimingSolution> found = SolveByCostScaling(problem_, stop);
     if (!found) return std::nullopt;

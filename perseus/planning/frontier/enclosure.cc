@@ -19,7 +19,7 @@ namespace {
 // phase of scaling, and a larger one more deadlines.
 constexpr int kPartsOfError = 3;
 
-// For decisions only, never for bounds.
+// Only for decisions, never for bounds.
 using Approximate = long double;
 Approximate Approximately(Femtojoules energy) { return static_cast<Approximate>(energy); }
 
@@ -32,7 +32,7 @@ Approximate Crossing(const SupportingLine& a, const SupportingLine& b) {
 struct UpperPoint {
   Nanoseconds time = 0;
   Femtojoules energy = 0;
-  bool is_given = false;  // An optimum that the caller gave. It stays a point.
+  bool is_given = false;  // A given optimum: stays a point.
 };
 
 // A deadline, its schedule and flow, and the bounds that they prove.
@@ -64,8 +64,8 @@ Result<SharedPoint> Prove(const Network& network, Nanoseconds deadline, Solution
       SolvedPoint{std::move(solution), {deadline, energy}, line});
 }
 
-// Returns the time at which the lines of the neighbors cross. There, the chord is farthest above
-// them.
+// Returns the time at which the lines of the neighbors cross. At this time, the chord is farthest
+// above the lines.
 Nanoseconds WorstTime(const SolvedPoint& fast, const SolvedPoint& slow) {
   const Nanoseconds range = slow.upper.time - fast.upper.time;
   Approximate part = 0.5L;
@@ -126,7 +126,7 @@ Solution MeanFlow(const Network& network, const SolvedPoint& fast, const SolvedP
   return mean;
 }
 
-// The greatest distance between the bounds within the gap. It is where two of the lines cross.
+// The greatest distance between the bounds within the gap. It is at a crossing of two lines.
 Approximate WidestIn(const Gap& gap, const Examined& inside) {
   const UpperPoint uppers[] = {gap.fast->upper, inside.upper, gap.slow->upper};
   const SupportingLine lines[] = {gap.fast->line, inside.line, gap.slow->line};
@@ -223,8 +223,9 @@ std::vector<SupportingLine> Envelope(std::vector<SupportingLine> lines) {
   return envelope;
 }
 
-// Both bounds as one list of points. Between two points, the lower bound must not be above the line
-// that is the greatest there. So at a point where the line changes, it is the lesser of both lines.
+// Both bounds as one list of points. Between two points, the lower bound must not be above the
+// greatest line. So at a point where the greatest line changes, the lower bound is the lesser of
+// both lines.
 std::vector<EnclosedPoint> MergeBounds(const Bounds& bounds) {
   const std::vector<UpperPoint> hull = UpperHull(bounds.uppers);
   const std::vector<SupportingLine> lines = Envelope(bounds.lines);

@@ -62,7 +62,7 @@ class GraphEvents {
                                      awaited_by_[static_cast<std::size_t>(dependency.from)] == 1);
   }
 
-  // The representative of the events that coincide with this one.
+  // The representative of the events that coincide with `event`.
   std::int32_t Find(std::int32_t event) { return sets_.Find(event); }
 
  private:

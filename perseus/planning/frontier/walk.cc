@@ -140,8 +140,8 @@ void Walk::Advance(Nanoseconds stop) {
 }
 
 // Follows the path from the entering arc to source and sink, and finds the link with the least
-// room. Of links without room, it takes the nearest to the entering arc, because the smallest part
-// of a tree then changes sides. In a long stall, it takes the arc with the smallest index.
+// room. Of links without room, takes the nearest to the entering arc, because the smallest part of
+// a tree then changes sides. In a long stall, it takes the arc with the smallest index.
 Walk::Bottleneck Walk::FindBottleneck(std::int32_t early_end, std::int32_t late_end,
                                       Microwatts room) const {
   Bottleneck found{room, -1, Side::kEarly};
@@ -230,7 +230,7 @@ void Walk::Pivot(std::int32_t entering) {
 }
 
 // Sets `link` as the link of `from`. Reverses the links on the path from `from` up to `to`: the
-// parent of each further node becomes its former child.
+// former child of each further node becomes its parent.
 void Walk::Rehang(std::int32_t from, std::int32_t to, Link link) {
   for (std::int32_t node = from;;) {
     const Link former = links_[At(node)];

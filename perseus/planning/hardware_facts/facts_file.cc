@@ -133,7 +133,7 @@ class FactsReader {
     double most = 0;
   };
 
-  // Reads an estimate. Empty if the table does not have the key.
+  // Reads an estimate. Returns nullopt if the table does not have the key.
   std::optional<Estimate> ReadEstimate(const toml::table& parent, std::string_view key,
                                        const Range& range) {
     static constexpr std::string_view kKeys[] = {"value", "low", "high", "samples"};

@@ -14,7 +14,7 @@ using schedule_search::kBytesPerGib;
 
 constexpr double kBytesPerMib = 1 << 20;
 
-// Returns `count` values. `given` has one value for all of them, or one for each.
+// Returns `count` values. `given` contains one value for all of them, or one for each.
 Result<std::vector<std::int64_t>> ForEach(const std::vector<double>& given, std::size_t count,
                                           double bytes_of_one, std::string_view key,
                                           std::string_view noun) {

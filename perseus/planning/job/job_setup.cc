@@ -60,8 +60,8 @@ void OverrideModel(Described& described, const JobSettings& settings) {
   described.switch_cost = settings.switch_cost.value_or(described.switch_cost);
 }
 
-// The memory is given in microbatches or in bytes, so a setting of one replaces the other in the
-// file.
+// The memory is given in microbatches or in bytes, so a setting of one kind replaces the other kind
+// in the file.
 void OverrideMemory(Job& job, const JobSettings& settings) {
   if (!settings.max_in_flight.empty()) {
     job.max_in_flight = settings.max_in_flight;
@@ -144,7 +144,7 @@ Result<UsedFacts> ReadFacts(const std::string& path) {
 // A job as the settings, the job file and the hardware facts describe it together.
 struct DescribedJob {
   Job job;
-  std::optional<double> blocking_power_w;  // Empty if nothing gives it.
+  std::optional<double> blocking_power_w;  // nullopt if not given.
   UsedFacts facts;
 };
 
@@ -214,7 +214,7 @@ Result<void> CheckMicrobatches(const Job& job) {
   return Fail("the number of microbatches is missing (add `microbatches = 96`, for example)");
 }
 
-// `pp_ranks` is the number of pp_ranks if nothing gives one.
+// `pp_ranks` is the number of pp_ranks if neither settings nor file give it.
 Result<schedule::Schedule> LoadSchedule(const Job& job, const JobSettings& settings, int pp_ranks) {
   if (!job.schedule_path.empty()) {
     PERSEUS_ASSIGN_OR_RETURN(auto text, ReadFile(job.schedule_path));
@@ -360,7 +360,7 @@ Result<void> RefuseWithGraph(const JobSettings& settings, const Job& job) {
   return {};
 }
 
-// Refuses the settings of a search for a schedule where there is none.
+// Refuses the settings of a search for a schedule if no search is requested.
 Result<void> RefuseSearchSettings(const JobSettings& settings) {
   if (settings.max_in_flight.empty() && settings.memory.IsEmpty() && !settings.fold) return {};
   return Fail("{} is for a schedule that is searched for (add `schedule = \"auto\"`)",

@@ -51,8 +51,8 @@ double PowerW(const profile::Option& option, int gpus) {
   return option.energy_j / ToSeconds(option.time) / gpus;
 }
 
-// The line of the profile at which the options of a set begin, or that of one option. Nothing if
-// the profile is not a file that can be read again.
+// The line of the profile at which the options of a set begin, or the line of one option. Returns
+// nullopt if the profile is not a file that can be read again.
 std::optional<std::int64_t> LineOf(const LoadedJob& job, const schedule::OptionSet& set,
                                    const profile::Option* option) {
   const std::string& path = job.planned.profile;
@@ -118,8 +118,8 @@ constexpr Nanoseconds kLongTime = 10 * kSecond;
 // Instructions of one job hardly differ by more than these factors.
 constexpr double kUnlikePower = 4;
 constexpr double kUnlikeClock = 1.02;
-// Measurements of neighboring clocks may be off by some percent. From the second factor on, a row
-// is wrong.
+// Measurements of neighboring clocks may be off by some percent. At the second factor or more, a
+// row is wrong.
 constexpr double kLeastOff = 1.2;
 constexpr double kFarOff = 2;
 // Forward and backward of a stage that differ by less may be either way around.
@@ -204,7 +204,7 @@ std::vector<OffRow> OffRows(const schedule::OptionSet& set, double least_factor)
     for (std::size_t i = 1; i + 1 < rows.size(); ++i) {
       off[i] = std::min(off_next[i - 1], off_next[i]);
     }
-    // An end has one neighbor. If the neighbor is off, the end is probably not.
+    // The first and the last row have one neighbor. If it is off, the row itself probably is not.
     const std::size_t last = rows.size() - 1;
     if (last > 0 && (last == 1 || off[1] < least_factor)) off.front() = off_next.front();
     if (last > 1 && off[last - 1] < least_factor) off.back() = off_next.back();

@@ -174,7 +174,7 @@ class SegmentMoves::Collector {
     }
   }
 
-  // Returns nothing if an instruction was not measured at the clock, or if a slower clock saves
+  // Returns nullopt if an instruction was not measured at the clock, or if a slower clock saves
   // nothing.
   std::optional<Move> To(int clock_mhz, const Segment& segment) const {
     const double blocking_w = planner_.model().blocking_power_w;
@@ -212,8 +212,8 @@ class SegmentMoves::Collector {
     return part * mean_.criticality[At(next)] * std::abs(after_s - before_s);
   }
 
-  // The stalls of the clock changes that end where the segment gets the clock of a neighbor. Where
-  // all that is critical has the fastest clock, nothing else makes an iteration shorter.
+  // The stalls of the clock changes that end where the segment gets the clock of a neighbor. If all
+  // critical instructions run at the fastest clock, nothing else makes an iteration shorter.
   double OfChanges(int previous, int first, int next, int after_mhz) const {
     double criticality = 0;
     const auto add = [&](int neighbor, int stalled) {

@@ -80,9 +80,9 @@ class Curve {
 // Weights of paths, or their means.
 struct Paths {
   std::vector<double> of_instructions;  // w
-  std::vector<double> of_stalls;        // The same without the factor of the instruction.
+  std::vector<double> of_stalls;        // The same, without the instruction's factor.
   double delays_s = 0;
-  double length_s = 0;  // With the baseline's times: of its own longest path.
+  double length_s = 0;  // The baseline's: of its own longest path.
 };
 
 // Executes iterations with any durations.
@@ -145,8 +145,8 @@ class Executor {
 
 // The least cost of a plan with few clock changes, if a second has a price at each instruction.
 //
-// This is the program of few_switches/switch_bound.h. Its prices are a flow there, whose value
-// limits the iteration. Here they are the weights of paths under noise.
+// This is the program of few_switches/switch_bound.h. In that program, the prices are a flow whose
+// value limits the iteration. Here they are the weights of paths under noise.
 class LimitedCost {
  public:
   // Bounds each pp_rank, in an iteration that repeats. Keeps a reference to the planner.
@@ -154,15 +154,16 @@ class LimitedCost {
       : most_changes_(most_changes),
         ranks_(few_switches::CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         bound_(planner, ranks_, planner.baseline().time, planner.blocking_price()) {
-    // Then the bound has no term of a deadline, and none of dependencies.
+    // Then the bound has no term for the deadline, and none for dependencies.
     prices_.price = planner.blocking_price();
     prices_.flow.assign(planner.network().arcs.size(), 0);
     prices_.of_stalls.assign(planner.graph().instructions.size(), 0);
   }
 
   // The least sum, over all instructions, of the effective energy and the price of the time, plus
-  // the cost of changes, in J. No plan within the limit of changes costs less. Nothing if no plan
-  // keeps the limit. The prices are [instruction], in W: of its time, and of a stall before it.
+  // the cost of changes, in J. No plan within the limit of changes costs less. nullopt if no plan
+  // keeps the limit. The prices are [instruction], in W: of the instruction's time, and of a stall
+  // before it.
   std::optional<double> Solve(std::span<const double> of_times_w,
                               std::span<const double> of_stalls_w) {
     for (std::size_t i = 0; i < of_times_w.size(); ++i) {
@@ -393,7 +394,7 @@ class NoiseBound::Search {
     }
   }
 
-  // The bound without noise holds with it, too.
+  // Adds the line of the bound without noise, which also holds with noise.
   void AddLineWithoutNoise(double slowdown) {
     const auto deadline =
         static_cast<Nanoseconds>(static_cast<double>(planner_.baseline().time) * (1 + slowdown));

@@ -67,7 +67,7 @@ class MarginDescent {
         options_(options.begin(), options.end()),
         mean_(Run(execution_, options_)) {}
 
-  const NoisyMean& mean() const { return mean_; }  // The mean with options().
+  const NoisyMean& mean() const { return mean_; }  // The mean under noise with options().
   const std::vector<int>& options() const { return options_; }
   int runs() const { return limits_.runs - runs_left_; }
   double MeanTimeOf(std::span<const int> options) { return execution_.Run(options).time_s; }
@@ -75,7 +75,7 @@ class MarginDescent {
   // Returns false if it finds no options that take at most `target_s`.
   bool Repair(double target_s) { return RepairFrom(execution_, options_, mean_, target_s); }
 
-  // The same for the time without noise. Usually, it is short enough already.
+  // As Repair, but for the time without noise. This time is usually short enough already.
   bool RepairWithoutNoise(double target_s) {
     NoisyMean quiet = quiet_.Run(options_);
     if (quiet.time_s <= target_s) return true;
@@ -98,7 +98,7 @@ class MarginDescent {
 
  private:
   NoisyMean Run(const NoisyExecution& execution, std::span<const int> options) {
-    if (&execution == &execution_) --runs_left_;  // The other one has a single sample.
+    if (&execution == &execution_) --runs_left_;  // The other has a single sample.
     return execution.Run(options);
   }
 
@@ -146,7 +146,7 @@ class MarginDescent {
 // The search for one plan with a margin.
 class MarginSearch {
  public:
-  // `plan` is the one that gets the margin.
+  // `plan` gets the margin.
   MarginSearch(const plan::Planner& planner, const plan::Plan& plan, const Noise& noise,
                double slowdown, const MarginLimits& limits)
       : planner_(planner),
@@ -261,8 +261,8 @@ class MarginSearch {
   }
 
   // Returns a plan that is faster by the fraction `earlier` and has at most `most_changes` changes.
-  // Empty if no plan is that fast. Where segments are long, it is a better start than the plan
-  // itself: the search for it moves the changes, too.
+  // nullopt if no plan is so fast. If segments are long, this plan is a better start than the given
+  // plan: the search for it also moves the changes.
   std::optional<plan::Plan> LimitedPlanBefore(double earlier, int most_changes) const {
     const Nanoseconds deadline = DeadlineBefore(earlier);
     if (deadline < planner_.least_time()) return std::nullopt;

@@ -85,8 +85,8 @@ int Evaluator::OptionNearest(int option_set, int clock) const {
   return below_by < above_by ? below->second : above->second;
 }
 
-// Requests the clock of an instruction, and evaluates the instruction if it starts before the
-// switch takes effect.
+// Requests the clock of an instruction. If the instruction starts before the switch takes effect,
+// evaluates it at the previous clock.
 void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wanted_clock,
                                    Clock& clock, Nanoseconds start, const Variation& variation,
                                    Evaluation& evaluation) const {

@@ -17,7 +17,7 @@ namespace {
 // A walk is slow if it moves more nodes than this: about five seconds. 32 stages x 128 microbatches
 // need 455 million, and 64 x 512 need 22 billion.
 constexpr double kMostNodesMoved = 5e8;
-// After this many moves (half a second), IsSlow can tell whether the walk is slow.
+// After this many moves (half a second), IsSlow can predict whether the walk is slow.
 constexpr std::int64_t kMovesToJudge = 50'000'000;
 // Jobs with this many instructions have slow walks.
 constexpr std::size_t kInstructionsOfSlowWalk = 20'000;

@@ -58,7 +58,7 @@ class ClockSearch {
   ClockSearch(const ClockSearch&) = delete;
   ClockSearch& operator=(const ClockSearch&) = delete;
 
-  // Tries whole runs first. As long as a pp_rank has only one clock, a slower clock adds no switch.
+  // Tries whole runs first: on a pp_rank with only one clock, a slower clock then adds no switch.
   void Descend() {
     while (SlowRuns()) {
     }
@@ -107,7 +107,7 @@ class ClockSearch {
     return graph_.options_of(instruction).options[At(options()[At(instruction)])];
   }
 
-  // Adds the change to that clock. Returns false if it was not measured for `instruction`.
+  // Adds the change to `clock`. Returns false if this clock was not measured for `instruction`.
   bool AddClock(int instruction, const profile::Option& clock, Change& change) const {
     const std::vector<profile::Option>& options = graph_.options_of(instruction).options;
     for (std::size_t i = 0; i < options.size(); ++i) {
@@ -275,9 +275,9 @@ std::vector<int> PreviousOnPpRank(const schedule::InstructionGraph& graph) {
 }
 
 // Speeds up a late plan until it meets the deadline. An instruction on the critical path that the
-// latency slows gets its clock one instruction earlier. If the latency slows none, the whole path
-// runs one step faster. Clocks only rise, so this ends. Returns nothing if the plan is still late,
-// or if `stop` is requested.
+// latency slows gets its clock one instruction earlier. If the latency slows no instruction of the
+// path, the whole path runs one step faster. Clocks only rise, so this ends. Returns nullopt if the
+// plan is still late, or if `stop` is requested.
 std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds deadline,
                                         std::vector<int> options, const std::stop_token& stop) {
   const schedule::InstructionGraph& graph = planner.graph();

@@ -25,7 +25,7 @@ std::span<const FrontierPoint> UsefulPoints(const Frontier& frontier) {
   return std::span(frontier.points).first(frontier.least_energy + 1);
 }
 
-// The least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`, or nothing
+// The least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`, or nullopt
 // if no point of the frontier is within the limit. Finds the segment, and then bisects it.
 template <typename Cost>
 std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit, Cost cost) {
@@ -64,8 +64,8 @@ double CostAt(const Target& target, double time_s, double energy_j) {
 
 // For kEdp and kPrice: the time of the cheapest point.
 Nanoseconds TimeOfCheapest(const Frontier& frontier, const Target& target) {
-  // Between points, energy falls linearly with time. There, a cost that is linear in both is
-  // linear, and their product is concave. So both are least at a point.
+  // Between points, energy falls linearly with time. So between points, a cost that is linear in
+  // time and energy is linear, and energy * time is concave. Both are least at a point.
   const auto best = std::min_element(frontier.points.begin(), frontier.points.end(),
                                      [&](const FrontierPoint& a, const FrontierPoint& b) {
                                        return CostAt(target, ToSeconds(a.time), a.bound_j) <

@@ -218,8 +218,8 @@ class PlanReader {
     plan_.job.schedule.pp_ranks.back().push_back({read.kind, read.stage, read.microbatch});
   }
 
-  // Makes the tables of stages, after a check that stages have no gaps. Without it, a large number
-  // in the file would make huge tables.
+  // Makes the tables of stages, after a check that stages have no gaps. Without this check, a large
+  // number in the file would make huge tables.
   void FinishSchedule() {
     schedule::Schedule& schedule = plan_.job.schedule;
     std::set<std::pair<int, int>> places;

@@ -19,7 +19,7 @@ std::uint64_t Mix(std::uint64_t state, std::uint64_t value) {
   return state ^ (state >> 31);
 }
 
-constexpr double kMostSamplesOfAverage = 2e9;  // An int holds as many.
+constexpr double kMostSamplesOfAverage = 2e9;  // An int can hold this number.
 // The half-width of a 95 % interval of a normal distribution, in standard deviations.
 constexpr double kDeviations = 1.959964;
 
@@ -191,7 +191,7 @@ std::optional<OptionSums::Suspect> OptionSums::FindMeasuredKnob(std::span<const 
     }
     first = last;
   }
-  // With rows at only one frequency, a setting may also differ on every row: a sweep of it does.
+  // With rows at only one frequency, a setting may also differ on every row, such as in a sweep.
   if (frequencies < 2) return std::nullopt;
   std::sort(values.begin(), values.end());
   const auto distinct = std::unique(values.begin(), values.end()) - values.begin();

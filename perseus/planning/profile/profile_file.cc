@@ -264,7 +264,7 @@ class RowParser {
   }
 
  private:
-  // The column of a noise. Empty if the column or the value is absent.
+  // The value of a noise column. nullopt if the column or the value is absent.
   Result<std::optional<double>> Noise(std::optional<std::size_t> place,
                                       std::string_view column) const {
     if (!place || FieldAt(place).empty()) return std::nullopt;
@@ -276,7 +276,7 @@ class RowParser {
                 Excerpt(FieldAt(place)), kExpected);
   }
 
-  // A column of bytes. Empty if the column or the value is absent.
+  // The value of a column of bytes. nullopt if the column or the value is absent.
   Result<std::optional<std::int64_t>> Bytes(std::optional<std::size_t> place,
                                             std::string_view column) const {
     if (!place || FieldAt(place).empty()) return std::nullopt;
@@ -447,7 +447,7 @@ class MemorySum {
  public:
   void Add(const Row& row) {
     if (!row.activation_bytes && !row.model_bytes) return;
-    // A file of both is as good as its model.
+    // A file with measured and modeled values counts as modeled.
     is_modeled_ = is_modeled_ || row.memory_source == MemorySource::kModeled;
     const auto key = std::pair(row.measurement.pp_rank, row.measurement.chunk);
     StageMemory::Part& part =

@@ -31,7 +31,8 @@ std::vector<int> StepsTo(int most_switches) {
 }
 
 // The effort of a step, relative to a search for one limit. With few changes, the best plans of
-// neighboring limits differ much. With more, a search from the plan of the step before needs less.
+// neighboring limits differ much. With more changes, a search from the plan of the previous step
+// needs less effort.
 double EffortOfStep(int most_switches) {
   if (most_switches == 0) return 0.25;
   return most_switches <= 4 ? 1 : 0.6;
@@ -94,7 +95,7 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
   if (tradeoff) {
     for (const few_switches::BudgetPlan& known : tradeoff->limited) {
       if (known.most_changes != most_switches) continue;
-      // Where the trade-off found none, the plan of a smaller limit may be among the starts.
+      // If the trade-off found no plan, the plan of a smaller limit may be among the starts.
       if (!known.plan) continue;
       if (tradeoff->unlimited.deadline == plan.deadline) return known;
       starts.push_back(*known.plan);
@@ -106,8 +107,8 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
   return std::move(found.front());
 }
 
-// Replaces the plan by the other one if that is better. The other plan also keeps the limit of the
-// plan, and its bound holds for this limit.
+// Replaces the plan by the other plan if the latter is better. The other plan also keeps the limit
+// of the plan, and its bound holds for this limit.
 Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target,
                         const plan::Plan& other, int most_switches,
                         const few_switches::SwitchLimits& limits, plan::Plan& plan) {
@@ -117,7 +118,7 @@ Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target
   if (same_deadline) {
     better.lower_bound_j = plan.lower_bound_j;
   } else if (better.options != plan.options) {
-    // The target has no time, so this plan may have another one.
+    // The target limits no time, so the other plan may have another time.
     PERSEUS_ASSIGN_OR_RETURN(const auto bounds,
                              few_switches::BoundFewSwitches(planner, better.deadline,
                                                             std::span(&most_switches, 1), limits));

@@ -34,7 +34,7 @@ void ShareSavings(const std::vector<PlannedTarget>& planned,
   }
 }
 
-// The limit that all plans keep; none if one has none.
+// The limit that all plans keep. nullopt if a plan has no limit.
 std::optional<int> MostSwitches(const std::vector<PlannedTarget>& planned) {
   int most = 0;
   for (const PlannedTarget& one : planned) {

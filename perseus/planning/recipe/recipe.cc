@@ -130,9 +130,9 @@ class Run {
   bool has_limit() const { return is_given() || changes_.picks(); }
 
   // Computes the frontier and makes a first plan for each target. Shows the plans meanwhile: first
-  // the one with no slowdown, while another core finds how long an iteration may take to save
-  // energy, then all that need no frontier. The frontier of a large job takes longest. A request to
-  // finish leaves it out if no target needs it.
+  // the plan with no slowdown, while another core finds how long an iteration may take to save
+  // energy, then all plans that need no frontier. The frontier of a large job takes longest. After
+  // a request to finish, it is left out if no target needs it.
   Result<void> LookFirst() {
     const bool with_table = wishes_.with_table || NeedsCandidates(wishes_.targets);
     const bool with_frontier = wishes_.with_frontier || with_table ||
@@ -151,8 +151,8 @@ class Run {
                           first = plans_.LookFirst(
                               nullptr, TargetsToPlan({}, planner_, std::nullopt, 0), stop_);
                         }
-                        // The planner stores the optimum. A failure here is ignored: it happens
-                        // again later, and has its cause then.
+                        // The planner stores the optimum. A failure of this task is ignored: the
+                        // same failure happens again later, and is reported then.
                         if (task == 1 && !walks) {
                           (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
                         }
@@ -179,10 +179,10 @@ class Run {
     return plans_.LookFirst(&*result_.frontier, wanted, stop_);
   }
 
-  // Returns the plan for which the limits are compared. A picked limit holds for all plans. So this
-  // is the plan with no slowdown, which loses most if another target picks the limit. If no limit
-  // is picked, or if that plan saves nothing, it is the asked plan with the least time, if one has
-  // a time.
+  // Returns the plan for which the limits are compared. A picked limit holds for all plans. So the
+  // limits are compared for the plan with no slowdown, which loses most if another target picks the
+  // limit. If no limit is picked, or if this plan saves nothing, the asked plan with the least time
+  // is used, if one has a time.
   const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {
     const auto no_slowdown = std::ranges::find(planned, plan::Slug({}), &PlannedTarget::slug);
     const PlannedTarget& reference = no_slowdown == planned.end() ? planned.front() : *no_slowdown;
@@ -234,8 +234,8 @@ class Run {
     return {};
   }
 
-  // Most plans are only the starts of plans with a limit. For these, a first look is enough. Only
-  // the plan of the trade-off improves, while other cores bound what its limits allow.
+  // Most plans are only the starts of plans with a limit. For such starts, a first look is enough.
+  // Only the plan of the trade-off improves, while other cores bound what its limits allow.
   Result<void> TradeOffShortly(const plan::SearchLimits& search) {
     const auto traded_plan = [&] { return PlannedTarget(TradedPlan(plans_.Best())); };
     const PlannedTarget first = traded_plan();
@@ -303,7 +303,7 @@ class Run {
     noise::MarginLimits margin{.stop = stop_, .finish = finish_};
     if (result_.limit.most_switches || changes_.changes_per_s) {
       margin.changes = noise::MarginLimits::Changes::kNoMore;
-      of_less_effort.clear();  // These have more changes.
+      of_less_effort.clear();  // These plans have more changes.
     }
     PERSEUS_ASSIGN_OR_RETURN(result_.noise, AddNoiseMargins(planner_, *wishes_.noise, margin,
                                                             result_.targets, of_less_effort));
@@ -349,8 +349,8 @@ ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
   using Limit = ChangeRules::Limit;
   asked = RulesWith(asked, of_job);
   if (asked.limit != Limit::kPickShortly) return asked;
-  // A general graph need not be about GPUs, and the plan of a very large job takes long enough
-  // without a limit.
+  // A general graph need not be about GPUs, and planning a very large job is slow enough without a
+  // limit.
   constexpr std::size_t kMostInstructions = 20'000;
   const bool is_large = graph.instructions.size() > kMostInstructions;
   if (asked.with_tradeoff || job.IsGeneralGraph() || is_large) asked.limit = Limit::kNone;

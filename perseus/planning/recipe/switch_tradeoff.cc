@@ -21,7 +21,7 @@ double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
 // The part of the saving without a limit that the limit that is picked has to keep.
 constexpr double kKeptShare = 0.95;
 
-// A smaller saving counts as none, and shows nothing about other targets.
+// A smaller saving counts as no saving, and shows nothing about other targets.
 double LeastSavingJ(const plan::Planner& planner) { return 1e-6 * planner.baseline().energy_j; }
 
 // An upper bound on the part of the saving of `unlimited` that a plan with the further limits
@@ -106,7 +106,7 @@ void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token&
     const auto few = few_switches::PlanFewSwitches(
         planner, plan.deadline, std::span(&kMost, 1), std::span(&plan, 1),
         {.effort = effort, .stop = stop, .finish = finish});
-    if (!few || !few->front().plan) return;  // Without such a plan, the plan stays.
+    if (!few || !few->front().plan) return;  // Without such a plan, the given plan stays.
     const plan::Plan& found = *few->front().plan;
     if (found.evaluation.energy_j >= plan.evaluation.energy_j) return;
     plan.options = found.options;

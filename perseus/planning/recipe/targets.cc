@@ -122,7 +122,7 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
   for (const Entry* entry : entries) {
     const bool may_fail = entry->wanted.is_stop();
     if (entry->plan || (may_fail && entry->plan.error().kind == ErrorKind::kUnreachable)) continue;
-    if (!entry->is_tried) continue;  // Another one has failed.
+    if (!entry->is_tried) continue;  // Another target has failed.
     return Fail(entry->plan);
   }
   return {};

@@ -126,8 +126,8 @@ ordered_json DescribeLane(const plan::Planner& planner, const std::vector<int>& 
   ordered_json lane{
       {"options", std::move(chosen)}, {"gaps_ns", std::move(gaps)}, {"critical", std::move(marks)}};
   // Under a switch latency, an instruction may run partly at the previous clock, and a switch may
-  // have a cost. Otherwise, these are the time and energy of its option, and the page takes them
-  // from there.
+  // have a cost. Otherwise, these are the time and energy of its option, and the page reads them
+  // from the option.
   if (!model.SwitchesAreFree()) {
     lane["durations_ns"] = std::move(durations);
     lane["energies_j"] = std::move(energies);

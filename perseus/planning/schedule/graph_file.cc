@@ -37,7 +37,7 @@ std::string ReadName(const Node& node) {
 profile::Option ReadOption(const Node& node, bool is_only_option) {
   node.RequireObject({"frequency", "time", "energy"});
   profile::Option option;
-  // An instruction with one option has no choice of a frequency, so it need not give one.
+  // An instruction with one option has no choice of a frequency, so its frequency may be absent.
   if (node.Has("frequency") || !is_only_option) {
     option.frequency_mhz = RequireMember(node, "frequency", "1410").Megahertz();
   }

@@ -113,7 +113,7 @@ class PipelineGraphBuilder {
     return instruction;
   }
 
-  // The option set of that stage and kind. The first call copies it from the profile.
+  // The option set of this stage and kind. The first call copies the set from the profile.
   Result<int> OptionsOf(const Instruction& instruction) {
     const auto stage = static_cast<std::size_t>(instruction.stage);
     if (option_sets_.empty()) {
@@ -167,7 +167,7 @@ class PipelineGraphBuilder {
   }
 
   // Explains how to change a profile with one row for each stage of the model into one for a
-  // schedule with several chunks on each pp_rank. Empty if this is impossible.
+  // schedule with several chunks on each pp_rank. Returns an empty text if this is impossible.
   std::string ModelStagesRemedy() const {
     const int stages = profile_.pp_ranks();
     const int chunks = schedule_.stages() / pp_ranks();

@@ -51,7 +51,7 @@ constexpr auto kNames = [] {
   return names;
 }();
 
-// A stage has at most three for each microbatch. This many take about 360 MB.
+// A stage has at most three instructions for each microbatch. 30 million take about 360 MB.
 constexpr std::int64_t kMostInstructions = 30'000'000;
 
 Result<void> CheckRange(const ScheduleSpec& spec, std::string_view what, int value, int most) {

@@ -11,7 +11,7 @@
 namespace perseus::schedule_search {
 namespace {
 
-// The first one that a profile can run is the reference.
+// The first of these schedules that a profile can run is the reference.
 constexpr std::array<std::string_view, 6> kWithOneChunk{
     "1f1b", "zb-h1", "gpipe", "early-recompute-1f1b", "interleaved-1f1b", "interleaved-zb"};
 constexpr std::array<std::string_view, 2> kWithSeveralChunks{"interleaved-1f1b", "interleaved-zb"};

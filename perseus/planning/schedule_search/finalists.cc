@@ -78,7 +78,7 @@ class GeneratedFinalists {
 
  private:
   RelaxedEnergy energy_;
-  std::optional<Judgment> optimum_;  // The judgment of the searched schedule.
+  std::optional<Judgment> optimum_;  // That of the searched schedule.
   std::vector<schedule::Schedule> schedules_;
 };
 
@@ -143,7 +143,7 @@ Result<std::optional<PlannedCandidate>> PlanBetterGenerated(
 
 bool HasBetterGenerated(const SearchJob& job, const Reference& reference, const Candidate& than,
                         const MemoryLimit& limit, const MemoryLimit& judged) {
-  constexpr double kLess = 1 - 1e-5;  // The judgments of relaxed energies are less exact.
+  constexpr double kLess = 1 - 1e-5;  // Estimated relaxed energies are less exact.
   const GeneratedFinalists generated(job, reference, than, limit, &judged);
   return !generated.Below(kLess * than.relaxed_energy_j).empty();
 }

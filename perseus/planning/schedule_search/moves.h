@@ -50,8 +50,8 @@ struct RankPaths {
   std::vector<int> weight_delay;     // [backward] In half steps, or kFullBackward.
   std::vector<int> has_recompute;    // [backward] 1 or 0.
 
-  // Derived from the two sequences. The forwards before a backward in any order that can run are
-  // its own forward, and those before that one.
+  // Derived from the two sequences. In any order that can run, a backward comes after its own
+  // forward and all forwards before that.
   std::vector<int> least_forwards_before;  // [backward]
   std::vector<int> backward_of_forward;    // [forward]
 

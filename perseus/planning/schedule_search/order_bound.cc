@@ -223,8 +223,8 @@ class OrderFreeJob {
 
   // The windows of a pp_rank that have any contents.
   int WindowsOf(int pp_rank) const {
-    // The middle window ends with the last forward. If memory does not put that one after the first
-    // backward, there is no such window.
+    // The middle window ends with the last forward. If memory does not put the last forward after
+    // the first backward, this window does not exist.
     if (microbatches_ > held_[At(pp_rank)]) return kWindows;
     return microbatches_ > 1 ? kMiddle : kSuffix;
   }
@@ -272,7 +272,7 @@ class OrderFreeJob {
     const schedule::FixedInstructions& fixed = job.model.fixed;
     const auto effective_j = [&](const schedule::FixedInstructions::Cost& cost) {
       if (cost.energy_j < 0 || cost.time == 0)
-        return 0.0;  // It draws the blocking power, or is absent.
+        return 0.0;  // The instruction draws the blocking power, or is absent.
       return (cost.energy_j - job.model.blocking_power_w * ToSeconds(cost.time)) *
              job.model.gpus_per_stage;
     };

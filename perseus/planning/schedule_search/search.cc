@@ -19,8 +19,8 @@
 namespace perseus::schedule_search {
 namespace {
 
-// This many moves are judged at a time, on all cores. The number is the same on every machine, so
-// the result is, too.
+// This many moves are evaluated at a time, on all cores. The number is the same on every machine,
+// so the result is, too.
 constexpr std::size_t kBatch = 4;
 
 // A hash (FNV-1a) of the orders of instructions.
@@ -49,7 +49,7 @@ class Search {
         effort_(effort),
         energy_(job, deadline, limit) {}
 
-  // Judges whole schedules.
+  // Evaluates whole schedules.
   Result<void> Start(std::vector<schedule::Schedule> candidates) {
     for (std::size_t first = 0; first < candidates.size(); first += kBatch) {
       if (effort_.stop.stop_requested()) return FailAsStopped();
@@ -67,7 +67,7 @@ class Search {
     return {};
   }
 
-  // Improves the best schedule by moves, until none helps or the evaluations are used.
+  // Improves the best schedule by moves, until no move helps or the evaluations are used up.
   Result<void> Improve(int evaluations) {
     evaluations_ = evaluations_left_ = evaluations;
     const auto pp_ranks = static_cast<int>(paths_.size());
@@ -120,7 +120,7 @@ class Search {
     effort_.progress(Best(), evaluations_ == 0 ? 0 : static_cast<double>(done) / evaluations_);
   }
 
-  // Tries all moves once. Returns whether one helped.
+  // Tries all moves once. Returns whether a move helped.
   Result<bool> TryMoves(const std::vector<Move>& moves) {
     bool has_helped = false;
     for (std::size_t next = 0; next < moves.size() && has_evaluations();) {
@@ -189,7 +189,8 @@ std::string DescribeMemory(const std::vector<std::int64_t>& amounts, MemoryLimit
   return fmt::format("{} GiB of activations", fmt::join(gib, " "));
 }
 
-// Returns the relaxed energy of a schedule. If it has none, the error explains why, unlike Judge.
+// Returns the relaxed energy of a schedule. If the schedule has no relaxed energy, the error
+// explains why (Judge only returns nullopt).
 Result<double> RelaxedEnergyOf(const SearchJob& job, const schedule::Schedule& schedule,
                                Nanoseconds deadline) {
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, PlannerOf(job, schedule));

@@ -39,9 +39,9 @@ bool HoldSame(const Candidate& a, const Candidate& b, const ByteMemory& memory) 
   return bytes(a) == bytes(b);
 }
 
-// Returns the schedules of the rows. The search of each starts from the one before. Leaves out a
-// row that holds no more than the one before, and then further rows, unless a generated schedule
-// that needs their memory is better.
+// Returns the schedules of the rows. The search of each row starts from the previous schedule.
+// Leaves out a row that holds no more than the previous row, and then further rows, unless a
+// generated schedule that needs their memory is better.
 Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
                                                              const Reference& reference,
                                                              const TradeoffOptions& options) {
@@ -243,7 +243,7 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
                      further * 100);
 }
 
-// The text if no better order was found in the memory of the reference, that of row `same`.
+// The text if no better order was found in the memory of the reference (the row `same`).
 std::string ConcludeWithoutMore(const Tradeoff& tradeoff, const TradeoffRow& same) {
   // With a latency or a limit of clock changes, plans are far from the relaxation. Then the best
   // relaxation proves nothing about the best plan.

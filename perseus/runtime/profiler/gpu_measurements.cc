@@ -28,8 +28,7 @@ constexpr std::int64_t kLeastSamplesToTest = 20;
 constexpr std::int64_t kLeastResiduals = 3;  // The same limit for steps.
 // Clocks at the power limit vary by 1 %. The highest of fewer readings than this may be too low.
 constexpr std::int64_t kLeastReadings = 10;
-// A step that differs by at least this many standard errors is far off. One normal step in 16,000
-// is.
+// A step is far off at this many standard errors or more. One normal step in 16,000 is.
 constexpr double kFarOff = 4;
 
 double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nanoseconds b_end) {

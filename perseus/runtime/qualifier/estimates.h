@@ -35,8 +35,8 @@ std::optional<Estimate> MeanOf(const std::vector<double>& samples);
 // ---- The energy counter: how often it changes, by how much, and whether it agrees with power ----
 
 // Examines the counter by the energy and the power of the readings. Two neighboring readings
-// enclose a change. Returns nullopt if the counter changed less than seven times. Readings should
-// be at least ten times as frequent as the changes, and the load should be constant.
+// enclose a change. Returns nullopt for fewer than seven changes. Readings should be at least ten
+// times as frequent as the changes, and the load should be constant.
 //
 // The bias is relative to power readings, which have an error of their own (NVIDIA states about 5 %
 // for most boards). So it shows whether the two agree, not which of them is correct.

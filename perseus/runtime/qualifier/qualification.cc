@@ -56,8 +56,7 @@ std::vector<std::string> NamesOf(MeasuredNode& node) {
   return names;
 }
 
-// Returns the clocks between which GPUs switch. nullopt if there are fewer than three different
-// ones.
+// Returns the clocks between which GPUs switch, or nullopt if fewer than three clocks differ.
 std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mhz) {
   if (clocks_mhz.size() < 3) return std::nullopt;
   SwitchClocks clocks;

@@ -44,8 +44,7 @@ enum class EventKind : std::uint8_t {
   kDataParallel,  // A collective of the same pp_rank of all pipelines.
   kPipeline,      // A collective within a pipeline, of the ranks that record it.
   kAllRanks,      // A collective of all ranks of all pipelines.
-  // A collective of GPUs that work in step, of which only one is recorded. Waits for no recorded
-  // rank.
+  // A collective of GPUs that work in step. Only one is recorded, so it waits for no recorded rank.
   kLocalCollective,
   kLocal,  // Waits for no other rank.
 };

@@ -66,7 +66,7 @@ class VirtualWorker {
   Result<std::uint64_t> Enqueue(const InstructionTable& instruction, Nanoseconds not_before);
 
   // When this run of this worker began and ended, or when it will if no clock is set until then.
-  // Virtual time, exact. Fails (kInput) if `run` is not one of the latest four runs.
+  // Virtual time, exact. Fails (kInput) if `run` is not among the latest four.
   Result<VirtualRun> RunOf(std::uint64_t run);
 
   // When the running instruction will end if no clock is set until then, or when the last one ended

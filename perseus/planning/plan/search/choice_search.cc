@@ -110,7 +110,7 @@ frontier::Network TiltNetwork(const frontier::Network& network,
   return tilted;
 }
 
-// The segment with `duration` strictly inside, or nothing if `duration` is at a vertex or outside.
+// The segment with `duration` strictly inside. nullopt if `duration` is at a vertex or outside.
 std::optional<std::size_t> SegmentAround(const profile::Curve& curve, Nanoseconds duration) {
   if (duration >= curve.slowest()) return std::nullopt;
   const auto after = std::lower_bound(curve.times.begin(), curve.times.end(), duration);
@@ -214,7 +214,7 @@ Result<void> ChoiceSearch::RunCycle(const SearchLimits& limits) {
   const bool is_first = cycles_ == 0;
   if (is_first) cycle.Begin(best_, energy_j_);
   const bool may_skip = is_first && graph_.instructions() > kMostSharpened;
-  // A start takes about as much work as the one before.
+  // A start takes about as much work as the previous start.
   for (std::int64_t start_work = 0; !may_skip && !limits.finish.stop_requested();) {
     const std::int64_t before = cycle.work();
     if (before > 0 && before + start_work > most_start_work) break;
