@@ -13,7 +13,7 @@
 // a plan never pays. (A constant price that is low never ends within the deadline; one that is high
 // gets stuck, where the deadline is the least possible time.) A plan that is early gains a price
 // for each second, at first half of the marginal price of time, and at the end nothing. So a
-// pp_rank can become faster in one move, and another one can use that time in a later move. The
+// pp_rank can become faster in one move, and another pp_rank can use the time in a later move. The
 // result is the best plan that the search saw within the deadline.
 //
 // Where time is short, a step that saves energy needs time, and another step on the same path has
@@ -30,10 +30,10 @@
 //   Most moves are rejected. The energies of a move are known before its time, and with them the
 //   latest time at which the move would be accepted. Often it is below the least possible time, or
 //   a path that made an earlier move late takes longer (late_paths.h). Otherwise the computation of
-//   the time (timeline.h) ends as soon as it exceeds the latest one. With a switch latency, times
-//   and energies depend on each other. Then the latest time assumes that the latency adds as much
-//   energy as before, and a move that seems to pay is computed to the end. So the search may miss a
-//   move that pays only because the latency of others adds less.
+//   the time (timeline.h) ends as soon as the time exceeds the latest time. With a switch latency,
+//   times and energies depend on each other. Then the latest time assumes that the latency adds as
+//   much energy as before, and a move that seems to pay is computed to the end. So the search may
+//   miss a move that pays only because the latency of others adds less.
 //
 // Deterministic: the effort is a number of moves, and the random numbers are the same everywhere.
 //

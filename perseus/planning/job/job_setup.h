@@ -83,8 +83,8 @@ struct LoadedJob {
   std::optional<profile::TimeNoise> noise = {};    // The noise in the profile.
 
   int gpus() const;  // The GPUs of one pipeline.
-  // The wishes for this target, or for the default one if there is none, with the rules and the
-  // noise of this job.
+  // The wishes (recipe.h) for this target, or for the default target if none is given, with the
+  // rules and the noise of this job.
   recipe::Wishes wishes(const std::optional<plan::Target>& target = {}) const;
 };
 

@@ -27,7 +27,7 @@ namespace perseus::job {
 //   - an interleaved schedule with one chunk on each pp_rank;
 //   - instructions with only one useful option, which every plan has to keep. Of these, there is
 //     one warning with the file and the line of the first one.
-// Returns nothing for a general graph, whose resources need not be GPUs.
+// Returns no warnings for a general graph, whose resources need not be GPUs.
 Result<std::vector<std::string>> CheckPlausible(const LoadedJob& job);
 
 }  // namespace perseus::job

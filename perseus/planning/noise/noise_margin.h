@@ -5,7 +5,7 @@
 // is where it costs least.
 //
 // Alternatives. (a) Plan for an earlier deadline, which is searched. This shortens the longest path
-// without noise. It does not see that some paths are the longest more often than others, and each
+// without noise. But it ignores that some paths are the longest more often than others, and each
 // try is a whole plan. (b) A flat factor on all times: this also speeds up instructions that are
 // never critical. (c) The chosen one: a descent with the derivative of the mean time. At an
 // optimum, each instruction that could run faster pays at least the same price per second of mean
@@ -24,9 +24,9 @@
 //
 // With a switch cost, single faster clocks are expensive, because each brings two changes. So a
 // second descent has moves that add no change (SegmentMoves in margin_moves.h). The better result
-// counts. If changes are limited, this descent is the only one. It begins with the plan, and with
-// plans that have as many changes and earlier deadlines: by one, two and three times the time by
-// which the plan is late under the noise.
+// counts. If changes are limited, only this descent runs. It begins with the plan, and with plans
+// that have as many changes and earlier deadlines: by one, two and three times the time by which
+// the plan is late under the noise.
 //
 // The noise also makes the baseline slower. So a plan that keeps the mean may be late without
 // noise. Then the cheapest instructions of its longest path get faster options, as in a repair.

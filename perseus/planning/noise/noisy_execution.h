@@ -3,9 +3,9 @@
 //
 // Why it differs from the evaluation without noise: an iteration ends when its longest path ends.
 // The mean of the longest of many paths is above the longest of their means. A plan has many paths
-// that are nearly the longest, because it slows down what is not on the longest one. The baseline
-// has few. So a plan with no slowdown is slower than the baseline once there is noise: 0.2 to 0.6 %
-// with 1 % of noise (8 pp_ranks).
+// that are nearly the longest, because it slows down what is not on the longest path. The baseline
+// has few such paths. So with noise, a plan with no slowdown is slower than the baseline: 0.2 to
+// 0.6 % with 1 % of noise (8 pp_ranks).
 //
 // Method: Monte Carlo with common random numbers. All plans are executed with the same samples, so
 // the difference between two plans has much less variance than each of them. (Law, Simulation

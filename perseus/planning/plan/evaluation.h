@@ -137,7 +137,7 @@ class Evaluator {
 
   const schedule::InstructionGraph& graph_;
   ExecutionModel model_;
-  // Returns the first option with that clock, or with the nearest frequency if none has it.
+  // Returns the first option with this clock, or with the nearest frequency if no option has it.
   int OptionNearest(int option_set, int clock) const;
 
   // A clock is the number of a distinct combination of frequency and other knobs.

@@ -42,8 +42,8 @@ struct Curve {
 
   Nanoseconds fastest() const { return times.front(); }
   Nanoseconds slowest() const { return times.back(); }
-  // The effective energy above the least one. It is 0 from slowest() on. Requires a duration of at
-  // least fastest().
+  // The effective energy above the least effective energy: 0 from slowest() on. Requires a duration
+  // of at least fastest().
   Femtojoules ExtraEnergyAt(Nanoseconds duration) const;
   // The slope just after `duration`, 0 from slowest() on. Requires a duration of at least
   // fastest().

@@ -111,7 +111,7 @@ std::optional<std::size_t>* KnownColumn(Columns& columns, std::string_view name,
   return nullptr;
 }
 
-// Returns the separator of the names in a header that has only one field. Empty if it has none.
+// Returns the separator of the names in a header that has only one field, or an empty text.
 std::string OtherSeparator(const CsvReader& reader, std::string_view first_column) {
   if (reader.fields().size() != 1) return "";
   const std::string_view field = reader.fields().front();

@@ -45,7 +45,7 @@ bool Saves(const plan::Planner& planner, const plan::Plan& plan);
 
 // The limit of all plans, and why.
 struct PickedLimit {
-  std::optional<int> most_switches;  // Empty: no limit.
+  std::optional<int> most_switches;  // nullopt: no limit.
   bool keeps_most = false;           // The limit keeps 95 % of the saving.
   bool saves = true;                 // Whether a plan of the trade-off saves energy.
   std::optional<int> allowed;        // The greatest limit that the hardware facts allow.

@@ -35,7 +35,7 @@ std::string_view TakeUntil(std::string_view& rest, char separator) {
   return taken;
 }
 
-// Removes a number from the front of `rest` and returns it. Returns nothing if `rest` does not
+// Removes a number from the front of `rest` and returns it. Returns nullopt if `rest` does not
 // start with a number, or if the number does not fit an int.
 std::optional<int> TakeNumber(std::string_view& rest) {
   int number = 0;

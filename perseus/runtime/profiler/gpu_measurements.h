@@ -148,8 +148,8 @@ class GpuMeasurements {
   struct Clean;  // A step's instructions, and which of them count.
 
   Clean Sort(const protocol::RanStep& step);
-  // `powers` has the powers that are known already, for the edges of windows. `place` says where in
-  // (after, until] an edge is put, from 0 to 1.
+  // `powers` contains the known powers, for the edges of windows. `place` (0 to 1) says where in
+  // (after, until] an edge is put.
   std::vector<std::vector<PowerWindow>> Stretches(const protocol::RanStep& step, const Clean& clean,
                                                   const PowerFit::Answer& powers, double place);
   PowerFit FitOf(const protocol::RanStep& step, const Clean& clean);

@@ -54,7 +54,7 @@ Result<profile::Profile> PlanningProfile(const SweepJob& job,
 // Creates the planner that makes and evaluates all plans of the job, for any profile.
 Result<plan::Planner> PlannerOf(const SweepJob& job, const profile::Profile& profile);
 
-// The plan of that planner for that target, within that limit of clock changes. Fails as
+// Returns the plan of `planner` for `target`, within the limit of clock changes. Fails as
 // PlanForTarget and KeepChangeLimit do.
 Result<plan::Plan> PlanWith(const plan::Planner& planner, const plan::Target& target,
                             const few_switches::ChangeLimit& limit);

@@ -59,7 +59,7 @@ class JobLogs {
   std::int64_t LastCommonStep(const std::set<protocol::RankId>& ranks) const;
   // The last step that any of these ranks has ended. -1: none.
   std::int64_t LastStep(const std::set<protocol::RankId>& ranks) const;
-  // The mean time from step to step of the steps that are kept. Empty with fewer than two.
+  // The mean time from step to step of the steps that are kept. nullopt with fewer than two steps.
   std::optional<double> StepTime(const std::set<protocol::RankId>& ranks) const;
   // Drops the steps before `step`, except the last of these.
   void ForgetBefore(std::int64_t step);

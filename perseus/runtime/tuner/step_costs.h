@@ -43,7 +43,7 @@ struct UsualCost {
   double energy_error_j = 0;
   int steps = 0;
   // The median time by which a rank begins its next step before another rank of its pipeline has
-  // ended this one. 0: they do not overlap.
+  // ended the current step. 0: steps do not overlap.
   double overlap_s = 0;
 };
 Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,

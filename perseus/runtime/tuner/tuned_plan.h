@@ -92,7 +92,7 @@ class TunedPlan {
   double saving() const { return 1 - file_.energy_j / file_.baseline_energy_j; }
   double slowdown() const { return ToSeconds(file_.time) / ToSeconds(file_.baseline_time) - 1; }
   // The additional independent noise that would make the plan slower by the fraction `slowdown` on
-  // average. 0 if `noise` alone makes the plan that slow.
+  // average. 0 if `noise` alone is sufficient.
   double NoiseThatExplains(double slowdown, const noise::Noise& noise) const;
 
  private:

@@ -73,7 +73,8 @@ struct TuningResult {
   // energies that are scaled to the counters. Otherwise it comes from the measurements from which
   // the plan was made, and is too high by about `expected->optimism`.
   plan_file::PlanFile plan;
-  // How much the times of instructions vary from run to run. Empty if too few steps were measured.
+  // How much the times of instructions vary from run to run. nullopt if too few steps were
+  // measured.
   std::optional<profiler::MeasuredNoise> noise;
   double blocking_power_w = 0;
   profiler::SweepSpent spent;
@@ -89,7 +90,7 @@ struct TuningResult {
   // plans and the baseline, and those that pass until ranks have read an assignment.
   std::int64_t steps_taken = 0;
   // The cost of measurement errors. `optimism` is 0 if the plan was followed: then its promise does
-  // not come from the measurements that chose it. Empty if the target cannot be reached with some
+  // not come from the measurements that chose it. nullopt if the target cannot be reached with some
   // of the drawn measurements.
   std::optional<Expectation> expected;
 };

@@ -21,18 +21,18 @@
 //
 // A controller chooses a clock for every computation of every pipeline:
 //   - The oracle knows every duration of this step, and never makes the step longer.
-//   - A controller with a delay of k steps knows the k-th recorded step before. For each rank and
-//     chunk, it knows the mean of the forwards and the mean of the backwards, and it knows
-//     communication and host delays of that step's graph. (So the host delays are medians that
-//     include later steps.) It plans that step, all pipelines together, without a slowdown. Then
-//     its clocks run the current step. A computation that was not in that step runs at the highest
-//     clock. A *reactive* controller has k = 1. If it relies on slack that no longer exists, the
-//     step gets longer. The first k steps run at the highest clocks.
+//   - A controller with a delay of k steps knows the k-th recorded step before the current one. For
+//     each rank and chunk, it knows the mean of the forwards and the mean of the backwards, and it
+//     knows communication and host delays of the earlier step's graph. (So the host delays are
+//     medians that include later steps.) It plans the earlier step, all pipelines together, without
+//     a slowdown. Then its clocks run the current step. A computation that was not in the earlier
+//     step runs at the highest clock. A *reactive* controller has k = 1. If it relies on slack that
+//     no longer exists, the step gets longer. The first k steps run at the highest clocks.
 // Time and energy of a controller's step come from running the step's graph with its clocks.
 //
 // Alternatives that we rejected:
-//   - Planning each microbatch from the same microbatch of the earlier step, without means. It fits
-//     the noise of that step. docs/replay.md has the loss.
+//   - Planning each microbatch from the same microbatch of the earlier step, without means. This
+//     fits the noise of the earlier step. docs/replay.md has the loss.
 //   - Computing the frontier of each pipeline alone and looking up T'. This needs a definition of
 //     T' where stages of different pipelines meet in several collectives. One graph of the step
 //     needs no T', and is exact.

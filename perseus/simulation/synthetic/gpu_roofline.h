@@ -26,11 +26,12 @@
 // instruction as a whole fits. All higher requested clocks run in the same way, as in GpuModel.
 //
 // Alternatives that we rejected:
-// (1) An invented stage time for each model. It has no source, and nothing can check it.
+// (1) An invented stage time for each model. Such a time has no source, and nothing can check it.
 // (2) One roofline point for each layer. Every transformer layer becomes compute-bound. In eager
 //     frameworks, however, half of a small layer's time is softmax, dropout and similar kernels,
-//     whose time does not depend on the clock. The savings of small models depend on that part.
-// (3) A smooth sum of the two times instead of the maximum. It needs one more parameter, and no
+//     whose time does not depend on the clock. The savings of small models depend on such kernels.
+// (3) A smooth sum of the two times instead of the maximum. The sum needs one more parameter, and
+// no
 //     available measurement sets it.
 //
 // Sources. Clocks, SMs, peaks, bandwidths and limits come from NVIDIA's data sheets and white

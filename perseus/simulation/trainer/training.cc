@@ -97,8 +97,8 @@ class ChildProcess {
     if (pid_ != 0) kill(pid_, signal);
   }
 
-  // How the child ended, in words ("was killed by signal 9"), or nothing while it runs. An empty
-  // text means success.
+  // Returns how the child ended, in words ("was killed by signal 9"), or nullopt while it runs. An
+  // empty text means success.
   std::optional<std::string> End() {
     if (pid_ == 0) return end_;
     int status = 0;

@@ -44,9 +44,9 @@ namespace perseus::plan {
 //
 // The relaxed optimum is far from unique. A training iteration repeats the same few instructions
 // hundreds of times. For the relaxation, it makes no difference which microbatch gets the slower
-// vertex of a curve and which gets the faster one. It tends to give every microbatch the same mix,
-// and no measured option is such a mix. Rounding needs the opposite: whole instructions on
-// vertices. Two steps achieve this.
+// vertex of a curve and which gets the faster one. The optimum tends to give every microbatch the
+// same mix, and no measured option is such a mix. Rounding needs the opposite: whole instructions
+// on vertices. Two steps achieve this.
 //
 //   Tilt: multiply the slopes of each curve by a random factor near one, drawn for each microbatch
 //   (so that all instructions of a microbatch are fast or slow together) or for each instruction.
