@@ -157,7 +157,7 @@ class FewSwitches {
   // The best plan of one budget so far.
   using Best = std::optional<SegmentSearch::Found>;
   // Searches from the sequences of the bound, and from the best plans so far of this budget and of
-  // the next smaller one. Call it for the budgets in rising order.
+  // the next smaller one. Call it for the budgets in rising order. Requires search_number >= 0.
   void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best) {
     if (!bound.best.exists) return;
     if (best && (!search_.best() || best->energy_j < search_.best()->energy_j))

@@ -33,7 +33,7 @@ struct Stretch {
   int clock = 0;
   int old_clock = 0;
   bool pays = false;  // Whether the stretch begins with a clock change.
-  bool paid = false;  // The same with the old clock.
+  bool paid = false;  // Whether it began with a change before the move.
 };
 
 class LatePaths {

@@ -79,7 +79,7 @@ struct HardwareFacts {
   std::string measured_at;  // RFC 3339, UTC, in seconds: "2026-02-22T17:05:00Z".
   std::string perseus_version;
   int gpu_count = 1;  // GPUs of one node.
-  int nodes = 1;      // Above 1: an earlier version merged the facts of several nodes.
+  int nodes = 1;      // Above 1: an earlier version merged the facts of `nodes` nodes.
   std::vector<SwitchFacts> switches;
   // The highest rate of clock changes on the whole node that does not harm the work. The value is
   // shown to be harmless. The upper end is the lowest rate that is shown to harm, or the highest

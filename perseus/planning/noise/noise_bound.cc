@@ -82,7 +82,7 @@ struct Paths {
   std::vector<double> of_instructions;  // w
   std::vector<double> of_stalls;        // The same, without the instruction's factor.
   double delays_s = 0;
-  double length_s = 0;  // The baseline's: of its own longest path.
+  double length_s = 0;  // The mean length of the baseline's own longest path.
 };
 
 // Executes iterations with any durations.

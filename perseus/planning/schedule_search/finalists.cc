@@ -78,7 +78,7 @@ class GeneratedFinalists {
 
  private:
   RelaxedEnergy energy_;
-  std::optional<Judgment> optimum_;  // That of the searched schedule.
+  std::optional<Judgment> optimum_;  // Judgment of the searched schedule.
   std::vector<schedule::Schedule> schedules_;
 };
 

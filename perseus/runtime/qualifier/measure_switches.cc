@@ -67,7 +67,8 @@ SeenSwitch Examine(const std::vector<SwitchRecord>& records, double ratio) {
   SeenSwitch seen;
   for (const auto& [call_begin, call_end, samples] : records) {
     const auto landing = FindLanding(samples, {call_begin, ratio});
-    // If too little work follows the detected landing, it may only be noise in the last samples.
+    // If too little work follows the detected landing, the detection may be noise of the last
+    // samples.
     seen.has_landed = seen.has_landed && landing && samples.back().at - *landing >= kBeforeSwitch;
     if (landing) seen.latency = std::max(seen.latency, *landing - call_begin);
     seen.call = std::max(seen.call, call_end - call_begin);

@@ -411,8 +411,8 @@ class Tuner {
   }
 
   // A rank that does not have to wait for the others between two steps begins the next step early,
-  // as with V-shaped schedules. Then a step takes less time than in the plan's model. The plan uses
-  // the difference as if ranks waited during it.
+  // as with V-shaped schedules. Then a step takes less time than in the plan's model. The plan
+  // counts the difference as time for which ranks wait.
   void WarnIfStepsOverlap() const {
     if (!seen_->StepsOverlap()) return;
     const double share = seen_->overlap_s / seen_->baseline_time_s;

@@ -49,7 +49,7 @@ struct Execution {
 //
 // A disturbance that begins or ends within the iteration affects the computations that begin while
 // it is present. The start of a computation depends only on earlier computations. So the run is
-// found step by step: assume when all computations begin, evaluate, and repeat with the result
+// found by repetition: assume when all computations begin, evaluate, and repeat with the result
 // until nothing changes. The n-th evaluation has the first n instructions right. Usually two or
 // three are enough.
 //

@@ -21,8 +21,8 @@
 // of another pipeline does not. The first event of a name counts separately. A trace of one step
 // has no host delays.
 //
-// So the check of the replay is real: from the step itself, its replayed time uses only the
-// durations of events.
+// So the check of the replay is real: of the data of a step, its replayed time uses only the
+// durations of its events.
 #pragma once
 
 #include <cstdint>

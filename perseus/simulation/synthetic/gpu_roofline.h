@@ -31,8 +31,7 @@
 //     frameworks, however, half of a small layer's time is softmax, dropout and similar kernels,
 //     whose time does not depend on the clock. The savings of small models depend on such kernels.
 // (3) A smooth sum of the two times instead of the maximum. The sum needs one more parameter, and
-// no
-//     available measurement sets it.
+//     no available measurement sets it.
 //
 // Sources. Clocks, SMs, peaks, bandwidths and limits come from NVIDIA's data sheets and white
 // papers, which gpu_roofline.cc names at each GPU. Efficiency, stalls, static power, dynamic power

@@ -258,8 +258,8 @@ class Training {
     return {};
   }
 
-  // Waits for a message of this kind from every rank. `what_they_do` completes "dp_rank 0, pp_rank
-  // 1 did not ...".
+  // Waits for a message of this kind from every rank. `what_they_do` completes "dp_rank 0,
+  // pp_rank 1 did not ...".
   Result<void> Collect(MessageKind kind, std::string_view what_they_do) {
     // Ranks send the next answer only after the next request, so this loses nothing.
     for (Rank& rank : ranks_) rank.answer.reset();
