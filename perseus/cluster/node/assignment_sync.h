@@ -49,8 +49,8 @@ class AssignmentSync {
  public:
   explicit AssignmentSync(std::filesystem::path job_directory);
 
-  // Reads the assignment in the directory. If it cannot be read, fails, and reads it again after it
-  // changes. If the file is deleted, the next Write writes it again.
+  // Reads the assignment in the directory. Fails if the file cannot be read, and reads it again
+  // after it changes. If the file is deleted, the next Write writes it again.
   Result<void> Look();
 
   // Sets the wanted assignment. Ignores a version that is older than the current one. The same
@@ -73,7 +73,7 @@ class AssignmentSync {
   std::set<std::string> MissingPlans() const;
   // Ids of missing plans that the server is likely to assign next.
   std::set<std::string> MissingUpcoming() const;
-  // Whether the wanted assignment names a plan for each pipeline with ranks here.
+  // Whether the wanted assignment names a plan for each pipeline with ranks on this node.
   bool NamesPlansOfAll() const;
   // Whether the directory has the plan, with all instructions of the ranks on this node that will
   // follow it.
@@ -90,7 +90,8 @@ class AssignmentSync {
 
   // The server's version in the directory, even if a temporary assignment hides it.
   std::optional<protocol::ServerOrigin> in_force() const;
-  // The server's version for a version of assignment.json. 0: none, or no longer known.
+  // The server's version for a version of assignment.json. 0: the server did not send it, or its
+  // version is no longer known.
   std::int64_t ServerVersionOf(std::int64_t version) const;
   // The wanted version, or else the active one.
   std::optional<protocol::ServerOrigin> newest() const;
@@ -116,8 +117,8 @@ class AssignmentSync {
   // Whether an active plan file lacks the instructions of a rank that started later.
   bool were_plans_short_ = false;
   std::map<int, std::set<int>> ranks_;
-  // The ranks whose instructions a plan file in the directory has, by plan id. It has only the
-  // files that were read. Empty: all ranks.
+  // By plan id: the ranks whose instructions are in that plan file. nullopt: the file has all
+  // ranks. The map contains only plan files that this process has read or written.
   mutable std::map<std::string, std::optional<std::set<int>>> cut_for_;
   std::map<std::int64_t, protocol::ServerOrigin> origins_;  // By the version of assignment.json.
 };

@@ -43,7 +43,7 @@ class StepRecorder {
   // Sets the current state of the GPU.
   void SetState(const device::Telemetry& telemetry);
 
-  // The steps that are complete by `now`. It waits a short time for an answer of the agent, and
+  // The steps that are complete by `now`. A step waits a short time for an answer of the agent, and
   // without limit for the end of an instruction on a stream.
   std::vector<protocol::RanStep> TakeFinished(Nanoseconds now, const StreamTimesOf& stream_times);
   // Whether some steps were not taken yet.

@@ -61,7 +61,7 @@ template <typename... Args>
       DeviceError{kind, message(ErrorKind::kSystem, std::forward<Args>(args)...)});
 }
 
-// Whether a call succeeded that the GPU or its driver may lack. Any other error remains one.
+// Whether the GPU and its driver support a call. Any other error of the call is returned.
 DeviceResult<bool> IfSupported(const DeviceResult<void>& called);
 
 // ---- What can be set ----
@@ -126,12 +126,12 @@ inline constexpr std::pair<ClockLimit, std::string_view> kHoldingDown[] = {
     {ClockLimit::kThermal, "temperature"},
     {ClockLimit::kPowerBrake, "power_brake"},
     {ClockLimit::kOther, "other"}};
-// The names of those that hold.
+// The names of those of these limits that apply.
 std::vector<std::string> NamesOfHoldingDown(ClockLimits limits);
 // Whether something other than a clock setting holds the clock down.
 bool IsHeldDown(ClockLimits limits);
-// Whether the power limit does, and nothing else. A GPU that works hard is in this state most of
-// the time: it runs as fast as it can.
+// Whether the power limit alone holds the clock down. A GPU that works hard is in this state most
+// of the time: it runs as fast as it can.
 bool IsAtPowerLimit(ClockLimits limits);
 
 struct Telemetry {
@@ -162,7 +162,7 @@ struct Effect {
 // ---- The device ----
 
 struct DeviceInfo {
-  std::string uuid;        // "GPU-…": what identifies it. Index order is nobody's business here.
+  std::string uuid;        // "GPU-…": what identifies it. Nothing uses the order of indices.
   std::string name;        // "NVIDIA A100-SXM4-80GB"
   std::string backend;     // "nvml", "rocm", "virtual"
   std::string pci_bus_id;  // Empty if it has none.
@@ -199,9 +199,9 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
 
   virtual DeviceResult<Telemetry> Read() = 0;
-  // Only the energy_j of Read(). It is cheaper, for a hundred calls per second.
+  // Reads only the energy_j of Read(). This is cheaper, for a hundred calls per second.
   virtual DeviceResult<double> ReadEnergy();
-  // Only the sm_clock_mhz of Read(), for as many calls.
+  // Reads only the sm_clock_mhz of Read(), for as many calls.
   virtual DeviceResult<int> ReadSmClock();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 
