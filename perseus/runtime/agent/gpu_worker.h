@@ -27,9 +27,8 @@
 //   ours      the driver reports our lock, or the clock is where our lock puts it
 //   reset     nothing is locked: another program removed our lock, or the driver confirmed a write
 //             that it did not perform. No program holds the clock, so it is set again.
-//   foreign another lock is in force. With kYield, the worker sets nothing until that lock is gone.
-//   With
-//             kInsist, it sets our clock again.
+//   foreign   another lock is in force. With kYield, the worker sets nothing until that lock is
+//             gone. With kInsist, it sets our clock again.
 //
 // A driver that reports locks (virtual, ROCm) makes this certain. NVML does not report them. Then a
 // busy GPU has a foreign lock if its clock differs from ours and the driver names a clock setting

@@ -83,10 +83,11 @@ int NearestFaster(std::span<const int> sm_clocks_mhz, int frequency_mhz);
 //
 //   an assignment's from_step   A temporary assignment replaces the temporary one. A lasting
 //                               assignment replaces both.
-//   a new own plan It replaces the session's own plan and both assignments, at the next step.
-//                               Assignments that begin at a later step still take effect.
-//   a table's expiry The expired table is dropped. The session follows no table for one step. Then
-//   it follows the next table in the list above.
+//   a new own plan              It replaces the session's own plan and both assignments, at the
+//                               next step. Assignments that begin at a later step still take
+//                               effect.
+//   a table's expiry            The expired table is dropped. The session follows no table for one
+//                               step. Then it follows the next table in the list above.
 //
 // An assignment that begins at a later step waits. A newer assignment discards all waiting
 // assignments that begin at the same step or later.

@@ -375,7 +375,7 @@ std::filesystem::path RenderNode(const std::string& bus_id) {
   return {};
 }
 
-// Empty if clocks can be set; else why not.
+// Returns why clocks cannot be set, or an empty text if they can.
 std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
   if (rocm.SetClockRange == nullptr || rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
     return "the installed ROCm SMI cannot set a range of clocks (install another release)";
