@@ -22,7 +22,7 @@ void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobCo
 // Adds the profile as an argument.
 void AddProfile(const FlagAdder& add, job::JobSettings& flags);
 
-// Adds those of these flags that can also override the job of a plan: facts of its GPUs, and the
+// Adds the flags of a job that can also override the job of a plan: facts of its GPUs, and the
 // times of fixed instructions.
 void AddModelFlags(CLI::App& verb, job::JobSettings& flags);
 

@@ -133,8 +133,7 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
   PERSEUS_RETURN_IF_ERROR(CheckPlansDirectory(directory, kind));
   const fs::path summary = directory / kind.summary;
   if (Exists(summary)) {
-    PERSEUS_RETURN_IF_ERROR(
-        ListedFiles(summary, directory, kind));  // Another verb may have written it.
+    PERSEUS_RETURN_IF_ERROR(ListedFiles(summary, directory, kind));  // Another verb may own it.
     PERSEUS_RETURN_IF_ERROR(move(summary, from / kEarlierSummary));
   }
   PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory));
@@ -308,7 +307,7 @@ Result<void> ResultDirectory::Open() {
 }
 
 Result<void> ResultDirectory::Stage(const std::vector<ResultFile>& files) {
-  // Nobody else may write there, because the next run moves what is in it.
+  // Nobody else may write there, because the next run moves its files.
   if (::mkdir((path_ / kNewName).c_str(), 0700) != 0) {
     return SystemFailure(path_ / kNewName, "write", {errno, std::generic_category()});
   }

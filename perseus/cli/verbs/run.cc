@@ -282,8 +282,8 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
 }
 
 // Locks the job directory. The `perseus run` that holds this lock tunes, and summarizes the job at
-// the end. It holds the lock until it ends. Returns an empty descriptor if another `perseus run`
-// holds the lock.
+// the end. It holds the lock until it ends. Returns an empty descriptor if another one holds the
+// lock.
 Result<FileDescriptor> Coordinate(const fs::path& job_directory) {
   constexpr const char* kLock = "run.lock";
   if (job_directory.empty()) return FileDescriptor();

@@ -31,8 +31,7 @@ constexpr std::size_t kMaxFrontierInstructions = 10'000;
 // same state computes the frontier.
 constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
 constexpr Milliseconds kFrontierDelay = 2'000;
-// Up to this size, a plan gets the usual effort: about a second. Larger jobs get a first look
-// (choice_search.h).
+// Up to this size, a plan gets the usual effort: about a second. Larger jobs get a first look.
 constexpr std::size_t kMaxUsualEffortInstructions = 400;
 
 int EffortFor(std::size_t instructions) {

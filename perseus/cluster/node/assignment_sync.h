@@ -90,8 +90,7 @@ class AssignmentSync {
 
   // The server's version in the directory, even if a temporary assignment hides it.
   std::optional<protocol::ServerOrigin> in_force() const;
-  // The server's version for a version of assignment.json. 0: the server did not send it, or its
-  // version is no longer known.
+  // The server's version for a version of assignment.json. 0: not from the server, or unknown.
   std::int64_t ServerVersionOf(std::int64_t version) const;
   // The wanted version, or else the active one.
   std::optional<protocol::ServerOrigin> newest() const;

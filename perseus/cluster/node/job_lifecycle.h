@@ -16,10 +16,9 @@
 //
 // An event that is not drawn does not change the state.
 //
-// A detached job requests its attachment as soon as it can. An unknown or ended job requests its
-// attachment only after a step, because its ranks may have continued elsewhere or may never run
-// again. If they do run, the server may have registered the job again. Each request needs a new
-// step.
+// A detached job requests attachment as soon as it can. An unknown or ended job does so only after
+// a step, because its ranks may have continued elsewhere or may never run again. If they do run,
+// the server may have registered the job again. Each request needs a new step.
 //
 // Two facts are not states, because several states can have them: whether a step ran since the last
 // request, and whether ranks restarted since the server last accepted them.

@@ -8,8 +8,8 @@
 // directory. When this process ends, the assignment stays in the directory.
 //
 // The caller passes everything in, so that tests need no network and never wait: events through
-// Receive, a function that sends requests, and the time through Turn. run_node.h contains the
-// threads.
+// Receive, a function that sends requests, and the time through Turn. The threads are in
+// run_node.h.
 //
 // Not thread safe.
 #pragma once
@@ -72,9 +72,9 @@ class Node {
     RankFollower ranks;
     AssignmentSync assignment;
     JobLifecycle lifecycle;
-    // Whether another directory on this node has the same key, so that this directory gets no
-    // plans. This is not a state of the lifecycle, because it depends on the other directory and
-    // not on the server.
+    // Whether another directory on this node has the same key. Then this directory gets no plans.
+    // It is not a state of the lifecycle, because it depends on the other directory, not on the
+    // server.
     bool is_second = false;
     bool is_registered = false;   // The server had the job before its ranks ran.
     Nanoseconds last_active = 0;  // When ranks of the job appeared or ended a step.

@@ -14,8 +14,7 @@
 // The node keeps the attempt in a file from before the join until that renewal.
 //
 // Other replicas of the server receive a new secret a moment later than the replica that made it.
-// So a 401 just after a new secret is ignored. A later 401 starts a renewal, perhaps at another
-// replica.
+// So a 401 just after a renewal is ignored. A later 401 starts a renewal, perhaps elsewhere.
 //
 // token() is thread safe. All other methods are for one thread.
 #pragma once

@@ -36,8 +36,7 @@ class DatabaseProbe {
 
   // Returns the problem, or an empty text if the database answers and accepts changes.
   std::string Problem() const;
-  // Returns the reason why nodes and requests cannot use the database, or an empty text if they
-  // can.
+  // Returns why nodes and requests cannot use the database, or an empty text if they can.
   using Time = std::chrono::steady_clock::time_point;
   std::string Outage(Time now = std::chrono::steady_clock::now()) const;
 

@@ -41,8 +41,7 @@ class ServerDatabase {
   store::Store& store() const { return *store_; }
   boost::asio::thread_pool& pool() { return pool_; }
 
-  // Returns the reason why nodes and requests cannot use the database, or an empty text if they
-  // can.
+  // Returns why nodes and requests cannot use the database, or an empty text if they can.
   std::string Outage() const { return probe_ ? probe_->Outage() : ""; }
   // Requests that the streams of nodes are read again, because reading failed when a notice
   // arrived.

@@ -135,8 +135,7 @@ class Store final {
   Result<bool> CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
                                 Milliseconds now);
 
-  // Makes planning due at `due`, unless it is already due earlier. Does nothing if the job has
-  // ended.
+  // Makes planning due at `due`, unless it is due earlier. Does nothing if the job has ended.
   Result<void> RequestPlanning(std::string_view job, Milliseconds due);
 
   // --- Frontier, plans and assignments.

@@ -8,10 +8,10 @@
 // Rejected alternatives:
 //  - Look at what the process has open (/proc/PID/fd, pidfd_getfd). This needs CAP_SYS_PTRACE and
 //    CAP_DAC_READ_SEARCH, and reads up to a million descriptors. Also, closing a duplicate of a
-//    file on the caller's own file system (FUSE) waits for the caller. Not even SIGKILL ends this
-//    wait.
-//  - Let the client send its descriptor of the device. fstat and close of this descriptor can wait
-//    in the same way.
+//    file on the caller's own file system (FUSE) waits for the caller, and not even SIGKILL ends
+//    it.
+//  - Let the client send its descriptor of the device. Its fstat and close can wait in the same
+//    way.
 //  - open(2) in the child. Opening a GPU runs its driver, which may take seconds; access(2) makes
 //    the same checks and runs no driver.
 //
@@ -22,13 +22,12 @@
 // another (child_descriptors.h). It answers in shared memory.
 //
 // How long it may take. On a loaded node the child may wait for seconds: for a core, for a page of
-// the program that was evicted, for memory, or for the kernel's lock of all cgroups. None of these
-// waits is caused by the user, who must not be refused because of them. But the user's side can
-// hold the child as well: freeze or throttle the cgroup (cpu.max, memory.high), lower the child's
-// priority, stop it. These waits look the same as those of a loaded node, so one limit applies to
-// all of them: kLongestAccessCheck. Then the child is killed, and the request is refused for now. A
-// check holds a thread of the queue, and only checks of the same user wait for it
-// (access_requests.h).
+// the program that was evicted, for memory, or for the kernel's lock of all cgroups. The user
+// causes none of these waits, and must not be refused for them. But the user's side can hold the
+// child as well: freeze or throttle the cgroup (cpu.max, memory.high), lower the child's priority,
+// stop it. These waits look the same as those of a loaded node, so one limit applies to all of
+// them: kLongestAccessCheck. Then the child is killed, and the request is refused for now. A check
+// holds a thread of the queue, and only checks of the same user wait for it (access_requests.h).
 //
 // A killed child may not end either: the freezer of cgroup v1 keeps it until the cgroup is thawed,
 // and a process in a cgroup with very little CPU time needs some of it to end. So the checker waits

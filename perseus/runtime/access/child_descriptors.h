@@ -19,8 +19,7 @@ void CloseAllDescriptorsBut(std::span<const int> kept);
 // wait for a hostile client (socket_disposal.h). A child that works for another client must never
 // have such a copy. So it starts with the agent's own table of descriptors, and then takes a new
 // one. The kernel copies a table in words of 64 descriptors, and leaves out words without open
-// descriptors. So only the first 64 descriptors are ever copied, and no client's socket is among
-// them.
+// descriptors. So only the first 64 descriptors are ever copied, and none is a client's.
 
 // Occupies all free descriptors below 64, so that everything opened later has a higher number.
 // Fewer, if the limit on open files is lower.

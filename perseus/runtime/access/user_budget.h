@@ -59,12 +59,11 @@ class UserBudget {
 // Thread safety: as a value.
 class SubordinateUsers {
  public:
-  // `text`: that of /etc/subuid, with lines "ann:100000:65536". Ignores lines of another form.
-  // Ranges that overlap become one.
+  // `text`: the content of /etc/subuid, with lines "ann:100000:65536". Ignores lines of another
+  // form. Ranges that overlap become one.
   static SubordinateUsers Parse(std::string_view text);
 
-  // Returns the first id of the range that contains `uid`. If no range does, and for root, returns
-  // `uid`.
+  // Returns the first id of the range that contains `uid`. Without one, and for root: `uid`.
   uid_t AccountOf(uid_t uid) const;
 
  private:

@@ -69,8 +69,7 @@ std::size_t RoomForConnections(std::size_t gpus) {
   return limit.rlim_cur > taken + kOfConnection ? (limit.rlim_cur - taken) / kOfConnection : 1;
 }
 
-// Makes `to` own and watch the descriptor. Returns false if the kernel cannot watch another
-// descriptor.
+// Makes `to` own and watch the descriptor. False if the kernel cannot watch more descriptors.
 bool Watch(asio::posix::stream_descriptor& to, FileDescriptor&& descriptor) {
   error_code failed;
   to.assign(descriptor.get(), failed);
@@ -243,8 +242,7 @@ class Agent::Loop {
     if (!caller) return caller.error();
     caller->account = account;
     FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0)));
-    // Linux before 5.3 has no pidfds. On later systems, nobody would see the process end without a
-    // pidfd.
+    // Linux before 5.3 has no pidfds. On later systems, only a pidfd shows the end of the process.
     if (!process && errno != ENOSYS) return refuse(Refusal::kUnavailable, kFull);
     auto connection =
         std::make_shared<Connection>(Connection{.id = ++last_connection_,

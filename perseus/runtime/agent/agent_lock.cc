@@ -65,8 +65,7 @@ Holder StateOf(const ProcessId& process) {
   return state->is_ending ? Holder::kIsEnding : Holder::kRuns;
 }
 
-// Only one process takes over at a time, so that no process removes a file that another process has
-// just locked.
+// One process takes over at a time, so that none removes a file that another has just locked.
 Result<FileDescriptor> TakeOver(const fs::path& path) {
   fs::path guard_path = path;
   guard_path += ".takeover";

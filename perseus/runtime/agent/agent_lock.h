@@ -39,8 +39,7 @@ inline constexpr std::chrono::milliseconds kPredecessorTime{5'000};
 Result<FileDescriptor> LockFile(const std::filesystem::path& path,
                                 std::chrono::milliseconds longest_wait = kPredecessorTime);
 
-// Returns the process that has the lock, as the file records it, or nullopt if the file records
-// none.
+// Returns the process that the file records as the holder of the lock, or nullopt.
 std::optional<ProcessId> HolderOf(const std::filesystem::path& path);
 
 // Records in a lock file of this process the socket on which it listens, so that others can ask it.

@@ -125,8 +125,7 @@ Finding ExamineAgent(const DoctorScene& scene) {
           ""};
 }
 
-// Whether an agent listens on `scene.socket`, or on the socket that the holder of this state's lock
-// has recorded.
+// Whether an agent listens on `scene.socket`, or on the socket that the state's holder recorded.
 bool HasAgent(const DoctorScene& scene) {
   return protocol::Connect(scene.socket) ||
          protocol::Connect(SocketOfHolder(LockPathOf(scene.state)));

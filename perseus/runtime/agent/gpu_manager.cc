@@ -14,8 +14,7 @@ namespace {
 
 using protocol::Refusal;
 
-// The user chose the name. In quotes, and without quotes inside, it cannot look like another part
-// of the log.
+// The user chose the name. In quotes, without quotes inside, it cannot look like other text.
 std::string QuotedJob(std::string job) {
   std::ranges::replace(job, '"', '\'');
   return '"' + job + '"';
@@ -53,8 +52,7 @@ Result<void> CheckClock(const std::vector<int>& clocks_mhz, int clock_mhz, std::
               nearest);
 }
 
-// Accepts a missing GPU if it was declared earlier: it may be missing for a while, and the other
-// GPUs need their agent.
+// Accepts a missing GPU that was declared earlier, because the other GPUs need their agent.
 Result<void> CheckResting(const GpuManager::Setup::Resting& resting,
                           const std::vector<std::unique_ptr<device::Device>>& devices,
                           const SavedState& saved) {

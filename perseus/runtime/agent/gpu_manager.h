@@ -124,8 +124,7 @@ class GpuManager {
   GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
              spdlog::logger& log);
   // The time of the leases. Clients beat on the clock of their devices. If this clock is virtual
-  // and slower than real time, because the machine is busy, heartbeats are late in real time, but
-  // not by this clock.
+  // and slower than real time, because the machine is busy, a heartbeat is not late by this clock.
   Nanoseconds Now() const { return setup_.devices.clock->Now(); }
   Result<void> Begin(std::vector<std::unique_ptr<device::Device>> devices);
   Answer<void> CheckWanted(const protocol::Acquire& wanted) const;

@@ -30,8 +30,7 @@ Result<std::optional<ProcessId>> FindUnresponsiveAgent(const std::filesystem::pa
                                                        std::chrono::milliseconds answer_time);
 
 // Kills the agent that FindUnresponsiveAgent has found, and waits until the agent has ended, or can
-// never run again. Fails (kSystem) if the agent then still holds `state`, or if this process may
-// not kill the agent.
+// never run again. Fails (kSystem) if the agent then still holds `state`, or may not be killed.
 Result<void> EndUnresponsiveAgent(const std::filesystem::path& state, const ProcessId& agent,
                                   spdlog::logger& log);
 

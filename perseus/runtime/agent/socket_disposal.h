@@ -27,8 +27,7 @@ namespace perseus::agent {
 
 class SocketDisposal {
  public:
-  // The most children that wait at the same time. If there are more sockets, these wait until a
-  // child ends.
+  // The most children that wait at the same time. Further sockets wait until a child ends.
   static constexpr std::size_t kMostChildren = 64;
 
   // The peer sees the end at once. On an older kernel the descriptor is closed in Tick().

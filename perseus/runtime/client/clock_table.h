@@ -32,9 +32,9 @@ struct ClockTable {
     kNone,   // The default clocks.
     kPlan,   // `order`.
     kKinds,  // `kind_clocks`, in any order.
-    kOwn,    // An assignment says that the session's own plan is in force, if it has one.
+    kOwn,    // An assignment says that the session's own plan, if any, is in force.
   };
-  static constexpr int kKinds = 5;  // The kinds that a profile measures, from 0.
+  static constexpr int kKinds = 5;  // The number of kinds that a profile measures.
 
   Source source = Source::kNone;
   std::vector<PlannedClock> order;

@@ -20,11 +20,11 @@
 // clocks for them. The training thread may be steps ahead of the GPU, so its own times and clocks
 // would be wrong.
 //
-// Nothing is enqueued on a stream that is being captured: the enqueued work would run again with
-// each launch of the graph, long after its session. By default, a capture also forbids every thread
-// of the process to make the driver calls that the background thread needs, and such a call breaks
-// the capture. So all calls that enqueue nothing are made in the relaxed mode, which is a setting
-// of the thread.
+// Nothing is enqueued on a stream that is being captured: the work would run again with each launch
+// of the graph, long after its session. By default, a capture also forbids every thread of the
+// process to make the driver calls that the background thread needs, and such a call breaks the
+// capture. So all calls that enqueue nothing are made in the relaxed mode, which is a setting of
+// the thread.
 //
 // Thread safety: each part of the class says which thread may call it.
 #pragma once

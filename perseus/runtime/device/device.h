@@ -1,4 +1,4 @@
-// One GPU as far as energy is concerned: what it is, what it draws, and the three settings that can
+// One GPU as far as energy is concerned: its identity, its power, and the three settings that can
 // be changed. NVML, ROCm SMI and virtual GPUs all implement this interface.
 //
 // A device knows nothing of jobs, leases or plans. The agent decides who may change what.
@@ -126,7 +126,7 @@ inline constexpr std::pair<ClockLimit, std::string_view> kHoldingDown[] = {
     {ClockLimit::kThermal, "temperature"},
     {ClockLimit::kPowerBrake, "power_brake"},
     {ClockLimit::kOther, "other"}};
-// The names of those of these limits that apply.
+// The names of the limits in kHoldingDown that apply.
 std::vector<std::string> NamesOfHoldingDown(ClockLimits limits);
 // Whether something other than a clock setting holds the clock down.
 bool IsHeldDown(ClockLimits limits);

@@ -63,8 +63,7 @@ class NvmlLibrary {
     std::uint64_t generation_;
   };
 
-  // Restarts NVML first if a call has reported that the GPU or the driver is gone. Fails (kGone) if
-  // the restart fails.
+  // First restarts NVML if a call has reported Gone. Fails (kGone) if the restart fails.
   DeviceResult<Visit> Enter();
 
   // Reports that the GPU or the driver did not answer in this generation. The next visit begins

@@ -265,7 +265,7 @@ class RocmDevice final : public Device {
   }
 
   DeviceResult<int> ReadTemperature() PERSEUS_REQUIRES(library_->mutex) {
-    // Other tools show the edge temperature. Some GPUs have only that of the junction.
+    // Other tools show the edge temperature. Some GPUs report only the junction temperature.
     for (const std::uint32_t sensor : {rocm::kEdge, rocm::kJunction}) {
       std::int64_t millicelsius = 0;
       PERSEUS_ASSIGN_OR_RETURN(

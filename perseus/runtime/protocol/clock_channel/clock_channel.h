@@ -36,8 +36,7 @@
 //
 // The limit on changes. An operator may limit the clock changes per second of a node. The agent
 // enforces the limit (gpu_worker.h), and counts the requests that wait for it in the GPU's slot. A
-// request that waits has no answer until its turn comes. A later request may replace it before its
-// turn.
+// request that waits has no answer until its turn comes. A later request may replace it earlier.
 //
 // Thread safety: each slot has one publishing thread and one reading thread at a time. Both sides
 // only load and store atomics. Several threads may use ClockPublisher for different GPUs. Any
@@ -124,8 +123,7 @@ struct ClockChannelHeader {
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t gpu_count;
-  // The client changes this value whenever it publishes or beats. The lease lives as long as the
-  // value changes.
+  // The client changes the value when it publishes or beats. The lease lives while it changes.
   alignas(64) std::atomic<std::uint64_t> heartbeat;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

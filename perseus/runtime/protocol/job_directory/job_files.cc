@@ -68,8 +68,7 @@ Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::stri
   if (!file || ::fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode)) {
     return IsNotRegular(ErrorKind::kSystem, path);
   }
-  // This checks the file by its name: another user who made a second name may have removed the
-  // first one since the file was opened.
+  // By the name: another user may have made it as a second name, and removed it since the open.
   if (::fstatat(folder.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
       named.st_dev == opened.st_dev && named.st_ino == opened.st_ino && named.st_nlink <= 1) {
     return file;

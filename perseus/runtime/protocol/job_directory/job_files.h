@@ -40,8 +40,7 @@ Result<FileDescriptor> OpenJobFolder(const std::filesystem::path& job_directory,
                                      std::string_view folder);
 
 // Opens a file of the job directory that any user who may write there can lock. Creates what is
-// missing. Fails (kSystem) if the file is a symbolic link, has a second name, or is not a regular
-// file.
+// missing. Fails (kSystem) if the file is a link, has a second name, or is not a regular file.
 Result<FileDescriptor> OpenJobLock(const std::filesystem::path& job_directory,
                                    const std::string& name);
 

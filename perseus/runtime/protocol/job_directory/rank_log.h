@@ -26,8 +26,7 @@
 //
 // Times of a step are in ns of CLOCK_MONOTONIC of its host. On virtual GPUs with their own clock,
 // they are in ns of that clock (`clock` in the job directory). Add `epoch_ns` to get the time since
-// 1970, which different hosts share. Times within a step are measured from the beginning of the
-// step.
+// 1970, which different hosts share. Times within a step start at the step's beginning.
 //
 // Energy. The counter of a driver moves every 20 to 100 ms. A sample is a new value of the counter.
 // The counter took this value after `from` (the last reading of the old value) and not after `to`.
@@ -40,8 +39,7 @@
 //
 // A log that is too long is renamed (dp0-pp3-tp0.jsonl.1, in place of the previous file of this
 // name), and a new log begins with the same header. So the last half of PERSEUS_LOG_BYTES is always
-// available. A process that follows the log misses nothing, unless it is behind by half of
-// PERSEUS_LOG_BYTES.
+// available. A process that follows the log misses nothing, unless it is behind by this much.
 #pragma once
 
 #include <cstdint>
