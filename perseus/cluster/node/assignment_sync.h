@@ -1,16 +1,16 @@
 // Keeps the newest assignment from the server in the job directory.
 //
-// It repeatedly compares the wanted assignment with the one in the directory. Whatever happens to
-// the directory (tune or verify uses it for a while, the node daemon restarts), it writes the
-// wanted assignment as soon as it can. Each assignment in the directory names the server's job and
-// version that it came from (Assignment::server), so nothing else has to be stored. `perseus
-// verify` keeps this origin when it restores an assignment.
+// AssignmentSync repeatedly compares the wanted assignment with the assignment in the directory.
+// Whatever happens to the directory (tune or verify uses it for a while, the node daemon restarts),
+// it writes the wanted assignment as soon as it can. Each assignment in the directory names the
+// server's job and version that it came from (Assignment::server), so nothing else has to be
+// stored. `perseus verify` keeps this origin when it restores an assignment.
 //
 // Ranks ignore a version that is not higher than theirs, and somebody may delete the file or
 // replace it with an older one. So each version that it writes is higher than every version that it
 // has seen in the directory or that a rank follows.
 //
-// It deletes plan files that are no longer needed, but only those that came from the server.
+// AssignmentSync deletes plan files that are no longer needed, but only files from the server.
 //
 // Not thread safe.
 #pragma once

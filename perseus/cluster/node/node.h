@@ -4,7 +4,7 @@
 //   rank logs ──► RankFollower ──► reports ──► server
 //   assignment.json ◄── AssignmentSync ◄── events ◄── server
 //
-// It fails open. If the server is unreachable, ranks continue with the assignment in their
+// The daemon fails open. If the server is unreachable, ranks continue with the assignment in their
 // directory. When this process ends, the assignment stays in the directory.
 //
 // The caller passes everything in, so that tests need no network and never wait: events through

@@ -76,7 +76,7 @@ class OwnToken {
   Nanoseconds next_check_ = 0;  // The earliest time at which Refused() renews.
   bool must_join_ = false;
   std::string warned_;
-  std::string attempt_;  // Empty if it was not read yet.
+  std::string attempt_;  // Empty before it is read.
   mutable Mutex mutex_;
   std::string token_ PERSEUS_GUARDED_BY(mutex_);
 };

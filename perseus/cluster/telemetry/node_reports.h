@@ -47,7 +47,7 @@ class NodeReports {
   // Processes a message that a replica (perhaps this one) sent to all (Notice::Kind::kSteps). The
   // caller passes the messages of one job in order and one at a time.
   Result<void> TakeFromReplica(const ReplicaMessage& message, Milliseconds now);
-  // These handle a restart of the job, and a detected straggler that a user deleted. They inform
+  // These handle a restart of the job, and a detected straggler that a user deleted. Both inform
   // all replicas.
   Result<void> Restart(const std::string& job);
   Result<void> Forget(const std::string& job, int pipeline);

@@ -23,7 +23,7 @@
 // one process of a user for another process of the same user. Later, LookAgain() refuses any other
 // process.
 //
-// Nothing here opens, reads or closes anything of the caller's, whose file system (FUSE) could make
+// These functions open, read and close nothing of the caller's, whose file system (FUSE) could make
 // the agent wait. /proc/PID/stat, status and ns wait for nobody. /proc/PID/cgroup waits for the
 // kernel's lock of all cgroups, which a user can hold for a long time: by moving a process with
 // many threads, or by giving controllers to many cgroups of the user's own. So only WithCgroups()

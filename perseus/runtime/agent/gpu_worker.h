@@ -115,7 +115,7 @@ enum class WhenOverridden { kYield, kInsist };
 struct ForeignClock {
   std::optional<device::Setting> setting;  // If the driver can report it.
   int sm_clock_mhz = 0;                    // At the reading that showed it.
-  // It cannot be our own lock, so it is not removed when the lease ends.
+  // This lock cannot be our own, so it is not removed when the lease ends.
   bool is_certain = false;
   bool has_yielded = false;  // The worker sets no clock while this lock is in force.
 };

@@ -71,8 +71,8 @@ namespace perseus::agent {
 //  2. Restored(): after the driver accepted the old setting, and a reading confirmed it.
 //  3. GiveBack(): when no control of the GPU is changed any more.
 // After a crash between two of these, a control may be saved as changed although it is not.
-// It is restored like any other: to its current setting, or, if the driver cannot report it, to the
-// setting that the end of the lease would have restored.
+// Such a control is restored like any other: to its current setting, or, if the driver cannot
+// report it, to the setting that the end of the lease would have restored.
 //
 // Invariants:
 //  1. A GPU has at most one entry.
@@ -83,7 +83,7 @@ namespace perseus::agent {
 // The setting of a control before a lease. It may be unknown, the driver's default, or a setting.
 struct SettingBefore {
   bool is_known = false;  // False: the driver could not report it.
-  // Empty: the driver's default. No meaning if it is unknown.
+  // Empty: the driver's default. Has no meaning unless `is_known`.
   std::optional<device::Setting> setting;
   friend bool operator==(const SettingBefore&, const SettingBefore&) = default;
 };
@@ -179,7 +179,8 @@ struct NotRestored {
 // forgets them, so the caller warns about each: if the saved boot id is wrong, such as in a damaged
 // file without a checksum, the agent's own lock looks like that of another program. Leaves out
 // controls that read as they were before the lease, as after a reboot if the driver reports locks.
-// If it does not, only a node that stopped without ending its agent in order gets these warnings.
+// If the driver does not, only a node that stopped without ending its agent in order gets these
+// warnings.
 std::vector<NotRestored> NotRestoredAfterStart(const SavedState& state,
                                                const std::vector<Restore>& restores,
                                                const Readings& readings);

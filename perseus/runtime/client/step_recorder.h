@@ -19,9 +19,9 @@ namespace perseus::client {
 // When an instruction on a stream ran.
 struct StreamTiming {
   enum class State {
-    kPending,  // It has not ended yet.
+    kPending,  // The instruction has not ended yet.
     kKnown,
-    kLost,  // It will never be known.
+    kLost,  // The times will never be known.
   };
   State state = State::kPending;
   Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
@@ -57,7 +57,7 @@ class StepRecorder {
     std::vector<int> timings;  // [instruction]: -1 for none, or known already.
     std::size_t untimed = 0;   // The first instruction without known times.
     bool has_ended = false;
-    bool is_wanted = true;  // Whether it is whole, and the log gets it.
+    bool is_wanted = true;  // Whether the step is whole, and the log gets it.
   };
   static bool ResolveTimes(Pending& pending, const StreamTimesOf& stream_times);
   bool IsAnswered(Nanoseconds until) const;

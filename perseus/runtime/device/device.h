@@ -93,8 +93,8 @@ struct SettingReading {
   // False if the driver cannot report it. Then `setting` has no meaning.
   bool is_known = false;
   std::optional<Setting> setting;
-  // If it is not known: a sign of a lock ("the SM clock stands at 1200 of 1980 MHz, and the driver
-  // names a clock setting as the reason"). Empty without such a sign.
+  // If the setting is not known: a sign of a lock ("the SM clock stands at 1200 of 1980 MHz, and
+  // the driver names a clock setting as the reason"). Empty without such a sign.
   std::string hint;
   // The hint is certain, because the driver itself names a clock setting.
   bool is_certain = false;

@@ -5,12 +5,12 @@
 //   JOBDIR/plans/…                    the plan files that it names
 //   JOBDIR/ranks/dp0-pp3-tp0.jsonl    what each rank records (rank_log.h)
 //
-// It is a directory because the jobs of a cluster share one anyway. No process has to run for it,
-// and a person can read all of it. A coordinator replaces assignment.json as a whole, each time
-// with a higher version. Ranks read it several times a second. They adopt a new version at their
-// first step that is not before `from_step`. So all ranks change at the same step if `from_step` is
-// far enough ahead. A rank that reads it late changes late, and its log shows this: each step names
-// the version that the rank followed.
+// The interface is a directory because the ranks of a job share one anyway. No process has to run
+// for it, and a person can read all of it. A coordinator replaces assignment.json as a whole, each
+// time with a higher version. Ranks read it several times a second. They adopt a new version at
+// their first step that is not before `from_step`. So all ranks change at the same step if
+// `from_step` is far enough ahead. A rank that reads it late changes late, and its log shows this:
+// each step names the version that the rank followed.
 //
 //   {"perseus_assignment": 1, "version": 6, "from_step": 110, "record": true,
 //    "plan": "plans/6.json"}
