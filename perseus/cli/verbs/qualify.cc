@@ -110,8 +110,8 @@ Result<void> RefuseBesideAgent(const DirectFlags& flags) {
                 flags.socket);
 }
 
-// What else is on these GPUs. Only NVIDIA's driver reports this: for other GPUs, the result is
-// empty, and the driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.
+// What else is on these GPUs. For GPUs that are not NVIDIA's, the result is empty, and the driver's
+// version is "unknown". Fails (kSystem) as qualifier::LookAround does.
 Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
                                            const std::vector<device::Device*>& gpus) {
   constexpr std::string_view kNvml = "nvml:";

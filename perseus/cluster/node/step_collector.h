@@ -25,7 +25,8 @@ namespace perseus::node {
 
 class StepCollector {
  public:
-  // Adds a step that a rank completed. `server_version` is the server's version of its assignment.
+  // Adds a step that a rank completed. `server_version` is the server's version number of the
+  // assignment that the rank followed.
   void Add(const protocol::RankHeader& rank, const protocol::RanStep& step,
            std::int64_t server_version, Nanoseconds now);
   // Handles a new process of the rank, whose steps count from 0.

@@ -44,8 +44,7 @@
 // second of changes, and at least one. The number of tokens may become negative, so the limit holds
 // in the long run. A request that arrives while another one waits replaces the waiting one, as
 // always (invariant 3), so a short phase at a low clock is skipped and costs no change. A restore
-// takes no token. If another program has changed the clock, setting it again takes no token,
-// either.
+// takes no token. If another program has changed the clock, setting it again takes no token.
 //
 // The limit of a GPU is its share of the node's limit (gpu_manager.h). When the share changes, the
 // bucket stays as full as it was: its tokens grow or shrink with its size. So the tokens of all

@@ -1,5 +1,5 @@
 // Which lease may change which GPU. A lease gives whole GPUs to one process, as long as its
-// connection exists, its process lives, and its heartbeat moves. Then its GPUs are restored.
+// connection exists, its process lives, and its heartbeat moves. After that, the GPUs are restored.
 //
 // A GPU is in one of three states:
 //

@@ -41,7 +41,7 @@ class RankLogWriter {
   RankLogWriter(protocol::OwnFolder folder, ListedDescriptor file, std::filesystem::path path,
                 LiveSession& live)
       : folder_(std::move(folder)), file_(std::move(file)), path_(std::move(path)), live_(&live) {}
-  // May stay open in a forked child: it has no lock and no file position that both would share.
+  // May stay open in a forked child: the descriptor has no lock and no file position to share.
   protocol::OwnFolder folder_;
   ListedDescriptor file_;
   std::filesystem::path path_;

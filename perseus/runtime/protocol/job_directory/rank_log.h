@@ -39,7 +39,8 @@
 //
 // A log that is too long is renamed (dp0-pp3-tp0.jsonl.1, in place of the previous file of this
 // name), and a new log begins with the same header. So the last half of PERSEUS_LOG_BYTES is always
-// available. A process that follows the log misses nothing, unless it is behind by this much.
+// available. A process that follows the log misses nothing, unless it is behind by half of
+// PERSEUS_LOG_BYTES.
 #pragma once
 
 #include <cstdint>
