@@ -12,7 +12,7 @@
 #include "perseus/runtime/client/session.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
-// Nothing that goes wrong in here may reach training, least of all as an exception.
+// No failure in these functions may reach training. In particular, no exception may.
 
 struct perseus_session {
   std::unique_ptr<perseus::client::Session> session;
@@ -47,7 +47,7 @@ perseus_session* perseus_open(const perseus_options* options) {
 }
 
 void perseus_close(perseus_session* session) {
-  // A child's copy is left as it is: what it holds may be half changed.
+  // A forked child leaves its copy unchanged: its content may be half modified.
   if (session == nullptr || session->session->IsDead()) return;
   delete session;
 }

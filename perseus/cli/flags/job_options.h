@@ -22,7 +22,7 @@ void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobCo
 // Adds the profile as an argument.
 void AddProfile(const FlagAdder& add, job::JobSettings& flags);
 
-// Adds those of these flags that can also override the job of a plan: facts of its GPUs, and the
+// Adds the flags of a job that can also override the job of a plan: facts of its GPUs, and the
 // times of fixed instructions.
 void AddModelFlags(CLI::App& verb, job::JobSettings& flags);
 
@@ -32,8 +32,8 @@ Result<job::LoadedJob> LoadJobToPlan(const Streams& streams, const job::JobSetti
                                      const schedule_search::SearchEffort& search = {});
 
 // Returns the message with flags of the verb in place of keys (RenameKeys in base/wording.h): "add
-// `microbatches = 96`" becomes "add --microbatches 96". If the user gave a job file, its keys stay,
-// unless the flag was also given.
+// `microbatches = 96`" becomes "add --microbatches 96". If the user gave a job file, the message
+// keeps a key of this file, unless the user also gave the flag.
 std::string WithFlagNames(const CLI::App& verb, std::string_view message);
 
 // Prints warnings. Fails as CheckPlausible does.

@@ -34,7 +34,7 @@ bool AsksForTarget(const TargetFlags& flags);
 std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
 
 // Warns on standard error about values that are probably in another unit: a slowdown below 0.5 %,
-// and a price of a kWh above twice that of a GPU-hour. `baseline` is the iteration at maximum
+// and a price of a kWh above twice the price of a GPU-hour. `baseline` is the iteration at maximum
 // frequency. If it is given, also warns about a deadline of more than ten times its time, and a
 // budget or cap above its energy or power.
 void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& asked,

@@ -1,5 +1,5 @@
 // Shows the progress of a long computation on `err`, and its best results so far if it has any. The
-// final results are printed separately, and do not depend on this.
+// final results are printed separately, and do not depend on this display.
 //
 // On a terminal, the rows are a block that is drawn again in place whenever a row changes, and
 // erased at the end. The line below them says what the verb does now. Without a terminal, nothing

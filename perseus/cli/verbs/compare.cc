@@ -66,7 +66,7 @@ std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const plan::Planner&
 }
 
 // The times for which Perseus plans: each of `times`, and a few more for a figure. No time is after
-// the slow end of the frontier, because plans do not get any longer there.
+// the slow end of the frontier, because no plan is longer than that.
 std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times,
                                       const plan::Planner& planner, const plan::Frontier& frontier,
                                       bool is_drawn) {

@@ -260,8 +260,8 @@ noise::Executions ExecutionsOf(const emulator::Emulation& emulation) {
   return executions;
 }
 
-// The difference over the iterations, which have the same noise in both jobs. Empty without noise,
-// because then nothing varies by chance.
+// The difference over the iterations, which have the same noise in both jobs. nullopt without
+// noise, because then nothing varies by chance.
 std::optional<noise::NoisyDifference> DifferenceOf(const emulator::EmulationSpec& spec,
                                                    const Results& results) {
   if (spec.noise == noise::Noise{} && spec.latency_spread == 0) return std::nullopt;

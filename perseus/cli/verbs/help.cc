@@ -118,8 +118,8 @@ class HelpFormatter : public CLI::Formatter {
     }
     return names;
   }
-  // Omits which flags exclude each other: that makes lines long, and an error says it when it
-  // matters.
+  // Omits which flags exclude each other: this would make lines long, and an error reports it when
+  // necessary.
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string type = HelpOf(*option).type;
     return type.empty() ? "" : " " + type;

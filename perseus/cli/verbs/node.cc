@@ -82,7 +82,7 @@ Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
   options.name = flags.name.empty() ? HostName() : flags.name;
   options.jobs = jobs;
   options.jobs_directory = flags.jobs_directory;
-  // With --job, only these jobs count.
+  // With --job, the node serves only these jobs.
   if (options.jobs_directory.empty() && jobs.empty()) options.jobs_directory = kJobsDirectory;
   RealClock clock;
   log.info("node {} of {}", options.name, server.server);

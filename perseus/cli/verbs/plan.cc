@@ -75,7 +75,7 @@ Result<void> CheckWithoutFrontier(const std::vector<plan::Target>& asked) {
   return {};
 }
 
-// Checks the flags alone.
+// Checks the flags, without reading any file.
 Result<void> CheckFlags(const PlanFlags& flags) {
   if (flags.stops.value_or(0) > 0 && flags.directory.empty()) {
     return Fail("--stops needs a directory for the report (add -o DIR)");
@@ -218,7 +218,7 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
   // If the answer cannot be printed, the results of an earlier run stay. A figure can be made again
-  // from the results, so they do not depend on it.
+  // from the results, so the results do not depend on figures.
   PERSEUS_RETURN_IF_ERROR(
       streams.Print(FormatAnswer(streams, flags, outcome, summary, files.size())));
   PERSEUS_RETURN_IF_ERROR(results.Publish());

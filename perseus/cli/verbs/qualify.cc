@@ -110,8 +110,8 @@ Result<void> RefuseBesideAgent(const DirectFlags& flags) {
                 flags.socket);
 }
 
-// What else is on these GPUs. It is known for NVIDIA GPUs; for others, the result is empty, and the
-// driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.
+// What else is on these GPUs. For GPUs that are not NVIDIA's, the result is empty, and the driver's
+// version is "unknown". Fails (kSystem) as qualifier::LookAround does.
 Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
                                            const std::vector<device::Device*>& gpus) {
   constexpr std::string_view kNvml = "nvml:";
@@ -159,8 +159,8 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
   RowBlock block(streams.err);
   qualifier::QualifyOptions options = OptionsOf(flags, block);
   options.should_stop = [&signals] { return signals.HaveCome(); };
-  // If this program cannot write the state, it sets nothing, because nobody could restore it after
-  // a crash.
+  // If this program cannot write the state, it sets nothing, because nobody could restore the GPU
+  // after a crash.
   const auto directory = std::filesystem::path(flags.direct.state).parent_path();
   if (options.sets_clocks && geteuid() != 0 && access(directory.c_str(), W_OK) != 0) {
     options.sets_clocks = false;

@@ -98,7 +98,7 @@ Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
 }
 
 // Checks that the frontier belongs to the plans: at the deadline of each plan, it must have the
-// bound of the relaxation. This is the bound of most plans. A plan may have a greater one.
+// bound of the relaxation. This is the bound of most plans. A plan may have a greater bound.
 Result<void> CheckSameJob(const report::Report& report, const std::string& path) {
   const report::FrontierCurve& frontier = report.frontier;
   plan::Frontier curve{.points = frontier.points, .least_energy = 0};

@@ -64,8 +64,8 @@ std::vector<std::string> NamesIn(const fs::path& directory, const ResultKind& ki
   return names;
 }
 
-// Returns the files in `directory` that a summary lists. If it has no list, these are the files
-// that every run writes. Returns nothing without a summary.
+// Returns the files in `directory` that a summary lists. If the summary has no list, returns the
+// files that every run writes. Returns nullopt without a summary.
 Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summary_path,
                                                             const fs::path& directory,
                                                             const ResultKind& kind) {
@@ -93,8 +93,8 @@ Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summ
   return names;
 }
 
-// Flushes a directory, because a new name is on disk only after that. Some file systems cannot do
-// it.
+// Flushes a directory, because a new name is on disk only after that. Some file systems cannot
+// flush a directory.
 Result<void> FlushDirectory(const fs::path& directory) {
   const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened && (errno == ENOENT || errno == EACCES)) return {};
@@ -169,7 +169,7 @@ Result<void> EndRun(const fs::path& directory) {
   const fs::path run = directory / kNewName;
   struct stat status {};
   if (::lstat(run.c_str(), &status) != 0) return {};
-  // Another user may be able to write into the directory, and files of this one must not be moved
+  // Another user may be able to write into the directory, and files of this user must not be moved
   // or removed through a link.
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     return Fail(
@@ -307,7 +307,7 @@ Result<void> ResultDirectory::Open() {
 }
 
 Result<void> ResultDirectory::Stage(const std::vector<ResultFile>& files) {
-  // Nobody else may write there, because the next run moves what is in it.
+  // Nobody else may write there, because the next run moves its files.
   if (::mkdir((path_ / kNewName).c_str(), 0700) != 0) {
     return SystemFailure(path_ / kNewName, "write", {errno, std::generic_category()});
   }
@@ -331,7 +331,7 @@ Result<void> ResultDirectory::Publish() {
   sigemptyset(&ends);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&ends, signal);
   pthread_sigmask(SIG_BLOCK, &ends, &before);
-  // With the summary, the new results are complete. From here on, they count.
+  // With the summary, the new results are complete. From here on, they are the valid results.
   auto done = WriteFileAtomically(path_ / kNewName / kind_.summary, summary_);
   if (done) {
     done = EndRun(path_);

@@ -51,8 +51,8 @@ extern const ResultKind kTuningResults;
 extern const ResultKind kSearchResults;
 
 // Returns the files of the complete results of a run, without its summary, relative to the
-// directory. Fails if the directory has no results of that verb. Fails (kSystem) if it has only a
-// part of them, because a replacement is running or was killed.
+// directory. Fails if the directory has no results of that verb. Fails (kSystem) if the results are
+// incomplete because another run is replacing them, or was killed while it did.
 Result<std::vector<std::string>> FilesOfRun(const std::filesystem::path& directory,
                                             const ResultKind& kind);
 

@@ -282,7 +282,8 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
 }
 
 // Locks the job directory. The `perseus run` that holds this lock tunes, and summarizes the job at
-// the end. It holds the lock until it ends. Empty if another one holds it.
+// the end. It holds the lock until it ends. Returns an empty descriptor if another one holds the
+// lock.
 Result<FileDescriptor> Coordinate(const fs::path& job_directory) {
   constexpr const char* kLock = "run.lock";
   if (job_directory.empty()) return FileDescriptor();
@@ -401,7 +402,7 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   } else {
     streams.Say(run.error().Message());
   }
-  // Repeats it: the first lines of a long log are far away.
+  // Repeats the warning: the first lines of a long log are far away.
   if (!environment.plan_problem.empty()) streams.Say(environment.plan_problem);
   if (turnkey) {
     for (const std::string& line : turnkey->Summary()) streams.Say(line);

@@ -23,19 +23,19 @@ class Summary {
   // If `source` is not a directory with a summary, the result is empty.
   static Result<Summary> Read(const std::filesystem::path& source);
 
-  // The limits of clock changes that the run compared. Empty if it compared none.
+  // The limits of clock changes that the run compared. nullopt if the run compared none.
   Result<std::optional<report::SwitchTradeoff>> Tradeoff() const;
-  // The limit that all plans of the run keep. Empty if a plan has none.
+  // The limit that all plans of the run keep. nullopt if a plan has no limit.
   Result<std::optional<int>> MostSwitches() const;
   // Whether the user stopped the run.
   Result<bool> StoppedEarly() const;
   // The search that found the schedule of `job`. Makes the first plan of the schedule again, on the
-  // profile of the job. Empty if the run did not search.
+  // profile of the job. Returns nullopt if the run did not search.
   Result<std::optional<job::AutoSchedule>> Search(const job::LoadedJob& job) const;
 
  private:
-  // Returns the result of `parse` on the summary. Empty if the summary lacks `key`. `what` is for
-  // an error.
+  // Returns the result of `parse` on the summary, or nullopt if the summary lacks `key`. `what` is
+  // for an error.
   template <typename Value>
   Result<std::optional<Value>> Parse(const char* key, const char* what,
                                      std::optional<Value> (*parse)(const nlohmann::json&)) const;

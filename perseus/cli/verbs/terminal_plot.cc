@@ -327,7 +327,7 @@ class FrontierDrawing {
     }
   }
 
-  // Whether the name fits there, with a blank at both ends.
+  // Whether a name of `width` characters fits at `start`, with a blank at both ends.
   bool HasRoom(const Place& start, int width) const {
     const int end = start.column + width;
     return start.row >= 1 && start.row <= kPlotRows && start.column > gutter_ &&

@@ -151,8 +151,8 @@ std::string FormatTunedProfile(const profile::Profile& profile,
   return memory ? profile::AddMemory(profile, rows, memory->stages) : rows;
 }
 
-// Returns the GPU memory that ranks have measured. The plan does not need it, so an error is only a
-// warning.
+// Returns the GPU memory that ranks have measured. The plan does not need this memory, so an error
+// is only a warning.
 std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
                                                const std::string& job_directory) {
   auto memory = tuner::ReadRankMemory(job_directory);

@@ -1,6 +1,6 @@
-// The verbs of `perseus`, with a file for each verb (help.cc lists them). Each function adds the
-// flags of a verb to the program. The verb's action runs after they are parsed, prints its result
-// on `streams.out`, and returns any error.
+// The verbs (subcommands) of `perseus`, with a file for each verb (help.cc lists the verbs). Each
+// function adds the flags of a verb to the program. The verb's action runs after they are parsed,
+// prints its result on `streams.out`, and returns any error.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -90,7 +90,7 @@ struct StreamEnd {
   bool has_received = false;   // Whether the stream had any bytes.
 };
 
-// Checks the answer to a request for an event stream. The result is empty if it is an event stream.
+// Checks the answer to a request for an event stream. Empty if the answer is an event stream.
 StreamEnd StreamEndOf(ResponseParser& parser) {
   const std::string& type = parser.fields()["content-type"];
   if (parser.status() == 200 && type.starts_with("text/event-stream")) return {};

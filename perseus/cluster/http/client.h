@@ -25,7 +25,7 @@ struct ClientOptions {
   std::string token = {};  // Sent as a bearer token.
   // If set, returns the token for each request and each connection, in place of `token`.
   std::function<std::string()> token_of = {};
-  std::string authority = {};    // PEM file of the trusted authority. Empty: those of the system.
+  std::string authority = {};    // PEM file of the trusted authority. Empty: the system's.
   std::string certificate = {};  // PEM file of the client certificate, if the server requires one.
   std::string key = {};
   std::chrono::milliseconds timeout{30'000};  // For a request, including the connection.

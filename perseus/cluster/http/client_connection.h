@@ -43,11 +43,11 @@ class ClientConnection {
     std::optional<Error> failure;  // None: all bytes are written.
   };
   Written Write(std::string_view text, const TimeLimit& limit);
-  // Returns the next received bytes. Empty if the other side has closed the connection.
+  // Returns the next received bytes, or an empty text if the other side has closed the connection.
   Result<std::string> Read(const TimeLimit& limit);
-  // Discards written bytes that have not arrived. Otherwise a request that is sent again to another
-  // server could arrive here later, after newer requests, when the network recovers. After this
-  // call, the connection can only be closed.
+  // Discards bytes that were written but not delivered. Otherwise, if the request is repeated at
+  // another server, the old copy could still reach this server later, after newer requests. After
+  // this call, the connection can only be closed.
   void Abandon();
 
  private:

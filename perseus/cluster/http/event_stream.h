@@ -11,7 +11,7 @@
 
 namespace perseus::http {
 
-// This object exists while it waits for something or another object holds it.
+// The object exists while one of its operations waits or another object holds it.
 class EventStream : public Stream, public std::enable_shared_from_this<EventStream> {
  public:
   explicit EventStream(std::shared_ptr<Connection> connection);

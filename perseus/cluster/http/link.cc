@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kLinkMostTexts = 64;        // In one call.
 constexpr std::size_t kLongestRecord = 16 << 10;  // Bytes of a TLS record.
 
-// Returns what the user of a client can do about a failed handshake. Empty if that is unknown.
+// Returns what the user of a client can do about a failed handshake, or "" if this is unknown.
 std::string_view Remedy(long verified, unsigned long code) {
   switch (verified) {
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:

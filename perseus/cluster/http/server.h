@@ -70,7 +70,7 @@ struct Call {
   // this call, the response of the handler is ignored. Fails (kSystem) if there are too many
   // streams: then answer 503. Call it at most once.
   std::function<Result<std::shared_ptr<Stream>>()> open_stream;
-  // Whether the client still waits for the answer. For handlers that take long.
+  // Whether the client still waits for the answer. For slow handlers.
   std::function<bool()> is_client_there;
 };
 using Handler = std::function<asio::awaitable<Response>(Call&)>;

@@ -54,7 +54,7 @@ class Connection : public Channel {
   ServerState& state() { return *state_; }
   const std::shared_ptr<ServerState>& shared_state() const { return state_; }
   const Peer& peer() const { return peer_; }
-  // True if it can be closed without losing a request.
+  // True if the connection can be closed without losing a request.
   bool is_idle = true;
 
  private:

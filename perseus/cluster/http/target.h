@@ -11,7 +11,7 @@
 
 namespace perseus::http {
 
-// Decodes "%XX". Returns nothing for a bad escape, for text that is not UTF-8 (databases refuse
+// Decodes "%XX". Returns nullopt for a bad escape, for text that is not UTF-8 (databases refuse
 // it), and for NUL bytes.
 std::optional<std::string> PercentDecoded(std::string_view text);
 
@@ -26,7 +26,7 @@ struct Target {
 Result<Target> ParseTarget(std::string_view target);
 
 // Splits "/v1/jobs/a%2Fb" into "v1", "jobs", "a/b": an escaped slash is an ordinary character.
-// Returns nothing if a segment cannot be decoded.
+// Returns nullopt if a segment cannot be decoded.
 std::optional<std::vector<std::string>> PathSegments(std::string_view encoded_path);
 
 }  // namespace perseus::http

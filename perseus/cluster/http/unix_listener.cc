@@ -27,7 +27,7 @@ tl::unexpected<Error> ListenFailure(std::string_view what, const fs::path& path)
   return SystemFail(errno, fmt::format("cannot {} {}", what, path.string()));
 }
 
-// Returns nothing for no group.
+// Returns nullopt if `group` is empty.
 Result<std::optional<gid_t>> FindGroup(const std::string& group) {
   if (group.empty()) return std::nullopt;
   if (const auto id = ParseNumber<gid_t>(group)) return *id;

@@ -38,8 +38,8 @@ int EffortFor(std::size_t instructions) {
   return instructions <= kMaxUsualEffortInstructions ? plan::kUsualEffort : plan::kFirstLook;
 }
 
-// A pipeline that waits for a straggler needs least energy. The job's target only determines the
-// time.
+// A pipeline that waits for a straggler gets the plan with the least energy. The job's target only
+// determines the time.
 constexpr plan::Target kBesideStraggler{.kind = plan::Target::Kind::kMinEnergy};
 
 recipe::ChangeRules RulesOf(const PreparedJob& job) {
@@ -75,7 +75,7 @@ class Plans {
         job_(job),
         limits_{.effort = EffortFor(job.planner.graph().instructions.size()), .stop = input.stop} {}
 
-  // Returns the plan that is `factor` times as long as the target's plan. 1: the target's plan.
+  // Returns the plan whose time is `factor` times that of the target's plan. 1: the target's plan.
   Result<const store::PlanRecord*> Get(const plan::Target& target, double factor) {
     const std::string slug = factor == 1
                                  ? plan::Slug(target)
@@ -99,7 +99,7 @@ class Plans {
   Result<std::optional<store::PlanRecord>> Find(const std::string& slug) const {
     PERSEUS_ASSIGN_OR_RETURN(auto found, input_.find_plan(slug));
     if (!found || found->time_s > 0) return found;
-    // An older program stored it without these numbers.
+    // An older program stored the plan without these numbers.
     PERSEUS_ASSIGN_OR_RETURN(const auto file, plan_file::ParsePlan(found->body, found->id));
     store::PlanRecord record = RecordOf(file);
     record.id = found->id;

@@ -3,8 +3,8 @@
 // The result depends only on the input. If a worker dies, another worker gets the same result.
 //
 // The search for plans has a bounded effort, because nodes wait for it. Jobs of more than 400
-// instructions get first looks. For 8 x 96 microbatches, this takes 40 ms and needs up to 0.1 %
-// more energy than the plan of the usual effort, which takes 0.3 s.
+// instructions get first looks (choice_search.h). For 8 x 96 microbatches, a first look takes 40 ms
+// and needs up to 0.1 % more energy than the plan of the usual effort, which takes 0.3 s.
 #pragma once
 
 #include <functional>

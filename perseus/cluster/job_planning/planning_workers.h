@@ -52,7 +52,7 @@ class PlanningWorkers {
  private:
   void Run(int number);
   void RenewClaims();
-  // Plans one job that is due. Returns whether there was one.
+  // Plans one job, if any is due. Returns whether one was due.
   Result<bool> RunOne(const std::string& worker);
   Result<bool> RunSafely(const std::string& worker);
   Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);

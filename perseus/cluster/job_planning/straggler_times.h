@@ -24,7 +24,7 @@ double SlowestOf(const std::map<int, double>& slowdowns);
 // is no straggler.
 std::vector<double> FactorsOf(const std::map<int, double>& slowdowns, int pipelines);
 
-// Returns when the next straggler begins or ends after `now`. Empty if none does.
+// Returns when the next straggler begins or ends after `now`, or nullopt if none does.
 std::optional<Milliseconds> NextChange(std::span<const store::StragglerRecord> stragglers,
                                        Milliseconds now);
 

@@ -19,7 +19,7 @@ namespace {
 constexpr double kReadDelaySeconds = 0.1;
 // If a rank follows a higher version, its log is damaged: the next versions must stay below 2^53.
 constexpr std::int64_t kMostVersionOfRank = std::int64_t{1} << 52;
-// More versions than ranks may still follow.
+// Ranks never follow this many versions at a time.
 constexpr std::size_t kMostVersions = 64;
 
 std::string IdOf(const std::string& plan_path) {
@@ -32,7 +32,7 @@ void AddPlans(const std::optional<protocol::Assignment>& assignment, std::set<st
   for (const auto& [pipeline, path] : assignment->plans) ids.insert(IdOf(path));
 }
 
-// Returns the ranks whose instructions the file has. Empty: all.
+// Returns the ranks whose instructions the file contains, or nullopt if it contains all ranks.
 std::optional<std::set<int>> RanksOfCut(const plan_file::PlanFile& plan) {
   std::set<int> whole;
   for (std::size_t rank = 0; rank < plan.pp_ranks.size(); ++rank) {
@@ -220,7 +220,7 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
     own.own = true;
     PERSEUS_RETURN_IF_ERROR(writer.Write(own, 0));
   } else {
-    // Ranks that already follow it need it from step 0 on, in case they restart.
+    // Ranks that already follow the assignment need it from step 0, in case they restart.
     const bool is_followed = IsWantedInForce() && (has_restarted_ || !IsBehind());
     const std::int64_t from_step = is_followed ? 0 : FromStep(wanted_->from_step, progress);
     PERSEUS_RETURN_IF_ERROR(writer.Write(*wanted_, from_step));

@@ -1,16 +1,16 @@
 // Keeps the newest assignment from the server in the job directory.
 //
-// It repeatedly compares the wanted assignment with the one in the directory. Whatever happens to
-// the directory (tune or verify uses it for a while, the node daemon restarts), it writes the
-// wanted assignment as soon as it can. Each assignment in the directory names the server's job and
-// version that it came from (Assignment::server), so nothing else has to be stored. `perseus
-// verify` keeps this origin when it restores an assignment.
+// AssignmentSync repeatedly compares the wanted assignment with the assignment in the directory.
+// Whatever happens to the directory (tune or verify uses it for a while, the node daemon restarts),
+// it writes the wanted assignment as soon as it can. Each assignment in the directory names the
+// server's job and version that it came from (Assignment::server), so nothing else has to be
+// stored. `perseus verify` keeps this origin when it restores an assignment.
 //
 // Ranks ignore a version that is not higher than theirs, and somebody may delete the file or
 // replace it with an older one. So each version that it writes is higher than every version that it
 // has seen in the directory or that a rank follows.
 //
-// It deletes plan files that are no longer needed, but only those that came from the server.
+// AssignmentSync deletes plan files that are no longer needed, but only files from the server.
 //
 // Not thread safe.
 #pragma once
@@ -49,8 +49,8 @@ class AssignmentSync {
  public:
   explicit AssignmentSync(std::filesystem::path job_directory);
 
-  // Reads the assignment in the directory. If it cannot be read, fails, and reads it again after it
-  // changes. If the file is deleted, the next Write writes it again.
+  // Reads the assignment in the directory. Fails if the file cannot be read, and reads it again
+  // after it changes. If the file is deleted, the next Write writes it again.
   Result<void> Look();
 
   // Sets the wanted assignment. Ignores a version that is older than the current one. The same
@@ -73,7 +73,7 @@ class AssignmentSync {
   std::set<std::string> MissingPlans() const;
   // Ids of missing plans that the server is likely to assign next.
   std::set<std::string> MissingUpcoming() const;
-  // Whether the wanted assignment names a plan for each pipeline with ranks here.
+  // Whether the wanted assignment names a plan for each pipeline with ranks on this node.
   bool NamesPlansOfAll() const;
   // Whether the directory has the plan, with all instructions of the ranks on this node that will
   // follow it.
@@ -90,7 +90,7 @@ class AssignmentSync {
 
   // The server's version in the directory, even if a temporary assignment hides it.
   std::optional<protocol::ServerOrigin> in_force() const;
-  // The server's version for a version of assignment.json. 0: none, or no longer known.
+  // The server's version for a version of assignment.json. 0: not from the server, or unknown.
   std::int64_t ServerVersionOf(std::int64_t version) const;
   // The wanted version, or else the active one.
   std::optional<protocol::ServerOrigin> newest() const;
@@ -116,8 +116,8 @@ class AssignmentSync {
   // Whether an active plan file lacks the instructions of a rank that started later.
   bool were_plans_short_ = false;
   std::map<int, std::set<int>> ranks_;
-  // The ranks whose instructions a plan file in the directory has, by plan id. It has only the
-  // files that were read. Empty: all ranks.
+  // By plan id: the ranks whose instructions are in that plan file. nullopt: the file has all
+  // ranks. The map contains only plan files that this process has read or written.
   mutable std::map<std::string, std::optional<std::set<int>>> cut_for_;
   std::map<std::int64_t, protocol::ServerOrigin> origins_;  // By the version of assignment.json.
 };

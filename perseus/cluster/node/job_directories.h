@@ -1,5 +1,5 @@
-// Finds the job directories of a node whose jobs the server plans. They have a file server.json,
-// which contains the key or id of the job:
+// Finds the job directories on this node that belong to jobs planned by the server. Each contains a
+// file server.json with the job's key or id:
 //
 //   {"job": "gpt3-run7"}
 #pragma once
@@ -15,7 +15,7 @@ struct JobDirectories {
   std::map<std::filesystem::path, std::string> jobs;  // Keys, by directory.
   std::vector<std::string> troubles;                  // One for each file that cannot be read.
 };
-// Returns the job directories in `parent`. Empty if `parent` does not exist.
+// Returns the job directories in `parent`, or none if `parent` does not exist.
 JobDirectories FindJobDirectories(const std::filesystem::path& parent);
 
 }  // namespace perseus::node

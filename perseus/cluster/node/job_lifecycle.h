@@ -1,4 +1,4 @@
-// What the node knows of its ranks at the server: whether the server has the ranks of a job
+// What the node knows about the server's state: whether the server has the ranks of a job
 // directory.
 //
 //                                  accepted
@@ -16,9 +16,9 @@
 //
 // An event that is not drawn does not change the state.
 //
-// A detached job requests its attachment as soon as it can. An unknown or ended job requests it
-// only after a step, because its ranks may have continued elsewhere or may never run again. If they
-// do run, the server may have registered the job again. Each request needs a new step.
+// A detached job requests attachment as soon as it can. An unknown or ended job does so only after
+// a step, because its ranks may have continued elsewhere or may never run again. If they do run,
+// the server may have registered the job again. Each request needs a new step.
 //
 // Two facts are not states, because several states can have them: whether a step ran since the last
 // request, and whether ranks restarted since the server last accepted them.
@@ -30,8 +30,8 @@ namespace perseus::node {
 
 enum class JobState {
   kDetached,  // The server does not have these ranks.
-  kAttached,  // It has them.
-  kUnknown,   // It no longer has them: they are on another node, or the job ended.
+  kAttached,  // The server has these ranks.
+  kUnknown,   // The server no longer has these ranks: they are on another node, or the job ended.
   kEnded,     // The server has reported the end of the job.
 };
 
@@ -60,7 +60,7 @@ class JobLifecycle {
 
   // Whether to request the attachment of the ranks.
   bool NeedsRequest() const;
-  // Records that the request was sent. It contains whether ranks have restarted.
+  // Records that the request was sent. The request says whether ranks have restarted.
   void RequestSent() { has_run_ = false; }
   // Whether ranks have restarted since the server accepted them. A failed request does not clear
   // this.

@@ -17,8 +17,8 @@ namespace {
 constexpr Nanoseconds kNodeSearchEvery = kSecond;
 constexpr Nanoseconds kRetryAfter = 5 * kSecond;   // After a refusal of the server.
 constexpr Nanoseconds kWriteAgainAfter = kSecond;  // While the job has another coordinator.
-// If two directories have the same key, and one of them had no step for this much longer, that one
-// belongs to an earlier run.
+// If two directories have the same key, and one of them had no step for this much longer, this
+// directory belongs to an earlier run.
 constexpr Nanoseconds kIsOver = 60 * kSecond;
 constexpr Nanoseconds kReportApart = kSecond / 10;
 constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
@@ -277,7 +277,7 @@ void Node::TakeId(Job& job, const std::string& id) {
 
 void Node::Detach(const Job& job, Nanoseconds now) {
   if (!job.lifecycle.is_attached() || !uplink_.IsUsable(now)) return;
-  // If it fails, the server notices that the reports stop.
+  // If this request fails, the server notices that the reports stop.
   static_cast<void>(uplink_.Request({.method = "DELETE", .target = JobTarget(job)}, now));
 }
 

@@ -4,11 +4,12 @@
 //   rank logs ──► RankFollower ──► reports ──► server
 //   assignment.json ◄── AssignmentSync ◄── events ◄── server
 //
-// It fails open. If the server is unreachable, ranks continue with the assignment in their
-// directory. When this process ends, the assignment stays there.
+// The daemon fails open. If the server is unreachable, ranks continue with the assignment in their
+// directory. When this process ends, the assignment stays in the directory.
 //
 // The caller passes everything in, so that tests need no network and never wait: events through
-// Receive, a function that sends requests, and the time through Turn. run_node.h has the threads.
+// Receive, a function that sends requests, and the time through Turn. The threads are in
+// run_node.h.
 //
 // Not thread safe.
 #pragma once
@@ -57,8 +58,8 @@ class Node {
   // Reads new data, writes assignments and sends reports. Call it often: a report should reach the
   // server within 0.2 s of the end of its step.
   void Turn(Nanoseconds now);
-  // Returns the version of the assignment of each job here: "j-0f…:7 j-41…:0". 0: the server has to
-  // send the assignment, because it lacks a plan for a rank here.
+  // Returns the assignment version of each job on this node: "j-0f…:7 j-41…:0". 0: the server has
+  // to send the assignment, because a plan for a rank on this node is missing.
   std::string LastEventId() const;
 
  private:
@@ -71,11 +72,12 @@ class Node {
     RankFollower ranks;
     AssignmentSync assignment;
     JobLifecycle lifecycle;
-    // Whether another directory here has the key, so that this one gets no plans. It is not a state
-    // of the lifecycle, because it depends on the other directory and not on the server.
+    // Whether another directory on this node has the same key. Then this directory gets no plans.
+    // It is not a state of the lifecycle, because it depends on the other directory, not on the
+    // server.
     bool is_second = false;
     bool is_registered = false;   // The server had the job before its ranks ran.
-    Nanoseconds last_active = 0;  // When its ranks appeared or ended a step.
+    Nanoseconds last_active = 0;  // When ranks of the job appeared or ended a step.
     Nanoseconds next_check = 0;
     Nanoseconds next_attach = 0;
     Nanoseconds next_fetch = 0;

@@ -11,10 +11,10 @@
 // The answer to a join may be lost if the server dies. A join token gives each name one token, so a
 // second join would be refused. So each join has an attempt: a random number that only this node
 // knows. The server replaces the token of the same attempt, until the node has renewed the token.
-// The attempt is in a file from before it is sent until then.
+// The node keeps the attempt in a file from before the join until that renewal.
 //
-// Other replicas of the server receive a new secret a moment later than the one that made it. So a
-// 401 just after that is ignored. A later 401 starts a renewal, perhaps at another replica.
+// Other replicas of the server receive a new secret a moment later than the replica that made it.
+// So a 401 just after a renewal is ignored. A later 401 starts a renewal, perhaps elsewhere.
 //
 // token() is thread safe. All other methods are for one thread.
 #pragma once
@@ -37,7 +37,7 @@ class OwnToken {
  public:
   struct Options {
     std::string node;            // The name.
-    std::filesystem::path file;  // Contains the own token. Only the owner can read it.
+    std::filesystem::path file;  // Contains this node's token. Only the file's owner can read it.
     // Returns the Authorization field to join with. Called for each attempt.
     std::function<Result<std::string>()> credential;
   };
@@ -49,12 +49,12 @@ class OwnToken {
 
   // Reads the file, if it exists. Fails (kInput) if it cannot be read, or if everybody can read it.
   Result<void> Load();
-  // Joins or renews if it is time. Call it often.
+  // Joins, or renews the token, if this is due. Call it often.
   void Turn(Nanoseconds now);
   // Handles a 401 to this token, or a refusal of the event stream, which may be because of the
   // token. Renews the token, at most once a minute: this shows whether the server still accepts it.
   void Refused(Nanoseconds now);
-  // Empty before the node has joined.
+  // The node's token. Empty before the node has joined.
   std::string token() const PERSEUS_EXCLUDES(mutex_);
 
  private:
@@ -64,7 +64,7 @@ class OwnToken {
   void ForgetAttempt();
   std::filesystem::path AttemptFile() const { return options_.file.string() + ".attempt"; }
   void Renew();
-  // Whether the answer has a token. If so, this becomes the own token.
+  // Whether the answer contains a token. If so, it becomes this node's token.
   bool Take(const http::Response& answer);
   void WarnOnce(const std::string& message);
 
@@ -76,7 +76,7 @@ class OwnToken {
   Nanoseconds next_check_ = 0;  // The earliest time at which Refused() renews.
   bool must_join_ = false;
   std::string warned_;
-  std::string attempt_;  // Empty if it was not read yet.
+  std::string attempt_;  // Empty before it is read.
   mutable Mutex mutex_;
   std::string token_ PERSEUS_GUARDED_BY(mutex_);
 };

@@ -101,7 +101,7 @@ std::vector<protocol::StepReport> StepCollector::Take(Nanoseconds now) {
       const auto first = pipeline.steps.begin();
       reports.push_back(ReportOf(number, pipeline, first->first, first->second));
       pipeline.reported = {first->first, first->second.end};
-      // A rank whose record is missing counts again once it records a step.
+      // A rank whose record is missing is expected again after it records a step.
       pipeline.ranks = std::move(first->second.ranks);
       pipeline.steps.erase(first);
       for (const auto& [step, later] : pipeline.steps) {

@@ -1,11 +1,11 @@
 // Turns the logs of a job's ranks into reports for the server: one report for each step and
 // pipeline, as soon as all ranks of the pipeline on this node have ended the step.
 //
-// Time and energy of a step count from the end of the previous step to its own end. So their sum
-// covers the whole run, including the time between steps. The last value of an energy counter in a
-// step is up to 100 ms older than the end of the step. So the energy of a step is its time
-// multiplied by the mean power between the last values of two steps. The error is corrected in the
-// next step.
+// The time and energy of a step are measured from the end of the previous step to the end of this
+// step. So their sums cover the whole run, including the time between steps. The last value of an
+// energy counter in a step is up to 100 ms older than the end of the step. So the energy of a step
+// is its time multiplied by the mean power between the last values of two steps. The error is
+// corrected in the next step.
 //
 // Pure. `now` is the time of any monotonic clock.
 #pragma once
@@ -25,13 +25,14 @@ namespace perseus::node {
 
 class StepCollector {
  public:
-  // Adds a step that a rank ended. `server_version` is the server's version that the rank followed.
+  // Adds a step that a rank completed. `server_version` is the server's version number of the
+  // assignment that the rank followed.
   void Add(const protocol::RankHeader& rank, const protocol::RanStep& step,
            std::int64_t server_version, Nanoseconds now);
   // Handles a new process of the rank, whose steps count from 0.
   void Restart(const protocol::RankId& rank);
-  // Returns the steps that are complete, or whose other ranks did not end them in time. In each
-  // pipeline, steps are ascending and unique.
+  // Returns the steps that all ranks have ended, or that the remaining ranks did not end in time.
+  // In each pipeline, steps are ascending and unique.
   std::vector<protocol::StepReport> Take(Nanoseconds now);
 
  private:

@@ -42,11 +42,11 @@ class Uplink {
 };
 
 bool IsSuccess(const http::Response& response);
-// Returns the text with this name in an answer, such as "job". Empty if the answer does not have
-// it.
+// Returns the text with this name in an answer, such as "job". Returns an empty text if the answer
+// does not contain the name.
 std::string TextOf(const http::Response& answer, const char* name);
 // Returns the jobs of a report whose ranks on this node are not attached, from the server's answer.
-// They may have ended. Each name is the one in the report.
+// These jobs may have ended. Each job has the name that the report used.
 std::set<std::string> NotAttachedOf(const http::Response& answer);
 // Describes any response that is not a success: "503: no plan yet (ask later)".
 std::string ProblemText(const http::Response& response);

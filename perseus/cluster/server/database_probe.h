@@ -34,9 +34,9 @@ class DatabaseProbe {
   DatabaseProbe(store::Store& store, std::function<Milliseconds()> now,
                 std::function<void()> after_write);
 
-  // Empty if the database answers and accepts changes. Otherwise the problem.
+  // Returns the problem, or an empty text if the database answers and accepts changes.
   std::string Problem() const;
-  // Empty if nodes and requests can use the database. Otherwise the reason.
+  // Returns why nodes and requests cannot use the database, or an empty text if they can.
   using Time = std::chrono::steady_clock::time_point;
   std::string Outage(Time now = std::chrono::steady_clock::now()) const;
 

@@ -29,7 +29,7 @@ bool IsLocal(const ControlPlaneOptions& options) {
 // What happens after the last token is revoked. If other machines can reach the server, it then has
 // no operator, because otherwise everybody would be an operator.
 Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
-  // Then the operators are users behind the proxy.
+  // With a proxy, the operators are users behind the proxy.
   if (options.identities.proxy) return Rights::WithoutTokens::kClosed;
   if (options.is_insecure) return Rights::WithoutTokens::kOpen;
   return IsLocal(options) ? Rights::WithoutTokens::kOpenHere : Rights::WithoutTokens::kClosed;

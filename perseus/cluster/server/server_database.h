@@ -41,7 +41,7 @@ class ServerDatabase {
   store::Store& store() const { return *store_; }
   boost::asio::thread_pool& pool() { return pool_; }
 
-  // The reason why nodes and requests cannot use the database. Empty if they can.
+  // Returns why nodes and requests cannot use the database, or an empty text if they can.
   std::string Outage() const { return probe_ ? probe_->Outage() : ""; }
   // Requests that the streams of nodes are read again, because reading failed when a notice
   // arrived.

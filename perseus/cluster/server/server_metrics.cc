@@ -23,8 +23,8 @@ using Bounds = Histogram::BucketBoundaries;
 
 namespace {
 
-// Gauges with labels. Each update contains all series, and a series that it lacks is removed. So an
-// ended job leaves no series.
+// Gauges with labels. Each update contains all series, and removes every other series. So an ended
+// job leaves no series.
 class GaugeSet {
  public:
   GaugeSet(prometheus::Registry& registry, const char* name, const char* help)

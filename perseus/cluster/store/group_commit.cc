@@ -118,7 +118,7 @@ Result<void> GroupCommit::SetDurability(Durability durability) {
   return {};
 }
 
-// Moves the requests to `rest` for which the commit has no time. Fails if the whole batch is lost.
+// Moves the requests for which the commit has no time to `rest`. Fails if the whole batch is lost.
 Result<void> GroupCommit::RunAll(Batch& batch, Batch& rest) {
   using Clock = std::chrono::steady_clock;
   PERSEUS_RETURN_IF_ERROR(SetDurability(batch.front()->durability));

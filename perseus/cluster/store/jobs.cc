@@ -26,7 +26,7 @@ Result<JobRecord> JobOf(Row& row) {
 // If a lower step is reported this much later, the job was restarted.
 constexpr Milliseconds kRestartAfter = 60'000;
 
-// Returns nothing if a job with this key existed and ended between the two statements.
+// Returns nullopt if a job with this key existed and ended between the two statements.
 Result<std::optional<Store::Created>> TryCreate(Transaction& transaction, const NewJob& job,
                                                 Milliseconds now) {
   PERSEUS_ASSIGN_OR_RETURN(

@@ -158,7 +158,7 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
 
     const bool is_current = job->generation == outcome.generation;
     // Otherwise the frontier may belong to an older profile, and the next planning, which is due,
-    // makes another one.
+    // makes another frontier.
     if (outcome.frontier && is_current) {
       PERSEUS_RETURN_IF_ERROR(
           PutFrontier(transaction, task.job, job->profile_version, *outcome.frontier));

@@ -142,7 +142,7 @@ class PostgresDatabase final : public Database {
     bool is_new_ = false;
   };
 
-  // Waits until fewer than kConnections are in use. Returns nothing if no idle one is open.
+  // Waits until fewer than kConnections are in use. Returns nullopt if no idle connection is open.
   std::optional<PostgresConnection> Take() {
     const MutexLock lock(mutex_);
     while (in_use_ == kConnections) returned_.wait(mutex_);

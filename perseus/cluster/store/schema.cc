@@ -163,7 +163,7 @@ constexpr std::string_view kVersion2[] = {
 
 // Version 3: stragglers that measurements contradict, and ended stragglers.
 constexpr std::string_view kStragglerChecks[] = {
-    // When the straggler was suspended, and the slowdown that was measured then. 0: it counts.
+    // When the straggler was suspended, and the slowdown that was measured then. 0: not suspended.
     "ALTER TABLE stragglers ADD COLUMN suspended BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE stragglers ADD COLUMN measured DOUBLE PRECISION NOT NULL DEFAULT 0",
     R"(CREATE TABLE straggler_history (

@@ -80,7 +80,7 @@ struct LockedJob {
   std::int64_t assignment_version = 0;
   std::string key;
 };
-// Locks the job until the end of the transaction. Returns nothing if the job does not exist.
+// Locks the job until the end of the transaction. Returns nullopt if the job does not exist.
 Result<std::optional<LockedJob>> LockJob(const Database& database, Transaction& transaction,
                                          std::string_view job);
 // The same, but fails (kInput) if the job does not exist or has ended.

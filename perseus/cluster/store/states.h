@@ -24,7 +24,7 @@ enum class GuardState : std::uint8_t { kTrial, kWithdrawn, kCleared };
 // What a token is for (docs/identity.md).
 enum class Scope : std::uint8_t { kOperator, kMember, kAgent, kJob, kRead, kJoin };
 
-// The words of a state, in the order of its enumerators.
+// The word of each enumerator of a state enum, in declaration order.
 template <typename State>
 inline constexpr std::array<std::string_view, 0> kWordsOf{};
 template <>
@@ -48,7 +48,7 @@ constexpr std::string_view Name(State state) {
   return kWordsOf<State>[static_cast<std::size_t>(state)];
 }
 
-// Returns the state with that word, or nothing if no state has it.
+// Returns the state with this word, or nullopt if no state has this word.
 template <typename State>
 constexpr std::optional<State> Parse(std::string_view word) {
   const auto found = std::ranges::find(kWordsOf<State>, word);

@@ -63,7 +63,7 @@ class Store final {
     JobRecord job;
     bool is_new = false;  // false: `job` has this key, existed before and has not ended.
   };
-  // Fails (kUnreachable) beyond NewJob's limits. For a job that exists, the limits do not count.
+  // Fails (kUnreachable) beyond NewJob's limits. The limits do not apply to a job that exists.
   Result<Created> CreateJob(const NewJob& job, Milliseconds now, const Author& by = {});
 
   // Finds a job by id or by key. If several jobs have the key, finds the one that has not ended, or
@@ -110,7 +110,7 @@ class Store final {
                                                     Milliseconds duration);
 
   // Returns when ClaimPlanning will next return a task: planning becomes due, or a claim expires.
-  // Returns nothing if no planning is pending.
+  // Returns nullopt if no planning is pending.
   Result<std::optional<Milliseconds>> NextPlanningTime();
 
   // The plannings that are due and that no worker has claimed, or whose worker died.
@@ -135,7 +135,7 @@ class Store final {
   Result<bool> CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
                                 Milliseconds now);
 
-  // Makes planning due at `due`, or earlier if it already is. Does nothing if the job has ended.
+  // Makes planning due at `due`, unless it is due earlier. Does nothing if the job has ended.
   Result<void> RequestPlanning(std::string_view job, Milliseconds due);
 
   // --- Frontier, plans and assignments.
@@ -170,7 +170,7 @@ class Store final {
 
   // --- Guards of plans.
 
-  // Finds the guard of the job's current profile and target. Returns nothing if there is none, or
+  // Finds the guard of the job's current profile and target. Returns nullopt if no guard exists, or
   // if it belongs to another profile or target.
   Result<std::optional<GuardRecord>> FindGuard(const JobRecord& job);
   // Replaces the guard of a running job, increments the generation and makes planning due. Returns
@@ -213,7 +213,7 @@ class Store final {
 
   // Replaces the straggler with the same dp_rank and source, increments the generation and makes
   // planning due. The replaced one goes into the history. If the new record only extends a
-  // straggler that counts now, only its end changes, and it stays suspended if it is. Fails
+  // straggler that is in force, only its end changes, and it stays suspended if it is. Fails
   // (kInput) if the slowdown is not a number or below 1.
   //
   // Damping: planning is due later if reports and forecasts of this pipeline change repeatedly
@@ -281,7 +281,7 @@ class Store final {
   Result<void> PingWrite(Milliseconds now);
   // The number of transactions that failed because the database was unavailable or full.
   std::int64_t failed_writes() const;
-  // Reads the database's clock. Returns nothing if only this process uses the database.
+  // Reads the database's clock. Returns nullopt if only this process uses the database.
   Result<std::optional<Milliseconds>> Clock();
 
   // Whether other processes may use the same database.

@@ -91,7 +91,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         .by = by,
         .before = old.empty() ? "" : StragglerText(old.front()),
         .after = StragglerText(straggler.slowdown, straggler.starts, straggler.expires)};
-    // A record that only extends a straggler that counts now changes no plan.
+    // A record that only extends a straggler that is in force changes no plan.
     PERSEUS_ASSIGN_OR_RETURN(
         const auto extended,
         transaction.Run(

@@ -39,8 +39,8 @@ nlohmann::ordered_json PromiseJson(std::int64_t version, const Promise& promise)
   return json;
 }
 
-// Returns how much longer the step took because a pipeline is slower than the others, each relative
-// to its expected time. This is as in straggler_detector.h, but for this step alone.
+// Returns by how many seconds the slowest pipeline lengthened the step. Each pipeline is compared
+// with its expected time, as in straggler_detector.h, but for this step alone.
 double Straggling(const MeasuredStep& step, const std::vector<double>& expected_s) {
   std::vector<double> ratios;
   double slowest_s = 0;
@@ -81,7 +81,7 @@ JobWatch::Followed JobWatch::FollowedSteps() const {
   followed.assignment = &assignment->second;
   bool is_first = true;  // In the first step, ranks may have changed plans.
   for (const auto& [step, pipelines] : steps_) {
-    if (step == last_step_) continue;  // It may lack nodes.
+    if (step == last_step_) continue;  // Some nodes may not have reported it yet.
     MeasuredStep of_step;
     bool follows = static_cast<int>(pipelines.size()) == settings_.pipelines;
     for (const auto& [pipeline, nodes] : pipelines) {
@@ -167,7 +167,7 @@ std::string JobWatch::Summary() const {
   {
     const MutexLock lock(mutex_);
     promise = CurrentPromise();
-    // The newest step may lack nodes.
+    // Some nodes may not have reported the newest step yet.
     for (const auto& [step, pipelines] : steps_) {
       if (step == last_step_) continue;
       double longest_s = 0;

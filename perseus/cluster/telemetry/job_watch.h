@@ -45,9 +45,9 @@ class JobWatch {
 
   // Adds a reported step. Returns the changes of stragglers to store. Every kRenew it also returns
   // the stragglers that still hold, for pipelines that were just judged. A step of a pipeline is
-  // judged when all nodes with ranks of it (SetNodes) have reported it, because some of the nodes
-  // may be faster than the whole. Ignores a step of a pipeline if the node has no rank of it. A
-  // node may report a step again after a lost answer.
+  // judged when all nodes with ranks of the pipeline (SetNodes) have reported the step, because
+  // some of these nodes may be faster than the whole pipeline. Ignores a step of a pipeline if the
+  // node has no rank of this pipeline. A node may report a step again after a lost answer.
   static constexpr Milliseconds kRenew = 20'000;
   std::vector<StragglerChange> Add(const std::string& node, const protocol::StepReport& step,
                                    double expected_s, Milliseconds now);
@@ -64,8 +64,8 @@ class JobWatch {
   // number of unsent steps that a node keeps.
   bool TakeRestart();
 
-  // Held by a report while it reads what the watch lacks (SetNodes, Learn). Thousands of nodes
-  // begin to report at once; the others wait for the report that reads.
+  // A report locks this mutex while it reads what the watch lacks (SetNodes, Learn). Thousands of
+  // nodes begin to report at once; the others wait for the report that reads.
   Mutex& reading() { return reading_; }
 
   // Whether to call SetNodes again: every kReadNodesEvery, and for an unknown node. After a call
@@ -94,9 +94,9 @@ class JobWatch {
     bool detects_stragglers = true;
     double most_harm = 0.01;  // As a fraction.
   };
-  // Forgets all steps and stragglers, because another replica judged in the meantime. `raised` has
-  // the stragglers that it detected, by dp_rank. Does nothing if another thread has already called
-  // this.
+  // Forgets all steps and stragglers, because another replica judged in the meantime. `raised`
+  // contains the stragglers that the other replica detected, by dp_rank. Does nothing if another
+  // thread has already called this.
   void StartJudging(const Settings& settings, const std::map<int, double>& raised,
                     Milliseconds now);
   // Whether this replica has started to judge, and the first node still reports to it.

@@ -1,7 +1,7 @@
 // Passes the reports of nodes to the watches of the jobs, and stores the changes.
 //
 // One replica judges a job: the one that receives the reports of the job's first live node (by
-// name). The other replicas pass on their reports to it (Store::NotifyReplicas). So the judge
+// name). The other replicas pass on their reports to this replica (Store::NotifyReplicas). So it
 // receives whole pipelines, however the nodes are distributed. The replicas need no agreement: each
 // of them reads in the store which node is the first, and knows whether it receives the reports of
 // this node. During a change, a few steps are judged twice (with the same result) or not at all.
@@ -41,13 +41,13 @@ class NodeReports {
   Result<std::vector<std::string>> Take(const std::string& node,
                                         const std::vector<protocol::JobReport>& reports,
                                         Milliseconds now);
-  // Returns when this replica last received a report of the node about the job (its id). 0 if it is
-  // unknown. The store has older times, because not every report is written.
+  // Returns when this replica last received a report of the node about the job (its id), or 0 if
+  // this is unknown. The store has older times, because not every report is written.
   Milliseconds LastReport(const std::string& job, const std::string& node) const;
   // Processes a message that a replica (perhaps this one) sent to all (Notice::Kind::kSteps). The
   // caller passes the messages of one job in order and one at a time.
   Result<void> TakeFromReplica(const ReplicaMessage& message, Milliseconds now);
-  // These handle a restart of the job, and a detected straggler that a user deleted. They inform
+  // These handle a restart of the job, and a detected straggler that a user deleted. Both inform
   // all replicas.
   Result<void> Restart(const std::string& job);
   Result<void> Forget(const std::string& job, int pipeline);
@@ -58,7 +58,7 @@ class NodeReports {
     std::int64_t acknowledged = -1;
     std::int64_t following = -1;
     Milliseconds written = 0;
-    Milliseconds ran = 0;  // When it last reported a step.
+    Milliseconds ran = 0;  // When the node last reported a step.
     Milliseconds seen = 0;
   };
   // Processes one report. Returns whether the node is attached to the job.

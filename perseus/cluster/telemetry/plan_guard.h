@@ -19,8 +19,9 @@
 //                                     └──── an hour later, and slower than in the last trial ┘
 //
 // A straggler also slows steps. While the detector does not know the straggler yet, the promise
-// does not contain it. So with the plan, the time in which all pipelines wait for one does not
-// count (if stragglers are detected). At the default clocks it counts, so an error favors the plan.
+// does not contain it. So with the plan, the time in which all pipelines wait for one pipeline is
+// left out (if stragglers are detected). At the default clocks this time is included, so an error
+// favors the plan.
 //
 // Steps of a job differ. So each median has a standard error, from the spread of the steps. A trial
 // begins only if the excess is more than two standard errors. It ends after kGuardSteps steps if
@@ -53,7 +54,7 @@ struct StepTimes {
 StepTimes SummarizeTimes(std::vector<double> times_s, double promised_s);
 
 inline constexpr int kGuardSteps = 8;
-inline constexpr int kMostGuardSteps = 14;  // JobWatch keeps 16 steps, and two do not count.
+inline constexpr int kMostGuardSteps = 14;  // JobWatch keeps 16 steps, and leaves out two.
 // After a plan was cleared, no new trial begins within this time.
 inline constexpr Milliseconds kRetryGuardAfter = 3'600'000;
 

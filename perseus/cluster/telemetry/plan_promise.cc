@@ -12,7 +12,7 @@
 namespace perseus::telemetry {
 namespace {
 
-// Returns nothing for fewer than kLeastPromiseSteps values.
+// Returns nullopt for fewer than kLeastPromiseSteps values.
 std::optional<double> MedianOf(std::vector<double> values) {
   if (values.size() < kLeastPromiseSteps) return std::nullopt;
   return LowerMedian(std::move(values));

@@ -18,7 +18,7 @@ namespace perseus::telemetry {
 struct MeasuredStep {
   struct Pipeline {
     double busy_s = 0;
-    std::optional<double> energy_j = {};  // Empty if a node has no energy.
+    std::optional<double> energy_j = {};  // Empty if a node reports none.
   };
   double time_s = 0;
   int limited_ranks = 0;                   // Ranks whose clock heat or another program limited.
@@ -44,13 +44,13 @@ struct Promise {
   double time_ratio() const { return measured_s / promised_s; }
 };
 
-// With fewer steps, or without plans, ComparePromise returns nothing.
+// With fewer steps, or without plans, ComparePromise returns nullopt.
 inline constexpr std::size_t kLeastPromiseSteps = 5;
 std::optional<Promise> ComparePromise(const store::PlannedAssignment& assignment,
                                       const std::vector<MeasuredStep>& steps);
 
 // Explains why the job is slower or uses more energy than promised by more than `tolerance`, as far
-// as the reports show it. Empty if it does not.
+// as the reports show it. Returns an empty text if it is not.
 std::string ExplainPromise(const Promise& promise, double tolerance);
 
 }  // namespace perseus::telemetry

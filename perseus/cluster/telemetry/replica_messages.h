@@ -1,4 +1,4 @@
-// The messages that replicas send to the one that judges a job.
+// The messages that replicas send to the replica that judges a job (node_reports.h).
 #pragma once
 
 #include <optional>

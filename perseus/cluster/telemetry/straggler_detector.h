@@ -43,7 +43,7 @@ struct PipelineStep {
   std::int64_t step = 0;
   int dp_rank = 0;
   double busy_s = 0;         // The pipeline's busy time: the largest value of its nodes.
-  double expected_s = 0;     // In its plan. 0: unknown. Then all pipelines count as equal.
+  double expected_s = 0;     // In its plan. 0: unknown. Then all are taken as equal.
   std::int64_t version = 0;  // The assignment that it followed.
 };
 
@@ -75,8 +75,8 @@ class StragglerDetector {
   static constexpr double kUpdate = 0.01;
 
   // Adds a step. A step is judged when all pipelines that still report have reported a later one,
-  // or when it is three steps behind the newest. Later reports of it are ignored. O(log P) for each
-  // report of one of P pipelines.
+  // or when it is three steps behind the newest. Later reports of this step are ignored. O(log P)
+  // for each report of one of P pipelines.
   StragglerVerdicts Add(const PipelineStep& report);
 
   // Handles a restart of the job, which then counts its steps from 0 again.

@@ -77,7 +77,7 @@ int JoinCgroup(const char* procs) {
   return error;
 }
 
-// The real user and group only, by which access(2) judges. The wrappers of the C library would
+// Changes only the real user and group, which access(2) checks. The wrappers of the C library would
 // change all threads, and take locks.
 int BecomeUser(const Identity& identity) {
   if (::syscall(SYS_setgroups, identity.groups.size(), identity.groups.data()) != 0 ||
@@ -110,7 +110,7 @@ void Probe(const ProbePlan& plan) {
 [[noreturn]] void RunProbe(const ProbePlan& plan) {
   LeaveSharedDescriptors();
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != plan.agent) ::_exit(1);  // It died before prctl().
+  if (::getppid() != plan.agent) ::_exit(1);  // The agent died before prctl().
   Probe(plan);
   plan.report.is_complete.store(1);
   ::syscall(SYS_futex, &plan.report.is_complete, FUTEX_WAKE, 1, nullptr, nullptr, 0);
@@ -128,14 +128,14 @@ enum class ProbeEnd { kAnswered, kDied, kTooSlow, kStopped };
 // Waits for the answer. Reaps a child that died, and no other.
 ProbeEnd WaitForAnswer(pid_t child, const ProbeReport& report, std::chrono::milliseconds longest,
                        const std::atomic<bool>& is_stopped) {
-  // Neither a child that dies nor Stop() wakes up anybody.
+  // Neither the death of the child nor Stop() wakes up this thread.
   constexpr timespec kLookAgain{.tv_sec = 0, .tv_nsec = 100'000'000};
   const auto until = SteadyClock::now() + longest;
   while (report.is_complete.load() == 0) {
     if (is_stopped) return ProbeEnd::kStopped;
     if (SteadyClock::now() >= until) return ProbeEnd::kTooSlow;
     ::syscall(SYS_futex, &report.is_complete, FUTEX_WAIT, 0, &kLookAgain, nullptr, 0);
-    // It may have answered before it ended.
+    // The child may have answered before it ended.
     if (::waitpid(child, nullptr, WNOHANG) == child) {
       return report.is_complete.load() != 0 ? ProbeEnd::kAnswered : ProbeEnd::kDied;
     }

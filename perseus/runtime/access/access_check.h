@@ -5,12 +5,13 @@
 // device. The kernel then applies what it would apply to the process: the file's permissions, the
 // device programs of cgroup v2 (which nobody can read) and the device lists of cgroup v1.
 //
-// Rivals, and why they lost:
+// Rejected alternatives:
 //  - Look at what the process has open (/proc/PID/fd, pidfd_getfd). This needs CAP_SYS_PTRACE and
-//    CAP_DAC_READ_SEARCH, reads up to a million descriptors, and closing a duplicate of a file of
-//    the caller's own file system (FUSE) waits for the caller: an uninterruptible wait that not
-//    even SIGKILL ends.
-//  - Let the client send its descriptor of the device. fstat and close of it can wait the same way.
+//    CAP_DAC_READ_SEARCH, and reads up to a million descriptors. Also, closing a duplicate of a
+//    file on the caller's own file system (FUSE) waits for the caller, and not even SIGKILL ends
+//    it.
+//  - Let the client send its descriptor of the device. Its fstat and close can wait in the same
+//    way.
 //  - open(2) in the child. Opening a GPU runs its driver, which may take seconds; access(2) makes
 //    the same checks and runs no driver.
 //
@@ -21,21 +22,21 @@
 // another (child_descriptors.h). It answers in shared memory.
 //
 // How long it may take. On a loaded node the child may wait for seconds: for a core, for a page of
-// the program that was evicted, for memory, or for the kernel's lock of all cgroups. None of this
-// says anything of the user, who must not be refused for it. But the user's side can hold the child
-// as well: freeze or throttle the cgroup (cpu.max, memory.high), lower the child's priority, stop
-// it. These waits look the same as those of a loaded node, so one limit applies to all of them:
-// kLongestAccessCheck. Then the child is killed, and the request is refused for now. A check holds
-// a thread of the queue, and only checks of the same user wait for it (access_requests.h).
+// the program that was evicted, for memory, or for the kernel's lock of all cgroups. The user
+// causes none of these waits, and must not be refused for them. But the user's side can hold the
+// child as well: freeze or throttle the cgroup (cpu.max, memory.high), lower the child's priority,
+// stop it. These waits look the same as those of a loaded node, so one limit applies to all of
+// them: kLongestAccessCheck. Then the child is killed, and the request is refused for now. A check
+// holds a thread of the queue, and only checks of the same user wait for it (access_requests.h).
 //
 // A killed child may not end either: the freezer of cgroup v1 keeps it until the cgroup is thawed,
 // and a process in a cgroup with very little CPU time needs some of it to end. So the checker waits
-// for the end for kLongestEnd at most. Then it leaves the child, and checks nothing more for this
-// user's account until the child has ended. So a user has one such child at most.
+// at most kLongestEnd for the end of the child. Then it leaves the child, and checks nothing more
+// for this user's account until the child has ended. So a user has at most one such child.
 //
 // What it does not see: file systems that the process cannot see (a container without /dev/nvidia0
-// may still have the right to use it), and rules of security modules, which know the agent's
-// own domain only.
+// may still have the right to use it), and rules of security modules, which know only the agent's
+// own domain.
 #pragma once
 
 #include <sys/types.h>
@@ -58,7 +59,7 @@ struct Identity {
   gid_t gid = 0;
   std::vector<gid_t> groups;
   // cgroup.procs of each cgroup to join: the one of cgroup v2, the one of v1's devices controller.
-  // The child is in the agent's own cgroup where none is named.
+  // In a hierarchy without an entry, the child stays in the agent's own cgroup.
   std::vector<std::filesystem::path> cgroup_procs;
   uid_t account = 0;  // Caller::account.
 };

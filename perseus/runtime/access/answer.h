@@ -1,4 +1,4 @@
-// The agent's answer to a request: a value, or a refusal as the protocol has it.
+// The agent's answer to a request: a value, or a refusal (protocol::Refused).
 #pragma once
 
 #include <fmt/core.h>

@@ -96,7 +96,7 @@ bool HasController(const Caller::Cgroup& cgroup, std::string_view name) {
 }
 
 // The directory of the hierarchy: cgroup v2 alone, v2 beside v1, or v1's devices controller.
-// Nothing if it is not mounted here.
+// nullopt if the hierarchy is not mounted.
 std::optional<fs::path> HierarchyOf(const Host& host, const Caller::Cgroup& cgroup) {
   const fs::path mounted = host.root / "sys/fs/cgroup";
   std::error_code error;

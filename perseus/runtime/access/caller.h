@@ -1,13 +1,13 @@
 // Who is at the other end of a connection, and by which right it may lease a GPU.
 //
-// A caller may lease a GPU if the kernel lets it use the GPU, since then it could slow the GPU down
-// anyway, or if an administrator says so. What each proof is worth:
+// A caller may lease a GPU if the kernel lets it use the GPU, because such a caller could slow the
+// GPU down anyway, or if an administrator says so. What each proof is worth:
 //
 //  Administrator. User 0 with CAP_SYS_ADMIN in the agent's own user namespace: NVIDIA's driver
 //    judges the same way who may set clocks. Root in an ordinary container lacks the capability,
-//    and root in a user namespace of its own has it only there. An agent that does not run as root
-//    obeys its own user, who could kill it as well (and not root, whose namespace such an agent
-//    cannot see).
+//    and root in its own user namespace has it only in that namespace. An agent that does not run
+//    as root obeys its own user, who could kill it as well (and not root, whose namespace such an
+//    agent cannot see).
 //  Grant to a user. As good as SO_PEERCRED, which the kernel vouches for.
 //  Grant to a cgroup. Holds for the cgroup and all below it, in any hierarchy. As good as the right
 //    to write to the cgroup's cgroup.procs, which batch systems keep to root.
@@ -16,19 +16,19 @@
 //    later keeps the lease, as a process keeps the GPU that it has open.
 //
 // Races. A process number can be given to another process at any time. Identify() and everything
-// below compare start times before and after, so that what was seen was seen of one process.
-// Nobody can tell afterwards that this is the process that connected: it may have died before
-// Identify() looked, while a child keeps its connection open. So call Identify() right after
-// accept(). It requires that the process belongs to the connection's user; what remains is that one
-// process of a user is taken for another one of the same user. Later, LookAgain() refuses any
-// other process.
+// below compare start times before and after, so that all values come from the same process. Nobody
+// can verify afterwards that this is the process that connected: that process may have died before
+// Identify() looked, while a child keeps the connection open. So call Identify() right after
+// accept(). It requires that the process belongs to the connection's user. So at worst, it takes
+// one process of a user for another process of the same user. Later, LookAgain() refuses any other
+// process.
 //
-// Nothing here opens, reads or closes anything of the caller's, whose file system (FUSE) could make
-// that wait. /proc/PID/stat, status and ns wait for nobody. /proc/PID/cgroup waits for the kernel's
-// lock of all cgroups, which a user can hold for long: by moving a process with many threads, or by
-// giving controllers to many cgroups of the user's own. So only WithCgroups() and IdentityOf() read
-// it, and the event loop calls neither. All reading of /proc and /sys goes through Host::root, so
-// that tests can build their own.
+// These functions open, read and close nothing of the caller's, whose file system (FUSE) could make
+// the agent wait. /proc/PID/stat, status and ns wait for nobody. /proc/PID/cgroup waits for the
+// kernel's lock of all cgroups, which a user can hold for a long time: by moving a process with
+// many threads, or by giving controllers to many cgroups of the user's own. So only WithCgroups()
+// and IdentityOf() read it, and the event loop calls neither. All reading of /proc and /sys goes
+// through Host::root, so that tests can build their own.
 //
 // Thread safety: all are plain functions, safe to call from any thread.
 #pragma once

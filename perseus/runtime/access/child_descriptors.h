@@ -18,8 +18,8 @@ void CloseAllDescriptorsBut(std::span<const int> kept);
 // A child that closes its copy of a client's socket may be the last to close it, and this close may
 // wait for a hostile client (socket_disposal.h). A child that works for another client must never
 // have such a copy. So it starts with the agent's own table of descriptors, and then takes a new
-// one. The kernel copies a table in words of 64 descriptors, and leaves out those words that are
-// closed anyway. So only the first 64 descriptors are ever copied, and no client gets one of them.
+// one. The kernel copies a table in words of 64 descriptors, and leaves out words without open
+// descriptors. So only the first 64 descriptors are ever copied, and none is a client's.
 
 // Occupies all free descriptors below 64, so that everything opened later has a higher number.
 // Fewer, if the limit on open files is lower.

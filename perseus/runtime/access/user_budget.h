@@ -2,9 +2,9 @@
 // the others. Users here are accounts (SubordinateUsers).
 //
 // A token bucket per user: a user starts with kBurst units and gets kUnitsPerSecond of them back.
-// Connections, messages and access checks cost units by what they take of the agent: one unit is
-// about 0.05 ms of the event loop, so a user takes at most about 5 % of one core in the long run.
-// Root is exempt: it could stop the agent as well.
+// Connections, messages and access checks cost units in proportion to the agent's time that they
+// take: one unit is about 0.05 ms of the event loop, so a user takes at most about 5 % of one core
+// in the long run. Root is exempt: it could stop the agent as well.
 //
 // Not thread safe. The caller passes the time.
 #pragma once
@@ -26,12 +26,13 @@ class UserBudget {
 
   static constexpr double kConnection = 4;
   static constexpr double kMessage = 1;
-  // What a list of all GPUs takes besides, for each GPU.
+  // What a list of all GPUs costs in addition, for each GPU.
   static constexpr double kListedGpu = 0.2;
-  // What a lease takes besides: a check of the right to the GPU, and two writes to disk.
+  // What a lease costs in addition: a check of the right to the GPU, and two writes to disk.
   static constexpr double kAcquire = 100;
 
-  // Takes `cost` units. Returns 0, or how long until the user has that many; then it takes none.
+  // Takes `cost` units and returns 0. If the user has fewer units, takes none, and returns the time
+  // until the user has `cost` units.
   Nanoseconds Take(uid_t user, double cost, Nanoseconds now);
 
  private:
@@ -52,17 +53,17 @@ class UserBudget {
 // user's processes run as any of them. A limit for each user id would then be no limit. So all ids
 // of a range share one account.
 //
-// It reads the file alone, and asks no name service, which may be slow. Ranges of a directory
-// service are unknown.
+// This class reads only the file, and asks no name service, which may be slow. Ranges of a
+// directory service are unknown.
 //
 // Thread safety: as a value.
 class SubordinateUsers {
  public:
-  // `text`: that of /etc/subuid, with lines "ann:100000:65536". Ignores lines of another form.
-  // Ranges that overlap become one.
+  // `text`: the content of /etc/subuid, with lines "ann:100000:65536". Ignores lines of another
+  // form. Ranges that overlap become one.
   static SubordinateUsers Parse(std::string_view text);
 
-  // The first id of the range that has `uid`. Without one, and for root, the id itself.
+  // Returns the first id of the range that contains `uid`. Without one, and for root: `uid`.
   uid_t AccountOf(uid_t uid) const;
 
  private:

@@ -22,7 +22,7 @@ Answer<void> AskKernel(const Host& host, const Caller& caller, const std::vector
                   "grant, as root)",
                   errors.error().Message());
   }
-  // Still in the cgroups that the child joined.
+  // The caller must still be in the cgroups that the child joined.
   PERSEUS_ASSIGN_OR_RETURN(const Caller now, WithCgroups(host, caller));
   if (now.cgroups != caller.cgroups) {
     return Refuse(Refusal::kUnavailable, "process {} moved to another cgroup meanwhile (try again)",

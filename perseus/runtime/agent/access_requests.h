@@ -26,7 +26,7 @@ namespace perseus::agent {
 // Threads for access checks, so that the event loop never waits for one.
 //
 // Fair: one check per account (user_budget.h) runs at a time, so that a user whose checks
-// hang (a frozen cgroup) holds one thread, for the times of access_check.h.
+// hang (a frozen cgroup) holds only one thread, and only for the limits in access_check.h.
 //
 // Thread safe.
 class AccessQueue {
@@ -43,7 +43,7 @@ class AccessQueue {
   // checks of this account already wait.
   bool Add(uid_t account, Check check);
 
-  static constexpr int kMostWaiting = 64;  // For one account: as many ranks may start at once.
+  static constexpr int kMostWaiting = 64;  // For one account: its ranks may all start at once.
   static constexpr int kThreads = 8;
 
  private:
@@ -72,8 +72,8 @@ struct AccessQuestion {
   std::vector<protocol::Grant> grants;  // All grants of the agent.
 };
 
-// Refuses (kNotAllowed) a caller without the right, or (kUnavailable) if it is unknown now. May
-// take as long as a check of the checker. Any thread that may wait may call it.
+// Refuses (kNotAllowed) a caller without the right, or (kUnavailable) if the answer is unknown now.
+// May take as long as `checker` takes for a check. Any thread that may wait may call it.
 Answer<void> JudgeAccess(const Host& host, const AccessQuestion& question, AccessChecker& checker);
 
 class AccessRequests {

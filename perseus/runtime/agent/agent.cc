@@ -69,7 +69,7 @@ std::size_t RoomForConnections(std::size_t gpus) {
   return limit.rlim_cur > taken + kOfConnection ? (limit.rlim_cur - taken) / kOfConnection : 1;
 }
 
-// Has `to` own and watch the descriptor; false if the kernel cannot watch one more.
+// Makes `to` own and watch the descriptor. False if the kernel cannot watch more descriptors.
 bool Watch(asio::posix::stream_descriptor& to, FileDescriptor&& descriptor) {
   error_code failed;
   to.assign(descriptor.get(), failed);
@@ -173,7 +173,7 @@ class Agent::Loop {
       metrics_.emplace(*std::move(server));
       return {};
     }
-    // The caller has to fix the address, so trying again is no use.
+    // The caller has to fix the address, so another attempt would not help.
     if (server.error().kind == ErrorKind::kInput) return Fail(server);
     if (std::exchange(has_logged_metrics_failure_, true)) return Fail(server);
     log_.error("{} (the agent tries again)", server.error().Message());
@@ -208,17 +208,17 @@ class Agent::Loop {
     });
   }
 
-  // A refused connection's socket is as little to be trusted as another's.
+  // The socket of a refused connection is as untrusted as any other socket.
   void Welcome(FileDescriptor accepted) {
     if (const auto refused = Admit(accepted)) {
       ++refusals_;
-      // A client that does not get it sees the connection end.
+      // A client that does not receive this refusal sees the connection end.
       static_cast<void>(protocol::Send(accepted.get(), protocol::Format(*refused)));
     }
     disposal_.Close(std::move(accepted));
   }
 
-  // Takes the socket, or says why not.
+  // Takes the socket, or returns why it refuses.
   std::optional<protocol::Refused> Admit(FileDescriptor& accepted) {
     const auto refuse = [](Refusal code, std::string message) {
       return protocol::Refused{code, std::move(message)};
@@ -242,7 +242,7 @@ class Agent::Loop {
     if (!caller) return caller.error();
     caller->account = account;
     FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0)));
-    // Before Linux 5.3 there is no such thing. Otherwise nobody would see the process end.
+    // Linux before 5.3 has no pidfds. On later systems, only a pidfd shows the end of the process.
     if (!process && errno != ENOSYS) return refuse(Refusal::kUnavailable, kFull);
     auto connection =
         std::make_shared<Connection>(Connection{.id = ++last_connection_,
@@ -477,7 +477,7 @@ class Agent::Loop {
     log_.info("stopping: restoring all GPUs");
     is_stopping_ = true;
     stop_until_ = std::chrono::steady_clock::now() + options_.timeout;
-    // Those who connected and were not accepted yet may have sent descriptors, too.
+    // Clients that connected and were not accepted yet may have sent descriptors, too.
     disposal_.Close(FileDescriptor(listener_.release()));
     manager_->EndAll();
     tick_.cancel();  // So that the next tick comes at once, and then at kStoppingTick.

@@ -1,9 +1,10 @@
-// The agent: the only process of a node that sets clocks. This file has its socket and its signals.
-// gpu_manager.h has the GPUs and the leases.
+// The agent: the only process of a node that sets clocks. This file handles its socket and its
+// signals. gpu_manager.h handles the GPUs and the leases.
 //
-// It accepts datagrams from every process that may open the socket, and trusts none of them. The
-// kernel identifies the peer, each message is checked completely, and the cost of one connection is
-// bounded: messages per turn, malformed messages in a row, and silence without a lease.
+// The agent accepts datagrams from every process that may open the socket, and trusts none of them.
+// The kernel identifies the peer, each message is checked completely, and the cost of one
+// connection is bounded: messages per turn, malformed messages in a row, and silence without a
+// lease.
 #pragma once
 
 #include <spdlog/logger.h>

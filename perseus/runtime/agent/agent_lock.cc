@@ -40,7 +40,7 @@ bool IsAt(const fs::path& path, const FileDescriptor& file) {
          named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
 }
 
-// Empty if another process has the lock.
+// Returns an empty descriptor if another process has the lock.
 Result<FileDescriptor> TryLock(const fs::path& path) {
   while (true) {
     PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file, OpenLockFile(path));
@@ -65,7 +65,7 @@ Holder StateOf(const ProcessId& process) {
   return state->is_ending ? Holder::kIsEnding : Holder::kRuns;
 }
 
-// One taker at a time, so that none removes the file that another has just locked.
+// One process takes over at a time, so that none removes a file that another has just locked.
 Result<FileDescriptor> TakeOver(const fs::path& path) {
   fs::path guard_path = path;
   guard_path += ".takeover";
@@ -79,7 +79,7 @@ Result<FileDescriptor> TakeOver(const fs::path& path) {
 }  // namespace
 
 Result<FileDescriptor> LockFile(const fs::path& path, std::chrono::milliseconds longest_wait) {
-  std::error_code ignored;  // What is wrong shows when the file is opened.
+  std::error_code ignored;  // Opening the file reports any problem.
   fs::create_directories(path.parent_path(), ignored);
   const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (true) {
@@ -93,8 +93,8 @@ Result<FileDescriptor> LockFile(const fs::path& path, std::chrono::milliseconds 
       WriteHolder(lock);
       return lock;
     }
-    // A holder that is gone may also be one of another PID namespace, which runs. So its lock is
-    // not taken over.
+    // A holder that seems to be gone may run in another PID namespace. So its lock is not taken
+    // over.
     if (state == Holder::kRuns || std::chrono::steady_clock::now() >= end) return FileDescriptor();
     std::this_thread::sleep_for(kLookAtLockAgain);
   }

@@ -6,14 +6,14 @@
 // restores the GPUs. A driver call that hangs may still take effect later. So a restore reads back
 // what the driver has, and repeats.
 //
-// A process that ends releases its locks only when the kernel has closed its files. A child that it
-// forked a moment before has the same lock until it closes its copies of them
+// A process that ends releases its locks only when the kernel has closed its files. A child that
+// was forked a moment before also holds the lock, until the child closes its copies of these files
 // (child_descriptors.h). On a busy node, both may take seconds. So if the holder of a lock has
 // ended, an agent waits for the lock.
 //
-// The lock file has the process id and start time of its holder, and below them its socket, if it
-// listens on one. A takeover replaces the file, because the kernel's lock (flock) is on the old
-// one.
+// The lock file has the process id and start time of its holder, and below them the holder's
+// socket, if the holder listens on one. A takeover replaces the file, because the kernel's lock
+// (flock) is on the old one.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -39,12 +39,12 @@ inline constexpr std::chrono::milliseconds kPredecessorTime{5'000};
 Result<FileDescriptor> LockFile(const std::filesystem::path& path,
                                 std::chrono::milliseconds longest_wait = kPredecessorTime);
 
-// Returns the process that has the lock, as the file records it. Empty if it records none.
+// Returns the process that the file records as the holder of the lock, or nullopt.
 std::optional<ProcessId> HolderOf(const std::filesystem::path& path);
 
 // Records in a lock file of this process the socket on which it listens, so that others can ask it.
 void RecordSocket(const FileDescriptor& lock, const std::filesystem::path& socket);
-// The absolute path that the holder has recorded. Empty if it has recorded none.
+// The absolute path that the holder has recorded. Empty if the holder has recorded none.
 std::filesystem::path SocketOfHolder(const std::filesystem::path& path);
 
 // A lock for each GPU, so that two agents with different states do not set the same GPU. Locks

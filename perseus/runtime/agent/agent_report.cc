@@ -16,7 +16,7 @@ constexpr std::string_view kLeaseEnds[] = {"released",     "by_hand", "connectio
 constexpr std::string_view kSlowBy[] = {"plan",        "power",           "temperature",
                                         "power_brake", "another_program", "unknown"};
 
-// The SM clock that the job requested. Empty if it requested the one from before its lease.
+// The SM clock that the job requested. nullopt if it requested the clock from before its lease.
 std::optional<device::Setting> PlannedClock(const GpuReport& gpu) {
   const GpuSnapshot& snapshot = gpu.snapshot;
   if (!snapshot.is_serving || !snapshot.setting) return std::nullopt;
@@ -85,7 +85,7 @@ std::vector<SlowBy> WhySlow(const GpuReport& gpu) {
   const std::optional<device::Setting> planned = PlannedClock(gpu);
   const bool is_planned = planned && planned->upper < top_mhz;
   if (is_planned) reasons.push_back(SlowBy::kPlan);
-  // At its requested clock, the GPU is slow by plan alone.
+  // At its requested clock, the GPU is slow only because of the plan.
   const bool is_below = !is_planned || telemetry->sm_clock_mhz < planned->lower;
   const auto add = [&](ClockLimit limit, SlowBy reason) {
     if (is_below && telemetry->limits.Has(limit)) reasons.push_back(reason);

@@ -26,7 +26,7 @@ struct GpuReport {
   std::optional<GpuHold> hold;
   std::optional<Lease> lease;     // The lease that holds the GPU.
   double most_changes_per_s = 0;  // The share of the lease in the limit. 0: no lease, or no limit.
-  // The settings that the GPU returns to. Empty if the agent has not changed it.
+  // The settings that the GPU returns to. Empty if the agent has not changed the GPU.
   std::vector<ControlSetting> before;
 };
 
@@ -70,7 +70,7 @@ std::vector<SlowBy> WhySlow(const GpuReport& gpu);
 // "plan, temperature". Empty for none.
 std::string Describe(const std::vector<SlowBy>& reasons);
 
-// What another program did to the clock, for operators. Empty if nothing.
+// What another program did to the clock, for operators. Empty if no other program changed it.
 std::string DescribeForeign(const GpuSnapshot& gpu);
 
 // ---- The report as others see it ----

@@ -23,7 +23,7 @@ namespace {
 
 using Level = Finding::Level;
 
-// The effective capabilities of this process, or nothing if /proc does not have them.
+// The effective capabilities of this process, or nullopt if /proc does not show them.
 std::optional<std::uint64_t> EffectiveCapabilities(const std::filesystem::path& root) {
   const auto status = ReadFile(root / "proc/self/status");
   if (!status) return std::nullopt;
@@ -125,7 +125,7 @@ Finding ExamineAgent(const DoctorScene& scene) {
           ""};
 }
 
-// Whether an agent listens here, or where the process says that has locked this state.
+// Whether an agent listens on `scene.socket`, or on the socket that the state's holder recorded.
 bool HasAgent(const DoctorScene& scene) {
   return protocol::Connect(scene.socket) ||
          protocol::Connect(SocketOfHolder(LockPathOf(scene.state)));

@@ -14,7 +14,7 @@ namespace {
 
 using protocol::Refusal;
 
-// The user chose the name. In quotes, with none inside, it cannot pass for a part of the log.
+// The user chose the name. In quotes, without quotes inside, it cannot look like other text.
 std::string QuotedJob(std::string job) {
   std::ranges::replace(job, '"', '\'');
   return '"' + job + '"';
@@ -52,7 +52,7 @@ Result<void> CheckClock(const std::vector<int>& clocks_mhz, int clock_mhz, std::
               nearest);
 }
 
-// A GPU of an earlier declaration may be missing for a while, and the others need their agent.
+// Accepts a missing GPU that was declared earlier, because the other GPUs need their agent.
 Result<void> CheckResting(const GpuManager::Setup::Resting& resting,
                           const std::vector<std::unique_ptr<device::Device>>& devices,
                           const SavedState& saved) {
@@ -159,7 +159,7 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
     next.DeclareResting(resting.uuid, resting.control, resting.setting);
   }
   const std::vector<Restore> restores = RestoresAfterStart(next, setup_.boot_id, readings);
-  // Before the state forgets them.
+  // This warns before the state forgets these controls.
   for (const auto& [wanted, reading] : NotRestoredAfterStart(next, restores, readings)) {
     const SavedGpu& saved = next.gpus.at(wanted.uuid);
     log_.warn(
@@ -341,7 +341,7 @@ double GpuManager::ShareOfChanges() const {
   return setup_.most_changes_per_s / std::max(leased, 1);
 }
 
-// GPUs that are restored need no share, because restoring does not count.
+// GPUs that are restored need no share, because restoring does not use the limit.
 void GpuManager::ShareOutChanges() {
   const double share = ShareOfChanges();
   for (const auto& [id, channel] : channels_) {

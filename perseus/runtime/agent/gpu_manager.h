@@ -66,8 +66,8 @@ class GpuManager {
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
     WhenOverridden when_overridden = WhenOverridden::kYield;
-    // The limit for all GPUs together. Each leased GPU gets the same share, so the shares change
-    // when a lease begins or ends. 0: no limit.
+    // The limit on clock changes per second for all GPUs together. Each leased GPU gets the same
+    // share, so the shares change when a lease begins or ends. 0: no limit.
     double most_changes_per_s = 0;
   };
   // Runs its argument later on the thread of the event loop. Any thread may call it.
@@ -124,7 +124,7 @@ class GpuManager {
   GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
              spdlog::logger& log);
   // The time of the leases. Clients beat on the clock of their devices. If this clock is virtual
-  // and slower than real time, because the machine is busy, a beat that is due has not come yet.
+  // and slower than real time, because the machine is busy, a heartbeat is not late by this clock.
   Nanoseconds Now() const { return setup_.devices.clock->Now(); }
   Result<void> Begin(std::vector<std::unique_ptr<device::Device>> devices);
   Answer<void> CheckWanted(const protocol::Acquire& wanted) const;
@@ -156,7 +156,7 @@ class GpuManager {
   std::map<std::string, Gpu> gpus_;                                          // By UUID.
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
   std::set<std::string> over_limit_;  // Leases that were logged as over the limit on changes.
-  // UUID to lease: GPUs that are restored, but whose new state could not be saved yet.
+  // By UUID: the last lease of GPUs that are restored, but whose new state could not be saved yet.
   std::map<std::string, std::string> restored_unsaved_;
   std::vector<std::string> missing_;  // GPUs to restore that are missing.
   std::map<LeaseEnd, std::uint64_t> ended_;

@@ -155,7 +155,7 @@ void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void
     next_attempt_ = 0;
     retry_after_ = ToNs(periods_.first_retry);
     const MutexLock lock(mutex_);
-    // Another program's lock is newer than both ours and what was there before.
+    // Another program's lock is newer than both our lock and the setting before the lease.
     if (snapshot_.foreign && snapshot_.foreign->has_yielded && snapshot_.foreign->is_certain) {
       std::erase_if(to_restore_, [](const ControlSetting& wanted) {
         return wanted.control == device::Control::kSmClock;
@@ -164,7 +164,7 @@ void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void
     snapshot_.is_serving = false;
     snapshot_.is_over_limit = false;
     snapshot_.is_restoring = true;
-    snapshot_.setting_trouble.clear();  // That of the lease.
+    snapshot_.setting_trouble.clear();  // It was about the lease.
     unobserved_ = 0;
   });
 }
@@ -372,7 +372,7 @@ void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
   const bool is_needed = stop.stop_requested() || (HasRequest() && !is_waiting);
   Nanoseconds until = is_needed ? 0 : restored_ ? next_attempt_ : Clock::kNever;
   if (is_waiting) until = std::min(until, wait_until_);
-  // A command rings the bell after it is stored, so none is missed.
+  // A command rings the bell after it is stored, so no command is missed.
   std::array<pollfd, 2> bells{
       {{.fd = bell_->fd(), .events = POLLIN, .revents = 0},
        {.fd = channel_ ? channel_->wakeup(slot_) : -1, .events = POLLIN, .revents = 0}}};
@@ -472,7 +472,7 @@ void GpuWorker::LookAtHolder(const device::Telemetry& telemetry) {
   bool sets_again = false;
   {
     const MutexLock lock(mutex_);
-    // The worker has set a clock meanwhile, or is doing it.
+    // The worker has set a clock meanwhile, or is setting one now.
     if (!snapshot_.is_serving || snapshot_.counts.switches != switches ||
         snapshot_.in_driver_since != 0) {
       return;

@@ -27,8 +27,8 @@
 //   ours      the driver reports our lock, or the clock is where our lock puts it
 //   reset     nothing is locked: another program removed our lock, or the driver confirmed a write
 //             that it did not perform. No program holds the clock, so it is set again.
-//   foreign   another lock is in force. With kYield, the worker sets nothing until it is gone. With
-//             kInsist, it sets our clock again.
+//   foreign   another lock is in force. With kYield, the worker sets nothing until that lock is
+//             gone. With kInsist, it sets our clock again.
 //
 // A driver that reports locks (virtual, ROCm) makes this certain. NVML does not report them. Then a
 // busy GPU has a foreign lock if its clock differs from ours and the driver names a clock setting
@@ -42,9 +42,9 @@
 // only a change to a lower clock waits; the job runs faster meanwhile, and loses a part of its
 // saving. A change to a higher clock never waits. Both take a token from a bucket that holds one
 // second of changes, and at least one. The number of tokens may become negative, so the limit holds
-// in the long run. A request that comes while one waits replaces it, as always (invariant 3), so a
-// short phase at a low clock is skipped and costs no change. A restore takes no token. If another
-// program has changed the clock, the worker sets it again without a token, too.
+// in the long run. A request that arrives while another one waits replaces the waiting one, as
+// always (invariant 3), so a short phase at a low clock is skipped and costs no change. A restore
+// takes no token. If another program has changed the clock, setting it again takes no token.
 //
 // The limit of a GPU is its share of the node's limit (gpu_manager.h). When the share changes, the
 // bucket stays as full as it was: its tokens grow or shrink with its size. So the tokens of all
@@ -87,7 +87,7 @@ struct ControlSetting {
   std::optional<device::Setting> setting;  // Empty: the driver manages it.
 };
 
-// Counts of durations by upper bounds.
+// A histogram of durations: one count for each upper bound.
 class LatencyHistogram {
  public:
   static constexpr std::array<Nanoseconds, 14> kBounds = {
@@ -95,8 +95,8 @@ class LatencyHistogram {
       1'000'000, 2'000'000, 5'000'000, 10'000'000, 50'000'000, 1'000'000'000, 10'000'000'000};
 
   void Add(Nanoseconds latency);
-  // counts()[i] is the number of at most kBounds[i] and above kBounds[i - 1]. The last one is the
-  // number above all bounds.
+  // counts()[i] is the number of durations that are at most kBounds[i] and above kBounds[i - 1].
+  // The last count is the number of durations above all bounds.
   const std::array<std::uint64_t, kBounds.size() + 1>& counts() const { return counts_; }
   std::uint64_t count() const { return count_; }
   Nanoseconds sum() const { return sum_; }
@@ -114,9 +114,9 @@ enum class WhenOverridden { kYield, kInsist };
 struct ForeignClock {
   std::optional<device::Setting> setting;  // If the driver can report it.
   int sm_clock_mhz = 0;                    // At the reading that showed it.
-  // It cannot be our own lock, so it is not removed when the lease ends.
+  // This lock cannot be our own, so it is not removed when the lease ends.
   bool is_certain = false;
-  bool has_yielded = false;  // The worker sets no clock while it is there.
+  bool has_yielded = false;  // The worker sets no clock while this lock is in force.
 };
 
 struct GpuCounts {
@@ -203,7 +203,7 @@ class GpuWorker {
   void ServeRequest();
   void SwitchTo(const protocol::ClockRequest& request,
                 const std::optional<device::Setting>& target);
-  // Whether the limit on changes makes this request wait. Sets wait_until_.
+  // Returns whether the limit on changes makes this request wait. Sets wait_until_.
   bool MustWait(const protocol::ClockRequest& request);
   void RefillChanges();
   void AttemptRestore();

@@ -1,5 +1,5 @@
 // Which lease may change which GPU. A lease gives whole GPUs to one process, as long as its
-// connection exists, its process lives, and its heartbeat moves. Then the GPUs are restored.
+// connection exists, its process lives, and its heartbeat moves. After that, the GPUs are restored.
 //
 // A GPU is in one of three states:
 //
@@ -13,7 +13,7 @@
 //
 // The table only keeps and decides. It touches no GPU, no clock and no file. The caller checks
 // before that the GPU exists, and that the process has the right to it (caller.h).
-// saved_state_file.h has what must survive the agent. If a lease cannot be saved, Cancel() undoes
+// saved_state_file.h keeps what must survive the agent. If a lease cannot be saved, Cancel() undoes
 // it.
 //
 // Not thread-safe. The event loop of the agent owns it.
@@ -29,7 +29,7 @@
 //  6. Time is CLOCK_MONOTONIC, and is passed in. Setting the wall clock ends no lease, and the time
 //     that the machine slept does not count.
 //  7. Time in which the heartbeats were not checked does not count against them. An agent that was
-//     stopped must not take that time for the silence of its clients.
+//     suspended must not take the time of its suspension for silence of its clients.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +60,7 @@ struct Lease {
   Nanoseconds heartbeat_period = 0;
   std::uint64_t heartbeat = 0;  // The last value that was read.
   Nanoseconds heartbeat_moved_at = 0;
-  Nanoseconds unwatched = 0;  // Time since then that does not count.
+  Nanoseconds unwatched = 0;  // Time since then in which nobody checked the heartbeat.
   friend bool operator==(const Lease&, const Lease&) = default;
 };
 
@@ -82,8 +82,8 @@ std::string DescribeDuration(Nanoseconds duration);
 
 class LeaseTable {
  public:
-  // Check heartbeats (Beat for each lease, then Expire) at least this often. A longer gap counts as
-  // this long only.
+  // Check heartbeats (Beat for each lease, then Expire) at least this often. If the gap is longer,
+  // only this much of it is counted.
   static constexpr Nanoseconds kLongestGap = 500'000'000;
 
   // `epoch` comes from EpochOf.
@@ -98,7 +98,7 @@ class LeaseTable {
     Nanoseconds heartbeat_period = 0;  // Above 0.
   };
   // Refuses (kHeld), with the holder's name, if one of the GPUs is not free. Refuses (kMalformed)
-  // an invalid wish.
+  // an invalid request.
   Answer<Lease> Acquire(const Wish& wish, Nanoseconds now);
   // Undoes an Acquire. Its GPUs are free again, because nobody can have changed them yet. Use it
   // for a lease that could not be saved (SavedStateFile::Save), before the client receives it.

@@ -27,11 +27,11 @@ constexpr std::chrono::milliseconds kLookAgain{20};
 
 bool IsThere(const ProcessId& process) {
   const auto state = ReadProcessState(process.pid);
-  // Otherwise, the number may be of another PID namespace, and here of another process.
+  // Otherwise, the number may come from another PID namespace, and mean another process here.
   return state && state->started == process.started;
 }
 
-// Whether the process answers on `socket`. Fails unless it listens there, as the kernel says.
+// Whether the process answers on `socket`. Fails if another process listens on `socket`.
 Result<bool> Answers(const ProcessId& process, const std::filesystem::path& socket,
                      std::chrono::milliseconds answer_time) {
   const auto end = std::chrono::steady_clock::now() + answer_time;
@@ -47,7 +47,7 @@ Result<bool> Answers(const ProcessId& process, const std::filesystem::path& sock
     if (protocol::SendRequest(connected.get(), protocol::Format(protocol::List{}), left)) {
       return true;
     }
-    // An agent that stops ends its connections, and closes its socket next. It is not to be killed.
+    // A stopping agent ends its connections, and closes its socket next. It must not be killed.
     std::this_thread::sleep_for(kLookAgain);
   }
 }

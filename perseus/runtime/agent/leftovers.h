@@ -15,22 +15,22 @@
 namespace perseus::agent {
 
 // Requires that no agent runs on this state. Returns how many GPUs were restored. Fails (kSystem)
-// if a GPU could not be restored within `timeout`. Its saved settings remain, so it can be tried
-// again.
+// if a GPU could not be restored within `timeout`. Its saved settings remain, so the restore can be
+// repeated.
 Result<int> GiveBackLeftovers(GpuManager::Setup setup, std::chrono::milliseconds timeout,
                               spdlog::logger& log);
 
 // The agent that holds `state`, if it does not answer within `answer_time`. Empty if no process
 // holds `state`. Asks the holder on the socket that it has recorded (agent_lock.h), or else on
-// `socket`. It asks only if the holder itself listens there, because no other socket shows whether
-// the holder works. Fails (kInput) if the holder answers, because it restores its GPUs itself.
-// Fails (kSystem) if the holder cannot be asked.
+// `socket`. It asks only if the holder itself listens on that socket, because no other socket shows
+// whether the holder works. Fails (kInput) if the holder answers, because then the holder restores
+// its GPUs itself. Fails (kSystem) if the holder cannot be asked.
 Result<std::optional<ProcessId>> FindUnresponsiveAgent(const std::filesystem::path& state,
                                                        const std::filesystem::path& socket,
                                                        std::chrono::milliseconds answer_time);
 
-// Kills the agent that FindUnresponsiveAgent has found, and waits until it has ended, or never runs
-// again. Fails (kSystem) if it still holds `state` then, or may not be killed.
+// Kills the agent that FindUnresponsiveAgent has found, and waits until the agent has ended, or can
+// never run again. Fails (kSystem) if the agent then still holds `state`, or may not be killed.
 Result<void> EndUnresponsiveAgent(const std::filesystem::path& state, const ProcessId& agent,
                                   spdlog::logger& log);
 

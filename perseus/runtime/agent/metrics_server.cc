@@ -155,7 +155,7 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
   }
 
   // With too many connections, the oldest one is closed. Prometheus sends its request at once, so
-  // its connection ends before it is the oldest. Connections that send nothing do not.
+  // its connection ends before it is the oldest. A silent connection becomes the oldest.
   void Serve(tcp::socket socket) {
     std::erase_if(sessions_, [](const auto& session) { return session.expired(); });
     if (sessions_.size() >= kMostSessions) {

@@ -78,7 +78,7 @@ Node Member(const Node& node, std::string_view key) {
   return node.Member(key, "the file was damaged or changed by hand");
 }
 
-// A text that is not empty, printable, and not longer than anything that the agent writes.
+// A printable text that is not empty and not longer than anything that the agent writes.
 std::string Name(const Node& node, std::size_t longest = protocol::kLongestName) {
   std::string text = node.Text();
   if (text.empty() || text.size() > longest || !IsPrintable(text)) {
@@ -170,7 +170,7 @@ void ReadResting(const Node& node, SavedState& state) {
   if (!state.resting.contains(uuid)) Throw("{} declares no control", node.path);
 }
 
-// Does not depend on spaces or on the order of the keys.
+// The checksum does not depend on spaces or on the order of the keys.
 std::string ChecksumOf(nlohmann::json file) {
   file.erase("checksum");
   const std::string text = JsonText(file);
@@ -463,7 +463,7 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
   if (!text) return FailAs(text.error().kind, "{}; {}", text.error().Message(), kRemedy);
   PERSEUS_ASSIGN_OR_RETURN(SavedState state, ParseSavedState(*text, path.string()));
   SavedStateFile file(std::move(path), std::move(state), std::move(write));
-  file.is_on_disk_ = *text == FormatSavedState(file.state_);  // Not that of an older version.
+  file.is_on_disk_ = *text == FormatSavedState(file.state_);  // False for an older version.
   return file;
 }
 
@@ -479,7 +479,7 @@ Result<void> SavedStateFile::Save(SavedState next) {
   const bool was_on_disk = std::exchange(is_on_disk_, false);
   const bool was_missing = std::exchange(is_missing_, false);
   if (Result<void> written = write_(path_, text); !written) {
-    // The file is replaced in one step. While it is the old one, that step did not happen.
+    // The file is replaced in one step. If the file is still the old one, this step did not happen.
     std::error_code ignored;
     is_missing_ = was_missing && std::filesystem::symlink_status(path_, ignored).type() ==
                                      std::filesystem::file_type::not_found;

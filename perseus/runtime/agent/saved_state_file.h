@@ -15,10 +15,10 @@
 //
 // The checksum is the CRC-32 (of zlib) of everything else: the file's JSON without "checksum", with
 // sorted keys and no spaces. It is a key of the JSON, and not a line behind it, so that any editor
-// and any JSON tool can show and reformat the file. It finds each changed character that the reader
-// would otherwise believe, such as one of the boot id. It does not protect against intent, see
-// above. The error has the right checksum, for a person who has changed the file by hand and knows
-// that it is right.
+// and any JSON tool can show and reformat the file. It detects every changed character that the
+// reader would otherwise accept, such as one in the boot id. It does not protect against a
+// deliberate change, see above. The error has the right checksum, for a person who has changed the
+// file by hand and knows that it is right.
 //
 // A file with a wrong checksum is an error like all other damage: no agent starts until a person
 // has decided. A restore of what still seems right could set another GPU, or a wrong power limit.
@@ -71,8 +71,8 @@ namespace perseus::agent {
 //  2. Restored(): after the driver accepted the old setting, and a reading confirmed it.
 //  3. GiveBack(): when no control of the GPU is changed any more.
 // After a crash between two of these, a control may be saved as changed although it is not.
-// It is restored like any other: to its current setting, or, if the driver cannot report it, to the
-// setting that the end of the lease would have restored.
+// Such a control is restored like any other: to its current setting, or, if the driver cannot
+// report it, to the setting that the end of the lease would have restored.
 //
 // Invariants:
 //  1. A GPU has at most one entry.
@@ -83,7 +83,7 @@ namespace perseus::agent {
 // The setting of a control before a lease. It may be unknown, the driver's default, or a setting.
 struct SettingBefore {
   bool is_known = false;  // False: the driver could not report it.
-  // Empty: the driver's default. No meaning if it is unknown.
+  // Empty: the driver's default. Has no meaning unless `is_known`.
   std::optional<device::Setting> setting;
   friend bool operator==(const SettingBefore&, const SettingBefore&) = default;
 };
@@ -138,7 +138,7 @@ struct SavedState {
   // Declares what a control returns to. An empty setting removes the declaration.
   void DeclareResting(const std::string& uuid, device::Control control,
                       const std::optional<device::Setting>& setting);
-  // What the control returns to, as declared.
+  // The declared setting that the control returns to. nullopt: none was declared.
   std::optional<device::Setting> RestingOf(const std::string& uuid, device::Control control) const;
 
   // Call it after RestoresAfterStart. From now on, the state belongs to this boot. Only controls in
@@ -179,7 +179,8 @@ struct NotRestored {
 // forgets them, so the caller warns about each: if the saved boot id is wrong, such as in a damaged
 // file without a checksum, the agent's own lock looks like that of another program. Leaves out
 // controls that read as they were before the lease, as after a reboot if the driver reports locks.
-// If it does not, only a node that stopped without ending its agent in order gets these warnings.
+// If the driver does not, only a node that stopped without ending its agent in order gets these
+// warnings.
 std::vector<NotRestored> NotRestoredAfterStart(const SavedState& state,
                                                const std::vector<Restore>& restores,
                                                const Readings& readings);
@@ -216,7 +217,7 @@ class SavedStateFile {
   // caller must not do what had to be saved first.
   Result<void> Save(SavedState next);
 
-  // Whether the disk certainly has state(), as it usually does after a Save that failed: a full
+  // Whether the disk certainly has state(). Usually it does even after a Save that failed: a full
   // disk leaves the old file. (No file is the empty state.) Otherwise either of the two may be on
   // disk until a Save succeeds. Both are right for a GPU that nobody touches meanwhile. So repeat
   // Save(state()) then, before a GPU that could not be saved as taken counts as free again
@@ -228,7 +229,7 @@ class SavedStateFile {
 
   std::filesystem::path path_;
   SavedState state_;
-  // Each is true only if it is certain.
+  // Each of these is true only if the fact is certain.
   bool is_on_disk_ = false;
   bool is_missing_ = false;  // There is no file yet.
   Writer write_;

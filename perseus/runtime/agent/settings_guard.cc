@@ -135,7 +135,7 @@ Result<SettingsGuard> SettingsGuard::Take(std::vector<device::Device*> devices,
                                           const Where& where) {
   PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, LockSavedState(where.state));
   PERSEUS_ASSIGN_OR_RETURN(auto file, SavedStateFile::Open(where.state, where.boot_id));
-  // After a reboot, an agent has to decide first what to restore. The guard knows its GPUs only.
+  // After a reboot, an agent decides first what to restore. The guard knows only its own GPUs.
   const auto& saved = file.state().gpus;
   const bool has_ours = std::any_of(devices.begin(), devices.end(), [&](device::Device* device) {
     return saved.contains(device->info().uuid);

@@ -1,10 +1,10 @@
-// Holds the SM clocks of GPUs for a measurement without an agent, as safely as an agent does. It
-// saves the settings before the first change, and restores them at its end. If the process is
-// killed meanwhile, the next agent or `perseus gpu restore` restores them.
+// Holds the SM clocks of GPUs for a measurement without an agent, as safely as an agent does. The
+// guard saves the settings before the first change, and restores them when the guard ends. If the
+// process is killed meanwhile, the next agent or `perseus gpu restore` restores them.
 //
-// While it lives, no agent can start on the same state, and the calling thread holds back SIGINT,
-// SIGTERM, SIGHUP and SIGQUIT (threads that it starts inherit this). A measurement that takes long
-// polls for them (cli/terminal/signals.h).
+// While the guard lives, no agent can start on the same state, and the calling thread holds back
+// SIGINT, SIGTERM, SIGHUP and SIGQUIT (threads that it starts inherit this). A long measurement
+// polls for these signals (cli/terminal/signals.h).
 //
 // Not thread-safe.
 #pragma once

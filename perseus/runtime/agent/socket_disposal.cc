@@ -33,8 +33,8 @@ void SocketDisposal::Tick() {
   const pid_t child = ::fork();
   if (child == 0) {
     CloseAllDescriptorsBut(kept);
-    // The pipe ends when the agent has closed its sockets. The last reference is then here, and
-    // the end of this process closes it.
+    // The pipe ends when the agent has closed its sockets. Then this process has the last
+    // references, and its end closes them.
     char byte = 0;
     while (::read(until_closed.get(), &byte, 1) < 0 && errno == EINTR) {
     }

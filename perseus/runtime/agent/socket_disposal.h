@@ -1,17 +1,17 @@
 // Closes the sockets of untrusted peers without waiting for what a peer put into them.
 //
-// A peer may send descriptors with a message (SCM_RIGHTS). The agent takes none, so the close of
-// the socket closes them. If one is the last reference to a file on the peer's own file system
-// (FUSE) that holds a lock, or to a TCP socket that lingers, that close waits for the peer: in the
-// first case uninterruptibly, so that not even SIGKILL ends it.
+// A peer may send descriptors with a message (SCM_RIGHTS). The agent takes none, so closing the
+// socket closes them. Suppose a descriptor is the last reference to a locked file on the peer's
+// FUSE file system, or to a TCP socket with SO_LINGER. Then close() waits for the peer. In the FUSE
+// case, not even SIGKILL ends the wait.
 //
 // From Linux 6.16 a socket can refuse descriptors (SO_PASSRIGHTS; protocol::Listen sets it), and
 // its close waits for nothing. On older kernels a child process closes the sockets, which may wait
 // for as long as the peer wants.
 //
-// An alternative that does not work: drain the queue, and close the socket here if it has no
-// descriptors. An empty message looks like the end of the queue, so this never knows when it is
-// done.
+// An alternative that does not work: drain the queue, and close the socket in this process if the
+// queue has no descriptors. An empty message looks like the end of the queue, so the agent would
+// never know when the queue is empty.
 //
 // Not thread safe.
 #pragma once
@@ -27,7 +27,7 @@ namespace perseus::agent {
 
 class SocketDisposal {
  public:
-  // Children that wait at the same time. With that many, further sockets wait for one to end.
+  // The most children that wait at the same time. Further sockets wait until a child ends.
   static constexpr std::size_t kMostChildren = 64;
 
   // The peer sees the end at once. On an older kernel the descriptor is closed in Tick().

@@ -39,7 +39,7 @@ class ClockRequester {
   // Requests this clock, or the nearest faster one that the GPU has, unless it was the last
   // request. 0: the default clock. False if another thread is in a request.
   bool TryRequest(int frequency_mhz, Nanoseconds now);
-  // The clock that would be published for it. If another thread is in a request, `frequency_mhz`.
+  // The clock that would be published. `frequency_mhz` itself if another thread is in a request.
   int ClockFor(int frequency_mhz);
   // The last wanted clock, for which TryRequest would do nothing. 0 without a lease.
   int wanted_mhz() const { return wanted_.load(std::memory_order_relaxed); }

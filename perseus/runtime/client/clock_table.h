@@ -32,9 +32,9 @@ struct ClockTable {
     kNone,   // The default clocks.
     kPlan,   // `order`.
     kKinds,  // `kind_clocks`, in any order.
-    kOwn,    // An assignment says that the session's own plan is in force, if it has one.
+    kOwn,    // An assignment says that the session's own plan, if any, is in force.
   };
-  static constexpr int kKinds = 5;  // The kinds that a profile measures, from 0.
+  static constexpr int kKinds = 5;  // The number of kinds that a profile measures.
 
   Source source = Source::kNone;
   std::vector<PlannedClock> order;
@@ -66,8 +66,8 @@ Result<ClockTable> CompilePlan(std::string_view text, std::string_view name, int
 // The clocks of `rank`, for up to 4,096 chunks.
 ClockTable CompileClocks(std::span<const protocol::KindClock> clocks, int rank);
 
-// The nearest clock of the GPU that is not slower, or its fastest if all are slower.
-// `sm_clocks_mhz`: ascending. 0 stays 0.
+// The nearest clock of the GPU that is not below `frequency_mhz`, or its highest clock if all are
+// below. `sm_clocks_mhz`: ascending. 0 stays 0.
 int NearestFaster(std::span<const int> sm_clocks_mhz, int frequency_mhz);
 
 // Decides which clocks each step of a session follows. The first of these that exists is in force:
@@ -76,26 +76,27 @@ int NearestFaster(std::span<const int> sm_clocks_mhz, int frequency_mhz);
 //   2. the lasting assignment
 //   3. the session's own plan (PERSEUS_PLAN, perseus_use_plan)
 //
-// An assignment with Source::kOwn says that the own plan is in force. If there is none of these,
-// the GPU keeps its default clocks.
+// An assignment with Source::kOwn says that the session's own plan is in force. If none of the
+// three exists, the GPU keeps its default clocks.
 //
-// What changes them, always at the begin of a step:
+// What changes them, always at the beginning of a step:
 //
 //   an assignment's from_step   A temporary assignment replaces the temporary one. A lasting
 //                               assignment replaces both.
-//   a new own plan              It replaces the own plan and both assignments, at the next step.
-//                               Assignments that begin at a later step still take effect.
-//   a table's expiry            The expired table is dropped. The session then follows no clocks
-//                               for one step, and the next one in the list after that.
+//   a new own plan              It replaces the session's own plan and both assignments, at the
+//                               next step. Assignments that begin at a later step still take
+//                               effect.
+//   a table's expiry            The expired table is dropped. The session follows no table for one
+//                               step. Then it follows the next table in the list above.
 //
-// An assignment that begins at a later step waits. A newer one discards all waiting ones that begin
-// at its own step or later.
+// An assignment that begins at a later step waits. A newer assignment discards all waiting
+// assignments that begin at the same step or later.
 //
-// The class owns the tables that it holds. It returns each one to the handover, whose other thread
-// frees it. So no call except SetOwn allocates or frees memory, and none takes a lock or makes a
-// system call.
+// The class owns the tables that it holds. It returns each table to the Handover (handover.h),
+// whose other thread frees the table. So no call except SetOwn allocates or frees memory, and none
+// takes a lock or makes a system call.
 //
-// Thread safety: one thread at a time, the user of the handover. Any thread may call SetOwn.
+// Thread safety: one thread at a time, the user thread of the Handover. Any thread may call SetOwn.
 
 class ClockPrecedence {
  public:

@@ -1,6 +1,6 @@
 // Reads the energy counter of a GPU, and reports only new values: the counter moves every 20 to 100
-// ms. It reads everything else once a second, because each call takes a lock of the driver that
-// launches of the training also need. Only at the power limit, it reads the clock as often as the
+// ms. Everything else is read once a second, because each call takes a lock of the driver that
+// launches of the training also need. Only at the power limit is the clock read as often as the
 // counter, because different kinds of instructions reach different clocks there. (On an H100, a
 // read of the clock takes 2 us, and a read of the counter 2.4 ms.)
 //
@@ -45,10 +45,10 @@ class EnergyMeter {
       : device_(std::move(device)), clock_(clock), random_{seed} {}
 
   const device::DeviceInfo* info() const { return device_ != nullptr ? &device_->info() : nullptr; }
-  // Reads the counter. Returns nothing if its value has not changed, or if the driver reports none.
+  // Reads the counter. Returns nullopt if its value has not changed, or if the driver reports none.
   std::optional<EnergyReading> Look();
-  // Returns the clock now, if the power limit held it down when everything was read last. Nothing
-  // otherwise, or if the clock cannot be read.
+  // Returns the clock now, if the power limit held it down when everything was read last. Returns
+  // nullopt otherwise, or if the clock cannot be read.
   std::optional<ClockReading> ReachedClock();
   // The time until the next look while steps are recorded: uniform from kLeastPause to kMostPause.
   Nanoseconds Pause();

@@ -35,7 +35,7 @@ class Handover {
     }
   }
 
-  // Null if there is nothing new. The value is the user's until it is retired.
+  // Returns null if no new value was offered. The user owns the value until it retires it.
   T* Take() {
     // An exchange takes 20 ns, a load almost nothing.
     if (offered_.load(std::memory_order_relaxed) == nullptr) return nullptr;

@@ -7,7 +7,7 @@
 //
 // If the assignment has one clock for each kind, no plan contains the next instruction. Then this
 // class expects the order of the previous step, because training repeats it. If another instruction
-// begins, its clock is requested at its begin.
+// begins, its clock is requested at its beginning.
 //
 // Thread safety: one thread at a time. Any thread may read the counters and call Follow.
 #pragma once

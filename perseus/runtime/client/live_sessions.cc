@@ -54,7 +54,7 @@ void AtExit() {
 
 void Register() {
   if (is_registered.exchange(true)) return;
-  // If that fails, a child shares its parent's descriptors, and background threads end without
+  // If this call fails, a child shares its parent's descriptors, and background threads end without
   // their last turn.
   static_cast<void>(::pthread_atfork(nullptr, nullptr, InChild));
   static_cast<void>(std::atexit(AtExit));

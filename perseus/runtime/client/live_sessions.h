@@ -29,9 +29,9 @@ struct LiveSession {
 };
 
 // A connection or a locked file of a session. It is in the list of its LiveSession while it is
-// open, so that a forked child closes its copy. A child that is forked before or after that keeps
-// its copy. So the end of this object also ends what all copies share: the connection, and the
-// lock.
+// open, so that a forked child closes its copy. A child that is forked before or after that time
+// keeps its copy. So the end of this object also ends what all copies share: the connection, and
+// the lock.
 class ListedDescriptor {
  public:
   // `entry` is a member of the LiveSession. It has to outlive this object.

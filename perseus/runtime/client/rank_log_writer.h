@@ -1,6 +1,7 @@
-// Appends whole lines to a rank log, so that a killed process leaves at most one incomplete line. A
-// log that is too long becomes the older part of the log (rank_log.h). Other users may be able to
-// write into the job directory, so it never follows a link there (protocol::OwnFolder).
+// Appends whole lines to a rank log, so that a killed process leaves at most one incomplete line.
+// When the log file is too long, it is renamed to NAME.jsonl.1 (the older part), and a new file
+// begins (rank_log.h). Other users may be able to write into the job directory, so it never follows
+// a link there (protocol::OwnFolder).
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ class RankLogWriter {
   RankLogWriter(protocol::OwnFolder folder, ListedDescriptor file, std::filesystem::path path,
                 LiveSession& live)
       : folder_(std::move(folder)), file_(std::move(file)), path_(std::move(path)), live_(&live) {}
-  // A forked child may keep its copy, because it shares neither a lock nor a position.
+  // May stay open in a forked child: the descriptor has no lock and no file position to share.
   protocol::OwnFolder folder_;
   ListedDescriptor file_;
   std::filesystem::path path_;

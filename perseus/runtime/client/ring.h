@@ -26,7 +26,7 @@ class Ring {
     known_popped_ = popped_.load(std::memory_order_acquire);
     return mask_ + 1 - (pushed - known_popped_) >= count;
   }
-  // False if it is full.
+  // Returns false if the ring is full.
   bool Push(const T& value) {
     if (!HasRoomFor(1)) return false;
     const std::size_t pushed = pushed_.load(std::memory_order_relaxed);
@@ -34,7 +34,7 @@ class Ring {
     pushed_.store(pushed + 1, std::memory_order_release);
     return true;
   }
-  // Nothing if it is empty.
+  // Returns nullopt if the ring is empty.
   std::optional<T> Pop() {
     const std::size_t popped = popped_.load(std::memory_order_relaxed);
     if (popped == pushed_.load(std::memory_order_acquire)) return std::nullopt;

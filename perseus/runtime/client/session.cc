@@ -33,7 +33,7 @@ Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
   return std::max<Nanoseconds>(at - clock.SinceEpoch() + clock.Now(), 1);
 }
 
-// Returns why no job can have a rank with these numbers. Empty if a job can have it.
+// Returns why no job can have a rank with these numbers, or an empty text if a job can.
 std::string WhyNoRank(const protocol::RankId& name) {
   const protocol::HighestRanks highest;
   const auto check = [](const char* what, int number, int most) {

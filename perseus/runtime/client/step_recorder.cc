@@ -12,7 +12,7 @@ constexpr std::size_t kMostReached = 4096;
 constexpr std::size_t kMostChanges = 4096;
 // The most instructions of a step. A step that never ends must not fill the memory.
 constexpr std::size_t kMostInstructions = 16'384;
-// A driver call that takes longer counts as not answered.
+// A driver call that takes longer is treated as unanswered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;
 
 }  // namespace

@@ -19,9 +19,9 @@ namespace perseus::client {
 // When an instruction on a stream ran.
 struct StreamTiming {
   enum class State {
-    kPending,  // It has not ended yet.
+    kPending,  // The instruction has not ended yet.
     kKnown,
-    kLost,  // It will never be known.
+    kLost,  // The times will never be known.
   };
   State state = State::kPending;
   Nanoseconds begin = 0;  // CLOCK_MONOTONIC.
@@ -43,7 +43,7 @@ class StepRecorder {
   // Sets the current state of the GPU.
   void SetState(const device::Telemetry& telemetry);
 
-  // The steps that are complete by `now`. It waits a short time for an answer of the agent, and
+  // The steps that are complete by `now`. A step waits a short time for an answer of the agent, and
   // without limit for the end of an instruction on a stream.
   std::vector<protocol::RanStep> TakeFinished(Nanoseconds now, const StreamTimesOf& stream_times);
   // Whether some steps were not taken yet.
@@ -57,7 +57,7 @@ class StepRecorder {
     std::vector<int> timings;  // [instruction]: -1 for none, or known already.
     std::size_t untimed = 0;   // The first instruction without known times.
     bool has_ended = false;
-    bool is_wanted = true;  // Whether it is whole, and the log gets it.
+    bool is_wanted = true;  // Whether the step is whole, and the log gets it.
   };
   static bool ResolveTimes(Pending& pending, const StreamTimesOf& stream_times);
   bool IsAnswered(Nanoseconds until) const;

@@ -10,7 +10,7 @@
 // function before it reads the clock. So all times are late by the time that the driver takes from
 // the host function to the event (tens of microseconds). Durations are not affected. Elapsed times
 // are floats in milliseconds. Up to 10 s, a float still resolves microseconds, so a new base is
-// taken that often.
+// taken every 10 s.
 //
 // The first use creates all events. Host functions run one after the other in a thread of the
 // driver. They block their stream meanwhile, and must not call the driver. So they are launched
@@ -20,10 +20,11 @@
 // clocks for them. The training thread may be steps ahead of the GPU, so its own times and clocks
 // would be wrong.
 //
-// Nothing is enqueued on a stream that is being captured: it would run again with each launch of
-// the graph, long after its session. By default, a capture also forbids every thread of the process
-// to make the driver calls that the background thread needs, and such a call breaks the capture. So
-// all calls that enqueue nothing are made in the relaxed mode, which is a setting of the thread.
+// Nothing is enqueued on a stream that is being captured: the work would run again with each launch
+// of the graph, long after its session. By default, a capture also forbids every thread of the
+// process to make the driver calls that the background thread needs, and such a call breaks the
+// capture. So all calls that enqueue nothing are made in the relaxed mode, which is a setting of
+// the thread.
 //
 // Thread safety: each part of the class says which thread may call it.
 #pragma once
@@ -90,7 +91,7 @@ class StreamTimer {
     StreamTimer* timer = nullptr;
     cuda::Event event = nullptr;
     std::atomic<Nanoseconds> moment = 0;  // 0: the stream has not reached it.
-    std::atomic<int> users = 0;           // Pairs that are measured from it.
+    std::atomic<int> users = 0;           // Pairs that are measured from this base.
   };
   struct Pair {
     cuda::Event begin = nullptr;
@@ -133,7 +134,7 @@ class StreamTimer {
   int base_ = kNone;  // The base in use.
   Nanoseconds base_taken_ = 0;
 
-  int enqueued_ = 0;        // The wanted clock that was enqueued last. -1: unknown.
+  int enqueued_ = 0;        // The last wanted clock that was enqueued. -1: unknown.
   int enqueued_clock_ = 0;  // The clock that will be published for it.
   std::uint32_t seen_resets_ = 0;
   bool has_entered_ = false;  // Whether EnterDriver() has succeeded.

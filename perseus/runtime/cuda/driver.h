@@ -113,8 +113,8 @@ struct Driver {
       std::initializer_list<std::pair<const char*, std::function<Code()>>> calls) const;
 };
 
-// Both load PERSEUS_CUDA_LIBRARY, or libcuda.so.1 by the loader's rules. It stays loaded. They fail
-// (kSystem) if there is none, if it is too old, or if it cannot be initialized.
+// Both load PERSEUS_CUDA_LIBRARY, or libcuda.so.1 by the loader's rules. The library stays loaded.
+// Both fail (kSystem) if the library is missing, is too old, or cannot be initialized.
 Result<StreamDriver> LoadForStreams();
 // Initializes CUDA.
 Result<Driver> LoadForKernels();
@@ -137,7 +137,7 @@ struct Nccl {
   Result<void> Check(int code, const char* what) const;
 };
 
-// PERSEUS_NCCL_LIBRARY, or libnccl.so.2. Fails (kSystem) if there is none.
+// Loads PERSEUS_NCCL_LIBRARY, or libnccl.so.2. Fails (kSystem) if the library is missing.
 Result<Nccl> LoadNccl();
 
 }  // namespace perseus::cuda

@@ -1,4 +1,4 @@
-// One GPU as far as energy is concerned: what it is, what it draws, and the three settings that can
+// One GPU as far as energy is concerned: its identity, its power, and the three settings that can
 // be changed. NVML, ROCm SMI and virtual GPUs all implement this interface.
 //
 // A device knows nothing of jobs, leases or plans. The agent decides who may change what.
@@ -61,7 +61,7 @@ template <typename... Args>
       DeviceError{kind, message(ErrorKind::kSystem, std::forward<Args>(args)...)});
 }
 
-// Whether a call succeeded that the GPU or its driver may lack. Any other error remains one.
+// Whether the GPU and its driver support a call. Any other error of the call is returned.
 DeviceResult<bool> IfSupported(const DeviceResult<void>& called);
 
 // ---- What can be set ----
@@ -93,8 +93,8 @@ struct SettingReading {
   // False if the driver cannot report it. Then `setting` has no meaning.
   bool is_known = false;
   std::optional<Setting> setting;
-  // If it is not known: a sign of a lock ("the SM clock stands at 1200 of 1980 MHz, and the driver
-  // names a clock setting as the reason"). Empty without such a sign.
+  // If the setting is not known: a sign of a lock ("the SM clock stands at 1200 of 1980 MHz, and
+  // the driver names a clock setting as the reason"). Empty without such a sign.
   std::string hint;
   // The hint is certain, because the driver itself names a clock setting.
   bool is_certain = false;
@@ -126,12 +126,12 @@ inline constexpr std::pair<ClockLimit, std::string_view> kHoldingDown[] = {
     {ClockLimit::kThermal, "temperature"},
     {ClockLimit::kPowerBrake, "power_brake"},
     {ClockLimit::kOther, "other"}};
-// The names of those that hold.
+// The names of the limits in kHoldingDown that apply.
 std::vector<std::string> NamesOfHoldingDown(ClockLimits limits);
 // Whether something other than a clock setting holds the clock down.
 bool IsHeldDown(ClockLimits limits);
-// Whether the power limit does, and nothing else. A GPU that works hard is in this state most of
-// the time: it runs as fast as it can.
+// Whether the power limit alone holds the clock down. A GPU that works hard is in this state most
+// of the time: it runs as fast as it can.
 bool IsAtPowerLimit(ClockLimits limits);
 
 struct Telemetry {
@@ -162,7 +162,7 @@ struct Effect {
 // ---- The device ----
 
 struct DeviceInfo {
-  std::string uuid;        // "GPU-…": what identifies it. Index order is nobody's business here.
+  std::string uuid;        // "GPU-…": what identifies it. Nothing uses the order of indices.
   std::string name;        // "NVIDIA A100-SXM4-80GB"
   std::string backend;     // "nvml", "rocm", "virtual"
   std::string pci_bus_id;  // Empty if it has none.
@@ -199,9 +199,9 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
 
   virtual DeviceResult<Telemetry> Read() = 0;
-  // Only the energy_j of Read(). It is cheaper, for a hundred calls per second.
+  // Reads only the energy_j of Read(). This is cheaper, for a hundred calls per second.
   virtual DeviceResult<double> ReadEnergy();
-  // Only the sm_clock_mhz of Read(), for as many calls.
+  // Reads only the sm_clock_mhz of Read(), for as many calls.
   virtual DeviceResult<int> ReadSmClock();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 

@@ -73,7 +73,7 @@ struct PciInfo {
 static_assert(sizeof(PciInfo) == 68);
 
 // nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v2 and _v3. The drivers 535.43 to
-// 535.86 use 32 bytes in _v3, without a sign of it. So only the first entry can be read, and a
+// 535.86 use 32 bytes in _v3, and nothing shows this. So only the first entry can be read, and a
 // buffer needs room for such entries.
 struct ProcessInfo {
   unsigned pid;

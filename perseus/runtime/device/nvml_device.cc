@@ -344,7 +344,7 @@ std::string Text(int (*function)(nvml::Handle, char*, unsigned), nvml::Handle ha
   return function(handle, text, nvml::kLongestText) == nvml::kSuccess ? text : std::string();
 }
 
-// A number, or nothing if the function does not exist or fails.
+// A number, or nullopt if the function does not exist or fails.
 std::optional<int> Number(int (*function)(nvml::Handle, unsigned*), nvml::Handle handle) {
   unsigned value = 0;
   if (function == nullptr || function(handle, &value) != nvml::kSuccess) return std::nullopt;

@@ -7,8 +7,8 @@
 //
 // A call that hangs inside the driver would block a restart, and with it all other GPUs. So a
 // restart gives up after kLongestDrain, and is not tried again for kRestartPause. A single GPU that
-// fell off the bus fails at each call. So that it does not keep interrupting the healthy GPUs,
-// restarts for a single GPU are also at least kRestartPause apart.
+// fell off the bus fails at each call. So that such a GPU does not keep interrupting the healthy
+// GPUs, restarts for a single GPU are also at least kRestartPause apart.
 //
 // Thread safety: all calls may come from several threads at the same time.
 #pragma once
@@ -52,7 +52,7 @@ class NvmlLibrary {
     ~Visit();
 
     const nvml::Functions& nvml() const { return library_->nvml_; }
-    // The number of the initialization. Handles of another one are invalid.
+    // The number of the initialization. Handles of another initialization are invalid.
     std::uint64_t generation() const { return generation_; }
 
    private:
@@ -63,7 +63,7 @@ class NvmlLibrary {
     std::uint64_t generation_;
   };
 
-  // Restarts NVML first if a call has reported that it is gone. Fails (kGone) if the restart fails.
+  // First restarts NVML if a call has reported Gone. Fails (kGone) if the restart fails.
   DeviceResult<Visit> Enter();
 
   // Reports that the GPU or the driver did not answer in this generation. The next visit begins

@@ -2,8 +2,8 @@
 // nvml_api.h does for NVML.
 //
 // The interface differs between releases and GPUs. So every function except the first three may be
-// null, and what a GPU can do is found out by calls. Two structs are read as bytes, without their
-// declarations (Frequencies, OverdriveRanges).
+// null, and calls show what a GPU can do. Two structs are read as bytes, without their declarations
+// (Frequencies, OverdriveRanges).
 #pragma once
 
 #include <array>
@@ -40,8 +40,8 @@ inline constexpr std::uint32_t kEdge = 0;
 inline constexpr std::uint32_t kJunction = 1;
 inline constexpr int kTemperatureNow = 0;
 
-// The buffer for an rsmi_frequencies_t or rsmi_od_volt_freq_data_t. It has room for those of later
-// releases.
+// The buffer for an rsmi_frequencies_t or rsmi_od_volt_freq_data_t. It has room for the structs of
+// later releases.
 using StructBuffer = std::array<std::byte, 4096>;
 
 struct Functions {
@@ -90,10 +90,10 @@ Result<Functions> Load(std::string_view file);
 // An rsmi_frequencies_t: {number, current, Hz[32]}. Since ROCm 6: {bool, number, current, Hz[33]}.
 struct Frequencies {
   std::vector<int> mhz;
-  std::optional<std::size_t> current;  // Empty if the driver names none of them.
+  std::optional<std::size_t> current;  // nullopt if the driver names none of them.
 };
-// Empty if the bytes are valid in neither layout. They cannot be valid in both: `current` of one
-// layout is a frequency in Hz, or a number above the count, in the other one.
+// Returns nullopt if the bytes are valid in neither layout. They cannot be valid in both: `current`
+// of one layout is a frequency in Hz, or a number above the count, in the other one.
 std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes);
 
 // The beginning of rsmi_od_volt_freq_data_t: the current ranges and the limits of both clocks.

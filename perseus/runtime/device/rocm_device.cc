@@ -265,7 +265,7 @@ class RocmDevice final : public Device {
   }
 
   DeviceResult<int> ReadTemperature() PERSEUS_REQUIRES(library_->mutex) {
-    // Other tools show the edge temperature. Some GPUs have only that of the junction.
+    // Other tools show the edge temperature. Some GPUs report only the junction temperature.
     for (const std::uint32_t sensor : {rocm::kEdge, rocm::kJunction}) {
       std::int64_t millicelsius = 0;
       PERSEUS_ASSIGN_OR_RETURN(
@@ -375,7 +375,7 @@ std::filesystem::path RenderNode(const std::string& bus_id) {
   return {};
 }
 
-// Empty if clocks can be set; else why not.
+// Returns why clocks cannot be set, or an empty text if they can.
 std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
   if (rocm.SetClockRange == nullptr || rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
     return "the installed ROCm SMI cannot set a range of clocks (install another release)";

@@ -261,7 +261,7 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
   return Compact({{"rank", info.rank}, {"frequencies", std::move(frequencies)}});
 }
 
-// Returns nothing if a rank or the plan is missing.
+// Returns nullopt if a rank or the plan is missing.
 Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJobs& jobs,
                                                  const std::string& id, int rank) {
   PERSEUS_ASSIGN_OR_RETURN(const auto job, services.store.FindJob(id));

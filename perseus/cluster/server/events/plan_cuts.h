@@ -1,8 +1,8 @@
 // Plan files, cut to the part that one node needs (plan_file::Cut).
 //
 // A plan of 8 x 96 instructions takes 240 kB, of which a pp_rank needs an eighth. And a straggler
-// may change the plans of 5,000 nodes at once. If a cut lacks the pp_rank of a rank, this rank
-// waits for another file. A cut is one line of JSON, so that it fits into an event.
+// may change the plans of 5,000 nodes at once. If a cut lacks a rank's pp_rank, this rank waits for
+// another file. A cut is one line of JSON, so that it fits into an event.
 //
 // Keeps recently used cuts. Thread safe.
 #pragma once

@@ -6,8 +6,8 @@
 // rate, because programs send many requests at once, and then none.
 //
 // Back-pressure: requests wait for a thread, and threads wait for the database. If a request that
-// begins now has waited for a long time, new ones wait at least as long, and their clients no
-// longer wait for the answers. So the server refuses requests early. It refuses nodes first: they
+// begins now has waited for a long time, new requests wait at least as long, and their clients no
+// longer wait for the answers. So the server refuses requests early. It refuses nodes first: nodes
 // keep their reports, and send them together later. People and schedulers must reach a busy server.
 //
 // Thread safe.

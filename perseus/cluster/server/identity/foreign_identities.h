@@ -40,7 +40,7 @@ class ForeignIdentities {
   // Returns the person that the proxy names. Fails with 401 if a field of the proxy comes from
   // anybody else, is repeated, cannot be a name, or comes with a token of this server. Fails with
   // 401 also for a request of the proxy without a user and without a token. Fails with 403 if
-  // nothing is granted, or if a web page of another site may have caused a change. Returns nothing
+  // nothing is granted, or if a web page of another site may have caused a change. Returns nullopt
   // if the request has no such field, so that tokens and certificates are checked.
   std::optional<Answer<Identity>> FromProxy(const http::Request& request, Milliseconds now) const;
   // Returns the identity of a munge credential, which must be for this node. Fails with 401 and the

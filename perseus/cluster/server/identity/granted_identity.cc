@@ -72,7 +72,7 @@ std::vector<std::string> OwnersOf(const Grant& grant, const Holder& holder,
   return owners;
 }
 
-// Returns what the grant gives with this role. Returns nothing if the grant does not match the
+// Returns what the grant gives with this role. Returns nullopt if the grant does not match the
 // holder.
 std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& holder) {
   const auto matching = Matching(grant, holder);
@@ -87,7 +87,7 @@ std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& h
 
 // Returns the rights with this role only: the first grant that gives it, plus the owners of further
 // grants for the same jobs. (An identity has one list of jobs for all of its owners, so a grant for
-// other jobs cannot be added.) A grant without bounds has priority. Returns nothing if no grant
+// other jobs cannot be added.) A grant without bounds has priority. Returns nullopt if no grant
 // gives the role.
 std::optional<Identity> WithRole(const std::vector<Grant>& grants, const Holder& holder,
                                  Role role) {

@@ -15,9 +15,9 @@ namespace perseus::server {
 // (which joins two fields), no "*" (of patterns), and no quotes or backslashes (of logs).
 bool IsUser(std::string_view text);
 
-// Returns the identity of the person `user` (IsUser). The strongest scope that a grant gives
-// counts: operator, member, read. The owners of all grants of this scope and for the same jobs
-// count. A grant without bounds has priority. Fails with 403 if no grant applies. Ignores groups
+// Returns the identity of the person `user` (IsUser). The identity has the strongest scope that a
+// grant gives: operator, member, read. It has the owners of all grants of this scope for the same
+// jobs. A grant without bounds has priority. Fails with 403 if no grant applies. Ignores groups
 // that cannot be names.
 Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::string& user,
                                 const std::vector<std::string>& groups, Milliseconds expires);

@@ -19,7 +19,7 @@ namespace perseus::server {
 // What an endpoint requires of its caller.
 enum class Access {
   kPublic,     // Everybody, without a token.
-  kSelf,       // Read the own identity: every role.
+  kSelf,       // Read the caller's own identity: every role.
   kRead,       // Read one job: any role except join, within its bounds.
   kReadAll,    // Read several jobs: the same, except job. The endpoint omits jobs out of
                // bounds.
@@ -49,13 +49,14 @@ struct Identity {
   std::string trust = {};
 
   bool IsBoundToJobs() const { return !jobs.empty() || !owners.empty(); }
-  // Whether it is an agent of all nodes, or no agent. If so, it may take ranks from other nodes.
+  // Whether it is an agent of all nodes, or no agent. Such a caller may take ranks from other
+  // nodes.
   bool IsOfWholeFleet() const;
   // Formats the identity for logs: "ann (t-1f2e3d4c)".
   std::string Text() const;
 };
 
-// What a request is about. Empty if the path does not say it.
+// What a request is about. A member is empty if the path does not name it.
 struct Resource {
   std::string_view job = {};    // The key.
   std::string_view owner = {};  // The owner of the job.

@@ -31,7 +31,7 @@ class Rights {
   enum class WithoutTokens { kOpen, kOpenHere, kClosed };
   explicit Rights(WithoutTokens without) : without_(without) {}
 
-  // Reads the tokens from the store. Keeps the old ones on failure.
+  // Reads the tokens from the store. Keeps the old tokens on failure.
   Result<void> Load(store::Store& store);
   // Adds or replaces a token that is now in the store. This is cheaper than Load.
   void Put(const store::TokenRecord& token);
@@ -55,7 +55,7 @@ class Rights {
  private:
   struct Tokens {
     std::unordered_map<std::string, store::TokenRecord> by_id;
-    std::unordered_map<std::string, std::string> by_hash;  // To ids. Has previous hashes, too.
+    std::unordered_map<std::string, std::string> by_hash;  // To ids. Contains previous hashes, too.
     std::vector<std::string> certificates;                 // Ids of tokens with a certificate.
   };
   Answer<Identity> IdentifySecret(std::string_view secret, Milliseconds now) const;

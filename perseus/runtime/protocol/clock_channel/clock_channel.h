@@ -36,7 +36,7 @@
 //
 // The limit on changes. An operator may limit the clock changes per second of a node. The agent
 // enforces the limit (gpu_worker.h), and counts the requests that wait for it in the GPU's slot. A
-// request that waits has no answer until its turn comes. A later request may replace it before.
+// request that waits has no answer until its turn comes. A later request may replace it earlier.
 //
 // Thread safety: each slot has one publishing thread and one reading thread at a time. Both sides
 // only load and store atomics. Several threads may use ClockPublisher for different GPUs. Any
@@ -79,12 +79,12 @@ enum class ClockOutcome : std::uint32_t {
   kNone = 0,
   kAccepted = 1,  // The driver accepted it. kInEffect follows when it is read back.
   kInEffect = 2,
-  // Accepted, but something keeps the GPU below it: temperature, another program, a fault. From an
-  // older agent also the power limit.
+  // Accepted, but something keeps the GPU below it: temperature, another program, a fault. An older
+  // agent also reports the power limit in this way.
   kLimited = 3,
   kRefused = 4,       // Not one of the GPU's clocks.
   kFailed = 5,        // The driver did not accept it.
-  kAtPowerLimit = 6,  // Accepted, but only the power limit keeps the GPU below it.
+  kAtPowerLimit = 6,  // Accepted, but the power limit alone keeps the GPU below it.
 };
 struct ClockAnswer {
   std::uint32_t sequence = 0;  // The last request that was handled. 0: none.
@@ -123,7 +123,7 @@ struct ClockChannelHeader {
   std::uint32_t magic;
   std::uint32_t version;
   std::uint32_t gpu_count;
-  // The client changes it whenever it publishes or beats. The lease lives as long as it changes.
+  // The client changes the value when it publishes or beats. The lease lives while it changes.
   alignas(64) std::atomic<std::uint64_t> heartbeat;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
@@ -156,7 +156,7 @@ class ClockChannel {
   void Answer(int gpu, const ClockAnswer& answer);
   // How many requests have waited for the limit on changes.
   void SetPostponed(int gpu, std::uint32_t count);
-  // It changes whenever the client publishes or beats.
+  // The value changes whenever the client publishes or beats.
   std::uint64_t heartbeat() const;
 
  private:

@@ -5,12 +5,12 @@
 //   JOBDIR/plans/…                    the plan files that it names
 //   JOBDIR/ranks/dp0-pp3-tp0.jsonl    what each rank records (rank_log.h)
 //
-// It is a directory because the jobs of a cluster share one anyway. No process has to run for it,
-// and a person can read all of it. A coordinator replaces assignment.json as a whole, each time
-// with a higher version. Ranks read it several times a second. They adopt a new version at their
-// first step that is not before `from_step`. So all ranks change at the same step if `from_step` is
-// far enough ahead. A rank that reads it late changes late, and its log shows this: each step names
-// the version that the rank followed.
+// The interface is a directory because the ranks of a job share one anyway. No process has to run
+// for it, and a person can read all of it. A coordinator replaces assignment.json as a whole, each
+// time with a higher version. Ranks read it several times a second. They adopt a new version at
+// their first step that is not before `from_step`. So all ranks change at the same step if
+// `from_step` is far enough ahead. A rank that reads it late changes late, and its log shows this:
+// each step names the version that the rank followed.
 //
 //   {"perseus_assignment": 1, "version": 6, "from_step": 110, "record": true,
 //    "plan": "plans/6.json"}
@@ -87,8 +87,8 @@ Result<Assignment> ParseAssignment(std::string_view text, std::string_view name)
 
 // Reads JOBDIR/assignment.json. Empty if the file does not exist yet.
 Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& job_directory);
-// JOBDIR/assignment-before.json: the lasting assignment that a temporary one
-// interrupts. Empty if none does.
+// JOBDIR/assignment-before.json: the lasting assignment that a temporary one interrupts. The file
+// exists only meanwhile.
 std::filesystem::path AssignmentBeforePath(const std::filesystem::path& job_directory);
 Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::path& job_directory);
 // Replaces the file atomically. If this fails, the previous file remains.
@@ -97,8 +97,8 @@ Result<void> WriteAssignment(const std::filesystem::path& job_directory,
 
 // Writes the assignments of a job: numbers them, and restores what was in force before.
 //
-// JOBDIR/assignment-before.json holds the lasting assignment from the first temporary one on. So a
-// coordinator that is killed leaves it to the next one.
+// JOBDIR/assignment-before.json holds the lasting assignment from the first temporary one on. So if
+// a coordinator is killed, the next coordinator can restore it.
 
 // How many steps ahead `from_step` has to be, so that every rank has read the assignment by then.
 // Ranks read it at intervals, and a network file system shows it late to other hosts.
@@ -117,9 +117,9 @@ class AssignmentWriter {
   // Activates the assignment from this step on. Returns the version that ranks will report.
   Result<std::int64_t> Write(Assignment assignment, std::int64_t from_step);
   // Restores the previous lasting assignment, or each rank's own plan if none existed.
-  // From step 0 on, so that it also holds for ranks that restart.
+  // It begins at step 0, so that it also applies to ranks that restart.
   Result<std::int64_t> Restore();
-  // Whether something else is in force, from this writer or from one that died.
+  // Whether another assignment is in force, from this writer or from one that died.
   bool HasToRestore() const { return is_kept_ || version_ != first_version_; }
   // Writes plans/NAME.json. Returns the path that an assignment names.
   Result<std::string> AddPlan(const std::string& name, const std::string& plan) const;

@@ -53,7 +53,7 @@ Result<FileDescriptor> OpenJobDirectory(const fs::path& job_directory) {
 // Some file systems cannot flush a directory (EINVAL). The file is complete in any case.
 bool Flush(int fd) { return ::fsync(fd) == 0 || errno == EINVAL; }
 
-// Opens or creates a regular file that has no second name. Changes nothing of one that exists.
+// Opens or creates a regular file that has no second name. Does not change an existing file.
 Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::string& name,
                                    const fs::path& path) {
   // O_NONBLOCK: opening a pipe does not wait for its reader.
@@ -68,7 +68,7 @@ Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::stri
   if (!file || ::fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode)) {
     return IsNotRegular(ErrorKind::kSystem, path);
   }
-  // By the name: another user who made a second name may have removed it since the file was opened.
+  // By the name: another user may have made it as a second name, and removed it since the open.
   if (::fstatat(folder.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
       named.st_dev == opened.st_dev && named.st_ino == opened.st_ino && named.st_nlink <= 1) {
     return file;
@@ -146,7 +146,7 @@ Result<FileDescriptor> OpenJobFolder(const fs::path& job_directory, std::string_
 }
 
 Result<FileDescriptor> OpenJobLock(const fs::path& job_directory, const std::string& name) {
-  // It may be locked before the first rank creates the directory.
+  // The job may be locked before the first rank creates the directory.
   std::error_code code;
   fs::create_directories(job_directory, code);
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor folder, OpenJobDirectory(job_directory));

@@ -4,9 +4,9 @@
 // and a folder such as plans/, must not be a symbolic link: through it, the owner could read,
 // replace or delete files that only the daemon may access. The job directory itself may be a link.
 //
-// The group of the node daemon may write there, too. So it is the same for a rank: another member
-// of the group could put a link to a file of the rank's user in place of a file that the rank
-// truncates. OwnFolder opens such files.
+// The group of the node daemon may also write into the job directory. So the same applies to a
+// rank: another member of the group could put a link to a file of the rank's user in place of a
+// file that the rank truncates. OwnFolder opens such files.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,9 @@ Result<FileDescriptor> OpenJobFile(const std::filesystem::path& path);
 Result<std::string> ReadJobFile(const std::filesystem::path& path,
                                 std::uint64_t most_bytes = kMostRegularBytes);
 
-// Replaces `file` (a path in the job directory, such as plans/p.json) in one step for all readers,
-// as WriteFileAtomically does. Creates missing directories. Replaces a link, and fails (kSystem) if
-// a folder of the path is one.
+// Replaces `file` (a path in the job directory, such as plans/p.json) atomically, and creates
+// missing directories. If `file` is a symbolic link, replaces the link itself. Fails (kSystem) if a
+// folder of the path is a symbolic link.
 Result<void> WriteJobFile(const std::filesystem::path& job_directory,
                           const std::filesystem::path& file, std::string_view contents);
 
@@ -40,7 +40,7 @@ Result<FileDescriptor> OpenJobFolder(const std::filesystem::path& job_directory,
                                      std::string_view folder);
 
 // Opens a file of the job directory that any user who may write there can lock. Creates what is
-// missing. Fails (kSystem) if it is a link, a hard link or no regular file.
+// missing. Fails (kSystem) if the file is a link, has a second name, or is not a regular file.
 Result<FileDescriptor> OpenJobLock(const std::filesystem::path& job_directory,
                                    const std::string& name);
 

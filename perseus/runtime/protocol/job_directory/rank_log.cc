@@ -358,11 +358,11 @@ class RankLogReader::OpenFile {
 
 namespace {
 
-// Read by one call. The next call continues. No line is as long as that.
+// The most bytes that one call reads. The next call continues. No line is as long as this.
 constexpr std::size_t kMostBytes = 16U << 20U;
-// The begin of a log, which identifies it. It contains most of the header.
+// The beginning of a log, which identifies the log. It contains most of the header.
 constexpr std::size_t kHeadBytes = 256;
-// With all clocks of a GPU.
+// The longest header, with all clocks of a GPU.
 constexpr std::size_t kLongestHeader = 64U << 10U;
 
 tl::unexpected<Error> TooLong(Place where) {
@@ -400,7 +400,7 @@ Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(0, kMostBytes));
   head_ = text.substr(0, kHeadBytes);
   passed.header = HeaderOf(file);
-  // The begin of a step in the format of FormatRecord. To parse all of them would take long.
+  // The beginning of a step in the format of FormatRecord. Parsing all steps would be slow.
   constexpr std::string_view kStep = "\n{\"step\":";
   passed.has_steps = text.find(kStep) != std::string::npos;
   if (text.size() < kMostBytes) {
@@ -453,7 +453,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
   if (!read_) {
     const auto header = HeaderOf(file);
     const auto header_before = HeaderOf(older);
-    // A log of an earlier process does not belong to this one.
+    // The older log may be from an earlier process. Then it does not belong to this log.
     const bool is_its = header && header_before && IsOfSameProcess(*header, *header_before);
     BeginWith(is_its ? older : file);
   }
@@ -488,7 +488,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
     if (!is_known) return TooLong(std::move(where));
     return records;
   }
-  // The end of a line whose begin was skipped is no record.
+  // The end of a line whose beginning was skipped is no record.
   if (const std::size_t end = rest.find('\n'); is_within_line_ && end != std::string_view::npos) {
     rest.remove_prefix(end + 1);
     offset_ += end + 1;

@@ -26,7 +26,7 @@
 //
 // Times of a step are in ns of CLOCK_MONOTONIC of its host. On virtual GPUs with their own clock,
 // they are in ns of that clock (`clock` in the job directory). Add `epoch_ns` to get the time since
-// 1970, which different hosts share. Times within a step count from the begin of the step.
+// 1970, which different hosts share. Times within a step start at the step's beginning.
 //
 // Energy. The counter of a driver moves every 20 to 100 ms. A sample is a new value of the counter.
 // The counter took this value after `from` (the last reading of the old value) and not after `to`.
@@ -39,7 +39,8 @@
 //
 // A log that is too long is renamed (dp0-pp3-tp0.jsonl.1, in place of the previous file of this
 // name), and a new log begins with the same header. So the last half of PERSEUS_LOG_BYTES is always
-// there. A process that follows the log misses nothing, unless it is behind by that much.
+// available. A process that follows the log misses nothing, unless it is behind by half of
+// PERSEUS_LOG_BYTES.
 #pragma once
 
 #include <cstdint>
@@ -82,9 +83,9 @@ struct RanInstruction {
   InstructionKind kind = InstructionKind::kForward;
   int microbatch = 0;
   int chunk = 0;
-  Nanoseconds begin = 0;  // From the begin of the step, as all times except those of RanStep.
+  Nanoseconds begin = 0;  // From the beginning of the step, as all times except RanStep's.
   Nanoseconds duration = 0;
-  int frequency_mhz = 0;  // The requested clock at its begin. 0: the default clock.
+  int frequency_mhz = 0;  // The requested clock at the beginning. 0: the default clock.
   friend bool operator==(const RanInstruction&, const RanInstruction&) = default;
 };
 struct EnergySample {
@@ -126,8 +127,8 @@ struct RanStep {
   bool is_limited = false;
   std::vector<std::string> limited_by;  // Empty: nothing, or an older client did not record it.
   std::vector<ReachedClock> reached;    // In order of time.
-  // Whether something else than the power limit held the clock down, or may have. At its power
-  // limit, a GPU does what it always does.
+  // Whether something else than the power limit held the clock down, or may have. A GPU at its
+  // power limit is not disturbed: it works as usual.
   bool IsDisturbed() const;
   // Whether the rank followed the plan without setting a clock, because it had no lease of the GPU.
   bool LacksClocks() const;
@@ -150,8 +151,8 @@ std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, co
 // The path of the older part of the log.
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
-// Finds the files in a job directory that are named after a rank, with this ending. Empty if no
-// rank has written one. Fails (kFile) if JOBDIR/ranks is a symbolic link.
+// Finds the files in a job directory that are named after a rank, with this ending. Returns an
+// empty map if no rank has written such a file. Fails (kFile) if JOBDIR/ranks is a symbolic link.
 Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
     const std::filesystem::path& job_directory, std::string_view ending);
 
@@ -171,7 +172,7 @@ class RankLogReader {
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
   // Skips the existing content, and returns the header. For a reader that only needs new steps.
-  // Call it only before the first ReadNew. Of a large file, it reads only the begin and the end.
+  // Call it only before the first ReadNew. Reads only the beginning and the end of a large file.
   struct Passed {
     std::optional<RankHeader> header;
     bool has_steps = false;

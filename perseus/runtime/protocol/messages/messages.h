@@ -109,7 +109,7 @@ struct GpuStatus {
   std::string name;
   std::string measure_only;  // Why its clocks cannot be set. Empty if they can.
   std::string trouble;       // A current problem ("the driver is gone"). Empty if there is none.
-  // The lease that holds it. `lease` is empty if none does.
+  // The lease that holds the GPU. `lease` is empty if none does.
   std::string lease;
   std::string job;
   std::uint32_t uid = 0;
@@ -128,9 +128,9 @@ struct GpuStatus {
   // GPU's share of it in changes per second. 0: no lease, or no limit.
   std::uint64_t postponed = 0;
   double most_changes_per_s = 0;
-  // Why it runs below its highest clock ("plan, temperature"). Empty if it does not.
+  // Why the GPU runs below its highest clock ("plan, temperature"). Empty if it does not.
   std::string slow_by;
-  // What another program did to its clock. Empty if nothing.
+  // What another program did to the GPU's clock. Empty if no other program changed it.
   std::string overridden;
   friend bool operator==(const GpuStatus&, const GpuStatus&) = default;
 };

@@ -87,8 +87,8 @@ Result<void> CheckFree(const fs::path& path) {
   if (ConnectTo(probe.get(), path) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT) return {};
   } else if (const auto listener = PeerOf(probe.get()); listener && listener->pid > 0) {
-    // One that was killed, and that a driver call keeps from ending, takes no connection again. Of
-    // one that is gone, a child still has to close its copy of the socket.
+    // A listener that was killed, but that a driver call keeps from ending, never accepts a
+    // connection again. If the listener is gone, a child still has to close its copy of the socket.
     const auto state = ReadProcessState(listener->pid);
     if (!state || state->is_ending) return {};
   }
@@ -224,16 +224,16 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   return arrival;
 }
 
-// A look at the next message, which takes nothing out of the queue. Waits for it if the socket
-// blocks. Empty if it failed, with errno.
+// Looks at the next message, and leaves it in the queue. Waits for a message if the socket blocks.
+// On failure, returns nullopt and sets errno.
 std::optional<Received> LookAtNext(int socket) {
   for (;;) {
     msghdr message{};
     if (::recvmsg(socket, &message, MSG_PEEK) >= 0) {
       return (message.msg_flags & MSG_CTRUNC) != 0 ? Received::kDescriptors : Received::kDatagram;
     }
-    // A peer that closed with unread messages. Its own messages are still in the queue, and the
-    // kernel reports this error once.
+    // The peer closed its socket with unread messages. The peer's own messages are still in the
+    // queue, and the kernel reports this error once.
     if (errno == EINTR || errno == ECONNRESET) continue;
     return std::nullopt;
   }
@@ -345,8 +345,8 @@ bool RefusesDescriptors(int socket) {
 }
 
 Result<Reception> Receive(int socket) {
-  // Taking a message whose descriptors nobody wants closes them, which may wait for the peer. So
-  // nothing is taken that was not looked at.
+  // Taking a message with unwanted descriptors closes these, which may wait for the peer. So each
+  // message is looked at before it is taken.
   const std::optional<Received> next = LookAtNext(socket);
   if (!next && errno != EAGAIN) return SystemFailure("look at the next message");
   if (!next) return Reception{};

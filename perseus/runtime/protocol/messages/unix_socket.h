@@ -21,7 +21,7 @@
 
 namespace perseus::protocol {
 
-// The process at the other end, as of its connect() (SO_PEERCRED). It cannot forge this.
+// The process at the other end, as of its connect() (SO_PEERCRED). The process cannot forge this.
 struct Peer {
   pid_t pid = 0;
   uid_t uid = 0;
@@ -35,8 +35,8 @@ struct Datagram {
 
 // Listens on `path`. Its directory must exist. `mode` has the permissions of the socket file (who
 // may connect), independent of the umask. It atomically replaces a socket on which no process
-// listens any more. Fails (kSystem), with the path, if a process listens there or if the path is
-// something else. Fails (kInput) for a path that is too long for the system. The socket is
+// listens any more. Fails (kSystem), with the path, if a process listens on this path or if the
+// path is not a socket. Fails (kInput) for a path that is too long for the system. The socket is
 // non-blocking. The file remains when the descriptor is closed.
 Result<FileDescriptor> Listen(const std::filesystem::path& path, mode_t mode);
 
