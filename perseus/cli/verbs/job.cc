@@ -68,8 +68,8 @@ Result<ordered_json> TargetOf(const Streams& streams, const TargetFlags& flags) 
   return job_planning::TargetJson(target);
 }
 
-// Returns the name and sizes of a generated schedule, which people can read. Otherwise returns the
-// whole schedule.
+// Returns only the name and the sizes of a generated schedule, because they are easy to read.
+// Returns any other schedule whole.
 ordered_json ScheduleJson(const schedule::Schedule& schedule) {
   const auto names = schedule::ScheduleNames();
   if (std::ranges::find(names, schedule.name) != names.end()) {

@@ -29,8 +29,8 @@ class Summary {
   Result<std::optional<int>> MostSwitches() const;
   // Whether the user stopped the run.
   Result<bool> StoppedEarly() const;
-  // The search that found the schedule of `job`. Makes the first plan of the schedule again, on the
-  // profile of the job. Returns nullopt if the run did not search.
+  // Returns the search that found the schedule of `job`, or nullopt if the run did not search. The
+  // summary lacks the first plan of the schedule, so this plans it again with the job's profile.
   Result<std::optional<job::AutoSchedule>> Search(const job::LoadedJob& job) const;
 
  private:

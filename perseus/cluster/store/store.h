@@ -142,7 +142,7 @@ class Store final {
 
   Result<std::optional<std::string>> FindFrontier(std::string_view job);
 
-  // Finds the newest plan with this slug of the job's newest profile.
+  // Finds the newest plan with this slug, among the plans for the job's newest profile.
   Result<std::optional<PlanRecord>> FindPlan(std::string_view job, std::string_view slug);
   Result<std::optional<PlanRecord>> FindPlanById(std::string_view id);
 

@@ -122,7 +122,7 @@ constexpr double kUnlikeClock = 1.02;
 // row is wrong.
 constexpr double kLeastOff = 1.2;
 constexpr double kFarOff = 2;
-// Forward and backward of a stage that differ by less may be either way around.
+// If the times of a forward and a backward differ by less than this factor, either may be longer.
 constexpr double kUnlikeTimes = 1.2;
 // Within this range, a power has the right unit.
 constexpr double kLeastUsualW = 20;

@@ -53,8 +53,8 @@ class InstructionMoves : public MarginMoves {
 
   std::vector<Move> Faster(std::span<const int> options, const NoisyMean& mean) const override;
   std::vector<Move> Slower(std::span<const int> options, const NoisyMean& mean) const override;
-  // With a switch latency, an instruction may begin at the clock of the one before it on its
-  // pp_rank. So the one before becomes faster.
+  // With a switch latency, an instruction begins at the clock of the previous instruction on its
+  // pp_rank. So these moves make the previous instruction faster.
   std::vector<Move> BeforeCritical(std::span<const int> options,
                                    const NoisyMean& mean) const override;
 

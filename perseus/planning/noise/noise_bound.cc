@@ -272,8 +272,8 @@ class FrankWolfe {
   bool has_limit() const { return limited_.has_value(); }
   // The baseline's mean time in the samples of the present paths.
   double baseline_time_s() const { return paths_.length_s; }
-  // The baseline's mean time in all samples. Only the difference between the longest path and the
-  // one without noise has an error, because the mean of the latter is known.
+  // The baseline's mean time, from all samples. The path that is longest without noise has a known
+  // mean. So only one part has an error: how much longer the longest path of each sample is.
   double exact_baseline_time_s() const {
     return quiet_length_s_ + longer_s_ / static_cast<double>(samples_);
   }

@@ -129,10 +129,10 @@ class Run {
   bool is_short() const { return changes_.limit == Limit::kPickShortly; }
   bool has_limit() const { return is_given() || changes_.picks(); }
 
-  // Computes the frontier and makes a first plan for each target. Shows the plans meanwhile: first
-  // the plan with no slowdown, while another core finds how long an iteration may take to save
-  // energy, then all plans that need no frontier. The frontier of a large job takes longest. After
-  // a request to finish, it is left out if no target needs it.
+  // Computes the frontier and makes a first plan for each target. Shows each plan as soon as it is
+  // ready: first the one with no slowdown, then all that need no frontier. Meanwhile, another core
+  // finds the time of least energy. The frontier of a large job comes last, because it takes
+  // longest. A request to finish skips the frontier if no target needs it.
   Result<void> LookFirst() {
     const bool with_table = wishes_.with_table || NeedsCandidates(wishes_.targets);
     const bool with_frontier = wishes_.with_frontier || with_table ||

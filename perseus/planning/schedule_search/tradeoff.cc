@@ -271,7 +271,8 @@ std::string ConcludeRows(const Tradeoff& tradeoff) {
     if (!is_better) text += ConcludeWithoutMore(tradeoff, same);
     without_memory = same.saving;
   }
-  // The conclusion has the first row whose memory saves energy, and the last one.
+  // The conclusion names the first row whose further memory saves energy, and the last row of the
+  // table.
   const TradeoffRow& last = tradeoff.rows.back();
   if (last.more == 0) return text;
   const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {

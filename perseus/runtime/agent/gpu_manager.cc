@@ -14,7 +14,8 @@ namespace {
 
 using protocol::Refusal;
 
-// The user chose the name. In quotes, without quotes inside, it cannot look like other text.
+// Encloses the name in quotes, and replaces quotes inside it. The user chose the name, and it must
+// not look like another part of a message.
 std::string QuotedJob(std::string job) {
   std::ranges::replace(job, '"', '\'');
   return '"' + job + '"';

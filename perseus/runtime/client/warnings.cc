@@ -9,7 +9,8 @@ namespace perseus::client {
 namespace {
 
 constexpr std::size_t kMostUntaken = 100;
-// The end of a warning says what is lost, and what to do.
+// A long warning is cut in the middle. The end stays, because it says what the user loses, and what
+// to do.
 constexpr std::size_t kShownBegin = 500;
 constexpr std::size_t kShownEnd = 500;
 

@@ -108,7 +108,7 @@ struct Driver {
   // Fails (kSystem) with the name of the error unless the code is kSuccess. `what` completes
   // "cannot ...".
   Result<void> Check(Code code, const char* what) const;
-  // Makes the calls in this order, up to the first that fails. Returns as Check().
+  // Makes the calls in this order, and stops at the first that fails. Returns its Check().
   Result<void> Try(
       std::initializer_list<std::pair<const char*, std::function<Code()>>> calls) const;
 };

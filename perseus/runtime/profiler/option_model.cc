@@ -13,8 +13,8 @@
 namespace perseus::profiler {
 namespace {
 
-// Standard deviations of the vague priors. They allow a level within a factor of e of the group's
-// mean, and a trend between clock^-4 and clock^4.
+// Standard deviations of the vague priors. Within two deviations, a level is within a factor of e^2
+// of the group's mean, and a trend is between clock^-4 and clock^4.
 constexpr double kLevel = 1;
 constexpr double kTrend = 2;
 

@@ -552,7 +552,8 @@ class Reader {
 Result<void> CheckUnitOfTime(const JobTrace& trace) {
   constexpr Nanoseconds kShortest = 50 * kMicrosecond;
   constexpr Nanoseconds kLongest = 10 * kSecond;
-  // A computation of a second or less.
+  // A computation of up to 1 s has at most this length if its time is in seconds, but the trace is
+  // read as one in milliseconds.
   constexpr Nanoseconds kShortestInMilliseconds = 1'000;
   std::vector<double> durations_ns;
   for (const RecordedStep& step : trace.steps) {

@@ -75,7 +75,8 @@ std::pair<sockaddr_un, socklen_t> AddressOf(pid_t thread) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
-// Returns when either word changes or is woken, or earlier. The caller checks both words.
+// Waits until a word changes, a thread wakes its waiters, or `until` is reached. May also return
+// earlier, so the caller checks both words.
 void WaitForEither(const std::atomic<std::uint32_t>& one, std::uint32_t its_value,
                    const std::atomic<std::uint32_t>& other, std::uint32_t others_value,
                    Nanoseconds until) {
@@ -405,9 +406,9 @@ void SharedClock::MoveTo(Nanoseconds time, const Slot* own, bool is_led) {
   all.now = time;
   for (std::uint32_t i = 0; i < all.used; ++i) {
     Slot& slot = all.slots[i];
-    // A thread leaves its slot without the mutex if it cannot get it in time. So only a slot that
-    // still waits may become running here. Otherwise, a free slot would become running, and time
-    // would wait for it forever.
+    // A thread that cannot get the mutex in time leaves its slot without the mutex. So only a slot
+    // that still waits becomes running here. Time would wait forever for a free slot that became
+    // running.
     std::uint32_t waiting = Slot::kWaiting;
     if (slot.state != waiting || slot.until > time) continue;
     if (!slot.state.compare_exchange_strong(waiting, Slot::kRunning)) continue;

@@ -169,7 +169,7 @@ class VirtualGpu {
   VirtualGpuReading ReadAt(Nanoseconds now) const;
 
   // Settings have to be valid for the model. An empty setting returns control to the GPU. The lock
-  // of the SM clock takes effect later, and RequestLock returns when. The other settings take
+  // of the SM clock takes effect later: RequestLock returns that time. The other settings take
   // effect at once.
   Nanoseconds RequestLock(const std::optional<device::Setting>& lock, Nanoseconds now);
   void SetMemoryLock(const std::optional<device::Setting>& lock, Nanoseconds now);

@@ -47,8 +47,8 @@ class VirtualNodeMemory {
  public:
   // Opens the state file of the node. Creates it if it does not exist or is from an earlier boot.
   // Fails if the file is something else, was created from another description, or is ahead of the
-  // clock. In the last case, the clock was created again without the state. Then the GPUs are in
-  // the future, and everything that ranks do would come late.
+  // clock. In the last case, somebody replaced the file of the clock, but not the state. The GPUs
+  // have then passed the times at which ranks would call them.
   static Result<std::shared_ptr<VirtualNodeMemory>> Open(const VirtualNodeSpec& spec,
                                                          std::shared_ptr<Clock> clock);
   VirtualNodeMemory(const VirtualNodeMemory&) = delete;

@@ -212,7 +212,8 @@ void EventHub::Take(const std::string& node, const NodeState& state) {
   for (auto position = open.positions.begin(); position != open.positions.end();) {
     const auto& [job, version] = *position;
     const bool is_here = state.jobs.contains(job) || ended.contains(job);
-    // A job that runs again has not ended: an older database was restored.
+    // The node knows that the job has ended, but the job runs, because an older database was
+    // restored. So this position of the node does not count.
     const bool counts = version != kEnded || ended.contains(job);
     if (is_here && counts) open.jobs[job].sent = version;
     position = is_here ? open.positions.erase(position) : std::next(position);
