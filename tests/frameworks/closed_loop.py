@@ -96,14 +96,35 @@ class ClosedLoopTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, self.logs())
             time.sleep(0.05)
 
-    def run_and_tune(self, script, *arguments, budget_steps=24, verify_steps=48):
+    # In a quiet run, the interval of the slowdown is about 0.5 points wide.
+    DISTURBED = 0.01
+
+    def tune_and_check(self, script, *arguments):
         """From nothing to a verified saving: `perseus run --tune` around an unchanged program.
 
-        Returns what its verification found. The program trains until then.
+        The job saves energy, and as much as was promised, to a percentage point. A run that something
+        disturbed (another program, a busy host of this machine) cannot show this. It is repeated.
         """
+        for attempt in range(3):
+            self.job = self.scratch / f"job{attempt}"
+            verified = self.run_and_tune(script, *arguments)
+            slowdown = verified["slowdown"]
+            is_disturbed = slowdown["upper"] - slowdown["lower"] > self.DISTURBED
+            if self.keeps_promise(verified) or not is_disturbed:
+                break
+        self.assertTrue(self.keeps_promise(verified), f"{verified}\n{self.logs()}")
+
+    @staticmethod
+    def keeps_promise(verified):
+        """The measured saving varies, so the point counts from the ends of its interval."""
+        promised, measured = verified["promised_saving"], verified["saving"]
+        return measured["lower"] > 0 and measured["lower"] - 0.01 < promised < measured["upper"] + 0.01
+
+    def run_and_tune(self, script, *arguments, budget_steps=24, verify_steps=48):
+        """Returns what the verification found. The program trains until then."""
         run = self.start(
             "run",
-            [PROGRAM, "run", "--tune", "--job-directory=job", "--switch-latency=2",
+            [PROGRAM, "run", "--tune", f"--job-directory={self.job.name}", "--switch-latency=2",
              f"--budget-steps={budget_steps}", f"--verify-steps={verify_steps}", "--",
              sys.executable, "-m", "torch.distributed.run", "--standalone",
              f"--nproc-per-node={self.RANKS}", script, *arguments],
@@ -127,14 +148,3 @@ class ClosedLoopTest(unittest.TestCase):
             return json.loads(file.read_text())
         except (FileNotFoundError, json.JSONDecodeError):
             return None
-
-    def check(self, verified):
-        """The job saves energy, and as much as was promised, to a percentage point.
-
-        Beside other work, the measured saving varies by more than that. So the point counts from the
-        ends of its confidence interval.
-        """
-        promised, measured = verified["promised_saving"], verified["saving"]
-        self.assertGreater(measured["lower"], 0, self.logs())
-        self.assertGreater(promised, measured["lower"] - 0.01, self.logs())
-        self.assertLess(promised, measured["upper"] + 0.01, self.logs())

@@ -16,11 +16,9 @@ class FrameworksClosedLoopTest(ClosedLoopTest):
         self.synthesize("--work-scale=0.5", "--imbalance=0.1")
         self.start_agent()
         example = EXAMPLES / name / "train.py"
-        self.check(
-            self.run_and_tune(
-                HERE / "virtual_training.py", example, "truth.csv", "--steps=100000",
-                "--microbatches=4", "--batch=1",
-            )
+        self.tune_and_check(
+            HERE / "virtual_training.py", example, "truth.csv", "--steps=100000",
+            "--microbatches=4", "--batch=1",
         )  # fmt: skip
 
     @works("deepspeed", "tune and verify, 4 ranks, 1F1B")

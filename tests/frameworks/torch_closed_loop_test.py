@@ -16,7 +16,7 @@ class TorchClosedLoopTest(ClosedLoopTest):
         self.synthesize("--work-scale=0.5", "--imbalance=0.1")
         self.start_agent()
         arguments = ["--gpu-profile=truth.csv", "--steps=100000", "--microbatches=4"]
-        self.check(self.run_and_tune(TRAIN, *arguments))
+        self.tune_and_check(TRAIN, *arguments)
 
 
 if __name__ == "__main__":
