@@ -13,9 +13,9 @@ class RelaxationsTest : public testing::Test {
     const auto solution =
         relaxations_.Get(deadline, price_floor, [&]() -> Result<frontier::Solution> {
           ++solved_;
-          frontier::Solution solution;
-          solution.price = Microwatts(100 * deadline) + price_floor;
-          return solution;
+          frontier::Solution made;
+          made.price = Microwatts(100 * deadline) + price_floor;
+          return made;
         });
     return solution->price;
   }
