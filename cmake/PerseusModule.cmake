@@ -130,7 +130,7 @@ endfunction()
 macro(perseus_whole_test suffix label only)
   perseus_test_filter("${only}" ${ARGN})
   if(filter)
-    add_test(NAME ${TEST_PREFIX}${suffix} 
+    add_test(NAME ${TEST_PREFIX}${suffix}
       COMMAND ${name} --gtest_shuffle --gtest_brief=1 "--gtest_filter=${filter}")
     # The slow tests start early, so that they do not end alone.
     if(label STREQUAL slow)

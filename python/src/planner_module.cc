@@ -470,8 +470,8 @@ void AddJob(py::module_& module) {
       .def_readwrite("effort", &recipe::Wishes::effort)
       .def("set_noise",
            [](recipe::Wishes& w, double percent, double common_percent) {
-             const auto fraction = [](double percent) -> Result<double> {
-               const Result<double> read = noise::FromPercent(percent);
+             const auto fraction = [](double given) -> Result<double> {
+               const Result<double> read = noise::FromPercent(given);
                return read ? read : Fail(read, "noise_percent");
              };
              w.noise = noise::Noise{OrThrow(fraction(percent)), OrThrow(fraction(common_percent))};

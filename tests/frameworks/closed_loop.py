@@ -96,7 +96,7 @@ class ClosedLoopTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, self.logs())
             time.sleep(0.05)
 
-    # In a quiet run, the interval of the slowdown is about 0.5 points wide.
+    # A wider interval of the slowdown than this means that something disturbed the run.
     DISTURBED = 0.01
 
     def tune_and_check(self, script, *arguments):
