@@ -2,9 +2,11 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "perseus/base/clock.h"
 #include "perseus/base/units.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 #include "tests/client/agent_node.h"
@@ -93,23 +95,39 @@ TEST_F(StreamTest, TheStreamTimesInstructionsNotTheLaunchingThread) {
   EXPECT_THAT(rank.Warnings(), IsEmpty());
 }
 
-TEST_F(StreamTest, TheStepBeginsAtTheTimeOfItsHostFunction) {
+TEST_F(StreamTest, AStepBeginsWhenTheGpuBeginsIt) {
   RankSession rank(Place());
-  const auto now = [] {
-    timespec time{};
-    ::clock_gettime(CLOCK_MONOTONIC, &time);
-    return Nanoseconds{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-  };
+  // The training thread launches two steps ahead of the GPU.
+  const Nanoseconds before = MonotonicNow();
   RunStep(rank);
-  const Nanoseconds before = now();
-  fake_cuda::Advance(kMillisecond);
-  const Nanoseconds after = now();
+  RunStep(rank);
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 3; }));
+  const auto steps = Steps();
+  EXPECT_GE(steps[0].begin, before);
+  EXPECT_LE(steps[0].begin, MonotonicNow());
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(steps[i].instructions[0].begin, 0);
+    EXPECT_NEAR(static_cast<double>(steps[i].instructions[1].begin), 50e6, 100);
+    EXPECT_NEAR(static_cast<double>(steps[i].begin - steps[0].begin),
+                static_cast<double>(i) * 150e6, 100);
+  }
+}
+
+TEST_F(StreamTest, AnInstructionWithoutAStreamStaysWhereItWas) {
+  RankSession rank(Place());
+  perseus_step_begin(rank.get());
+  Run(rank, PERSEUS_FORWARD, kMillisecond);
+  const Nanoseconds before = MonotonicNow();
+  rank.Run(PERSEUS_BACKWARD, 0);
+  const Nanoseconds after = MonotonicNow();
+  perseus_step_end(rank.get());
   fake_cuda::Advance(1000 * kMillisecond);
   ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
-  const auto steps = Steps();
-  const Nanoseconds begin = steps[0].begin + steps[0].instructions[0].begin;
-  EXPECT_GE(begin, before);
-  EXPECT_LE(begin, after);
+  const auto step = Steps()[0];
+  EXPECT_GE(step.begin + step.instructions[1].begin, before);
+  EXPECT_LE(step.begin + step.instructions[1].begin, after);
 }
 
 TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
@@ -137,18 +155,18 @@ TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
 }
 
-TEST_F(StreamTest, HostFunctionsAreLaunchedOnlyForClockChanges) {
+// The fake driver ends the test if a call waits for the GPU or stops a stream.
+TEST_F(StreamTest, ClockChangesEnqueueNothing) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
   for (int i = 0; i < 10; ++i) {
     RunStep(rank);
     fake_cuda::Advance(200 * kMillisecond);
   }
-  // One host function measures the base time. Each step needs two. In the first step, the begin of
-  // the step requests the first clock itself, and the stream requests the clock again.
-  EXPECT_LE(fake_cuda::Calls("cuLaunchHostFunc"), 1 + 2 * 10);
-  EXPECT_GE(fake_cuda::Calls("cuLaunchHostFunc"), 2 * 10);
-  EXPECT_EQ(rank.Counters().clock_requests, 20U);
+  EXPECT_TRUE(Comes([&] { return rank.Counters().clock_requests == 20; }));
+  // Two instructions a step with two events each, and at most one base a second.
+  EXPECT_GE(fake_cuda::Calls("cuEventRecord"), 40);
+  EXPECT_LE(fake_cuda::Calls("cuEventRecord"), 50);
 }
 
 TEST_F(StreamTest, ThousandsOfStepsReuseTheEvents) {
@@ -185,7 +203,7 @@ TEST_F(StreamTest, AfterAFailedCallTheSessionNeitherTimesNorSetsClocks) {
   RunStep(rank);
   fake_cuda::Advance(1000 * kMillisecond);
   ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
-  RunStep(rank);  // Launched but not run yet, so its host functions run after the failure.
+  RunStep(rank);  // Launched but not run yet, so the failure comes before its clocks.
   fake_cuda::FailFrom("cuEventRecord", kOutOfMemory);
   RunStep(rank);
   const int calls = fake_cuda::Calls("cuEventRecord");
@@ -207,7 +225,7 @@ TEST_F(StreamTest, AfterAFailedCallTheSessionNeitherTimesNorSetsClocks) {
 
 TEST_F(StreamTest, EveryCallMayFail) {
   for (const char* call : {"cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime",
-                           "cuLaunchHostFunc", "cuCtxGetCurrent", "cuCtxSetCurrent",
+                           "cuCtxGetCurrent", "cuCtxSetCurrent", "cuStreamGetCtx",
                            "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"}) {
     fake_cuda::Reset();
     stream_ = fake_cuda::MakeStream();
@@ -246,11 +264,9 @@ TEST_F(StreamTest, NothingIsEnqueuedOnAStreamThatIsCaptured) {
   fake_cuda::Advance(1000 * kMillisecond);
   fake_cuda::SetCapturing(stream_, true);
   const int records = fake_cuda::Calls("cuEventRecord");
-  const int functions = fake_cuda::Calls("cuLaunchHostFunc");
   RunStep(rank);
   RunStep(rank);
   EXPECT_EQ(fake_cuda::Calls("cuEventRecord"), records);
-  EXPECT_EQ(fake_cuda::Calls("cuLaunchHostFunc"), functions);
   fake_cuda::SetCapturing(stream_, false);
   RunStep(rank);
   EXPECT_GT(fake_cuda::Calls("cuEventRecord"), records);
@@ -302,11 +318,9 @@ TEST_F(StreamTest, NothingIsEnqueuedIfACaptureBeginsWithinAnInstruction) {
   perseus_step_begin(rank.get());
   perseus_instruction_begin_on(rank.get(), PERSEUS_FORWARD, 0, 0, stream_);
   const int records = fake_cuda::Calls("cuEventRecord");
-  const int functions = fake_cuda::Calls("cuLaunchHostFunc");
   fake_cuda::SetCapturing(stream_, true);
   perseus_instruction_end_on(rank.get(), stream_);
   EXPECT_EQ(fake_cuda::Calls("cuEventRecord"), records);
-  EXPECT_EQ(fake_cuda::Calls("cuLaunchHostFunc"), functions);
   fake_cuda::SetCapturing(stream_, false);
   perseus_step_end(rank.get());
   RunStep(rank);
@@ -329,9 +343,9 @@ TEST_F(StreamTest, PendingRequestsOfALostLeaseDoNotReachTheNextLease) {
   Run(rank, PERSEUS_FORWARD, kMillisecond);
   fake_cuda::Advance(1000 * kMillisecond);
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
-  const auto requests = rank.Counters().clock_requests;
-  EXPECT_EQ(requests,
-            5U);  // Two for the first step, two for the second, and one for the default clocks.
+  // Two for the first step, two for the second, and one for the default clocks.
+  EXPECT_TRUE(Comes([&] { return rank.Counters().clock_requests == 5; }));
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
 TEST_F(StreamTest, AnUnloadedDriverAtTheEndIsNotAFailure) {
@@ -405,7 +419,7 @@ TEST_F(StreamTest, ClosingDestroysTheEvents) {
   EXPECT_EQ(fake_cuda::LiveEvents(), 0);
 }
 
-TEST_F(StreamTest, HostFunctionsAfterTheCloseDoNothing) {
+TEST_F(StreamTest, WorkThatEndsAfterTheCloseSetsNoClock) {
   StartAgent();
   {
     RankSession rank(PlaceWithPlan());
@@ -416,16 +430,106 @@ TEST_F(StreamTest, HostFunctionsAfterTheCloseDoNothing) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
-TEST_F(StreamTest, TheThreadOfTheDriverMaySetClocks) {
+TEST_F(StreamTest, TheGpuRunsWhileTrainingLaunches) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
   RunStep(rank);
-  std::thread driver([] { fake_cuda::Advance(1000 * kMillisecond); });
+  std::thread gpu([] { fake_cuda::Advance(1000 * kMillisecond); });
   for (int i = 0; i < 20; ++i) RunStep(rank);
-  driver.join();
+  gpu.join();
   fake_cuda::Advance(100'000 * kMillisecond);
   EXPECT_TRUE(LockBecomes(0, 1005));
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+}
+
+// ---- Several GPUs ----
+
+class TwoGpuTest : public StreamTest {
+ protected:
+  static constexpr const char* kOther = "GPU-01020304-0506-0708-090a-0b0c0d0e0f10";
+
+  // The session is for the second GPU, and the first one is current. The legacy stream has the
+  // handle 0 on both.
+  TwoGpuTest() {
+    fake_cuda::AddGpu(kOther);
+    stream_ = nullptr;
+  }
+  RankSession::Place PlaceOnOther() const {
+    RankSession::Place place = Place();
+    place.devices = "off";
+    place.gpu = kOther;
+    return place;
+  }
+  static void UseBothGpus() {
+    fake_cuda::SetCurrentGpu(1);
+    fake_cuda::SetCurrentGpu(0);
+  }
+  // As an operation of a framework: on the second GPU, whichever is current before and after.
+  static void RunOnOther(RankSession& rank, std::int64_t duration) {
+    perseus_step_begin(rank.get());
+    perseus_instruction_begin_on(rank.get(), PERSEUS_FORWARD, 0, 0, nullptr);
+    fake_cuda::SetCurrentGpu(1);
+    fake_cuda::Launch(nullptr, duration);
+    fake_cuda::SetCurrentGpu(0);
+    perseus_instruction_end_on(rank.get(), nullptr);
+    perseus_step_end(rank.get());
+  }
+};
+
+TEST_F(TwoGpuTest, TheLegacyStreamIsThatOfTheSessionsGpu) {
+  UseBothGpus();
+  RankSession rank(PlaceOnOther());
+  RunOnOther(rank, 20 * kMillisecond);
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
+  EXPECT_NEAR(static_cast<double>(Steps()[0].instructions[0].duration), 20e6, 16);
+  EXPECT_EQ(rank.Counters().stream_failures, 0U);
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+}
+
+TEST_F(TwoGpuTest, AGpuThatTheProgramDoesNotUseIsRefused) {
+  fake_cuda::SetCurrentGpu(0);
+  RankSession rank(PlaceOnOther());
+  RunStep(rank);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("on another GPU (GPU-00000000-0000-0000-0000-000000000000)"
+                                         " than the session (GPU-01020304-"));
+  EXPECT_EQ(fake_cuda::Calls("cuDevicePrimaryCtxRetain"), 0);
+  EXPECT_EQ(rank.Counters().stream_failures, 1U);
+  rank.Close();
+  EXPECT_THAT(Steps(), IsEmpty());
+}
+
+TEST_F(TwoGpuTest, AStreamOfAnotherGpuIsRefused) {
+  UseBothGpus();
+  stream_ = fake_cuda::MakeStream();  // On the first GPU.
+  RankSession rank(PlaceOnOther());
+  RunStep(rank);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("set PERSEUS_GPU"));
+}
+
+TEST_F(TwoGpuTest, AStreamOfTheSessionsGpuIsTimedWhicheverIsCurrent) {
+  fake_cuda::SetCurrentGpu(1);
+  stream_ = fake_cuda::MakeStream();
+  fake_cuda::SetCurrentGpu(0);
+  RankSession rank(PlaceOnOther());
+  RunStep(rank);
+  fake_cuda::Advance(1000 * kMillisecond);
+  ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
+  EXPECT_EQ(rank.Counters().stream_failures, 0U);
+}
+
+TEST_F(TwoGpuTest, EveryCallThatFindsTheGpuMayFail) {
+  for (const char* call : {"cuCtxGetDevice", "cuDeviceGetUuid", "cuDeviceGetCount", "cuDeviceGet",
+                           "cuDevicePrimaryCtxGetState", "cuDevicePrimaryCtxRetain"}) {
+    fake_cuda::Reset();
+    fake_cuda::AddGpu(kOther);
+    UseBothGpus();
+    fake_cuda::FailFrom(call, kOutOfMemory);
+    RankSession rank(PlaceOnOther());
+    RunOnOther(rank, kMillisecond);
+    EXPECT_THAT(rank.Warnings(), HasSubstr(std::string(call) + " failed with 2"));
+    EXPECT_EQ(rank.Counters().stream_failures, 1U) << call;
+  }
 }
 
 }  // namespace

@@ -1,17 +1,22 @@
 // A fake CUDA driver. A stream is a queue; its work proceeds only when the test advances the GPU's
 // time. The fake counts calls, can make calls fail, and ends the test's process if a call would
-// wait for the GPU.
+// wait for the GPU or stop a stream.
 //
-// Thread-safe, as the real driver. Host functions run in the thread that calls Advance().
+// Thread-safe, as the real driver.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace fake_cuda {
 
-// Resets the driver: no streams, calls, failures or events, and time 0.
+// Resets the driver: one GPU, no streams, calls, failures or events, and time 0.
 void Reset();
+void AddGpu(const std::string& uuid);
+// Makes the primary context of this GPU the current one of the thread. 0 is the first GPU.
+void SetCurrentGpu(int index);
+// Makes a stream in the current context; without one, in that of the first GPU.
 void* MakeStream();
 // Appends work of this duration to the stream.
 void Launch(void* stream, std::int64_t duration_ns);

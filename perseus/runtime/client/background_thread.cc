@@ -193,6 +193,8 @@ Nanoseconds BackgroundThread::Turn() {
 }
 
 void BackgroundThread::End() {
+  // The last steps need the last base time.
+  static_cast<void>(core_.streams.HasStoppedWatching());
   const Nanoseconds now = clock_->Now();
   MeasureEnergy(now);
   // No further answers come.

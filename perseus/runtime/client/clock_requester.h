@@ -1,5 +1,5 @@
-// Requests clocks from the agent, from any thread: the training thread, a host function on a CUDA
-// stream, or the background thread while no step runs.
+// Requests clocks from the agent, from any thread: the training thread, the thread that watches
+// CUDA streams, or the background thread while no step runs.
 //
 // No call waits. If another thread is in a request, the call does nothing. The next instruction
 // finds that the requested clock is not the wanted one, and requests it then.

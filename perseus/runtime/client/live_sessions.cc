@@ -12,7 +12,7 @@
 namespace perseus::client {
 namespace {
 
-// For all background threads together, when the process ends.
+// For the threads of all sessions together, when the process ends.
 constexpr Nanoseconds kLiveSessionsTimeout = kSecond;
 
 std::array<LiveSession, 256> live_sessions;
@@ -36,7 +36,7 @@ void InChild() {
     CloseCopy(session.wakeup);
     CloseCopy(session.log);
     session.is_over.store(LiveSession::kProcessEnds);
-    session.has_ended.store(1);
+    session.threads.store(0);
   }
 }
 
@@ -48,7 +48,7 @@ void AtExit() {
   }
   const Nanoseconds until = RealClock().Now() + kLiveSessionsTimeout;
   for (LiveSession& session : live_sessions) {
-    if (session.is_claimed.load()) EndBackgroundThread(session, LiveSession::kProcessEnds, until);
+    if (session.is_claimed.load()) EndThreads(session, LiveSession::kProcessEnds, until);
   }
 }
 
@@ -79,7 +79,7 @@ LiveSession* ClaimLiveSession() {
     bool expected = false;
     if (!session.is_claimed.compare_exchange_strong(expected, true)) continue;
     session.is_over.store(0);
-    session.has_ended.store(1);
+    session.threads.store(0);
     return &session;
   }
   return new LiveSession;
@@ -95,14 +95,15 @@ void ReleaseLiveSession(LiveSession* session) {
 
 std::uint32_t ForkGeneration() { return generation.load(std::memory_order_relaxed); }
 
-bool EndBackgroundThread(LiveSession& session, std::uint32_t reason, std::int64_t until) {
+bool EndThreads(LiveSession& session, std::uint32_t reason, std::int64_t until) {
   RealClock clock;
   session.is_over.store(reason);
   WakeAll(session.is_over);
-  while (session.has_ended.load() == 0 && clock.Now() < until) {
-    clock.WaitWhile(session.has_ended, 0, until);
+  std::uint32_t threads = session.threads.load();
+  for (; threads != 0 && clock.Now() < until; threads = session.threads.load()) {
+    clock.WaitWhile(session.threads, threads, until);
   }
-  return session.has_ended.load() != 0;
+  return threads == 0;
 }
 
 }  // namespace perseus::client

@@ -19,13 +19,11 @@ struct LiveSession {
   std::atomic<int> socket = -1;
   std::atomic<int> wakeup = -1;
   std::atomic<int> log = -1;
-  // Why the background thread has to end. 0: it runs on.
+  // Why the session's threads have to end. 0: they run on.
   static constexpr std::uint32_t kClosed = 1;
   static constexpr std::uint32_t kProcessEnds = 2;
   std::atomic<std::uint32_t> is_over = 0;
-  // An object that a driver may still use after the session is closed. It is never freed.
-  std::atomic<void*> kept = nullptr;
-  std::atomic<std::uint32_t> has_ended = 1;  // 1: no background thread exists.
+  std::atomic<std::uint32_t> threads = 0;  // How many threads the session has.
 };
 
 // A connection or a locked file of a session. It is in the list of its LiveSession while it is
@@ -63,8 +61,8 @@ void ReleaseLiveSession(LiveSession* session);
 // A number that differs between a child and its parent.
 std::uint32_t ForkGeneration();
 
-// Ends the background thread for this reason, and waits for it, at most until CLOCK_MONOTONIC is
-// `until`. Returns whether the thread has ended.
-bool EndBackgroundThread(LiveSession& session, std::uint32_t reason, std::int64_t until);
+// Ends the session's threads for this reason, and waits for them, at most until CLOCK_MONOTONIC is
+// `until`. Returns whether all have ended.
+bool EndThreads(LiveSession& session, std::uint32_t reason, std::int64_t until);
 
 }  // namespace perseus::client

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -143,6 +144,7 @@ std::unique_ptr<Session> Session::Open(Settings settings, device::OpenVirtual op
   BackgroundThreadSetup setup;
   setup.core = core;
   setup.clock = gpu.clock;
+  core->gpu = gpu.uuid;
   setup.gpu = std::move(gpu.uuid);
   setup.find_agent = AgentFor(*core, gpu.device.get());
   setup.device = std::move(gpu.device);
@@ -151,38 +153,52 @@ std::unique_ptr<Session> Session::Open(Settings settings, device::OpenVirtual op
   return session;
 }
 
-void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
-  auto background_thread = std::make_unique<BackgroundThread>(std::move(setup));
-  background_thread->Begin();
+template <typename Body>
+bool Session::StartThread(Body body) {
   // Only the threads of the training program handle signals.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  core_->live().has_ended.store(0);
+  LiveSession& live = core_->live();
+  live.threads.fetch_add(1);
+  bool has_started = true;
   try {
-    std::thread([background_thread = std::move(background_thread), core = core_]() mutable {
-      RunBackgroundThread(*background_thread, *core);
-      background_thread.reset();
-      core->live().has_ended.store(1);
-      WakeAll(core->live().has_ended);
+    std::thread([body = std::optional(std::move(body)), core = core_]() mutable {
+      (*body)();
+      body.reset();
+      core->live().threads.fetch_sub(1);
+      WakeAll(core->live().threads);
     }).detach();
   } catch (const std::system_error& error) {
-    core_->live().has_ended.store(1);
+    has_started = false;
+    live.threads.fetch_sub(1);
     core_->warnings.Once("thread", std::string("no thread can be started: ") + error.what() +
                                        "; nothing is set or recorded (raise the limit on threads)");
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return has_started;
+}
+
+void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
+  auto background_thread = std::make_unique<BackgroundThread>(std::move(setup));
+  background_thread->Begin();
+  static_cast<void>(StartThread([thread = std::move(background_thread), core = core_.get()] {
+    RunBackgroundThread(*thread, *core);
+  }));
+}
+
+void Session::StartStreams(void* stream) {
+  if (!core_->streams.Prepare(stream, core_->gpu)) return;
+  if (!StartThread([core = core_.get()] { core->streams.Watch(core->live().is_over); })) {
+    core_->streams.Fail();
+  }
 }
 
 Session::~Session() {
   if (IsDead()) return;
   hot_.StepAbandon(Now());  // Nobody knows when training left an open step.
-  EndBackgroundThread(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
-  // The driver will still call host functions that use the core, so it stays. If the allocation
-  // fails, the process ends, because the driver must not use a destroyed core.
-  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new)
-  if (core_->streams.outstanding() != 0) core_->live().kept.store(new std::shared_ptr(core_));
+  EndThreads(core_->live(), LiveSession::kClosed, MonotonicNow() + kSessionTimeout);
 }
 
 Nanoseconds Session::Now() const { return core_->clock->Now(); }
@@ -193,10 +209,6 @@ void Session::RequestClock(int wanted_mhz) {
   // If another thread is in a request, the next instruction tries again.
   if (wanted_mhz != HotPath::kNoChange)
     static_cast<void>(core_->clock_requester.TryRequest(wanted_mhz, Now()));
-}
-
-void Session::RequestClockOn(void* stream, int wanted_mhz) {
-  if (wanted_mhz != HotPath::kNoChange) core_->streams.RequestClock(stream, wanted_mhz);
 }
 
 void Session::StepBegin() {
@@ -260,33 +272,43 @@ void Session::InstructionBeginOn(int kind, int microbatch, int chunk, void* stre
   if (!IsInstruction(kind, microbatch, chunk)) return;
   has_used_streams_ = true;
   StreamTimer& streams = core_->streams;
-  const bool is_ready = streams.IsReady();
+  if (streams.IsNew()) StartStreams(stream);
+  const auto what = static_cast<InstructionKind>(kind);
   const Nanoseconds now = Now();
-  const int wanted =
-      hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, now);
+  const int wanted = hot_.InstructionBegin({what, microbatch, chunk}, now);
   // This thread may be a step ahead of the GPU, so it cannot set clocks for the stream.
-  if (!is_ready) return RequestClock(0);
+  if (!streams.IsReady()) return RequestClock(0);
+  const InContext in_context = streams.Enter();
   if (!streams.MayEnqueueOn(stream)) return;
   timing_ = Timing::kStream;
-  RequestClockOn(stream, wanted);
+  pair_ = streams.Begin(stream, what, chunk, now);
+  if (wanted != HotPath::kNoChange) {
+    streams.RequestClock(pair_, StreamTimer::Moment::kBegin, wanted, now);
+  }
   hot_.SetFrequency(streams.enqueued_mhz());
-  if (hot_.is_in_instruction()) pair_ = streams.Begin(stream, now);
+  if (hot_.is_in_instruction() || pair_ == StreamTimer::kNone) return;
+  streams.Release(pair_);
+  pair_ = StreamTimer::kNone;
 }
 
 void Session::InstructionEndOn(void* stream) {
   if (IsDead()) return;
   if (timing_ == Timing::kHost) return InstructionEnd();
   StreamTimer& streams = core_->streams;
+  if (timing_ != Timing::kStream || !streams.IsReady()) return DropStreamInstruction();
+  const InContext in_context = streams.Enter();
   // A capture may have begun after the instruction began.
-  if (timing_ != Timing::kStream || !streams.IsReady() || !streams.MayEnqueueOn(stream)) {
-    return DropStreamInstruction();
-  }
+  if (!streams.MayEnqueueOn(stream)) return DropStreamInstruction();
   const int pair = streams.End(pair_, stream);
   pair_ = StreamTimer::kNone;
   timing_ = Timing::kNone;
   const HotPath::Ended ended = hot_.InstructionEndOn(pair);
-  if (pair != StreamTimer::kNone && !ended.is_taken) streams.Release(pair);
-  if (streams.IsReady()) RequestClockOn(stream, ended.wanted);
+  if (ended.wanted != HotPath::kNoChange && streams.IsReady()) {
+    streams.RequestClock(pair, StreamTimer::Moment::kEnd, ended.wanted, Now());
+  }
+  if (pair == StreamTimer::kNone) return;
+  if (!ended.is_taken) streams.Release(pair);
+  streams.Release(pair);
 }
 
 bool Session::UsePlan(const std::filesystem::path& path) {

@@ -42,9 +42,13 @@ class Session {
   explicit Session(std::shared_ptr<SessionCore> core);
   bool IsInstruction(int kind, int microbatch, int chunk);
   void RequestClock(int wanted_mhz);
-  void RequestClockOn(void* stream, int wanted_mhz);
   void DropStreamInstruction();
   void StartBackgroundThread(BackgroundThreadSetup setup);
+  void StartStreams(void* stream);
+  // Starts a thread of the session, which handles no signals. Returns false, and warns, if no
+  // thread can be started. `body` runs in it, and is destroyed before the thread ends.
+  template <typename Body>
+  bool StartThread(Body body);
 
   const std::uint32_t generation_;
   std::shared_ptr<SessionCore> core_;

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "perseus/base/clock.h"
 #include "perseus/runtime/client/clock_requester.h"
@@ -25,6 +26,8 @@ struct SessionCore {
   const Settings settings;
   // The clock of the GPU, for all times of a session. It is set before anything uses it.
   std::shared_ptr<Clock> clock = std::make_shared<RealClock>();
+  // The UUID of the GPU; empty: unknown. It is set before anything uses it.
+  std::string gpu;
   Warnings warnings;
   Ring<Event> events;
   Handover<ClockTable> tables;

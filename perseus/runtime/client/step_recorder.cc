@@ -15,6 +15,15 @@ constexpr std::size_t kMostInstructions = 16'384;
 // A driver call that takes longer is treated as unanswered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;
 
+// A step on streams begins with its first instruction: the call of step_begin may be steps ahead of
+// the GPU.
+void MoveBegin(protocol::RanStep& step) {
+  Nanoseconds first = step.instructions.front().begin;
+  for (const protocol::RanInstruction& ran : step.instructions) first = std::min(first, ran.begin);
+  for (protocol::RanInstruction& ran : step.instructions) ran.begin -= first;
+  step.begin += first;
+}
+
 }  // namespace
 
 void StepRecorder::Add(const Event& event) {
@@ -100,7 +109,9 @@ bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_ti
     instruction.duration = std::max<Nanoseconds>(times.end - times.begin, 0);
     // The training thread is ahead of the stream: the step lasts until its work is done.
     pending.step.end = std::max(pending.step.end, times.end);
+    pending.is_on_stream = true;
   }
+  if (pending.is_on_stream) MoveBegin(pending.step);
   return true;
 }
 

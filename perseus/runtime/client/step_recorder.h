@@ -54,8 +54,9 @@ class StepRecorder {
  private:
   struct Pending {
     protocol::RanStep step;
-    std::vector<int> timings;  // [instruction]: -1 for none, or known already.
-    std::size_t untimed = 0;   // The first instruction without known times.
+    std::vector<int> timings;   // [instruction]: -1 for none, or known already.
+    std::size_t untimed = 0;    // The first instruction without known times.
+    bool is_on_stream = false;  // Whether an instruction has times of a stream.
     bool has_ended = false;
     bool is_wanted = true;  // Whether the step is whole, and the log gets it.
   };

@@ -141,7 +141,9 @@ TEST_F(StepRecorderTest, StreamTimesComeLaterAndMayOutlastTheStep) {
   };
   const auto steps = recorder_.TakeFinished(kLater, known);
   ASSERT_THAT(steps, SizeIs(1));
-  EXPECT_EQ(steps[0].instructions[0].begin, 504);
+  // The step begins with its first instruction on the GPU.
+  EXPECT_EQ(steps[0].begin, 1504);
+  EXPECT_EQ(steps[0].instructions[0].begin, 0);
   EXPECT_EQ(steps[0].instructions[0].duration, 996);
   EXPECT_EQ(steps[0].end, 2500);
 }

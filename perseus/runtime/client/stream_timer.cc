@@ -1,30 +1,50 @@
 #include "perseus/runtime/client/stream_timer.h"
 
 #include <fmt/core.h>
-#include "perseus/base/clock.h"
+#include <sys/prctl.h>
 
+#include <algorithm>
+#include <ctime>
 #include <thread>
+
+#include "perseus/base/clock.h"
+#include "perseus/runtime/client/live_sessions.h"
+#include "perseus/runtime/client/poll_times.h"
 
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kNewBaseAfter = 10'000'000'000;
+constexpr Nanoseconds kNewBaseAfter = 10 * kSecond;
+constexpr Nanoseconds kBetterBaseAfter = kSecond;
+constexpr Nanoseconds kExactBase = 100 * kMicrosecond;
+constexpr const char* kWithoutStreams =
+    "; instructions on streams are not timed, and the default clocks are used for them";
+
+void SleepUntil(Nanoseconds until) {
+  const timespec at{until / kSecond, until % kSecond};
+  ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
+}
+
 }  // namespace
 
 // ---- The first use ----
 
-bool StreamTimer::Prepare() {
-  if (state_.load(std::memory_order_relaxed) == State::kFailed) return false;
-  const auto driver = cuda::LoadForStreams();
-  if (!driver) {
+bool StreamTimer::Prepare(cuda::Stream stream, const std::string& gpu) {
+  const auto fail = [this](const std::string& why) {
     failures_.fetch_add(1, std::memory_order_relaxed);
     state_.store(State::kFailed, std::memory_order_release);
-    warnings_.Once("stream", driver.error().Message() +
-                                 "; instructions on streams are not timed, and the default "
-                                 "clocks are used for them");
+    warnings_.Once("stream", why + kWithoutStreams);
     return false;
-  }
-  driver_ = *driver;
+  };
+  auto driver = cuda::LoadForStreams();
+  if (!driver) return fail(driver.error().Message());
+  driver_ = *std::move(driver);
+  cuda::Context before = nullptr;
+  if (!Check(driver_.GetCurrent(&before), "cuCtxGetCurrent")) return false;
+  const auto context = ContextOf(driver_, stream, gpu);
+  static_cast<void>(driver_.SetCurrent(before));
+  if (!context) return fail(context.error().Message());
+  context_ = *context;
   if (!MakeEvents()) return false;
   state_.store(State::kReady, std::memory_order_release);
   return true;
@@ -33,39 +53,31 @@ bool StreamTimer::Prepare() {
 bool StreamTimer::MakeEvents() {
   pairs_ = std::make_unique<Pair[]>(kPairs);
   bases_ = std::make_unique<Base[]>(kBases);
-  requests_ = std::make_unique<PendingRequest[]>(kMostRequests);
+  const InContext in_context = Enter();
   int mode = cuda::kCaptureRelaxed;
-  if (!Check(driver_.ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) {
+  if (!Check(in_context.result(), "cuCtxSetCurrent") ||
+      !Check(driver_.ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode")) {
     return false;
   }
-  const bool are_made = MakeEventsRelaxed();
+  const auto make = [this](cuda::Event& event) {
+    return Check(driver_.EventCreate(&event, cuda::kEventWithTiming), "cuEventCreate");
+  };
+  bool are_made = true;
+  for (int i = 0; i < kBases && are_made; ++i) are_made = make(BaseAt(i).event);
+  for (int i = 0; i < kPairs && are_made; ++i) {
+    are_made = make(PairAt(i).begin) && make(PairAt(i).end);
+  }
   static_cast<void>(driver_.ExchangeCaptureMode(&mode));
   return are_made;
 }
 
-bool StreamTimer::MakeEventsRelaxed() {
-  if (!Check(driver_.GetCurrent(&context_), "cuCtxGetCurrent")) return false;
-  for (int i = 0; i < kBases; ++i) {
-    BaseAt(i).timer = this;
-    if (!Check(driver_.EventCreate(&BaseAt(i).event, cuda::kEventWithTiming), "cuEventCreate"))
-      return false;
-  }
-  for (int i = 0; i < kPairs; ++i) {
-    if (!Check(driver_.EventCreate(&PairAt(i).begin, cuda::kEventWithTiming), "cuEventCreate") ||
-        !Check(driver_.EventCreate(&PairAt(i).end, cuda::kEventWithTiming), "cuEventCreate")) {
-      return false;
-    }
-  }
-  for (int i = 0; i < kMostRequests; ++i) RequestAt(i).timer = this;
-  return true;
-}
-
 bool StreamTimer::Check(cuda::Code result, const char* call) {
   if (result == cuda::kSuccess) return true;
+  // Two threads may meet the same failure.
+  if (state_.exchange(State::kFailed) == State::kFailed) return false;
   failures_.fetch_add(1, std::memory_order_relaxed);
   failed_result_.store(result, std::memory_order_relaxed);
   failed_call_.store(call, std::memory_order_release);
-  state_.store(State::kFailed, std::memory_order_release);
   return false;
 }
 
@@ -101,40 +113,42 @@ bool StreamTimer::MayEnqueueOn(cuda::Stream stream) {
   return false;
 }
 
+bool StreamTimer::PushMark(const Mark& mark) {
+  if (!marks_.Push(mark)) return false;
+  pushes_.fetch_add(1);
+  // The watching thread first sets is_asleep_, and then looks for a mark.
+  if (is_asleep_.load()) WakeAll(pushes_);
+  return true;
+}
+
 void StreamTimer::TakeNewBase(cuda::Stream stream, Nanoseconds now) {
   const int next = (base_ + 1) % kBases;
   Base& base = BaseAt(next);
   // Pairs still need this base. The base in use stays a little longer, and is a little less exact.
-  if (base.users.load(std::memory_order_acquire) != 0) return;
+  if (base.users.load(std::memory_order_acquire) != 0 || !marks_.HasRoomFor(1)) return;
   base.moment.store(0, std::memory_order_relaxed);
-  outstanding_.fetch_add(1, std::memory_order_relaxed);
-  if (!Check(driver_.LaunchHostFunction(stream, RunBase, &base), "cuLaunchHostFunc")) {
-    outstanding_.fetch_sub(1, std::memory_order_relaxed);
-    return;
-  }
   if (!Check(driver_.EventRecord(base.event, stream), "cuEventRecord")) return;
+  base.users.store(1, std::memory_order_relaxed);
+  static_cast<void>(PushMark({Mark::Kind::kBase, next, 0, now}));
   base_ = next;
   base_taken_ = now;
 }
 
-void StreamTimer::RunBase(void* argument) {
-  Base& base = *static_cast<Base*>(argument);
-  base.moment.store(MonotonicNow(), std::memory_order_release);
-  base.timer->outstanding_.fetch_sub(1, std::memory_order_release);
-}
-
-int StreamTimer::Begin(cuda::Stream stream, Nanoseconds now) {
-  if (base_ == kNone || now > base_taken_ + kNewBaseAfter) TakeNewBase(stream, now);
+int StreamTimer::Begin(cuda::Stream stream, InstructionKind kind, int chunk, Nanoseconds now) {
+  const Nanoseconds lasts = is_base_inexact_.load() ? kBetterBaseAfter : kNewBaseAfter;
+  if (base_ == kNone || now > base_taken_ + lasts) TakeNewBase(stream, now);
   if (base_ == kNone || state_.load(std::memory_order_relaxed) == State::kFailed) return kNone;
   Pair& pair = PairAt(next_pair_);
-  if (pair.is_used.load(std::memory_order_acquire)) {
+  if (pair.users.load(std::memory_order_acquire) != 0) {
     has_run_out_.store(true, std::memory_order_relaxed);
     return kNone;
   }
   if (!Check(driver_.EventRecord(pair.begin, stream), "cuEventRecord")) return kNone;
   pair.base = base_;
+  pair.usual = static_cast<std::size_t>(kind) +
+               std::size_t{ClockTable::kKinds} * static_cast<std::size_t>(chunk % kChunks);
   BaseAt(base_).users.fetch_add(1, std::memory_order_relaxed);
-  pair.is_used.store(true, std::memory_order_relaxed);
+  pair.users.store(1, std::memory_order_relaxed);
   const int taken = next_pair_;
   next_pair_ = (next_pair_ + 1) % kPairs;
   return taken;
@@ -142,66 +156,144 @@ int StreamTimer::Begin(cuda::Stream stream, Nanoseconds now) {
 
 int StreamTimer::End(int pair, cuda::Stream stream) {
   if (pair == kNone) return kNone;
-  if (Check(driver_.EventRecord(PairAt(pair).end, stream), "cuEventRecord")) return pair;
-  Release(PairAt(pair));
-  return kNone;
+  if (!Check(driver_.EventRecord(PairAt(pair).end, stream), "cuEventRecord")) {
+    Release(PairAt(pair));
+    return kNone;
+  }
+  PairAt(pair).users.fetch_add(1, std::memory_order_relaxed);
+  return pair;
 }
 
-int StreamTimer::RequestClock(cuda::Stream stream, int wanted_mhz) {
-  // After a reset, the enqueued requests have no effect, or are for another lease. So the wanted
+void StreamTimer::RequestClock(int index, Moment moment, int wanted_mhz, Nanoseconds now) {
+  // After a reset, the requests on the way have no effect, or are for another lease. So the wanted
   // clock is requested again, behind them.
   if (const std::uint32_t resets = requester_.resets(); resets != seen_resets_) {
     seen_resets_ = resets;
     enqueued_ = -1;
     enqueued_clock_ = 0;
   }
-  if (!requester_.may_set_clocks() || wanted_mhz == enqueued_) return enqueued_clock_;
-  PendingRequest& request = RequestAt(next_request_);
-  // If all requests are enqueued, the next instruction tries again.
-  if (request.is_used.load(std::memory_order_acquire)) return enqueued_clock_;
-  request.frequency_mhz = wanted_mhz;
-  request.is_used.store(true, std::memory_order_relaxed);
-  outstanding_.fetch_add(1, std::memory_order_relaxed);
-  if (!Check(driver_.LaunchHostFunction(stream, RunRequest, &request), "cuLaunchHostFunc")) {
-    outstanding_.fetch_sub(1, std::memory_order_relaxed);
-    request.is_used.store(false, std::memory_order_relaxed);
-    return enqueued_clock_;
-  }
-  next_request_ = (next_request_ + 1) % kMostRequests;
+  if (!requester_.may_set_clocks() || wanted_mhz == enqueued_) return;
+  // If there is no room, the next instruction tries again.
+  if (index == kNone || !marks_.HasRoomFor(1)) return;
+  PairAt(index).users.fetch_add(1, std::memory_order_relaxed);
+  const Mark::Kind kind = moment == Moment::kBegin ? Mark::Kind::kBegin : Mark::Kind::kEnd;
+  static_cast<void>(PushMark({kind, index, wanted_mhz, now}));
   enqueued_ = wanted_mhz;
   enqueued_clock_ = requester_.ClockFor(wanted_mhz);
-  return enqueued_clock_;
 }
 
-void StreamTimer::RunRequest(void* argument) {
-  PendingRequest& request = *static_cast<PendingRequest*>(argument);
-  // After a failure, no later request would replace this clock, so it is the default clock.
-  const bool has_failed = request.timer->state_.load(std::memory_order_acquire) == State::kFailed;
-  const int wanted = has_failed ? 0 : request.frequency_mhz;
+// ---- The watching thread ----
+
+void StreamTimer::Watch(const std::atomic<std::uint32_t>& is_over) {
+  watchers_.fetch_add(1);
+  // Otherwise, each sleep takes up to 50 us longer.
+  ::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+  RealClock clock;
+  bool has_entered = false;
+  while (is_over.load() != LiveSession::kProcessEnds && EnterDriver(has_entered)) {
+    const std::uint32_t pushes = pushes_.load();
+    is_asleep_.store(true);
+    const auto mark = marks_.Pop();
+    if (!mark) {
+      if (is_over.load() != 0) break;
+      clock.WaitWhile(pushes_, pushes, clock.Now() + PollTimes::kLongest);
+      continue;
+    }
+    is_asleep_.store(false);
+    if (const auto passed = WaitFor(*mark, is_over)) Act(*mark, *passed);
+    if (mark->kind == Mark::Kind::kBase) {
+      BaseAt(mark->index).users.fetch_sub(1, std::memory_order_release);
+    } else {
+      Release(PairAt(mark->index));
+    }
+  }
+  // Without the GPU's progress, only the default clock is right.
+  if (state_.load(std::memory_order_acquire) == State::kFailed) Request(0);
+  watchers_.fetch_sub(1);
+  WakeAll(watchers_);
+}
+
+// Whether the GPU has passed the event. Nullopt: this will never be known.
+std::optional<bool> StreamTimer::HasPassed(cuda::Event event) {
+  const cuda::Code done = driver_.EventQuery(event);
+  if (done == cuda::kNotReady) return false;
+  if (done == cuda::kDeinitialized || !Check(done, "cuEventQuery")) return std::nullopt;
+  return true;
+}
+
+std::optional<StreamTimer::Passed> StreamTimer::WaitFor(const Mark& mark,
+                                                        const std::atomic<std::uint32_t>& is_over) {
+  const bool is_base = mark.kind == Mark::Kind::kBase;
+  Pair* const pair = is_base ? nullptr : &PairAt(mark.index);
+  const bool is_end = mark.kind == Mark::Kind::kEnd;
+  const cuda::Event event = is_base ? BaseAt(mark.index).event : is_end ? pair->end : pair->begin;
+  PollTimes times(mark.since, is_end ? usual_[pair->usual] : 0);
+  Nanoseconds before = mark.since;  // The GPU had not passed the event.
+  // On one stream, the instruction cannot begin before the last event was passed.
+  Nanoseconds not_begun = std::max(mark.since, last_passed_);
+  while (is_over.load() != LiveSession::kProcessEnds && IsReady()) {
+    const Nanoseconds now = MonotonicNow();
+    const auto has_passed = HasPassed(event);
+    if (!has_passed) return std::nullopt;
+    if (*has_passed) {
+      last_passed_ = before;
+      return Passed{before, MonotonicNow()};
+    }
+    if (times.NeedsBegin()) {
+      const auto has_begun = HasPassed(pair->begin);
+      if (!has_begun) return std::nullopt;
+      if (*has_begun) times.Begin(not_begun);
+      not_begun = now;
+    }
+    // A closed session only takes what the GPU has passed already.
+    if (is_over.load() != 0) return std::nullopt;
+    before = now;
+    SleepUntil(times.After(now));
+  }
+  return std::nullopt;
+}
+
+void StreamTimer::Act(const Mark& mark, const Passed& passed) {
+  if (mark.kind == Mark::Kind::kBase) {
+    is_base_inexact_.store(passed.until - passed.after > kExactBase);
+    BaseAt(mark.index)
+        .moment.store(passed.after + (passed.until - passed.after) / 2, std::memory_order_release);
+    return;
+  }
+  Request(mark.wanted_mhz);
+  if (mark.kind != Mark::Kind::kEnd) return;
+  const Pair& pair = PairAt(mark.index);
+  float milliseconds = 0;
+  if (Check(driver_.EventElapsedTime(&milliseconds, pair.begin, pair.end), "cuEventElapsedTime")) {
+    usual_[pair.usual] = FromMilliseconds(milliseconds);
+  }
+}
+
+void StreamTimer::Request(int wanted_mhz) {
   // Another thread is in a request for at most a microsecond, unless it is preempted.
   constexpr int kMostTries = 1000;
-  for (int i = 0; i < kMostTries && !request.timer->requester_.TryRequest(wanted, MonotonicNow());
-       ++i) {
+  for (int i = 0; i < kMostTries && !requester_.TryRequest(wanted_mhz, MonotonicNow()); ++i) {
     std::this_thread::yield();
   }
-  StreamTimer& timer = *request.timer;
-  request.is_used.store(false, std::memory_order_release);
-  timer.outstanding_.fetch_sub(1, std::memory_order_release);
 }
 
 // ---- The background thread ----
 
 void StreamTimer::Release(Pair& pair) {
-  BaseAt(pair.base).users.fetch_sub(1, std::memory_order_release);
-  pair.is_used.store(false, std::memory_order_release);
+  // The last user also releases the base.
+  const int base = pair.base;
+  if (pair.users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    BaseAt(base).users.fetch_sub(1, std::memory_order_release);
+  }
 }
 
-bool StreamTimer::EnterDriver() {
-  if (has_entered_) return true;
+bool StreamTimer::EnterDriver(bool& has_entered) {
+  if (state_.load(std::memory_order_acquire) == State::kFailed) return false;
+  if (has_entered) return true;
   int mode = cuda::kCaptureRelaxed;
-  has_entered_ = Check(driver_.SetCurrent(context_), "cuCtxSetCurrent") &&
-                 Check(driver_.ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
-  return has_entered_;
+  has_entered = Check(driver_.SetCurrent(context_), "cuCtxSetCurrent") &&
+                Check(driver_.ExchangeCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
+  return has_entered;
 }
 
 StreamTiming StreamTimer::Times(int index) {
@@ -211,19 +303,17 @@ StreamTiming StreamTimer::Times(int index) {
     Release(pair);
     return StreamTiming{StreamTiming::State::kLost, 0, 0};
   };
-  if (state_.load(std::memory_order_acquire) == State::kFailed) return lost();
-  if (!EnterDriver()) return lost();
-  const cuda::Code done = driver_.EventQuery(pair.end);
+  constexpr StreamTiming kPending{StreamTiming::State::kPending, 0, 0};
+  if (!EnterDriver(background_has_entered_)) return lost();
+  const auto has_passed = HasPassed(pair.end);
+  if (!has_passed) return lost();
   const Nanoseconds moment = base.moment.load(std::memory_order_acquire);
-  if (done == cuda::kNotReady || (done == cuda::kSuccess && moment == 0))
-    return {StreamTiming::State::kPending, 0, 0};
-  if (done == cuda::kDeinitialized) return lost();
+  if (!*has_passed || moment == 0) return kPending;
   float begin = 0;
   float end = 0;
-  if (!Check(done, "cuEventQuery")) return lost();
   // With several streams, the stream of the base may be behind.
   const cuda::Code has_begun = driver_.EventElapsedTime(&begin, base.event, pair.begin);
-  if (has_begun == cuda::kNotReady) return {StreamTiming::State::kPending, 0, 0};
+  if (has_begun == cuda::kNotReady) return kPending;
   if (!Check(has_begun, "cuEventElapsedTime") ||
       !Check(driver_.EventElapsedTime(&end, base.event, pair.end), "cuEventElapsedTime")) {
     return lost();
@@ -233,9 +323,20 @@ StreamTiming StreamTimer::Times(int index) {
           moment + FromMilliseconds(end)};
 }
 
+bool StreamTimer::HasStoppedWatching() {
+  RealClock clock;
+  const Nanoseconds until = clock.Now() + 5 * PollTimes::kLongest;
+  while (watchers_.load() != 0 && clock.Now() < until) clock.WaitWhile(watchers_, 1, until);
+  return watchers_.load() == 0;
+}
+
 void StreamTimer::DestroyEvents() {
-  if (pairs_ == nullptr || state_.load(std::memory_order_acquire) == State::kNew) return;
-  if (!EnterDriver()) return;
+  if (pairs_ == nullptr || IsNew() || !HasStoppedWatching()) return;
+  int mode = cuda::kCaptureRelaxed;
+  if (!background_has_entered_ && (driver_.SetCurrent(context_) != cuda::kSuccess ||
+                                   driver_.ExchangeCaptureMode(&mode) != cuda::kSuccess)) {
+    return;
+  }
   // The driver destroys each event once the GPU has passed it. If a call fails, the driver cleans
   // up.
   const auto destroy = [this](cuda::Event event) {

@@ -1,8 +1,10 @@
 #include "perseus/runtime/cuda/driver.h"
 
 #include <dlfcn.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +32,15 @@ Result<Functions> LoadCuda(std::string_view least_version) {
 }
 
 }  // namespace
+
+std::string Name(const Uuid& uuid) {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < std::size(uuid.bytes); ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", uuid.bytes[i]);
+  }
+  return text;
+}
 
 Result<void> Driver::Check(Code code, const char* what) const {
   if (code == kSuccess) return {};

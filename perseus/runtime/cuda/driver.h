@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <functional>
 #include <initializer_list>
+#include <string>
 #include <utility>
 
 #include "perseus/base/library_symbols.h"
@@ -42,14 +43,14 @@ inline constexpr unsigned kStreamNonBlocking = 1;
 struct Uuid {
   unsigned char bytes[16];
 };
+// The form of NVML: "GPU-", then hexadecimal digits in groups of 8, 4, 4, 4 and 12.
+std::string Name(const Uuid& uuid);
 
 // Times work on the streams of a program that uses CUDA (10.1 or later). No function waits for the
 // GPU.
 struct StreamDriver {
   LibrarySymbols library;
   Code (*SetCurrent)(Context context) = library.Required("cuCtxSetCurrent");
-  Code (*LaunchHostFunction)(Stream stream, void (*function)(void*),
-                             void* argument) = library.Required("cuLaunchHostFunc");
   Code (*EventCreate)(Event* event, unsigned flags) = library.Required("cuEventCreate");
   Code (*EventRecord)(Event event, Stream stream) = library.Required("cuEventRecord");
   Code (*EventQuery)(Event event) = library.Required("cuEventQuery");
@@ -60,6 +61,16 @@ struct StreamDriver {
   Code (*StreamIsCapturing)(Stream stream, int* status) = library.Required("cuStreamIsCapturing");
   // Sets the calling thread's mode. The mode before is left in `mode`.
   Code (*ExchangeCaptureMode)(int* mode) = library.Required("cuThreadExchangeStreamCaptureMode");
+  // These find the GPU of a stream. A library without them has one GPU.
+  Code (*StreamGetContext)(Stream stream, Context* context) = library.Optional("cuStreamGetCtx");
+  Code (*ContextGetDevice)(Device* device) = library.Optional("cuCtxGetDevice");
+  Code (*DeviceGetUuid)(Uuid* uuid, Device device) = library.Optional("cuDeviceGetUuid");
+  Code (*DeviceGetCount)(int* count) = library.Optional("cuDeviceGetCount");
+  Code (*DeviceGet)(Device* device, int ordinal) = library.Optional("cuDeviceGet");
+  Code (*PrimaryContextGetState)(Device device, unsigned* flags,
+                                 int* is_active) = library.Optional("cuDevicePrimaryCtxGetState");
+  Code (*PrimaryContextRetain)(Context* context,
+                               Device device) = library.Optional("cuDevicePrimaryCtxRetain");
 };
 
 // Runs kernels of its own (CUDA 11 or later).

@@ -26,15 +26,6 @@ constexpr Nanoseconds kBetweenClockReadings = 200 * kMicrosecond;
 constexpr Nanoseconds kClockSettles = 200 * kMillisecond;
 constexpr std::size_t kReducedFloats = std::size_t{4} << 20;
 
-std::string FormatUuid(const cuda::Uuid& uuid) {
-  std::string text = "GPU-";
-  for (int i = 0; i < 16; ++i) {
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += fmt::format("{:02x}", uuid.bytes[i]);
-  }
-  return text;
-}
-
 void DoNothing(void* /*argument*/) {}
 
 // Calls act(i) for each i below `count`, each on a thread of its own. Returns the failure with the
@@ -262,7 +253,7 @@ class CudaNode final : public MeasuredNode {
       PERSEUS_RETURN_IF_ERROR(driver_.Check(driver_.DeviceGet(&device, ordinal), "find a GPU"));
       PERSEUS_RETURN_IF_ERROR(
           driver_.Check(driver_.DeviceGetUuid(&found, device), "identify a GPU"));
-      if (FormatUuid(found) != uuid) continue;
+      if (cuda::Name(found) != uuid) continue;
       PERSEUS_ASSIGN_OR_RETURN(auto gpu, CudaGpu::Open(driver_, device, ordinal, clock_));
       gpus_.push_back(std::move(gpu));
       return {};
