@@ -32,7 +32,7 @@ class ClientConnection {
     std::function<bool()> should_end;
   };
 
-  // The messages of all errors contain only a reason ("connection refused").
+  // In all functions, an error message contains only a reason ("connection refused").
   static Result<ClientConnection> Open(const ServerUrl& server, const TlsContext& tls,
                                        const TimeLimit& limit);
 

@@ -18,7 +18,7 @@ class EventParser {
   // may never end.
   Result<std::vector<Event>> Put(std::string_view bytes);
 
-  // The last id. The next connection continues after this event.
+  // The id of the last complete event. The next connection continues after this event.
   const std::string& last_id() const { return last_id_; }
 
  private:
@@ -27,7 +27,8 @@ class EventParser {
 
   std::string last_id_;
   std::string line_;            // The received part of a line.
-  bool skips_newline_ = false;  // The last byte was a carriage return: a newline now belongs to it.
+  bool skips_newline_ = false;  // The last byte was a carriage return. A newline that follows
+                                // belongs to the same line end.
   bool is_at_start_ = true;
   bool has_data_ = false;
   bool has_id_ = false;

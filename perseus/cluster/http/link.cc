@@ -120,7 +120,8 @@ Link Link::OfClient(int socket, const TlsContext& tls, const std::string& host) 
   link.Secure(tls);
   SSL* ssl = link.tls_.get();
   SSL_set_connect_state(ssl);
-  // An IP address must be among the addresses of the certificate. It is not sent as a server name.
+  // If `host` is an IP address, the certificate must contain this address. An IP address is not
+  // sent as a server name.
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str()) != 1) {
     ERR_clear_error();
     if (SSL_set1_host(ssl, host.c_str()) != 1 || SSL_set_tlsext_host_name(ssl, host.c_str()) != 1) {

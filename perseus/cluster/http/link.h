@@ -1,8 +1,9 @@
 // A connected, non-blocking socket with or without TLS. Each call moves as many bytes as it can,
 // and returns what to wait for. The server waits with coroutines, the client with poll().
 //
-// Why not asio::ssl: each of its streams has buffers of about 70 kB, even when it is idle, and a
-// server has thousands of idle streams. OpenSSL directly on the socket releases its buffers.
+// This class does not use asio::ssl. Each asio::ssl stream has buffers of about 70 kB, even when
+// the stream is idle, and a server has thousands of idle streams. When OpenSSL works directly on
+// the socket, it releases the buffers of an idle connection.
 #pragma once
 
 #include <memory>
@@ -41,8 +42,9 @@ class Link {
   // are not decrypted: ignore them.
   void EndWriting();
 
-  // Why the last call failed, such as "the certificate is for another host". For a client, it also
-  // has the remedy if that is known. Without a failure, `what` is empty.
+  // Returns why the last call failed, such as "the certificate is for another host". For a client,
+  // the error also has the remedy, if the remedy is known. If the last call did not fail, `what` is
+  // empty.
   const Error& failure() const { return failure_; }
   // The common name in the verified certificate of the other side. Empty if it has no certificate.
   std::string PeerName() const;

@@ -1,4 +1,5 @@
-// An HTTP request and its response, for the rest of the program: no sockets, no Beast.
+// An HTTP request and its response. This header needs neither sockets nor Boost.Beast, so that
+// every part of the program can include it.
 #pragma once
 
 #include <map>
@@ -26,7 +27,7 @@ struct Request {
   std::string
       certificate;    // The common name in the client's certificate, if it sent a trusted one.
   std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
-  std::string identity = {};  // Who sent it. The handler sets this, for the log.
+  std::string identity = {};  // Who sent the request. The handler sets this value, for the log.
 
   std::string_view Field(std::string_view name) const { return ValueOf(fields, name); }
   std::string_view Query(std::string_view name) const { return ValueOf(query, name); }
@@ -51,8 +52,8 @@ struct Problem {
 };
 inline constexpr const char* kProblemType = "application/problem+json";
 // Returns a response with type "about:blank", title, status and detail, and with pointer and remedy
-// if they are not empty. For 401 it has a WWW-Authenticate field. It has Retry-After if
-// `retry_after_s` is not 0.
+// if they are not empty. A 401 response has a WWW-Authenticate field. If `retry_after_s` is not 0,
+// the response has a Retry-After field.
 Response ProblemResponse(const Problem& problem);
 
 // An event of an event stream.

@@ -66,8 +66,8 @@ struct Call {
   Request request;
   Fields path;  // {"job": "j-1"}
   // Answers 200 with text/event-stream and keeps the connection for events. The server sends a
-  // comment every Limits::stream_beat, so that each side notices if the other one disappears. After
-  // this call, the response of the handler is ignored. Fails (kSystem) if there are too many
+  // comment every Limits::stream_beat, so that each side notices if the other side disappears.
+  // After this call, the response of the handler is ignored. Fails (kSystem) if there are too many
   // streams: then answer 503. Call it at most once.
   std::function<Result<std::shared_ptr<Stream>>()> open_stream;
   // Whether the client still waits for the answer. For slow handlers.
@@ -89,7 +89,7 @@ class Router {
 
   struct Match {
     const Handler* handler = nullptr;  // Null if no route has this path and method.
-    const Takes* takes = nullptr;      // Null if `handler` is.
+    const Takes* takes = nullptr;      // Null if `handler` is null.
     std::string pattern;               // For metrics. Empty if no route has this path.
     Fields path;
     std::string allow;  // The methods of this path.
@@ -115,25 +115,27 @@ struct Limits {
   std::size_t body_bytes = 64 << 20;         // For all routes.
   std::size_t all_bodies_bytes = 256 << 20;  // For all running requests together.
   std::chrono::milliseconds request_time{
-      30'000};  // From the first byte of a request to its last. Also
-                // for a handshake, and to receive an answer.
+      30'000};  // From the first byte of a request to its last. Also limits a handshake, and the
+                // time in which the client must receive an answer.
   std::chrono::milliseconds idle_time{75'000};  // Between requests, and before the first one.
   std::chrono::milliseconds stream_beat{5'000};
   std::size_t stream_bytes = 1 << 20;  // Bytes that the client of a stream has not read.
-  int connections = 32'000;            // A node has two: its event stream, and one for requests.
+  int connections = 32'000;  // A node has two connections: its event stream, and one for requests.
   int streams = 15'000;
-  double requests_per_second = 0;  // From one address. A burst may have as many. 0: no limit.
+  double requests_per_second =
+      0;  // From one address. A burst may use up the requests of one second. 0: no limit.
 };
 
 struct ServerOptions {
-  std::string address = "127.0.0.1:7410";       // Port 0: any.
-  std::optional<UnixAddress> unix_socket = {};  // The server also listens on it, without TLS.
+  std::string address = "127.0.0.1:7410";  // Port 0: any.
+  std::optional<UnixAddress> unix_socket =
+      {};  // If set, the server also listens on this socket, without TLS.
   Limits limits = {};
   std::optional<TlsFiles> tls = {};
   // Called for each answered request: for metrics and the log.
   std::function<void(const Request&, std::string_view pattern, int status, double seconds)>
       answered = {};
-  // Called when a handler throws, for the log. The client does not receive `what`.
+  // Called when a handler throws, for the log. `what` is not sent to the client.
   std::function<void(const Request&, std::string_view pattern, std::string_view what)> failed = {};
 };
 
@@ -154,7 +156,8 @@ class Server {
     std::int64_t dropped_streams = 0;  // Clients that did not read.
   };
   Counts counts() const;
-  // Reads the TLS files again. New connections use them. Keeps the old ones on failure.
+  // Reads the TLS files again, for new connections. After a failure, the server continues with the
+  // old certificate and key.
   Result<void> ReloadTls();
   // Accepts no more connections, closes streams, waits at most `grace` for running requests, and
   // then closes everything. Afterwards the server has no more work on the loop.

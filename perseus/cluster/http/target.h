@@ -21,8 +21,8 @@ struct Target {
   Fields query;
   std::optional<std::string> repeated;  // A name that occurs twice in the query.
 };
-// Also accepts "http://host/path" in place of "/path". Messages continue "The target of the request
-// ".
+// Also accepts "http://host/path" in place of "/path". An error message completes a sentence that
+// begins with "The target of the request ".
 Result<Target> ParseTarget(std::string_view target);
 
 // Splits "/v1/jobs/a%2Fb" into "v1", "jobs", "a/b": an escaped slash is an ordinary character.

@@ -12,7 +12,7 @@
 namespace perseus::http {
 namespace {
 
-// Without this, OpenSSL would ask for the password of a key on the terminal.
+// Without this function, OpenSSL would ask for the password of a key on the terminal.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 Result<TlsContext> NewContext(const SSL_METHOD* method) {
@@ -64,7 +64,8 @@ Result<void> Trust(SSL_CTX& context, const std::string& authority) {
 }
 
 // The files in which distributions keep the certificates of trusted authorities. OpenSSL knows only
-// the path of the distribution that built it, and programs with a static OpenSSL run on others.
+// the path of the distribution that built it, but a program with a static OpenSSL also runs on
+// other distributions.
 constexpr const char* kAuthoritiesOfDistributions[] = {
     "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Alpine.
     "/etc/pki/tls/certs/ca-bundle.crt",                   // RHEL, Rocky, Amazon Linux, Fedora.

@@ -17,12 +17,12 @@ struct TlsFiles {
   std::string client_authority = {};
 };
 
-// Connections share it. Null: plain HTTP.
+// A TLS context, which connections share. Null: plain HTTP.
 using TlsContext = std::shared_ptr<ssl_ctx_st>;
 
-// Makes a context for TLS 1.2 and 1.3. It has no session resumption, so new connections never use a
-// removed certificate or authority. Fails (kInput) with the file and the reason if a file cannot be
-// used.
+// Makes a context for TLS 1.2 and 1.3. The context has no session resumption, so new connections
+// never use a removed certificate or authority. Fails (kInput) with the file and the reason if a
+// file cannot be used.
 Result<TlsContext> ServerTls(const TlsFiles& files);
 
 // The authority that a client trusts (empty: those of SSL_CERT_FILE, SSL_CERT_DIR, or the system),

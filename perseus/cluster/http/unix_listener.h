@@ -19,8 +19,8 @@ struct UnixAddress {
 // descriptor is closed.
 //
 // Fails (kInput) for a wrong path or group. Fails (kSystem) if another process listens there, or if
-// users other than root and this one may write to the directory: they could put their own socket
-// there, and would receive what the clients send.
+// users other than root and the user of this process may write to the directory. Such a user could
+// put another socket there, and would receive what the clients send.
 Result<FileDescriptor> ListenUnix(const UnixAddress& at);
 
 }  // namespace perseus::http

@@ -1,7 +1,7 @@
 // The threads of this replica that plan jobs whose planning is due.
 //
-// Each thread plans one job at a time. One more thread renews their claims (planning_claims.h).
-// Thread safe.
+// Each thread plans one job at a time. One more thread renews the claims of these jobs
+// (planning_claims.h). Thread safe.
 #pragma once
 
 #include <condition_variable>
@@ -38,7 +38,7 @@ class PlanningWorkers {
     // of the store.
     std::function<void(const PlanningReport&)> planned;
     std::function<void(const Error&)> failed;
-    // For tests.
+    // Tests replace this function.
     std::function<Result<store::PlanningOutcome>(const PlanningInput&)> plan = PlanJob;
   };
   PlanningWorkers(store::Store& store, Options options);

@@ -1,6 +1,7 @@
 // The records in the store, and the notices that replicas send each other.
 //
-// Bodies are JSON texts that the store does not read. Times are since 1970 on the caller's clock.
+// A body is a JSON text that the store does not read. A time is the time since 1970 on the caller's
+// clock.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +23,15 @@ struct JobRecord {
   std::string body;    // The job as it was registered.
   std::string target;  // The newest target.
   JobStatus status = JobStatus::kWaiting;
-  std::string problem;  // Why planning failed. Empty if it did not.
+  std::string problem;  // Why planning failed. Empty if planning did not fail.
   Milliseconds created = 0;
   Milliseconds ended = 0;            // 0: the job has not ended.
-  std::int64_t profile_version = 0;  // The newest profile. 0: none.
+  std::int64_t profile_version = 0;  // The version of the newest profile. 0: none.
   // Incremented by every change that a plan depends on: profile, target or stragglers.
   std::int64_t generation = 0;
-  // The generation of the last planning. Planning is up to date if both are equal.
+  // The generation of the last planning. Planning is up to date if it equals `generation`.
   std::int64_t planned_generation = 0;
-  // The newest assignment. 0: none. The next assignment gets a higher version.
+  // The version of the newest assignment. 0: none. The next assignment gets a higher version.
   std::int64_t assignment_version = 0;
   // The newest step in the reports of the nodes, and when it was reported.
   std::int64_t last_step = -1;
@@ -45,7 +46,7 @@ struct NewJob {
   std::string body;
   std::string target;
   std::string owner = {};
-  // The most jobs that may run afterwards: in total, and of this owner. 0: no limit.
+  // How many jobs may run after this job was added: in total, and of this owner. 0: no limit.
   int most_jobs = 0;
   int most_jobs_of_owner = 0;
 };
@@ -83,19 +84,21 @@ struct AssignmentRecord {
 struct NodeRecord {
   std::string job;
   std::string node;
-  std::string ranks;              // In the format of protocol::FormatRanks.
-  std::int64_t acknowledged = 0;  // The newest assignment that the node has received.
-  std::int64_t following = 0;     // The newest assignment that all its ranks follow,
-  std::int64_t since_step = -1;   // and the step from which they follow it.
+  std::string ranks;  // The ranks in the format of protocol::FormatRanks.
+  // The version of the newest assignment that the node has received.
+  std::int64_t acknowledged = 0;
+  std::int64_t following = 0;    // The version that all its ranks follow.
+  std::int64_t since_step = -1;  // The first step at which they all followed it.
   Milliseconds seen = 0;
-  Milliseconds ran = 0;  // When ranks here last ended a step. A record that is read has 0.
+  // When ranks on this node last ended a step. Only for writing: 0 in a record that was read.
+  Milliseconds ran = 0;
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 
 // The newest step of a job.
 struct StepRecord {
-  // kContinue: replaces the known step only if `step` is higher, or `at` is 60 s later. kRestart:
-  // always replaces it, because the job counts its steps from 0 again.
+  // Says when this record replaces the known step. kContinue: only if `step` is higher, or if `at`
+  // is 60 s later. kRestart: always, because the job counts its steps from 0 again.
   enum class Counts { kContinue, kRestart };
 
   std::string job = {};
@@ -108,12 +111,13 @@ struct StepRecord {
 // A process that claims the name of a node.
 struct NodeClaim {
   std::string node;
-  std::string instance;  // Identifies the process. It is unique.
+  std::string instance;  // A unique id of the process.
   friend bool operator==(const NodeClaim&, const NodeClaim&) = default;
 };
 
-// Which nodes use their ranks: those that were seen since `silent_since`, and that attached ranks
-// of the job or ended a step since `idle_since`. The default: none.
+// Says which nodes count as using their ranks. Such a node was seen since `silent_since`. It also
+// attached ranks of the job or ended a step since `idle_since`. With the default values, no node
+// counts.
 struct InUse {
   Milliseconds silent_since = Milliseconds::Max();
   Milliseconds idle_since = 0;
@@ -134,14 +138,16 @@ struct StragglerRecord {
   StragglerSource source = StragglerSource::kReport;
   double slowdown = 1;  // T' / T, at least 1.
   Milliseconds starts = 0;
-  Milliseconds expires = 0;    // 0: never.
-  Milliseconds suspended = 0;  // Since when measurements contradict it. Then it does not count.
-                               // 0: it counts.
-  double measured = 0;         // The measured slowdown at the last such change. 0: none.
+  Milliseconds expires = 0;  // 0: never.
+  // The time since which measurements contradict the straggler, so that it does not count. 0: it
+  // counts.
+  Milliseconds suspended = 0;
+  // The measured slowdown when `suspended` last changed. 0: none.
+  double measured = 0;
   friend bool operator==(const StragglerRecord&, const StragglerRecord&) = default;
 };
 
-// An ended straggler, or a value that was replaced.
+// A straggler that has ended, or a replaced value of a straggler.
 struct PastStragglerRecord {
   int dp_rank = 0;
   StragglerSource source = StragglerSource::kReport;
@@ -157,13 +163,16 @@ struct PastStragglerRecord {
 struct GuardRecord {
   std::string job = {};
   GuardState state = GuardState::kTrial;
-  std::int64_t profile_version = 0;  // The profile and the target of the guard.
+  // The profile version and the target for which the guard holds.
+  std::int64_t profile_version = 0;
   std::string target = {};
-  double with_plan = 0;     // Median of measured / promised step time with the plans,
-  double without_plan = 0;  // and at the default clocks. 0: unknown.
-  double error = 0;         // Standard error of with_plan.
-  Milliseconds since = 0;   // When this state began.
-  std::string why = {};     // What the measurements show, as text.
+  // Medians of measured / promised step time: with the plans, and at the default clocks. 0:
+  // unknown.
+  double with_plan = 0;
+  double without_plan = 0;
+  double error = 0;        // Standard error of with_plan.
+  Milliseconds since = 0;  // When this state began.
+  std::string why = {};    // What the measurements show, as text.
   friend bool operator==(const GuardRecord&, const GuardRecord&) = default;
 };
 
@@ -172,10 +181,10 @@ struct TokenRecord {
   std::string hash = {};  // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
                           // Empty: the token has a client certificate instead.
   // Empty if only a newer version of the program knows the scope. The server refuses such a token,
-  // and no other.
+  // but accepts other tokens.
   std::optional<Scope> scope = {};
-  // For scope "job": the key of the only job. Otherwise patterns of job keys, one per line; empty:
-  // all jobs.
+  // For scope "job": the key of the only job. For other scopes: patterns of job keys, one per line.
+  // Empty: all jobs.
   std::string job = {};
   std::string name = {};
   Milliseconds created = 0;
@@ -187,8 +196,8 @@ struct TokenRecord {
   std::string owner = {};
   // A pattern of common names of client certificates. Empty: none.
   std::string certificate = {};
-  // The secret before the last renewal. It is valid until `previous_until`, because the answer with
-  // the new one may have been lost.
+  // The secret before the last renewal. The previous secret is valid until `previous_until`,
+  // because the answer with the new secret may have been lost.
   std::string previous_hash = {};
   Milliseconds previous_until = 0;
   std::string issued_by = {};  // The id of the join token. Empty: a person created the token.
@@ -206,15 +215,16 @@ struct PlanningTask {
   Milliseconds until = 0;
 };
 
-// The result of a planning. Without an assignment, the newest one stays active.
+// The result of a planning. Without an assignment, the newest assignment stays active.
 struct PlanningOutcome {
   std::int64_t generation = 0;  // The generation for which this planning was made.
   JobStatus status = JobStatus::kPlanned;
   std::string problem = {};
-  std::optional<std::string> frontier = {};  // JSON; of the newest profile.
+  // The frontier of the newest profile, as JSON.
+  std::optional<std::string> frontier = {};
   // New plans. The store fills in an empty id and a zero time.
   std::vector<PlanRecord> plans = {};
-  std::optional<PlannedAssignment> assignment = {};  // The next version.
+  std::optional<PlannedAssignment> assignment = {};  // The assignment with the next version.
   // When planning is due again, for example because a straggler begins or ends.
   std::optional<Milliseconds> again_at = {};
 };
