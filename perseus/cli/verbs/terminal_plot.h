@@ -1,8 +1,8 @@
 // Draws the results of `perseus plan` on a terminal: the frontier with the plans.
 //
-// Every function is pure: the same data on the same kind of terminal gives the same text. The text
-// has whole lines, and no line is wider than the terminal. Without Unicode, the text is ASCII.
-// Without color, it has no escape codes.
+// The functions have no side effects. The same data on the same kind of terminal gives the same
+// text. The text has whole lines, and no line is wider than the terminal. Without Unicode, the text
+// is ASCII. Without color, it has no escape codes.
 #pragma once
 
 #include <string>
@@ -18,11 +18,12 @@ struct PlanOutcome;
 struct PlotPoint {
   double time_s = 0;
   double energy_j = 0;
-  std::string name;  // In ASCII.
+  std::string name;  // ASCII only.
 };
 
 struct FrontierPlot {
-  std::vector<PlotPoint> bound;  // Its corners in order of time, without names; may be empty.
+  // The corners of the lower bound in order of time, without names. May be empty.
+  std::vector<PlotPoint> bound;
   std::vector<PlotPoint> plans;
   PlotPoint baseline;
 };

@@ -232,17 +232,18 @@ struct PlanningOutcome {
 // A rank of a client of Zeus' pipeline frequency optimizer.
 struct ZeusRankRecord {
   std::int64_t ranks = 0;  // The number of ranks that the job has.
-  std::string body;        // The rank's body. Empty if the job does not have the rank.
+  // The body of the rank's request. Empty if the job does not have the rank.
+  std::string body;
 };
 
-// Who makes a change, for the audit trail. The default is the server itself.
+// The author of a change, for the audit trail. The default is the server itself.
 struct Author {
-  std::string id = {};             // The id of the token. Empty: none.
+  std::string id = {};             // The id of the author's token. Empty: none.
   std::string name = {};           // The name of the token or of the person.
   std::optional<Scope> role = {};  // Empty: the server itself.
   std::string peer = {};           // The client's address.
   std::string trace = {};          // The trace id of the request.
-  std::string reason = {};         // As the person wrote it.
+  std::string reason = {};         // The reason that the author gave.
   friend bool operator==(const Author&, const Author&) = default;
 };
 
@@ -251,7 +252,7 @@ constexpr std::string_view RoleOf(const Author& author) {
   return author.role ? Name(*author.role) : kServerRole;
 }
 
-// A change (audit.h).
+// A record of one change (audit.h).
 struct AuditRecord {
   std::int64_t number = 0;  // From 1, without gaps.
   Milliseconds at = 0;
@@ -260,17 +261,17 @@ struct AuditRecord {
   std::string key = {};      // The key of the job.
   std::string subject = {};  // The part of the job, or the token: "pipeline 1", "t-1f2e3d4c".
   Author by = {};
-  std::string before = {};  // JSON. Empty: it did not exist.
-  std::string after = {};   // JSON. Empty: it no longer exists.
+  std::string before = {};  // The old value as JSON. Empty: no value existed.
+  std::string after = {};   // The new value as JSON. Empty: the value was deleted.
   friend bool operator==(const AuditRecord&, const AuditRecord&) = default;
 };
 
-// Which records to list. An empty text selects all.
+// Says which records to list. An empty text selects all records.
 struct AuditFilter {
-  std::int64_t after = 0;  // Records with higher numbers.
+  std::int64_t after = 0;  // Lists only records with higher numbers.
   std::int64_t before = std::numeric_limits<std::int64_t>::max();
-  std::string job = {};     // Id or key.
-  std::string who = {};     // Id or name.
+  std::string job = {};     // The id or the key of the job.
+  std::string who = {};     // The id or the name of the author.
   std::string action = {};  // "job.target", or "job" for all actions of jobs.
   Milliseconds since = 0;
   bool newest_first = false;
@@ -278,14 +279,16 @@ struct AuditFilter {
 };
 
 // Replicas send each other notices through the database. A notice is a hint to read something
-// again: the receiver must not depend on it.
+// again. The receiver must not depend on notices, because they may be lost.
 struct Notice {
   enum class Kind {
     kAssignment,  // Job `name` has a new assignment.
     kNode,        // Node `name` has a different set of jobs.
     kPlanning,    // Planning is due.
     kTokens,      // The tokens have changed.
-    kSteps,      // Steps that a replica received, for the replica that judges them: `name`, a text.
+    // Steps that a replica received, for the replica that judges the job. `name` contains the steps
+    // as text.
+    kSteps,
     kReadAgain,  // Notices may be lost: read everything again. The store itself makes this notice.
   };
   Kind kind = Kind::kReadAgain;

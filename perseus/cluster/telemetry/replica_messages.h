@@ -11,7 +11,7 @@
 
 namespace perseus::telemetry {
 
-// Contains one of: steps, restarted, forgotten.
+// A message. Exactly one of `steps`, `restarted` and `forgotten` is set.
 struct ReplicaMessage {
   std::string replica = {};  // The sender.
   std::string job = {};
