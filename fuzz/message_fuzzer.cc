@@ -18,8 +18,8 @@ void Check(const perseus::Result<Message>& parsed,
            perseus::Result<Message> (*parse)(std::string_view)) {
   if (!parsed) return RequireOneLine(parsed.error());
   const std::string written = protocol::Format(*parsed);
-  // Formatting also writes members that the input left out (a heartbeat). So the longest messages
-  // may exceed the limit.
+  // Formatting also writes members that the input may omit, such as a heartbeat. So a formatted
+  // message may be longer than the limit.
   if (written.size() > protocol::kLongestMessage) return;
   const perseus::Result<Message> again = parse(written);
   Require(again.has_value() && *again == *parsed);

@@ -42,7 +42,7 @@ struct ClockShare {
 struct Shown {
   std::string path;
   plan_file::PlanFile plan;
-  double waiting = 0;  // As a fraction of the time of all its pp_ranks.
+  double waiting = 0;  // The waiting time, as a fraction of the time of all pp_ranks.
   std::vector<ClockShare> clocks;
 
   double saving() const { return 1 - plan.energy_j / plan.baseline_energy_j; }
