@@ -1,6 +1,6 @@
-// Measures the time from a request of a training process until the agent calls the driver, on an
-// idle machine and with every core busy. For comparison, the same run measures how long an eventfd
-// takes to wake a thread. Also measures the cost of an idle agent.
+// Measures the time from a request of a training process until the agent calls the driver. Measures
+// it on an idle machine, and with every core busy. For comparison, the same run measures how long
+// an eventfd takes to wake a thread. Also measures the cost of an idle agent.
 //
 //   agent_latency [requests]
 #include <fcntl.h>

@@ -1,12 +1,13 @@
 // Measures how long it takes to compute the whole frontier, one deadline, and bounds of the
-// frontier, and how these times grow with the size of the iteration.
+// frontier. Shows how these times grow with the size of the iteration.
 //
 //   frontier_benchmark            measured jobs (or synthetic ones if they are absent), and
 //                                 synthetic iterations of up to 32 stages x 128 microbatches: a
 //                                 minute
 //   frontier_benchmark --large    also 64 x 512
 //
-// It also takes the flags of Google Benchmark (--benchmark_filter=..., --benchmark_out=...).
+// The program also takes the flags of Google Benchmark (--benchmark_filter=...,
+// --benchmark_out=...).
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -30,7 +31,7 @@ namespace {
 using MakeNetwork = std::function<frontier::Network()>;
 
 // Returns the peak memory of the process so far. The benchmarks run from small to large, so the
-// peak belongs to the current one.
+// peak belongs to the current benchmark.
 double PeakMebibytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

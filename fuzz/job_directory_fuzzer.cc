@@ -1,6 +1,6 @@
-// Checks that no text makes ParseAssignment or ParseRecord crash, and that writing and reading
-// again loses nothing. A user may write an assignment by hand, and a log may end in the middle of a
-// line.
+// Checks that no text makes ParseAssignment or ParseRecord crash, and that values are the same
+// after they are written and read again. A user may write an assignment by hand, and a log may end
+// in the middle of a line.
 #include <cstdint>
 #include <string>
 #include <string_view>

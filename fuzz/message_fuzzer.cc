@@ -1,5 +1,5 @@
-// Checks that no bytes from a client or an agent crash the other side, and that messages have the
-// same meaning after they are formatted and parsed again.
+// Checks that no bytes from a client or an agent crash the other side. Messages must have the same
+// meaning after they are formatted and parsed again.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -52,7 +52,7 @@ class Fleet {
   void OpenStreams();
   void CloseStreams();
   asio::awaitable<void> UntilStreamsEnded();  // Must end before the destructor is called.
-  // Waits until every node has an assignment of that version or a later one.
+  // Waits until every node has an assignment of this version or a later version.
   asio::awaitable<void> UntilAllHave(std::int64_t version);
   // Waits until the job has an assignment. Returns its version.
   asio::awaitable<std::int64_t> UntilAssigned();

@@ -27,7 +27,7 @@ struct Tally {
   std::vector<double> seconds;  // From the planned time of a report until its answer.
   int errors = 0;
   std::string first_error;
-  int skipped = 0;  // Reports that were not sent, because the previous one had no answer yet.
+  int skipped = 0;  // Reports that were not sent, because the previous report had no answer yet.
 };
 
 std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int64_t step) {

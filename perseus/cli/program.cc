@@ -15,7 +15,8 @@ namespace {
 void HoldStandardDescriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    // The new descriptor has the number of the closed one, because this is the lowest free number.
+    // The new descriptor has the number of the closed descriptor, because this is the lowest free
+    // number.
     const int held = ::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
     if (held > descriptor) ::close(held);
   }

@@ -61,7 +61,7 @@ int PrintHelp(const Streams& streams, const std::string& help) {
   return printed ? kOk : ReportError(streams, printed.error().Message(), kSystemFailure);
 }
 
-// The verb whose flags are wrong, such as "perseus job straggler".
+// The verb with the wrong flags, such as "perseus job straggler".
 struct ChosenVerb {
   const CLI::App* app;
   std::string name;
@@ -220,7 +220,7 @@ int RunProgram(const Streams& streams, int argc, const char* const* argv) {
     return Exit(streams, program, request);
   } catch (const CLI::ParseError& error) {
     return ReportUsageError(streams, program, error);
-  } catch (const std::exception& error) {  // Such as a failed conversion in CLI11.
+  } catch (const std::exception& error) {  // For example, a failed conversion in CLI11.
     return ReportError(streams,
                        fmt::format("a value of a flag cannot be read: {} (see {} --help)",
                                    error.what(), FindChosenVerb(program).name),

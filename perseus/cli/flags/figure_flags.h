@@ -18,7 +18,7 @@ struct FigureFlags {
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
 
-// Says which other data the figures have, besides a frontier, a timeline and a profile.
+// Says which data exists for figures, in addition to a frontier, a timeline and a profile.
 struct FigureData {
   bool has_switches = false;   // A comparison of limits of clock changes.
   bool has_schedules = false;  // A comparison of schedules: the energy that more memory saves.

@@ -85,7 +85,7 @@ class WrongPath : public CLI::ParseError {
 CLI::Validator InputFile();
 // Checks that a file or directory to read exists.
 CLI::Validator ExistingPath();
-// Adds the argument JOBDIR, whose directory has to exist.
+// Adds the argument JOBDIR. The directory has to exist.
 CLI::Option* AddJobDirectory(const FlagAdder& add, std::string& directory);
 // Checks that the directory of a job exists.
 CLI::Validator JobDirectory();

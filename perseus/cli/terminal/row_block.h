@@ -2,7 +2,7 @@
 // final results are printed separately, and do not depend on this display.
 //
 // On a terminal, the rows are a block. The block is drawn again in the same place whenever a row
-// changes, and is erased at the end. The line below them says what the verb does now. Without a
+// changes, and is erased at the end. The line below the rows says what the verb does now. Without a
 // terminal, nothing is shown, except if lines are requested. Then each new text of a row is printed
 // as a line.
 //

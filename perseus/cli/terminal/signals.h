@@ -50,7 +50,7 @@ class FinishOnInterrupt {
   std::FILE* const err_;
   std::stop_source finish_;
   sigset_t before_{};
-  std::jthread waiter_;  // This is the last member, because the thread uses the others.
+  std::jthread waiter_;  // This is the last member, because the thread uses the other members.
 };
 
 }  // namespace perseus::cli

@@ -24,7 +24,7 @@ struct ChildSpec {
   enum class Group { kOfParent, kOwn } group = Group::kOfParent;
 };
 
-// Returns the file that the command runs, searched along PATH. Empty if none exists.
+// Returns the file that the command runs, searched along PATH. Empty if no such file exists.
 std::string FindProgram(const std::string& command);
 // Returns the words after "#!" in the first line of a script. Empty if the file is no script.
 std::vector<std::string> InterpreterOf(const std::string& file);

@@ -107,7 +107,7 @@ std::vector<Candidate> CandidatesAfter(const CLI::App& program,
     if (next == parts.end()) break;
     app = *next;
   }
-  // Options without a group are not for users.
+  // Options without a group are not for users, so they are no candidates.
   const auto options =
       app->get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
   for (const CLI::Option* option : options) {

@@ -71,8 +71,8 @@ ordered_json SplitJson(const partition::Partition& partition,
             {"saving", SavingOf(partition, split)}}}};
 }
 
-// Formats the result. `facts` is the file that gave the blocking power, or empty. `command` plans
-// the split whose profile was written. It is empty if no profile was written.
+// Formats the result. `facts` is the file that gave the blocking power, or empty. `command` is the
+// command that plans the split of the written profile. It is empty if no profile was written.
 std::string FormatJson(const partition::Partition& partition, const std::string& facts,
                        const std::string& command) {
   ordered_json json{{"format", "perseus-partition"},
@@ -143,7 +143,7 @@ std::string Quoted(const std::string& word) {
   return quoted + "'";
 }
 
-// Returns the command that plans the split whose profile was written.
+// Returns the command that plans the split of the written profile.
 std::string NextCommand(const PartitionFlags& flags, double blocking_power_w,
                         const partition::PlannedSplit& split) {
   std::string command =

@@ -58,8 +58,8 @@ struct PlanFlags {
   bool with_progress = false;
 };
 
-// Whether the input is the schedule of an earlier run in the same directory. This run replaces the
-// files of that run.
+// Whether the input is the schedule of an earlier run in the same directory. The new run replaces
+// the files of the earlier run.
 bool ReadsScheduleOfDirectory(const PlanFlags& flags) {
   const std::filesystem::path read(flags.job.schedule_file);
   return !read.empty() &&

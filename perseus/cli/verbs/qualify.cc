@@ -53,7 +53,7 @@ struct QualifyFlags {
   bool is_forced = false;
 };
 
-// Returns the indices of the chosen UUIDs, or all indices if none is chosen.
+// Returns the indices of the chosen UUIDs, or all indices if no UUID is chosen.
 Result<std::vector<std::size_t>> ChooseGpus(const std::vector<std::string>& uuids,
                                             const std::vector<std::string>& chosen) {
   std::vector<std::size_t> indices;

@@ -146,7 +146,7 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
     return earlier && std::ranges::count(*earlier, name) > 0;
   };
   for (const std::string& name : *listed) {
-    if (!Exists(from / name)) continue;  // It is already in its place.
+    if (!Exists(from / name)) continue;  // The file is already in its place.
     if (!is_earlier(name)) PERSEUS_RETURN_IF_ERROR(RefuseToReplace(directory / name, kind));
     PERSEUS_RETURN_IF_ERROR(move(from / name, directory / name));
   }
@@ -252,7 +252,7 @@ ResultDirectory::ResultDirectory(fs::path path, const ResultKind& kind)
 ResultDirectory::~ResultDirectory() {
   if (lock_) {
     (void)EndRun(path_);  // If this fails, the next run tries again.
-    // The file is removed before the descriptor, and with it the lock, is released.
+    // Remove the file while this run still holds the lock.
     ::unlink((path_ / kLockName).c_str());
   }
   if (has_published_) return;
@@ -273,7 +273,7 @@ Result<void> ResultDirectory::Lock() {
     if (!file) {
       return SystemFailure(path_, "write to the directory", {errno, std::generic_category()});
     }
-    // A file system without locks gives no protection, and the run goes on.
+    // If the file system has no locks, the run continues without protection.
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       return FailAs(ErrorKind::kSystem, InFile(path_.string()),
                     "another run of perseus is about to write its results here (wait until it "

@@ -42,8 +42,8 @@ Result<void> AddTimeline(const SearchJob& job, const TradeoffRow& row, std::stri
 }
 
 // Returns the row whose schedule is shown beside the reference. If the memory of the GPUs is known,
-// this is the row that fits into this memory. Otherwise it is the first row that saves energy. If
-// no row saves energy, it is the first row.
+// this is the row that fits into this memory. Otherwise this is the first row that saves energy, or
+// the first row if no row saves energy.
 const TradeoffRow& ChosenRow(const Tradeoff& tradeoff) {
   if (tradeoff.fitting) return *tradeoff.fitting;
   const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {

@@ -10,8 +10,8 @@
 
 namespace perseus::cli {
 
-// Returns "+1" for a row of the search, "fits" for the schedule that fits the memory of the GPUs,
-// and "auto" for the schedule of perseus plan.
+// Returns the name of a row: "+1" for a row of the search, "fits" for the schedule that fits the
+// memory of the GPUs, and "auto" for the schedule of `perseus plan`.
 std::string NameOfRow(const schedule_search::TradeoffRow& row);
 
 // Returns the comparison of schedules for the report. `memory_source` says which numbers of bytes

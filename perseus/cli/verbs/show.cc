@@ -103,8 +103,8 @@ std::string FormatJson(const std::vector<Shown>& plans) {
   return JsonText(ordered_json{{"plans", std::move(list)}}, 2) + "\n";
 }
 
-// The columns have numbers instead of names, and the lines above explain the numbers. Targets and
-// paths are long, and a directory has a dozen plans.
+// The columns have numbers instead of names, because targets and paths are long, and a directory
+// has about twelve plans. The lines above the table explain the numbers.
 std::string FormatTable(const std::vector<Shown>& plans) {
   std::string text;
   std::vector<std::string> header{"plan"};

@@ -24,7 +24,7 @@ class Summary {
   // If `source` is not a directory with a summary, the result is empty.
   static Result<Summary> Read(const std::filesystem::path& source);
 
-  // The limits of clock changes that the run compared. nullopt if the run compared none.
+  // The limits of clock changes that the run compared. nullopt if the run compared no limits.
   Result<std::optional<report::SwitchTradeoff>> Tradeoff() const;
   // The limit that all plans of the run keep. nullopt if a plan has no limit.
   Result<std::optional<int>> MostSwitches() const;
@@ -36,7 +36,7 @@ class Summary {
   Result<std::optional<job::AutoSchedule>> Search(const job::LoadedJob& job) const;
 
  private:
-  // Returns the result of `parse` on the summary, or nullopt if the summary lacks `key`. An error
+  // Returns the result of `parse` on the summary, or nullopt if the summary has no `key`. An error
   // message contains `what`.
   template <typename Value>
   Result<std::optional<Value>> Parse(const char* key, const char* what,

@@ -28,10 +28,10 @@ struct FrontierPlot {
   PlotPoint baseline;
 };
 
-// Draws the iteration time (s) to the right and the energy (J) upward. The axes only cover the
-// points, so they do not begin at 0. The bound is a line (of braille dots, 2 x 4 in a character), a
-// plan is a disc, and the baseline is a cross. If several symbols fall on one character, the
-// character shows one of them. Names are next to their symbols if they fit.
+// Draws the iteration time (s) to the right and the energy (J) upward. The axes cover only the
+// range of the points, so they do not begin at 0. The bound is a line (of braille dots, 2 x 4 in a
+// character), a plan is a disc, and the baseline is a cross. If several symbols fall on one
+// character, the character shows one of them. Names are next to their symbols if they fit.
 std::string DrawFrontier(const FrontierPlot& plot, const Terminal& terminal);
 
 // Draws the frontier and the plans of an outcome.

@@ -160,7 +160,7 @@ void Turnkey::Take(int status) {
   phase_ = Phase::kOver;
   if (status != 0) {
     // If the training has ended, its end is the reason of the failure. But if no step was measured
-    // since the last failure, the reason is another one.
+    // since the last failure, the failure has another reason.
     if (!has_training_ended_) {
       failure_ = failure;
     } else if (!was_tune || SpentSteps() != spent_at_failure_) {

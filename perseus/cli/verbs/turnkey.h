@@ -1,6 +1,6 @@
 // `perseus run --tune`: profiles a training, plans, follows the plan and verifies it, beside the
-// training. Runs the verbs `tune` and `verify` as separate processes. If they fail, the training
-// goes on.
+// training. Runs the verbs `tune` and `verify` as separate processes. If these processes fail, the
+// training continues.
 //
 //   JOBDIR/tune.log, verify.log      the output of the verbs
 //   JOBDIR/tune.json, verify.json    their results

@@ -53,15 +53,16 @@ class Client {
   // the reason for each server. If a server did not answer, sends the request to another server
   // only if a repetition is harmless (GET, HEAD, PUT, DELETE).
   Result<Response> Send(const Outgoing& request);
-  // The same as Send, but a status other than 2xx is an error with the pointer, detail and remedy
-  // of the problem document: 409 and 422 kUnreachable; 408, 429 and 5xx kSystem; all others kInput.
+  // The same as Send, but a status other than 2xx is an error. The error has the pointer, detail
+  // and remedy of the problem document. Its kind is kUnreachable for 409 and 422, kSystem for 408,
+  // 429 and 5xx, and kInput for all other statuses.
   Result<Response> SendOrFail(const Outgoing& request);
   // The same as SendOrFail, but returns the body.
   Result<std::string> Fetch(const Outgoing& request);
 
   // Reads an event stream until `on_event` returns false or `should_end` returns true.
   // (`should_end` is called several times per second.) If the stream breaks, or is silent for
-  // `silence`, connects again with the id of the last event, to another server if there is one.
+  // `silence`, connects again with the id of the last event. Uses another server if there is one.
   // `silence` covers two heartbeats of the server, so that one heartbeat may be late. The first
   // attempt follows at once. The other attempts follow after growing, random pauses of up to 5 s.
   // `on_change` receives changes of the connection: "connected to …", "lost …: why; trying again",

@@ -46,8 +46,8 @@ std::string SystemFailure() { return std::generic_category().message(errno); }
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// This project has its own BIO, because OpenSSL's socket BIO causes SIGPIPE if the peer has closed
-// the connection.
+// This file has its own BIO (OpenSSL's interface to a socket). With OpenSSL's own socket BIO, a
+// write to a closed connection would cause SIGPIPE.
 int SocketOf(BIO* bio) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
 }

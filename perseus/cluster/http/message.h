@@ -25,8 +25,9 @@ struct Request {
   std::string peer;  // "127.0.0.1". For a Unix socket: "unix".
   bool is_over_unix_socket = false;
   std::string
-      certificate;    // The common name in the client's certificate, if it sent a trusted one.
-  std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
+      // The common name in the client's trusted certificate. Empty without a trusted certificate.
+      certificate;
+  std::string trace;          // 32 hexadecimal digits: from `traceparent`, or new.
   std::string identity = {};  // Who sent the request. The handler sets this value, for the log.
 
   std::string_view Field(std::string_view name) const { return ValueOf(fields, name); }

@@ -70,7 +70,7 @@ class ResponseParser {
   bool HasHeader() const;
   bool IsDone() const;
   bool KeepsAlive() const;
-  const std::string& failure() const;  // Empty: none.
+  const std::string& failure() const;  // Why parsing failed. Empty if parsing did not fail.
 
   int status() const;
   Fields& fields();

@@ -9,14 +9,16 @@
 // work on other threads (offload.h). If a handler throws, the answer is 500, and the server calls
 // ServerOptions::failed.
 //
-// Limits bounds what a client can do: the sizes of header and body, the time in which they must
-// arrive (slow loris), the time of an idle connection, the number of connections and streams, and
-// the requests per second from one address. Beyond a limit, the answer is 431, 413, 408, 503 or
-// 429, as a problem document (with Retry-After where that helps), or the connection is closed.
+// Limits bounds what a client can do. It bounds the sizes of header and body, and the time in which
+// they must arrive (against slow-loris attacks). It also bounds the time of an idle connection, the
+// number of connections and streams, and the requests per second from one address. Beyond a limit,
+// the answer is a problem document with 431, 413, 408, 503 or 429 (and with Retry-After where a
+// retry helps), or the connection is closed.
 //
 // An unknown route is 404. A wrong method for a route is 405 with Allow. HEAD is GET without the
-// body. A request that a route does not accept (Takes) is refused before the body is read: an
-// unknown query field is 400, a body that is too large 413, a body of another type or encoding 415.
+// body. If a route does not accept a request (Takes), the request is refused before its body is
+// read. An unknown query field is 400, a body that is too large is 413, and a body of another type
+// or encoding is 415.
 //
 // Every answer except an event stream has the trace id of the request in `traceresponse`. A 5xx
 // problem also has it as the member `trace`.
@@ -43,10 +45,10 @@ namespace perseus::http {
 
 namespace asio = boost::asio;
 
-// Sends events to one client. Sending never blocks and never fails. The stream is closed, and later
-// events are dropped, if the client disconnects, leaves more than Limits::stream_bytes unread, or
-// receives nothing between two heartbeats. The client connects again with the id of its last event.
-// A stream must not outlive the loop.
+// Sends events to one client. Sending never blocks and never fails. The stream is closed if the
+// client disconnects, leaves more than Limits::stream_bytes unread, or receives nothing between two
+// heartbeats. Then later events are dropped. The client connects again with the id of its last
+// event. A stream must not outlive the loop.
 class Stream {
  public:
   virtual ~Stream() = default;  // Closes the stream.
@@ -75,7 +77,7 @@ struct Call {
 };
 using Handler = std::function<asio::awaitable<Response>(Call&)>;
 
-// What a route accepts besides its path.
+// What a request for a route may contain, in addition to the path.
 struct Takes {
   std::size_t body_bytes = 256 << 10;  // The largest body. Limits::body_bytes also applies.
   std::string media_type = "application/json";  // The Content-Type, if the request has one.

@@ -79,8 +79,9 @@ bool Exists(const char* path) {
   return path != nullptr && std::filesystem::exists(path, ignored);
 }
 
-// Trusts the authorities of SSL_CERT_FILE and SSL_CERT_DIR, or else those in OpenSSL's own paths,
-// or else those of the distribution.
+// Trusts the authorities of SSL_CERT_FILE and SSL_CERT_DIR, if one of these variables is set.
+// Otherwise trusts the authorities in OpenSSL's own paths. If these paths do not exist, trusts the
+// authorities of the distribution.
 void TrustSystem(SSL_CTX& context) {
   SSL_CTX_set_default_verify_paths(&context);
   ERR_clear_error();

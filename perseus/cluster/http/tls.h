@@ -25,8 +25,9 @@ using TlsContext = std::shared_ptr<ssl_ctx_st>;
 // file cannot be used.
 Result<TlsContext> ServerTls(const TlsFiles& files);
 
-// The authority that a client trusts (empty: those of SSL_CERT_FILE, SSL_CERT_DIR, or the system),
-// and the client's certificate and key (empty: none).
+// The authority that a client trusts, and the client's certificate and key. An empty authority
+// means the authorities of SSL_CERT_FILE, SSL_CERT_DIR, or the system. An empty certificate and key
+// mean that the client has none.
 struct ClientTlsFiles {
   std::string authority;
   std::string certificate;

@@ -53,8 +53,8 @@ Result<plan::Target> ParseTarget(std::string_view text, int gpus);
 nlohmann::ordered_json TargetJson(const plan::Target& target);
 
 // Returns the target of "no-slowdown", "slowdown-5", "deadline-2.9s", … (Slug in plan/target.h).
-// Returns nullopt if the text is not a slug, or if it is the slug of a price target, which does not
-// contain the price.
+// Returns nullopt if the text is not a slug. Also returns nullopt for the slug of a price target,
+// because this slug does not contain the price.
 std::optional<plan::Target> TargetOfSlug(std::string_view slug);
 
 }  // namespace perseus::job_planning

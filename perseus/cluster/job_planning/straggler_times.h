@@ -11,9 +11,9 @@
 
 namespace perseus::job_planning {
 
-// Returns the largest slowdown of each pipeline at `now`, by dp_rank. Ignores slowdowns of 1,
-// pipelines that the job does not have, and stragglers that have not begun, have ended, or are
-// suspended because measurements contradict them.
+// Returns the largest slowdown of each pipeline at `now`, by dp_rank. Ignores slowdowns of 1, and
+// pipelines that the job does not have. Also ignores stragglers that have not begun, have ended, or
+// are suspended because measurements contradict them.
 std::map<int, double> SlowdownsAt(std::span<const store::StragglerRecord> stragglers, int pipelines,
                                   Milliseconds now);
 

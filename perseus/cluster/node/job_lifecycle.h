@@ -20,8 +20,8 @@
 // a step, because its ranks may have continued elsewhere or may never run again. If these ranks run
 // a step, the server may have registered the job again. Each request needs a new step.
 //
-// Two facts are not states, because several states can have them: whether a step ran since the last
-// request, and whether ranks restarted since the server last accepted them.
+// Two facts are not states, because they are independent of the state. One is whether a step ran
+// since the last request. The other is whether ranks restarted since the server last accepted them.
 //
 // Not thread safe.
 #pragma once

@@ -7,9 +7,8 @@
 // The daemon fails open. If the server is unreachable, ranks continue with the assignment in their
 // directory. When this process ends, the assignment stays in the directory.
 //
-// The caller passes everything in, so that tests need no network and never wait: events through
-// Receive, a function that sends requests, and the time through Turn. The threads are in
-// run_node.h.
+// The caller passes in events (Receive), a function that sends requests, and the time (Turn). So
+// tests need no network and never wait. The threads are in run_node.h.
 //
 // Not thread safe.
 #pragma once

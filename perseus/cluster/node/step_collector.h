@@ -1,4 +1,4 @@
-// Turns the logs of a job's ranks into reports for the server: one report for each step and
+// Turns the logs of a job's ranks into reports for the server. Makes one report for each step and
 // pipeline, as soon as all ranks of the pipeline on this node have ended the step.
 //
 // The time and energy of a step are measured from the end of the previous step to the end of this

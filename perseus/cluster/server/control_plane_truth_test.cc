@@ -30,7 +30,7 @@ class TruthTest : public ControlPlaneTest {
   }
   json Assignment() { return Get("/v1/jobs/run")["assignment"]; }
   // Runs `count` steps of both pipelines with the active assignment. Pipeline p takes `slow[p]`
-  // times as long as its plan, and both wait for the slower one.
+  // times as long as its plan, and both wait for the slower pipeline.
   void Run(int count, const std::vector<double>& slow, double energy = 1) {
     for (int i = 0; i < count; ++i, ++step_) {
       const json assignment = Assignment();

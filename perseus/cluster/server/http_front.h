@@ -1,9 +1,9 @@
 // The side of the server that faces callers: sockets and certificates, the identity and rights of
 // callers, their limits, the endpoints, and the log of requests.
 //
-// Threads: everything runs on the loop. The exceptions are endpoints, which run on the pool of the
-// database (api/endpoints.h), Receive, which is called on the thread of the store, and Reload,
-// which is called on any thread.
+// Threads: everything runs on the loop. There are three exceptions. Endpoints run on the pool of
+// the database (api/endpoints.h). Receive is called on the thread of the store. Reload is called on
+// any thread.
 //
 // Invariants: the database ends before HttpFront, because endpoints on the database's pool use
 // Services. The loop outlives HttpFront. Each member uses only members above it.

@@ -161,11 +161,11 @@ class Database {
   // conflict with another transaction or a lost connection, `work` runs again. So `work` must
   // assign the variables outside the database that hold its results, and must not append to them.
   //
-  // After a conflict, the driver waits for a short, random time before it repeats the transaction,
-  // and for up to twice as long before each further repeat. The reason is how PostgreSQL resolves a
-  // deadlock: it ends one transaction and wakes up the other transaction. The other transaction
-  // needs a moment to lock the row that it waits for. If the first transaction is repeated within
-  // this moment, it locks the row first, and both are in a deadlock again.
+  // After a conflict, the driver waits for a short, random time before it repeats the transaction.
+  // Before each further repeat, it waits for up to twice as long. The reason is how PostgreSQL
+  // resolves a deadlock: it ends one transaction and wakes up the other transaction. The other
+  // transaction needs a moment to lock the row that it waits for. If the first transaction is
+  // repeated within this moment, it locks the row first, and both are in a deadlock again.
   using Work = std::function<Result<void>(Transaction&)>;
   Result<void> Transact(const Work& work, Durability durability = Durability::kOnDisk) {
     Result<void> done = Commit(work, durability);
@@ -194,8 +194,8 @@ Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path);
 // that a wrong address fails now.
 Result<std::unique_ptr<Database>> OpenPostgres(const std::string& url);
 
-// Refuses (kInput) texts that a database may not be able to store: texts with NUL bytes, texts that
-// are not UTF-8, and texts of more than 500 MB. The drivers call it.
+// Refuses (kInput) texts that a database may be unable to store. These are texts with NUL bytes,
+// texts that are not UTF-8, and texts of more than 500 MB. The drivers call it.
 Result<void> CheckParameters(Parameters parameters);
 
 }  // namespace perseus::store

@@ -123,7 +123,7 @@ class PostgresDatabase final : public Database {
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
-    // Opens a connection if this one does not work.
+    // Opens a new connection if the current connection does not work.
     Result<void> Connect() {
       if (connection_ && !connection_->IsLost()) return {};
       PERSEUS_ASSIGN_OR_RETURN(PostgresConnection opened,

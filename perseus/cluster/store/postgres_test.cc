@@ -115,7 +115,7 @@ TEST_F(PostgresTest, ReconnectsToARestartedServer) {
   Succeed(store->SetTarget(job, "back", 1));
   EXPECT_EQ(received.Next().kind, Notice::Kind::kPlanning);
 
-  // All connections are broken. The next call opens a new one.
+  // All connections are broken. The next call opens a new connection.
   server.Restart();
   Succeed(store->SetTarget(job, "again", 1));
   EXPECT_EQ(Get(store->FindJob(job))->target, "again");

@@ -37,7 +37,7 @@ struct JobRecord {
   std::int64_t last_step = -1;
   Milliseconds last_step_at = 0;
   std::string summary;     // JSON: time and energy of recent steps. May be empty.
-  std::string owner = {};  // The team or person that the job belongs to. Empty: nobody.
+  std::string owner = {};  // The team or person that owns the job. Empty: no owner.
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
@@ -189,8 +189,8 @@ struct TokenRecord {
   std::string name = {};
   Milliseconds created = 0;
   Milliseconds expires = 0;  // 0: never.
-  // For scopes "agent" and "join": patterns of node names, one per line. Empty: no node, except
-  // that `certificate` may name one.
+  // For scopes "agent" and "join": patterns of node names, one per line. Empty: no node, but
+  // `certificate` may name a node.
   std::string nodes = {};
   // The team or person for whose jobs the token is valid. Empty: all.
   std::string owner = {};

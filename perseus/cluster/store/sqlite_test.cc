@@ -188,7 +188,7 @@ TEST_F(SqliteTest, OnlyWhatNodesReportAgainDoesNotWaitForTheDisk) {
 }
 
 // The third transaction waits until the second, long transaction is committed. If both were in the
-// same commit, the third one would wait forever.
+// same commit, the third transaction would wait forever.
 TEST_F(SqliteTest, ACommitEndsAfterLongWork) {
   const auto database = Get(OpenSqlite(":memory:"));
   bool is_in_order = false;

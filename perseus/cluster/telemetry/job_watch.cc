@@ -393,7 +393,7 @@ void JobWatch::Learn(std::int64_t version, const store::PlannedAssignment& assig
     times.push_back(share.time_s - assignment.tail_s);
   }
   const MutexLock lock(mutex_);
-  // Without plans, ranks run at the default clocks. Stragglers are detected anyway.
+  // Without plans, ranks run at the default clocks. Stragglers are detected in this case, too.
   if (times.empty() && assignment.baseline_time_s > assignment.tail_s) {
     times.assign(static_cast<std::size_t>(settings_.pipelines),
                  assignment.baseline_time_s - assignment.tail_s);

@@ -63,8 +63,8 @@ class JobWatch {
 
   // Handles a restart of the job, which then counts its steps from 0 again.
   void Restart();
-  // Whether a restart was found since the last call: the step of a node decreased by more than the
-  // number of unsent steps that a node keeps.
+  // Whether a restart was found since the last call. A restart is found if the step of a node
+  // decreases by more than the number of unsent steps that a node keeps.
   bool TakeRestart();
 
   // The function that handles a report locks this mutex while it reads the data that the watch
@@ -99,9 +99,9 @@ class JobWatch {
     bool detects_stragglers = true;
     double most_harm = 0.01;  // The largest harm of a plan, as a fraction of the step time.
   };
-  // Forgets all steps and stragglers, because another replica judged in the meantime. `raised`
-  // contains the stragglers that the other replica detected, by dp_rank. Does nothing if another
-  // thread has already called this.
+  // Forgets all steps and stragglers, because another replica judged the job in the meantime.
+  // `raised` contains the stragglers that the other replica detected, by dp_rank. Does nothing if
+  // another thread has already called this.
   void StartJudging(const Settings& settings, const std::map<int, double>& raised,
                     Milliseconds now);
   // Whether this replica has started to judge, and the first node still reports to it.

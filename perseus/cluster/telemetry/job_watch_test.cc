@@ -52,7 +52,7 @@ TEST_F(JobWatchTest, ASilentNodeMakesNoOtherPipelineAStraggler) {
 
 TEST_F(JobWatchTest, ARepeatedReportCountsOnce) {
   Steps(0, 24);
-  Steps(24, 25, 1.4);  // This is one slow step.
+  Steps(24, 25, 1.4);  // Step 24 is slow.
   Steps(25, 27);
   for (int again = 0; again < 3; ++again) {
     for (std::int64_t step = 21; step < 27; ++step) {

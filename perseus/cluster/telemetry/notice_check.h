@@ -2,7 +2,7 @@
 //
 // A notice says that pipeline p takes s times its planned time. While the notice is active, the
 // other pipelines run slower. If the notice is false, or if nobody withdraws it, the whole job is
-// slow for nothing. Each judged step has the measured ratio of each pipeline
+// slow without a benefit. Each judged step has the measured ratio of each pipeline
 // (straggler_detector.h):
 //
 //   r_p = busy_p / expected_p         x_p = r_p / reference

@@ -1,9 +1,9 @@
 // Withdraws a plan if it costs throughput: "first, do no harm".
 //
-// If a job is slower than its plan promises, the plan may still be good: the profile may be
-// optimistic, and the job may be as slow without a plan. So the guard compares the steps with the
-// plan and the steps without a plan. If the median step with the plan is slower than promised by
-// more than the limit of the job, the guard requests a trial. In the trial, the ranks run at the
+// If a job is slower than its plan promises, the plan may still be good. The profile may be
+// optimistic, so the job may be just as slow without a plan. So the guard compares the steps with
+// the plan and the steps without a plan. If the median step with the plan is slower than promised
+// by more than the limit of the job, the guard requests a trial. In the trial, the ranks run at the
 // default clocks. With
 //
 //   r_plan    = measured / promised step time with the plan
@@ -26,8 +26,8 @@
 // Steps of a job differ. So each median has a standard error, from the spread of the steps. A trial
 // begins only if the excess is more than two standard errors. The trial ends after kGuardSteps
 // steps if harm differs from 0 by more than two standard errors. Otherwise it ends after
-// kMostGuardSteps at the latest. At the end of the trial, the plan is withdrawn if harm is more
-// than one standard error.
+// kMostGuardSteps steps. At the end of the trial, the plan is withdrawn if harm is more than one
+// standard error.
 //
 // A new profile or a new target ends every state, because the job gets other plans. Setting the
 // same target again also ends the state.

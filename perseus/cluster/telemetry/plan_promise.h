@@ -1,8 +1,8 @@
 // Compares the promise of the active plan with the reports of nodes.
 //
-// The values are robust: they are medians over recent steps that followed the plan, so a slow step
-// or a lost report does not matter. A ratio is the median of measured / promised. If it is above 1,
-// the job is slower or uses more energy than promised.
+// The values are medians over recent steps that followed the plan. So a single slow step or a lost
+// report has no effect. A ratio is the median of measured / promised. If it is above 1, the job is
+// slower or uses more energy than promised.
 #pragma once
 
 #include <map>

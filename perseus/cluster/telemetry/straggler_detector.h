@@ -13,11 +13,11 @@
 // detector ignores steps that other pipelines did not report in time, for example after an outage.
 // It also ignores a pipeline with an unknown assignment if other pipelines have a known assignment.
 //
-// Noise. A quiet step is a step of a pipeline that is no straggler, with x below the threshold.
-// Nine of ten of the last kPast quiet steps deviate by at most a certain value. s is this value,
-// divided by 1.645 as for a normal distribution. (The median deviation would not work: with two
-// pipelines, x is exactly 1 in every other step.) The threshold is 1 + max(kLeast, kNoise s).
-// Before the first kLeastPast quiet steps, it is 1 + kUnknown.
+// Noise. A quiet step is a step of a pipeline that is no straggler, with x below the threshold. 90
+// % of the last kPast quiet steps deviate by at most a certain value. s is this value divided by
+// 1.645, which is the standard deviation for a normal distribution. (The median deviation would not
+// work, because with two pipelines, x is exactly 1 in every other step.) The threshold is 1 +
+// max(kLeast, kNoise s). Before the first kLeastPast quiet steps, it is 1 + kUnknown.
 //
 // A straggler is raised (declared) after kToRaise consecutive steps above the threshold, so one
 // slow step raises nothing. The slowdown of the straggler is the least x of these steps. Later the
@@ -119,7 +119,7 @@ class StragglerDetector {
   std::map<std::int64_t, std::map<int, Judged>> open_;  // [step][dp_rank]
   std::map<int, Pipeline> pipelines_;
   std::map<int, std::int64_t> newest_;  // The newest step of each pipeline.
-  // By step: the number of pipelines whose newest step it is.
+  // By step: the number of pipelines with this newest step.
   std::map<std::int64_t, int> pipelines_at_;
   std::int64_t judged_ = -1;  // The last judged step.
 };

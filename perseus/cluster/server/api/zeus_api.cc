@@ -1,9 +1,9 @@
 // The four endpoints of Zeus' pipeline frequency optimizer. With them, training code with the
 // client of Zeus can use plans of Perseus without a change (docs/how-to/zeus-clients.md).
 //
-// Answers have the format of the Zeus server: JSON without white space and without a final newline,
-// 200 for an accepted body, 422 for a wrong body. Unknown keys are ignored, as in the Zeus server,
-// because forks of its client exist. The `job_id` is the id of a Perseus job.
+// Answers have the format of the Zeus server: JSON without white space and without a final newline.
+// The status is 200 for an accepted body, and 422 for a wrong body. Unknown keys are ignored, as in
+// the Zeus server, because forks of its client exist. The `job_id` is the id of a Perseus job.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -254,7 +254,7 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
   for (const plan_file::PlannedInstruction& instruction :
        plan.pp_ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
-    // The lowest clock of the GPU that is not below the planned one.
+    // The lowest clock of the GPU that is equal to or above the planned clock.
     const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);
     const int mhz = at != info.frequencies_mhz.end() ? *at : info.frequencies_mhz.back();
     frequencies.push_back(ordered_json::array({Name(instruction.kind), mhz}));

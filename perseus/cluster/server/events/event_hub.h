@@ -6,8 +6,8 @@
 //
 // At most one read runs for each job and for each node. A request during a read causes another read
 // after this read. So thousands of nodes that connect at once share few reads. No node receives an
-// assignment that is older than its last one. No node misses an assignment that was made while its
-// jobs were read.
+// assignment that is older than its last assignment. No node misses an assignment that was made
+// while its jobs were read.
 //
 // A stream is a view of the store: for each stream, the hub remembers the version of each job that
 // it has sent. It sends only newer versions. The id of an event contains these versions ("j-1:7

@@ -38,11 +38,11 @@ class ForeignIdentities {
   void Replace(IdentitySettings settings);
 
   // Returns the person that the proxy names. Fails with 401 if a field of the proxy comes from
-  // anybody else, is repeated, cannot be a name, or comes with a token of this server. Also fails
-  // with 401 if a request of the proxy has neither a user nor a token. Fails with 403 if the person
-  // has no rights. Fails with 403 also for a change that a web page of another site may have
-  // caused. Returns nullopt if the request has no such field. Then the caller checks tokens and
-  // certificates.
+  // another client, is repeated, is not a valid name, or comes together with a token of this
+  // server. Also fails with 401 if a request of the proxy has neither a user nor a token. Fails
+  // with 403 if the person has no rights. Fails with 403 also for a change that a web page of
+  // another site may have caused. Returns nullopt if the request has no such field. Then the caller
+  // checks tokens and certificates.
   std::optional<Answer<Identity>> FromProxy(const http::Request& request, Milliseconds now) const;
   // Returns the identity of a munge credential, which must be for this node. Fails with 401 and the
   // reason if the credential is not valid. Fails with 403 if the user of the credential is not

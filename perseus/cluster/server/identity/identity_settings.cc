@@ -21,8 +21,8 @@ Scope ReadScope(TableReader& reader) {
   return Scope::kRead;
 }
 
-// Checks the other members of a grant, besides its group or user. Which of them are allowed depends
-// on its scope.
+// Checks the other members of a grant, besides its group or user. The scope of the grant decides
+// which members are allowed.
 void CheckGrant(TableReader& reader, const Grant& grant) {
   if (reader.error()) return;
   if (grant.group.empty() == grant.user.empty()) {

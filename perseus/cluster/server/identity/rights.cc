@@ -15,8 +15,8 @@ namespace {
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::size_t kSecretBytes = 32;
 
-// Whether the request goes to an address such as "127.0.0.1:7410", "[::1]:7410" or "localhost",
-// comes from this machine, and does not come from a web page.
+// Whether the request comes from this machine, but not from a web page, and goes to an address such
+// as "127.0.0.1:7410", "[::1]:7410" or "localhost".
 bool IsFromThisMachine(const http::Request& request) {
   if (!request.Field("origin").empty() || !IsLoopback(request.peer)) return false;
   std::string_view host = request.Field("host");

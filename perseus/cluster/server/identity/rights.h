@@ -49,8 +49,8 @@ class Rights {
   // Whether a caller that Identify returned earlier is still valid. The token was not revoked, and
   // neither the token nor the secret has expired. For event streams and other long answers.
   bool IsValid(const Identity& identity, Milliseconds now) const;
-  // Whether tokens have changed, or one has expired, since the last call of this function. If so,
-  // IsValid may return another value. This function is cheap.
+  // Whether tokens have changed, or a token has expired, since the last call of this function. If
+  // so, IsValid may return another value. This function is cheap.
   bool TakeChange(Milliseconds now);
 
  private:
