@@ -12,7 +12,7 @@
 namespace perseus::cli {
 
 struct FigureFlags {
-  std::vector<std::string> figures;   // Paths.
+  std::vector<std::string> figures;   // Each is a PATH.
   std::vector<std::string> overlays;  // Each is PATH or NAME=PATH.
 };
 

@@ -26,8 +26,8 @@ Result<agent::GpuManager::Setup> SetUpGpus(const std::string& which, const std::
                                            spdlog::logger& log);
 
 // Raises the soft limit on open files to the hard limit, because every connection needs a
-// descriptor. The usual soft limit of 1,024 is only for programs that use select(). If this fails,
-// the program accepts fewer connections.
+// descriptor. The usual soft limit of 1,024 is only for programs that use select(). If the limit
+// cannot be raised, the program accepts fewer connections.
 void RaiseLimitOnOpenFiles();
 
 // Makes a log on `streams.err`. Under systemd, the log has no times, because the journal adds them.

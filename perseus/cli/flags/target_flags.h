@@ -17,7 +17,7 @@ struct TargetFlags {
   std::vector<double> deadlines_s;
   std::vector<double> energy_budgets_j;
   std::vector<double> power_caps_w;
-  std::vector<std::pair<double, double>> prices;  // ($/kWh, $/GPU-hour)
+  std::vector<std::pair<double, double>> prices;  // Pairs of ($/kWh, $/GPU-hour).
   bool min_energy = false;
   bool edp = false;
 };

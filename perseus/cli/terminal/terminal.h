@@ -8,7 +8,7 @@
 namespace perseus::cli {
 
 struct Terminal {
-  int width = 80;        // Columns, from kNarrowest to kWidest.
+  int width = 80;        // The width in columns, from kNarrowest to kWidest.
   bool color = false;    // Whether it understands ANSI escapes.
   bool unicode = false;  // Whether it shows UTF-8. Otherwise it shows only ASCII.
 };

@@ -15,7 +15,7 @@ namespace perseus::cli {
 struct ListedVerb {
   std::string_view group;
   std::string_view name;
-  std::string_view brief;  // At most 64 characters, so that a line has at most 80.
+  std::string_view brief;  // At most 64 characters, so that a line has at most 80 characters.
   Verb (*add)(CLI::App& program);
 };
 

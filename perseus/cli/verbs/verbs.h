@@ -14,7 +14,7 @@
 namespace perseus::cli {
 
 struct Verb {
-  const CLI::App* flags = nullptr;  // Owned by the program.
+  const CLI::App* flags = nullptr;  // The program owns this object.
   std::function<Result<void>(const Streams& streams)> run;
   // Only for `perseus run`. Called before `run`, with the words that follow "--" on the command
   // line.
@@ -54,8 +54,8 @@ Verb AddVersionVerb(CLI::App& program);
 Verb AddCompletionVerb(CLI::App& program);
 Verb AddHelpVerb(CLI::App& program);
 
-// "perseus 0.1.0 (4b097f5f1c2d; Release, GNU 12.2.0)": the version, the commit, and the build. The
-// commit ends with "-dirty" if sources were changed since.
+// Returns the version, the commit, and the build: "perseus 0.1.0 (4b097f5f1c2d; Release, GNU
+// 12.2.0)". If sources were changed after the commit, the commit ends with "-dirty".
 const char* VersionText();
 
 }  // namespace perseus::cli

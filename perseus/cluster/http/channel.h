@@ -23,7 +23,7 @@ namespace asio = boost::asio;
 
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  // `socket` is non-blocking.
+  // `socket` must be non-blocking.
   Channel(asio::io_context& loop, FileDescriptor socket, const TlsContext& tls);
 
   // Operations that are awaited after this call fail after `time`. Then WasLate() is true.
@@ -32,12 +32,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // Makes operations also fail if the other side does not acknowledge sent data for `time`. The
   // other side may have disappeared without closing the connection.
   void FailWithoutAcknowledgement(std::chrono::milliseconds time);
-  // False if the other side has closed the connection.
+  // Returns false if the other side has closed the connection.
   bool IsPeerThere();
   bool WasLate() const { return late_; }
 
   asio::awaitable<bool> Handshake();
-  // Appends received bytes, at most the size of `scratch`. False at the end of the stream.
+  // Appends received bytes, at most the size of `scratch`. Returns false at the end of the stream.
   asio::awaitable<bool> ReadMore(std::string& text, std::span<char> scratch);
   asio::awaitable<bool> Write(std::vector<std::string_view> texts);
   // Ends writing, and briefly waits for the other side to do the same, so that all written bytes

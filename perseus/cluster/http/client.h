@@ -25,11 +25,13 @@ struct ClientOptions {
   std::string token = {};  // Sent as a bearer token.
   // If set, returns the token for each request and each connection, in place of `token`.
   std::function<std::string()> token_of = {};
-  std::string authority = {};    // PEM file of the trusted authority. Empty: the system's.
+  // PEM file of the trusted authority. Empty: the system's authorities.
+  std::string authority = {};
   std::string certificate = {};  // PEM file of the client certificate, if the server requires one.
   std::string key = {};
-  std::chrono::milliseconds timeout{30'000};  // For a request, including the connection.
-  std::size_t longest_body = 1 << 30;         // A longer answer is an error.
+  // The longest time of a request, including the connection.
+  std::chrono::milliseconds timeout{30'000};
+  std::size_t longest_body = 1 << 30;  // A longer answer is an error.
   // If set, Send calls this function several times per second. Send fails once the function returns
   // true.
   std::function<bool()> should_end = {};
@@ -44,7 +46,7 @@ class Client {
 
   struct Outgoing {
     std::string method = "GET";
-    std::string target = {};  // "/v1/jobs?limit=5", encoded.
+    std::string target = {};  // The encoded target, such as "/v1/jobs?limit=5".
     std::string body = {};
     std::string content_type = "application/json";
     Fields fields = {};
@@ -71,7 +73,7 @@ class Client {
   // name may take as long as the system allows.
   struct Listening {
     std::string target = {};
-    std::string last_event_id = {};  // For the first connection.
+    std::string last_event_id = {};  // The id for the first connection.
     // If set, returns the id to send with each connection, in place of the id of the last event.
     std::function<std::string()> position = {};
     std::chrono::milliseconds silence{12'000};

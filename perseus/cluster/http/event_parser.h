@@ -14,8 +14,8 @@ class EventParser {
  public:
   explicit EventParser(std::string last_id = "") : last_id_(std::move(last_id)) {}
 
-  // Takes bytes in pieces of any size. Fails (kSystem) if an event is longer than 64 MB, because it
-  // may never end.
+  // Takes bytes in pieces of any size. Fails (kSystem) if an event is longer than 64 MB, because
+  // such an event may never end.
   Result<std::vector<Event>> Put(std::string_view bytes);
 
   // The id of the last complete event. The next connection continues after this event.

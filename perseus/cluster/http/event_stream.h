@@ -38,7 +38,7 @@ class EventStream : public Stream, public std::enable_shared_from_this<EventStre
   void NotifyClosed();
 
   std::shared_ptr<ServerState> state_;
-  std::shared_ptr<Connection> connection_;  // Null after it was closed.
+  std::shared_ptr<Connection> connection_;  // Null after the connection was closed.
   asio::steady_timer beat_;
   std::vector<std::shared_ptr<const std::string>> unwritten_;
   std::size_t first_taken_ = 0;  // Bytes of the first text that are already written.

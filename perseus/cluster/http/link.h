@@ -28,7 +28,7 @@ class Link {
 
   // The caller owns `socket` and keeps it open. Without `tls`, the connection is not encrypted.
   static Link OfServer(int socket, const TlsContext& tls);
-  // `host`: the name that the certificate must have.
+  // `host` is the name that the certificate must have.
   static Link OfClient(int socket, const TlsContext& tls, const std::string& host);
 
   // Call this first, until it returns kMoved. Does nothing without TLS.
@@ -38,8 +38,8 @@ class Link {
   Moved Write(std::span<const std::string_view> texts);
   // Call this before the socket is closed. Afterwards all calls fail.
   void Detach();
-  // Tells the other side that no more bytes follow, without waiting. Bytes that are read afterwards
-  // are not decrypted: ignore them.
+  // Announces to the other side that no more bytes follow. Does not wait. Bytes that are read
+  // afterwards are not decrypted, so ignore them.
   void EndWriting();
 
   // Returns why the last call failed, such as "the certificate is for another host". For a client,

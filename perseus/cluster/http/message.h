@@ -16,18 +16,18 @@ using Fields = std::map<std::string, std::string, std::less<>>;
 std::string_view ValueOf(const Fields& fields, std::string_view name);  // Empty if absent.
 
 struct Request {
-  std::string method;  // "GET"
-  std::string path;    // "/v1/jobs/j-1", percent-decoded.
-  Fields query;        // Decoded.
+  std::string method;  // Such as "GET".
+  std::string path;    // The percent-decoded path, such as "/v1/jobs/j-1".
+  Fields query;        // The decoded fields of the query.
   Fields fields;       // The values of a repeated field are joined by ", ".
   std::set<std::string, std::less<>> repeated = {};  // The names of the repeated fields.
   std::string body;
-  std::string peer;  // "127.0.0.1". For a Unix socket: "unix".
+  std::string peer;  // The client's address, such as "127.0.0.1". For a Unix socket: "unix".
   bool is_over_unix_socket = false;
   std::string
       // The common name in the client's trusted certificate. Empty without a trusted certificate.
       certificate;
-  std::string trace;          // 32 hexadecimal digits: from `traceparent`, or new.
+  std::string trace;          // The trace id: 32 hexadecimal digits, from `traceparent` or new.
   std::string identity = {};  // Who sent the request. The handler sets this value, for the log.
 
   std::string_view Field(std::string_view name) const { return ValueOf(fields, name); }
@@ -49,7 +49,7 @@ struct Problem {
   std::string detail = {};  // What is wrong with this request.
   std::string pointer = {};
   std::string remedy = {};
-  int retry_after_s = 0;  // 0: a retry does not help, or the time is unknown.
+  int retry_after_s = 0;  // When to retry. 0: a retry does not help, or the time is unknown.
 };
 inline constexpr const char* kProblemType = "application/problem+json";
 // Returns a response with type "about:blank", title, status and detail, and with pointer and remedy

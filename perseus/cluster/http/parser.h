@@ -45,7 +45,7 @@ class RequestParser {
   Fields& fields();
   std::set<std::string, std::less<>>& repeated();  // The names of fields that occur twice.
   std::string& body();
-  // After HasHeader():
+  // Call these functions after HasHeader().
   bool KeepsAlive() const;
   bool ExpectsContinue() const;
 
@@ -54,7 +54,7 @@ class RequestParser {
   std::unique_ptr<Impl> impl_;
 };
 
-enum class Expected { kBody, kNoBody };  // kNoBody: the answer to HEAD.
+enum class Expected { kBody, kNoBody };  // kNoBody: the answer to HEAD has no body.
 
 // Parses one response. Skips the 1xx responses before the final response.
 class ResponseParser {

@@ -34,9 +34,9 @@ struct IncomingRequest {
 
   Request request;        // The parts that have arrived.
   Router::Match match;    // The route of the request.
-  bool has_head = false;  // `request` and `match` have the data of the header.
+  bool has_head = false;  // Whether `request` and `match` have the data of the header.
   std::optional<Response> refusal;
-  bool keeps_alive = false;  // Another request may follow.
+  bool keeps_alive = false;  // Whether another request may follow.
   std::chrono::steady_clock::time_point begin;
   BodyShare share;
 };

@@ -21,7 +21,7 @@
 // or encoding is 415.
 //
 // Every answer except an event stream has the trace id of the request in `traceresponse`. A 5xx
-// problem also has it as the member `trace`.
+// problem also has the trace id as the member `trace`.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -52,8 +52,8 @@ namespace asio = boost::asio;
 class Stream {
  public:
   virtual ~Stream() = default;  // Closes the stream.
-  // `text`: whole events (protocol::FormatEvent). Shared, because thousands of clients receive the
-  // same text.
+  // `text` consists of complete events (protocol::FormatEvent). It is shared, because thousands of
+  // clients receive the same text.
   virtual void Send(std::shared_ptr<const std::string> text) = 0;
   virtual bool IsOpen() const = 0;
   // Closes the stream after the earlier events are sent.
@@ -66,7 +66,7 @@ class Stream {
 // A request for a route.
 struct Call {
   Request request;
-  Fields path;  // {"job": "j-1"}
+  Fields path;  // The parameters of the path, such as {"job": "j-1"}.
   // Answers 200 with text/event-stream and keeps the connection for events. The server sends a
   // comment every Limits::stream_beat, so that each side notices if the other side disappears.
   // After this call, the response of the handler is ignored. Fails (kSystem) if there are too many
@@ -114,14 +114,15 @@ class Router {
 
 struct Limits {
   std::size_t header_bytes = 16 << 10;
-  std::size_t body_bytes = 64 << 20;         // For all routes.
-  std::size_t all_bodies_bytes = 256 << 20;  // For all running requests together.
+  std::size_t body_bytes = 64 << 20;         // The largest body, for all routes.
+  std::size_t all_bodies_bytes = 256 << 20;  // The bodies of all running requests together.
   std::chrono::milliseconds request_time{
       30'000};  // From the first byte of a request to its last. Also limits a handshake, and the
                 // time in which the client must receive an answer.
-  std::chrono::milliseconds idle_time{75'000};  // Between requests, and before the first one.
+  std::chrono::milliseconds idle_time{75'000};  // Between requests, and before the first request.
   std::chrono::milliseconds stream_beat{5'000};
-  std::size_t stream_bytes = 1 << 20;  // Bytes that the client of a stream has not read.
+  // The most bytes that the client of a stream may leave unread.
+  std::size_t stream_bytes = 1 << 20;
   int connections = 32'000;  // A node has two connections: its event stream, and one for requests.
   int streams = 15'000;
   double requests_per_second =
@@ -129,7 +130,7 @@ struct Limits {
 };
 
 struct ServerOptions {
-  std::string address = "127.0.0.1:7410";  // Port 0: any.
+  std::string address = "127.0.0.1:7410";  // Port 0: any free port.
   std::optional<UnixAddress> unix_socket =
       {};  // If set, the server also listens on this socket, without TLS.
   Limits limits = {};
@@ -155,7 +156,7 @@ class Server {
     int connections = 0;
     int streams = 0;
     std::int64_t refused = 0;          // Connections beyond a limit.
-    std::int64_t dropped_streams = 0;  // Clients that did not read.
+    std::int64_t dropped_streams = 0;  // Streams of clients that did not read.
   };
   Counts counts() const;
   // Reads the TLS files again, for new connections. After a failure, the server continues with the

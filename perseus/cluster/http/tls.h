@@ -10,9 +10,10 @@ struct ssl_ctx_st;  // OpenSSL's SSL_CTX.
 
 namespace perseus::http {
 
-// PEM files. If `client_authority` is set, clients must have a certificate that it signed.
+// The paths of PEM files. If `client_authority` is set, clients must have a certificate that this
+// authority signed.
 struct TlsFiles {
-  std::string certificate;  // With its chain.
+  std::string certificate;  // The certificate with its chain.
   std::string key;
   std::string client_authority = {};
 };

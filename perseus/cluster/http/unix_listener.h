@@ -9,8 +9,8 @@
 namespace perseus::http {
 
 struct UnixAddress {
-  std::string path;        // Absolute.
-  std::string group = {};  // Name or id of a group whose members may connect. Empty: none.
+  std::string path;        // An absolute path.
+  std::string group = {};  // The name or id of a group. Its members may connect. Empty: no group.
   bool operator==(const UnixAddress&) const = default;
 };
 

@@ -25,8 +25,9 @@ struct JobSpec {
   // If a plan makes steps slower than the default clocks by more than this percentage, the server
   // withdraws the plan.
   double most_harm_percent = 1;
-  std::optional<int> most_switches;  // For one GPU in an iteration. Empty: no limit.
-  std::string owner = {};            // The team or person. Empty: the owner of the token, or none.
+  // The most clock changes of one GPU in an iteration. Empty: no limit.
+  std::optional<int> most_switches;
+  std::string owner = {};  // The team or person. Empty: the owner of the token, or none.
 };
 
 // Functions that take a json_file::Node throw an Error.

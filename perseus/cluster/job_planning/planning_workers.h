@@ -31,7 +31,7 @@ class PlanningWorkers {
  public:
   struct Options {
     int threads = 2;
-    std::string name = "worker";  // Unique among replicas.
+    std::string name = "worker";  // A name that is unique among replicas.
     double lead_s = 0.5;
     std::function<Milliseconds()> now;
     // Called on one of these threads after each planning that was not stopped, and for each error
@@ -52,7 +52,7 @@ class PlanningWorkers {
  private:
   void Run(int number);
   void RenewClaims();
-  // Plans one job, if any is due. Returns whether one was due.
+  // Plans one job, if the planning of any job is due. Returns whether a planning was due.
   Result<bool> RunOne(const std::string& worker);
   Result<bool> RunSafely(const std::string& worker);
   Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);

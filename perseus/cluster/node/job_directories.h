@@ -13,7 +13,7 @@ namespace perseus::node {
 
 struct JobDirectories {
   std::map<std::filesystem::path, std::string> jobs;  // The job keys, by directory.
-  std::vector<std::string> troubles;                  // One for each file that cannot be read.
+  std::vector<std::string> troubles;                  // One text for each file that cannot be read.
 };
 // Returns the job directories in `parent`, or none if `parent` does not exist.
 JobDirectories FindJobDirectories(const std::filesystem::path& parent);

@@ -1,5 +1,4 @@
-// What the node knows about the server's state: whether the server has the ranks of a job
-// directory.
+// Tracks what the node knows about the server: whether the server has the ranks of a job directory.
 //
 //                                  accepted
 //                detached ─────────────────────────────▶ attached

@@ -109,7 +109,7 @@ class Node {
   NodeOptions options_;
   Uplink uplink_;
   spdlog::logger& log_;
-  std::map<std::filesystem::path, Job> jobs_;  // By directory.
+  std::map<std::filesystem::path, Job> jobs_;  // The jobs by directory.
   // The directory whose ranks are reported to the server, by key.
   std::map<std::string, std::filesystem::path> holders_;
   Nanoseconds next_search_ = 0;

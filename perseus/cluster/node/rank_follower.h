@@ -35,9 +35,9 @@ class RankFollower {
       : job_directory_(std::move(job_directory)) {}
 
   struct News {
-    bool have_ranks_changed = false;    // Alive() returns other ranks.
+    bool have_ranks_changed = false;    // Alive() returns other ranks than before.
     bool has_restarted = false;         // A rank has a new process, whose steps count from 0.
-    std::vector<std::string> troubles;  // One for each log or line that cannot be read.
+    std::vector<std::string> troubles;  // One text for each log or line that cannot be read.
   };
   // Reads new lines. `server_version` converts a version of assignment.json into the server's
   // version.

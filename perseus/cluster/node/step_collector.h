@@ -37,7 +37,7 @@ class StepCollector {
 
  private:
   struct Sample {
-    Nanoseconds at = 0;  // Since 1970.
+    Nanoseconds at = 0;  // The time since 1970.
     double energy_j = 0;
   };
   struct Pending {

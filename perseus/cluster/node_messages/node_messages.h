@@ -37,7 +37,7 @@ inline constexpr int kDeepestReports = 6;
 
 struct AttachedRank {
   RankId name;
-  std::string gpu = {};  // UUID; empty if unknown.
+  std::string gpu = {};  // The UUID of the GPU. Empty if unknown.
   friend bool operator==(const AttachedRank&, const AttachedRank&) = default;
 };
 struct Attachment {
@@ -60,8 +60,10 @@ Result<std::vector<AttachedRank>> ParseRanks(std::string_view text);
 struct StepReport {
   std::int64_t step = 0;
   int dp_rank = 0;
-  double time_s = 0;  // From the end of the previous step to the end of this step; 0: unknown.
-  double busy_s = 0;  // From the beginning of the step to the end of its last computation.
+  // The time from the end of the previous step to the end of this step. 0: unknown.
+  double time_s = 0;
+  // The time from the beginning of the step to the end of its last computation.
+  double busy_s = 0;
   // The energy of the GPUs of these ranks during time_s, if all these GPUs are measured.
   std::optional<double> energy_j = {};
   std::int64_t version = 0;  // The lowest server version that a rank followed; 0: none.

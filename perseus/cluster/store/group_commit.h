@@ -35,7 +35,7 @@ class GroupCommit {
   // on the writing thread.
   GroupCommit(SqliteConnection& connection, Mutex& mutex,
               std::function<void(const std::vector<Notice>&)> committed);
-  ~GroupCommit();  // No Transact() may be running.
+  ~GroupCommit();  // No call of Transact() may run at this time.
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
@@ -71,7 +71,7 @@ class GroupCommit {
   std::condition_variable_any done_;
   Batch waiting_ PERSEUS_GUARDED_BY(mutex_);
   bool stopping_ PERSEUS_GUARDED_BY(mutex_) = false;
-  // Used only by thread_:
+  // The following members are used only by thread_.
   Durability durability_ = Durability::kOnDisk;       // The connection's setting.
   std::chrono::steady_clock::duration disk_takes_{};  // The time to confirm the last commit.
   std::thread thread_;

@@ -17,7 +17,7 @@ namespace perseus::store {
 // The address of a server.
 struct PostgresAddress {
   std::string url;   // The URL from the user. It may contain a password, so never show it.
-  std::string name;  // "postgresql://host:port/database", for messages.
+  std::string name;  // For messages: "postgresql://host:port/database".
 };
 
 // Fails (kInput) if libpq cannot read the address, or would read it differently than a user

@@ -19,7 +19,7 @@ namespace perseus::store {
 
 struct JobRecord {
   std::string id;      // "j-" and 16 hexadecimal digits, chosen by the store.
-  std::string key;     // Chosen by the user. Unique among the jobs that have not ended.
+  std::string key;     // The user's name of the job. Unique among the jobs that have not ended.
   std::string body;    // The job as it was registered.
   std::string target;  // The newest target.
   JobStatus status = JobStatus::kWaiting;
@@ -36,7 +36,7 @@ struct JobRecord {
   // The newest step in the reports of the nodes, and when it was reported.
   std::int64_t last_step = -1;
   Milliseconds last_step_at = 0;
-  std::string summary;     // JSON: time and energy of recent steps. May be empty.
+  std::string summary;     // The time and energy of recent steps, as JSON. May be empty.
   std::string owner = {};  // The team or person that owns the job. Empty: no owner.
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
@@ -74,7 +74,8 @@ struct PlanRecord {
 
 struct AssignmentRecord {
   std::string job;
-  std::int64_t version = 0;  // From 1 in each job. Only RaiseAssignmentVersion skips numbers.
+  // Versions count from 1 in each job. Only RaiseAssignmentVersion skips numbers.
+  std::int64_t version = 0;
   PlannedAssignment assignment;
   Milliseconds created = 0;
   friend bool operator==(const AssignmentRecord&, const AssignmentRecord&) = default;
@@ -136,7 +137,7 @@ struct StragglerRecord {
   int dp_rank = 0;
   // Each source has at most one record.
   StragglerSource source = StragglerSource::kReport;
-  double slowdown = 1;  // T' / T, at least 1.
+  double slowdown = 1;  // The ratio T' / T, at least 1.
   Milliseconds starts = 0;
   Milliseconds expires = 0;  // 0: never.
   // The time since which measurements contradict the straggler, so that it does not count. 0: it
@@ -170,14 +171,14 @@ struct GuardRecord {
   // unknown.
   double with_plan = 0;
   double without_plan = 0;
-  double error = 0;        // Standard error of with_plan.
+  double error = 0;        // The standard error of with_plan.
   Milliseconds since = 0;  // When this state began.
   std::string why = {};    // What the measurements show, as text.
   friend bool operator==(const GuardRecord&, const GuardRecord&) = default;
 };
 
 struct TokenRecord {
-  std::string id = {};    // Public: lists and logs show it.
+  std::string id = {};    // The id is public: lists and logs show it.
   std::string hash = {};  // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
                           // Empty: the token has a client certificate instead.
   // Empty if only a newer version of the program knows the scope. The server refuses such a token,
@@ -254,9 +255,10 @@ constexpr std::string_view RoleOf(const Author& author) {
 
 // A record of one change (audit.h).
 struct AuditRecord {
-  std::int64_t number = 0;  // From 1, without gaps.
+  std::int64_t number = 0;  // Numbers count from 1, without gaps.
   Milliseconds at = 0;
-  std::string action = {};   // "job.target", "straggler.put", …: docs/identity.md lists them.
+  // Such as "job.target" or "straggler.put". docs/identity.md lists all actions.
+  std::string action = {};
   std::string job = {};      // The id of the job. Empty: none.
   std::string key = {};      // The key of the job.
   std::string subject = {};  // The part of the job, or the token: "pipeline 1", "t-1f2e3d4c".
@@ -272,7 +274,7 @@ struct AuditFilter {
   std::int64_t before = std::numeric_limits<std::int64_t>::max();
   std::string job = {};     // The id or the key of the job.
   std::string who = {};     // The id or the name of the author.
-  std::string action = {};  // "job.target", or "job" for all actions of jobs.
+  std::string action = {};  // Such as "job.target". "job" selects all actions of jobs.
   Milliseconds since = 0;
   bool newest_first = false;
   int limit = 100;

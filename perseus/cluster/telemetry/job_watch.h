@@ -106,7 +106,7 @@ class JobWatch {
                     Milliseconds now);
   // Whether this replica has started to judge, and the first node still reports to it.
   bool Judges(Milliseconds now) const;
-  Settings settings() const;  // After StartJudging().
+  Settings settings() const;  // Call it after StartJudging().
 
   // Forgets a detected straggler that a user deleted.
   void Forget(int pipeline);
@@ -156,7 +156,8 @@ class JobWatch {
   // The newest step of each node.
   std::map<std::string, std::int64_t> newest_ PERSEUS_GUARDED_BY(mutex_);
   bool has_restarted_ PERSEUS_GUARDED_BY(mutex_) = false;
-  std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);  // [pipeline]
+  // The nodes of each pipeline.
+  std::map<int, std::set<std::string>> nodes_ PERSEUS_GUARDED_BY(mutex_);
   std::set<std::string> all_nodes_ PERSEUS_GUARDED_BY(mutex_);
   std::string first_node_ PERSEUS_GUARDED_BY(mutex_);
   Milliseconds read_nodes_at_ PERSEUS_GUARDED_BY(mutex_) = -1;

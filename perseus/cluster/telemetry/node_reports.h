@@ -55,7 +55,7 @@ class NodeReports {
   Result<void> Forget(const std::string& job, int pipeline);
 
  private:
-  class Writing;  // While it exists, this thread writes.
+  class Writing;  // While such an object exists, its thread writes.
   struct Known {
     std::int64_t acknowledged = -1;
     std::int64_t following = -1;

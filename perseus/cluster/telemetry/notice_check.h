@@ -62,7 +62,7 @@ class NoticeCheck {
     bool is_suspended = false;
     int steps = 0;  // Consecutive steps that contradict the current state.
     int to_reinstate = kToReinstate;
-    std::vector<double> measured = {};  // x of these steps.
+    std::vector<double> measured = {};  // The values of x in these steps.
   };
   using Key = std::pair<int, store::StragglerSource>;  // dp_rank and source.
 

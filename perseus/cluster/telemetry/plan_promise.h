@@ -23,7 +23,7 @@ struct MeasuredStep {
   double time_s = 0;
   int limited_ranks = 0;                   // Ranks whose clock heat or another program limited.
   int ranks_without_clocks = 0;            // Ranks that follow the plan without a lease.
-  std::map<int, Pipeline> pipelines = {};  // By dp_rank.
+  std::map<int, Pipeline> pipelines = {};  // The pipelines by dp_rank.
 };
 
 struct Promise {

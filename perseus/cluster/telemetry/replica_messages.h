@@ -16,7 +16,7 @@ struct ReplicaMessage {
   std::string replica = {};  // The sender.
   std::string job = {};
   std::string node = {};
-  std::vector<protocol::StepReport> steps = {};  // Reported by `node`.
+  std::vector<protocol::StepReport> steps = {};  // The steps that `node` reported.
   bool restarted = false;                        // The job counts its steps from 0 again.
   std::optional<int> forgotten = {};  // The dp_rank of a detected straggler that was deleted.
 };

@@ -93,7 +93,7 @@ class StragglerDetector {
 
  private:
   struct Pipeline {
-    std::deque<double> quiet;   // x of quiet steps.
+    std::deque<double> quiet;   // The values of x in quiet steps.
     std::deque<double> latest;  // The last values of x, at most 3.
     std::int64_t version = -1;
     int above = 0;  // Consecutive steps above the threshold.

@@ -51,9 +51,9 @@ struct Services {
   // For bodies longer than kLargeBodyBytes. A parsed body needs far more memory than its text.
   Places& large_bodies;
   std::function<Milliseconds()> now;
-  std::function<std::string()> metrics;     // In the text format of Prometheus.
+  std::function<std::string()> metrics;     // The metrics in the text format of Prometheus.
   std::function<Answer<void>()> is_ready;   // Whether requests may use the database.
-  std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
+  std::function<Answer<void>()> readiness;  // The readiness for load balancers (database_probe.h).
   // Limits plans on request, so that threads remain for other requests.
   Places& plans_on_request;
   std::stop_token ends;                  // Requested when the server ends. Stops planning.
@@ -66,7 +66,7 @@ struct Context {
   const http::Fields& path;
   Identity identity;
   std::string reason;                   // The caller's reason for a change. May be empty.
-  std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
+  std::optional<store::JobRecord> job;  // Set if the pattern has a {job}.
   Milliseconds now = 0;
 
   const std::string& Path(std::string_view name) const { return path.find(name)->second; }

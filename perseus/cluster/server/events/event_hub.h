@@ -56,9 +56,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   std::vector<std::string> CloseInvalid(const std::function<bool(const Identity&)>& is_valid);
   // Returns the claims of the open streams, which have to be renewed. Call it on the loop.
   std::vector<store::NodeClaim> Claims() const;
-  // Takes the result of Store::ClaimNodes. Closes the streams of `refused`, whose names other
-  // processes have. Releases the names of streams that have closed in the meantime. Call it on any
-  // thread.
+  // Takes the result of Store::ClaimNodes. Closes the streams of the nodes in `refused`, because
+  // other processes have these names. Releases the names of streams that have closed in the
+  // meantime. Call it on any thread.
   void UpdateClaims(std::vector<store::NodeClaim> claims, std::vector<std::string> refused);
   // Call it on the loop, or after the loop has ended.
   void CloseAll();

@@ -25,7 +25,7 @@ namespace perseus::server {
 struct Grant {
   std::string group = {};                    // A pattern.
   std::string user = {};                     // A pattern.
-  store::Scope scope = store::Scope::kRead;  // Operator, member or read.
+  store::Scope scope = store::Scope::kRead;  // The scope operator, member or read.
   // The owner of the jobs that the scope member may change, or that the scope read may see.
   // "{group}" stands for the name of the group, and "{user}" for the name of the user.
   std::string owner = {};
@@ -49,8 +49,8 @@ struct ProxySettings {
 struct MungeSettings {
   std::string audience;                // The name of this server in credentials.
   std::vector<std::string> users;      // Names or ids of the users whose credentials are valid.
-  std::vector<std::string> nodes;      // Patterns.
-  std::vector<std::string> jobs = {};  // Patterns. Empty: all.
+  std::vector<std::string> nodes;      // Patterns of node names.
+  std::vector<std::string> jobs = {};  // Patterns of job keys. Empty: all.
   std::string socket = {};             // The socket of munged. Empty: the default.
   bool operator==(const MungeSettings&) const = default;
 };

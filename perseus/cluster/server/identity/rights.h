@@ -24,7 +24,7 @@ std::string NewSecret();
 
 class Rights {
  public:
-  // Who is an operator while no tokens exist. kOpen: everybody. kClosed: nobody. kOpenHere:
+  // Says who is an operator while no tokens exist. kOpen: everybody. kClosed: nobody. kOpenHere:
   // programs on this machine that use localhost or a loopback address in the URL. The check of the
   // URL excludes web pages in a browser on this machine, because a page may use its own host name
   // for the loopback address (DNS rebinding).
