@@ -25,9 +25,8 @@ struct Request {
   std::string peer;  // The client's address, such as "127.0.0.1". For a Unix socket: "unix".
   bool is_over_unix_socket = false;
   std::string
-      // The common name in the client's trusted certificate. Empty without a trusted certificate.
-      certificate;
-  std::string trace;          // The trace id: 32 hexadecimal digits, from `traceparent` or new.
+      certificate;    // The common name in the client's trusted certificate. Empty without one.
+  std::string trace;  // The trace id: 32 hexadecimal digits, from `traceparent` or new.
   std::string identity = {};  // Who sent the request. The handler sets this value, for the log.
 
   std::string_view Field(std::string_view name) const { return ValueOf(fields, name); }

@@ -125,14 +125,14 @@ struct Limits {
   std::size_t stream_bytes = 1 << 20;
   int connections = 32'000;  // A node has two connections: its event stream, and one for requests.
   int streams = 15'000;
-  double requests_per_second =
-      0;  // From one address. A burst may use up the requests of one second. 0: no limit.
+  // From one address. A burst may use up the requests of one second. 0: no limit.
+  double requests_per_second = 0;
 };
 
 struct ServerOptions {
   std::string address = "127.0.0.1:7410";  // Port 0: any free port.
-  std::optional<UnixAddress> unix_socket =
-      {};  // If set, the server also listens on this socket, without TLS.
+  // If set, the server also listens on this socket, without TLS.
+  std::optional<UnixAddress> unix_socket = {};
   Limits limits = {};
   std::optional<TlsFiles> tls = {};
   // Called for each answered request: for metrics and the log.
