@@ -1,6 +1,6 @@
-// How long does the agent take from a request of a training process until it calls the driver, on
-// an idle machine and with every core busy? For comparison, the same run measures how long an
-// eventfd takes to wake a thread. What does an idle agent cost?
+// Measures the time from a request of a training process until the agent calls the driver. Measures
+// it on an idle machine, and with every core busy. For comparison, the same run measures how long
+// an eventfd takes to wake a thread. Also measures the cost of an idle agent.
 //
 //   agent_latency [requests]
 #include <fcntl.h>
@@ -78,14 +78,15 @@ std::vector<Nanoseconds> MeasureRequests(int requests) {
     called_at = 0;
     const Nanoseconds start = MonotonicNow();
     publisher.Publish(0, i % 2 == 0 ? 1410 : 1200);
-    // This thread does not spin, because that would take a core from the worker.
+    // This thread does not spin, because spinning would take a core from the worker.
     while (called_at == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
     times.push_back(called_at - start);
   }
   return times;
 }
 
-// The least time that any such design can take here: one thread wakes another from poll().
+// Measures the least time that any such design needs on this machine: one thread wakes another
+// thread from poll().
 std::vector<Nanoseconds> MeasureWaking(int requests) {
   const FileDescriptor bell(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   std::atomic<Nanoseconds> woken_at = 0;
@@ -124,7 +125,7 @@ double CpuSeconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// The cost of workers without requests.
+// Prints the cost of workers without requests.
 void ReportIdle(int gpus) {
   std::atomic<Nanoseconds> called_at = 0;
   std::vector<std::unique_ptr<agent::GpuWorker>> workers;

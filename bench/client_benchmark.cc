@@ -1,9 +1,9 @@
-// What do the two calls around an instruction cost a training thread, in C? The cases are: nothing
-// set up, a plan that keeps its clock, a plan that changes it each time, and a stream (with a fake
-// driver, so without the microseconds of a real driver). For comparison, the program measures other
-// ways to hook an instruction: a message to a thread through a queue with a mutex, and a request
-// and its reply over a TCP connection to this machine (the least cost of HTTP, without any
-// parsing).
+// Measures how much time the two calls around an instruction cost a training thread, in C. The
+// cases are: nothing is set up, a plan keeps its clock, a plan changes the clock each time, and a
+// stream. (The stream has a fake driver, so the microseconds of a real driver are not included.)
+// For comparison, the program measures two other ways to hook an instruction. The first way is a
+// message to a thread, through a queue with a mutex. The second way is a request and its reply over
+// a TCP connection to this machine. (This is the least cost of HTTP, without any parsing.)
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <netinet/in.h>
@@ -35,7 +35,7 @@ namespace {
 
 constexpr int kMicrobatches = 32;  // 64 instructions in each step.
 
-// A virtual GPU with its agent. The destructor removes both.
+// A virtual GPU and its agent. The destructor removes both.
 class Node {
  public:
   Node() {
@@ -59,7 +59,8 @@ class Node {
 
   std::string socket() const { return (directory_ / "agent.sock").string(); }
   std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
-  // A GPipe iteration of one pp_rank. Its clocks alternate between these two.
+  // Returns a plan file for a GPipe iteration of one pp_rank. The clocks of its instructions
+  // alternate between the two parameters.
   std::string PlanFile(int even_mhz, int odd_mhz) const {
     plan_file::PlanFile plan =
         PlanPipeline({.name = "gpipe", .pp_ranks = 1, .microbatches = kMicrobatches});
@@ -89,8 +90,9 @@ perseus_session* Open(const std::string& agent, const std::string& devices,
   return perseus_open(&options);
 }
 
-// Real instructions take milliseconds. Here they take almost no time, so after a while the client
-// would drop them instead of recording them, which is cheaper.
+// The benchmark pauses after this many steps. Real instructions take milliseconds, but here they
+// take almost no time. Without pauses, the client would soon drop instructions instead of recording
+// them. Dropping is cheaper, so the measurement would be wrong.
 constexpr int kStepsAtATime = 32;
 constexpr int kInstructions = 64 * kStepsAtATime * 50;
 void LetBackgroundThreadCatchUp(benchmark::State& state) {
@@ -100,8 +102,8 @@ void LetBackgroundThreadCatchUp(benchmark::State& state) {
   state.ResumeTiming();
 }
 
-// Runs steps of 64 instructions. The time is that of the two calls of one instruction, with its
-// share of the two calls of the step.
+// Runs steps of 64 instructions. The measured time is the time of the two calls of one instruction,
+// plus its share of the two calls of the step.
 template <typename Begin, typename End>
 void RunSteps(benchmark::State& state, perseus_session* session, Begin begin, End end) {
   int at = 2 * kMicrobatches;
@@ -165,7 +167,7 @@ void OnAStream(benchmark::State& state) {
       },
       [&] {
         perseus_instruction_end_on(session, stream);
-        // Waits for the GPU. This is not work of the client, so it does not count.
+        // Waits for the GPU. The wait is not work of the client, so it does not count.
         if (++instructions % 64 != 0) return;
         state.PauseTiming();
         fake_cuda::Advance(1'000'000);
@@ -176,7 +178,8 @@ BENCHMARK(OnAStream)->Iterations(kInstructions);
 
 // ---- Other ways ----
 
-// Sends one message at the begin and one at the end of an instruction, through a queue to a thread.
+// Sends one message at the begin and one message at the end of an instruction, through a queue to a
+// thread.
 void Queue(benchmark::State& state) {
   struct Message {
     int kind = 0;
@@ -216,8 +219,8 @@ void Queue(benchmark::State& state) {
 }
 BENCHMARK(Queue);
 
-// Sends a request of a hundred bytes and waits for its reply at the begin and at the end of an
-// instruction, over a connection that stays open.
+// At the begin and at the end of an instruction, sends a request of a hundred bytes and waits for
+// its reply. The connection stays open.
 void LoopbackRequest(benchmark::State& state) {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

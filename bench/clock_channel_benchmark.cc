@@ -1,9 +1,10 @@
-// What does a request of a clock cost a training thread, compared with a message over a socket?
+// Measures how much time a clock request costs a training thread, compared with a message over a
+// socket.
 //
 // The baseline is one request and its reply over a socketpair of the kind that the agent uses.
 // "SocketCalls" has both ends on this thread, so it measures only the four system calls.
-// "SocketRoundTrip" has a thread that replies, so it measures how long a training thread would
-// wait.
+// "SocketRoundTrip" has another thread that replies, so it measures how long a training thread
+// would wait.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -44,7 +45,8 @@ void PublishAgentAwake(benchmark::State& state) {
 }
 BENCHMARK(PublishAgentAwake);
 
-// The worker has announced that it will sleep, but does not sleep: only the write to the eventfd.
+// The worker has announced that it will sleep, but does not sleep. So this measures only the write
+// to the eventfd.
 void PublishAgentAboutToSleep(benchmark::State& state) {
   Ends ends = Connected();
   ends.agent.Announce(0, protocol::ClockChannel::Sleep::kAboutToSleep);
@@ -52,7 +54,7 @@ void PublishAgentAboutToSleep(benchmark::State& state) {
 }
 BENCHMARK(PublishAgentAboutToSleep);
 
-// The worker sleeps in poll() before each request, so this includes the wake-up of its thread.
+// The worker sleeps in poll() before each request, so the time includes the wake-up of its thread.
 void PublishAgentAsleep(benchmark::State& state) {
   Ends ends = Connected();
   using Clock = std::chrono::steady_clock;
@@ -112,7 +114,7 @@ Pair Connection() {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-// Receives a message from `socket`. Returns false at its end.
+// Receives a message from `socket`. Returns false at the end of the stream.
 bool Receive(int socket, Buffer& buffer) {
   return ::recv(socket, buffer.data(), buffer.size(), 0) > 0;
 }

@@ -1,12 +1,13 @@
-// How long do the whole frontier, one deadline, and bounds of the frontier take? How do they grow
-// with the iteration?
+// Measures how long it takes to compute the whole frontier, one deadline, and bounds of the
+// frontier. Shows how these times grow with the size of the iteration.
 //
 //   frontier_benchmark            measured jobs (or synthetic ones if they are absent), and
 //                                 synthetic iterations of up to 32 stages x 128 microbatches: a
 //                                 minute
 //   frontier_benchmark --large    also 64 x 512
 //
-// It also takes the flags of Google Benchmark (--benchmark_filter=..., --benchmark_out=...).
+// The program also takes the flags of Google Benchmark (--benchmark_filter=...,
+// --benchmark_out=...).
 #include <benchmark/benchmark.h>
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -29,7 +30,8 @@ namespace {
 
 using MakeNetwork = std::function<frontier::Network()>;
 
-// The peak memory of the process so far. Instances run from small to large.
+// Returns the peak memory of the process so far. The benchmarks run from small to large, so the
+// peak belongs to the current benchmark.
 double PeakMebibytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -69,7 +71,8 @@ void RunDeadline(benchmark::State& state, const MakeNetwork& make_network, int s
   state.counters["peak_MiB"] = PeakMebibytes();
 }
 
-// Bounds of 0.01 % of the energy that computing takes, from the fastest to the cheapest schedule.
+// Computes bounds with an error of 0.01 % of the energy that computing takes, from the fastest to
+// the cheapest schedule.
 void RunBounds(benchmark::State& state, const MakeNetwork& make_network) {
   const frontier::Network network = make_network();
   double energy_j = 0;
@@ -92,8 +95,9 @@ void RunBounds(benchmark::State& state, const MakeNetwork& make_network) {
   state.counters["peak_MiB"] = PeakMebibytes();
 }
 
-// Every stage has its own work and its own noise, so that no two curves are equal. The noise is so
-// small that most options are on the hull (14 segments in a curve; measured profiles have 9 or 10).
+// Makes a network in which every stage has its own work and its own noise, so that no two curves
+// are equal. The noise is small, so most options are on the hull. A curve has 14 segments; curves
+// of measured profiles have 9 or 10.
 frontier::Network SyntheticNetwork(int stages, int microbatches) {
   synthetic::SyntheticProfileSpec spec;
   spec.pp_ranks = stages;
@@ -117,7 +121,7 @@ void Register(const std::string& name, const MakeNetwork& make_network) {
   add("walk", [=](benchmark::State& state) { RunWalk(state, make_network); });
   add("bounds", [=](benchmark::State& state) {
     RunBounds(state, make_network);
-  })->MeasureProcessCPUTime();  // They use all cores.
+  })->MeasureProcessCPUTime();  // Bounds use all cores.
   for (const int slowdown_percent : {0, 2, 10}) {
     add(fmt::format("deadline+{}%", slowdown_percent),
         [=](benchmark::State& state) { RunDeadline(state, make_network, slowdown_percent); });
@@ -138,7 +142,7 @@ void RegisterAll(bool large) {
     int stages;
     int microbatches;
   };
-  // Grows each dimension alone, and then both together.
+  // The sizes grow each dimension alone, and then both dimensions together.
   std::vector<Size> sizes;
   if (!measured) sizes = {{8, 12}, {8, 24}, {8, 48}, {8, 96}};
   for (const Size& size :

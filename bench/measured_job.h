@@ -1,5 +1,5 @@
-// Jobs that the authors of the published method measured: profiles and published results. The files
-// are not part of this repository (../shared, or the folder in PERSEUS_SHARED_DIR).
+// Reads jobs that the authors of the published method measured: profiles and published results. The
+// files are not part of this repository (../shared, or the folder in PERSEUS_SHARED_DIR).
 #pragma once
 
 #include <filesystem>
@@ -10,7 +10,7 @@
 
 namespace perseus {
 
-// A job of 1F1B with eight stages.
+// A job with the schedule 1F1B and eight stages.
 struct MeasuredJob {
   std::string_view name;
   double blocking_power_w;   // The power of one waiting GPU, in the profile's units.
@@ -24,14 +24,16 @@ std::filesystem::path SharedDirectory();
 std::filesystem::path ProfilePath(const MeasuredJob& job);
 std::filesystem::path PublishedFrontierPath(const MeasuredJob& job, int microbatches);
 
-// One iteration of the job. Fails if the profile is absent.
+// Returns one iteration of the job. Fails if the profile is absent.
 Result<schedule::InstructionGraph> ReadIteration(const MeasuredJob& job, int microbatches);
 
-// One iteration of 1F1B over kMeasuredStages of any profile. Fails if the profile is absent.
+// Returns one iteration of 1F1B over kMeasuredStages stages of any profile. Fails if the profile is
+// absent.
 Result<schedule::InstructionGraph> ReadIterationOf(const std::filesystem::path& profile,
                                                    double blocking_power_w, int microbatches);
 
-// The relaxation on the lower hulls. Aborts if numbers overflow.
+// Returns the network of the continuous relaxation, in which each instruction may take any time on
+// its lower hull. Aborts if numbers overflow.
 frontier::Network NetworkOf(const schedule::InstructionGraph& graph, double blocking_power_w);
 
 }  // namespace perseus

@@ -1,6 +1,6 @@
-// How close are plans to their lower bound, and how long does planning take? Prints a row for every
-// job and slowdown: profile, schedule, microbatches, slowdown, iteration time, energy, saving
-// relative to maximum frequency, gap, and seconds of planning (on one core).
+// Measures how close plans are to their lower bound, and how long planning takes. Prints a row for
+// every job and slowdown. A row has the profile, schedule, microbatches, slowdown, iteration time,
+// energy, saving relative to maximum frequency, gap, and seconds of planning (on one core).
 //
 //   plan_quality [all | measured | examples | synthetic | SCHEDULE]
 //   plan_quality switches [SEARCHES]
@@ -39,7 +39,7 @@ namespace {
 constexpr int kMicrobatches[] = {12, 24, 48, 96};
 constexpr int kFewMicrobatches[] = {12, 24, 96};
 constexpr double kSlowdownsPercent[] = {0, 1, 2, 3, 5, 7.5, 10, 15, 20};
-// For profiles without one.
+// The blocking power for profiles that have no blocking power.
 constexpr double kBlockingPowerW = kSyntheticBlockingPowerW;
 
 struct Job {
@@ -49,7 +49,7 @@ struct Job {
   double blocking_power_w = 0;
 };
 
-// Calls print(measured job, microbatches) for the jobs whose profiles are there.
+// Calls print(measured job, microbatches) for each job whose profile exists.
 template <typename Print>
 Result<void> ForMeasuredJobs(std::span<const int> microbatches, const Print& print) {
   for (const MeasuredJob& measured : kMeasuredJobs) {

@@ -3,18 +3,20 @@
 
     PYTHONPATH=build/release/python build/venv/bin/python bench/python_hooks.py [--json]
 
-Each way runs steps of 192 instructions that compute nothing, and there is no agent. The ways take turns
-in each round. The result of a way is its median round, less that of its loop without hooks.
+Each way runs steps of 192 instructions that compute nothing, without an agent. In each round, the
+ways run one after the other. The result of a way is the time of its median round, minus the time of
+the same loop without hooks.
 
-In a training process, the caches hold the data of the computation and not the hook. So `cold` is one
-instruction after a copy of 32 MB. Most of this time is cache misses, which do not depend on the hook.
+In a training process, the caches contain the data of the computation and not the hook. So `cold`
+measures one instruction after a copy of 32 MB. Most of this time is for cache misses, which do not
+depend on the hook.
 
-    empty       a `with` of a context manager that does nothing, in Python: the least that such a hook costs
+    empty       a `with` of a Python context manager that does nothing: the least cost of a hook
     with        with session.instruction(...): nothing is recorded
-    recorded    the same, writing a job directory
+    recorded    the same, but the instructions are recorded in a job directory
     begin/end   session.instruction_begin(), session.instruction_end()
-    attached    perseus.attach(schedule), with a stage of torch.distributed.pipelining whose methods do
-                nothing. Left out if torch is not installed.
+    attached    perseus.attach(schedule), with a stage of torch.distributed.pipelining whose methods
+                do nothing. Omitted if torch is not installed.
 """
 
 import argparse
@@ -27,7 +29,7 @@ import time
 
 import perseus
 
-INSTRUCTIONS = 192  # In a step.
+INSTRUCTIONS = 192  # The number of instructions in a step.
 ROUNDS = 41
 CACHES = bytes(32 << 20)
 OFF = {"agent": "off", "devices": "off"}
@@ -42,7 +44,7 @@ class Empty:
 
 
 def loop(step, hook):
-    """`step` and `hook` return the context managers of a step and of an instruction."""
+    """Returns a loop. `step` and `hook` return the context managers of a step and instruction."""
 
     def run():
         with step():
@@ -70,7 +72,7 @@ def begin_end(session):
 
 
 def schedules():
-    """A function that makes a schedule. Its step calls the methods of the stage, as GPipe does."""
+    """Returns a function that makes a schedule. A step calls the stage's methods, as GPipe does."""
     import torch
     import torch.distributed as dist
     from torch.distributed.pipelining import PipelineStage, ScheduleGPipe
@@ -107,7 +109,7 @@ def cold(step, hook):
     times = []
     with step():
         for _ in range(101):
-            bytearray(CACHES)  # Makes a copy and frees it.
+            bytearray(CACHES)  # Makes a copy of CACHES and frees it.
             began = time.perf_counter()
             with hook("forward", 0):
                 pass
@@ -123,7 +125,7 @@ def main():
         with open(os.path.join(directory, "assignment.json"), "w") as file:
             file.write('{"perseus_assignment": 1, "version": 1, "from_step": 0, "record": true}')
         plain, recorded = perseus.open(**OFF), perseus.open(**OFF, job_directory=directory)
-        # Each way, and its loop without hooks.
+        # Each way of hooking, and its loop without hooks.
         empty, hooked = (Empty, lambda *_: Empty()), (plain.step, plain.instruction)
         ways = {
             "empty": (loop(*empty), nothing),

@@ -1,5 +1,5 @@
-// Checks that no JSON makes ParseInstructionGraph crash or accept a graph that is not in
-// topological order, refers to an instruction that does not exist, or has a number out of range.
+// Checks that no JSON makes ParseInstructionGraph crash. Also checks each accepted graph: it must
+// be in topological order, refer only to existing instructions, and have no number out of range.
 #include <cmath>
 #include <cstdint>
 #include <string_view>

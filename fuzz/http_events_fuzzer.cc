@@ -1,5 +1,5 @@
-// Checks that the pieces in which an event stream arrives do not matter, that writing received
-// events gives the same events, and that no response causes harm.
+// Checks three things. An event stream gives the same events, in whatever pieces it arrives.
+// Received events are the same after they are written and parsed again. No response causes harm.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -70,7 +70,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(Same(events, Parsed(text, 7)));
   std::string again;
   for (const http::Event& event : events) again += Formatted(event);
-  // A byte order mark only counts at the start of a stream.
+  // A byte order mark counts only at the start of a stream.
   Require(Same(events, Parsed(again, 3)));
   ReadResponse(text, 1);
   ReadResponse(text, 100);

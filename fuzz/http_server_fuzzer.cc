@@ -1,5 +1,5 @@
-// Checks that no bytes on a connection, in pieces of any size, crash the server, make it fail
-// (500), or prevent it from answering the next client.
+// Sends bytes on a connection, in pieces of any size. Checks that the server does not crash, does
+// not fail (500), and answers the next client.
 #include <sys/socket.h>
 
 #include <boost/asio/co_spawn.hpp>
@@ -96,7 +96,7 @@ std::string Converse(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  // The buffer of the socket is larger than the input, so one call sends all of it.
+  // The buffer of the socket is larger than the input, so one call sends the whole input.
   if (size > 50'000) return 0;
   const std::string answer = Converse({reinterpret_cast<const char*>(data), size});
   Require(answer.empty() || answer.starts_with("HTTP/1.1 "));

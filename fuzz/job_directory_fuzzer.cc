@@ -1,5 +1,6 @@
-// Checks that no text makes ParseAssignment or ParseRecord crash, and that writing and reading
-// again loses nothing. A user may write an assignment by hand, and a log may end anywhere.
+// Checks that no text makes ParseAssignment or ParseRecord crash, and that values are the same
+// after they are written and read again. A user may write an assignment by hand, and a log may end
+// in the middle of a line.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +14,8 @@ namespace {
 using perseus::fuzz::CheckRoundTrip;
 using perseus::fuzz::Require;
 
-// `text` ends with its only line end, which readers of a line do not receive.
+// Removes the line end, because the readers of a line receive no line end. `text` ends with its
+// only line end.
 std::string WithoutLineEnd(std::string text) {
   Require(!text.empty() && text.find('\n') == text.size() - 1);
   text.pop_back();

@@ -1,5 +1,5 @@
-// Checks that no bytes from a client or an agent crash the other side, and that messages have the
-// same meaning after they are formatted and parsed again.
+// Checks that no bytes from a client or an agent crash the other side. Messages must have the same
+// meaning after they are formatted and parsed again.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,8 +18,8 @@ void Check(const perseus::Result<Message>& parsed,
            perseus::Result<Message> (*parse)(std::string_view)) {
   if (!parsed) return RequireOneLine(parsed.error());
   const std::string written = protocol::Format(*parsed);
-  // Formatting also writes members that the input left out (a heartbeat). So the longest messages
-  // may exceed the limit.
+  // Formatting also writes members that the input may omit, such as a heartbeat. So a formatted
+  // message may be longer than the limit.
   if (written.size() > protocol::kLongestMessage) return;
   const perseus::Result<Message> again = parse(written);
   Require(again.has_value() && *again == *parsed);

@@ -1,6 +1,5 @@
-// Checks that no bytes that a node and the server send each other crash the other side, and that
-// messages have the same meaning after they are written and read again. The first byte chooses the
-// message.
+// Checks that no bytes from a node or the server crash the other side. Messages must have the same
+// meaning after they are written and read again. The first byte chooses the message.
 #include <cstdint>
 #include <memory>
 #include <string>

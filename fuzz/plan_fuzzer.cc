@@ -1,5 +1,6 @@
 // Checks that no JSON makes ParsePlan crash or accept a file that is not a plan, and that
-// FormatPlan loses nothing. A plan that parses fits a profile, or is refused in one line.
+// FormatPlan loses nothing. If a plan parses, it either fits a profile or is refused with an error
+// of one line.
 #include <cmath>
 #include <cstdint>
 #include <string_view>

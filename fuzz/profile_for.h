@@ -1,4 +1,4 @@
-// A profile for a schedule that a fuzzer made.
+// Makes a profile for a schedule that a fuzzer made.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace perseus::fuzz {
 
-// A profile with every stage and kind that the schedule may have, at two clocks.
+// Returns a profile with every stage and kind that the schedule may have, at two clocks.
 inline profile::Profile ProfileFor(const schedule::Schedule& schedule,
                                    const std::vector<std::string>& other_knob_names = {}) {
   std::vector<profile::ProfileEntry> entries;

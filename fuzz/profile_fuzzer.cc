@@ -1,5 +1,5 @@
-// Checks that no bytes crash the reader of profiles, and that an accepted profile is the same after
-// it is written and read again, and gives curves.
+// Checks that no bytes crash the reader of profiles. An accepted profile must be the same after it
+// is written and read again, and must give curves.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -13,7 +13,7 @@ namespace {
 using perseus::fuzz::Require;
 using perseus::fuzz::RequireOneLine;
 
-// Only `samples` may differ after formatting: averaged rows become one row.
+// Only `samples` may differ after formatting, because averaged rows become one row.
 bool Same(const perseus::profile::ProfileEntry& a, const perseus::profile::ProfileEntry& b) {
   if (a.pp_rank != b.pp_rank || a.chunk != b.chunk || a.kind != b.kind) return false;
   if (a.options.size() != b.options.size()) return false;

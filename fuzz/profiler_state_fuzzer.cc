@@ -1,5 +1,5 @@
-// Checks that no JSON makes ParseProfilerState crash or accept a state that it would not write.
-// With a state that parses, the profiler can continue to measure, and solve.
+// Checks that no JSON makes ParseProfilerState crash or accept a state that it would not write. If
+// a state parses, the profiler can continue to measure and to solve from this state.
 #include <cstdint>
 #include <string>
 #include <string_view>

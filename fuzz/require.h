@@ -16,8 +16,8 @@ inline void RequireOneLine(const Error& error) {
   Require(!error.Message().empty() && error.Message().find('\n') == std::string::npos);
 }
 
-// What was refused has an error of one line. What was accepted is the same after it is written and
-// read again.
+// Checks the result of a parser. If the parser refused the input, the error must have one line. If
+// the parser accepted the input, the value must be equal after it is formatted and parsed again.
 template <typename Parsed, typename Parse, typename Format>
 void CheckRoundTrip(const Parsed& parsed, Parse parse, Format format) {
   if (!parsed) return RequireOneLine(parsed.error());

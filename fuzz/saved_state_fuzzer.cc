@@ -1,5 +1,5 @@
 // Checks that no JSON makes ParseSavedState crash or accept a state that it would not write, and
-// that FormatSavedState loses nothing. The agent can restore GPUs from a state that parses, after
+// that FormatSavedState loses nothing. If a state parses, the agent can restore GPUs from it, after
 // any boot.
 #include <cstdint>
 #include <string_view>

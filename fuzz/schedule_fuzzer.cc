@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Require(again->chunk_of_stage == schedule->chunk_of_stage);
   Require(perseus::schedule::FormatSchedule(*again) == formatted);
 
-  // A schedule that parses is complete, so only its order can be refused.
+  // A schedule that parses is complete, so the graph can only refuse its order.
   const auto graph = perseus::schedule::BuildInstructionGraph(
       *schedule, perseus::fuzz::ProfileFor(*schedule), perseus::schedule::PipelineModel());
   if (!graph) {

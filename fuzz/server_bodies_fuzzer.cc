@@ -1,5 +1,6 @@
-// Checks that no body makes a reader of the control plane crash, accept a value that it would not
-// read again, or refuse it without a place and a remedy. The first byte chooses the reader.
+// Checks that no body crashes a reader of the control plane. The reader must be able to read each
+// accepted value again. Each refusal must have a place and a remedy. The first byte chooses the
+// reader.
 #include <array>
 #include <cstdint>
 #include <string>
@@ -74,7 +75,7 @@ void ReadNodeRanks(std::string_view text) {
   if (!ranks) return RequireError(ranks.error());
 }
 
-// If the whole plan is valid, the cut that a node receives is valid, too.
+// Checks that if the whole plan is valid, the part that a node receives is valid, too.
 void CutPlan(std::string_view text) {
   namespace plan_file = perseus::plan_file;
   const auto plan = plan_file::ParsePlan(text, "plan");

@@ -1,5 +1,5 @@
-// Checks that no bytes make ParseJobTrace or BuildTraceGraph crash, or give a timeline that
-// violates their invariants or that cannot be replayed.
+// Checks that no bytes make ParseJobTrace or BuildTraceGraph crash. A timeline that they return
+// must keep their invariants, and must be replayable.
 #include <cstdint>
 #include <string>
 #include <string_view>

@@ -1,6 +1,6 @@
 # shellcheck shell=bash disable=SC2034  # The scripts that source this file read the package lists.
-# Shared code of the scripts in this directory, which source it first: package lists, installation and
-# builds. It changes to the repository's root.
+# Shared code of the scripts in this directory: package lists, installation and builds. Each script
+# sources this file first. The file changes the directory to the repository's root.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -29,12 +29,13 @@ die() {
 }
 
 is_installed() {
-  # dpkg-query prints one state for each architecture; the first one counts.
+  # dpkg-query prints one state for each architecture. The first state counts.
   [[ $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null) == installed* ]]
 }
 
-# install_packages PACKAGE... installs the missing packages. If none is missing, it needs neither the
-# network nor root. On failure it prints one line: which packages it cannot install, and why.
+# install_packages PACKAGE... installs the missing packages. If no package is missing, it needs
+# neither the network nor root. After a failure, it prints one line: which packages it cannot
+# install, and why.
 install_packages() {
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     say "this system has no apt; continuing with the installed packages (needed: $*)"
@@ -60,8 +61,8 @@ install_packages() {
   local log=build/apt.log
   local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y
     -o Acquire::Retries=3 install --no-install-recommends "${missing[@]}")
-  # The package lists may be absent (on a new machine) or stale. After a failure, it updates them and
-  # tries again.
+  # The package lists may be missing (on a new machine) or outdated. After a failure, update the
+  # lists and try again.
   if ! "${install[@]}" >"$log" 2>&1; then
     "${as_root[@]}" apt-get -q update >"$log" 2>&1 || true
     if ! "${install[@]}" >>"$log" 2>&1; then
@@ -72,17 +73,17 @@ install_packages() {
   fi
 }
 
-# leave_out WHAT...: prints what is left out and why. It is an error if PERSEUS_REQUIRE_PAGE is set, as in
-# CI, where nothing may be left out.
+# leave_out WHAT... prints what is left out and why. If PERSEUS_REQUIRE_PAGE is set, it fails. CI
+# sets this variable, because nothing may be left out there.
 leave_out() {
   [[ -z ${PERSEUS_REQUIRE_PAGE:-} ]] || die "$@"
   say "$@"
 }
 
-# install_web installs what builds the report page. Everything else builds without it, so a failure is
-# not an error.
+# install_web installs the packages that build the report page. Everything else builds without these
+# packages, so a failure is not an error.
 install_web() {
-  # A node that is not Debian's has its own npm, which Debian's npm would conflict with.
+  # If node is not from Debian, it has its own npm. Debian's npm would conflict with that npm.
   if command -v node >/dev/null && command -v npm >/dev/null; then
     local version
     version=$(node --version)
@@ -94,13 +95,15 @@ install_web() {
   fi
 }
 
-# install_browser installs the browser that tests of the report page need; other tests run without it.
+# install_browser installs the browser that tests of the report page need. Other tests run without a
+# browser.
 install_browser() {
   command -v chromium >/dev/null || install_packages "${packages_browser[@]}" ||
     leave_out "without ${packages_browser[*]}, the tests of the report page in a browser are skipped"
 }
 
-# install_python installs what the Python package and its tests need. Everything else builds without it.
+# install_python installs the packages that the Python package and its tests need. Everything else
+# builds without these packages.
 install_python() {
   install_packages "${packages_python[@]}" ||
     leave_out "without ${packages_python[*]}, the Python package is left out"
@@ -109,9 +112,9 @@ install_python() {
   install_frameworks
 }
 
-# install_venv VENV PINS makes a virtual environment with the versions in the file PINS, of Debian's Python,
-# which the extension modules are built for. It is separate from the system's packages, because the versions
-# must be exact.
+# install_venv VENV PINS makes a virtual environment with the versions in the file PINS. It uses
+# Debian's Python, because the extension modules are built for this Python. The environment does not
+# use the system's packages, because the versions must be exact.
 install_venv() {
   local venv=$1 pins=$2
   ! cmp -s "$pins" "$venv/installed.txt" || return 0
@@ -127,12 +130,13 @@ install_venv() {
   cp "$pins" "$venv/installed.txt"
 }
 
-# install_frameworks makes build/venv, with the training frameworks.
+# install_frameworks makes the virtual environment build/venv with the training frameworks.
 install_frameworks() {
   install_venv build/venv scripts/frameworks.txt || leave_out "the adapters of the frameworks are not tested"
 }
 
-# install_docs makes build/docs-venv, with what makes the documentation site.
+# install_docs makes the virtual environment build/docs-venv with the tools that make the
+# documentation site.
 install_docs() { install_venv build/docs-venv scripts/site/requirements.txt; }
 
 # configure PRESET [CMAKE ARGUMENT...] prints output only if it fails.
@@ -146,8 +150,8 @@ configure() {
   fi
 }
 
-# build PRESET [NINJA ARGUMENT...] uses all cores. On a terminal it shows one line of progress; otherwise
-# it prints only errors.
+# build PRESET [NINJA ARGUMENT...] builds with all cores. On a terminal, it shows one line of
+# progress. Otherwise, it prints only errors.
 build() {
   local directory="build/$1" quiet=()
   shift
@@ -155,13 +159,14 @@ build() {
   ninja -C "$directory" -j "$(nproc)" "${quiet[@]}" "$@"
 }
 
-# make_bare_debian ROOT makes a bare Debian 12 there: a shell and apt, with apt's mirror, keys and proxies
-# of this machine. It removes what was there before. Needs root.
+# make_bare_debian ROOT makes a bare Debian 12 in the directory ROOT. The system has a shell and
+# apt, with the mirror, keys and proxies of this machine's apt. It first deletes the directory.
+# Needs root.
 make_bare_debian() {
   local root=$1 mirror item
   [[ $(id -u) -eq 0 ]] || die "needs root, for chroot (sudo scripts/$(basename "$0"))"
   install_packages debootstrap || exit 1
-  # shellcheck disable=SC2016  # apt expands these.
+  # shellcheck disable=SC2016  # apt expands $(RELEASE) and $(REPO_URI).
   mirror=$(apt-get indextargets --format '$(RELEASE) $(REPO_URI)' |
     awk '$1 == "bookworm" && !found { print $2; found = 1 }')
   [[ -n $mirror ]] || die "this machine's apt sources name no archive of bookworm (Debian 12)"

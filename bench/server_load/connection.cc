@@ -39,8 +39,8 @@ int Status(std::string_view head) {
   return status;
 }
 
-// Passes on the whole events that have arrived, and keeps the rest. Searches only the new text,
-// from `searched` on.
+// Passes on the complete events in `text`, and keeps the incomplete rest. Searches only the new
+// text, from `searched` on.
 void TakeEvents(std::string& text, std::size_t searched,
                 const std::function<void(std::string)>& received) {
   std::size_t from = searched > 0 ? searched - 1 : 0;

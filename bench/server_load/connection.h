@@ -1,5 +1,5 @@
-// A connection of a client, so cheap that one thread can have thousands of them: plain HTTP/1.1
-// over asio coroutines. It only understands the responses of `perseus serve`.
+// A client connection that speaks plain HTTP/1.1 with asio coroutines. It is so cheap that one
+// thread can have thousands of connections. It understands only the responses of `perseus serve`.
 //
 // An error is an exception (std::runtime_error, boost::system::system_error), which ends the run.
 #pragma once
@@ -25,8 +25,8 @@ class Connection {
   Connection(asio::io_context& loop, asio::ip::tcp::endpoint server)
       : socket_(loop), server_(std::move(server)) {}
 
-  // Sends a request and waits for the response. Connects first if necessary. Only one request at a
-  // time.
+  // Sends a request and waits for the response. Connects first if necessary. Only one request may
+  // run at a time.
   asio::awaitable<Reply> Ask(std::string_view method, std::string_view target,
                              std::string_view body = "");
   // The same, and returns the body. Throws the message of the server if the status is not 2xx.
@@ -46,10 +46,10 @@ class Connection {
   std::string unread_;
 };
 
-// Runs a coroutine on the loop. The run() of the loop throws its exceptions.
+// Runs a coroutine on the loop. The loop's run() throws the exceptions of the coroutine.
 void Spawn(asio::io_context& loop, asio::awaitable<void> work);
 
-// Runs the coroutine work(loop) on a new loop, to its end.
+// Runs the coroutine work(loop) on a new loop until the coroutine ends.
 template <typename Work>
 void RunOnLoop(Work work) {
   asio::io_context loop(1);
@@ -57,7 +57,8 @@ void RunOnLoop(Work work) {
   loop.run();
 }
 
-// Calls `work` with 0 to count - 1, at most `width` at a time. Ends when all calls have ended.
+// Calls `work` with the numbers 0 to count - 1, at most `width` calls at a time. Ends when all
+// calls have ended.
 asio::awaitable<void> ForEach(asio::io_context& loop, int count, int width,
                               std::function<asio::awaitable<void>(Connection&, int)> work,
                               asio::ip::tcp::endpoint server);

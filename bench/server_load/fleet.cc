@@ -28,7 +28,8 @@ std::string RanksBody(const Fleet::Node& node) {
   return json{{"ranks", std::move(ranks)}}.dump();
 }
 
-// The version of an assignment, which is before the plans in the text. 0 for another event.
+// Returns the version of an assignment, or 0 for another event. The version is before the plans in
+// the text.
 std::int64_t VersionOf(std::string_view event) {
   constexpr std::string_view kKey = "\"version\":";
   if (!event.starts_with("event: assignment")) return 0;
@@ -67,7 +68,7 @@ std::string SyntheticCsv(int stages, int clocks, std::uint64_t seed) {
   if (!profile) throw std::runtime_error(profile.error().Message());
   std::vector<profile::ProfileEntry> entries;
   for (profile::ProfileEntry entry : profile->entries()) {
-    // Spreads the requests over all servers.
+    // Distributes the requests over all servers.
     std::vector<profile::Option> kept;
     const auto all = static_cast<int>(entry.options.size());
     for (int i = 0; i < clocks; ++i) {

@@ -1,4 +1,4 @@
-// The nodes of one job. All are attached to the server, each with an event stream.
+// The nodes of one job. All nodes are attached to the server, and each node has an event stream.
 #pragma once
 
 #include <boost/asio/steady_timer.hpp>
@@ -14,7 +14,7 @@ namespace perseus::load {
 using Clock = std::chrono::steady_clock;
 
 double SecondsSince(Clock::time_point begin);
-// The quantile of a sorted list.
+// Returns the quantile `part` of a sorted list.
 double Quantile(const std::vector<double>& sorted, double part);
 
 struct JobShape {
@@ -22,11 +22,12 @@ struct JobShape {
   int stages = 8;
   int microbatches = 96;
 };
-// The body of POST /v1/jobs: 1F1B, tensor parallel over the eight GPUs of a node.
+// Returns the body of POST /v1/jobs. The job has the schedule 1F1B, and is tensor parallel over the
+// eight GPUs of a node.
 std::string JobBody(const std::string& key, const JobShape& shape);
-// A profile with `clocks` clocks for each kind and stage.
+// Returns a profile with `clocks` clocks for each kind and stage.
 std::string SyntheticCsv(int stages, int clocks, std::uint64_t seed);
-// The value of `key` in a response.
+// Returns the value of `key` in a response.
 std::string FieldOf(const std::string& json, const std::string& key);
 
 class Fleet {
@@ -40,18 +41,18 @@ class Fleet {
     int rank = 0;
     std::unique_ptr<Connection> stream;
     std::int64_t version = 0;   // The version of the newest assignment.
-    std::string assignment;     // Its text.
-    Clock::time_point came_at;  // When it arrived.
+    std::string assignment;     // The text of the newest assignment.
+    Clock::time_point came_at;  // When the newest assignment arrived.
     bool has_ended = false;     // Whether the server has said that the job has ended.
   };
 
-  // Registers the job and uploads its profile. Returns its id.
+  // Registers the job and uploads its profile. Returns the id of the job.
   asio::awaitable<std::string> Register(const std::string& key, int clocks, std::uint64_t seed);
   asio::awaitable<void> Attach();
   void OpenStreams();
   void CloseStreams();
-  asio::awaitable<void> UntilStreamsEnded();  // Required before the destructor.
-  // Waits until every node has an assignment of that version or a later one.
+  asio::awaitable<void> UntilStreamsEnded();  // Must end before the destructor is called.
+  // Waits until every node has an assignment of this version or a later version.
   asio::awaitable<void> UntilAllHave(std::int64_t version);
   // Waits until the job has an assignment. Returns its version.
   asio::awaitable<std::int64_t> UntilAssigned();

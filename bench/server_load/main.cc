@@ -1,6 +1,6 @@
-// How much load does one `perseus serve` carry, and where is its limit? The program starts a server
-// over SQLite and sends it the traffic of a fleet over loopback (docs/benchmarks.md, "Control
-// plane").
+// Measures how much load one `perseus serve` can carry. The program starts a server with an SQLite
+// database, and sends it the traffic of a fleet over the loopback interface (docs/benchmarks.md,
+// "Control plane").
 //
 //   server_load streams | uploads | plans | reports | soak
 #include <fmt/format.h>
@@ -19,7 +19,8 @@ namespace {
 using perseus::load::Options;
 using perseus::load::ServerProcess;
 
-// This process and the server need thousands of descriptors.
+// Raises the limit on open files, because this process and the server need thousands of
+// descriptors.
 void RaiseLimitOnOpenFiles() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

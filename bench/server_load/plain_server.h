@@ -1,4 +1,5 @@
-// The baseline of the machine: a thread that only writes the same bytes over as many connections.
+// The baseline for measurements of the server. One thread writes the same bytes over the same
+// number of connections, and does nothing else.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -11,8 +12,8 @@
 
 namespace perseus::load {
 
-// Answers every request with `answer`. Broadcast writes to all clients that requested a stream (a
-// GET).
+// Answers every request with `answer`. A GET request opens a stream. Broadcast writes to all
+// streams.
 class PlainServer {
  public:
   explicit PlainServer(std::string answer);

@@ -10,7 +10,8 @@ namespace perseus::load {
 namespace {
 
 constexpr int kPlanningStages = 8;
-constexpr int kPlanningClocks = 63;  // With 8 stages, forward and backward: a thousand rows.
+// With 8 stages, forward and backward, a profile has a thousand rows.
+constexpr int kPlanningClocks = 63;
 constexpr int kPlanningAtOnce = 32;
 constexpr int kDistinctProfiles = 50;
 
@@ -52,7 +53,8 @@ asio::awaitable<double> UploadAll(asio::io_context& loop, const asio::ip::tcp::e
   co_return SecondsSince(begin);
 }
 
-// Asks for one job after the other, so that the requests cost the server almost nothing.
+// Waits until all jobs are planned. Polls one job after the other, so that the polling costs the
+// server almost nothing.
 asio::awaitable<void> UntilPlanned(asio::io_context& loop, const ServerProcess& server,
                                    const std::vector<std::string>& ids) {
   Connection connection(loop, server.endpoint());

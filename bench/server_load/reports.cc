@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kReportsStages = 8;
 constexpr int kReportsClocks = 63;
-// Both ends of a connection to the bare server are files of this process.
+// The most nodes that send reports to the plain server. Both ends of each connection are open files
+// of this process.
 constexpr std::size_t kMostReportsToPlain = 5'000;
 
 struct Duration {
@@ -26,11 +27,11 @@ struct Tally {
   std::vector<double> seconds;  // From the planned time of a report until its answer.
   int errors = 0;
   std::string first_error;
-  int skipped = 0;  // Reports that were not sent, because the previous one had no answer yet.
+  int skipped = 0;  // Reports that were not sent, because the previous report had no answer yet.
 };
 
 std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int64_t step) {
-  // Pipelines differ so little that none is a straggler.
+  // The pipelines differ only a little, so that none is a straggler.
   const double busy_s = 2.7 + 0.001 * (node.pipeline % 7);
   return fmt::format(
       R"({{"jobs": [{{"job": "{}", "acknowledged": {}, "following": {}, "since_step": 0, "steps": )"
@@ -39,7 +40,8 @@ std::string ReportBody(const std::string& job, const Fleet::Node& node, std::int
       job, node.version, node.version, step, node.pipeline, busy_s, node.version);
 }
 
-// One node sends a report after each step. Nodes begin at different times of the first step.
+// One node sends a report after each step. The nodes begin at different times within the first
+// step.
 asio::awaitable<void> ReportOn(asio::io_context& loop, const asio::ip::tcp::endpoint& server,
                                const Fleet& fleet, std::size_t number, Duration duration,
                                Tally& tally, int& running) {

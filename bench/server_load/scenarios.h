@@ -1,4 +1,5 @@
-// The scenarios. Each prints its results, with the load average of the machine.
+// The scenarios of the benchmark. Each scenario prints its results, with the load average of the
+// machine.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -15,19 +16,19 @@ struct Options {
   int uploads = 2'000;
   double seconds = 30;
   double minutes = 10;
-  int width = 8;   // Jobs at a time.
-  int step_s = 1;  // After each step, a node reports.
+  int width = 8;   // The number of jobs at a time.
+  int step_s = 1;  // The time of a step. A node reports after each step.
 };
 
-// The time from the report of a straggler until the last of many nodes has its new plan.
+// Measures the time from the report of a straggler until the last of many nodes has its new plan.
 void MeasureStreams(const ServerProcess& server, const Options& options);
-// Uploads of profiles with a thousand rows.
+// Measures uploads of profiles with a thousand rows.
 void MeasureUploads(const ServerProcess& server, const Options& options);
-// The time from the profiles of many jobs to their assignments.
+// Measures the time from the upload of the profiles of many jobs until these jobs have assignments.
 void MeasurePlans(const ServerProcess& server, const Options& options);
-// The reports of nodes, one from each node every second.
+// Measures the reports of nodes. Each node sends one report per second.
 void MeasureReports(const ServerProcess& server, const Options& options);
-// Jobs that begin and end: does memory or the database grow?
+// Begins and ends jobs, to show whether memory or the database grows.
 void Soak(const ServerProcess& server, const Options& options);
 
 }  // namespace perseus::load

@@ -35,7 +35,8 @@ double Field(std::string_view status, std::string_view name) {
   return std::strtod(text.c_str(), nullptr);
 }
 
-// Fields 14 and 15 of /proc/PID/stat, counted from the end of the name of the program.
+// Returns the CPU time from fields 14 and 15 of /proc/PID/stat. Counts the fields from the end of
+// the program's name.
 double CpuSeconds(const std::string& stat) {
   std::istringstream fields(stat.substr(stat.rfind(')') + 2));
   std::string field;
@@ -46,7 +47,7 @@ double CpuSeconds(const std::string& stat) {
   return ticks / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
-// The port in the log of the server.
+// Returns the port that the server's log names.
 int PortIn(const std::string& log) {
   constexpr std::string_view kSays = "listening on 127.0.0.1:";
   const std::size_t at = log.find(kSays);
@@ -87,7 +88,8 @@ ServerProcess::~ServerProcess() {
   kill(pid_, SIGTERM);
   waitpid(pid_, nullptr, 0);
   const std::string log = Read(directory_ / "log");
-  // Prints the log with warnings and errors. Usually it only says that the server listens.
+  // Prints a long log, because it has warnings and errors. A short log only says that the server
+  // listens.
   if (log.size() > 400)
     fmt::print("the server's log ends with:\n{}\n", log.substr(log.size() - 400));
   std::error_code ignored;

@@ -33,7 +33,8 @@ asio::awaitable<void> Report(Connection& connection, const Fleet& fleet, std::in
   }
 }
 
-// Versions cannot be predicted, because several changes may be planned together.
+// Waits until all nodes fulfill a condition. The condition is not a version, because several
+// changes may be planned together, so versions cannot be predicted.
 template <typename Condition>
 asio::awaitable<void> UntilAll(const Fleet& fleet, Condition condition) {
   while (!std::ranges::all_of(fleet.nodes(), condition)) co_await Sleep(0.002);
@@ -45,7 +46,7 @@ bool FollowsStraggler(const Fleet::Node& node) {
          std::string_view::npos;
 }
 
-// The whole life of a job, with the streams of its nodes.
+// Runs the whole life of a job, with the streams of its nodes.
 asio::awaitable<void> Live(asio::io_context& loop, const ServerProcess& server, int worker,
                            std::int64_t number, Counts& counts) {
   Connection connection(loop, server.endpoint());

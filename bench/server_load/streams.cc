@@ -13,12 +13,12 @@ namespace {
 
 constexpr int kStreamsStages = 8;
 constexpr int kStreamsClocks = 63;
-// A pause in which the last events of a planning arrive.
+// The pause after a planning, in which its last events arrive.
 constexpr double kQuiet_s = 1;
-// Both ends of a connection are files of this process.
+// The most nodes of the plain server. Both ends of each connection are open files of this process.
 constexpr int kMostPlainNodes = 5'000;
 
-// The rest of `text` after `mark`. Throws if `mark` is not in `text`.
+// Returns the part of `text` after `mark`. Throws if `mark` is not in `text`.
 std::string_view Behind(std::string_view text, std::string_view mark) {
   const std::size_t at = text.find(mark);
   if (at == std::string_view::npos) {
@@ -27,8 +27,8 @@ std::string_view Behind(std::string_view text, std::string_view mark) {
   return text.substr(at + mark.size());
 }
 
-// The number of nodes whose last event contains the plan that its assignment names. This runs after
-// the measurement, because it takes much time.
+// Counts the nodes whose last event contains the plan that its assignment names. Runs after the
+// measurement, because the count takes much time.
 int CountWithPlan(const Fleet& fleet) {
   int with_plan = 0;
   for (const Fleet::Node& node : fleet.nodes()) {

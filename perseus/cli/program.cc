@@ -1,4 +1,4 @@
-// The program `perseus`.
+// The main function of the program `perseus`.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,13 +9,14 @@
 
 namespace {
 
-// Opens the standard descriptors that the caller closed. Otherwise the next file of the program
-// would get such a number, and what the program prints would be written into that file. Writing to
-// a standard output that was closed still fails.
+// Opens the standard descriptors (0, 1, 2) that the caller closed. Otherwise the next file that the
+// program opens would get this number, and the program's output would be written into this file. If
+// standard output was closed, writing to it still fails.
 void HoldStandardDescriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    // This gets the same number, because it is the lowest free one.
+    // The new descriptor has the number of the closed descriptor, because this is the lowest free
+    // number.
     const int held = ::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY);
     if (held > descriptor) ::close(held);
   }

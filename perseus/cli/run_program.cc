@@ -61,7 +61,7 @@ int PrintHelp(const Streams& streams, const std::string& help) {
   return printed ? kOk : ReportError(streams, printed.error().Message(), kSystemFailure);
 }
 
-// The verb whose flags are wrong, such as "perseus job straggler".
+// The verb with the wrong flags, such as "perseus job straggler".
 struct ChosenVerb {
   const CLI::App* app;
   std::string name;
@@ -79,9 +79,9 @@ ChosenVerb FindChosenVerb(const CLI::App& program) {
 
 bool LacksPart(const CLI::App& verb) { return verb.get_require_subcommand_min() > 0; }
 
-// Returns the word that is neither a verb nor a flag, if there is one. CLI11 reports an unknown
-// verb as a missing verb with a remaining word. A mistyped flag is found before other errors,
-// because its value may have been taken for a file.
+// Returns the word that is neither a verb nor a flag, if such a word exists. CLI11 reports an
+// unknown verb as a missing verb with a remaining word. A mistyped flag is found before other
+// errors, because CLI11 may have taken the value of this flag for a file.
 std::optional<std::string> UnknownWord(const CLI::App& verb, const CLI::ParseError& error) {
   std::vector<std::string> words = verb.remaining();
   std::erase(words, "--");
@@ -93,9 +93,9 @@ std::optional<std::string> UnknownWord(const CLI::App& verb, const CLI::ParseErr
   return is_first ? std::optional(words.front()) : std::nullopt;
 }
 
-// Returns an error of CLI11 as one line. It is in plain words if an option has a wrong number of
-// values or a value of another type. An error has only its text, so the text is compared with what
-// CLI11 would throw for each option.
+// Returns an error of CLI11 as one line. If an option has a wrong number of values or a value of
+// another type, the line is in plain words. An error of CLI11 has only its text. So the function
+// compares this text with the text that CLI11 would throw for each option.
 std::string InPlainWords(const CLI::App& verb, const CLI::ParseError& error) {
   std::string what = error.what();
   const auto is = [&](const CLI::ParseError& other) { return what == other.what(); };
@@ -138,7 +138,8 @@ int ReportUsageError(const Streams& streams, const CLI::App& program,
                                                              : Suggestion(*verb, unknown)),
         kBadInput);
   }
-  // A verb that has only parts, such as `perseus job`, prints its help, as `perseus` does.
+  // A verb that has only parts, such as `perseus job`, prints its help, as `perseus` without a verb
+  // does.
   if (LacksPart(*verb)) return PrintHelp(streams, program.help());
   if (dynamic_cast<const WrongPath*>(&error) != nullptr) {
     return ReportError(streams, error.what(), kBadInput);
@@ -146,7 +147,8 @@ int ReportUsageError(const Streams& streams, const CLI::App& program,
   return ReportError(streams, fmt::format("{} ({})", InPlainWords(*verb, error), help), kBadInput);
 }
 
-// An empty value is a mistake, such as a variable of the shell that is not set.
+// Refuses empty values. An empty value is a mistake, such as a variable of the shell that is not
+// set.
 Result<void> RefuseEmptyValues(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     for (const std::string& value : option->results()) {
@@ -171,15 +173,15 @@ Result<void> RunVerb(const Streams& streams, const Verb& verb) {
   }
 }
 
-// Prints what --help or --version asks for.
+// Prints the text that --help or --version requests.
 int Exit(const Streams& streams, const CLI::App& program, const CLI::Success& request) {
   std::ostringstream text;
   program.exit(request, text, text);
   return PrintHelp(streams, text.str());
 }
 
-// The words after "--" in `perseus run … -- COMMAND` are the command, unchanged. CLI11 would take a
-// word such as "[1,2]" apart.
+// The words of the command line, in two parts. In `perseus run … -- COMMAND`, the words after "--"
+// are the command, unchanged. (CLI11 would split a word such as "[1,2]".)
 struct CommandLine {
   int argc = 0;  // The number of words for CLI11.
   std::vector<std::string> command;
@@ -218,7 +220,7 @@ int RunProgram(const Streams& streams, int argc, const char* const* argv) {
     return Exit(streams, program, request);
   } catch (const CLI::ParseError& error) {
     return ReportUsageError(streams, program, error);
-  } catch (const std::exception& error) {  // Such as a failed conversion in CLI11.
+  } catch (const std::exception& error) {  // For example, a failed conversion in CLI11.
     return ReportError(streams,
                        fmt::format("a value of a flag cannot be read: {} (see {} --help)",
                                    error.what(), FindChosenVerb(program).name),

@@ -8,8 +8,8 @@ namespace perseus::cli {
 // Finds the verb and runs it. Turns an error into one line on `streams.err`, and returns the exit
 // status of the program.
 //
-// Some things belong to the process: its standard input, its signals (a verb may block or ignore
-// some, and does not undo this), and the descriptors that child processes inherit.
+// Some state belongs to the whole process: its standard input, its signals, and the descriptors
+// that child processes inherit. A verb may block or ignore signals, and does not undo this change.
 int RunProgram(const Streams& streams, int argc, const char* const* argv);
 
 }  // namespace perseus::cli

@@ -12,7 +12,8 @@
 #include "perseus/runtime/client/session.h"
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
-// No failure in these functions may reach training. In particular, no exception may.
+// The C interface. No failure in these functions may reach the training. In particular, these
+// functions throw no exception.
 
 struct perseus_session {
   std::unique_ptr<perseus::client::Session> session;
@@ -47,7 +48,8 @@ perseus_session* perseus_open(const perseus_options* options) {
 }
 
 void perseus_close(perseus_session* session) {
-  // A forked child leaves its copy unchanged: its content may be half modified.
+  // In a forked child, the session is dead. The child leaves its copy unchanged, because the copy
+  // may be half modified.
   if (session == nullptr || session->session->IsDead()) return;
   delete session;
 }
@@ -79,7 +81,7 @@ void perseus_instruction_begin_on(perseus_session* session, int32_t kind, int32_
   try {
     session->session->InstructionBeginOn(kind, microbatch, chunk, stream);
   } catch (const std::exception&) {
-    // Memory ran out at the first use of a stream.
+    // Memory may run out at the first use of a stream.
   }
 }
 

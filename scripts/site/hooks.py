@@ -1,10 +1,11 @@
-"""Hooks of MkDocs: adds the pages that are made from sources, so that each fact has one home.
+"""Hooks of MkDocs. Adds the pages that are made from sources, so that each fact is in one place.
 
   reference/commands/*   what `perseus help` prints for each verb
   reference/http-api.md  from docs/openapi.yaml
   reference/cpp/*        what Doxygen makes of the public headers
   reference/changelog.md, reference/contributing.md   from the files in the root of the repository
-  source/*               every file outside of docs/ that a page links to, so that no link needs a network
+  source/*               every file outside of docs/ to which a page links, so that no link needs a
+                         network
 
 Environment: PERSEUS_SITE_PROGRAM and PERSEUS_SITE_CPP (Doxygen's HTML), which scripts/docs sets.
 """
@@ -21,14 +22,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts/site"))
 import http_api  # noqa: E402
 
-# Where files of the repository's root are on the site.
+# The pages of files in the repository's root.
 MOVED = {"CHANGELOG.md": "reference/changelog.md", "CONTRIBUTING.md": "reference/contributing.md",
          "README.md": "index.md"}
 LANGUAGES = {".cc": "cpp", ".h": "cpp", ".c": "c", ".py": "python", ".toml": "toml", ".yaml": "yaml",
              ".sh": "bash", ".json": "json", ".csv": "text", ".mjs": "javascript", ".service": "ini"}
 QUOTED = re.compile(r'"([^"]*)"')
-# Text for the site alone, such as a link to a page that is made from sources: <!-- site:TEXT-->. In the
-# repository, it is an invisible comment.
+# Text for the site only: <!-- site:TEXT-->. For example, it links to a page that is made from
+# sources. In the repository, such a text is an invisible comment.
 SITE_ONLY = re.compile(r"<!-- site:(.*?)-->", re.DOTALL)
 LINK = re.compile(r"((?:\[[\w./-]+\.md)?\]\()([^)\s#]*)((?:#[^)\s]*)?\))")
 
@@ -56,8 +57,8 @@ def on_files(files, config):
     for source, page in MOVED.items():
         if page not in files.src_uris:
             add(page, _relink((ROOT / source).read_text(), source, page, files, add))
-    # Pages that exist as files. Their links are rewritten when they are read, see below; the files that
-    # they name are added here.
+    # Pages that exist as files. Their links are rewritten when MkDocs reads the pages
+    # (on_page_markdown). The files to which they link are added here.
     for path in sorted((ROOT / "docs").rglob("*.md")):
         name = path.relative_to(ROOT / "docs").as_posix()
         _relink(path.read_text(), f"docs/{name}", name, files, add)
@@ -76,7 +77,7 @@ def _replace_in_nav(nav, name, pages):
 
 def on_page_markdown(markdown, page, config, files):
     path = page.file.abs_src_path
-    if path is None:  # Generated: its links are right already.
+    if path is None:  # A generated page. Its links are already right.
         return markdown
     name = page.file.src_uri
     markdown = markdown.replace("<!-- server metrics -->", _server_metrics())
@@ -85,7 +86,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def _commands():
-    """The pages by their name: the help of each verb and of its parts, and index.md with all verbs."""
+    """Returns the pages by name: the help of each verb and its parts, and index.md with all verbs."""
     def help_of(*words):
         return subprocess.run([os.environ["PERSEUS_SITE_PROGRAM"], "help", *words], check=True,
                               stdout=subprocess.PIPE, text=True).stdout
@@ -105,7 +106,7 @@ def _commands():
 
 
 def _server_metrics():
-    """A table of the names and descriptions in the sources of the server."""
+    """Returns a table of the metrics' names and descriptions in the sources of the server."""
     text = (ROOT / "perseus/cluster/server/server_metrics.cc").read_text()
     rows = re.findall(r'"(perseus_\w+)",\s*((?:"[^"]*"\s*)+)', text)
     if len(rows) < 10:
@@ -117,7 +118,7 @@ def _server_metrics():
 
 
 def _relink(text, source, page, files, add):
-    """Points the links of `source` (a path in the repository) from its page on the site to other pages.
+    """Changes the links of `source` (a path in the repository), so that they lead to pages of the site.
 
     With `add`, also makes the pages of files outside of docs/.
     """
@@ -128,7 +129,7 @@ def _relink(text, source, page, files, add):
         path = posixpath.normpath(posixpath.join(posixpath.dirname(source), address))
         there = _page_of(path, files, add)
         if there is None:
-            return match[0]  # MkDocs says that it is not there.
+            return match[0]  # MkDocs reports the missing page.
         begin = match[1] if match[1] == "](" else f"[{_title_of(path)}]("
         return begin + posixpath.relpath(there, posixpath.dirname(page) or ".") + match[3]
 
@@ -138,7 +139,7 @@ def _relink(text, source, page, files, add):
 
 
 def _title_of(path):
-    """The title of a document. Its file name would say nothing to a reader of the site."""
+    """Returns the title of a document. To a reader of the site, the file name would mean nothing."""
     for line in (ROOT / path).read_text().splitlines():
         if line.startswith("# "):
             return line[2:]
@@ -146,7 +147,7 @@ def _title_of(path):
 
 
 def _page_of(path, files, add):
-    """The page of a path in the repository, or None."""
+    """Returns the page of a path in the repository, or None."""
     if path in MOVED:
         return MOVED[path]
     if path.startswith("docs/"):

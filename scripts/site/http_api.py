@@ -16,7 +16,7 @@ def _resolve(contract, value):
 
 
 def _schema_name(schema):
-    """A short name of a type, with a link if it has a section of its own."""
+    """Returns a short name of a type, with a link if the type has its own section."""
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         return f"[{name}](#{name.lower()})"
@@ -40,7 +40,7 @@ def _schema_name(schema):
 
 
 def _properties(contract, schema):
-    """A table of the properties, or nothing."""
+    """Returns a table of the properties, or an empty text if there are none."""
     properties = schema.get("properties", {})
     if not properties:
         return ""
@@ -54,7 +54,7 @@ def _properties(contract, schema):
 
 
 def _content(contract, content):
-    """The media types of a body or an answer, and the properties of one that is described in place."""
+    """Returns the media types of a body or an answer. Adds the properties if they are described here."""
     names, tables = [], ""
     for media, item in content.items():
         schema = item.get("schema", {})

@@ -1,11 +1,11 @@
-// The colors of all charts. In the page, they are CSS variables, so a theme switch needs no new
-// drawing. In static figures, they are the values of the light theme.
+// The colors of all charts. In the page, the colors are CSS variables, so a change of the theme
+// needs no new drawing. In static figures, the colors are the values of the light theme.
 import { interpolateRgbBasis } from "d3-interpolate";
 
 export interface Palette {
   ink: string;
-  faint: string; // Axes, grid.
-  muted: string; // Labels.
+  faint: string; // The color of axes and grid.
+  muted: string; // The color of labels.
   paper: string;
   bound: string;
   plan: string;
@@ -33,7 +33,8 @@ export const light: Palette = {
 /** The number of colors for different powers. */
 export const powerSteps = 24;
 
-// From cool to warm, with falling lightness, so it is readable in gray too (charts_test.ts checks it).
+// The colors of powers, from cool to warm. Their lightness decreases, so that they differ in gray,
+// too. (charts_test.ts checks this.)
 const ramp = interpolateRgbBasis(["#96cdea", "#d9c254", "#e8963c", "#cf4f33", "#8f1a37"]);
 const ramps = Array.from({ length: powerSteps }, (_, i) => ramp(i / (powerSteps - 1)));
 
@@ -43,7 +44,7 @@ export const idleStep = powerSteps;
 export const colorCount = powerSteps + 1;
 const idleColor = "#8790a1";
 
-/** Returns the color of a power (W of one GPU): a number below `colorCount`. */
+/** Returns the color of a power (W of one GPU), as a number below `colorCount`. */
 export function powerStep(
   power: number,
   [least, most]: [number, number],
@@ -71,7 +72,7 @@ export function luminance(color: string): number {
 }
 
 const inks = Array.from({ length: colorCount }, (_, step) =>
-  // White or black: the one with more contrast.
+  // White or black, depending on which has more contrast.
   1.05 / (luminance(powerColor(step)) + 0.05) > (luminance(powerColor(step)) + 0.05) / 0.05
     ? "#ffffff"
     : "#000000",

@@ -1,35 +1,38 @@
 // The data that the program writes into the page (perseus/planning/report/report.cc), and functions
-// that prepare it for drawing. Times are in ns, energies in J, powers in W. The values of a pp_rank are
-// of all its GPUs together. In the report of a general graph, a "rank" is a resource.
+// that prepare it for drawing. Times are in ns, energies in J, powers in W. The values of a pp_rank
+// are for all its GPUs together. In the report of a general graph, a "rank" is a resource.
 
 export interface OptionSet {
   name: string;
   kind: string; // "forward", "backward", ..., "all_reduce", "generic"
   pp_rank: number;
   chunk: number;
-  baseline: number; // Index of the option at maximum frequency.
+  baseline: number; // The index of the option at maximum frequency.
   hull: number[]; // Indices of the options that are vertices of the lower hull, fastest first.
   frequency_mhz: number[];
   time_ns: number[];
   energy_j: number[];
   knobs: number[][];
-  fit?: { a: number; b: number; c: number }; // Effective energy (J) = a exp(b t) + c, t in s.
+  // The fit: effective energy (J) = a exp(b t) + c, with t in s.
+  fit?: { a: number; b: number; c: number };
 }
 
 export interface Rank {
   name: string;
-  option_sets: number[]; // An index for each instruction, in execution order.
-  microbatches: number[]; // For each instruction; -1: it belongs to no microbatch.
+  option_sets: number[]; // The index of the option set of each instruction, in execution order.
+  microbatches: number[]; // By instruction. -1: the instruction belongs to no microbatch.
 }
 
 export interface Lane {
   options: number[]; // The option of each instruction, in execution order.
   gaps_ns: number[]; // How long the pp_rank waits before each instruction.
-  critical: string; // "0" or "1" for each instruction.
-  durations_ns?: number[]; // Only if switches are not free; otherwise the durations of the options.
+  // "1" for each instruction on the critical path, and "0" for other instructions.
+  critical: string;
+  // Only if clock changes take time. Otherwise the durations are those of the options.
+  durations_ns?: number[];
   energies_j?: number[];
   busy_ns: number;
-  energy_j: Record<string, number>; // By kind.
+  energy_j: Record<string, number>; // The energy by kind.
   blocking_energy_j: number;
   switches: number;
   marginal_w: number;
@@ -44,13 +47,14 @@ export interface Iteration {
   lanes: Lane[];
 }
 
-// Means over iterations whose instructions vary, against maximum frequency with the same noise.
+// Means over iterations in which the times of instructions vary, compared with maximum frequency
+// and the same noise.
 export interface UnderNoise {
   slowdown: number;
   slowdown_ci: number; // Half-width of the 95 % confidence interval.
   saving: number;
   saving_ci: number;
-  most_saving: number; // No plan that is as fast on average saves more.
+  most_saving: number; // The most that a plan with this mean time can save.
 }
 
 export interface Plan extends Iteration {
@@ -60,13 +64,13 @@ export interface Plan extends Iteration {
   lower_bound_j: number;
   gap: number;
   marginal_w: number | null;
-  noise?: UnderNoise; // Only if the job has a noise.
+  noise?: UnderNoise; // Only if the noise of the job is known.
 }
 
 export interface Frontier {
   name: string;
   breakpoints: number;
-  /** The greatest error as a fraction of the energy. Absent: exact. */
+  /** The greatest error as a fraction of the energy. Absent if the frontier is exact. */
   error?: number;
   error_j?: number[];
   time_s: number[];
@@ -82,40 +86,42 @@ export interface Job {
   microbatches?: number;
   pipelines: number;
   gpus_per_stage: number;
-  blocking_power_w: number; // All GPUs of one pp_rank.
+  blocking_power_w: number; // For all GPUs of one pp_rank.
   switch_latency_s: number;
   knobs: string[];
-  noise?: { independent: number; common: number }; // Relative standard deviations of times.
+  noise?: { independent: number; common: number }; // The relative standard deviations of times.
 }
 
-/** What one limit of clock changes saves, as fractions of the energy at maximum frequency. */
+/** The saving with one limit of clock changes, as fractions of the energy at maximum frequency. */
 export interface SwitchLimit {
   max_switches: number; // For one GPU in an iteration.
-  saving: number | null; // The plan's saving; null if none was found.
-  most_saving: number | null; // No plan within the limit saves more; null if none is possible.
+  saving: number | null; // The saving of the plan. Null if no plan was found.
+  // The most that a plan within the limit can save. Null if no plan is possible.
+  most_saving: number | null;
 }
 
 export interface SwitchTradeoff {
   target: string;
-  limits: SwitchLimit[]; // Rising.
+  limits: SwitchLimit[]; // In ascending order.
   unlimited: { saving: number };
   max_switches?: number; // The limit that the plans of the report keep.
 }
 
-/** What the pp_ranks run, and the options that they have for it. */
+/** The instructions of the pp_ranks, and the options of these instructions. */
 export interface Work {
   option_sets: OptionSet[];
   pp_ranks: Rank[];
 }
 
-/** What one schedule saves, and the memory that it needs. */
+/** The saving of one schedule, and the memory that it needs. */
 export interface ScheduleRow {
   name: string;
   in_flight: number[]; // The most microbatches that each pp_rank holds at a time.
-  memory: number; // In the unit of the trade-off.
+  memory: number; // In the unit of the trade-off (ScheduleTradeoff.unit).
   energy_j: number;
-  saving: number; // Its plan's saving, as a fraction of the reference at maximum frequency.
-  most_saving: number | null; // No schedule in this memory saves more; null if that is unknown.
+  // The saving of its plan, as a fraction of the energy of the reference at maximum frequency.
+  saving: number;
+  most_saving: number | null; // The most that a schedule in this memory can save. Null if unknown.
 }
 
 /** An iteration with one schedule: at maximum frequency, and with its plan. */
@@ -127,10 +133,10 @@ export interface ScheduleTimeline extends Work {
 
 export interface ScheduleTradeoff {
   reference: string;
-  unit: string; // "microbatches" more than the reference, or "GiB".
-  memory_source: string; // A sentence: which numbers were measured, modeled or given.
+  unit: string; // "microbatches" (in addition to the reference), or "GiB".
+  memory_source: string; // A sentence that says which numbers were measured, modeled or given.
   rows: ScheduleRow[]; // The reference first, then in order of memory.
-  chosen: number; // The row of the last timeline.
+  chosen: number; // The index of the row of the last timeline.
   timelines: ScheduleTimeline[];
   conclusion: string;
 }
@@ -144,11 +150,11 @@ export interface Report {
   frontier: Frontier | null;
   baseline: Iteration;
   plans: Plan[]; // Fastest first.
-  chosen: number; // Index of the plan that is shown first.
+  chosen: number; // The index of the plan that is shown first.
   overlays: Frontier[];
   stopped_early?: boolean; // The user stopped the search for the plans.
-  switch_tradeoff?: SwitchTradeoff; // With plan --switch-tradeoff.
-  schedule_tradeoff?: ScheduleTradeoff; // Only for a schedule that was searched for.
+  switch_tradeoff?: SwitchTradeoff; // Only with `perseus plan --switch-tradeoff`.
+  schedule_tradeoff?: ScheduleTradeoff; // Only if the schedule was searched for.
 }
 
 export function parseReport(text: string): Report {
@@ -239,7 +245,7 @@ export function labelOf(slice: Slice): string {
   return slice.microbatch >= 0 ? letter + slice.microbatch : letter;
 }
 
-/** What the report calls a lane: the pp_rank of a pipeline, or the resource of a general graph. */
+/** Returns the noun for a lane: a pp_rank of a pipeline, or a resource of a general graph. */
 export const laneNoun = (report: Report): string =>
   report.job.profile !== undefined ? "pp_rank" : "resource";
 
@@ -248,8 +254,8 @@ export function gpusOfPipeline(report: Report): number {
 }
 
 /**
- * Returns the index of the plan of least energy with no slowdown (the first of equal ones). If every
- * plan is slower than the baseline, it is the fastest plan.
+ * Returns the index of the plan of least energy with no slowdown (the first of equal plans). If
+ * every plan is slower than the baseline, returns the index of the fastest plan.
  */
 export function firstPlan(report: Report): number {
   const baseline = report.baseline.time_ns;

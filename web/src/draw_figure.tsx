@@ -96,7 +96,7 @@ function IterationsSheet({ report, title, iterations }: {
   );
 }
 
-/** Draws the usual and the chosen schedule: at maximum frequency ("baseline"), or with their plans. */
+/** Draws the usual and the chosen schedule: at maximum frequency ("baseline") or with plans. */
 function SchedulesFigure({ report, iteration }: { report: Report; iteration: "baseline" | "plan" }) {
   const { reference, timelines } = scheduleTradeoffOf(report);
   const before = timelines[0].baseline.energy_j;

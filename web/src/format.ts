@@ -32,14 +32,14 @@ export const wattHours = (j: number, digits = 3): string =>
 
 export const kilograms = (kg: number): string => scaled(kg, [[1e3, "t"], [1, "kg"]], 3);
 
-/** Formats an amount in dollars, as `--price` of the program does. */
+/** Formats an amount in dollars, as the program does for `--price`. */
 export const money = (amount: number): string => `$${number(amount, amount >= 100 ? 1 : 3)}`;
 
 /** Formats a count with its noun: "1 GPU", "8 GPUs". */
 export const counted = (count: number, noun: string, plural = "s"): string =>
   `${whole(count)} ${noun}${count === 1 ? "" : plural}`;
 
-/** Formats a fraction in percent. A value that rounds to 0 has no sign: never "-0.00 %". */
+/** Formats a fraction in percent. A value that rounds to 0 has no sign, so it is not "-0.00 %". */
 export const percent = (part: number, digits = 2): string =>
   `${(part * 100).toFixed(digits).replace(/^-(?=[0.]*$)/, "")} %`;
 

@@ -12,16 +12,16 @@
 namespace perseus::cli {
 
 struct FigureFlags {
-  std::vector<std::string> figures;   // Paths.
-  std::vector<std::string> overlays;  // Paths, or NAME=PATH.
+  std::vector<std::string> figures;   // Each is a PATH.
+  std::vector<std::string> overlays;  // Each is PATH or NAME=PATH.
 };
 
 void AddFigureFlags(CLI::App& verb, FigureFlags& flags);
 
-// The data of the figures besides a frontier, a timeline and a profile.
+// Says which data exists for figures, in addition to a frontier, a timeline and a profile.
 struct FigureData {
-  bool has_switches = false;   // The limits of clock changes.
-  bool has_schedules = false;  // What memory saves.
+  bool has_switches = false;   // A comparison of limits of clock changes.
+  bool has_schedules = false;  // A comparison of schedules: the energy that more memory saves.
 };
 
 // Checks that the file names are names of figures, and that this build can draw them. A verb calls
@@ -30,7 +30,7 @@ Result<void> CheckFigures(const FigureFlags& flags, const FigureData& data = {})
 
 struct OverlayFlag {
   std::string path;
-  std::string name;  // Empty without NAME=.
+  std::string name;  // Empty if the flag has no NAME=.
 };
 
 std::vector<OverlayFlag> OverlaysOf(const FigureFlags& flags);
@@ -42,9 +42,9 @@ Result<std::vector<report::FrontierCurve>> LoadOverlays(const FigureFlags& flags
 // CheckFigures succeeded.
 Result<void> WriteFigures(const FigureFlags& flags, const std::string& data);
 
-// Draws and writes every figure that it can. The other results of the run are already in
-// `directory` (empty: they are not saved). The error about the remaining figures says that the
-// results are complete.
+// Draws and writes as many figures as possible. The other results of the run are already in
+// `directory`. (If it is empty, they are not saved.) If a figure fails, the error says that the
+// other results are complete.
 Result<void> AddFigures(const FigureFlags& flags, const std::string& data,
                         const std::string& directory);
 

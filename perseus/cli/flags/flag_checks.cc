@@ -20,7 +20,7 @@
 namespace perseus::cli {
 namespace {
 
-// The largest factor that is likely to be meant as a factor. A larger one is likely a percentage.
+// The largest number that is likely meant as a factor. A larger number is likely a percentage.
 constexpr double kLargestLikely = 3;
 
 std::optional<double> FiniteNumber(std::string_view text) {

@@ -20,14 +20,14 @@ class FlagAdder {
   explicit FlagAdder(CLI::App& verb, std::string group = "Options")
       : verb_(verb), group_(std::move(group)) {}
 
-  // `type` names the value in the help.
+  // Declares a flag or an argument. `type` names the value in the help.
   template <typename Value>
   CLI::Option* operator()(const char* names, Value& value, const char* type,
                           const std::string& help, CLI::Validator check = {}) const {
     CLI::Option* option = verb_.add_option(names, value, help);
     return option->type_name(type)->group(group_)->transform(std::move(check));
   }
-  // For a flag that may be repeated, with one value each time.
+  // Declares a flag that may be repeated, with one value each time.
   template <typename Values>
   CLI::Option* Repeatable(const char* names, Values& values, const char* type,
                           const std::string& help, CLI::Validator check = {}) const {
@@ -56,24 +56,25 @@ NewVerb<Flags> AddVerb(CLI::App& program, const char* name, const char* about,
   return {verb, FlagAdder(*verb), std::make_shared<Flags>()};
 }
 
-// Checks that the text is a finite number in the range. Errors contain the unit of the range, whose
-// text has to be static.
+// Checks that the text is a finite number in the range. Errors contain the unit of the range. The
+// text of the unit has to be static.
 CLI::Validator NumberIn(const NumberRange& range);
 // The unit of the factor of a straggler.
 constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
-// Warns on standard error if a straggler takes more than 3 times as long: the number is probably
+// Warns on standard error if a straggler takes more than 3 times as long. Such a number is probably
 // meant in percent, as in `perseus plan --slowdown`.
 void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long);
 
 // The same as NumberIn for a whole number.
 CLI::Validator WholeNumberIn(const NumberRange& range);
 
-// Checks that the text is one of the names, in capital or small letters. The value becomes the name
-// as given here. For a wrong name, the error suggests the nearest one.
+// Checks that the text is one of the names, in capital or small letters. Replaces the value by the
+// name as it is written in `names`. For a wrong name, the error suggests the most similar name.
 CLI::Validator OneOf(std::vector<std::string> names);
 
-// The error for a wrong name of a file or directory. The message is complete: it needs no reference
-// to --help. Checks run before the search for missing flags, so a wrong name is reported first.
+// The error for a wrong name of a file or directory. The message is complete, so it has no
+// reference to --help. Checks of values run before the check for missing flags, so a wrong name is
+// reported first.
 class WrongPath : public CLI::ParseError {
  public:
   explicit WrongPath(const std::string& message)
@@ -84,13 +85,14 @@ class WrongPath : public CLI::ParseError {
 CLI::Validator InputFile();
 // Checks that a file or directory to read exists.
 CLI::Validator ExistingPath();
-// Adds the argument JOBDIR, whose directory has to exist.
+// Adds the argument JOBDIR. The directory has to exist.
 CLI::Option* AddJobDirectory(const FlagAdder& add, std::string& directory);
 // Checks that the directory of a job exists.
 CLI::Validator JobDirectory();
 void AddLogLevel(const FlagAdder& add, std::string& level);
 
-// Fails (kInput) if the file to write is one of those to read. Ignores empty names.
+// Fails (kInput) if `output`, the file to write, is one of `inputs`, the files to read. Ignores
+// empty names.
 Result<void> CheckReplacesNoInput(const std::string& output,
                                   const std::vector<std::string>& inputs);
 

@@ -39,7 +39,7 @@ void AddSwitchCostFlag(CLI::App& verb, job::JobSettings& flags) {
       ->check(CLI::Validator(check, ""));
 }
 
-// Adds the memory flags of a searched schedule.
+// Adds the memory flags for a search for a schedule.
 void AddMemoryFlags(CLI::App& verb, job::MemorySettings& flags) {
   const FlagAdder add(verb, kGroup);
   add("--activation-memory", flags.activation_mib, "MIB[,MIB...]",

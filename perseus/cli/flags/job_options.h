@@ -12,17 +12,17 @@
 namespace perseus::cli {
 
 // Whether the verb has a profile when it reads the job. A profile says how many pp_ranks exist.
-// kMaybeWithProfile: it may have one, which a search for a schedule needs.
+// kMaybeWithProfile: the verb may have a profile, which a search for a schedule needs.
 enum class JobComes { kWithProfile, kWithoutProfile, kMaybeWithProfile };
 
-// Adds all flags of a job except the profile, which is an argument of some verbs and a flag of
-// others.
+// Adds all flags of a job except the profile. The profile is an argument of some verbs and a flag
+// of other verbs.
 void AddJobFlags(CLI::App& verb, job::JobSettings& flags, JobComes comes = JobComes::kWithProfile);
 
 // Adds the profile as an argument.
 void AddProfile(const FlagAdder& add, job::JobSettings& flags);
 
-// Adds the flags of a job that can also override the job of a plan: facts of its GPUs, and the
+// Adds the flags of a job that can also override the job of a plan: the facts of its GPUs, and the
 // times of fixed instructions.
 void AddModelFlags(CLI::App& verb, job::JobSettings& flags);
 

@@ -40,7 +40,8 @@ Result<agent::GpuManager::Setup::Resting> ParseResting(const std::string& text) 
                                            device::Setting{*lower, *upper}};
 }
 
-// Returns the flag with its value, such as " --socket FILE". Empty for the default value.
+// Returns the flag with its value, such as " --socket FILE". Returns an empty text for the default
+// value `usual`.
 std::string GivenFlag(std::string_view flag, const std::string& value, std::string_view usual) {
   return value == usual ? "" : fmt::format(" {} {}", flag, value);
 }

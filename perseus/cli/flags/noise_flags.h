@@ -14,15 +14,16 @@ struct NoiseFlags {
   double common_percent = 0;
 };
 
-// Returns the noise of the flags, or else the noise of the profile. Absent if both have none, or if
-// the flags say 0.
+// Returns the noise of the flags. Without these flags, returns the noise of the profile. Returns
+// nullopt if neither has noise, or if the flags say 0.
 std::optional<noise::Noise> NoiseOf(const NoiseFlags& flags,
                                     const std::optional<noise::Noise>& of_profile);
 
-// `purpose` begins the help of --noise: "Keep the mean time under noise".
+// Adds the flags. The help of --noise begins with `purpose`, such as "Keep the mean time under
+// noise".
 void AddNoiseFlags(CLI::App& verb, NoiseFlags& flags, const char* purpose);
 
-// Fails if --common-noise is given alone.
+// Fails if --common-noise is given without --noise.
 Result<void> CheckNoise(const NoiseFlags& flags);
 
 }  // namespace perseus::cli

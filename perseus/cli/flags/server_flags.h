@@ -20,22 +20,24 @@ struct ServerFlags {
   std::string reason;
 };
 
-// `scope` is the scope of the token that the verb needs.
+// Adds the flags. `scope` is the scope of the token that the verb needs.
 void AddServerFlags(CLI::App& verb, ServerFlags& flags, const std::string& scope);
 
-// Adds --reason, for verbs that change something. The audit trail records it.
+// Adds --reason, for verbs that change something. The audit trail records the reason.
 void AddReasonFlag(CLI::App& verb, ServerFlags& flags);
 
-// Returns --token-file, or else PERSEUS_TOKEN_FILE. May be empty.
+// Returns the value of --token-file. Without this flag, returns PERSEUS_TOKEN_FILE, which may be
+// empty.
 std::string TokenFileOf(const ServerFlags& flags);
 
-// Takes missing flags from PERSEUS_SERVER and PERSEUS_TOKEN_FILE. Fails (kInput) if everybody can
-// read the token file, or if it contains no token. kLater: does not read the token file.
+// Takes the values of missing flags from PERSEUS_SERVER and PERSEUS_TOKEN_FILE. Fails (kInput) if
+// everybody can read the token file, or if it contains no token. kLater: does not read the token
+// file.
 enum class TokenComes { kFromFile, kLater };
 Result<http::ClientOptions> ClientOptionsOf(const ServerFlags& flags,
                                             TokenComes comes = TokenComes::kFromFile);
 
-// A client that returns the server's answer as JSON, and a problem document as an error.
+// A client that returns the server's answer as JSON. It returns a problem document as an error.
 class ServerClient {
  public:
   static Result<ServerClient> Connect(const ServerFlags& flags);
@@ -47,7 +49,7 @@ class ServerClient {
                                       const std::string& content_type = "application/json");
   struct Registered {
     nlohmann::ordered_json job;
-    bool is_new = false;  // false: the job existed.
+    bool is_new = false;  // false: the job already existed.
   };
   Result<Registered> Register(const std::string& body);
 
@@ -55,11 +57,11 @@ class ServerClient {
   ServerClient(http::Client client, http::Fields fields)
       : client_(std::move(client)), fields_(std::move(fields)) {}
   http::Client client_;
-  http::Fields fields_;  // For requests that change something.
+  http::Fields fields_;  // Header fields of requests that change something.
 };
 
 // Connects to the server and calls `run`, which reads the answers. If an answer lacks a value that
-// `run` reads, or has it in another form, the result is an error.
+// `run` reads, or if the value has another form, the result is an error.
 Result<void> WithServer(const ServerFlags& flags,
                         const std::function<Result<void>(ServerClient&)>& run);
 

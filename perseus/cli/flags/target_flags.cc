@@ -9,8 +9,8 @@
 namespace perseus::cli {
 
 void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count) {
-  // Each flag takes one value (--price two), so that `--slowdown 5 profile.csv` does not take the
-  // profile.
+  // Each flag takes one value (--price two), so that in `--slowdown 5 profile.csv` the profile is
+  // not a value of the flag.
   const auto add = [targets = FlagAdder(verb, "Targets")](plan::Target::Kind kind, const char* name,
                                                           auto& values, const char* type,
                                                           const char* help) {

@@ -17,7 +17,7 @@ struct TargetFlags {
   std::vector<double> deadlines_s;
   std::vector<double> energy_budgets_j;
   std::vector<double> power_caps_w;
-  std::vector<std::pair<double, double>> prices;  // ($/kWh, $/GPU-hour)
+  std::vector<std::pair<double, double>> prices;  // Pairs of ($/kWh, $/GPU-hour).
   bool min_energy = false;
   bool edp = false;
 };
@@ -29,14 +29,14 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count);
 
 bool AsksForTarget(const TargetFlags& flags);
 
-// Returns the requested targets, in the order of the members above. Without flags, the target is
-// "no slowdown". `gpus` is the number of GPUs of one pipeline.
+// Returns the requested targets, in the order of the members of TargetFlags. Without flags, the
+// target is "no slowdown". `gpus` is the number of GPUs of one pipeline.
 std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
 
-// Warns on standard error about values that are probably in another unit: a slowdown below 0.5 %,
-// and a price of a kWh above twice the price of a GPU-hour. `baseline` is the iteration at maximum
-// frequency. If it is given, also warns about a deadline of more than ten times its time, and a
-// budget or cap above its energy or power.
+// Warns on standard error about values that are probably in another unit. These are a slowdown
+// below 0.5 %, and a price of a kWh above twice the price of a GPU-hour. `baseline` is the
+// iteration at maximum frequency. If `baseline` is given, also warns about a deadline of more than
+// ten times its time, an energy budget above its energy, and a power cap above its power.
 void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& asked,
                        const plan::Evaluation* baseline = nullptr);
 

@@ -66,14 +66,14 @@ std::string RowBlock::Erased() {
   return lines == 0 ? "" : fmt::format("\r\x1b[{}A\x1b[J", lines);
 }
 
-// fmt::print would throw if the stream is closed or full.
+// Does not use fmt::print, which would throw if the stream is closed or full.
 void RowBlock::Write(const std::string& text) const {
   std::fputs(text.c_str(), err_);
   std::fflush(err_);
 }
 
-// The block is never higher or wider than the terminal, because the cursor could not return to its
-// beginning.
+// The block is never higher or wider than the terminal. Otherwise the cursor could not return to
+// the beginning of the block.
 void RowBlock::Draw() {
   if (output_ != Output::kBlock) return;
   winsize size{};

@@ -1,9 +1,10 @@
 // Shows the progress of a long computation on `err`, and its best results so far if it has any. The
 // final results are printed separately, and do not depend on this display.
 //
-// On a terminal, the rows are a block that is drawn again in place whenever a row changes, and
-// erased at the end. The line below them says what the verb does now. Without a terminal, nothing
-// is shown, unless lines are requested: then each new text of a row is a line.
+// On a terminal, the rows are a block. The block is drawn again in the same place whenever a row
+// changes, and is erased at the end. The line below the rows says what the verb does now. Without a
+// terminal, nothing is shown, except if lines are requested. Then each new text of a row is printed
+// as a line.
 //
 // Thread safety: several threads may call all methods.
 #pragma once
@@ -21,9 +22,10 @@ namespace perseus::cli {
 class RowBlock {
  public:
   enum class Lines { kNo, kYes };
-  // `results` is what the rows show, in the plural: "plans". `lines` applies without a terminal.
+  // `results` names the things that the rows show, in the plural: "plans". `lines` has an effect
+  // only without a terminal.
   RowBlock(std::FILE* err, std::string results, Lines lines);
-  // Has no rows: shows only what the verb does, on a terminal.
+  // Has no rows. On a terminal, shows only what the verb does.
   explicit RowBlock(std::FILE* err) : RowBlock(err, "", Lines::kNo) {}
   RowBlock(const RowBlock&) = delete;
   RowBlock& operator=(const RowBlock&) = delete;
@@ -33,7 +35,7 @@ class RowBlock {
   void Begin(std::string activity, double fraction = 0);
   void Update(double fraction);
 
-  // Replaces the row of this key, or adds one at the end.
+  // Replaces the row with this key. If no row has the key, adds a row at the end.
   void Show(const std::string& key, std::string text);
 
   // Prints a line that stays, above the block.

@@ -59,7 +59,7 @@ FinishOnInterrupt::FinishOnInterrupt(std::FILE* err) : err_(err) {
 FinishOnInterrupt::~FinishOnInterrupt() {
   waiter_.request_stop();
   waiter_.join();
-  // If a signal came after the end of the computation, it ends the process here.
+  // A signal that came after the end of the computation ends the process here.
   pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 

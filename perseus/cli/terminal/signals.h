@@ -1,5 +1,5 @@
-// Receives signals for verbs that run long and have to clean up at the end, or can end early with a
-// good result.
+// Receives signals for verbs that run for a long time. Such a verb has to clean up at the end, or
+// can end early with a good result.
 #pragma once
 
 #include <csignal>
@@ -13,8 +13,8 @@
 
 namespace perseus::cli {
 
-// Blocks the signals. Returns the descriptor from which they are read. Call this before threads
-// start, because they inherit the signal mask.
+// Blocks the signals. Returns the descriptor from which the signals are read. Call this before
+// threads start, because they inherit the signal mask.
 Result<FileDescriptor> TakeSignals(std::span<const int> numbers);
 
 // Receives SIGTERM, SIGINT and SIGHUP. From Take() on, the signals no longer end the process. The
@@ -30,9 +30,9 @@ class EndSignals {
 };
 
 // Handles Ctrl-C (SIGINT) for a computation that can end early with a good result. While this
-// object exists, the first SIGINT requests a finish, and `err` says so. The second one ends the
-// process in the usual way. Create it before other threads start, because they inherit the signal
-// mask.
+// object exists, the first SIGINT requests that the computation finishes, and prints a message on
+// `err`. The second SIGINT ends the process in the usual way. Create it before other threads start,
+// because they inherit the signal mask.
 //
 // Thread safety: token() may be used by any thread.
 class FinishOnInterrupt {
@@ -50,7 +50,7 @@ class FinishOnInterrupt {
   std::FILE* const err_;
   std::stop_source finish_;
   sigset_t before_{};
-  std::jthread waiter_;  // The last member: it uses the others.
+  std::jthread waiter_;  // This is the last member, because the thread uses the other members.
 };
 
 }  // namespace perseus::cli

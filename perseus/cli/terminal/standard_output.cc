@@ -15,7 +15,7 @@ Result<void> Streams::Print(std::string_view text) const {
   return SystemFail(errno, "cannot write to standard output");
 }
 
-// fmt::print would throw if standard error is closed or full.
+// Does not use fmt::print, which would throw if standard error is closed or full.
 void Streams::Say(std::string_view line) const {
   std::fputs(fmt::format("perseus: {}\n", line).c_str(), err);
 }

@@ -8,7 +8,7 @@
 
 namespace perseus::cli {
 
-// The streams of the process, or those that a test reads.
+// The streams of the process, or streams that a test reads.
 struct Streams {
   std::FILE* out;
   std::FILE* err;

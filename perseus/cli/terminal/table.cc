@@ -40,7 +40,8 @@ std::string Table::Format() const {
 }
 
 std::string FormatQuantity(double value) {
-  // For a value below 0.1, this is 0 or negative: the zeros after the point do not count as digits.
+  // For a value below 0.1, this number is 0 or negative, because the zeros after the point do not
+  // count as digits.
   const int digits_before =
       value == 0 ? 1 : 1 + static_cast<int>(std::floor(std::log10(std::abs(value))));
   return fmt::format("{:.{}f}", value, std::max(0, kSignificantDigits - digits_before));

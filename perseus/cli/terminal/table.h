@@ -15,7 +15,7 @@ class Table {
   std::string Format() const;
 
  private:
-  std::vector<std::vector<std::string>> rows_;  // The first one is the header.
+  std::vector<std::vector<std::string>> rows_;  // The first row is the header.
 };
 
 // Formats a number with at least six significant digits: "0.0512341", "58321.4".

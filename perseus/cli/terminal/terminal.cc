@@ -21,7 +21,8 @@ std::string_view ValueOf(const Environment& environment, const char* name) {
 }
 
 bool NamesUtf8(std::string_view locale) {
-  std::string letters;  // "UTF-8" and "utf8" are both in use.
+  // The locale in lower case and without "-", because both "UTF-8" and "utf8" are in use.
+  std::string letters;
   for (const char c : locale) {
     if (c != '-') letters += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   }

@@ -1,4 +1,4 @@
-// The abilities of a terminal.
+// Determines the abilities of a terminal.
 #pragma once
 
 #include <functional>
@@ -8,9 +8,9 @@
 namespace perseus::cli {
 
 struct Terminal {
-  int width = 80;        // Columns, from kNarrowest to kWidest.
-  bool color = false;    // ANSI escapes.
-  bool unicode = false;  // UTF-8. Otherwise only ASCII.
+  int width = 80;        // The width in columns, from kNarrowest to kWidest.
+  bool color = false;    // Whether it understands ANSI escapes.
+  bool unicode = false;  // Whether it shows UTF-8. Otherwise it shows only ASCII.
 };
 inline constexpr int kNarrowest = 40;
 inline constexpr int kWidest = 160;
@@ -20,7 +20,7 @@ struct OutputDevice {
   bool is_terminal = false;
   int columns = 0;  // 0 if unknown.
 };
-// The value of an environment variable, or null.
+// Returns the value of an environment variable, or null.
 using Environment = std::function<const char*(const char* name)>;
 
 // Determines the abilities:

@@ -43,7 +43,7 @@ struct AgentFlags {
 
 constexpr NumberRange kChangesPerSecond{0.001, 1'000'000, "per second"};
 
-// Returns the limit on clock changes; 0: none. The flag overrides the file.
+// Returns the limit on clock changes, or 0 without a limit. The flag overrides the file.
 Result<double> MostChanges(const AgentFlags& flags) {
   if (flags.facts.empty()) return flags.most_changes_per_s.value_or(0);
   PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(flags.facts));
@@ -69,9 +69,9 @@ Result<double> MostChanges(const AgentFlags& flags) {
 Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const double most_changes_per_s, MostChanges(flags));
   RaiseLimitOnOpenFiles();
-  // The agent must not end because nobody reads its log any more.
+  // The agent must not end when nobody reads its log any more.
   std::signal(SIGPIPE, SIG_IGN);
-  // This comes before threads start, because they inherit the capabilities.
+  // Drop the capabilities before threads start, because threads inherit them.
   if (auto kept = agent::KeepOnlyNeededCapabilities(); !kept) return kept;
   spdlog::logger log = MakeLog(streams, flags.log_level);
   PERSEUS_ASSIGN_OR_RETURN(auto gpus, SetUpGpus(flags.devices, flags.state, flags.resting, log));
@@ -81,7 +81,8 @@ Result<void> RunAgent(const Streams& streams, const AgentFlags& flags) {
                                                                    : agent::WhenOverridden::kYield;
   options.gpus.most_changes_per_s = most_changes_per_s;
   options.socket = flags.socket;
-  std::error_code ignored;  // If this fails, listening on the socket fails with a clear message.
+  // Ignored: if this fails, listening on the socket fails with a clear message.
+  std::error_code ignored;
   std::filesystem::create_directories(options.socket.parent_path(), ignored);
   options.metrics_address = flags.metrics == "off" ? "" : flags.metrics;
   options.version = PERSEUS_VERSION;

@@ -1,4 +1,4 @@
-// `perseus audit` lists who changed what.
+// `perseus audit` lists the records of changes.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -46,7 +46,8 @@ std::string PageTarget(const AuditFlags& flags, std::string_view order, int limi
   return target;
 }
 
-// Calls `take` for each record: the newest `limit` ones first, or all from the oldest on.
+// Calls `take` for each record. With a limit, takes the newest `limit` records, newest first.
+// Without a limit, takes all records, oldest first.
 template <typename Take>
 Result<void> ForEachRecord(ServerClient& server, const AuditFlags& flags, const Take& take) {
   std::optional<std::int64_t> from;

@@ -62,7 +62,7 @@ std::string FindProgram(const std::string& command) {
 
 std::vector<std::string> InterpreterOf(const std::string& file) {
   std::ifstream script(file);
-  char begin[256] = {};  // Only this much: a binary has no first line.
+  char begin[256] = {};  // Reads only this many bytes, because a binary file has no first line.
   script.read(begin, sizeof begin - 1);
   std::string line;
   std::istringstream lines(begin);

@@ -15,25 +15,27 @@ namespace perseus::cli {
 
 struct ChildSpec {
   std::vector<std::string> command;  // A program, searched along PATH, and its arguments.
-  std::map<std::string, std::string> environment;  // Set in addition to this process's own.
-  // Its standard output and standard error. Empty: those of this process.
+  // Variables that are set in addition to the environment of this process.
+  std::map<std::string, std::string> environment;
+  // The standard output and standard error of the child. Empty: the streams of this process.
   FileDescriptor output;
   FileDescriptor errors;
-  enum class Group { kOfParent, kOwn } group = Group::kOfParent;  // Which Ctrl-C it receives.
+  // The process group of the child. The terminal sends Ctrl-C only to the group in the foreground.
+  enum class Group { kOfParent, kOwn } group = Group::kOfParent;
 };
 
-// Returns the file that the command runs, searched along PATH. Empty if none exists.
+// Returns the file that the command runs, searched along PATH. Empty if no such file exists.
 std::string FindProgram(const std::string& command);
 // Returns the words after "#!" in the first line of a script. Empty if the file is no script.
 std::vector<std::string> InterpreterOf(const std::string& file);
 
 class Child {
  public:
-  // Fails (kUnreachable) if there is no such program, and (kSystem) if it cannot run. The child has
-  // the signal mask of this process before EndSignals or RunSignals blocked signals.
+  // Fails (kUnreachable) if the program does not exist. Fails (kSystem) if the program cannot run.
+  // The child has the signal mask of this process before EndSignals or RunSignals blocked signals.
   static Result<Child> Start(const ChildSpec& spec);
 
-  // Returns the exit status, or 128 + the signal that killed it. Empty while it runs.
+  // Returns the exit status, or 128 + the signal that killed the child. Empty while the child runs.
   std::optional<int> Status();
   void Signal(int number) const;
   // Sends SIGTERM, and SIGKILL after `patience_s`. Waits for the end of the process.
@@ -45,7 +47,7 @@ class Child {
   std::optional<int> status_;
 };
 
-// Blocks the signals that `perseus run` passes on, and SIGCHLD, and waits for them.
+// Blocks SIGCHLD and the signals that `perseus run` passes on, and waits for them.
 class RunSignals {
  public:
   static Result<RunSignals> Take();

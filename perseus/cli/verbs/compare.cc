@@ -37,12 +37,13 @@ constexpr const char* kCompareExamples =
 // The policy to which --unit applies.
 constexpr std::string_view kRounds = "PerseusPublished";
 
-// The number of deadlines between the baseline and least energy for the curve of our own plans.
+// The number of deadlines between the baseline and least energy, for the curve of Perseus's plans.
 constexpr int kPlansOfFrontier = 12;
 
 struct CompareFlags {
   job::JobSettings job;
-  std::vector<double> stragglers;  // Their iteration times divided by that of the baseline.
+  // The iteration times of stragglers, divided by the iteration time of the baseline.
+  std::vector<double> stragglers;
   double unit_ms = 1;
   bool is_unit_given = false;
   FigureFlags figures;
@@ -51,12 +52,13 @@ struct CompareFlags {
 
 struct Outcome {
   std::string policy;
-  baselines::PolicyPoints offered;  // Without points if the policy failed; the note says why.
+  // If the policy failed, it has no points, and the note says why.
+  baselines::PolicyPoints offered;
 
   bool failed() const { return offered.points.empty(); }
 };
 
-// The time of the baseline (no straggler), and then the times of the stragglers.
+// Returns the time of the baseline (no straggler), and then the times of the stragglers.
 std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const plan::Planner& planner) {
   std::vector<Nanoseconds> times{planner.baseline().time};
   for (const double factor : flags.stragglers) {
@@ -65,8 +67,8 @@ std::vector<Nanoseconds> TimesOf(const CompareFlags& flags, const plan::Planner&
   return times;
 }
 
-// The times for which Perseus plans: each of `times`, and a few more for a figure. No time is after
-// the slow end of the frontier, because no plan is longer than that.
+// Returns the times for which Perseus plans: each of `times`, and a few more for a figure. No time
+// is after the slow end of the frontier, because no plan is longer.
 std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times,
                                       const plan::Planner& planner, const plan::Frontier& frontier,
                                       bool is_drawn) {
@@ -86,7 +88,8 @@ std::vector<Nanoseconds> PlannedTimes(const std::vector<Nanoseconds>& times,
 
 struct Cell {
   const baselines::OperatingPoint* point;
-  Nanoseconds until;  // The time of the straggler, or that of the point if it is longer.
+  // The time of the straggler, or the time of the point if the latter is longer.
+  Nanoseconds until;
   double energy_j;
   double saving;    // Relative to maximum frequency, until the straggler has finished.
   double slowdown;  // Relative to the time of the straggler.
@@ -177,7 +180,7 @@ std::string FormatJson(const plan::Planner& planner, const job::UsedFacts& facts
   return JsonText(json, 2) + "\n";
 }
 
-// The target of one of our plans: "Perseus, no slowdown" or "Perseus, straggler of 1.3".
+// Returns the target of a plan of Perseus: "Perseus, no slowdown" or "Perseus, straggler of 1.3".
 std::string TargetOf(const baselines::OperatingPoint& point, const baselines::PolicyPoints& ours,
                      const plan::Planner& planner, const std::vector<Nanoseconds>& times,
                      const std::vector<double>& factors) {
@@ -192,7 +195,8 @@ std::string TargetOf(const baselines::OperatingPoint& point, const baselines::Po
   return fmt::format("Perseus, straggler of {:g}", fmt::join(beside, ", "));
 }
 
-// The data of a report in which our results are plans, and the other policies are overlays.
+// Makes the data of a report. The results of Perseus are plans, and the other policies are
+// overlays.
 Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& job,
                                const plan::Planner& planner, const plan::Frontier& frontier,
                                const std::vector<Outcome>& outcomes,
@@ -244,8 +248,8 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   for (const auto& policy : policies) {
     auto offered = policy->Points(planner, planned);
     if (!offered) {
-      // If the user gave the wrong unit, this is an error. Otherwise, the other policies are still
-      // useful.
+      // If the user gave the wrong unit, the failure is an error. Otherwise, the results of the
+      // other policies are still useful.
       const bool is_asked_for = flags.is_unit_given && policy->name() == kRounds;
       if (is_asked_for || policy == policies.back()) return Fail(offered);
       offered = baselines::PolicyPoints{{}, offered.error().Message()};

@@ -1,5 +1,5 @@
 // `perseus completion` prints a completion script for a shell. The script asks the program itself
-// what may come next, so that it never differs from the flags.
+// which words may come next. So the candidates always match the flags.
 
 #include <algorithm>
 #include <iterator>
@@ -19,8 +19,8 @@ constexpr const char* kCompletionExamples =
     "  perseus completion zsh > ~/.zfunc/_perseus\n"
     "  perseus completion fish > ~/.config/fish/completions/perseus.fish";
 
-// The scripts put an equals sign before the word that is being typed, because it may be empty. If
-// the program has no candidate, they offer files.
+// The scripts put an equals sign before the word that the user is typing, because the word may be
+// empty. If the program has no candidate, they offer files.
 constexpr std::string_view kBash =
     R"sh(# bash completion of perseus; made by: perseus completion bash
 _perseus() {
@@ -76,7 +76,8 @@ std::vector<std::string> NamesOf(const CLI::Option& option) {
   return names;
 }
 
-// CLI11 shows the choices of an option only in the name of its type: "NAME:{gpipe,1f1b}".
+// Returns the choices of an option. CLI11 shows them only in the name of the option's type:
+// "NAME:{gpipe,1f1b}".
 std::vector<Candidate> ChoicesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t open = type.find('{');
@@ -87,13 +88,14 @@ std::vector<Candidate> ChoicesOf(const CLI::Option& option) {
   return choices;
 }
 
-// The verbs of the program, or the parts of a verb. A verb is an argument of `help`.
+// Returns the verbs of the program, or the parts of a verb. For `help`, returns all verbs, because
+// a verb is its argument.
 std::vector<const CLI::App*> PartsOf(const CLI::App& app) {
   const bool is_help = app.get_parent() != nullptr && app.get_name() == "help";
   return (is_help ? *app.get_parent() : app).get_subcommands({});
 }
 
-// What may come after the words of a command line, if the last one begins with `typed`.
+// Returns the words that may come next in a command line and that begin with `typed`.
 std::vector<Candidate> CandidatesAfter(const CLI::App& program,
                                        const std::vector<std::string>& words,
                                        const std::string& typed) {
@@ -105,7 +107,7 @@ std::vector<Candidate> CandidatesAfter(const CLI::App& program,
     if (next == parts.end()) break;
     app = *next;
   }
-  // Options without a group are not for users.
+  // Options without a group are not for users, so they are no candidates.
   const auto options =
       app->get_options([](const CLI::Option* option) { return !option->get_group().empty(); });
   for (const CLI::Option* option : options) {

@@ -71,7 +71,7 @@ Result<void> RunDoctor(const Streams& streams, const DoctorFlags& flags) {
 Verb AddDoctorVerb(CLI::App& program) {
   auto [verb, add, flags] = AddVerb<DoctorFlags>(program, "doctor", kDoctorAbout, kDoctorExamples);
   AddDirectFlags(add, flags->direct);
-  // The flag has no effect, because the verb changes nothing. Older scripts still give it.
+  // The flag has no effect, because the verb changes nothing. Older scripts still use this flag.
   verb->add_flag("--read-only")->group("");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
   return {verb, [flags = flags](const Streams& streams) { return RunDoctor(streams, *flags); }};

@@ -46,7 +46,7 @@ constexpr const char* kEmulateExamples =
     "      --iterations 1000 --events events.toml --follow 1 -o out\n"
     "  perseus emulate --job job.toml --plan out/plans/slowdown-5.json --noise 1";
 
-// In the order of AllPolicies. Perseus is the last one.
+// The names of the policies, in the order of AllPolicies. Perseus is the last one.
 constexpr std::array<std::string_view, 6> kPolicies = {
     "allmax", "zeus-global", "zeus-per-stage", "envpipe", "perseus-published", "perseus"};
 
@@ -54,8 +54,8 @@ constexpr std::array<std::string_view, 6> kPolicies = {
 // reference to the planner. Not thread safe.
 class Chooser {
  public:
-  // `unit` is the unit of time of perseus-published. `wishes` are for the plans of Perseus. Fails
-  // if the policy has no plan for this job.
+  // `unit` is the unit of time of the policy perseus-published. `wishes` apply to the plans of
+  // Perseus. Fails if the policy has no plan for this job.
   static Result<Chooser> Create(const plan::Planner& planner, const std::string& policy,
                                 Nanoseconds unit, recipe::Wishes wishes) {
     const auto number = static_cast<std::size_t>(
@@ -69,7 +69,7 @@ class Chooser {
     return chooser;
   }
 
-  // The plan without events: with no slowdown, or with the least slowdown of the policy.
+  // Returns the plan without events. It has no slowdown, or the least slowdown of the policy.
   Result<std::vector<int>> NoSlowdown() {
     const Nanoseconds time = planner_->baseline().time;
     if (!is_ours_) return baselines::ChooseFor(time, offered_.points, *planner_).options;
@@ -78,7 +78,7 @@ class Chooser {
     return std::move(plan.options);
   }
 
-  // The plan while a straggler's iteration takes that time.
+  // Returns the plan while a straggler's iteration takes the time `straggler`.
   Result<std::vector<int>> Beside(Nanoseconds straggler) {
     if (!is_ours_) return baselines::ChooseFor(straggler, offered_.points, *planner_).options;
     if (!usual_) PERSEUS_RETURN_IF_ERROR(NoSlowdown());
@@ -88,7 +88,7 @@ class Chooser {
   }
 
   // Returns the fastest plan with at most this mean power of all pipelines. Fails (kUnreachable) if
-  // no such plan exists; the message has the least power of all pipelines.
+  // no such plan exists. The message has the least power of all pipelines.
   Result<std::vector<int>> WithinPower(double watts, int pipelines) {
     const double share_w = watts / pipelines;
     if (is_ours_) {
@@ -121,7 +121,7 @@ class Chooser {
     return plans.Find(target)->plan;
   }
 
-  // The least power of one pipeline.
+  // Returns the least power of one pipeline.
   Result<double> LeastPower() {
     if (is_ours_) {
       PERSEUS_ASSIGN_OR_RETURN(const auto plan, PlanFor({.kind = plan::Target::Kind::kMinEnergy}));
@@ -149,8 +149,8 @@ Result<std::vector<int>> ReadOptions(const std::string& path,
   return plan_file::FindOptions(plan, graph, path);
 }
 
-// Adds the events of a file to `spec`, whose number of pipelines is already set. Errors have the
-// file and the line of the event.
+// Adds the events of a file to `spec`. The number of pipelines in `spec` must already be set.
+// Errors have the file and the line of the event.
 Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::EmulationSpec spec,
                                            const std::string& event_file,
                                            const schedule::InstructionGraph& graph,
@@ -217,7 +217,7 @@ std::string FormatRanks(const emulator::Emulation& emulation, int gpus_per_stage
   return text;
 }
 
-// "dp_rank 3", "dp_ranks 0, 1, 2 and 13 more".
+// Returns a text such as "dp_rank 3" or "dp_ranks 0, 1, 2 and 13 more".
 std::string NameOf(const std::vector<int>& pipelines) {
   constexpr std::size_t kNamed = 3;
   std::string name = pipelines.size() == 1 ? "dp_rank " : "dp_ranks ";
@@ -260,8 +260,8 @@ noise::Executions ExecutionsOf(const emulator::Emulation& emulation) {
   return executions;
 }
 
-// The difference over the iterations, which have the same noise in both jobs. nullopt without
-// noise, because then nothing varies by chance.
+// Returns the difference between two jobs over the iterations, which have the same noise in both
+// jobs. Returns nullopt without noise, because then nothing varies by chance.
 std::optional<noise::NoisyDifference> DifferenceOf(const emulator::EmulationSpec& spec,
                                                    const Results& results) {
   if (spec.noise == noise::Noise{} && spec.latency_spread == 0) return std::nullopt;
@@ -276,7 +276,7 @@ ordered_json Describe(const emulator::Emulation& emulation) {
           {"executions", emulation.executions}};
 }
 
-// `files` are the other files of the run.
+// Formats the summary. `files` are the other files of the run.
 std::string FormatJson(const emulator::EmulationSpec& spec, const Results& results,
                        const std::vector<std::string>& files) {
   ordered_json object{{"format", kEmulationResults.format},
@@ -371,7 +371,7 @@ Result<emulator::EmulationSpec> SpecOf(const Streams& streams, const EmulateFlag
   return WithEvents(streams, std::move(spec), flags.events, planner.graph(), chooser);
 }
 
-// The same stragglers and noise, but everything at maximum frequency.
+// Returns a job with the same stragglers and noise, but with all instructions at maximum frequency.
 emulator::EmulationSpec Unplanned(emulator::EmulationSpec spec,
                                   const schedule::InstructionGraph& graph) {
   spec.options = schedule::BaselineOptions(graph);

@@ -40,7 +40,7 @@ struct LoadedPlan {
   std::vector<int> options;
   plan_file::PlanFile file;
 
-  // Whether the time and energy in the file are those of this evaluation.
+  // Whether the time and energy in the file are equal to the values of this evaluation.
   bool Holds(const plan::Evaluation& evaluation) const {
     return file.time == evaluation.time && file.energy_j == evaluation.energy_j;
   }
@@ -100,8 +100,8 @@ std::string FormatJson(const LoadedPlan& plan, const plan::Evaluation& baseline,
   return JsonText(result, 2) + "\n";
 }
 
-// Formats two numbers with enough digits to show their difference, but never with fewer than the
-// table.
+// Formats two numbers with enough digits to show their difference, but with at least the digits of
+// the table.
 std::pair<std::string, std::string> FormatApart(double one, double other) {
   constexpr int kFewest = 6;
   constexpr int kMost = 17;
@@ -152,7 +152,7 @@ std::string FormatTable(const LoadedPlan& plan, const plan::Evaluation& baseline
   return text;
 }
 
-// Whether the flags give conditions other than those for which the plan was made.
+// Whether the flags describe a different job than the job for which the plan was made.
 bool ChangesTheJob(const job::JobSettings& flags, const std::string& planned_profile) {
   if (!flags.profile.empty() && flags.profile != planned_profile) return true;
   return !flags.facts.empty() || flags.gpus_per_stage || flags.blocking_power_w ||

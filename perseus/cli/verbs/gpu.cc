@@ -31,7 +31,7 @@ constexpr const char* kGpuExamples =
     "  perseus gpu restore                     # if the agent will not come back";
 
 constexpr std::chrono::seconds kTimeout{10};
-constexpr double kMostUid = 4'294'967'294;  // 4,294,967,295 (-1) is no user.
+constexpr double kMostUid = 4'294'967'294;  // 4,294,967,295 (-1) is not a user id.
 
 struct GpuFlags {
   std::string socket = kAgentSocket;
@@ -125,7 +125,7 @@ Result<void> RunList(const Streams& streams, const GpuFlags& flags) {
   return streams.Print(flags.as_json ? FormatJson(listing) : FormatTable(listing));
 }
 
-// The UUIDs of GPUs, each named by its UUID or by its number in the list.
+// Returns the UUIDs of GPUs. Each GPU is named by its UUID or by its number in the list.
 Result<std::vector<std::string>> UuidsOf(int socket, const std::vector<std::string>& names) {
   std::vector<std::string> uuids = names;
   std::optional<protocol::Listing> listing;
@@ -145,7 +145,7 @@ Result<std::vector<std::string>> UuidsOf(int socket, const std::vector<std::stri
   return uuids;
 }
 
-// Sends one request for each GPU. Tries all of them, and returns the first failure.
+// Sends one request for each GPU. Tries all GPUs, and returns the first failure.
 Result<void> RunRelease(const GpuFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto socket, protocol::Connect(flags.socket));
   PERSEUS_ASSIGN_OR_RETURN(const auto gpus, UuidsOf(socket.get(), flags.gpus));
@@ -182,7 +182,7 @@ Result<void> RunRestore(const Streams& streams, const GpuFlags& flags) {
                 flags.state);
   }
   PERSEUS_ASSIGN_OR_RETURN(auto setup, SetUpGpus(flags.devices, flags.state, {}, log));
-  // This comes only now, when the GPUs can be restored.
+  // The unresponsive agent is ended only now, because from here on the GPUs can be restored.
   if (unresponsive) {
     PERSEUS_RETURN_IF_ERROR(agent::EndUnresponsiveAgent(flags.state, *unresponsive, log));
   }

@@ -110,7 +110,7 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_description(const CLI::App* app) const override {
     return Wrapped(app->get_description(), kColumns) + "\n\n";
   }
-  // As in manual pages: "-o, --output".
+  // Returns the names as in manual pages: "-o, --output".
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     std::string names = CLI::Formatter::make_option_name(option, is_positional);
     if (const std::size_t comma = names.find(','); comma != std::string::npos) {
@@ -118,8 +118,8 @@ class HelpFormatter : public CLI::Formatter {
     }
     return names;
   }
-  // Omits which flags exclude each other: this would make lines long, and an error reports it when
-  // necessary.
+  // Does not list the flags that exclude each other, because the lines would be long. If the user
+  // gives such flags, an error says so.
   std::string make_option_opts(const CLI::Option* option) const override {
     const std::string type = HelpOf(*option).type;
     return type.empty() ? "" : " " + type;

@@ -15,22 +15,23 @@ namespace perseus::cli {
 struct ListedVerb {
   std::string_view group;
   std::string_view name;
-  std::string_view brief;  // At most 64 characters, so that a line has at most 80.
+  std::string_view brief;  // At most 64 characters, so that a line has at most 80 characters.
   Verb (*add)(CLI::App& program);
 };
 
-// Every verb, group by group.
+// Returns all verbs, group by group.
 std::span<const ListedVerb> ListedVerbs();
 
-// `perseus --help`: what the program is for, and the verbs that most users need or all of them.
+// Formats `perseus --help`: the purpose of the program, and its verbs. kCommon: the verbs that most
+// users need. kAll: all verbs.
 enum class HelpVerbs { kCommon, kAll };
 std::string FormatProgramHelp(HelpVerbs verbs);
 
-// The layout of `perseus VERB --help`: lines of at most 80 characters.
+// Returns the layout of `perseus VERB --help`, with lines of at most 80 characters.
 std::shared_ptr<CLI::FormatterBase> MakeHelpFormatter();
 
-// ", did you mean --slowdown?" for an unknown word, if it is similar to a flag or a verb below
-// `verb`. Otherwise empty.
+// Returns ", did you mean --slowdown?" for an unknown word that is similar to a flag or a verb
+// below `verb`. Returns an empty text if nothing is similar.
 std::string Suggestion(const CLI::App& verb, const std::string& word);
 
 }  // namespace perseus::cli

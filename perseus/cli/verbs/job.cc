@@ -61,7 +61,7 @@ std::string PathOf(const Flags& flags, std::string_view rest = "") {
   return fmt::format("/v1/jobs/{}{}", http::PercentEncoded(flags.job), rest);
 }
 
-// The target that the flags give. No slowdown if they give none.
+// Returns the target that the flags give. Without target flags, the target is no slowdown.
 Result<ordered_json> TargetOf(const Streams& streams, const TargetFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto target, AskedTarget(flags, 1));
   WarnOfLikelyUnits(streams, {target});
@@ -103,7 +103,7 @@ ordered_json FixedJson(const schedule::FixedInstructions& fixed) {
   return json;
 }
 
-// The registration of the job that `perseus plan` would plan.
+// Returns the registration of the job that `perseus plan` would plan.
 Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
                                     const job::UnprofiledJob& job) {
   PERSEUS_ASSIGN_OR_RETURN(auto target, TargetOf(streams, flags.targets));
@@ -137,7 +137,8 @@ Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
   return registration;
 }
 
-// The text of the profile. Empty if no path is given. Checks the profile before the server does.
+// Returns the text of the profile, or an empty text if no path is given. Checks the profile before
+// the server does.
 Result<std::string> ReadProfile(const std::string& path) {
   if (path.empty()) return "";
   auto csv = ReadFile(path);
@@ -146,15 +147,15 @@ Result<std::string> ReadProfile(const std::string& path) {
   return csv;
 }
 
-// Makes the same checks of the profile as the server. So a profile that the server would refuse
-// leaves no job behind.
+// Makes the same checks of the profile as the server. So if the server would refuse the profile, no
+// job is registered.
 Result<void> CheckFits(const Flags& flags, const std::string& csv,
                        const std::string& registration) {
   if (flags.profile.empty()) return {};
   store::JobRecord job;
   job.key = flags.job;
   job.body = registration;
-  // The server has the best message for a wrong registration.
+  // The server reports a wrong registration, because its message is better.
   if (!job_planning::StoredJobSpec(registration)) return {};
   const auto prepared = job_planning::PrepareJob(job, {.version = 1, .csv = csv});
   if (prepared) return {};
@@ -346,7 +347,7 @@ Verb AddJobVerb(CLI::App& program) {
     FlagAdder{*sub}("job", flags->job, "JOB", "Key or id of the job")->required();
     AddServerFlags(*sub, flags->server, scope);
     if (scope == std::string_view("job")) AddReasonFlag(*sub, flags->server);
-    // A plan file is JSON anyway.
+    // `plan` has no flag --json, because a plan file is already JSON.
     if (run != PrintPlan) sub->add_flag("--json", flags->as_json, "Print JSON, for scripts");
     actions->emplace_back(sub, run);
     return sub;

@@ -28,7 +28,8 @@ std::string FormatNodes(const ordered_json& nodes) {
   return table.Format();
 }
 
-// Neighbors with the same plan share a row, because most pipelines of a large job are equal.
+// Formats the plan of each pipeline. Neighboring pipelines with the same plan share a row, because
+// most pipelines of a large job have the same plan.
 std::string FormatAssignment(const ordered_json& assignment) {
   const auto& baseline = assignment.at("baseline");
   std::string text = fmt::format(
@@ -77,7 +78,8 @@ std::string FormatGuard(const ordered_json& job) {
       compared);
 }
 
-// Formats what the active plan promised and what nodes measure. Empty before the first steps.
+// Formats the promise of the active plan and the measurements of the nodes. Returns an empty text
+// before the first steps.
 std::string FormatPromise(const ordered_json& job) {
   const auto measured = job.find("measured");
   if (measured == job.end() || !measured->contains("promise")) return "";

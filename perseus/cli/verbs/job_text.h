@@ -1,4 +1,4 @@
-// The state of a job in words, for `perseus job` and `perseus jobs`.
+// Describes the state of a job in words, for `perseus job` and `perseus jobs`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,11 +6,11 @@
 
 namespace perseus::cli {
 
-// The target as `perseus plan` shows it, such as "deadline 2.9 s".
+// Returns the target in the form that `perseus plan` shows, such as "deadline 2.9 s".
 std::string TargetText(const nlohmann::ordered_json& target);
 // Formats an answer of GET /v1/jobs/J.
 std::string FormatJob(const nlohmann::ordered_json& job);
-// Formats the stragglers. Empty if there are none.
+// Formats the stragglers. Returns an empty text if there are no stragglers.
 std::string FormatStragglers(const nlohmann::ordered_json& stragglers);
 std::string FormatPastStragglers(const nlohmann::ordered_json& past);
 

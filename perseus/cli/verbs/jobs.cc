@@ -41,7 +41,8 @@ Result<ordered_json> FetchJobs(ServerClient& server, bool ended_too) {
     if (!page) return page;
     for (auto& job : page->at("jobs")) jobs.push_back(std::move(job));
     std::string next = page->value("next", "");
-    // A Perseus server never does this. Without the check, the loop would not end.
+    // A Perseus server never sends the same page again. Without this check, the loop would not end
+    // if another program did.
     if (next == after && !next.empty()) {
       return FailAs(ErrorKind::kSystem,
                     "the server's list of jobs does not end: it sends the page after {} again "
@@ -66,7 +67,8 @@ std::string StatusText(const ordered_json& job) {
   return fmt::format("{}, {} lost", status, Counted(lost, "node"));
 }
 
-// The energy of a step of all pipelines. Empty if the energy of any pipeline is unknown.
+// Returns the energy of a step of all pipelines. Returns an empty text if the energy of any
+// pipeline is unknown.
 std::string MeasuredEnergy(const ordered_json& job) {
   const auto measured = job.find("measured");
   if (measured == job.end()) return "";

@@ -1,4 +1,5 @@
-// The plans that a user names: files, or directories that `perseus plan -o` wrote.
+// Reads the plans that a user names. A source is a plan file, or a directory that `perseus plan -o`
+// wrote.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ struct NamedPlan {
 
 Result<plan_file::PlanFile> ReadPlan(const std::string& path);
 
-// Reads the plans. Those of a directory are in the order in which the run wrote them: by time.
-// Fails (kInput) if a directory has no plans.
+// Reads the plans. The plans of a directory are in the order in which the run wrote them, which is
+// by iteration time. Fails (kInput) if a directory has no plans.
 Result<std::vector<NamedPlan>> ReadPlans(const std::vector<std::string>& sources);
 
 }  // namespace perseus::cli

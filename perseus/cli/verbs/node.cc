@@ -1,4 +1,4 @@
-// `perseus node` is the part of the control plane on a node.
+// `perseus node` runs the node daemon, the part of the control plane on a node.
 #include "perseus/base/host.h"
 #include "perseus/cluster/node/run_node.h"
 
@@ -44,7 +44,7 @@ Result<std::map<std::filesystem::path, std::string>> JobsGiven(
     const std::vector<std::string>& given) {
   std::map<std::filesystem::path, std::string> jobs;
   for (const std::string& job : given) {
-    // A key may contain "=". A directory rarely does.
+    // Search from the end, because a key may contain "=", but a directory rarely does.
     const std::size_t equals = job.rfind('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == job.size()) {
       return Fail("--job {} is not KEY=DIR (expected one such as gpt3-run7=/scratch/run7)",
@@ -82,7 +82,7 @@ Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
   options.name = flags.name.empty() ? HostName() : flags.name;
   options.jobs = jobs;
   options.jobs_directory = flags.jobs_directory;
-  // With --job, the node serves only these jobs.
+  // With --job, the node handles only these jobs.
   if (options.jobs_directory.empty() && jobs.empty()) options.jobs_directory = kJobsDirectory;
   RealClock clock;
   log.info("node {} of {}", options.name, server.server);

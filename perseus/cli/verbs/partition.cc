@@ -71,8 +71,8 @@ ordered_json SplitJson(const partition::Partition& partition,
             {"saving", SavingOf(partition, split)}}}};
 }
 
-// `facts` is the file that gave the blocking power. `command` plans the split whose profile was
-// written. Each is empty if there is none.
+// Formats the result. `facts` is the file that gave the blocking power, or empty. `command` is the
+// command that plans the split of the written profile. It is empty if no profile was written.
 std::string FormatJson(const partition::Partition& partition, const std::string& facts,
                        const std::string& command) {
   ordered_json json{{"format", "perseus-partition"},
@@ -92,7 +92,7 @@ std::string FormatJson(const partition::Partition& partition, const std::string&
   return JsonText(json, 2) + "\n";
 }
 
-// Says what the energy split saves, and whether a better split may exist.
+// Says how much the split of least energy saves, and whether a better split may exist.
 std::string FormatVerdict(const partition::Partition& partition) {
   const double fastest_j = partition.fastest.plan.evaluation.energy_j;
   const double least_j = partition.least_energy.plan.evaluation.energy_j;
@@ -143,7 +143,7 @@ std::string Quoted(const std::string& word) {
   return quoted + "'";
 }
 
-// Returns the command that plans the split whose profile was written.
+// Returns the command that plans the split of the written profile.
 std::string NextCommand(const PartitionFlags& flags, double blocking_power_w,
                         const partition::PlannedSplit& split) {
   std::string command =
@@ -156,7 +156,8 @@ std::string NextCommand(const PartitionFlags& flags, double blocking_power_w,
          fmt::format(" --per-instruction --deadline {:.9f}", ToSeconds(split.plan.deadline));
 }
 
-// Returns the blocking power from the flag, or else from the hardware facts.
+// Returns the blocking power from the flag. Without the flag, returns the value in the hardware
+// facts.
 Result<double> BlockingPowerOf(const PartitionFlags& flags) {
   if (flags.blocking_power_w) return *flags.blocking_power_w;
   if (flags.facts.empty()) {

@@ -58,7 +58,8 @@ struct PlanFlags {
   bool with_progress = false;
 };
 
-// Whether the schedule of an earlier run, whose files this run replaces, is the input.
+// Whether the input is the schedule of an earlier run in the same directory. The new run replaces
+// the files of the earlier run.
 bool ReadsScheduleOfDirectory(const PlanFlags& flags) {
   const std::filesystem::path read(flags.job.schedule_file);
   return !read.empty() &&
@@ -86,7 +87,8 @@ Result<void> CheckFlags(const PlanFlags& flags) {
   return CheckNoise(flags.noise);
 }
 
-// Only the report uses stops.
+// Returns the number of stops, the additional plans for the slider of the report. It is 0 without a
+// report.
 int StopsOf(const PlanFlags& flags, const schedule::InstructionGraph& graph) {
   return flags.directory.empty() ? 0 : flags.stops.value_or(recipe::DefaultStops(graph));
 }
@@ -95,7 +97,7 @@ RowBlock::Lines LinesOf(const PlanFlags& flags) {
   return flags.with_progress ? RowBlock::Lines::kYes : RowBlock::Lines::kNo;
 }
 
-// Loads the job. If its schedule is searched for, shows the best one so far.
+// Loads the job. During a search for its schedule, shows the best schedule so far.
 Result<job::LoadedJob> LoadShowingSearch(const Streams& streams, const PlanFlags& flags,
                                          const std::stop_token& finish) {
   RowBlock rows(streams.err, "schedules", LinesOf(flags));
@@ -111,7 +113,7 @@ Result<job::LoadedJob> LoadShowingSearch(const Streams& streams, const PlanFlags
   return LoadJobToPlan(streams, flags.job, search);
 }
 
-// What the verb prints first. `files` is the number of files that the run writes.
+// Formats the text that the verb prints first. `files` is the number of files that the run writes.
 std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const PlanOutcome& outcome,
                          const std::string& summary, std::size_t files) {
   if (flags.as_json) return summary;
@@ -146,7 +148,7 @@ std::string FormatAnswer(const Streams& streams, const PlanFlags& flags, const P
   return text;
 }
 
-// What the verb prints when the files are in their places.
+// Formats the text that the verb prints when the files are in their places.
 std::string FormatSaved(const PlanFlags& flags, std::size_t files) {
   if (flags.as_json || files == 0) return "";
   std::string text = fmt::format("{} files are in {}\n", files, flags.directory);
@@ -160,8 +162,8 @@ std::string FormatSaved(const PlanFlags& flags, std::size_t files) {
 
 Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
   PERSEUS_RETURN_IF_ERROR(CheckFlags(flags));
-  // Whether a limit is picked by default depends on the job, and so does whether the schedule is
-  // searched for.
+  // Whether a limit is picked by default depends on the job, which is not loaded yet. Whether the
+  // schedule is searched for also depends on the job.
   PERSEUS_RETURN_IF_ERROR(CheckFigures(
       flags.figures, {.has_switches = flags.job.changes.has_tradeoff(), .has_schedules = true}));
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
@@ -190,7 +192,7 @@ Result<void> RunPlan(const Streams& streams, PlanFlags flags) {
     PlanRows rows(streams.err, planner, LinesOf(flags));
     return recipe::PlanJob(planner, wishes, rows, finish);
   }());
-  // If the rules replace the rate, the results do not show it.
+  // If the rules replace the rate of clock changes, the results do not show the rate of the facts.
   if (!job.changes.changes_per_s) job.facts.most_changes_per_s.reset();
   PlanOutcome outcome{std::move(plans), job, planner};
   interrupt.reset();

@@ -55,7 +55,7 @@ ordered_json DescribePlan(const plan::Planner& planner, const PlannedTarget& pla
   return plan;
 }
 
-// A value for each limit of clock changes; null where no plan was found.
+// Returns a value for each limit of clock changes. The value is null if no plan was found.
 ordered_json DescribeTradeoff(const plan::Planner& planner, const SwitchTradeoff& tradeoff) {
   ordered_json rows = ordered_json::array();
   for (const few_switches::BudgetPlan& limited : tradeoff.limited) {
@@ -94,7 +94,7 @@ ordered_json DescribeNoise(const NoiseOutcome& noise, const std::vector<PlannedT
           {"plans", std::move(plans)}};
 }
 
-// The trace shows the baseline and the plan with the slug `first_asked`.
+// Formats the trace, which shows the baseline and the plan with the slug `first_asked`.
 std::string FormatPlanTrace(const PlanOutcome& outcome, std::string_view first_asked) {
   const auto shown = std::find_if(outcome.targets.begin(), outcome.targets.end(),
                                   [&](const PlannedTarget& t) { return t.slug == first_asked; });

@@ -1,4 +1,4 @@
-// Formats the results of `perseus plan`: its text, its JSON and its files.
+// Formats the results of `perseus plan` as text, as JSON and as files.
 #pragma once
 
 #include <optional>
@@ -19,31 +19,35 @@ namespace perseus::cli {
 struct PlanOutcome : recipe::JobPlans {
   const job::LoadedJob& job;
   const plan::Planner& planner;
-  std::optional<schedule_search::Tradeoff> schedules = {};  // Empty for a given schedule.
+  // Empty if the user gave the schedule.
+  std::optional<schedule_search::Tradeoff> schedules = {};
 };
 
-// A table with one line for the baseline and one for each target that is not a stop.
+// Formats a table with a line for the baseline and a line for each target, except the stops. (A
+// stop is a plan that only the slider of the report shows.)
 std::string FormatPlanTable(const PlanOutcome& outcome);
 
-// The main result in two sentences.
+// Describes the main result in two sentences.
 std::string FormatFinding(const PlanOutcome& outcome);
 
-// The JSON of --json and of summary.json. `files` are the names of the files of the run.
+// Formats the JSON of --json and of summary.json. `files` are the names of the files of the run.
 std::string FormatSummary(const PlanOutcome& outcome, const std::vector<std::string>& files);
 
-// The data of the report. The page first shows the plan with the slug `first_asked`.
+// Makes the data of the report. The page first shows the plan with the slug `first_asked`.
 Result<std::string> MakePlanReportData(const PlanOutcome& outcome,
                                        std::vector<report::FrontierCurve> overlays,
                                        std::string_view first_asked);
 
-// The order of instructions, for the training.
+// The file with the order of instructions, for the training.
 constexpr const char* kScheduleCsv = "schedule.csv";
 
 struct OptionalFiles {
-  bool schedule = false;  // A schedule that was searched for is always written.
+  // Whether to write kScheduleCsv. A schedule that a search found is always written.
+  bool schedule = false;
 };
 
-// All files but the summary. The trace shows the baseline and the plan with the slug `first_asked`.
+// Makes all files except the summary. The trace shows the baseline and the plan with the slug
+// `first_asked`.
 Result<std::vector<ResultFile>> MakePlanFiles(const PlanOutcome& outcome,
                                               std::string_view first_asked,
                                               const std::string& report_data,

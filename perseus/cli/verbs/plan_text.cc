@@ -16,7 +16,8 @@ using recipe::SwitchTradeoff;
 
 namespace {
 
-// Rounds down, so that a plan that shows 95.0 % keeps at least 95 %, as the picked limit has to.
+// Formats a share as percent. Rounds down, so that a plan that shows 95.0 % keeps at least 95 %.
+// The picked limit must keep at least this share.
 std::string FormatShare(double share) {
   return fmt::format("{:.1f} %", std::floor(share * 1000) / 10);
 }

@@ -1,4 +1,4 @@
-// The results of `perseus plan` as text, and its plans as rows while it runs.
+// Formats the results of `perseus plan` as text. Also shows its plans as rows while it runs.
 #pragma once
 
 #include <cstdio>
@@ -23,7 +23,7 @@ class PlanRows : public recipe::Progress {
 
   void Begin(const std::string& activity) override { rows_.Begin(activity); }
   void Update(double fraction) override { rows_.Update(fraction); }
-  // Replaces the row of this target, or adds one at the end.
+  // Replaces the row of this target. If no row has this target, adds a row at the end.
   void Show(std::string_view target, const plan::Plan& plan, Stage stage) override;
 
  private:
@@ -35,24 +35,26 @@ class PlanRows : public recipe::Progress {
 std::string FormatPickedLimit(const recipe::PickedLimit& picked,
                               const recipe::SwitchTradeoff& tradeoff);
 
-// A table with a row for each limit.
+// Formats a table with a row for each limit.
 std::string FormatSwitchTradeoff(const plan::Planner& planner,
                                  const recipe::SwitchTradeoff& tradeoff);
 
-// The trade-off for the report and its figure.
+// Returns the trade-off for the report and its figure.
 report::SwitchTradeoff ReportedTradeoff(const plan::Planner& planner,
                                         const recipe::SwitchTradeoff& tradeoff);
 
-// A table with a row for each plan that is not a stop.
+// Formats a table with a row for each plan, except the stops. (A stop is a plan that only the
+// slider of the report shows.)
 std::string FormatNoise(const recipe::NoiseOutcome& outcome,
                         const std::vector<recipe::PlannedTarget>& planned);
 
-// Returns a line that says which plans the rate limits. Empty without a rate.
+// Returns a line that says which plans the rate of changes limits. Returns an empty text if no rate
+// is known.
 std::string DescribeChangeRate(const job::UsedFacts& facts,
                                const std::vector<recipe::PlannedTarget>& planned);
 
 // Warns on standard error if a plan changes a clock more often than the hardware facts allow. Only
-// a limit that the user gives can cause this.
+// a limit from the user can cause such a plan.
 void WarnAboveRate(const Streams& streams, const std::vector<recipe::PlannedTarget>& planned,
                    double changes_per_s, const std::string& facts);
 

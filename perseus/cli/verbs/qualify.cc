@@ -39,8 +39,9 @@ constexpr const char* kQualifyExamples =
     "  sudo perseus qualify                     # no agent, no job; writes facts.toml\n"
     "  perseus qualify --no-clocks              # what needs no right to set clocks";
 
-// A load kernel ends by itself after ten minutes (qualifier/cuda_node.h). The longest window is
-// that of the energy counter: a tenth of the duration. In an hour, that is six minutes.
+// A load kernel ends by itself after ten minutes (qualifier/cuda_node.h). So each measurement
+// window must be shorter. The longest window is the window of the energy counter, a tenth of the
+// duration. With a duration of one hour, this window takes six minutes.
 constexpr double kLongestDuration = 3'600;
 
 struct QualifyFlags {
@@ -52,7 +53,7 @@ struct QualifyFlags {
   bool is_forced = false;
 };
 
-// Returns the indices of the chosen UUIDs, or all indices if none is chosen.
+// Returns the indices of the chosen UUIDs, or all indices if no UUID is chosen.
 Result<std::vector<std::size_t>> ChooseGpus(const std::vector<std::string>& uuids,
                                             const std::vector<std::string>& chosen) {
   std::vector<std::size_t> indices;
@@ -89,7 +90,7 @@ Result<void> Finish(const Streams& streams, const QualifyFlags& flags,
   return streams.Print(FormatFacts(facts) + fmt::format("wrote {}\n", flags.output));
 }
 
-// Returns sentences that say what else limits clocks.
+// Returns sentences about other causes that limit clocks.
 std::vector<std::string> LimitsOf(const QualifyFlags& flags, const device::DeviceList& devices) {
   std::vector<std::string> limits;
   for (const device::RefusedDevice& refused : devices.refused) {
@@ -110,8 +111,8 @@ Result<void> RefuseBesideAgent(const DirectFlags& flags) {
                 flags.socket);
 }
 
-// What else is on these GPUs. For GPUs that are not NVIDIA's, the result is empty, and the driver's
-// version is "unknown". Fails (kSystem) as qualifier::LookAround does.
+// Returns what else uses these GPUs. For GPUs that are not NVIDIA's, the result is empty, and the
+// driver's version is "unknown". Fails (kSystem) as qualifier::LookAround does.
 Result<qualifier::Surroundings> LookAround(const DirectFlags& flags,
                                            const std::vector<device::Device*>& gpus) {
   constexpr std::string_view kNvml = "nvml:";
@@ -159,8 +160,8 @@ Result<void> RunQualify(const Streams& streams, const QualifyFlags& flags) {
   RowBlock block(streams.err);
   qualifier::QualifyOptions options = OptionsOf(flags, block);
   options.should_stop = [&signals] { return signals.HaveCome(); };
-  // If this program cannot write the state, it sets nothing, because nobody could restore the GPU
-  // after a crash.
+  // If this program cannot write the state file, it sets no clocks, because after a crash nobody
+  // could restore the GPU.
   const auto directory = std::filesystem::path(flags.direct.state).parent_path();
   if (options.sets_clocks && geteuid() != 0 && access(directory.c_str(), W_OK) != 0) {
     options.sets_clocks = false;

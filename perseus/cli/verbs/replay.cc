@@ -1,5 +1,5 @@
-// `perseus replay` computes the straggler slowdown and the energy bloat of a recorded job, and what
-// controllers would have saved.
+// `perseus replay` computes the straggler slowdown and the energy bloat of a recorded job. It also
+// computes the energy that controllers would have saved.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -49,7 +49,8 @@ struct ReportFlags {
   NoiseFlags noise;
 };
 
-// The job of the first plan, with the profile of --profile or else its own.
+// Loads the job of the first plan, with the profile of --profile. Without this flag, uses the
+// profile that the plan names.
 Result<job::LoadedJob> LoadJobOf(const NamedPlan& plan, const ReportFlags& flags) {
   job::JobSettings job;
   (plan.file.job.IsGeneralGraph() ? job.graph : job.profile) = flags.profile;
@@ -97,8 +98,9 @@ Result<plan::Plan> Evaluate(const NamedPlan& plan, const plan::Planner& planner,
   return evaluated;
 }
 
-// Checks that the frontier belongs to the plans: at the deadline of each plan, it must have the
-// bound of the relaxation. This is the bound of most plans. A plan may have a greater bound.
+// Checks that the frontier belongs to the plans: at the deadline of each plan, the frontier must
+// have the lower bound of the relaxation. Most plans have this lower bound. A plan may have a
+// greater lower bound.
 Result<void> CheckSameJob(const report::Report& report, const std::string& path) {
   const report::FrontierCurve& frontier = report.frontier;
   plan::Frontier curve{.points = frontier.points, .least_energy = 0};
@@ -122,8 +124,8 @@ Result<void> CheckSameJob(const report::Report& report, const std::string& path)
   return {};
 }
 
-// The path of the frontier: that of --frontier, or else the file in the directory of the run. Empty
-// if neither exists.
+// Returns the path of the frontier: the path of --frontier, or without this flag the file in the
+// directory of the run. Empty if neither exists.
 std::string FrontierPath(const ReportFlags& flags) {
   if (!flags.frontier.empty()) return flags.frontier;
   std::error_code error;
@@ -204,9 +206,9 @@ bool IsHtmlPage(std::string_view text) {
   return std::ranges::equal(begin, kBegin, {}, [](unsigned char c) { return std::tolower(c); });
 }
 
-// Fails if the output would replace a file that is not a page. A wrong name after -o must not
-// destroy measurements or plans. This also protects files that only the plans name, and files
-// beside the plans.
+// Fails if the output would replace a file that is not a report page. A wrong name after -o must
+// not destroy measurements or plans. The check also protects files that only the plans name, and
+// files beside the plans.
 Result<void> CheckReplacesOnlyPage(const std::string& output) {
   std::error_code none;  // The ignored error of a file that does not exist.
   if (output.empty() || !fs::is_regular_file(output, none)) return {};
@@ -217,7 +219,8 @@ Result<void> CheckReplacesOnlyPage(const std::string& output) {
               "remove it)");
 }
 
-// Fails if a file to write is one of those to read, or is neither new nor a page.
+// Fails if a file to write is also a file to read. Also fails if a file to write exists and is not
+// a report page.
 Result<void> CheckOutputs(const ReportFlags& flags) {
   std::vector<std::string> inputs = flags.sources;
   inputs.insert(inputs.end(), {flags.profile, flags.frontier});
@@ -237,7 +240,7 @@ Result<void> RunReport(const Streams& streams, const ReportFlags& flags) {
   PERSEUS_RETURN_IF_ERROR(CheckOutputs(flags));
   PERSEUS_ASSIGN_OR_RETURN(const auto summary, Summary::Read(flags.sources.front()));
   PERSEUS_ASSIGN_OR_RETURN(auto tradeoff, summary.Tradeoff());
-  // Whether the schedule was searched for depends on the plans.
+  // The plans are not read yet, so it is unknown whether the schedule was searched for.
   PERSEUS_RETURN_IF_ERROR(
       CheckFigures(flags.figures, {.has_switches = tradeoff.has_value(), .has_schedules = true}));
   PERSEUS_ASSIGN_OR_RETURN(const auto data, MakeData(flags, summary, std::move(tradeoff)));

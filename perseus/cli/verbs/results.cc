@@ -25,10 +25,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLockName = ".perseus-lock";
 constexpr const char* kNewName = ".perseus-new";
-constexpr const char* kEarlierSummary = "earlier.json";  // In DIR/.perseus-new.
+// The name of the earlier summary in DIR/.perseus-new.
+constexpr const char* kEarlierSummary = "earlier.json";
 
-// Whether a run writes files with that name. A user may have edited the list in a summary, and a
-// run must not move other files because of it.
+// Whether a run writes files with this name. A user may have edited the list in a summary. Because
+// of such a list, a run must not move other files.
 bool IsResultName(const ResultKind& kind, std::string_view name) {
   if (name.empty() || name == kind.summary) return false;
   return std::ranges::find(kind.always, name) != std::end(kind.always) ||
@@ -40,19 +41,19 @@ tl::unexpected<Error> SystemFailure(const fs::path& path, std::string_view what,
   return SystemFail(error.value(), fmt::format("cannot {}", what), InFile(path.string()));
 }
 
-// A file or a link, even one that points nowhere.
+// Whether `path` is a file or a link, even a link that points nowhere.
 bool Exists(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// Whether `path` is a directory itself and not a link to one.
+// Whether `path` is a directory itself, and not a link to a directory.
 bool IsRealDirectory(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(fs::symlink_status(path, ignored));
 }
 
-// The names of results in a directory.
+// Returns the names of the results in a directory.
 std::vector<std::string> NamesIn(const fs::path& directory, const ResultKind& kind) {
   std::vector<std::string> names;
   std::error_code error;
@@ -93,7 +94,7 @@ Result<std::optional<std::vector<std::string>>> ListedFiles(const fs::path& summ
   return names;
 }
 
-// Flushes a directory, because a new name is on disk only after that. Some file systems cannot
+// Flushes a directory, because a new name is on disk only after the flush. Some file systems cannot
 // flush a directory.
 Result<void> FlushDirectory(const fs::path& directory) {
   const FileDescriptor opened(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -120,8 +121,8 @@ Result<void> CheckPlansDirectory(const fs::path& directory, const ResultKind& ki
               "directory with -o)");
 }
 
-// Moves the results of DIR/.perseus-new, which are complete, to the place of the earlier ones.
-// Every step may be repeated, so the next run can complete what a killed one began.
+// Moves the results of DIR/.perseus-new, which are complete, to the place of the earlier results.
+// Every step may be repeated, so the next run can complete the work of a killed run.
 Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
   const fs::path from = directory / kNewName;
   const auto move = [](const fs::path& file, const fs::path& place) -> Result<void> {
@@ -133,7 +134,8 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
   PERSEUS_RETURN_IF_ERROR(CheckPlansDirectory(directory, kind));
   const fs::path summary = directory / kind.summary;
   if (Exists(summary)) {
-    PERSEUS_RETURN_IF_ERROR(ListedFiles(summary, directory, kind));  // Another verb may own it.
+    // The results may belong to another verb.
+    PERSEUS_RETURN_IF_ERROR(ListedFiles(summary, directory, kind));
     PERSEUS_RETURN_IF_ERROR(move(summary, from / kEarlierSummary));
   }
   PERSEUS_RETURN_IF_ERROR(FlushDirectory(directory));
@@ -144,7 +146,7 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
     return earlier && std::ranges::count(*earlier, name) > 0;
   };
   for (const std::string& name : *listed) {
-    if (!Exists(from / name)) continue;  // It is already in its place.
+    if (!Exists(from / name)) continue;  // The file is already in its place.
     if (!is_earlier(name)) PERSEUS_RETURN_IF_ERROR(RefuseToReplace(directory / name, kind));
     PERSEUS_RETURN_IF_ERROR(move(from / name, directory / name));
   }
@@ -163,8 +165,8 @@ Result<void> PutInPlace(const fs::path& directory, const ResultKind& kind) {
 constexpr const ResultKind* kAllResults[] = {&kPlanResults, &kEmulationResults, &kTuningResults,
                                              &kSearchResults};
 
-// Removes DIR/.perseus-new of this run or of a killed one, of this verb or another. If its results
-// are complete, first puts them in their places.
+// Removes DIR/.perseus-new of this run or of a killed run, even if the killed run was of another
+// verb. If its results are complete, first puts them in their places.
 Result<void> EndRun(const fs::path& directory) {
   const fs::path run = directory / kNewName;
   struct stat status {};
@@ -186,7 +188,7 @@ Result<void> EndRun(const fs::path& directory) {
   return {};
 }
 
-// The directory and those above it that do not exist, the deepest one first.
+// Returns the directory and the directories above it that do not exist, the deepest one first.
 std::vector<fs::path> MissingDirectories(fs::path directory) {
   std::vector<fs::path> missing;
   std::error_code ignored;
@@ -230,7 +232,8 @@ const ResultKind kSearchResults{"perseus schedule search",
 Result<std::vector<std::string>> FilesOfRun(const fs::path& directory, const ResultKind& kind) {
   PERSEUS_ASSIGN_OR_RETURN(auto listed, ListedFiles(directory / kind.summary, directory, kind));
   if (listed) return *std::move(listed);
-  // A replacement first moves the earlier summary away, and last moves the new one to its place.
+  // A replacement first moves the earlier summary away. Its last step moves the new summary to its
+  // place.
   if (Exists(directory / kNewName / kind.summary)) {
     return FailAs(ErrorKind::kSystem, InFile(directory.string()),
                   "its results are incomplete, because a run of {} ended while it replaced them, "
@@ -248,8 +251,9 @@ ResultDirectory::ResultDirectory(fs::path path, const ResultKind& kind)
 
 ResultDirectory::~ResultDirectory() {
   if (lock_) {
-    (void)EndRun(path_);                    // If this fails, the next run tries again.
-    ::unlink((path_ / kLockName).c_str());  // Before the lock ends with the descriptor.
+    (void)EndRun(path_);  // If this fails, the next run tries again.
+    // Remove the file while this run still holds the lock.
+    ::unlink((path_ / kLockName).c_str());
   }
   if (has_published_) return;
   for (const fs::path& directory : created_) ::rmdir(directory.c_str());
@@ -269,13 +273,14 @@ Result<void> ResultDirectory::Lock() {
     if (!file) {
       return SystemFailure(path_, "write to the directory", {errno, std::generic_category()});
     }
-    // A file system without locks gives no protection, and the run goes on.
+    // If the file system has no locks, the run continues without protection.
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       return FailAs(ErrorKind::kSystem, InFile(path_.string()),
                     "another run of perseus is about to write its results here (wait until it "
                     "ends, or use another directory with -o)");
     }
-    // The run that had the lock removes the file at its end. Then another one may create it again.
+    // The run that had the lock removes the file at its end. Then another run may create the file
+    // again.
     if (!IsAt(path, file)) continue;
     lock_ = std::move(file);
     return {};
@@ -284,9 +289,9 @@ Result<void> ResultDirectory::Lock() {
 
 Result<void> ResultDirectory::Open() {
   PERSEUS_RETURN_IF_ERROR(Lock());
-  // If nobody reads the output any more, or a file is above the limit of the shell, writing fails,
-  // and the directory is as it was before. (Not for all verbs: a training that `perseus run` starts
-  // would ignore these signals, too.)
+  // These signals must not end the process. If nobody reads the output any more, or if a file
+  // exceeds the size limit of the shell, writing fails instead. Then the directory stays as it was.
+  // (Not for all verbs: a training that `perseus run` starts would ignore these signals, too.)
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   PERSEUS_RETURN_IF_ERROR(EndRun(path_));
@@ -307,7 +312,8 @@ Result<void> ResultDirectory::Open() {
 }
 
 Result<void> ResultDirectory::Stage(const std::vector<ResultFile>& files) {
-  // Nobody else may write there, because the next run moves its files.
+  // Other users must not be able to write into this directory, because the next run moves its
+  // files.
   if (::mkdir((path_ / kNewName).c_str(), 0700) != 0) {
     return SystemFailure(path_ / kNewName, "write", {errno, std::generic_category()});
   }

@@ -1,5 +1,5 @@
-// `perseus run` runs a training with Perseus attached. At the end, it prints what the training used
-// and saved.
+// `perseus run` runs a training with Perseus attached. At the end, it prints the energy that the
+// training used and saved.
 #include <fmt/core.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -82,8 +82,8 @@ Result<fs::path> MakeJobDirectory(const fs::path& wanted) {
               error.message());
 }
 
-// Returns the Python that runs the command: the command itself, or the one in the first line of its
-// script (torchrun), or else `python3`.
+// Returns the Python that runs the command. This is the command itself, or the Python in the first
+// line of its script (torchrun). If neither is a Python, returns `python3`.
 std::string PythonOf(const std::vector<std::string>& command) {
   const auto is_python = [](const fs::path& file) {
     return file.filename().string().starts_with("python");
@@ -97,8 +97,8 @@ std::string PythonOf(const std::vector<std::string>& command) {
   return "python3";
 }
 
-// Whether this Python does not run the hook: -I and -E ignore PYTHONPATH, and -S ignores
-// sitecustomize.
+// Whether the flags of this Python disable the hook. With -I and -E, Python ignores PYTHONPATH.
+// With -S, it ignores sitecustomize.
 bool IgnoresHook(const std::vector<std::string>& command) {
   if (!fs::path(command.front()).filename().string().starts_with("python")) return false;
   for (std::size_t i = 1; i < command.size(); ++i) {
@@ -116,7 +116,7 @@ bool HasHook(const fs::path& package) {
   return ::access((package / "hook" / "sitecustomize.py").c_str(), R_OK) == 0;
 }
 
-// The folder of the package that this Python imports.
+// Returns the folder of the package `perseus` that this Python imports.
 std::optional<fs::path> ImportedPackage(const std::string& python) {
   auto found = RunProgram({python, "-c",
                            "import importlib.util as u; s = u.find_spec('perseus'); "
@@ -128,7 +128,7 @@ std::optional<fs::path> ImportedPackage(const std::string& python) {
   return HasHook(path) ? std::optional<fs::path>(path) : std::nullopt;
 }
 
-// The folder of the package that was built or installed with this program.
+// Returns the folder of the package `perseus` that was built or installed with this program.
 std::optional<fs::path> NeighboringPackage() {
   const fs::path prefix = OwnProgram().parent_path().parent_path();
   for (const char* const folder : {"python", "lib/python3/dist-packages"}) {
@@ -138,7 +138,7 @@ std::optional<fs::path> NeighboringPackage() {
   return std::nullopt;
 }
 
-// PYTHONPATH with the hook first. Empty if the package is not found.
+// Returns PYTHONPATH with the hook first. Empty if the package is not found.
 std::string PythonPath(const std::vector<std::string>& command) {
   const std::string before = EnvironmentOr("PYTHONPATH");
   const std::string rest = before.empty() ? "" : ":" + before;
@@ -147,7 +147,8 @@ std::string PythonPath(const std::vector<std::string>& command) {
   }
   const auto package = NeighboringPackage();
   if (!package) return "";
-  // Last, so that nothing beside the package hides modules of the training.
+  // The parent folder of the package is last, so that no other module in this folder hides a module
+  // of the training.
   return fmt::format("{}{}:{}", (*package / "hook").string(), rest,
                      package->parent_path().string());
 }
@@ -170,18 +171,19 @@ int NodesOf(const std::vector<std::string>& command) {
 
 // The settings with which the training attaches Perseus by itself.
 struct RunEnvironment {
-  std::map<std::string, std::string> variables;  // To set for the training.
-  // The job directory, absolute. Empty if none can be written: then nothing is recorded.
+  std::map<std::string, std::string> variables;  // Variables to set for the training.
+  // The absolute path of the job directory. Empty if no directory can be written. Then nothing is
+  // recorded.
   std::filesystem::path job_directory;
   std::vector<std::string> warnings;  // What does not work, why, and what to do.
-  std::string plan_problem;           // The warning why no rank follows the plan; or empty.
+  std::string plan_problem;           // A warning that says why no rank follows the plan. Or empty.
 };
 
 void SetUnlessSet(RunEnvironment& environment, const char* name, const std::string& value) {
   if (EnvironmentOr(name).empty()) environment.variables[name] = value;
 }
 
-// Checks the plan, so that a plan that no rank could read is reported before the training begins.
+// Checks the plan. If no rank could read the plan, this is reported before the training begins.
 Result<void> CheckPlan(const fs::path& plan) {
   PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadRegularFile(plan));
   PERSEUS_ASSIGN_OR_RETURN(const auto parsed, plan_file::ParsePlan(text, plan.string()));
@@ -192,10 +194,10 @@ Result<void> CheckPlan(const fs::path& plan) {
       "with perseus plan --schedule)");
 }
 
-// If `job_directory` is empty, makes perseus-run-1 (or the next free number) in the working
-// directory. `plan` may be empty. `command` is the training: its Python has to find the package
-// `perseus`. Keeps variables that the user has set (PERSEUS_AGENT, PERSEUS_ATTACH,
-// PERSEUS_PROGRAM). Never fails: a training runs without Perseus, too.
+// Prepares the environment of a training. If `job_directory` is empty, makes perseus-run-1 (or the
+// next free number) in the working directory. `plan` may be empty. `command` is the training. Its
+// Python has to find the package `perseus`. Keeps variables that the user has set (PERSEUS_AGENT,
+// PERSEUS_ATTACH, PERSEUS_PROGRAM). Never fails, because a training can run without Perseus.
 RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
                           const std::vector<std::string>& command) {
   RunEnvironment environment;
@@ -213,7 +215,7 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
         "on a file system that all nodes share)",
         nodes));
   }
-  // The library uses the agent of the node if it listens.
+  // The library uses the agent of the node if this agent listens.
   SetUnlessSet(environment, "PERSEUS_AGENT", "own");
   SetUnlessSet(environment, "PERSEUS_PROGRAM", OwnProgram().string());
   if (std::string path = PythonPath(command); !path.empty()) {
@@ -281,9 +283,9 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
   return options;
 }
 
-// Locks the job directory. The `perseus run` that holds this lock tunes, and summarizes the job at
-// the end. It holds the lock until it ends. Returns an empty descriptor if another one holds the
-// lock.
+// Locks the job directory. The `perseus run` that holds this lock tunes the job, and summarizes it
+// at the end. It holds the lock until it ends. Returns an empty descriptor if another process holds
+// the lock.
 Result<FileDescriptor> Coordinate(const fs::path& job_directory) {
   constexpr const char* kLock = "run.lock";
   if (job_directory.empty()) return FileDescriptor();
@@ -350,7 +352,8 @@ std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& 
   return lines;
 }
 
-// Waits for the end of the training. Passes signals on to it, and tunes meanwhile.
+// Waits for the end of the training, and passes signals on to the training. Tunes the job in the
+// meantime.
 int Follow(Child& training, const RunSignals& signals, std::optional<Turnkey>& turnkey) {
   for (;;) {
     if (const auto status = training.Status()) return *status;
@@ -379,7 +382,7 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
     streams.Say(fmt::format("{}; this run is not {}summed up", lock.error().Message(),
                             flags.tunes ? "tuned and not " : ""));
   }
-  // The times of a file system may be coarse.
+  // Subtract 2 s, because the times of a file system may be coarse.
   const auto start = fs::file_time_type::clock::now() - std::chrono::seconds(2);
   std::optional<Turnkey> turnkey;
   if (flags.tunes && is_coordinator)
@@ -402,7 +405,7 @@ Result<void> RunTraining(const Streams& streams, RunFlags& flags) {
   } else {
     streams.Say(run.error().Message());
   }
-  // Repeats the warning: the first lines of a long log are far away.
+  // Repeat the warning, because the first lines of a long log are easily missed.
   if (!environment.plan_problem.empty()) streams.Say(environment.plan_problem);
   if (turnkey) {
     for (const std::string& line : turnkey->Summary()) streams.Say(line);

@@ -85,12 +85,12 @@ struct SearchFlags {
   bool as_json = false;
 };
 
-// The name of the files of a row, without their extension.
+// Returns the name of a row's files, without the extension.
 std::string StemOf(const TradeoffRow& row) {
   return row.more < 0 ? "fits" : fmt::format("more-{}", row.more);
 }
 
-// The cells of a row; with the bytes of activations if they are known.
+// Returns the cells of a row, with the bytes of activations if they are known.
 std::vector<std::string> RowCells(const Tradeoff& tradeoff, const std::string& name,
                                   const TradeoffRow& row) {
   std::vector<std::string> cells{name, schedule_search::FormatInFlight(row.candidate.in_flight)};
@@ -161,7 +161,8 @@ ordered_json SearchJson(const Tradeoff& tradeoff, const job::GpuMemory& memory) 
   return json;
 }
 
-// The files of a run: the schedules, the report page and, last, search.json, which lists them.
+// Makes the files of a run: the schedules, the report page and, as the last file, search.json,
+// which lists the other files.
 Result<std::vector<ResultFile>> MakeSearchFiles(const Tradeoff& tradeoff,
                                                 const job::GpuMemory& memory,
                                                 const std::string& report_data) {
@@ -186,7 +187,7 @@ Result<std::vector<ResultFile>> MakeSearchFiles(const Tradeoff& tradeoff,
   return files;
 }
 
-// Shows the best schedules so far, and ends early after Ctrl-C.
+// Computes the trade-off. Shows the best schedules so far, and ends early after Ctrl-C.
 Result<Tradeoff> ComputeInteractively(const Streams& streams, const schedule_search::SearchJob& job,
                                       schedule_search::TradeoffOptions options,
                                       bool with_progress) {
@@ -207,7 +208,7 @@ Result<Tradeoff> ComputeInteractively(const Streams& streams, const schedule_sea
   return schedule_search::ComputeTradeoff(job, options);
 }
 
-// What the verb prints first.
+// Formats the text that the verb prints first.
 std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJob& job,
                                const Tradeoff& tradeoff) {
   if (flags.as_json) return JsonText(SearchJson(tradeoff, job.memory), 2) + "\n";
@@ -219,7 +220,7 @@ std::string FormatSearchAnswer(const SearchFlags& flags, const job::UnscheduledJ
   return text;
 }
 
-// What the verb prints when the files are in their places.
+// Formats the text that the verb prints when the files are in their places.
 std::string FormatSavedSearch(const SearchFlags& flags) {
   if (flags.as_json || flags.directory.empty()) return "";
   return fmt::format("The results are in {}{}\n", flags.directory,
@@ -238,7 +239,8 @@ Result<void> RunSearch(const Streams& streams, const SearchFlags& flags) {
   schedule_search::TradeoffOptions options{
       .plan_effort = flags.effort, .stop = {}, .finish = {}, .progress = {}};
   if (!flags.more.empty()) {
-    // A row begins with the schedule of the row before, which needs less memory.
+    // The search for a row begins with the schedule of the previous row, which needs less memory.
+    // So the numbers must increase.
     const std::set<int> increasing(flags.more.begin(), flags.more.end());
     options.more.assign(increasing.begin(), increasing.end());
   }
@@ -253,8 +255,8 @@ Result<void> RunSearch(const Streams& streams, const SearchFlags& flags) {
     PERSEUS_ASSIGN_OR_RETURN(const auto files, MakeSearchFiles(tradeoff, job.memory, report_data));
     PERSEUS_RETURN_IF_ERROR(results.Stage(files));
   }
-  // If the answer cannot be printed, the results of an earlier run stay. A figure that fails does
-  // not discard the new ones.
+  // If the answer cannot be printed, the results of an earlier run stay. If a figure fails, the new
+  // results stay.
   PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSearchAnswer(flags, job, tradeoff)));
   PERSEUS_RETURN_IF_ERROR(results.Publish());
   PERSEUS_RETURN_IF_ERROR(streams.Print(FormatSavedSearch(flags)));

@@ -41,8 +41,9 @@ Result<void> AddTimeline(const SearchJob& job, const TradeoffRow& row, std::stri
   return {};
 }
 
-// Returns the row whose schedule is shown beside the reference: the one that fits the memory of the
-// GPUs, if that is known. Otherwise the first one that saves energy, or else the first one.
+// Returns the row whose schedule is shown beside the reference. If the memory of the GPUs is known,
+// this is the row that fits into this memory. Otherwise this is the first row that saves energy, or
+// the first row if no row saves energy.
 const TradeoffRow& ChosenRow(const Tradeoff& tradeoff) {
   if (tradeoff.fitting) return *tradeoff.fitting;
   const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {

@@ -43,7 +43,7 @@ struct ServeFlags {
 
 using Pairs = std::vector<std::pair<std::string, std::string>>;
 
-// Parses a text of pairs: `key=value key="a value"`. Empty if the text is anything else.
+// Parses a text of pairs: `key=value key="a value"`. Returns no pairs if the text has another form.
 Pairs PairsOf(std::string_view text) {
   constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
   Pairs pairs;
@@ -101,7 +101,7 @@ Result<void> CheckTls(const http::TlsFiles& tls) {
 Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
   RaiseLimitOnOpenFiles();
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // Beyond a limit on file sizes, writing fails instead.
+  std::signal(SIGXFSZ, SIG_IGN);  // If a file exceeds a size limit, writing fails instead.
   if (auto fits = CheckTls(flags.tls); !fits) return fits;
   server::ControlPlaneOptions options = flags.options;
   if (!flags.tls.certificate.empty()) options.tls = flags.tls;
@@ -114,7 +114,7 @@ Result<void> RunServe(const Streams& streams, const ServeFlags& flags) {
   }
   spdlog::logger log = MakeLog(streams, flags.log_level);
   if (flags.log_format == "json") log.set_formatter(std::make_unique<JsonLines>());
-  // This comes before threads start, because they inherit the blocked signals.
+  // Block the signals before threads start, because threads inherit the blocked signals.
   sigset_t signals;
   sigemptyset(&signals);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);

@@ -42,7 +42,7 @@ struct ClockShare {
 struct Shown {
   std::string path;
   plan_file::PlanFile plan;
-  double waiting = 0;  // As a fraction of the time of all its pp_ranks.
+  double waiting = 0;  // The waiting time, as a fraction of the time of all pp_ranks.
   std::vector<ClockShare> clocks;
 
   double saving() const { return 1 - plan.energy_j / plan.baseline_energy_j; }
@@ -103,8 +103,8 @@ std::string FormatJson(const std::vector<Shown>& plans) {
   return JsonText(ordered_json{{"plans", std::move(list)}}, 2) + "\n";
 }
 
-// The columns have numbers instead of names, and the lines above explain the numbers. Targets and
-// paths are long, and a directory has a dozen plans.
+// The columns have numbers instead of names, because targets and paths are long, and a directory
+// has about twelve plans. The lines above the table explain the numbers.
 std::string FormatTable(const std::vector<Shown>& plans) {
   std::string text;
   std::vector<std::string> header{"plan"};

@@ -22,8 +22,8 @@ using schedule_search::MemoryLimit;
 constexpr const char* kLimits = "its limits of clock changes";
 constexpr const char* kSearch = "the search for its schedule";
 
-// These functions require values of the right types. Otherwise json throws. at() also throws if the
-// value is not an object.
+// These functions require values of the right types. For other types, json throws. at() also throws
+// if the value is not an object.
 int CountOf(const json& value) {
   constexpr std::int64_t kMost = 1'000'000'000;
   const bool is_count = value.is_number_integer() && value.get<std::int64_t>() >= 0 &&
@@ -44,7 +44,7 @@ std::optional<report::SwitchTradeoff> ParseTradeoff(const json& summary) {
     const json& bound = row.at("lower_bound_j");
     std::optional<double> energy_j;
     if (!energy.is_null()) energy_j = energy.get<double>();
-    // JSON has no infinity: null means that no such plan can exist.
+    // JSON has no infinity, so null means that no such plan can exist.
     const double lower_bound_j =
         bound.is_null() ? std::numeric_limits<double>::infinity() : bound.get<double>();
     tradeoff.limits.push_back(report::MakeSwitchLimit(CountOf(row.at("max_switches")), energy_j,

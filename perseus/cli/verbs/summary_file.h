@@ -1,4 +1,4 @@
-// The parts of the summary of `perseus plan` that `perseus report` reads.
+// Writes and reads the parts of the summary of `perseus plan` that `perseus report` needs.
 #pragma once
 
 #include <filesystem>
@@ -12,30 +12,32 @@
 
 namespace perseus::cli {
 
-// Describes the search for the schedule of a job (`perseus plan --schedule auto`): what
-// Summary::Search needs to compare the schedule with its reference again.
+// Describes the search for the schedule of a job (`perseus plan --schedule auto`). With this
+// description, Summary::Search can compare the schedule with its reference again.
 nlohmann::ordered_json DescribeSearch(const job::AutoSchedule& schedule,
                                       const schedule_search::Tradeoff& compared);
 
-// Its methods fail (kInput) if a part of the summary that they read has another form.
+// The summary of a run. Each method fails (kInput) if the part of the summary that it reads has
+// another form.
 class Summary {
  public:
   // If `source` is not a directory with a summary, the result is empty.
   static Result<Summary> Read(const std::filesystem::path& source);
 
-  // The limits of clock changes that the run compared. nullopt if the run compared none.
+  // The limits of clock changes that the run compared. nullopt if the run compared no limits.
   Result<std::optional<report::SwitchTradeoff>> Tradeoff() const;
   // The limit that all plans of the run keep. nullopt if a plan has no limit.
   Result<std::optional<int>> MostSwitches() const;
   // Whether the user stopped the run.
   Result<bool> StoppedEarly() const;
   // Returns the search that found the schedule of `job`, or nullopt if the run did not search. The
-  // summary lacks the first plan of the schedule, so this plans it again with the job's profile.
+  // summary does not contain the first plan of the schedule, so this method makes this plan again
+  // with the job's profile.
   Result<std::optional<job::AutoSchedule>> Search(const job::LoadedJob& job) const;
 
  private:
-  // Returns the result of `parse` on the summary, or nullopt if the summary lacks `key`. `what` is
-  // for an error.
+  // Returns the result of `parse` on the summary, or nullopt if the summary has no `key`. An error
+  // message contains `what`.
   template <typename Value>
   Result<std::optional<Value>> Parse(const char* key, const char* what,
                                      std::optional<Value> (*parse)(const nlohmann::json&)) const;

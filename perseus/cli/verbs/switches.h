@@ -1,5 +1,5 @@
-// How often the clock of one GPU changes. A plan only has the number of switches of all pp_ranks
-// together, which says little about one GPU.
+// Computes how often the clock of one GPU changes. A plan has only the total number of switches of
+// all pp_ranks, which says little about one GPU.
 #pragma once
 
 #include <fmt/core.h>
@@ -10,7 +10,8 @@
 
 namespace perseus::cli {
 
-// The mean over the pp_ranks, in one iteration. All GPUs of a pp_rank change their clocks together.
+// Returns the mean over the pp_ranks, in one iteration. All GPUs of a pp_rank change their clocks
+// together.
 inline double SwitchesPerGpu(const plan::Evaluation& evaluation) {
   return static_cast<double>(evaluation.switches) /
          static_cast<double>(evaluation.pp_rank_switches.size());

@@ -37,12 +37,12 @@ struct SynthFlags {
   synthetic::SyntheticProfileSpec spec;
   std::vector<std::string> instructions;
   std::string path;
-  // For --model. Flags that apply to both are in `spec`.
+  // The values for --model. Flags that apply with and without --model are in `spec`.
   synthetic::ModelProfileSpec model;
   std::string boundaries;
   std::optional<double> power_limit_w;
   bool lists_models = false;
-  // The flags that apply only without --model, and those that apply only with it.
+  // The flags that apply only without --model, and the flags that apply only with --model.
   const CLI::Option* gpu = nullptr;
   const CLI::Option* model_name = nullptr;
   std::vector<const CLI::Option*> only_without_model;

@@ -21,11 +21,11 @@ constexpr int kPlotRows = 16;
 constexpr int kDotsAcross = 2;
 constexpr int kDotsUp = 4;
 constexpr char32_t kBrailleBlank = U'\u2800';
-// The bits of its dots, [from the top][from the left].
+// The bits of the dots of a braille character: [from the top][from the left].
 constexpr char32_t kBrailleDots[kDotsUp][kDotsAcross] = {
     {0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
-// A name closer than this many columns to a symbol may seem to belong to it.
+// If a name is closer than this many columns to a symbol, it may seem to belong to this symbol.
 constexpr int kNear = 4;
 
 // The values are the numbers of ANSI escapes.
@@ -35,7 +35,8 @@ enum class Color : std::uint8_t {
   kGreen = 32,
 };
 
-// The character is in ASCII, or takes three bytes as all symbols of the plot do.
+// Appends a character as UTF-8. The character is in ASCII, or takes three bytes, as all symbols of
+// the plot do.
 void AppendUtf8(char32_t character, std::string& text) {
   const auto add = [&](char32_t byte) { text += static_cast<char>(byte); };
   if (character < 0x80) {
@@ -47,7 +48,7 @@ void AppendUtf8(char32_t character, std::string& text) {
   }
 }
 
-// Each character is one column wide. The lines of a grid never wrap.
+// A grid of characters. Each character is one column wide. The lines of a grid never wrap.
 class CharacterGrid {
  public:
   CharacterGrid(int rows, int columns)
@@ -59,14 +60,14 @@ class CharacterGrid {
     if (!Has(row, column)) return;
     cells_[static_cast<std::size_t>(row)][static_cast<std::size_t>(column)] = {character, color};
   }
-  // A text in ASCII, or in UTF-32.
+  // Writes a text in ASCII or UTF-32.
   template <typename Text>
   requires std::ranges::range<Text>
   void Put(int row, int column, const Text& text, Color color = Color::kDefault) {
     for (const auto character : text) Put(row, column++, static_cast<char32_t>(character), color);
   }
 
-  // Whether all of these cells are in the grid and blank.
+  // Whether all `columns` cells from this position on are in the grid and blank.
   bool IsBlank(int row, int column, int columns) const {
     if (!Has(row, column) || !Has(row, column + columns - 1)) return false;
     const auto first = cells_[static_cast<std::size_t>(row)].begin() + column;
@@ -140,7 +141,8 @@ struct Axis {
   double high = 0;
   std::vector<Tick> ticks;
 
-  // Leaves `blanks` characters between two labels, and counts the length of a label if `is_across`.
+  // The axis has at least `blanks` characters between two labels. If `is_across`, the length of the
+  // labels also counts.
   Axis(double least, double most, int cells, bool is_across) {
     // A smaller difference does not matter to a reader, and would need long labels.
     const double least_span = most > 0 ? most * 1e-3 : 1;
@@ -197,7 +199,7 @@ class FrontierDrawing {
 
  private:
   struct Place {
-    int row = 0;  // In the grid.
+    int row = 0;  // The row in the grid.
     int column = 0;
     bool operator==(const Place&) const = default;
   };
@@ -251,7 +253,7 @@ class FrontierDrawing {
     grid_.Put(kAxisRow + 2, terminal_.width - static_cast<int>(kTitle.size()), kTitle);
   }
 
-  // A straight line from each corner to the next, dot by dot.
+  // Draws a straight line from each corner of the bound to the next corner, dot by dot.
   void DrawBound() {
     int last_across = 0;
     int last_up = 0;
@@ -289,7 +291,8 @@ class FrontierDrawing {
         kBrailleDots[from_top % kDotsUp][across % kDotsAcross];
   }
 
-  // Chooses the character by the halves (upper, lower) that have dots.
+  // Returns the ASCII character for braille dots. It depends on which halves (upper, lower) have
+  // dots.
   static char32_t AsciiOf(char32_t dots) {
     constexpr char32_t kUpper =
         kBrailleDots[0][0] | kBrailleDots[0][1] | kBrailleDots[1][0] | kBrailleDots[1][1];
@@ -312,8 +315,8 @@ class FrontierDrawing {
                                [&](const PlotPoint& plan) { return PlaceOf(plan) == place; });
   }
 
-  // Writes the name at the first free place: first to the right or above, where a falling frontier
-  // leaves space, then to the left or below.
+  // Writes the name at the first free place. Tries the places to the right and above first, where a
+  // falling frontier leaves space, and then the places to the left and below.
   void DrawName(const PlotPoint& point, Color color) {
     const auto width = static_cast<int>(point.name.size());
     const Place at = PlaceOf(point);
@@ -336,7 +339,7 @@ class FrontierDrawing {
                          std::min(end + 1, terminal_.width) - start.column + 1);
   }
 
-  // Whether a reader could think that the name belongs to another point than the one at `own`.
+  // Whether a reader could think that the name belongs to another point than the point at `own`.
   bool IsBesideAnother(const Place& start, int width, const Place& own) const {
     const auto is_near = [&](const PlotPoint& point) {
       const Place place = PlaceOf(point);
@@ -379,7 +382,7 @@ class FrontierDrawing {
   const PlotSymbols& symbols_;
   std::vector<const PlotPoint*> points_;
   Axis energy_;
-  int gutter_;   // Columns left of the plot: labels, a blank and the axis.
+  int gutter_;   // The columns to the left of the plot: labels, a blank and the axis.
   int columns_;  // Columns of the plot itself.
   Axis time_;
   CharacterGrid grid_;

@@ -39,7 +39,7 @@ std::vector<std::string> LinesOf(const std::string& text) {
   return lines;
 }
 
-// Requires text without characters that are two columns wide.
+// Returns the number of columns. Requires text without characters that are two columns wide.
 int ColumnsOf(const std::string& line) {
   return static_cast<int>(std::count_if(line.begin(), line.end(), [](char byte) {
     return (static_cast<unsigned char>(byte) & 0xC0) != 0x80;
@@ -69,7 +69,7 @@ std::vector<Terminal> AllTerminals() {
   return terminals;
 }
 
-// Only the lines of the plot, without title, axis and legend.
+// Returns only the lines of the plot, without title, axis and legend.
 std::string Inside(const std::string& drawing) {
   std::string inside;
   for (const std::string& line : LinesOf(drawing)) {

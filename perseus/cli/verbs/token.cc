@@ -84,7 +84,7 @@ Result<void> Create(const Streams& streams, ServerClient& server, const TokenFla
   if (flags.expires_in_days) body["expires_in_days"] = *flags.expires_in_days;
   PERSEUS_ASSIGN_OR_RETURN(const auto token, server.Send("POST", "/v1/tokens", JsonText(body)));
   if (flags.as_json) return streams.Print(JsonText(token, 2) + "\n");
-  // With a client certificate, there is no secret.
+  // A token with a client certificate has no secret.
   const char* shown = token.contains("token") ? "token" : "id";
   return streams.Print(token.at(shown).get<std::string>() + "\n");
 }

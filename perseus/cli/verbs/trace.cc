@@ -33,8 +33,8 @@ struct TraceFlags {
   std::optional<int> to;
 };
 
-// Returns the plan of --plan, or else the plans of the active assignment. Pipelines may follow
-// different plans.
+// Returns the plan of --plan. Without this flag, returns the plans of the active assignment,
+// because pipelines may follow different plans.
 Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
   const std::filesystem::path directory = flags.directory;
   std::set<std::filesystem::path> paths;

@@ -50,7 +50,7 @@ struct TrainerFlags {
   double scale = 1;
   double timeout_s = 30;
   bool as_json = false;
-  std::string as_rank;  // The parent adds it for the process of a rank.
+  std::string as_rank;  // The parent adds this flag for the process of a rank.
 };
 
 // What every process of the trainer derives from the flags, in the same way.
@@ -115,7 +115,7 @@ Result<Workload> LoadWorkload(const TrainerFlags& flags) {
 
 // ---- A rank ----
 
-// Returns the stages of this pp_rank: "0,7".
+// Returns the stages of this pp_rank, such as "0,7".
 std::string StagesOf(const schedule::Schedule& schedule, int pp_rank) {
   std::string stages;
   for (int stage = 0; stage < schedule.stages(); ++stage) {
@@ -178,7 +178,7 @@ Result<std::vector<std::string>> OwnCommand() {
 struct Figures {
   double time_s = 0;            // The mean of iterations.
   double time_deviation_s = 0;  // The standard deviation of iterations.
-  double energy_j = 0;          // The mean of iterations, of all pipelines together.
+  double energy_j = 0;          // The mean of iterations, for all pipelines together.
   double published_energy_j = 0;
 };
 
@@ -265,7 +265,7 @@ Result<void> RunParent(const Streams& streams, const TrainerFlags& flags) {
   options.ranks = workload.ranks();
   const schedule::Schedule& schedule = workload.planned.schedule;
   for (int rank = 0; rank < options.ranks; ++rank) {
-    // This reports an error of a rank before any process starts.
+    // This call reports an error of a rank before any process starts.
     PERSEUS_RETURN_IF_ERROR(
         trainer::MakeRankWork(schedule, rank, workload.profile, workload.planned.model));
     options.neighbors.push_back(trainer::NeighborsOf(schedule, rank));
@@ -327,7 +327,7 @@ Verb AddTrainerVerb(CLI::App& program) {
   add("--record", flags->record, "FILE",
       "Write the time and energy of every step, as the virtual GPUs know them (CSV)");
   verb->add_flag("--json", flags->as_json, "Print JSON instead of text");
-  // This is not for users. CLI11 does not show an empty group.
+  // The flag is not for users. CLI11 does not show a flag in an empty group.
   verb->add_option("--as-rank", flags->as_rank)->group("");
   AddJobFlags(*verb, flags->job);
   return {verb, [flags = flags](const Streams& streams) {

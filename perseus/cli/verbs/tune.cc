@@ -119,7 +119,7 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
   return JsonText(json, 2) + "\n";
 }
 
-// Smaller values are within the error of these numbers.
+// Smaller values are not named, because they are within the error of these numbers.
 constexpr double kLeastNamed = 0.001;
 
 std::string WhatIsLeft(const std::optional<tuner::Expectation>& expected) {
@@ -151,8 +151,8 @@ std::string FormatTunedProfile(const profile::Profile& profile,
   return memory ? profile::AddMemory(profile, rows, memory->stages) : rows;
 }
 
-// Returns the GPU memory that ranks have measured. The plan does not need this memory, so an error
-// is only a warning.
+// Returns the GPU memory that ranks have measured. A plan does not need this number, so an error is
+// only a warning.
 std::optional<tuner::RankMemory> MemoryOfRanks(const Streams& streams,
                                                const std::string& job_directory) {
   auto memory = tuner::ReadRankMemory(job_directory);
@@ -295,14 +295,14 @@ Result<job::UnprofiledJob> LoadTunedJob(const Streams& streams, const TuneFlags&
   if (!job.pipelines && !file.Has("pipelines")) job.pipelines = ran.pipelines;
   if (!job.gpus_per_stage && !file.Has("gpus_per_stage")) job.gpus_per_stage = ran.gpus_per_stage;
   PERSEUS_ASSIGN_OR_RETURN(auto loaded, job::LoadUnprofiledJob(job));
-  // Not the path, so that measurements of the same order stay valid.
+  // The name is not the path of a file, so that measurements of the same order stay valid.
   loaded.planned.schedule.name = ran.schedule.name;
   return loaded;
 }
 
 Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   if (flags.gives_back) return TakePlanBack(streams, flags);
-  // This comes before anything waits for the job.
+  // Check the target before anything waits for the job.
   PERSEUS_ASSIGN_OR_RETURN(const auto checked, AskedTarget(flags.targets, 1));
   WarnOfLikelyUnits(streams, {checked});
   PERSEUS_ASSIGN_OR_RETURN(auto signals, EndSignals::Take());
@@ -325,7 +325,8 @@ Result<void> RunTune(const Streams& streams, const TuneFlags& flags) {
   options.change_limit =
       recipe::RulesWith(options.changes, {job.most_switches, job.facts.most_changes_per_s})
           .known_limit();
-  job.facts.most_changes_per_s = options.change_limit.changes_per_s;  // Unless a limit replaces it.
+  // Empty if a limit replaces it.
+  job.facts.most_changes_per_s = options.change_limit.changes_per_s;
   options.job.profile = flags.output.empty()
                             ? "planned.csv"
                             : (std::filesystem::path(flags.output) / "planned.csv").string();

@@ -24,7 +24,8 @@ constexpr double kPatienceSeconds = 20;
 constexpr int kSystemFailureOfVerb = 1;  // The exit status of a verb.
 constexpr int kMostRetries = 3;
 constexpr int kPlansMeasured = 3;  // tune follows the baseline and two plans.
-constexpr double kUnsure = 0.02;   // A wider range of the promised saving is mentioned.
+// If the range of the promised saving is wider, the summary mentions it.
+constexpr double kUnsure = 0.02;
 
 nlohmann::json ReadJson(const fs::path& path) {
   const auto text = protocol::ReadJobFile(path);
@@ -103,7 +104,7 @@ void Turnkey::Start(const std::string& verb, std::vector<std::string> flags) {
   spec.command.insert(spec.command.end(), flags.begin(), flags.end());
   log_ = directory / (verb + ".log");
   forwarded_ = 0;
-  // Ctrl-C goes to the training. This process ends the verb.
+  // Ctrl-C reaches only the training. This process ends the verb.
   spec.group = ChildSpec::Group::kOwn;
   auto child = StartVerb(std::move(spec), directory, verb);
   if (child) {
@@ -158,8 +159,8 @@ void Turnkey::Take(int status) {
   }
   phase_ = Phase::kOver;
   if (status != 0) {
-    // If the training has ended, that is the reason, unless no step was measured since the last
-    // failure.
+    // If the training has ended, its end is the reason of the failure. But if no step was measured
+    // since the last failure, the failure has another reason.
     if (!has_training_ended_) {
       failure_ = failure;
     } else if (!was_tune || SpentSteps() != spent_at_failure_) {
@@ -195,7 +196,8 @@ int Turnkey::SpentSteps() const {
       NumberAt(ReadJson(options_.job_directory / "tuner.json"), "/spent/steps"));
 }
 
-// The least number of steps: ranks read an assignment some steps after it was written.
+// Returns the least number of steps that are left. The real number is higher, because ranks read an
+// assignment a few steps after it was written.
 int Turnkey::StepsLeft() const {
   const int tuning =
       std::max(0, options_.budget_steps - SpentSteps()) + kPlansMeasured * options_.follow_steps;

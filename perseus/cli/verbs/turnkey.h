@@ -1,5 +1,6 @@
-// `perseus run --tune`: profiles, plans, follows and verifies beside a training. Runs the verbs
-// `tune` and `verify` as separate processes. If they fail, the training goes on.
+// `perseus run --tune`: profiles a training, plans, follows the plan and verifies it, beside the
+// training. Runs the verbs `tune` and `verify` as separate processes. If these processes fail, the
+// training continues.
 //
 //   JOBDIR/tune.log, verify.log      the output of the verbs
 //   JOBDIR/tune.json, verify.json    their results
@@ -23,8 +24,9 @@ struct TurnkeyOptions {
   int budget_steps = 60;
   int follow_steps = 12;
   int verify_steps = 100;
-  std::filesystem::file_time_type start;  // Older logs are from an earlier run.
-  // Receives each line of the verbs while the training runs, without "perseus: ".
+  // The start of this run. Older logs are from an earlier run.
+  std::filesystem::file_time_type start;
+  // Receives each line that the verbs print while the training runs, without "perseus: ".
   std::function<void(const std::string&)> say;
 };
 
@@ -32,11 +34,12 @@ class Turnkey {
  public:
   explicit Turnkey(TurnkeyOptions options) : options_(std::move(options)) {}
 
-  // Starts the next verb when it is time. Call this several times a second.
+  // Starts `tune` after the first steps of the training, and `verify` after `tune`. Call this
+  // several times a second.
   void Advance();
   // Ends the running verb, because the training has ended.
   void Finish();
-  // Describes the outcome in lines.
+  // Describes the outcome. Each text is a line.
   std::vector<std::string> Summary() const;
 
  private:
@@ -62,7 +65,7 @@ class Turnkey {
   bool has_training_ended_ = false;
   bool is_tuned_ = false;
   bool is_verified_ = false;
-  std::string failure_;  // Why it ended early, or empty.
+  std::string failure_;  // Why the tuning ended early, or empty.
   int spent_at_failure_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // The verbs (subcommands) of `perseus`, with a file for each verb (help.cc lists the verbs). Each
-// function adds the flags of a verb to the program. The verb's action runs after they are parsed,
-// prints its result on `streams.out`, and returns any error.
+// function adds a verb and its flags to the program. The verb's action runs after the flags are
+// parsed. It prints its result on `streams.out`, and returns any error.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,9 +14,10 @@
 namespace perseus::cli {
 
 struct Verb {
-  const CLI::App* flags = nullptr;  // Owned by the program.
+  const CLI::App* flags = nullptr;  // The program owns this object.
   std::function<Result<void>(const Streams& streams)> run;
-  // Only for `perseus run`: receives what follows "--" on the command line, before `run`.
+  // Only for `perseus run`. Called before `run`, with the words that follow "--" on the command
+  // line.
   std::function<void(std::vector<std::string>)> take_command = {};
   // The exit status after `run` succeeded. For `perseus run`, it is the exit status of the
   // training.
@@ -49,12 +50,12 @@ Verb AddTrainerVerb(CLI::App& program);
 Verb AddTuneVerb(CLI::App& program);
 Verb AddVerifyVerb(CLI::App& program);
 Verb AddVersionVerb(CLI::App& program);
-// These functions keep a reference to `program`, whose verbs and flags they show.
+// These functions keep a reference to `program`, because they show its verbs and flags.
 Verb AddCompletionVerb(CLI::App& program);
 Verb AddHelpVerb(CLI::App& program);
 
-// "perseus 0.1.0 (4b097f5f1c2d; Release, GNU 12.2.0)": the version, the commit, and the build. The
-// commit ends with "-dirty" if sources were changed since.
+// Returns the version, the commit, and the build: "perseus 0.1.0 (4b097f5f1c2d; Release, GNU
+// 12.2.0)". If sources were changed after the commit, the commit ends with "-dirty".
 const char* VersionText();
 
 }  // namespace perseus::cli

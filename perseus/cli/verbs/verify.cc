@@ -60,12 +60,12 @@ std::string_view NameOf(profiler::Comparison::Outlier::Quantity quantity) {
   return quantity == profiler::Comparison::Outlier::Quantity::kTime ? "time" : "energy";
 }
 
-// Returns how many steps are needed. 0 if the run already decides.
+// Returns how many steps are needed, or 0 if the steps of this run are enough.
 std::int64_t StepsNeeded(const tuner::Verification& verification) {
   return std::int64_t{2} * verification.comparison.pairs_needed * verification.layout.length;
 }
 
-// Formats: "steps 33 to 35 (planned) are an outlier: …".
+// Returns a text such as "steps 33 to 35 (planned) are an outlier: …".
 std::string Describe(const tuner::OutlyingBlock& outlier) {
   return fmt::format(
       "steps {} to {} ({}) are an outlier: they need {:+.1f} % {} compared with the other {} "
@@ -162,7 +162,7 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
   return text;
 }
 
-// Returns the path of the plan of --plan, or else of the active one.
+// Returns the path of the plan of --plan. Without this flag, returns the path of the active plan.
 Result<std::string> PlanPath(const VerifyFlags& flags) {
   if (!flags.plan.empty()) return flags.plan;
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));

@@ -24,9 +24,9 @@ class ConnectionCounter {
   };
   explicit ConnectionCounter(Most most);
 
-  // Counts as a connection while it exists. It may outlive the counter.
+  // A connection counts while its ticket exists. A ticket may outlive the counter.
   using Ticket = std::shared_ptr<void>;
-  // Null if there are too many connections.
+  // Returns a ticket for a new connection, or null if there are too many connections.
   Ticket Enter(const std::string& address);
   int count() const;
 
@@ -36,17 +36,18 @@ class ConnectionCounter {
   std::shared_ptr<Counts> counts_;
 };
 
-// Token buckets: each address (or other key) may spend `per_second` tokens per second, and
-// `at_once` after a pause (0: as many as in a second). Remembers the 20,000 addresses that sent
-// requests last. Others start with a full bucket. Not thread safe.
+// Limits requests with token buckets. Each address (or other key) has a bucket, which receives
+// `per_second` tokens per second and holds at most `at_once` tokens. If `at_once` is 0, the bucket
+// holds the tokens of one second. The limiter remembers the 20,000 addresses that sent requests
+// last. Other addresses start with a full bucket. Not thread safe.
 class RateLimiter {
  public:
   using Clock = std::chrono::steady_clock;
-  // 0: no limit.
+  // If `per_second` is 0, there is no limit.
   explicit RateLimiter(double per_second, double at_once = 0);
 
-  // Spends tokens. If the bucket has too few, returns how long the address has to wait. More than
-  // `at_once` may be spent if the bucket is full.
+  // Spends tokens. If the bucket has too few tokens, returns how long the address has to wait. If
+  // the bucket is full, one call may spend more than `at_once`.
   std::optional<std::chrono::milliseconds> TimeToWait(const std::string& address,
                                                       Clock::time_point now, double tokens = 1);
   std::size_t remembered() const { return buckets_.size(); }
@@ -61,7 +62,7 @@ class RateLimiter {
 
   double per_second_;
   double at_once_;
-  std::list<Bucket> recent_;  // The newest is first.
+  std::list<Bucket> recent_;  // The last used address is first.
   std::unordered_map<std::string, std::list<Bucket>::iterator> buckets_;
 };
 

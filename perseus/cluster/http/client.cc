@@ -44,8 +44,8 @@ std::string Member(const nlohmann::json& document, const char* name) {
   return member != document.end() && member->is_string() ? member->get<std::string>() : "";
 }
 
-// Returns the remedy for an answer without one, such as the answer of a proxy or of another
-// program.
+// Returns a remedy for an answer that does not name a remedy, such as the answer of a proxy or of
+// another program.
 std::string_view RemedyOf(int status) {
   if (status == 401 || status == 403) return "give a token that the server accepts: `token_file`";
   if (status / 100 == 5) return "try again; if it fails again, see the log of the server";
@@ -185,7 +185,8 @@ Result<Response> Client::Impl::Send(const Outgoing& request) {
     if (outcome.response) return *std::move(outcome.response);
     const std::string server = Current().text;
     TryNext();
-    // Only a failed handshake has a remedy. After it, the server has not processed the request.
+    // Only a failed handshake has a remedy. If the handshake failed, the server has not processed
+    // the request.
     const std::string& remedy = outcome.failure.remedy;
     if (!IsHarmlessToRepeat(outcome, request.method)) {
       return FailAs(ErrorKind::kSystem, "{} did not answer: {} ({})", server,
@@ -269,7 +270,8 @@ Result<void> Client::Impl::Listen(const Listening& listening) {
   std::string last_id = listening.last_event_id;
   milliseconds pause{0};
   std::size_t tried = 0;
-  std::map<std::string, std::string> reasons;  // The last one by server; each is reported once.
+  // The last reason of each server. Each reason is reported once.
+  std::map<std::string, std::string> reasons;
   while (!listening.should_end || !listening.should_end()) {
     const std::string server = Current().text;
     if (listening.position) last_id = listening.position();

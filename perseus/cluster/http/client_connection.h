@@ -16,7 +16,7 @@
 namespace perseus::http {
 
 struct ServerUrl {
-  std::string text;  // "https://perseus:7410"
+  std::string text;  // Such as "https://perseus:7410".
   bool is_tls = false;
   HostPort at;
 };
@@ -32,7 +32,7 @@ class ClientConnection {
     std::function<bool()> should_end;
   };
 
-  // The messages of all errors contain only a reason ("connection refused").
+  // In all functions, an error message contains only a reason ("connection refused").
   static Result<ClientConnection> Open(const ServerUrl& server, const TlsContext& tls,
                                        const TimeLimit& limit);
 
@@ -41,7 +41,7 @@ class ClientConnection {
 
   struct Written {
     std::size_t bytes = 0;
-    std::optional<Error> failure;  // None: all bytes are written.
+    std::optional<Error> failure;  // Empty if all bytes are written.
   };
   Written Write(std::string_view text, const TimeLimit& limit);
   // Returns the next received bytes, or an empty text if the other side has closed the connection.

@@ -14,11 +14,11 @@ class EventParser {
  public:
   explicit EventParser(std::string last_id = "") : last_id_(std::move(last_id)) {}
 
-  // Takes bytes in pieces of any size. Fails (kSystem) if an event is longer than 64 MB, because it
-  // may never end.
+  // Takes bytes in pieces of any size. Fails (kSystem) if an event is longer than 64 MB, because
+  // such an event may never end.
   Result<std::vector<Event>> Put(std::string_view bytes);
 
-  // The last id. The next connection continues after this event.
+  // The id of the last complete event. The next connection continues after this event.
   const std::string& last_id() const { return last_id_; }
 
  private:
@@ -27,7 +27,8 @@ class EventParser {
 
   std::string last_id_;
   std::string line_;            // The received part of a line.
-  bool skips_newline_ = false;  // The last byte was a carriage return: a newline now belongs to it.
+  bool skips_newline_ = false;  // The last byte was a carriage return. A newline that follows
+                                // belongs to the same line end.
   bool is_at_start_ = true;
   bool has_data_ = false;
   bool has_id_ = false;

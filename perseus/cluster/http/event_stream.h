@@ -11,7 +11,7 @@
 
 namespace perseus::http {
 
-// The object exists while one of its operations waits or another object holds it.
+// The object exists while one of its operations waits, or while another object has a pointer to it.
 class EventStream : public Stream, public std::enable_shared_from_this<EventStream> {
  public:
   explicit EventStream(std::shared_ptr<Connection> connection);
@@ -38,10 +38,10 @@ class EventStream : public Stream, public std::enable_shared_from_this<EventStre
   void NotifyClosed();
 
   std::shared_ptr<ServerState> state_;
-  std::shared_ptr<Connection> connection_;  // Null after it was closed.
+  std::shared_ptr<Connection> connection_;  // Null after the connection was closed.
   asio::steady_timer beat_;
   std::vector<std::shared_ptr<const std::string>> unwritten_;
-  std::size_t first_taken_ = 0;  // Written bytes of the first text.
+  std::size_t first_taken_ = 0;  // Bytes of the first text that are already written.
   std::size_t unwritten_bytes_ = 0;
   bool is_pumping_ = false;  // A write is posted, or waits until the socket is writable.
   bool took_some_ = true;    // Whether the client received something since the last heartbeat.

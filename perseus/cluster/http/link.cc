@@ -46,8 +46,8 @@ std::string SystemFailure() { return std::generic_category().message(errno); }
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// This project has its own BIO, because OpenSSL's socket BIO causes SIGPIPE if the peer has closed
-// the connection.
+// This file has its own BIO (OpenSSL's interface to a socket). With OpenSSL's own socket BIO, a
+// write to a closed connection would cause SIGPIPE.
 int SocketOf(BIO* bio) {
   return static_cast<int>(reinterpret_cast<std::intptr_t>(BIO_get_data(bio)));
 }
@@ -120,7 +120,8 @@ Link Link::OfClient(int socket, const TlsContext& tls, const std::string& host) 
   link.Secure(tls);
   SSL* ssl = link.tls_.get();
   SSL_set_connect_state(ssl);
-  // An IP address must be among the addresses of the certificate. It is not sent as a server name.
+  // If `host` is an IP address, the certificate must contain this address. An IP address is not
+  // sent as a server name.
   if (X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str()) != 1) {
     ERR_clear_error();
     if (SSL_set1_host(ssl, host.c_str()) != 1 || SSL_set_tlsext_host_name(ssl, host.c_str()) != 1) {

@@ -1,8 +1,9 @@
 // A connected, non-blocking socket with or without TLS. Each call moves as many bytes as it can,
 // and returns what to wait for. The server waits with coroutines, the client with poll().
 //
-// Why not asio::ssl: each of its streams has buffers of about 70 kB, even when it is idle, and a
-// server has thousands of idle streams. OpenSSL directly on the socket releases its buffers.
+// This class does not use asio::ssl. Each asio::ssl stream has buffers of about 70 kB, even when
+// the stream is idle, and a server has thousands of idle streams. When OpenSSL works directly on
+// the socket, it releases the buffers of an idle connection.
 #pragma once
 
 #include <memory>
@@ -27,7 +28,7 @@ class Link {
 
   // The caller owns `socket` and keeps it open. Without `tls`, the connection is not encrypted.
   static Link OfServer(int socket, const TlsContext& tls);
-  // `host`: the name that the certificate must have.
+  // `host` is the name that the certificate must have.
   static Link OfClient(int socket, const TlsContext& tls, const std::string& host);
 
   // Call this first, until it returns kMoved. Does nothing without TLS.
@@ -37,12 +38,13 @@ class Link {
   Moved Write(std::span<const std::string_view> texts);
   // Call this before the socket is closed. Afterwards all calls fail.
   void Detach();
-  // Tells the other side that no more bytes follow, without waiting. Bytes that are read afterwards
-  // are not decrypted: ignore them.
+  // Announces to the other side that no more bytes follow. Does not wait. Bytes that are read
+  // afterwards are not decrypted, so ignore them.
   void EndWriting();
 
-  // Why the last call failed, such as "the certificate is for another host". For a client, it also
-  // has the remedy if that is known. Without a failure, `what` is empty.
+  // Returns why the last call failed, such as "the certificate is for another host". For a client,
+  // the error also has the remedy, if the remedy is known. If the last call did not fail, `what` is
+  // empty.
   const Error& failure() const { return failure_; }
   // The common name in the verified certificate of the other side. Empty if it has no certificate.
   std::string PeerName() const;

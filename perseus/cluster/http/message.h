@@ -1,4 +1,5 @@
-// An HTTP request and its response, for the rest of the program: no sockets, no Beast.
+// An HTTP request and its response. This header needs neither sockets nor Boost.Beast, so that
+// every part of the program can include it.
 #pragma once
 
 #include <map>
@@ -15,18 +16,18 @@ using Fields = std::map<std::string, std::string, std::less<>>;
 std::string_view ValueOf(const Fields& fields, std::string_view name);  // Empty if absent.
 
 struct Request {
-  std::string method;  // "GET"
-  std::string path;    // "/v1/jobs/j-1", percent-decoded.
-  Fields query;        // Decoded.
+  std::string method;  // Such as "GET".
+  std::string path;    // The percent-decoded path, such as "/v1/jobs/j-1".
+  Fields query;        // The decoded fields of the query.
   Fields fields;       // The values of a repeated field are joined by ", ".
   std::set<std::string, std::less<>> repeated = {};  // The names of the repeated fields.
   std::string body;
-  std::string peer;  // "127.0.0.1". For a Unix socket: "unix".
+  std::string peer;  // The client's address, such as "127.0.0.1". For a Unix socket: "unix".
   bool is_over_unix_socket = false;
   std::string
-      certificate;    // The common name in the client's certificate, if it sent a trusted one.
-  std::string trace;  // 32 hexadecimal digits: from `traceparent`, or new.
-  std::string identity = {};  // Who sent it. The handler sets this, for the log.
+      certificate;    // The common name in the client's trusted certificate. Empty without one.
+  std::string trace;  // The trace id: 32 hexadecimal digits, from `traceparent` or new.
+  std::string identity = {};  // Who sent the request. The handler sets this value, for the log.
 
   std::string_view Field(std::string_view name) const { return ValueOf(fields, name); }
   std::string_view Query(std::string_view name) const { return ValueOf(query, name); }
@@ -47,12 +48,12 @@ struct Problem {
   std::string detail = {};  // What is wrong with this request.
   std::string pointer = {};
   std::string remedy = {};
-  int retry_after_s = 0;  // 0: a retry does not help, or the time is unknown.
+  int retry_after_s = 0;  // When to retry. 0: a retry does not help, or the time is unknown.
 };
 inline constexpr const char* kProblemType = "application/problem+json";
 // Returns a response with type "about:blank", title, status and detail, and with pointer and remedy
-// if they are not empty. For 401 it has a WWW-Authenticate field. It has Retry-After if
-// `retry_after_s` is not 0.
+// if they are not empty. A 401 response has a WWW-Authenticate field. If `retry_after_s` is not 0,
+// the response has a Retry-After field.
 Response ProblemResponse(const Problem& problem);
 
 // An event of an event stream.

@@ -21,8 +21,8 @@ namespace perseus::http {
 // refers must live until then, as the locals of the coroutine do. Exceptions pass through. Join the
 // pool before the loop is destroyed.
 //
-// The result goes directly from the pool's thread to the loop. With co_spawn, it would first wait
-// in the queue of the pool again, behind all other work.
+// The result goes directly from the pool's thread to the loop. With co_spawn, the result would
+// first wait in the queue of the pool again, behind all other work.
 template <typename Work>
 boost::asio::awaitable<std::invoke_result_t<Work&>> Offload(boost::asio::thread_pool& pool,
                                                             Work work) {

@@ -1,4 +1,4 @@
-// Parses requests and responses. Uses the parser of Beast, which only parser.cc sees.
+// Parses requests and responses with the parser of Boost.Beast. Only parser.cc includes Beast.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace perseus::http {
 
-// One request.
+// Parses one request.
 class RequestParser {
  public:
   struct Most {
@@ -23,16 +23,17 @@ class RequestParser {
   RequestParser(RequestParser&&) = delete;
   ~RequestParser();
 
-  // Returns the number of bytes that it has used. The caller passes the other bytes again, together
-  // with the bytes that follow. Stops after the header, so that the caller can check it before the
-  // body is read. Also stops after the request. Do not call it after failure().
+  // Parses `bytes`, and returns how many of them it has used. The caller passes the other bytes
+  // again, together with the bytes that follow. Stops after the header, so that the caller can
+  // check the header before the body is read. Also stops after the request. Do not call Put() after
+  // a failure.
   std::size_t Put(std::string_view bytes);
   bool HasHeader() const;
   bool IsDone() const;
   // Changes Most::body_bytes. Call it after HasHeader() and before the next Put(). Checks the
   // length in the header at once.
   void LimitBody(std::size_t bytes);
-  // 400, 413, 431, 501, 505.
+  // Why parsing failed, with the status 400, 413, 431, 501 or 505. Empty if parsing did not fail.
   const std::optional<Problem>& failure() const;
 
   struct Head {
@@ -44,7 +45,7 @@ class RequestParser {
   Fields& fields();
   std::set<std::string, std::less<>>& repeated();  // The names of fields that occur twice.
   std::string& body();
-  // After HasHeader():
+  // Call these functions after HasHeader().
   bool KeepsAlive() const;
   bool ExpectsContinue() const;
 
@@ -53,9 +54,9 @@ class RequestParser {
   std::unique_ptr<Impl> impl_;
 };
 
-enum class Expected { kBody, kNoBody };  // kNoBody: the answer to HEAD.
+enum class Expected { kBody, kNoBody };  // kNoBody: the answer to HEAD has no body.
 
-// One response. Skips 1xx responses before it.
+// Parses one response. Skips the 1xx responses before the final response.
 class ResponseParser {
  public:
   ResponseParser(Expected expected, RequestParser::Most most);
@@ -64,16 +65,16 @@ class ResponseParser {
 
   // The same as in RequestParser.
   std::size_t Put(std::string_view bytes);
-  // Handles the end of the connection. This ends a response without a length.
+  // Handles the end of the connection, which also ends a response without a length.
   void End();
   bool HasHeader() const;
   bool IsDone() const;
   bool KeepsAlive() const;
-  const std::string& failure() const;  // Empty: none.
+  const std::string& failure() const;  // Why parsing failed. Empty if parsing did not fail.
 
   int status() const;
   Fields& fields();
-  // The bytes that have arrived since the caller last cleared it.
+  // The bytes of the body that have arrived since the caller last cleared this string.
   std::string& body();
 
  private:

@@ -1,4 +1,5 @@
-// The small parts: targets, traces, addresses, messages, events, and who is let in.
+// Tests the small parts: targets, traces, addresses, messages, events, and the limits of
+// admission.h.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +40,7 @@ TEST(Target, IsRefusedForWhatCannotBeDecoded) {
                              "/%e2%82", "/?a=%zz", "/?%00=1", "/?a=%ff"}) {
     EXPECT_FALSE(ParseTarget(target)) << target;
   }
-  EXPECT_TRUE(ParseTarget("/?a=%0a"));  // Text of several lines is text.
+  EXPECT_TRUE(ParseTarget("/?a=%0a"));  // A query value may have several lines.
 }
 
 TEST(PercentEncoded, IsWhatDecodingUndoes) {
@@ -132,7 +133,7 @@ TEST(EventParser, RemembersTheLastId) {
   ASSERT_TRUE(parser.Put("data: a\n\n"));
   EXPECT_EQ(parser.last_id(), "before");
   ASSERT_TRUE(parser.Put("id: 1\n"));
-  EXPECT_EQ(parser.last_id(), "before");  // Not before its event is whole.
+  EXPECT_EQ(parser.last_id(), "before");  // A new id counts only after its event is complete.
   ASSERT_TRUE(parser.Put("\n"));
   EXPECT_EQ(parser.last_id(), "1");
   ASSERT_TRUE(parser.Put(std::string_view("id: 2\0\ndata: b\n\n", 16)));
@@ -177,14 +178,15 @@ TEST(RateLimiter, LetsBurstsThroughAndThenSoManyASecond) {
   EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
   EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
   EXPECT_NE(limiter.TimeToWait("a", now),
-            std::nullopt);  // An hour's quiet is no more than a full bucket.
+            std::nullopt);  // After an hour without requests, the bucket is full, but has no more
+                            // tokens than that.
 }
 
 TEST(RateLimiter, LetsACostlyRequestThroughWhenNothingElseWasSpent) {
   RateLimiter limiter(10, 100);
   auto now = RateLimiter::Clock::time_point();
   EXPECT_EQ(limiter.TimeToWait("a", now, 150), std::nullopt);
-  // The bucket has -50 and needs 1.
+  // The bucket has -50 tokens, and a request needs 1.
   EXPECT_EQ(limiter.TimeToWait("a", now), std::chrono::milliseconds(5100));
   now += std::chrono::milliseconds(5100);
   EXPECT_EQ(limiter.TimeToWait("a", now), std::nullopt);
@@ -198,7 +200,7 @@ TEST(RateLimiter, RemembersOnlySoMany) {
   for (int i = 0; i < 30'000; ++i) {
     ASSERT_EQ(limiter.TimeToWait(std::to_string(i), now), std::nullopt);
     ASSERT_NE(limiter.TimeToWait("first", now),
-              std::nullopt);  // Who keeps asking is not forgotten.
+              std::nullopt);  // An address that keeps sending requests is remembered.
   }
   EXPECT_EQ(limiter.remembered(), 20'000u);
 }

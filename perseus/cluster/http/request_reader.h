@@ -1,4 +1,4 @@
-// Reads requests from a connection, within its limits.
+// Reads requests from a connection, within the limits of the server.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -13,7 +13,8 @@
 
 namespace perseus::http {
 
-// The share of one request in Limits::all_bodies_bytes.
+// Counts the bytes of one request's body. Limits::all_bodies_bytes bounds the sum over all running
+// requests.
 class BodyShare {
  public:
   explicit BodyShare(ServerState& state) : state_(state) {}
@@ -32,16 +33,16 @@ struct IncomingRequest {
   explicit IncomingRequest(ServerState& state) : share(state) {}
 
   Request request;        // The parts that have arrived.
-  Router::Match match;    // Its route.
-  bool has_head = false;  // `request` and `match` have the data of the header.
+  Router::Match match;    // The route of the request.
+  bool has_head = false;  // Whether `request` and `match` have the data of the header.
   std::optional<Response> refusal;
-  bool keeps_alive = false;  // Another request may follow.
+  bool keeps_alive = false;  // Whether another request may follow.
   std::chrono::steady_clock::time_point begin;
   BodyShare share;
 };
 
-// Returns the trace id in a `traceparent` (W3C Trace Context). Empty if the text does not have
-// exactly this form.
+// Returns the trace id in a `traceparent` (W3C Trace Context). Returns nullopt if the text does not
+// have exactly this form.
 std::optional<std::string> ParseTraceParent(std::string_view text);
 
 class RequestReader {
@@ -49,8 +50,8 @@ class RequestReader {
   // `connection` outlives the reader and has finished its handshake.
   explicit RequestReader(Connection& connection);
 
-  // Reads the next request. It has a refusal if it cannot be accepted. Null if the client has
-  // closed the connection or was silent for too long.
+  // Reads the next request. If the request cannot be accepted, its `refusal` is set. Returns null
+  // if the client has closed the connection or was silent for too long.
   asio::awaitable<std::unique_ptr<IncomingRequest>> Next();
 
  private:

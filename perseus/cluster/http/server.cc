@@ -173,7 +173,7 @@ class Server::Impl : public std::enable_shared_from_this<Impl> {
   }
 
   int port_ = 0;
-  std::list<Listener> listeners_;  // A coroutine of each one refers to it.
+  std::list<Listener> listeners_;  // Each listener has a coroutine that refers to it.
 };
 
 Result<Server> Server::Listen(asio::io_context& loop, ServerOptions options, Router router) {

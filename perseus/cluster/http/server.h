@@ -9,17 +9,19 @@
 // work on other threads (offload.h). If a handler throws, the answer is 500, and the server calls
 // ServerOptions::failed.
 //
-// Limits bounds what a client can do: the sizes of header and body, the time in which they must
-// arrive (slow loris), the time of an idle connection, the number of connections and streams, and
-// the requests per second from one address. Beyond a limit, the answer is 431, 413, 408, 503 or
-// 429, as a problem document (with Retry-After where that helps), or the connection is closed.
+// Limits bounds what a client can do. It bounds the sizes of header and body, and the time in which
+// they must arrive (against slow-loris attacks). It also bounds the time of an idle connection, the
+// number of connections and streams, and the requests per second from one address. Beyond a limit,
+// the answer is a problem document with 431, 413, 408, 503 or 429 (and with Retry-After where a
+// retry helps), or the connection is closed.
 //
 // An unknown route is 404. A wrong method for a route is 405 with Allow. HEAD is GET without the
-// body. A request that a route does not accept (Takes) is refused before the body is read: an
-// unknown query field is 400, a body that is too large 413, a body of another type or encoding 415.
+// body. If a route does not accept a request (Takes), the request is refused before its body is
+// read. An unknown query field is 400, a body that is too large is 413, and a body of another type
+// or encoding is 415.
 //
 // Every answer except an event stream has the trace id of the request in `traceresponse`. A 5xx
-// problem also has it as the member `trace`.
+// problem also has the trace id as the member `trace`.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -43,15 +45,15 @@ namespace perseus::http {
 
 namespace asio = boost::asio;
 
-// Sends events to one client. Sending never blocks and never fails. The stream is closed, and later
-// events are dropped, if the client disconnects, leaves more than Limits::stream_bytes unread, or
-// receives nothing between two heartbeats. The client connects again with the id of its last event.
-// A stream must not outlive the loop.
+// Sends events to one client. Sending never blocks and never fails. The stream is closed if the
+// client disconnects, leaves more than Limits::stream_bytes unread, or receives nothing between two
+// heartbeats. Then later events are dropped. The client connects again with the id of its last
+// event. A stream must not outlive the loop.
 class Stream {
  public:
   virtual ~Stream() = default;  // Closes the stream.
-  // `text`: whole events (protocol::FormatEvent). Shared, because thousands of clients receive the
-  // same text.
+  // `text` consists of complete events (protocol::FormatEvent). It is shared, because thousands of
+  // clients receive the same text.
   virtual void Send(std::shared_ptr<const std::string> text) = 0;
   virtual bool IsOpen() const = 0;
   // Closes the stream after the earlier events are sent.
@@ -64,10 +66,10 @@ class Stream {
 // A request for a route.
 struct Call {
   Request request;
-  Fields path;  // {"job": "j-1"}
+  Fields path;  // The parameters of the path, such as {"job": "j-1"}.
   // Answers 200 with text/event-stream and keeps the connection for events. The server sends a
-  // comment every Limits::stream_beat, so that each side notices if the other one disappears. After
-  // this call, the response of the handler is ignored. Fails (kSystem) if there are too many
+  // comment every Limits::stream_beat, so that each side notices if the other side disappears.
+  // After this call, the response of the handler is ignored. Fails (kSystem) if there are too many
   // streams: then answer 503. Call it at most once.
   std::function<Result<std::shared_ptr<Stream>>()> open_stream;
   // Whether the client still waits for the answer. For slow handlers.
@@ -75,7 +77,7 @@ struct Call {
 };
 using Handler = std::function<asio::awaitable<Response>(Call&)>;
 
-// What a route accepts besides its path.
+// What a request for a route may contain, in addition to the path.
 struct Takes {
   std::size_t body_bytes = 256 << 10;  // The largest body. Limits::body_bytes also applies.
   std::string media_type = "application/json";  // The Content-Type, if the request has one.
@@ -89,7 +91,7 @@ class Router {
 
   struct Match {
     const Handler* handler = nullptr;  // Null if no route has this path and method.
-    const Takes* takes = nullptr;      // Null if `handler` is.
+    const Takes* takes = nullptr;      // Null if `handler` is null.
     std::string pattern;               // For metrics. Empty if no route has this path.
     Fields path;
     std::string allow;  // The methods of this path.
@@ -112,28 +114,31 @@ class Router {
 
 struct Limits {
   std::size_t header_bytes = 16 << 10;
-  std::size_t body_bytes = 64 << 20;         // For all routes.
-  std::size_t all_bodies_bytes = 256 << 20;  // For all running requests together.
+  std::size_t body_bytes = 64 << 20;         // The largest body, for all routes.
+  std::size_t all_bodies_bytes = 256 << 20;  // The bodies of all running requests together.
   std::chrono::milliseconds request_time{
-      30'000};  // From the first byte of a request to its last. Also
-                // for a handshake, and to receive an answer.
-  std::chrono::milliseconds idle_time{75'000};  // Between requests, and before the first one.
+      30'000};  // From the first byte of a request to its last. Also limits a handshake, and the
+                // time in which the client must receive an answer.
+  std::chrono::milliseconds idle_time{75'000};  // Between requests, and before the first request.
   std::chrono::milliseconds stream_beat{5'000};
-  std::size_t stream_bytes = 1 << 20;  // Bytes that the client of a stream has not read.
-  int connections = 32'000;            // A node has two: its event stream, and one for requests.
+  // The most bytes that the client of a stream may leave unread.
+  std::size_t stream_bytes = 1 << 20;
+  int connections = 32'000;  // A node has two connections: its event stream, and one for requests.
   int streams = 15'000;
-  double requests_per_second = 0;  // From one address. A burst may have as many. 0: no limit.
+  // From one address. A burst may use up the requests of one second. 0: no limit.
+  double requests_per_second = 0;
 };
 
 struct ServerOptions {
-  std::string address = "127.0.0.1:7410";       // Port 0: any.
-  std::optional<UnixAddress> unix_socket = {};  // The server also listens on it, without TLS.
+  std::string address = "127.0.0.1:7410";  // Port 0: any free port.
+  // If set, the server also listens on this socket, without TLS.
+  std::optional<UnixAddress> unix_socket = {};
   Limits limits = {};
   std::optional<TlsFiles> tls = {};
   // Called for each answered request: for metrics and the log.
   std::function<void(const Request&, std::string_view pattern, int status, double seconds)>
       answered = {};
-  // Called when a handler throws, for the log. The client does not receive `what`.
+  // Called when a handler throws, for the log. `what` is not sent to the client.
   std::function<void(const Request&, std::string_view pattern, std::string_view what)> failed = {};
 };
 
@@ -151,10 +156,11 @@ class Server {
     int connections = 0;
     int streams = 0;
     std::int64_t refused = 0;          // Connections beyond a limit.
-    std::int64_t dropped_streams = 0;  // Clients that did not read.
+    std::int64_t dropped_streams = 0;  // Streams of clients that did not read.
   };
   Counts counts() const;
-  // Reads the TLS files again. New connections use them. Keeps the old ones on failure.
+  // Reads the TLS files again, for new connections. After a failure, the server continues with the
+  // old certificate and key.
   Result<void> ReloadTls();
   // Accepts no more connections, closes streams, waits at most `grace` for running requests, and
   // then closes everything. Afterwards the server has no more work on the loop.

@@ -26,7 +26,7 @@ struct ServerState {
   Router router;
   ConnectionCounter connections;
   RateLimiter rates;
-  // The buffer for reads. It is used only within a call.
+  // The read buffer of all connections. Its content is valid only within a call.
   std::vector<char> scratch;
   std::size_t body_bytes = 0;  // The bodies of running requests.
   std::int64_t refused = 0;
@@ -36,10 +36,10 @@ struct ServerState {
   // The open connections and streams, which register themselves.
   std::unordered_set<Connection*> open;
   std::unordered_set<EventStream*> streams;
-  asio::steady_timer grace;  // When stopping: the time until open connections are closed.
+  asio::steady_timer grace;  // Ends when open connections have to be closed, after Server::Stop.
 };
 
-// A connection. Its users share it.
+// A connection. Its users share the ownership.
 class Connection : public Channel {
  public:
   struct Peer {

@@ -317,7 +317,7 @@ TEST(Offload, RunsOnThePoolAndReturnsToTheLoop) {
   EXPECT_EQ(failure, "no");
 }
 
-// The pool has one thread, and more work waits for it.
+// The pool has one thread, and more work waits for this thread.
 TEST(Offload, AnAnswerDoesNotWaitForOtherWork) {
   asio::io_context loop;
   asio::thread_pool pool(1);
@@ -333,7 +333,7 @@ TEST(Offload, AnAnswerDoesNotWaitForOtherWork) {
       came_first = is_answered.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
     });
   };
-  // Both are in the queue before the thread begins.
+  // Both tasks are in the queue before the thread of the pool begins.
   std::promise<void> may_begin;
   asio::post(pool, [begin = may_begin.get_future().share()] { begin.wait(); });
   asio::co_spawn(loop, quick, asio::detached);

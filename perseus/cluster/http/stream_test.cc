@@ -177,7 +177,8 @@ TEST(Streams, AreLimitedInNumber) {
   EXPECT_THAT(streams.head(), StartsWith("HTTP/1.1 503 "));
 }
 
-// Some nodes of earlier versions ask for it, and take the plain stream.
+// Some nodes of earlier versions request an upgrade of the protocol. They also accept a plain
+// stream.
 TEST(Streams, IgnoreAnUpgrade) {
   Streams streams;
   RawClient client(streams.server().port());

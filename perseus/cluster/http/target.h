@@ -12,20 +12,20 @@
 namespace perseus::http {
 
 // Decodes "%XX". Returns nullopt for a bad escape, for text that is not UTF-8 (databases refuse
-// it), and for NUL bytes.
+// such text), and for NUL bytes.
 std::optional<std::string> PercentDecoded(std::string_view text);
 
 struct Target {
-  std::string encoded_path;  // "/v1/jobs/a%20b"
-  std::string path;          // Decoded. Has no control characters.
+  std::string encoded_path;  // Such as "/v1/jobs/a%20b".
+  std::string path;          // The decoded path. It has no control characters.
   Fields query;
   std::optional<std::string> repeated;  // A name that occurs twice in the query.
 };
-// Also accepts "http://host/path" in place of "/path". Messages continue "The target of the request
-// ".
+// Also accepts "http://host/path" in place of "/path". An error message completes a sentence that
+// begins with "The target of the request ".
 Result<Target> ParseTarget(std::string_view target);
 
-// Splits "/v1/jobs/a%2Fb" into "v1", "jobs", "a/b": an escaped slash is an ordinary character.
+// Splits "/v1/jobs/a%2Fb" into "v1", "jobs", "a/b". An escaped slash is an ordinary character.
 // Returns nullopt if a segment cannot be decoded.
 std::optional<std::vector<std::string>> PathSegments(std::string_view encoded_path);
 

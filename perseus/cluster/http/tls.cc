@@ -12,7 +12,7 @@
 namespace perseus::http {
 namespace {
 
-// Without this, OpenSSL would ask for the password of a key on the terminal.
+// Without this function, OpenSSL would ask for the password of a key on the terminal.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 Result<TlsContext> NewContext(const SSL_METHOD* method) {
@@ -64,7 +64,8 @@ Result<void> Trust(SSL_CTX& context, const std::string& authority) {
 }
 
 // The files in which distributions keep the certificates of trusted authorities. OpenSSL knows only
-// the path of the distribution that built it, and programs with a static OpenSSL run on others.
+// the path of the distribution that built it, but a program with a static OpenSSL also runs on
+// other distributions.
 constexpr const char* kAuthoritiesOfDistributions[] = {
     "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Alpine.
     "/etc/pki/tls/certs/ca-bundle.crt",                   // RHEL, Rocky, Amazon Linux, Fedora.
@@ -78,8 +79,9 @@ bool Exists(const char* path) {
   return path != nullptr && std::filesystem::exists(path, ignored);
 }
 
-// Trusts the authorities of SSL_CERT_FILE and SSL_CERT_DIR, or else those in OpenSSL's own paths,
-// or else those of the distribution.
+// Trusts the authorities of SSL_CERT_FILE and SSL_CERT_DIR, if one of these variables is set.
+// Otherwise trusts the authorities in OpenSSL's own paths. If these paths do not exist, trusts the
+// authorities of the distribution.
 void TrustSystem(SSL_CTX& context) {
   SSL_CTX_set_default_verify_paths(&context);
   ERR_clear_error();

@@ -9,8 +9,8 @@
 namespace perseus::http {
 
 struct UnixAddress {
-  std::string path;        // Absolute.
-  std::string group = {};  // Name or id of a group whose members may connect. Empty: none.
+  std::string path;        // An absolute path.
+  std::string group = {};  // The name or id of a group. Its members may connect. Empty: no group.
   bool operator==(const UnixAddress&) const = default;
 };
 
@@ -19,8 +19,8 @@ struct UnixAddress {
 // descriptor is closed.
 //
 // Fails (kInput) for a wrong path or group. Fails (kSystem) if another process listens there, or if
-// users other than root and this one may write to the directory: they could put their own socket
-// there, and would receive what the clients send.
+// users other than root and the user of this process may write to the directory. Such a user could
+// put another socket there, and would receive what the clients send.
 Result<FileDescriptor> ListenUnix(const UnixAddress& at);
 
 }  // namespace perseus::http

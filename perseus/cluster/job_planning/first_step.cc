@@ -20,7 +20,7 @@ std::int64_t FirstStep(const store::JobRecord& job, double iteration_s, Millisec
   if (job.last_step < 0) return 0;
   iteration_s = std::max(iteration_s, kLeastIterationSeconds);
   const double since_s = ToSeconds(std::max<Milliseconds>(0, now - job.last_step_at));
-  // A job that reported nothing for 10 iterations probably stands still.
+  // A job that reported nothing for 10 iterations has probably stopped.
   const double ahead = std::ceil((std::min(since_s, 10 * iteration_s) + lead_s) / iteration_s);
   return job.last_step + static_cast<std::int64_t>(ahead) + 1;
 }

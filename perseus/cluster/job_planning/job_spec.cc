@@ -19,7 +19,8 @@ using Kind = plan::Target::Kind;
 
 constexpr std::string_view kAboutKeys = "a name of your choice, by which you find the job again";
 constexpr std::size_t kMaxKeyBytes = 200;
-// The largest number of forwards of one pipeline, because many requests generate the schedule.
+// The largest number of forwards of one pipeline. It is limited because many requests generate the
+// schedule.
 constexpr std::int64_t kMaxForwards = 100'000;
 constexpr std::int64_t kMaxGpus = 10'000'000;
 constexpr NumberRange kChangesRange{0, 1e6, "clock changes per second"};
@@ -54,7 +55,8 @@ Kind ReadKind(const Node& node) {
   ThrowAt(node.path, "{} is not a target (expected {})", Excerpt(text), names);
 }
 
-// Refuses a search for a schedule. The command line searches instead, and registers the result.
+// Refuses a search for a schedule. The command line searches for the schedule, and registers the
+// result.
 void RefuseSearch(const Node& node) {
   const nlohmann::json& value = node.value;
   const bool asks = value == job::kAutoSchedule || (value.is_object() && value.contains("kind") &&
@@ -105,7 +107,7 @@ void ReadNumber(const Node& node, std::string_view key, const NumberRange& range
   if (node.Has(key)) value = node.Member(key).Number(range.least, range.most, range.unit);
 }
 
-// `unit_s` is the unit of the number, in seconds.
+// Reads a time. `unit_s` is the unit of the number, in seconds.
 void ReadTime(const Node& node, std::string_view key, const NumberRange& range, Nanoseconds& time,
               double unit_s = 1) {
   std::optional<double> number;

@@ -22,11 +22,12 @@ struct JobSpec {
   std::optional<double> most_changes_per_s;  // The most clock changes of one GPU in a plan.
   plan::Target target;
   bool detects_stragglers = true;
-  // If a plan makes steps slower than the default clocks by more than this, the server withdraws
-  // it.
+  // If a plan makes steps slower than the default clocks by more than this percentage, the server
+  // withdraws the plan.
   double most_harm_percent = 1;
-  std::optional<int> most_switches;  // For one GPU in an iteration. Empty: no limit.
-  std::string owner = {};            // The team or person. Empty: as the token says, or none.
+  // The most clock changes of one GPU in an iteration. Empty: no limit.
+  std::optional<int> most_switches;
+  std::string owner = {};  // The team or person. Empty: the owner of the token, or none.
 };
 
 // Functions that take a json_file::Node throw an Error.
@@ -37,10 +38,11 @@ std::string ReadRegisteredKey(const json_file::Node& body);
 // Reads a registration (the body of POST /v1/jobs). Missing members have their defaults. Checks the
 // whole schedule.
 JobSpec ReadJobSpec(const json_file::Node& body);
-// Reads a registration from the store. Fails only if another version of this program stored it.
+// Reads a registration from the store. Fails only if another version of this program stored the
+// registration.
 Result<JobSpec> StoredJobSpec(std::string_view body);
 
-// Reads a key, which has to fit into paths, log lines and tables.
+// Reads the key of a job. A key has to fit into paths, log lines and tables.
 std::string ReadJobKey(const json_file::Node& node);
 
 // Reads the name of a team or a person.
@@ -52,8 +54,8 @@ Result<plan::Target> ParseTarget(std::string_view text, int gpus);
 nlohmann::ordered_json TargetJson(const plan::Target& target);
 
 // Returns the target of "no-slowdown", "slowdown-5", "deadline-2.9s", … (Slug in plan/target.h).
-// Returns nullopt if the text is not a slug, or if it is the slug of a price target, which does not
-// contain the price.
+// Returns nullopt if the text is not a slug. Also returns nullopt for the slug of a price target,
+// because this slug does not contain the price.
 std::optional<plan::Target> TargetOfSlug(std::string_view slug);
 
 }  // namespace perseus::job_planning

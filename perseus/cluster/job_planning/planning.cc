@@ -23,15 +23,16 @@ using store::PlannedAssignment;
 
 // GET …/frontier returns about this many points.
 constexpr std::size_t kMaxFrontierPoints = 1'000;
-// The largest job whose whole frontier is computed. For a larger job, it would take longer than
-// everything else (docs/benchmarks.md).
+// The largest job whose whole frontier is computed. For a larger job, the frontier would take
+// longer than everything else (docs/benchmarks.md).
 constexpr std::size_t kMaxFrontierInstructions = 10'000;
 // The largest job whose frontier is computed together with its plans. For a larger job, the
 // frontier takes longer than the plans. So nodes first get their plans, and a later planning of the
 // same state computes the frontier.
 constexpr std::size_t kMaxImmediateFrontierInstructions = 2'000;
 constexpr Milliseconds kFrontierDelay = 2'000;
-// Up to this size, a plan gets the usual effort: about a second. Larger jobs get a first look.
+// Up to this size, the search for a plan has the usual effort, about a second. Larger jobs get a
+// first look (choice_search.h).
 constexpr std::size_t kMaxUsualEffortInstructions = 400;
 
 int EffortFor(std::size_t instructions) {
@@ -47,7 +48,7 @@ recipe::ChangeRules RulesOf(const PreparedJob& job) {
                           job.spec.planned, job.planner.graph());
 }
 
-// Returns the plan for a target of the job, as nodes get it.
+// Returns the plan for a target of the job, in the form that nodes get.
 Result<plan::Plan> PlanTarget(const PreparedJob& job, const plan::Target& target,
                               const plan::SearchLimits& limits) {
   const recipe::Wishes wishes{
@@ -58,7 +59,7 @@ Result<plan::Plan> PlanTarget(const PreparedJob& job, const plan::Target& target
   return plans.Find(target)->plan;
 }
 
-// Returns the record of a plan, without the members that are not in the file.
+// Returns the record of a plan. Members that are not in the file stay empty.
 store::PlanRecord RecordOf(const plan_file::PlanFile& file) {
   return {.body = plan_file::FormatPlan(file),
           .time_s = ToSeconds(file.time),
@@ -67,7 +68,7 @@ store::PlanRecord RecordOf(const plan_file::PlanFile& file) {
           .baseline_energy_j = file.baseline_energy_j};
 }
 
-// The plans of one planning. Each is found in the store, or made once.
+// The plans of one planning. Each plan is found in the store, or made once.
 class Plans {
  public:
   Plans(const PlanningInput& input, const PreparedJob& job)
@@ -75,7 +76,8 @@ class Plans {
         job_(job),
         limits_{.effort = EffortFor(job.planner.graph().instructions.size()), .stop = input.stop} {}
 
-  // Returns the plan whose time is `factor` times that of the target's plan. 1: the target's plan.
+  // Returns the plan with `factor` times the iteration time of the target's plan. For the factor 1,
+  // returns the target's plan.
   Result<const store::PlanRecord*> Get(const plan::Target& target, double factor) {
     const std::string slug = factor == 1
                                  ? plan::Slug(target)
@@ -157,9 +159,9 @@ class Plans {
   const PlanningInput& input_;
   const PreparedJob& job_;
   const plan::SearchLimits limits_;
-  std::map<std::string, store::PlanRecord> plans_;    // By slug.
-  std::map<std::string, plan_file::PlanFile> files_;  // The files that were needed.
-  std::vector<std::string> made_;                     // The slugs of the new ones.
+  std::map<std::string, store::PlanRecord> plans_;    // The plans by slug.
+  std::map<std::string, plan_file::PlanFile> files_;  // The plan files that were needed.
+  std::vector<std::string> made_;                     // The slugs of the new plans.
 };
 
 std::string Reason(const PlanningInput& input, const PreparedJob& job, const plan::Target& target,
@@ -208,8 +210,8 @@ Result<PlannedAssignment> MakeAssignment(const PlanningInput& input, const Prepa
   return assignment;
 }
 
-// Replaces the plans by default clocks: for a trial, or because the plans cost throughput. Ranks
-// keep the plans ready, in case they become active again.
+// Replaces the plans by default clocks, for a trial or because the plans cost throughput. Ranks
+// keep the plans ready, because the plans may become active again.
 void TakePlansBack(const store::GuardRecord& guard, double slowest, PlannedAssignment& assignment) {
   std::vector<std::string> plans = std::move(assignment.upcoming);
   for (const PlannedAssignment::Share& share : assignment.pipelines) {
@@ -299,7 +301,7 @@ Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::Profile
   PERSEUS_ASSIGN_OR_RETURN(auto planner, plan::Planner::Create(graph, plan::ModelOf(spec.planned)));
   auto warnings = job::CheckPlausible(
       {.planned = spec.planned, .graph = std::move(graph), .model = planner.model()});
-  // Plans an impossible profile, too: it may be of a GPU that does not exist.
+  // An implausible profile is only a warning, because it may describe a GPU that does not exist.
   if (!warnings) warnings = std::vector{warnings.error().Message()};
   return PreparedJob{std::move(spec), std::move(planner), *std::move(warnings), parsed.noise()};
 }

@@ -3,8 +3,9 @@
 // The result depends only on the input. If a worker dies, another worker gets the same result.
 //
 // The search for plans has a bounded effort, because nodes wait for it. Jobs of more than 400
-// instructions get first looks (choice_search.h). For 8 x 96 microbatches, a first look takes 40 ms
-// and needs up to 0.1 % more energy than the plan of the usual effort, which takes 0.3 s.
+// instructions get a short search, the first look of choice_search.h. For 8 x 96 microbatches, a
+// first look takes 40 ms. Its plan needs up to 0.1 % more energy than the plan of the usual search,
+// which takes 0.3 s.
 #pragma once
 
 #include <functional>
@@ -26,8 +27,8 @@ struct PlanningInput {
   store::JobRecord job;
   std::optional<store::ProfileRecord> profile;
   std::vector<store::StragglerRecord> stragglers;
-  std::optional<store::AssignmentRecord> assignment;  // The newest.
-  std::optional<store::GuardRecord> guard = {};       // For this profile and target.
+  std::optional<store::AssignmentRecord> assignment;  // The newest assignment.
+  std::optional<store::GuardRecord> guard = {};       // The guard for this profile and target.
   bool has_frontier = false;  // Whether the store has the frontier of `profile`.
   Milliseconds now = 0;
   // Finds the newest plan of the newest profile with this slug.
@@ -46,13 +47,14 @@ struct PreparedJob {
   plan::Planner planner;
   // Likely mistakes in the profile (job/plausibility.h), one line each.
   std::vector<std::string> warnings = {};
-  // The noise in the profile. If it is known, plans with a time limit have a margin
+  // The noise in the profile. If the noise is known, plans with a time limit have a margin
   // (noise/noise_margin.h).
   std::optional<noise::Noise> noise = {};
 };
 Result<PreparedJob> PrepareJob(const store::JobRecord& job, const store::ProfileRecord& profile);
 
-// Makes a plan that a client requested, for the store. It has no id, no job and no profile version.
+// Makes a plan that a client requested, for the store. The plan has no id, no job and no profile
+// version.
 Result<store::PlanRecord> MakePlan(const PreparedJob& job, const plan::Target& target,
                                    const plan::SearchLimits& limits);
 

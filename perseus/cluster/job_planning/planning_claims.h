@@ -1,9 +1,10 @@
 // Renews the claims of the plannings that run on this replica, and stops plannings that are no
 // longer needed.
 //
-// A claim is short, so that other replicas soon take over the plannings of a dead replica. It is
-// renewed, so that a planning may take as long as it needs. If a claim is lost (for example because
-// this process was suspended), the planning stops: another replica plans the job.
+// A claim reserves the planning of one job for one replica. A claim is short, so that other
+// replicas soon take over the plannings of a dead replica. The claim is renewed, so that a planning
+// may take as long as it needs. If a claim is lost (for example because this process was
+// suspended), the planning stops: another replica plans the job.
 //
 // Thread safe. Has no thread of its own: the owner calls Renew.
 #pragma once
@@ -21,8 +22,8 @@ namespace perseus::job_planning {
 
 class PlanningClaims {
  public:
-  // Far longer than the difference between clocks of replicas, and than the time in which a
-  // database restarts.
+  // The length of a claim. It is far longer than the difference between the clocks of two replicas,
+  // and far longer than a restart of the database.
   static constexpr Milliseconds kClaim = 20'000;
   static constexpr Milliseconds kRenewAfter = 5'000;
 
@@ -30,7 +31,7 @@ class PlanningClaims {
       : store_(store), now_(std::move(now)) {}
 
   // Registers a task that a worker has just claimed for kClaim. Returns the token that stops the
-  // planning. The worker calls End at the end.
+  // planning. The worker calls End when the planning has ended.
   std::stop_token Begin(const store::PlanningTask& task);
   void End(const store::PlanningTask& task);
 

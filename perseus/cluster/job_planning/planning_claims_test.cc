@@ -26,7 +26,7 @@ class PlanningClaimsTest : public testing::Test {
   std::unique_ptr<store::Store> store_ = *store::OpenStore("sqlite::memory:");
   Milliseconds now_ = 1'000'000;
   int changes_ = 0;
-  std::string job_ = Register("run");  // Its planning is due.
+  std::string job_ = Register("run");  // The planning of this job is due.
   PlanningClaims claims_{*store_, [this] { return now_; }};
 };
 
@@ -36,7 +36,7 @@ TEST_F(PlanningClaimsTest, ARenewedClaimDoesNotExpire) {
   for (int i = 0; i < 100; ++i) {
     now_ += PlanningClaims::kRenewAfter;
     ASSERT_TRUE(claims_.Renew());
-    now_ += PlanningClaims::kRenewAfter;  // Without a renewal in between.
+    now_ += PlanningClaims::kRenewAfter;  // No renewal happens in the meantime.
     ASSERT_TRUE(IsIdle());
   }
   EXPECT_FALSE(stop.stop_requested());

@@ -35,12 +35,12 @@ std::string Csv(int stages = 4) {
   return profile::FormatProfile(*profile);
 }
 
-// A job in a store. The test plans it as a worker does.
+// A job in a store. The test plans the job as a worker does.
 class PlanningTest : public testing::Test {
  protected:
   PlanningTest() { Register("run", std::string(kPlanningJob)); }
 
-  // From now on, the test is about this job.
+  // Registers a job. From now on, the other functions use this job.
   void Register(const std::string& key, const std::string& body) {
     job_ = store_->CreateJob({.key = key, .body = body, .target = ""}, now_)->job.id;
   }
@@ -58,13 +58,13 @@ class PlanningTest : public testing::Test {
     }
     return plannings;
   }
-  // Plans with a profile of the job.
+  // Uploads a profile and plans the job.
   void PlanWithProfile() {
     ASSERT_TRUE(store_->PutProfile(job_, Csv(), now_));
     Plan();
   }
   PlannedAssignment Assignment() { return (*store_->FindNewestAssignment(job_))->assignment; }
-  // The plan of the first pipeline against the highest clocks, with this noise.
+  // Compares the plan of the first pipeline with the highest clocks, under this noise.
   noise::NoisyDifference MeanOf(const PlannedAssignment& assignment, const noise::Noise& noise) {
     const PreparedJob job = PrepareJob(Job(), {.version = 1, .csv = Csv()}).value();
     const auto file = PlanOf(assignment);
@@ -76,7 +76,7 @@ class PlanningTest : public testing::Test {
     const auto record = store_->FindPlanById(assignment.pipelines[0].plan);
     return plan_file::ParsePlan((*record)->body, "the plan").value();
   }
-  // Plans another job: this one, with a limit of two clock changes.
+  // Registers another job. It is the same job, with a limit of two clock changes.
   void LimitClockChanges() {
     std::string body(kPlanningJob);
     body.insert(1, R"("max_switches": 2, )");
@@ -121,7 +121,7 @@ TEST_F(PlanningTest, AssignsThePlanOfTheTargetToAllPipelines) {
               0.01 * assignment.baseline_time_s);
 }
 
-// The plan with a margin keeps its mean time, and so needs more energy.
+// The plan with a margin keeps its mean time under noise. So it needs more energy.
 TEST_F(PlanningTest, TheNoiseOfTheProfileGivesAMargin) {
   const auto without = profile::ParseProfile(Csv(), "p.csv").value();
   ASSERT_TRUE(store_->PutProfile(job_, profile::FormatProfile(without, {0.02, 0.01}), now_));
@@ -174,7 +174,7 @@ TEST_F(PlanningTest, NodesDoNotWaitForTheFrontierOfALargeJob) {
   EXPECT_EQ(Plan(), 0);
 }
 
-// The clock changes of each pp_rank in an iteration that repeats.
+// Counts the clock changes of each pp_rank in an iteration that repeats.
 std::vector<int> CountChanges(const plan_file::PlanFile& plan) {
   std::vector<int> changes;
   for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
@@ -209,13 +209,14 @@ TEST_F(PlanningTest, KeepsTheLimitOfClockChangesAlsoForStragglers) {
   }
 }
 
-// With a limit and noise, too, a plan that a client asks for keeps its target.
+// A plan that a client requests keeps its target, even with a limit of clock changes and with
+// noise.
 TEST_F(PlanningTest, APlanKeepsItsPowerCapOrEnergyBudget) {
   using Kind = plan::Target::Kind;
   const auto profile = profile::ParseProfile(Csv(2), "p.csv").value();
   const std::string noisy = profile::FormatProfile(profile, noise::Noise{0.02, 0});
   for (const bool is_limited : {false, true}) {
-    // So small that a search for few clock changes is short.
+    // The job is small, so that the search for plans with few clock changes is short.
     Register(is_limited ? "limited" : "free",
              fmt::format(R"({{"key": "small", {}"pipelines": 3,
                "schedule": {{"kind": "1f1b", "pp_ranks": 2, "microbatches": 2}},
@@ -254,7 +255,8 @@ TEST_F(PlanningTest, AMarginForNoiseKeepsTheLimitOfClockChanges) {
   const PlannedAssignment quiet = Assignment();
   EXPECT_THAT(CountChanges(PlanOf(noisy)), testing::Each(testing::Le(2)));
   EXPECT_LT(noisy.pipelines[0].energy_j, noisy.baseline_energy_j);
-  EXPECT_LE(MeanOf(noisy, noise).slowdown, 7e-4);  // The server checks with fewer samples.
+  // Not 0, because the server checks with fewer samples.
+  EXPECT_LE(MeanOf(noisy, noise).slowdown, 7e-4);
   EXPECT_GT(MeanOf(quiet, noise).slowdown, 1e-3);
 }
 

@@ -12,7 +12,8 @@
 namespace perseus::job_planning {
 namespace {
 
-// Planning may also become due because time passes, and a notice can be lost.
+// The longest time between two checks. A check without a notice is necessary, because planning may
+// become due as time passes, and a notice can be lost.
 constexpr Milliseconds kLongestWait = 1'000;
 constexpr Milliseconds kAfterFailure = 1'000;
 

@@ -1,7 +1,7 @@
 // The threads of this replica that plan jobs whose planning is due.
 //
-// Each thread plans one job at a time. One more thread renews their claims (planning_claims.h).
-// Thread safe.
+// Each thread plans one job at a time. One more thread renews the claims of these jobs
+// (planning_claims.h). Thread safe.
 #pragma once
 
 #include <condition_variable>
@@ -31,14 +31,14 @@ class PlanningWorkers {
  public:
   struct Options {
     int threads = 2;
-    std::string name = "worker";  // Unique among replicas.
+    std::string name = "worker";  // A name that is unique among replicas.
     double lead_s = 0.5;
     std::function<Milliseconds()> now;
     // Called on one of these threads after each planning that was not stopped, and for each error
     // of the store.
     std::function<void(const PlanningReport&)> planned;
     std::function<void(const Error&)> failed;
-    // For tests.
+    // Tests replace this function.
     std::function<Result<store::PlanningOutcome>(const PlanningInput&)> plan = PlanJob;
   };
   PlanningWorkers(store::Store& store, Options options);
@@ -52,7 +52,7 @@ class PlanningWorkers {
  private:
   void Run(int number);
   void RenewClaims();
-  // Plans one job, if any is due. Returns whether one was due.
+  // Plans one job, if the planning of any job is due. Returns whether a planning was due.
   Result<bool> RunOne(const std::string& worker);
   Result<bool> RunSafely(const std::string& worker);
   Result<void> Plan(const store::PlanningTask& task, const std::stop_token& stop);

@@ -14,7 +14,8 @@ namespace {
 
 // The part of libmunge's interface that is used here (munge.h of version 0.5).
 constexpr int kSuccess = 0;
-constexpr int kFirstRefusal = 8;  // EMUNGE_BAD_CRED. This and greater codes refuse the credential.
+// EMUNGE_BAD_CRED. The codes from this one to kLastRefusal mean that munge refuses the credential.
+constexpr int kFirstRefusal = 8;
 constexpr int kLastRefusal = 18;
 constexpr int kSocketOption = 8;
 struct MungeContext;

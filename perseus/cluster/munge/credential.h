@@ -1,11 +1,11 @@
-// Credentials of MUNGE, which Slurm uses. munged on one host signs a text and the user who
-// requested this. munged on another host with the same key returns both. Needs libmunge.so.2 and
-// munged at run time, but not at build time.
+// Credentials of MUNGE, which Slurm uses. On one host, the daemon munged signs a text together with
+// the user who requested the signature. On another host with the same key, munged returns the text
+// and the user. Needs libmunge.so.2 and munged at run time, but not at build time.
 //
-// A credential says which user encoded it, but not on which host. It is valid for 5 minutes, and
-// munged decodes it only once on each host.
+// A credential says which user encoded it, but not on which host. A credential is valid for 5
+// minutes, and munged decodes it only once on each host.
 //
-// Thread safe. Both functions wait for munged, for several seconds if it hangs.
+// Thread safe. Encode and Decode wait for munged. If munged hangs, they wait for several seconds.
 #pragma once
 
 #include <sys/types.h>
@@ -24,8 +24,8 @@ struct Decoded {
   std::string text;
   uid_t user = 0;
 };
-// Fails (kInput) if munged refuses the credential: forged, expired or decoded before. Fails
-// (kSystem) if munged or libmunge is unavailable.
+// Fails (kInput) if munged refuses the credential because it was forged, has expired or was already
+// decoded. Fails (kSystem) if munged or libmunge is unavailable.
 Result<Decoded> Decode(const std::string& credential, const std::string& socket = "");
 
 // Returns the text that a node signs to join a server: "perseus join SERVER NODE".

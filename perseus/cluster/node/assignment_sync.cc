@@ -15,11 +15,12 @@
 namespace perseus::node {
 namespace {
 
-// Twice the interval at which ranks read their assignment.
+// The time until all ranks have read an assignment: twice the interval at which ranks read.
 constexpr double kReadDelaySeconds = 0.1;
-// If a rank follows a higher version, its log is damaged: the next versions must stay below 2^53.
+// If a rank follows a higher version, its log is damaged. Such a version is ignored, so that later
+// versions stay below 2^53.
 constexpr std::int64_t kMostVersionOfRank = std::int64_t{1} << 52;
-// Ranks never follow this many versions at a time.
+// The number of versions whose origins are kept. Ranks never follow this many versions at a time.
 constexpr std::size_t kMostVersions = 64;
 
 std::string IdOf(const std::string& plan_path) {
@@ -56,8 +57,8 @@ protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment) {
 }
 
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress) {
-  // Ranks of other nodes change at the server's step, so the step does not change unless it has
-  // begun.
+  // Ranks on other nodes change plans at the server's step. So this node keeps the server's step,
+  // unless that step has already begun.
   if (progress.last_step < 0 || wanted > progress.last_step + 1) return wanted;
   const double step_time_s =
       progress.step_time ? std::max(ToSeconds(*progress.step_time), 1e-3) : kReadDelaySeconds;
@@ -151,7 +152,7 @@ bool AssignmentSync::HasPlansWanted() const {
 bool AssignmentSync::HasPlan(const std::string& id) const {
   const std::filesystem::path path = job_directory_ / PlanPath(id);
   std::error_code error;
-  // A link is replaced by the plan.
+  // A link does not count, so that the plan file replaces it.
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return false;
   auto found = cut_for_.find(id);
   if (found == cut_for_.end()) {
@@ -220,7 +221,8 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
     own.own = true;
     PERSEUS_RETURN_IF_ERROR(writer.Write(own, 0));
   } else {
-    // Ranks that already follow the assignment need it from step 0, in case they restart.
+    // If ranks already follow the assignment, it begins at step 0, so that restarted ranks follow
+    // it at once.
     const bool is_followed = IsWantedInForce() && (has_restarted_ || !IsBehind());
     const std::int64_t from_step = is_followed ? 0 : FromStep(wanted_->from_step, progress);
     PERSEUS_RETURN_IF_ERROR(writer.Write(*wanted_, from_step));
@@ -231,7 +233,8 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
   return Look();
 }
 
-// Deletes the other plans. If a file cannot be deleted now, the next assignment deletes it.
+// Deletes the server's plans that are not in `kept`. If a file cannot be deleted now, the next
+// assignment deletes it.
 void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
   const auto plans = protocol::OpenJobFolder(job_directory_, "plans");
   if (!plans) return;

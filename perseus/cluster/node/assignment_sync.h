@@ -1,14 +1,15 @@
 // Keeps the newest assignment from the server in the job directory.
 //
 // AssignmentSync repeatedly compares the wanted assignment with the assignment in the directory.
-// Whatever happens to the directory (tune or verify uses it for a while, the node daemon restarts),
-// it writes the wanted assignment as soon as it can. Each assignment in the directory names the
-// server's job and version that it came from (Assignment::server), so nothing else has to be
-// stored. `perseus verify` keeps this origin when it restores an assignment.
+// Other programs may change the directory: tune or verify may use it for a while, and the node
+// daemon may restart. In every case, AssignmentSync writes the wanted assignment as soon as it can.
+// Each assignment in the directory names the server's job and version that it came from
+// (Assignment::server), so AssignmentSync needs no other stored state. `perseus verify` keeps this
+// origin when it restores an assignment.
 //
-// Ranks ignore a version that is not higher than theirs, and somebody may delete the file or
-// replace it with an older one. So each version that it writes is higher than every version that it
-// has seen in the directory or that a rank follows.
+// A rank accepts only a higher version than the version that it follows. And somebody may delete
+// the file or replace it with an older file. So each version that AssignmentSync writes is higher
+// than every version that was in the directory or that a rank follows.
 //
 // AssignmentSync deletes plan files that are no longer needed, but only files from the server.
 //
@@ -33,24 +34,25 @@
 
 namespace perseus::node {
 
-// ---- Pure ----
+// ---- Functions without side effects ----
 
-// "plans/p-0123456789abcdef.json"
+// Returns the path of a plan in the job directory: "plans/p-0123456789abcdef.json".
 std::string PlanPath(std::string_view id);
 // Returns the assignment for the ranks, which begins at the step in the event.
 protocol::Assignment AssignmentOf(const protocol::AssignmentEvent& assignment);
-// Returns the first step of an assignment that the server wants to begin at step `wanted`. It is
-// later than `wanted` if a rank cannot read the assignment before that step.
+// Returns the first step of an assignment that the server wants to begin at step `wanted`. The
+// result is later than `wanted` if a rank cannot read the assignment before step `wanted`.
 std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress);
 
-// ---- A directory ----
+// ---- One job directory ----
 
 class AssignmentSync {
  public:
   explicit AssignmentSync(std::filesystem::path job_directory);
 
-  // Reads the assignment in the directory. Fails if the file cannot be read, and reads it again
-  // after it changes. If the file is deleted, the next Write writes it again.
+  // Reads the assignment in the directory. Fails if the file cannot be read. Then a later call
+  // reads the file again after it has changed. If the file is deleted, the next Write creates it
+  // again.
   Result<void> Look();
 
   // Sets the wanted assignment. Ignores a version that is older than the current one. The same
@@ -60,13 +62,13 @@ class AssignmentSync {
   void WantNothing();
   // Handles a restart of the ranks: the next Write makes the assignment begin at step 0.
   void Restart() { has_restarted_ = true; }
-  // Sets the pp_ranks on this node, by dp_rank. A plan file must contain their instructions. A rank
-  // may start after the assignment was written with a plan file that lacks its instructions. Then
-  // the assignment is written again.
+  // Sets the pp_ranks on this node, by dp_rank. A plan file must contain the instructions of these
+  // pp_ranks. A rank may start after the assignment was written with a plan file that lacks the
+  // instructions of this rank. Then the assignment is written again.
   void SetRanks(std::map<int, std::set<int>> ranks);
 
-  // Records that a rank follows this version of assignment.json. If it is higher than the version
-  // in the file, the next Write uses a higher one.
+  // Records that a rank follows this version of assignment.json. If the file has a lower version,
+  // the next Write uses a version that is higher than `version`.
   void SawVersion(std::int64_t version);
 
   // Ids of the plans that the wanted assignment needs and the directory does not have.
@@ -88,11 +90,14 @@ class AssignmentSync {
   // the directory cannot be written. Then the caller tries again later.
   Result<void> Write(const JobProgress& progress);
 
-  // The server's version in the directory, even if a temporary assignment hides it.
+  // The server's job and version of the lasting assignment in the directory. A temporary assignment
+  // does not change them.
   std::optional<protocol::ServerOrigin> in_force() const;
-  // The server's version for a version of assignment.json. 0: not from the server, or unknown.
+  // Returns the server's version of the assignment that had `version` in assignment.json. Returns 0
+  // if the assignment is not from the server, or if its origin is unknown.
   std::int64_t ServerVersionOf(std::int64_t version) const;
-  // The wanted version, or else the active one.
+  // The server's job and version of the wanted assignment. If no assignment is wanted, those of the
+  // active assignment.
   std::optional<protocol::ServerOrigin> newest() const;
 
  private:
@@ -106,11 +111,13 @@ class AssignmentSync {
 
   std::filesystem::path job_directory_;
   std::optional<struct stat> seen_;
-  std::int64_t version_ = 0;                     // In assignment.json. 0: the file does not exist.
-  std::int64_t highest_version_ = 0;             // Ever in assignment.json, or followed by a rank.
-  std::optional<protocol::Assignment> lasting_;  // In the directory.
-  std::optional<protocol::Assignment> wanted_;   // From the server, with the server's from_step.
-  std::vector<std::string> upcoming_;            // Ids of plans, from the same event.
+  std::int64_t version_ = 0;  // The version in assignment.json. 0: the file does not exist.
+  // The highest version that was in assignment.json or that a rank followed.
+  std::int64_t highest_version_ = 0;
+  std::optional<protocol::Assignment> lasting_;  // The lasting assignment in the directory.
+  // The assignment from the server, with the server's from_step.
+  std::optional<protocol::Assignment> wanted_;
+  std::vector<std::string> upcoming_;  // Ids of plans, from the same event.
   bool is_nothing_wanted_ = false;
   bool has_restarted_ = false;
   // Whether an active plan file lacks the instructions of a rank that started later.
@@ -119,7 +126,8 @@ class AssignmentSync {
   // By plan id: the ranks whose instructions are in that plan file. nullopt: the file has all
   // ranks. The map contains only plan files that this process has read or written.
   mutable std::map<std::string, std::optional<std::set<int>>> cut_for_;
-  std::map<std::int64_t, protocol::ServerOrigin> origins_;  // By the version of assignment.json.
+  // The key is a version of assignment.json.
+  std::map<std::int64_t, protocol::ServerOrigin> origins_;
 };
 
 }  // namespace perseus::node

@@ -57,7 +57,7 @@ class AssignmentSyncTest : public testing::Test {
     const auto looked = sync_.Look();
     EXPECT_TRUE(looked) << looked.error().Message();
   }
-  // As the node does.
+  // Writes the wanted assignment in the same way as the node does.
   bool Write(const JobProgress& progress = {}) {
     Look();
     if (!sync_.HasToWrite()) return false;
@@ -200,7 +200,7 @@ TEST_F(AssignmentSyncTest, ADamagedFileThatIsDeletedIsWrittenAgain) {
 TEST_F(AssignmentSyncTest, AFileBehindTheRanksIsWrittenAgain) {
   Follow(Version(7));
   EXPECT_EQ(InForce().version, 1);
-  sync_.SawVersion(5);  // Another process wrote it, and the file was lost.
+  sync_.SawVersion(5);  // Another process wrote version 5, and then the file was lost.
   EXPECT_TRUE(Write({200, 1'000'000'000}));
   EXPECT_EQ(InForce().version, 6);
   EXPECT_EQ(InForce().from_step, 203);
@@ -229,7 +229,7 @@ TEST_F(AssignmentSyncTest, AVersionThatAnotherCoordinatorTookIsNoLongerTheServer
 
 TEST_F(AssignmentSyncTest, ARestartedJobHasItsAssignmentFromStepZero) {
   sync_.Want(Version(7));
-  sync_.Restart();  // Without an assignment in force, the step of the server stays.
+  sync_.Restart();  // Without an active assignment, the server's step stays.
   EXPECT_TRUE(Write());
   EXPECT_EQ(InForce().from_step, 120);
   EXPECT_FALSE(Write());

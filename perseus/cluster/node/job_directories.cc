@@ -16,8 +16,8 @@ constexpr std::size_t kLongestKey = 200;
 // Any user of the node may write the file, so its size is limited.
 constexpr std::uintmax_t kMostBytes = 64 << 10;
 
-// Returns the key in {"job": KEY}. It has the form of keys on the server. Ids have the same
-// letters.
+// Returns the key in {"job": KEY}. The key must have the form of keys on the server. Ids consist of
+// the same letters.
 Result<std::string> KeyOf(std::string_view text) {
   return json_file::Read(text, "server.json", 2, [](const json_file::Node& file) {
     file.RequireObject({"job"});

@@ -1,5 +1,5 @@
-// Finds the job directories on this node that belong to jobs planned by the server. Each contains a
-// file server.json with the job's key or id:
+// Finds the job directories on this node that belong to jobs planned by the server. Each job
+// directory contains a file server.json with the job's key or id:
 //
 //   {"job": "gpt3-run7"}
 #pragma once
@@ -12,8 +12,8 @@
 namespace perseus::node {
 
 struct JobDirectories {
-  std::map<std::filesystem::path, std::string> jobs;  // Keys, by directory.
-  std::vector<std::string> troubles;                  // One for each file that cannot be read.
+  std::map<std::filesystem::path, std::string> jobs;  // The job keys, by directory.
+  std::vector<std::string> troubles;                  // One text for each file that cannot be read.
 };
 // Returns the job directories in `parent`, or none if `parent` does not exist.
 JobDirectories FindJobDirectories(const std::filesystem::path& parent);

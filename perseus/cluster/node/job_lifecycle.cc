@@ -27,7 +27,7 @@ void JobLifecycle::Apply(JobEvent event) {
   state_ = NextState(before, event);
   if (event == JobEvent::kRestarted) has_restarted_ = true;
   if (event == JobEvent::kAccepted) has_restarted_ = false;
-  // Steps before this state are no reason for a request.
+  // In these states, steps that ran before the state began are no reason for a request.
   const bool waits = state_ == JobState::kUnknown || state_ == JobState::kEnded;
   if (waits && state_ != before) has_run_ = false;
 }

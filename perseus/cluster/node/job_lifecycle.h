@@ -1,5 +1,4 @@
-// What the node knows about the server's state: whether the server has the ranks of a job
-// directory.
+// Tracks what the node knows about the server: whether the server has the ranks of a job directory.
 //
 //                                  accepted
 //                detached ─────────────────────────────▶ attached
@@ -17,11 +16,11 @@
 // An event that is not drawn does not change the state.
 //
 // A detached job requests attachment as soon as it can. An unknown or ended job does so only after
-// a step, because its ranks may have continued elsewhere or may never run again. If they do run,
-// the server may have registered the job again. Each request needs a new step.
+// a step, because its ranks may have continued elsewhere or may never run again. If these ranks run
+// a step, the server may have registered the job again. Each request needs a new step.
 //
-// Two facts are not states, because several states can have them: whether a step ran since the last
-// request, and whether ranks restarted since the server last accepted them.
+// Two facts are not states, because they are independent of the state. One is whether a step ran
+// since the last request. The other is whether ranks restarted since the server last accepted them.
 //
 // Not thread safe.
 #pragma once
@@ -45,7 +44,7 @@ enum class JobEvent {
   kClaimLost,     // Another process has the node's name, or another directory has the job's key.
 };
 
-// The state after an event.
+// Returns the state after an event.
 JobState NextState(JobState state, JobEvent event);
 
 class JobLifecycle {
@@ -62,8 +61,8 @@ class JobLifecycle {
   bool NeedsRequest() const;
   // Records that the request was sent. The request says whether ranks have restarted.
   void RequestSent() { has_run_ = false; }
-  // Whether ranks have restarted since the server accepted them. A failed request does not clear
-  // this.
+  // Whether ranks have restarted since the server accepted them. A failed request does not change
+  // the result.
   bool has_restarted() const { return has_restarted_; }
 
  private:

@@ -15,14 +15,15 @@ namespace perseus::node {
 namespace {
 
 constexpr Nanoseconds kNodeSearchEvery = kSecond;
-constexpr Nanoseconds kRetryAfter = 5 * kSecond;   // After a refusal of the server.
-constexpr Nanoseconds kWriteAgainAfter = kSecond;  // While the job has another coordinator.
-// If two directories have the same key, and one of them had no step for this much longer, this
-// directory belongs to an earlier run.
+constexpr Nanoseconds kRetryAfter = 5 * kSecond;  // The pause after a refusal of the server.
+// The pause while the job has another coordinator.
+constexpr Nanoseconds kWriteAgainAfter = kSecond;
+// For two directories with the same key: if the last step in one directory is older by this time,
+// this directory belongs to an earlier run.
 constexpr Nanoseconds kIsOver = 60 * kSecond;
 constexpr Nanoseconds kReportApart = kSecond / 10;
-constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects one in 5 s.
-// The newest reports of a job that are stored while the server is unreachable.
+constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects a report within 5 s.
+// While the server is unreachable, this many of the newest reports of a job are kept.
 constexpr std::size_t kMostUnsent = 256;
 
 protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks, bool restarted,
@@ -180,7 +181,8 @@ void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds
 // ---- Attaching ----
 
 // Whether this directory may use its key. The server stores one list of ranks for each job and
-// node, so the ranks of a second directory would replace those of the first one.
+// node. So the ranks of a second directory with this key would replace the ranks of the first
+// directory.
 bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
   auto& holder = holders_.try_emplace(job.key, directory).first->second;
   if (holder == directory) return true;
@@ -220,11 +222,11 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   log_.info("{} ranks of job {} are attached", ranks.size(), job.key);
 }
 
-// Checks whether the server has the job. Before the ranks start, no other request would show a
-// missing job or a wrong token.
+// Checks whether the server has the job. Before the ranks start, the node sends no other request
+// that would reveal a missing job or a wrong token.
 void Node::CheckRegistered(Job& job, Nanoseconds now) {
   if (job.is_registered || job.lifecycle.has_ended() || now < job.next_check) return;
-  // The request that attaches ranks answers the same question.
+  // If ranks run, the request that attaches them answers the same question.
   if (!job.ranks.Alive().empty() || !uplink_.IsUsable(now)) return;
   job.next_check = now + kRetryAfter;
   const auto answer = uplink_.Request(
@@ -277,7 +279,7 @@ void Node::TakeId(Job& job, const std::string& id) {
 
 void Node::Detach(const Job& job, Nanoseconds now) {
   if (!job.lifecycle.is_attached() || !uplink_.IsUsable(now)) return;
-  // If this request fails, the server notices that the reports stop.
+  // If this request fails, the server later notices that the reports have stopped.
   static_cast<void>(uplink_.Request({.method = "DELETE", .target = JobTarget(job)}, now));
 }
 

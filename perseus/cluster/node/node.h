@@ -7,9 +7,8 @@
 // The daemon fails open. If the server is unreachable, ranks continue with the assignment in their
 // directory. When this process ends, the assignment stays in the directory.
 //
-// The caller passes everything in, so that tests need no network and never wait: events through
-// Receive, a function that sends requests, and the time through Turn. The threads are in
-// run_node.h.
+// The caller passes in events (Receive), a function that sends requests, and the time (Turn). So
+// tests need no network and never wait. The threads are in run_node.h.
 //
 // Not thread safe.
 #pragma once
@@ -32,14 +31,15 @@ namespace perseus::node {
 
 struct NodeOptions {
   std::string name;  // The name of this node for the server.
-  // Contains job directories. Empty: none.
+  // A directory that contains job directories. Empty: no such directory.
   std::filesystem::path jobs_directory;
-  // Further job directories, with the key of the job.
+  // Further job directories, each with the key of its job.
   std::map<std::filesystem::path, std::string> jobs;
-  // Distinguishes this process from others with the same name.
+  // Distinguishes this process from other processes with the same name.
   std::string instance = {};
-  // If one of these two is set, the node gets its own token with this join token, or with a munge
-  // credential for this server, and keeps it in `own_token_file`.
+  // If `join_token_file` is set, the node gets its own token with this join token. If
+  // `munge_server` is set, the node gets its own token with a munge credential for this server. The
+  // node keeps its own token in `own_token_file`.
   std::filesystem::path join_token_file = {};
   std::string munge_server = {};
   std::string munge_socket = {};  // Empty: the default of the system.
@@ -52,8 +52,8 @@ class Node {
 
   // An event from the server.
   void Receive(const http::Event& event);
-  // Handles the report of the server that another process has this name. The node continues to
-  // request the attachment of its ranks, and sends no reports until the server accepts them.
+  // Handles the server's report that another process has the name of this node. The node continues
+  // to request the attachment of its ranks, and sends no reports until the server accepts them.
   void LoseName();
   // Reads new data, writes assignments and sends reports. Call it often: a report should reach the
   // server within 0.2 s of the end of its step.
@@ -73,8 +73,8 @@ class Node {
     AssignmentSync assignment;
     JobLifecycle lifecycle;
     // Whether another directory on this node has the same key. Then this directory gets no plans.
-    // It is not a state of the lifecycle, because it depends on the other directory, not on the
-    // server.
+    // This flag is not a state of the lifecycle, because it depends on the other directory, not on
+    // the server.
     bool is_second = false;
     bool is_registered = false;   // The server had the job before its ranks ran.
     Nanoseconds last_active = 0;  // When ranks of the job appeared or ended a step.
@@ -109,7 +109,7 @@ class Node {
   NodeOptions options_;
   Uplink uplink_;
   spdlog::logger& log_;
-  std::map<std::filesystem::path, Job> jobs_;  // By directory.
+  std::map<std::filesystem::path, Job> jobs_;  // The jobs by directory.
   // The directory whose ranks are reported to the server, by key.
   std::map<std::string, std::filesystem::path> holders_;
   Nanoseconds next_search_ = 0;

@@ -1,4 +1,4 @@
-// A node and jobs that end, start again, or that the server does not know.
+// Tests a node with jobs that end, that start again, or that the server does not know.
 #include "tests/support/node_fixture.h"
 
 namespace perseus::node {
@@ -110,7 +110,8 @@ TEST_F(NodeTest, AnUnknownJobRequestsAttachmentAgain) {
   server_.attach_status = 200;
   Turn(5'000 * kMillisecond);
   EXPECT_THAT(server_.reports, SizeIs(1));
-  server_.report_answer = R"({"not_attached": ["j-1"]})";  // The server has lost its ranks.
+  // The server no longer has the ranks of this node.
+  server_.report_answer = R"({"not_attached": ["j-1"]})";
   Turn(5'000 * kMillisecond);
   server_.report_answer = "{}";
   server_.requests.clear();

@@ -1,4 +1,4 @@
-// What a node attaches, fetches, writes and reports.
+// Tests what a node attaches, fetches, writes and reports.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -131,7 +131,7 @@ TEST_F(NodeTest, AttachesRanksFetchesPlansWritesTheAssignmentAndReports) {
   EXPECT_EQ(InForce().version, 2);
 }
 
-// The server sends only the instructions of rank 0.
+// Returns a plan that has only the instructions of rank 0, as the server sends it.
 json CutPlan() {
   json plan = json::parse(TinyPlan(2));
   json& other = plan["pp_ranks"][1];

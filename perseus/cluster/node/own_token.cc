@@ -18,7 +18,8 @@ namespace {
 
 constexpr Nanoseconds kAgainAfter = 5 * kSecond;
 constexpr Nanoseconds kCheckApart = 60 * kSecond;
-// All replicas know a new token after this time: they read new tokens several times per second.
+// All replicas know a new token after this time, because they read new tokens several times per
+// second.
 constexpr Nanoseconds kKnownEverywhereAfter = 10 * kSecond;
 constexpr std::size_t kAttemptBytes = 32;
 
@@ -86,7 +87,7 @@ const std::string& OwnToken::Attempt() {
     return attempt_;
   }
   attempt_ = RandomHex(kAttemptBytes);
-  // Without the file, only this process can repeat the attempt.
+  // If the file cannot be written, only this process can repeat the attempt.
   if (auto written = WriteSecretFile(AttemptFile(), attempt_); !written) {
     log_.warn("{}", written.error().Message());
   }
@@ -140,7 +141,7 @@ bool OwnToken::Take(const http::Response& answer) {
     return false;
   }
   if (const auto written = WriteSecretFile(options_.file, secret); !written) {
-    // The token works until this process ends.
+    // If the token cannot be written, it still works until this process ends.
     WarnOnce(written.error().Message());
   } else {
     warned_.clear();

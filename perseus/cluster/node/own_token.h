@@ -14,7 +14,8 @@
 // The node keeps the attempt in a file from before the join until that renewal.
 //
 // Other replicas of the server receive a new secret a moment later than the replica that made it.
-// So a 401 just after a renewal is ignored. A later 401 starts a renewal, perhaps elsewhere.
+// So a 401 just after a renewal is ignored. A later 401 starts a renewal, perhaps at another
+// replica.
 //
 // token() is thread safe. All other methods are for one thread.
 #pragma once
@@ -51,8 +52,9 @@ class OwnToken {
   Result<void> Load();
   // Joins, or renews the token, if this is due. Call it often.
   void Turn(Nanoseconds now);
-  // Handles a 401 to this token, or a refusal of the event stream, which may be because of the
-  // token. Renews the token, at most once a minute: this shows whether the server still accepts it.
+  // Handles a 401 to a request with this token. Also handles a refusal of the event stream, because
+  // the token may be the reason. Renews the token, at most once a minute. The answer shows whether
+  // the server still accepts the token.
   void Refused(Nanoseconds now);
   // The node's token. Empty before the node has joined.
   std::string token() const PERSEUS_EXCLUDES(mutex_);
@@ -64,7 +66,7 @@ class OwnToken {
   void ForgetAttempt();
   std::filesystem::path AttemptFile() const { return options_.file.string() + ".attempt"; }
   void Renew();
-  // Whether the answer contains a token. If so, it becomes this node's token.
+  // If the answer contains a token, makes it this node's token and returns true.
   bool Take(const http::Response& answer);
   void WarnOnce(const std::string& message);
 
@@ -76,7 +78,7 @@ class OwnToken {
   Nanoseconds next_check_ = 0;  // The earliest time at which Refused() renews.
   bool must_join_ = false;
   std::string warned_;
-  std::string attempt_;  // Empty before it is read.
+  std::string attempt_;  // The attempt of the current join. Empty until it is read.
   mutable Mutex mutex_;
   std::string token_ PERSEUS_GUARDED_BY(mutex_);
 };

@@ -103,12 +103,13 @@ TEST_F(OwnTokenTest, AJoinIsRepeatedWithTheSameAttemptUntilATokenArrives) {
   EXPECT_THAT(bodies_[0], ::testing::MatchesRegex(R"(\{"attempt":"[0-9a-f]+"\})"));
   EXPECT_EQ(bodies_[1], bodies_[0]);
   EXPECT_EQ(bodies_[2], bodies_[0]);
-  // The token may be refused before it was renewed, such as after a restore of the database.
+  // The attempt is kept, because the server may refuse the token before its first renewal, such as
+  // after a restore of the database.
   EXPECT_TRUE(std::filesystem::exists(directory_ / "own.attempt"));
   restarted.Turn(100 * kSecond);
   EXPECT_EQ(bodies_[3], "") << "a renewal has no attempt";
   EXPECT_FALSE(std::filesystem::exists(directory_ / "own.attempt"));
-  // Another join is another attempt. A damaged file is replaced.
+  // Each join has a new attempt, and a damaged file is replaced.
   WriteSecret(directory_ / "own.attempt", "cut off");
   answer_ = http::Response{.status = 401, .body = "{}"};
   restarted.Turn(200 * kSecond);
@@ -118,7 +119,7 @@ TEST_F(OwnTokenTest, AJoinIsRepeatedWithTheSameAttemptUntilATokenArrives) {
   EXPECT_EQ(bodies_[5].size(), bodies_[0].size());
 }
 
-// The node joined at one replica, and reports to another one, which has not read the token yet.
+// The node joined at one replica, and reports to another replica, which has not read the token yet.
 TEST_F(OwnTokenTest, ARefusalIsCheckedByARenewalAndNotJustAfterTheTokenArrived) {
   OwnToken own = Make();
   ASSERT_TRUE(own.Load());

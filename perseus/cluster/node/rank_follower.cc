@@ -8,8 +8,8 @@ namespace perseus::node {
 namespace {
 
 constexpr Nanoseconds kRankFollowerSearchEvery = 500'000'000;
-// Ranks of a job wait for each other. A rank that is further behind is dead or belongs to an
-// earlier run.
+// Ranks of a job wait for each other, so they differ by few steps. A rank that is further behind is
+// dead or belongs to an earlier run.
 constexpr std::int64_t kMostBehind = 2;
 
 }  // namespace

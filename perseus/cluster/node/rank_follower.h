@@ -2,7 +2,8 @@
 // and at which step they are.
 //
 // A directory may contain logs of an earlier run. So the follower skips the content that a log has
-// when it is found. A rank is alive if its log has no step yet or has grown since then.
+// when it is found. A rank is alive if its log has no step yet, or if its log has grown since it
+// was found.
 //
 // Not thread safe.
 #pragma once
@@ -34,24 +35,25 @@ class RankFollower {
       : job_directory_(std::move(job_directory)) {}
 
   struct News {
-    bool have_ranks_changed = false;    // Alive() returns other ranks.
+    bool have_ranks_changed = false;    // Alive() returns other ranks than before.
     bool has_restarted = false;         // A rank has a new process, whose steps count from 0.
-    std::vector<std::string> troubles;  // One for each log or line that cannot be read.
+    std::vector<std::string> troubles;  // One text for each log or line that cannot be read.
   };
-  // Reads new lines. `server_version` returns the server's version for a version of
-  // assignment.json.
+  // Reads new lines. `server_version` converts a version of assignment.json into the server's
+  // version.
   News Look(const std::function<std::int64_t(std::int64_t)>& server_version, Nanoseconds now);
 
-  // Sorted by rank.
+  // The headers of the ranks that are alive, sorted by rank.
   std::vector<protocol::RankHeader> Alive() const;
   std::vector<protocol::StepReport> TakeReports(Nanoseconds now) { return collector_.Take(now); }
   JobProgress progress() const;
   // The highest version of assignment.json that a rank has followed during the life of this
   // follower.
   std::int64_t highest_version() const { return highest_version_; }
-  // The version that all ranks follow, and the step since when. Ignores ranks that are far behind.
+  // The version that all ranks follow, and the first step at which all ranks followed it. Ignores
+  // ranks that are far behind.
   struct Following {
-    std::int64_t version = 0;  // The server's; 0: none.
+    std::int64_t version = 0;  // The server's version; 0: none.
     std::int64_t since_step = -1;
     friend bool operator==(const Following&, const Following&) = default;
   };

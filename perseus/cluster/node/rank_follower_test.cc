@@ -26,7 +26,7 @@ class RankFollowerTest : public testing::Test {
  protected:
   RankFollower::News Look() {
     now_ += kSecond;
-    // In this test, versions of assignment.json are higher by ten than those of the server.
+    // In this test, a version of assignment.json is the server's version plus 10.
     return follower_.Look([](std::int64_t version) { return version < 10 ? 0 : version - 10; },
                           now_);
   }
@@ -40,7 +40,7 @@ class RankFollowerTest : public testing::Test {
 TEST_F(RankFollowerTest, ARankIsAliveOnceItsLogGrowsOrHasNoStepYet) {
   EXPECT_FALSE(Look().have_ranks_changed);
   logs_.Begin({0, 0, 0}, 100);
-  logs_.Begin({0, 1, 0}, 101);  // Left by an earlier run.
+  logs_.Begin({0, 1, 0}, 101);  // This log is from an earlier run.
   logs_.End({0, 1, 0}, 5000, 17);
   EXPECT_TRUE(Look().have_ranks_changed);
   ASSERT_THAT(follower_.Alive(), SizeIs(1));
@@ -112,7 +112,7 @@ TEST_F(RankFollowerTest, ARestartedJobHasTheProgressOfItsNewRanks) {
   Look();
   for (int rank = 0; rank < 2; ++rank) logs_.End({0, rank, 0}, 500, 16);
   Look();
-  logs_.Begin({0, 0, 0}, 200);  // With one rank fewer.
+  logs_.Begin({0, 0, 0}, 200);  // The restarted job has one rank less.
   EXPECT_TRUE(Look().has_restarted);
   EXPECT_EQ(follower_.progress().last_step, -1);
   logs_.End({0, 0, 0}, 0, 16);

@@ -27,8 +27,8 @@ constexpr Nanoseconds kListenAgainAfter = 5'000 * kMillisecond;
 // The timeout of one request. The thread waits for the answer.
 constexpr std::chrono::milliseconds kRunNodeTimeout{5000};
 
-// Passes events from the listening thread to the working thread, and the position in the other
-// direction.
+// Passes events from the thread that listens to the thread that works, and the position (the last
+// event id) in the other direction.
 class Mailbox {
  public:
   void Put(const http::Event& event) PERSEUS_EXCLUDES(mutex_) {
@@ -72,7 +72,7 @@ std::string RandomInstance() {
 
 void Listen(http::Client& client, const std::string& target, Mailbox& mailbox,
             const std::atomic<bool>& is_over, Clock& clock, spdlog::logger& log) {
-  std::string last_error;  // So that each error is logged once.
+  std::string last_error;  // The last error, so that each error is logged once.
   while (!is_over) {
     http::Client::Listening listening;
     listening.target = target;
@@ -154,7 +154,8 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
       log);
   Mailbox mailbox;
   std::atomic<bool> is_over = false;
-  // The assignments in the directories decide which events the server sends.
+  // The first turn comes before listening, because the assignments in the directories determine
+  // which events the server sends.
   node.Turn(clock.Now());
   mailbox.SetPosition(node.LastEventId());
   std::thread listener([&] { Listen(listening, stream, mailbox, is_over, clock, log); });

@@ -1,4 +1,5 @@
-// Runs the node daemon: one thread reads events from the server, another one does everything else.
+// Runs the node daemon: one thread reads events from the server, and another thread does everything
+// else.
 #pragma once
 
 #include <spdlog/logger.h>

@@ -1,4 +1,4 @@
-// The node daemon with a real server. Threads, sockets and time are real here.
+// Tests the node daemon with a real server. Threads, sockets and time are real.
 #include "perseus/cluster/node/run_node.h"
 
 #include <fmt/core.h>
@@ -52,13 +52,13 @@ class HttpServer {
     server_.reset();
     loop_.reset();
   }
-  // The answer to streams that are opened from now on. Empty: they are accepted.
+  // Sets the answer to streams that are opened from now on. Empty: the server accepts them.
   void Refuse(std::optional<http::Problem> problem) {
     const MutexLock lock(mutex_);
     refusal_ = std::move(problem);
   }
   void ComeBack() { Start("127.0.0.1:" + std::to_string(port_)); }
-  // Sends to the stream once it is open.
+  // Sends an assignment to the stream once the stream is open.
   void Send(std::int64_t version, std::int64_t from_step, const std::string& plan) {
     const json data{{"job", "j-1"},
                     {"key", "run"},
@@ -76,12 +76,12 @@ class HttpServer {
     const MutexLock lock(mutex_);
     return static_cast<int>(std::count(requests_.begin(), requests_.end(), request));
   }
-  // The job in the newest report. Null before the first report.
+  // Returns the job in the newest report, or null before the first report.
   json Reported() const {
     const MutexLock lock(mutex_);
     return reported_;
   }
-  // The ids of the last events that streams began with.
+  // Returns the event ids with which the streams began.
   std::vector<std::string> Positions() const {
     const MutexLock lock(mutex_);
     return positions_;
@@ -151,7 +151,7 @@ class HttpServer {
 
   std::unique_ptr<Loop> loop_;
   std::optional<http::Server> server_;
-  std::shared_ptr<http::Stream> stream_;  // The loop's.
+  std::shared_ptr<http::Stream> stream_;  // Used only on the loop.
   std::thread thread_;
   int port_ = 0;
 
@@ -164,7 +164,7 @@ class HttpServer {
   json reported_ PERSEUS_GUARDED_BY(mutex_);
 };
 
-// Needs no mutex: it only counts.
+// Counts warnings. Needs no mutex, because the counter is atomic.
 class WarningCounter : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
  public:
   explicit WarningCounter(std::atomic<int>& warnings) : warnings_(warnings) {}
@@ -178,7 +178,7 @@ class WarningCounter : public spdlog::sinks::base_sink<spdlog::details::null_mut
   std::atomic<int>& warnings_;
 };
 
-// Real time, faster by a factor.
+// A clock that runs faster than real time by a factor.
 class FastClock final : public Clock {
  public:
   explicit FastClock(int factor) : factor_(factor) {}
@@ -242,7 +242,7 @@ class RunNodeTest : public testing::Test {
   TemporaryDirectory directory_;
   RankLogs logs_{directory_ / "run"};
   HttpServer server_;
-  std::atomic<int> warnings_ = 0;  // Logged by the node.
+  std::atomic<int> warnings_ = 0;  // The number of warnings that the node has logged.
   std::atomic<bool> is_over_ = false;
   std::thread node_;
 };
@@ -269,7 +269,7 @@ TEST_F(RunNodeTest, ReconnectsToARestartedServer) {
 
   const std::int64_t before = InForce()->version;
   server_.Send(1, 0, kPlanB);  // The same version with another plan is ignored.
-  server_.Send(2, 0, kPlanB);  // Late: step 2 runs already.
+  server_.Send(2, 0, kPlanB);  // This assignment is late, because step 2 already runs.
   ASSERT_TRUE(Comes([&] { return IsInForce(kPlanB); }));
   EXPECT_EQ(InForce()->version, before + 1);
   EXPECT_GT(InForce()->from_step, 2);

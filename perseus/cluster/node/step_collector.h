@@ -1,13 +1,13 @@
-// Turns the logs of a job's ranks into reports for the server: one report for each step and
+// Turns the logs of a job's ranks into reports for the server. Makes one report for each step and
 // pipeline, as soon as all ranks of the pipeline on this node have ended the step.
 //
 // The time and energy of a step are measured from the end of the previous step to the end of this
-// step. So their sums cover the whole run, including the time between steps. The last value of an
-// energy counter in a step is up to 100 ms older than the end of the step. So the energy of a step
-// is its time multiplied by the mean power between the last values of two steps. The error is
-// corrected in the next step.
+// step. So the sums over all steps cover the whole run, including the time between steps. The last
+// value of an energy counter in a step is up to 100 ms older than the end of the step. So the
+// energy of a step is its time multiplied by the mean power between the last values of two steps.
+// The error is corrected in the next step.
 //
-// Pure. `now` is the time of any monotonic clock.
+// Does no input or output. `now` is the time of any monotonic clock.
 #pragma once
 
 #include <cstdint>
@@ -37,24 +37,24 @@ class StepCollector {
 
  private:
   struct Sample {
-    Nanoseconds at = 0;  // Since 1970.
+    Nanoseconds at = 0;  // The time since 1970.
     double energy_j = 0;
   };
   struct Pending {
     std::set<protocol::RankId> ranks;
-    // Since 1970:
-    Nanoseconds begin = 0;  // the beginning of the first rank,
-    Nanoseconds busy = 0;   // the end of the last computation of all ranks,
-    Nanoseconds end = 0;    // and the end of the last rank.
+    // Times since 1970.
+    Nanoseconds begin = 0;  // When the first rank began the step.
+    Nanoseconds busy = 0;   // When the last computation of all ranks ended.
+    Nanoseconds end = 0;    // When the last rank ended the step.
     double power_w = 0;
     bool is_power_known = true;
     std::int64_t version = 0;
-    int limited = 0;         // Ranks whose clock something limited (IsDisturbed).
-    int without_clocks = 0;  // Ranks with a plan and without a lease.
+    int limited = 0;         // Ranks whose clock heat or another program limited (IsDisturbed).
+    int without_clocks = 0;  // Ranks that have a plan but no lease.
     Nanoseconds since = 0;   // When the first record of the step came.
   };
   struct Pipeline {
-    std::set<protocol::RankId> ranks;  // A step is complete when all of them have ended it.
+    std::set<protocol::RankId> ranks;  // A step is complete when all these ranks have ended it.
     std::map<std::int64_t, Pending> steps;
     std::optional<std::pair<std::int64_t, Nanoseconds>> reported;  // The last step, and its end.
   };

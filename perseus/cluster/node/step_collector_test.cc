@@ -19,7 +19,7 @@ protocol::RankHeader Rank(int pipeline, int rank, Nanoseconds epoch = kEpoch) {
   return header;
 }
 
-// A step begins every 1,000 ms. The last 10 ms are between its end and the begin of the next step.
+// A step begins every 1,000 ms. A step ends 10 ms before the next step begins.
 //
 //   |- 0 ------------------ computes to 900 --- 990 -|  |- 1000 …
 protocol::RanStep Step(std::int64_t number, Nanoseconds computes = 900 * kMillisecond) {
@@ -30,7 +30,7 @@ protocol::RanStep Step(std::int64_t number, Nanoseconds computes = 900 * kMillis
   step.instructions = {
       {InstructionKind::kForward, 0, 0, 0, 100 * kMillisecond, 0},
       {InstructionKind::kBackward, 0, 0, computes - 200 * kMillisecond, 200 * kMillisecond, 0}};
-  // At 300 W. The last value is 40 ms older than the end of the step.
+  // The GPU draws 300 W. The last value of the counter is 40 ms older than the end of the step.
   const Nanoseconds last = 950 * kMillisecond;
   step.energy = {{last - 10 * kMillisecond, last + 10 * kMillisecond,
                   300.0 * (static_cast<double>(number) + 0.95)}};
@@ -49,7 +49,7 @@ TEST(StepCollector, ReportsAStepOnceAllRanksHaveEndedIt) {
   ASSERT_THAT(reports, SizeIs(1));
   EXPECT_EQ(reports[0].step, 6);
   EXPECT_EQ(reports[0].ranks, 2);
-  EXPECT_EQ(reports[0].version, 6);            // The lowest that any rank followed.
+  EXPECT_EQ(reports[0].version, 6);            // The lowest version that any rank followed.
   EXPECT_DOUBLE_EQ(reports[0].time_s, 1.0);    // From the end of step 5 to its own end.
   EXPECT_DOUBLE_EQ(reports[0].busy_s, 0.930);  // Until the last computation.
   ASSERT_TRUE(reports[0].energy_j);
@@ -62,12 +62,13 @@ TEST(StepCollector, TheFirstStepCountsFromItsBeginWithoutEnergy) {
   collector.Add(Rank(0, 0), Step(5), 0, 0);
   EXPECT_THAT(collector.Take(0),
               ElementsAre(protocol::StepReport{5, 0, 0.990, 0.900, std::nullopt, 0, 1}));
-  // So does a step whose previous step was not recorded.
+  // A step also counts from its begin if the previous step was not recorded.
   collector.Add(Rank(0, 0), Step(9), 0, 0);
   EXPECT_DOUBLE_EQ(collector.Take(0).at(0).time_s, 0.990);
 }
 
-// The first of these ranks is as fast as always. The last one has the log of an older client.
+// The first of these ranks reached only its power limit, so it is as fast as always. The last rank
+// has the log of an older client.
 TEST(StepCollector, ARankAtItsPowerLimitIsNotLimited) {
   StepCollector collector;
   protocol::RanStep step = Step(5);

@@ -1,4 +1,4 @@
-// Sends requests to a server that may be unreachable. After a failure it waits before the next
+// Sends requests to a server that may be unreachable. After a failure, Uplink waits before the next
 // request. It logs each problem once.
 //
 // Not thread safe.
@@ -22,14 +22,15 @@ class Uplink {
 
   Uplink(Send send, spdlog::logger& log) : send_(std::move(send)), log_(log) {}
 
-  // Whether a request makes sense now. After a failure there is a pause of up to 5 s. After a 429
+  // Whether a request may be sent now. After a failure there is a pause of up to 5 s. After a 429
   // or 503, the pause is as long as Retry-After says, up to 30 s.
   bool IsUsable(Nanoseconds now) const { return now >= pause_until_; }
-  // Fails (kSystem) if no server can be reached, and logs this once. Any answer, whatever its HTTP
-  // status, is a success.
+  // Fails (kSystem) if no server can be reached, and logs this failure once. Any answer, whatever
+  // its HTTP status, is a success.
   Result<http::Response> Request(const http::Client::Outgoing& request, Nanoseconds now);
 
-  // Logs a warning, once until Recovered(about).
+  // Logs a warning about a subject such as a job. Until Recovered(about), later warnings with the
+  // same `about` are not logged.
   void WarnOnce(const std::string& about, const std::string& message);
   void Recovered(const std::string& about) { warned_.erase(about); }
 
@@ -42,8 +43,8 @@ class Uplink {
 };
 
 bool IsSuccess(const http::Response& response);
-// Returns the text with this name in an answer, such as "job". Returns an empty text if the answer
-// does not contain the name.
+// Returns the text of the member `name` (such as "job") in the JSON of an answer. Returns an empty
+// text if the answer does not contain this member.
 std::string TextOf(const http::Response& answer, const char* name);
 // Returns the jobs of a report whose ranks on this node are not attached, from the server's answer.
 // These jobs may have ended. Each job has the name that the report used.

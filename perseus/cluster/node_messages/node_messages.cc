@@ -19,14 +19,14 @@ using json_file::Throw;
 using json_file::ThrowAt;
 using nlohmann::ordered_json;
 
-// event -> plans -> plan. The additions of a newer server may be deeper.
+// An event has a depth of 3: event, plans, plan. The additions of a newer server may be deeper.
 constexpr int kDeepestEvent = 16;
 constexpr std::size_t kMostUpcomingPlans = 10'000;
 constexpr std::size_t kMostRanksOfNode = 4096;
 constexpr std::size_t kLongestGpu = 128;
 constexpr std::size_t kMostJobsOfReport = 10'000;
 constexpr double kMostSecondsOfStep = 1e6;
-// A shorter time has no meaning: two steps ended at once.
+// A shorter time has no meaning, because two steps seem to end at the same moment.
 constexpr double kLeastSecondsOfStep = 1e-6;
 constexpr double kMostJoulesOfStep = 1e12;
 

@@ -1,5 +1,6 @@
-// The messages between a node daemon and the server (docs/openapi.yaml, tag "nodes"): each message
-// with its type, its writer and its reader. Values and JSON only; HTTP is elsewhere.
+// The messages between a node daemon and the server (docs/openapi.yaml, tag "nodes"): for each
+// message, the type, the function that writes it, and the function that reads it. This module
+// contains values and JSON, but no HTTP.
 //
 //   node to server   Attachment   PUT /v1/nodes/N/jobs/J     the ranks of a job on the node
 //                    JobReport    POST /v1/nodes/N/reports   the steps that they ran
@@ -28,7 +29,7 @@
 
 namespace perseus::protocol {
 
-// The depth of the values in each message.
+// The maximum nesting depth of the JSON in each message.
 inline constexpr int kDeepestAttachment = 4;
 inline constexpr int kDeepestReports = 6;
 
@@ -36,11 +37,11 @@ inline constexpr int kDeepestReports = 6;
 
 struct AttachedRank {
   RankId name;
-  std::string gpu = {};  // UUID; empty if unknown.
+  std::string gpu = {};  // The UUID of the GPU. Empty if unknown.
   friend bool operator==(const AttachedRank&, const AttachedRank&) = default;
 };
 struct Attachment {
-  std::vector<AttachedRank> ranks;  // Each once.
+  std::vector<AttachedRank> ranks;  // Each rank occurs once.
   bool restarted = false;           // The job's step numbers begin again at a lower number.
   std::string instance = {};        // Identifies the process of the node. May be empty.
   friend bool operator==(const Attachment&, const Attachment&) = default;
@@ -59,21 +60,23 @@ Result<std::vector<AttachedRank>> ParseRanks(std::string_view text);
 struct StepReport {
   std::int64_t step = 0;
   int dp_rank = 0;
-  double time_s = 0;  // From the end of the previous step to the end of this one; 0: unknown.
-  double busy_s = 0;  // From the beginning of the step to the end of its last computation.
-  std::optional<double> energy_j = {};  // The GPUs of these ranks in time_s, if all are measured.
-  std::int64_t version = 0;  // The server's lowest assignment that a rank followed; 0: none.
+  // The time from the end of the previous step to the end of this step. 0: unknown.
+  double time_s = 0;
+  // The time from the beginning of the step to the end of its last computation.
+  double busy_s = 0;
+  // The energy of the GPUs of these ranks during time_s, if all these GPUs are measured.
+  std::optional<double> energy_j = {};
+  std::int64_t version = 0;  // The lowest server version that a rank followed; 0: none.
   int ranks = 0;             // How many ranks are in this report.
-  int limited = 0;           // How many of them had a clock that heat or another program
-                             // limited.
-  int without_clocks = 0;    // How many of them followed a plan without a lease of the GPU.
+  int limited = 0;  // How many of these ranks had a clock that heat or another program limited.
+  int without_clocks = 0;  // How many of these ranks followed a plan without a lease of the GPU.
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 struct JobReport {
-  std::string job;                // The id or the key.
+  std::string job;                // The id or the key of the job.
   std::int64_t acknowledged = 0;  // The newest assignment in the job directory.
-  std::int64_t following = 0;     // The assignment that all ranks here follow; 0: none,
-  std::int64_t since_step = -1;   // from this step on.
+  std::int64_t following = 0;     // The assignment that all ranks on this node follow; 0: none.
+  std::int64_t since_step = -1;   // The first step at which all these ranks followed it.
   std::vector<StepReport> steps = {};
   friend bool operator==(const JobReport&, const JobReport&) = default;
 };
@@ -95,7 +98,7 @@ struct AssignmentEvent {
   std::int64_t version = 1;
   std::int64_t from_step = 0;
   std::map<int, std::string> plans;  // Ids of plans by dp_rank. Empty: the default clocks.
-  std::string target = {};           // In words.
+  std::string target = {};           // The target in words.
   std::string reason = {};
   // Plan files by id, for `plans` and `upcoming`. Each file has at least the instructions of the
   // pp_ranks that are on the node.
@@ -118,8 +121,8 @@ inline constexpr std::string_view kEndedEvent = "ended";
 
 Result<ServerEvent> ParseEvent(std::string_view name, std::string_view data);
 std::string FormatEvent(const EndedEvent& event);
-// Formats the event in parts, which make up the text when they are joined. So many events can share
-// the text of a plan file. The parts replace `event.files`.
+// Formats the event as a list of texts. Joined together, these texts are the event. The text of a
+// plan file is a separate part, so that many events can share it. `files` replaces `event.files`.
 using SharedText = std::shared_ptr<const std::string>;
 std::vector<SharedText> FormatEvent(const AssignmentEvent& event,
                                     std::span<const std::pair<std::string, SharedText>> files);

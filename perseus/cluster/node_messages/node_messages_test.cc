@@ -110,7 +110,7 @@ TEST(Requests, AreAsDocumented) {
          "without_clocks":3}]}]})"));
 }
 
-// What one side writes, the other side reads.
+// Checks that one side can read what the other side writes.
 template <typename Read>
 auto ReadBack(const std::string& text, Read read) {
   return json_file::Read(text, "message", 8, read);

@@ -29,14 +29,14 @@ Milliseconds SystemNow() { return WholeMilliseconds(SinceEpoch()); }
 
 std::string ReplicaName() { return fmt::format("{}-{}", HostName(), getpid()); }
 
-constexpr int kMaxPrunedJobs = 500;  // In one check.
+constexpr int kMaxPrunedJobs = 500;  // The most jobs that one check deletes.
 constexpr Milliseconds kWatchesKept = 3'600'000;
 // The interval between checks of a database that does not answer.
 constexpr std::chrono::milliseconds kCheckUnavailableEvery{1'000};
 
-// The work of the server every few seconds. Checks certificates and metrics. While the database
-// answers, also renews the claims of connected nodes, reads the tokens again, and deletes old data.
-// So it uses all three parts of the server.
+// Does the regular work of the server every few seconds. Checks certificates and metrics. While the
+// database answers, also renews the claims of connected nodes, reads the tokens again, and deletes
+// old data. So this class uses all three parts of the server.
 //
 // Uses the store on the pool, and does everything else on the loop.
 class Maintenance {
@@ -50,7 +50,7 @@ class Maintenance {
         log_(log),
         timer_(loop) {}
 
-  // Starts a check now, and another one after each interval. Call it on the loop, or before the
+  // Starts a check now, and another check after each interval. Call it on the loop, or before the
   // loop runs.
   void Run() {
     front_.CheckCertificates();
@@ -84,7 +84,7 @@ class Maintenance {
   }
 
   void Check(const std::vector<store::NodeClaim>& claims) {
-    // A default notice means: read everything again.
+    // The default notice is kReadAgain: read everything again.
     if (database_.TakeReread()) fleet_.hub().Receive(store::Notice());
     if (auto loaded = front_.rights().Load(database_.store()); !loaded)
       database_.Failed(loaded.error());
@@ -110,7 +110,7 @@ class Maintenance {
   spdlog::logger& log_;
   boost::asio::steady_timer timer_;
   bool was_available_ = true;
-  std::atomic<bool> is_checking_ = false;  // One check at a time.
+  std::atomic<bool> is_checking_ = false;  // Only one check runs at a time.
 };
 
 }  // namespace
@@ -125,7 +125,8 @@ class ControlPlane::Impl {
         front_(options_, loop_, database_, fleet_, metrics_, log),
         maintenance_(options_, loop_, database_, fleet_, front_, log) {}
 
-  // When this runs, the loop has ended. First all threads end, because they use all parts.
+  // When the destructor runs, the loop has ended. First all threads end, because they use all
+  // parts.
   ~Impl() {
     front_.End();
     fleet_.End();

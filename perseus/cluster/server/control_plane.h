@@ -1,4 +1,4 @@
-// The server: store, planning workers, endpoints and event streams together.
+// The whole server: the store, planning workers, endpoints and event streams.
 //
 //   auto server = ControlPlane::Start({.database = "sqlite:perseus.db"}, log);
 //   server->Run();                      until Stop()
@@ -30,15 +30,16 @@ struct ControlPlaneOptions {
   http::Limits limits = {};
   CallerLimitOptions caller_limits = {};
   IdentitySettings identities = {};  // Who can call without a token of the server.
-  // Reads `identities` again, for Reload. Empty if they never change.
+  // Reads `identities` again, for Reload. Empty if the identities never change.
   std::function<Result<IdentitySettings>()> read_identities = {};
   // Allows an address that other machines can reach without TLS or without tokens.
   bool is_insecure = false;
   int planning_threads = 2;
-  double lead_s = 0.5;                      // The time from making an assignment to its first step.
-  double keep_ended_days = 30;              // How long ended jobs are kept.
-  std::string replica = {};                 // Unique. Empty: host name and process id.
-  std::function<Milliseconds()> now = {};   // Empty: a ServerClock.
+  double lead_s = 0.5;          // The time from making an assignment to its first step.
+  double keep_ended_days = 30;  // How long ended jobs are kept.
+  // The unique name of this replica. Empty: host name and process id.
+  std::string replica = {};
+  std::function<Milliseconds()> now = {};   // The time of day. Empty: a ServerClock.
   std::shared_ptr<ServerClock> clock = {};  // Start sets it if `now` is empty.
   // How often the server checks the database and the certificates, and deletes old jobs.
   std::chrono::milliseconds maintenance_interval{5'000};
@@ -46,8 +47,8 @@ struct ControlPlaneOptions {
 
 class ControlPlane {
  public:
-  // Fails (kInput) if options contradict each other. Also fails with the errors of the store and
-  // the server.
+  // Starts the server. Fails (kInput) if options contradict each other. Also fails with the errors
+  // of OpenStore and http::Server::Listen.
   static Result<std::unique_ptr<ControlPlane>> Start(ControlPlaneOptions options,
                                                      spdlog::logger& log);
   ~ControlPlane();
@@ -56,12 +57,13 @@ class ControlPlane {
 
   int port() const;
   void Run();   // Returns after Stop.
-  void Stop();  // From any thread. Running requests end first.
-  // Call this from any thread. New connections use the current certificates. The current identities
-  // replace the old ones, and streams that depend on the old ones close. A wrong file changes
-  // nothing, and is logged and counted.
+  void Stop();  // Call it from any thread. Running requests end first.
+  // Reads the certificates and the identities again. New connections use the new certificates. The
+  // new identities replace the old identities, and streams that depend on the old identities close.
+  // If a file is wrong, nothing changes, and the error is logged and counted. Call this from any
+  // thread.
   void Reload();
-  // All routes, such as "GET /v1/jobs/{job}", sorted. openapi.yaml has to list them.
+  // All routes, such as "GET /v1/jobs/{job}", sorted. openapi.yaml has to list all of them.
   const std::vector<std::string>& Routes() const;
 
  private:

@@ -1,4 +1,4 @@
-// Access: tokens, exposure, certificates, and the log.
+// Tests the access to the server: tokens, exposure to other machines, certificates, and the log.
 #include <spdlog/sinks/ostream_sink.h>
 
 #include <filesystem>
@@ -71,7 +71,7 @@ TEST(ExposedControlPlane, RefusesRequestsWithoutTokens) {
   EXPECT_EQ(nobody->Send({.target = "/v1/jobs"})->status, 401);
 }
 
-// The log has the changes that people make. Renewed certificates are used without a signal.
+// The log has the changes that people make. The server uses renewed certificates without a signal.
 TEST(ControlPlaneLog, HasChangesAndRenewedCertificates) {
   const TemporaryDirectory directory;
   http::TestAuthority old_authority(directory.path(), "old");

@@ -1,4 +1,4 @@
-// What a stolen token of a node is good for, over sockets: attacks on other nodes, and how long a
+// Tests over sockets what an attacker can do with a stolen token of a node. Also tests how long a
 // revoked token works.
 #include <atomic>
 #include <future>
@@ -12,7 +12,8 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-// A request that waits, and the next one with the same token, say it in their own words.
+// The messages after a token was revoked. A request that waits and the next request with the same
+// token have different messages.
 const auto kEnded = ::testing::AnyOf(HasSubstr("the token does not exist"),
                                      HasSubstr("the token was revoked or has expired"));
 
@@ -72,7 +73,7 @@ class IdentityTest : public ControlPlaneTest {
                   json{{"ranks", ranks}}.dump());
   }
   json Job() const { return json::parse(As(operator_token_, "GET", "/v1/jobs/run").body); }
-  // The ranks of each node.
+  // Returns the number of ranks of each node.
   std::map<std::string, std::size_t> Ranks() const {
     std::map<std::string, std::size_t> ranks;
     const json job = Job();
@@ -91,13 +92,16 @@ TEST_F(IdentityTest, ANodeDoesNotTakeRanksThatAnotherNodeRuns) {
   EXPECT_EQ(stolen.status, 409) << stolen.body;
   EXPECT_THAT(stolen.body, HasSubstr("node n1 runs rank dp_rank 1, pp_rank 0"));
   EXPECT_THAT(stolen.body, HasSubstr("is silent for 15 s, or runs no step for 600 s"));
-  // It keeps only those of its own ranks that it has asked for: none.
+  // After the refusal, n0 keeps only those of its own ranks that are in its request. Here, these
+  // are none.
   EXPECT_EQ(Ranks(), (std::map<std::string, std::size_t>{{"n1", 4}}));
-  // When n1 has other ranks, n0 gets the ranks: no deadlock of nodes that exchange ranks.
+  // When n1 has other ranks, n0 gets the ranks. So nodes that exchange ranks do not wait for each
+  // other forever.
   EXPECT_EQ(AttachPipeline("n1", 0).status, 200);
   EXPECT_EQ(AttachPipeline("n0", 1).status, 200);
   EXPECT_EQ(Ranks(), all_);
-  // A token for the whole fleet takes ranks, as a restart on other nodes needs. It is recorded.
+  // A token for the whole fleet can take ranks, because a restarted job may run on other nodes. The
+  // audit trail records this.
   token_["any"] = Created(R"({"scope": "agent", "nodes": ["*"], "name": "any"})")["token"];
   EXPECT_EQ(AttachPipeline("n0", 0, "any").status, 200);
   const json audit =
@@ -192,7 +196,7 @@ TEST_F(IdentityTest, AJoinTokenIsExchangedForTheNodesOwnToken) {
   const json again = json::parse(renewed.body);
   EXPECT_EQ(again["id"], token["id"]);
   EXPECT_NE(again["token"], token["token"]);
-  // The answer may have been lost: the old secret still counts, and may be renewed again.
+  // The answer may have been lost. So the old secret is still valid, and may be renewed again.
   EXPECT_EQ(As(token["token"], "POST", "/v1/nodes/gpu-1/token").status, 200);
   EXPECT_EQ(As(again["token"], "GET", "/v1/jobs/run").status, 401) << "this one was replaced";
 
@@ -202,7 +206,7 @@ TEST_F(IdentityTest, AJoinTokenIsExchangedForTheNodesOwnToken) {
   EXPECT_EQ(As(secret, "POST", "/v1/nodes/gpu-1/token").status, 201) << "the name is free again";
 }
 
-// The answer may be lost with its server. Only the node that has sent the attempt can repeat it.
+// The answer may be lost if the server dies. Only the node that has sent the attempt can repeat it.
 TEST_F(IdentityTest, AJoinWhoseAnswerWasLostIsRepeated) {
   ASSERT_NO_FATAL_FAILURE(StartJob());
   const std::string secret = Created(R"({"scope": "join", "nodes": ["gpu-*"]})")["token"];
@@ -225,7 +229,7 @@ TEST_F(IdentityTest, AJoinWhoseAnswerWasLostIsRepeated) {
   EXPECT_TRUE(Comes([&] {
     return As(lost["token"], "POST", "/v1/nodes/gpu-1/token").status == 401;
   })) << "it was replaced";
-  // The attempt is no secret for requests, and ends when the node renews its token.
+  // The attempt is not a secret for requests. It ends when the node renews its token.
   EXPECT_EQ(As(std::string(64, 'a'), "GET", "/v1/jobs/run").status, 401);
   EXPECT_EQ(As("join:" + std::string(64, 'a'), "GET", "/v1/jobs/run").status, 401);
   ASSERT_EQ(As(token["token"], "POST", "/v1/nodes/gpu-1/token").status, 200);
@@ -248,7 +252,8 @@ TEST_F(IdentityTest, OfManyJoinsOfOneNameAtTheSameTimeOneGetsAToken) {
   EXPECT_EQ(statuses, (std::map<int, int>{{201, 1}, {409, 15}}));
 }
 
-// A credential for exactly this node joins as often as it likes, such as a restarted pod.
+// A credential for exactly this node can join any number of times, because a restarted pod has no
+// stored token.
 TEST_F(IdentityTest, ANodeHasFewTokensInForce) {
   ASSERT_NO_FATAL_FAILURE(StartJob());
   const std::string secret = Created(R"({"scope": "join", "nodes": ["gpu-1"]})")["token"];
@@ -306,7 +311,8 @@ TEST(Replicas, ATokenThatOneReplicaRevokesClosesItsStreamAtTheOther) {
   };
   const std::string ann = create("", R"({"scope": "operator"})")["token"];
   const json node = create(ann, R"({"scope": "agent", "nodes": ["n0"]})");
-  // At first, the other replica may not have read the new tokens yet. It then accepts everybody.
+  // At first, the other replica may not have read the new tokens yet. Until then it accepts
+  // everybody.
   const auto status_at_two = [&](const std::string& token) {
     return client(two, token).Send({.target = "/v1/nodes/n0/jobs"})->status;
   };

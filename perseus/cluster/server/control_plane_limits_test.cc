@@ -1,4 +1,4 @@
-// Limits of requests.
+// Tests the limits of requests.
 #include "tests/support/control_plane_fixture.h"
 
 namespace perseus::server {
@@ -42,7 +42,8 @@ TEST_F(LimitedTest, JobsHaveQuotas) {
   EXPECT_EQ(Send("POST", "/v1/jobs", JobOf("d", "ann")).status, 201);
 }
 
-// One request, and then one every 100 s. So it does not matter how fast the test sends.
+// The limit is one request, and then one request every 100 s. So the speed of the test does not
+// matter.
 class OneRequestTest : public LimitedTest {
  protected:
   OneRequestTest() : LimitedTest(0.01) {}
@@ -57,7 +58,7 @@ TEST_F(OneRequestTest, ACallerThatSendsTooMuchIsToldWhenToComeAgain) {
     EXPECT_THAT(RetryAfter(response), testing::MatchesRegex("100|[1-9][0-9]?")) << response.body;
   }
   EXPECT_GE(refused, 1);
-  // Nodes are callers of their own, and the state of the server has no limit.
+  // Each node is a separate caller, and requests for the server's health have no limit.
   EXPECT_NE(Send("POST", "/v1/nodes/n0/reports", R"({"jobs": []})").status, 429);
   for (int i = 0; i < 15; ++i) EXPECT_EQ(Send("GET", "/healthz").status, 200);
 }
@@ -95,7 +96,7 @@ TEST_F(ControlPlaneTest, AClientThatLeftIsNoFailure) {
                .body.find(R"(requests_total{route="GET /schedule/{job}",status="499"} 1)") !=
            std::string::npos;
   };
-  // On a busy machine, an impatient client may leave before the server has its request.
+  // On a busy machine, an impatient client may disconnect before the server has its request.
   for (const int patience_ms : {50, 500, 5000}) {
     auto impatient =
         http::Client::Create({.server = url(), .timeout = std::chrono::milliseconds(patience_ms)});

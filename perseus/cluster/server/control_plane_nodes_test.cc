@@ -1,4 +1,4 @@
-// Nodes: streams of assignments, attachments and reports.
+// Tests the requests of nodes: streams of assignments, attachments and reports.
 #include "perseus/cluster/store/database.h"
 #include "tests/support/control_plane_fixture.h"
 #include "tests/support/postgres_server.h"
@@ -54,7 +54,8 @@ TEST_F(ControlPlaneTest, SendsAssignmentsToNodes) {
   EXPECT_GE(n1.Await(ended), 0);
 }
 
-// An older database may have been restored.
+// Nodes may have higher versions than the database, because an older database may have been
+// restored.
 TEST_F(ControlPlaneTest, RaisesVersionsAboveThoseOfNodes) {
   PlanJob("run");
   Attach("n0", "run", 0);
@@ -120,13 +121,12 @@ TEST_F(ControlPlaneTest, TwoProcessesCannotBeTheSameNode) {
   EXPECT_EQ(json::parse(attach("b").body)["pointer"], "/instance");
   EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["ranks"].size(), 1U);
   EXPECT_EQ(listen("b%20c").status, 400);
-  // The same process may connect again before the server finds out that the old connection is
-  // broken.
+  // The same process may connect again before the server notices that the old connection is broken.
   {
     NodeStream again(url(), "n0", "", "a");
     EXPECT_EQ(again.Await(IsAssignment), 0);
   }
-  // After it has disconnected, another process gets the name at once.
+  // After the process has disconnected, another process gets the name at once.
   first.reset();
   EXPECT_TRUE(Comes([&] { return attach("c").status == 200; }));
   EXPECT_GE(NodeStream(url(), "n0", "", "c").Await(IsAssignment), 0);

@@ -1,4 +1,5 @@
-// People behind a proxy, over sockets: what the header is good for, and who may not send it.
+// Tests over sockets how people behind a proxy are identified: which rights the header fields give,
+// and who may not send these fields.
 
 #include <map>
 #include <optional>
@@ -82,7 +83,7 @@ class ProxyTest : public testing::Test {
     return Over("POST", "/v1/tokens", As("ann", "admins"), body).body.value("token", "");
   }
 
-  // What a reload reads.
+  // Sets the settings that a reload reads.
   void SetRead(const Result<IdentitySettings>& settings) {
     const MutexLock lock(read_mutex_);
     read_ = settings;
@@ -142,7 +143,7 @@ TEST_F(ProxyTest, WhatCannotBeAUserIsRefused) {
   EXPECT_EQ(
       Who("X-Forwarded-User: a\r\nX-Forwarded-Groups: " + std::string(17'000, 'a') + "\r\n").status,
       431);
-  // Other names are other fields.
+  // Fields with similar names have no effect.
   EXPECT_EQ(Who(As("carl", "readers") + "X_Forwarded_User: root\r\nX_Forwarded_Groups: admins\r\n"
                                         "X-Forwarded-User-: root\r\n")
                 .body["scope"],
@@ -174,7 +175,7 @@ TEST_F(ProxyTest, AUserAndATokenOfTheServerAreRefused) {
   const auto both = Who(As("carl", "readers") + bearer);
   EXPECT_EQ(both.status, 401);
   EXPECT_THAT(both.text, HasSubstr("a token of this server"));
-  // What the proxy itself has checked is of no use here.
+  // A token that belongs to the proxy gives no rights here.
   EXPECT_EQ(Who(As("carl", "readers") + "Authorization: Bearer eyJh.eyJz.c2ln\r\n").body["scope"],
             "read");
   EXPECT_EQ(Who("Authorization: Bearer eyJh.eyJz.c2ln\r\n").status, 401);
@@ -237,7 +238,7 @@ TEST_F(ProxyTest, ACertificateThatIsNamedCounts) {
     EXPECT_EQ(refused.status, 401) << other;
     EXPECT_THAT(refused.body, HasSubstr("count only from the proxy")) << other;
   }
-  // A token for all certificates is not one for everybody behind the proxy.
+  // A token for all certificates is not valid for everybody behind the proxy.
   EXPECT_EQ(send("envoy", {.method = "POST",
                            .target = "/v1/tokens",
                            .body = R"({"scope": "agent", "certificate": "*"})",
@@ -261,7 +262,7 @@ class AnnsStream {
     head_ = client_.ReadUntil("\r\n\r\n");
   }
   bool IsOpen() const { return head_.starts_with("HTTP/1.1 200"); }
-  void AwaitEnd() { client_.ReadAll(); }  // Heartbeats come until then.
+  void AwaitEnd() { client_.ReadAll(); }  // Heartbeats arrive until the end.
 
  private:
   http::RawClient client_;

@@ -1,4 +1,4 @@
-// Jobs, profiles, plans, and the clients of Zeus.
+// Tests jobs, profiles, plans, and the clients of Zeus.
 #include "perseus/cluster/server/control_plane.h"
 
 #include "tests/support/control_plane_fixture.h"
@@ -47,7 +47,8 @@ TEST_F(ControlPlaneTest, RefusesAnImpossibleTarget) {
   EXPECT_EQ(Send("PUT", "/v1/jobs/run/target", possible.dump()).status, 200);
 }
 
-// The frontier is a bound that no plan of whole clocks may reach. Every accepted target has a plan.
+// The frontier is a lower bound. Plans with real clocks may not reach it. Nevertheless, every
+// accepted target has a plan.
 TEST_F(ControlPlaneTest, ATargetJustAboveTheFrontierIsRefusedOrPlanned) {
   PlanJob("run");
   ASSERT_TRUE(Comes([&] { return Send("GET", "/v1/jobs/run/frontier").status == 200; }));
@@ -96,7 +97,7 @@ TEST_F(ControlPlaneTest, AnswersClientsOfZeus) {
   ASSERT_EQ(registered.status, 200) << registered.body;
   const std::string id = json::parse(registered.body);
   EXPECT_EQ(registered.body, "\"" + id + "\"");
-  // The answer comes when all ranks have registered.
+  // The answer arrives when all ranks have registered.
   http::Response schedule;
   std::thread waits([&] {
     auto client = http::Client::Create({.server = url()});

@@ -1,4 +1,5 @@
-// What nodes measure, against what people and plans say.
+// Tests how the server compares the measurements of nodes with the reports of people and the
+// promises of plans.
 #include <csignal>
 #include <cstdlib>
 #include <future>
@@ -28,12 +29,12 @@ class TruthTest : public ControlPlaneTest {
     }
   }
   json Assignment() { return Get("/v1/jobs/run")["assignment"]; }
-  // Both pipelines run the assignment in force for `count` steps. Each takes `slow[p]` times as
-  // long as its plan, and all wait for the slowest.
+  // Runs `count` steps of both pipelines with the active assignment. Pipeline p takes `slow[p]`
+  // times as long as its plan, and both wait for the slower pipeline.
   void Run(int count, const std::vector<double>& slow, double energy = 1) {
     for (int i = 0; i < count; ++i, ++step_) {
       const json assignment = Assignment();
-      if (assignment["pipelines"].empty()) return;  // The plan was taken back.
+      if (assignment["pipelines"].empty()) return;  // The plan was withdrawn.
       double longest_s = 0;
       for (std::size_t p = 0; p < 2; ++p) {
         const double time_s = assignment["pipelines"][p]["time_s"];
@@ -46,8 +47,8 @@ class TruthTest : public ControlPlaneTest {
       }
     }
   }
-  // Steps take 8 % longer than planned, until the plan is tried against the default clocks. Returns
-  // the planned time at these.
+  // Runs steps that take 8 % longer than planned, until the trial at the default clocks begins.
+  // Returns the planned time at the default clocks.
   double StartTrial() {
     const double baseline_s = Assignment()["baseline"]["time_s"];
     EXPECT_TRUE(Comes([&] {
@@ -56,7 +57,7 @@ class TruthTest : public ControlPlaneTest {
     }));
     return baseline_s;
   }
-  // Steps of an assignment without plans, until the condition holds.
+  // Runs steps of an assignment without plans, until the condition holds.
   template <typename Condition>
   void RunAtDefaultClocks(double time_s, Condition condition) {
     EXPECT_TRUE(Comes([&] {
@@ -116,7 +117,8 @@ TEST_F(TruthTest, AFalseNoticeIsSuspendedAndTheJobIsFastAgain) {
   EXPECT_THAT(straggler["reinstated"].get<std::string>(), HasSubstr("at least 1.25 times"));
   EXPECT_EQ(Metric("perseus_server_straggler_notices_total{event=\"suspended\"}"), "1");
 
-  // The same notice again changes nothing. The pipeline really becomes slow: now it counts.
+  // The same notice again changes nothing. Then the pipeline really becomes slow, and the notice
+  // counts.
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/stragglers/1", R"({"slowdown": 1.5})").status, 200);
   EXPECT_EQ(Get("/v1/jobs/run")["stragglers"][0]["state"], "suspended");
   Run(8, {1, 1.5});
@@ -131,7 +133,7 @@ TEST_F(TruthTest, AReportExpiresByDefault) {
 }
 
 TEST_F(TruthTest, ThePromiseOfThePlanIsCompared) {
-  // With the default limit, the plan would be taken back.
+  // With the default limit of harm, the server would withdraw the plan.
   ASSERT_EQ(Send("POST", "/v1/jobs/run/end", "{}").status, 200);
   json body = json::parse(JobBody("run"));
   body["most_harm_percent"] = 100;
@@ -173,7 +175,7 @@ TEST_F(TruthTest, APlanThatCostsThroughputIsTakenBack) {
   EXPECT_THAT(guard["why"].get<std::string>(), HasSubstr("8.0 % longer than planned"));
   EXPECT_EQ(Send("GET", "/v1/jobs/run/plans/current").status, 404);
 
-  // The user sets the target again: the plan gets another chance.
+  // If the user sets the target again, the plan gets another chance.
   ASSERT_EQ(Send("PUT", "/v1/jobs/run/target", R"({"kind": "slowdown", "value": 0})").status, 200);
   EXPECT_TRUE(Comes([&] { return !Assignment()["pipelines"].empty(); }));
   EXPECT_FALSE(Get("/v1/jobs/run").contains("guard"));
@@ -199,8 +201,8 @@ TEST_F(TruthTest, StragglersAreFoundInATrial) {
   }));
 }
 
-// The reports of pipeline 1 are so late that the detector ignores them. They have enough slow steps
-// for a trial.
+// The reports of pipeline 1 are so late that the detector ignores them. But they contain enough
+// slow steps for a trial.
 TEST_F(TruthTest, ANewStragglerIsNoFaultOfThePlan) {
   Run(10, {1, 1});
   const json assignment = Assignment();
@@ -217,7 +219,8 @@ TEST_F(TruthTest, ANewStragglerIsNoFaultOfThePlan) {
   EXPECT_TRUE(IsPlannedFor(1.5 * time_s));
 }
 
-// Steps take 8 % longer than planned in both cases: the profile is optimistic.
+// Steps take 8 % longer than planned, with the plan and without it, because the profile is
+// optimistic.
 TEST_F(TruthTest, AnOptimisticProfileKeepsItsPlan) {
   const double baseline_s = StartTrial();
   RunAtDefaultClocks(1.08 * baseline_s, [&] { return !Assignment()["pipelines"].empty(); });
@@ -226,7 +229,8 @@ TEST_F(TruthTest, AnOptimisticProfileKeepsItsPlan) {
   EXPECT_FALSE(Assignment()["pipelines"].empty());
 }
 
-// A disk that is full still answers questions. With this limit, every change of the file fails.
+// With a full disk, a database still answers queries. With this limit on the file size, every
+// change of the file fails, as on a full disk.
 TEST(DatabaseProbe, NoticesADatabaseThatRefusesChanges) {
   const TemporaryDirectory directory;
   const auto store = *store::OpenStore("sqlite:" + (directory / "test.db").string());

@@ -52,7 +52,7 @@ void DatabaseProbe::Ping() {
   outage_ = answer ? "" : answer.error().Message();
 }
 
-// Makes a change when it is time, or at once after any other change failed.
+// Makes a change if the last change is long enough ago, or at once after any other change failed.
 void DatabaseProbe::Write() {
   const Time now = std::chrono::steady_clock::now();
   const std::int64_t failed = store_.failed_writes();

@@ -5,11 +5,12 @@
 //                       ──► event streams of nodes
 //                       ──► reports that other replicas pass on
 //
-// Threads: planning workers have their own. Reports run on the pool of the database; those of one
-// job run in order. Event streams belong to the loop. Notices come on the thread of the store.
+// Threads: planning workers have their own threads. Reports run on the pool of the database. The
+// reports of one job run in order. Event streams belong to the loop. Notices arrive on the thread
+// of the store.
 //
-// Invariants: planning ends (End) before the database, which sends notices until it ends. So Fleet
-// outlives the store, and the loop outlives Fleet.
+// Invariants: planning ends (End) before the database ends. The database sends notices until it
+// ends. So Fleet outlives the store, and the loop outlives Fleet.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -64,7 +65,8 @@ class Fleet {
   telemetry::NodeReports reports_;
   PlanCuts cuts_;
   const std::shared_ptr<EventHub> hub_;
-  // Strands for the messages of other replicas. The messages of one job always use the same strand.
+  // Strands (queues that run one task after another) for the messages of other replicas. The
+  // messages of one job always use the same strand.
   std::vector<Strand> strands_;
   Mutex workers_mutex_;
   std::unique_ptr<job_planning::PlanningWorkers> workers_ PERSEUS_GUARDED_BY(workers_mutex_);

@@ -13,21 +13,21 @@
 namespace perseus::server {
 namespace {
 
-// Each may need 70 MB of memory while it is read.
+// How many large bodies may be read at once. Each body may need 70 MB of memory while it is read.
 constexpr int kLargeBodies = 8;
 constexpr int kPlansOnRequest = 2;
 constexpr std::chrono::milliseconds kShutdownTimeout{5'000};
 // A revoked token closes its streams after at most two intervals plus the time to read the tokens.
 constexpr std::chrono::milliseconds kWatchTokensEvery{200};
 
-// Whether only this machine can reach the server.
+// Returns whether only this machine can reach the server.
 bool IsLocal(const ControlPlaneOptions& options) {
   const auto address = ParseHostPort(options.address);
   return address && IsLoopback(address->host);
 }
 
-// What happens after the last token is revoked. If other machines can reach the server, it then has
-// no operator, because otherwise everybody would be an operator.
+// Returns who is an operator after the last token is revoked. If other machines can reach the
+// server, nobody is an operator, because otherwise everybody would be an operator.
 Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
   // With a proxy, the operators are users behind the proxy.
   if (options.identities.proxy) return Rights::WithoutTokens::kClosed;
@@ -54,8 +54,8 @@ std::vector<std::filesystem::file_time_type> TimesOf(const std::optional<http::T
   return times;
 }
 
-// Whether to log a request at level info: a person changed something. Nodes and profilers
-// constantly change something.
+// Whether to log a request at level info. This is the case if a person changed something. Requests
+// of nodes and profilers are not logged, because they change something all the time.
 bool IsWorthLogging(std::string_view method, std::string_view pattern, int status) {
   if (status >= 300 || method == "GET" || method == "HEAD") return false;
   if (pattern.starts_with("/v1/tokens")) return true;
@@ -137,7 +137,7 @@ void HttpFront::Stop() {
 void HttpFront::Reload() {
   if (options_.tls) boost::asio::post(loop_, [this] { ReadCertificates(); });
   if (!options_.read_identities) return;
-  // On this thread, because reading a file may be slow.
+  // Read on this thread, because reading a file may be slow.
   auto read = options_.read_identities();
   if (read) {
     if (auto good = CheckProxy(*read); !good) read = Fail(good);
@@ -177,7 +177,7 @@ void HttpFront::SetGauges() {
                 .overload_refusals = waiting_.refused()});
 }
 
-// Checks that this process can do what the settings say.
+// Checks that the options of this process allow what the settings require.
 Result<void> HttpFront::CheckProxy(const IdentitySettings& identities) const {
   if (!identities.proxy) return {};
   const bool has_authority = options_.tls && !options_.tls->client_authority.empty();
@@ -235,7 +235,7 @@ void HttpFront::WatchTokens() {
   if (reload_tokens_.exchange(false)) {
     boost::asio::post(database_.pool(), [this] {
       if (auto loaded = rights_.Load(database_.store()); !loaded) {
-        database_.Failed(loaded.error());  // Maintenance reads them again.
+        database_.Failed(loaded.error());  // The maintenance reads the tokens again.
       }
     });
   }

@@ -1,12 +1,12 @@
 // The side of the server that faces callers: sockets and certificates, the identity and rights of
 // callers, their limits, the endpoints, and the log of requests.
 //
-// Threads: everything runs on the loop. The exceptions are endpoints, which run on the pool of the
-// database (api/endpoints.h), Receive, which is called on the thread of the store, and Reload,
-// which is called on any thread.
+// Threads: everything runs on the loop. There are three exceptions. Endpoints run on the pool of
+// the database (api/endpoints.h). Receive is called on the thread of the store. Reload is called on
+// any thread.
 //
-// Invariants: the database ends before HttpFront, because endpoints on its pool use Services. The
-// loop outlives HttpFront. Each member uses only members above it.
+// Invariants: the database ends before HttpFront, because endpoints on the database's pool use
+// Services. The loop outlives HttpFront. Each member uses only members above it.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -46,10 +46,10 @@ class HttpFront {
   void Stop();
   void End() { ends_.request_stop(); }  // Stops the planning on the pool.
 
-  void Reload();                              // ControlPlane::Reload.
+  void Reload();                              // The same as ControlPlane::Reload.
   void Receive(const store::Notice& notice);  // Call it on any thread.
   // Finds certificates that were renewed without a signal, as in a Kubernetes Secret. If only one
-  // of two files has changed so far, the change of the other one is found later.
+  // of two files has changed so far, a later call finds the change of the other file.
   void CheckCertificates();
   void SetGauges();
 

@@ -1,5 +1,5 @@
-// The rights of every kind of token on every route, over sockets. The test fails if a route has no
-// row here, or if its x-scopes in openapi.yaml differ.
+// Tests the rights of every kind of token on every route, over sockets. The test fails if a route
+// has no row here, or if its x-scopes in openapi.yaml differ from the row.
 #include <map>
 #include <sstream>
 
@@ -13,24 +13,25 @@ namespace {
 
 using nlohmann::json;
 
-// Who has the right to a route. Independent of the server's own table.
+// Says who has the right to a route. This table does not depend on the server's own table.
 enum class For {
-  kEverybody,       // Without a token, too.
-  kIdentified,      // All scopes.
-  kReaders,         // All scopes but join. A token of scope job or member only for its own jobs.
-  kReadersOfMany,   // All scopes but join and job.
-  kOwners,          // Operators, members of the owner, and the job's token.
-  kReadersOfFleet,  // The same, but not members, who see only the jobs of their owner.
-  kReadersOfNode,   // The same, but not other nodes.
-  kNodes,           // Operators and agents.
-  kJoiners,         // Nodes that join, and nodes.
+  kEverybody,      // Also without a token.
+  kIdentified,     // All scopes.
+  kReaders,        // All scopes except join. A token of scope job or member only for its own jobs.
+  kReadersOfMany,  // All scopes except join and job.
+  kOwners,         // Operators, members of the owner, and the job's token.
+  // The same as kReadersOfMany, but not members, who see only the jobs of their owner.
+  kReadersOfFleet,
+  kReadersOfNode,  // The same as kReadersOfFleet, but not other nodes.
+  kNodes,          // Operators and agents.
+  kJoiners,        // Nodes that join, and nodes that have joined.
   kOperators,
 };
 
 struct RightsRow {
   For access;
   std::string target;  // The path for job "mine".
-  std::string body;    // Changes something if the caller has the right.
+  std::string body;    // With the right to the route, this body changes something.
 };
 
 const char* const kRightsTableJob =
@@ -86,7 +87,7 @@ std::map<std::string, RightsRow> Table() {
       {"POST /register_rank/{job}",
        {For::kOwners, "/register_rank/mine",
         R"({"rank": 0, "dp_rank": 0, "pp_rank": 0, "tp_rank": 0, "available_frequencies": [1410]})"}},
-      // With a rank it waits for all ranks.
+      // With a rank in the path, the request would wait for all ranks.
       {"GET /schedule/{job}", {For::kReaders, "/schedule/mine", ""}},
       {"POST /result/{job}",
        {For::kOwners, "/result/mine", R"({"rank": 0, "iter_time": [1], "iter_energy": [1]})"}},
@@ -129,14 +130,14 @@ bool May(Who who, For access) {
     case For::kNodes:
       return who == Who::kOperator || who == Who::kAgent;
     case For::kJoiners:
-      return who == Who::kJoin;  // The agent's token here was not issued by a join token.
+      return who == Who::kJoin;  // In this test, no join token issued the agent's token.
     case For::kOperators:
       return who == Who::kOperator;
   }
   return false;
 }
 
-// Node n0 is the node of the table.
+// Returns the body that creates a token of this kind. Node n0 is the node of the table.
 std::string TokenOf(Who who, double expires_in_days) {
   static const std::map<Who, json> kTokens{
       {Who::kOperator, {{"scope", "operator"}}},
@@ -154,8 +155,9 @@ std::string TokenOf(Who who, double expires_in_days) {
   return body.dump();
 }
 
-// "GET /v1/jobs" -> "[operator, agent, read]", as openapi.yaml has them: paths are two spaces in,
-// methods four, and their members six.
+// Returns the scopes of each route in openapi.yaml: "GET /v1/jobs" -> "[operator, agent, read]". In
+// this file, paths have an indent of two spaces, methods of four, and the members of methods of
+// six.
 std::map<std::string, std::string> ScopesOfContract() {
   std::map<std::string, std::string> scopes;
   std::istringstream lines{std::string(OpenApiDocument())};
@@ -211,7 +213,7 @@ class RightsOverSockets : public testing::Test {
     EXPECT_LT(response.status, 300) << method << " " << target << "\n" << response.body;
     return json::parse(response.body, nullptr, false);
   }
-  // Whether the stream opens.
+  // Returns whether the stream opens.
   static bool Opens(http::Client& client, const std::string& target) {
     bool is_open = false;
     return client
@@ -223,7 +225,7 @@ class RightsOverSockets : public testing::Test {
         .has_value();
   }
 
-  // Makes a job with a plan, and then the tokens. From then on, requests need a token.
+  // Makes a job with a plan, and then the tokens. Afterwards, requests need a token.
   void MakeJobAndTokens() {
     http::Client open = ClientWith(first_);
     Sent(open, "POST", "/v1/jobs", kRightsTableJob);
@@ -246,7 +248,7 @@ class RightsOverSockets : public testing::Test {
       if (who == Who::kOperator) continue;
       good_.push_back(Sent(operators, "POST", "/v1/tokens", TokenOf(who, 1))["token"]);
     }
-    // To be revoked.
+    // A request of the table revokes this token.
     token_ = Sent(operators, "POST", "/v1/tokens", TokenOf(Who::kReader, 1))["id"];
   }
 
@@ -258,7 +260,7 @@ class RightsOverSockets : public testing::Test {
     }
     return target;
   }
-  // Everything that the requests could change.
+  // Returns all state that the requests could change.
   json State() const {
     http::Client client = ClientWith(good_[0]);
     json state;
@@ -273,8 +275,8 @@ class RightsOverSockets : public testing::Test {
   std::string first_;  // The token of the first requests. Empty: no tokens exist.
   std::string plan_;
   std::string token_;
-  std::vector<std::string> good_;     // By Who.
-  std::vector<std::string> expired_;  // By Who.
+  std::vector<std::string> good_;     // Valid tokens, by Who.
+  std::vector<std::string> expired_;  // Expired tokens, by Who.
 };
 
 TEST_F(RightsOverSockets, EveryRouteHasARowAndTheScopesOfTheContract) {
@@ -332,7 +334,7 @@ TEST_F(RightsOverSockets, ServesCallersWithTheRight) {
   }
 }
 
-// A new plan takes seconds of a processor and is stored. So readers receive only existing plans.
+// A new plan takes seconds of CPU time and is stored. So readers receive only existing plans.
 TEST_F(RightsOverSockets, OnlyOwnersCauseNewPlans) {
   ASSERT_NO_FATAL_FAILURE(MakeJobAndTokens());
   int percent = 3;
@@ -388,7 +390,7 @@ scope = "read"
                                   "identities.toml")),
         directory_(std::move(directory)) {}
 
-  // The first lines of the answer to a person of these groups, and its body.
+  // Returns the first lines of the answer to a person in these groups, and the body of the answer.
   std::string Answer(const std::string& groups, const std::string& route, const RightsRow& row) {
     http::RawClient client((*directory_ / "s").string());
     client.Send(fmt::format(

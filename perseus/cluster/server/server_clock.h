@@ -1,13 +1,13 @@
-// The time of day for a server, from a clock that is never set back.
+// The time of day for a server, which never goes back when the machine's clock is set.
 //
 // The server stores when a straggler report begins and ends, and when a node was last seen. If the
 // clock of the machine were set back by two hours, a report for 20 s would last for two hours. So
 // the server reads the time of day once and then counts with the monotonic clock.
 //
-// Replicas compare their times in one database, so they start with the database's clock and
-// regularly compare with it. If it differs by more than kTolerated twice in a row, somebody set
-// that clock, and all replicas follow it. Then straggler reports end sooner or later by this
-// difference.
+// Replicas store times in one database and compare them. So each replica starts with the time of
+// the database's clock, and regularly compares its time with this clock. If the two differ by more
+// than kTolerated twice in a row, somebody has set the database's clock. Then all replicas follow
+// the database's clock, and straggler reports end sooner or later by this difference.
 //
 // Thread safe.
 #pragma once
@@ -23,15 +23,15 @@ namespace perseus::server {
 class ServerClock {
  public:
   static constexpr Milliseconds kTolerated = 2'000;
-  // `monotonic` returns the time of a clock that is never set. Tests replace it.
+  // `monotonic` returns the time of a clock that nobody can set. Tests replace this function.
   using Monotonic = std::function<Milliseconds()>;
   explicit ServerClock(Milliseconds time_of_day, Monotonic monotonic = SteadyNow)
       : monotonic_(std::move(monotonic)), offset_ms_((time_of_day - monotonic_()).count()) {}
 
   Milliseconds Now() const { return monotonic_() + Milliseconds(offset_ms_); }
 
-  // Compares with the database's clock. Returns by how much the time changed: 0 unless somebody set
-  // the database's clock.
+  // Compares the time with `database`, the time of the database's clock. Returns how much Now() has
+  // changed. This is 0 unless somebody has set the database's clock.
   Milliseconds Compare(Milliseconds database) {
     const Milliseconds difference = database - Now();
     const bool differs = difference > kTolerated || difference < -kTolerated;

@@ -34,7 +34,8 @@ void ServerDatabase::Failed(const Error& error) {
   log_.error("{}", error.Message());
 }
 
-// Runs on the thread of the probe.
+// Updates metrics and compares the clocks after each attempt of the probe to make a change. Runs on
+// the thread of the probe.
 void ServerDatabase::AfterProbe() {
   metrics_.SetRefusedWrites(store_->failed_writes());
   if (options_.clock) {

@@ -1,7 +1,8 @@
-// The server's database: the store, the threads that use it, and whether it answers.
+// The server's database: the store, the threads that use the store, and the probe that checks
+// whether the database answers.
 //
 // Threads: requests and the work of the other parts use the store on `pool`. The probe has its own
-// thread (database_probe.h), and so has the store, for notices.
+// thread (database_probe.h). The store also has its own thread, for notices.
 //
 // Invariant: End ends the probe and the pool, and then closes the store with its thread. So nothing
 // uses a closed store, and after End no task of the pool runs and no notice arrives.
@@ -28,7 +29,8 @@ namespace perseus::server {
 
 class ServerDatabase {
  public:
-  // Most threads wait for a commit. One commit contains the transactions of all waiting threads.
+  // The number is high, because most of these threads wait for a commit. One commit contains the
+  // transactions of all waiting threads.
   static constexpr int kThreads = 32;
 
   ServerDatabase(const ControlPlaneOptions& options, std::unique_ptr<store::Store> store,
@@ -43,13 +45,14 @@ class ServerDatabase {
 
   // Returns why nodes and requests cannot use the database, or an empty text if they can.
   std::string Outage() const { return probe_ ? probe_->Outage() : ""; }
-  // Requests that the streams of nodes are read again, because reading failed when a notice
-  // arrived.
+  // Requests that the jobs of all event streams are read again. Call it if reading failed when a
+  // notice arrived.
   void RequestReread() { needs_reread_ = true; }
-  // Returns whether that was requested, and clears the request.
+  // Returns whether RequestReread was called, and clears this request.
   bool TakeReread() { return needs_reread_.exchange(false); }
-  Answer<void> IsReady() const;     // 503 unless nodes and requests can use the database.
-  Answer<void> Readiness() const;   // The same without delay, also for changes: for load balancers.
+  Answer<void> IsReady() const;  // 503 unless nodes and requests can use the database.
+  // 503 unless the database answers without delay and accepts changes. For load balancers.
+  Answer<void> Readiness() const;
   void Failed(const Error& error);  // Counts and logs an error of the store.
 
  private:

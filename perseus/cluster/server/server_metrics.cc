@@ -23,8 +23,8 @@ using Bounds = Histogram::BucketBoundaries;
 
 namespace {
 
-// Gauges with labels. Each update contains all series, and removes every other series. So an ended
-// job leaves no series.
+// Gauges with labels. Each update contains all current series, and removes every other series. So
+// no series of an ended job remains.
 class GaugeSet {
  public:
   GaugeSet(prometheus::Registry& registry, const char* name, const char* help)
@@ -105,7 +105,8 @@ struct ServerMetrics::Families {
       Counters("perseus_server_plan_guards_total",
                "Plans that were tried against the default clocks (trial), and the result: taken "
                "back (withdrawn) or back in force (cleared).");
-  // This is a gauge, because steps may use more energy than planned at maximum frequency.
+  // The metric is a gauge, because it may decrease: steps may use more energy than planned at
+  // maximum frequency.
   Gauge& saved = OneGauge("perseus_server_energy_saved_joules",
                           "Energy that steps judged by this replica saved since its start, "
                           "against the planned energy at maximum frequency.");
@@ -121,7 +122,7 @@ struct ServerMetrics::Families {
                  "Nodes of running jobs by state; a node counts once for each job."};
   GaugeSet stragglers{registry, "perseus_server_stragglers",
                       "Stragglers of running jobs by source and state."};
-  // By JobStatus::values.
+  // The gauges by the names in JobStatus::values.
   std::map<std::string, GaugeSet> of_jobs;
   Families() {
     for (const auto& [name, help] :
@@ -144,8 +145,8 @@ struct ServerMetrics::Families {
 };
 
 ServerMetrics::ServerMetrics() : families_(std::make_unique<Families>()) {
-  // These start at 0, because Prometheus sees no increase if a series begins with its first
-  // failure.
+  // These counters start at 0. If a series began with its first failure, Prometheus would see no
+  // increase.
   families_->plannings.Add({{"status", "superseded"}});
   for (const std::string_view status : store::kWordsOf<store::JobStatus>) {
     families_->plannings.Add({{"status", std::string(status)}});

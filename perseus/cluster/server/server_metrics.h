@@ -21,7 +21,7 @@ class ServerMetrics {
   void CountStoreFailure();
   // `what` is "certificates" or "identities".
   void CountReload(const std::string& what, bool is_done);
-  // Current values.
+  // The current values of the server.
   struct Gauges {
     int connections = 0;
     int streams = 0;

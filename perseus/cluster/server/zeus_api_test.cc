@@ -1,5 +1,5 @@
-// Clients of Zeus: several runs of a job, and refused requests. control_plane_test.cc tests a whole
-// run.
+// Tests clients of Zeus: several runs of a job, and refused requests. control_plane_test.cc tests a
+// whole run.
 #include "perseus/cluster/server/api/zeus_api.h"
 #include "tests/support/control_plane_fixture.h"
 

@@ -1,4 +1,4 @@
-// The audit trail and tokens over every database.
+// Tests the audit trail and tokens with every database.
 #include "perseus/cluster/store/audit.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ TEST_P(AuditTest, RecordsWhoExtendsAStraggler) {
   EXPECT_EQ(all[2].by, ann_);
   EXPECT_EQ(all[2].before, all[1].after);
   EXPECT_NE(all[2].after, all[1].after);
-  // The server extends its own with each report.
+  // The audit trail does not record that the server extends a detected straggler with each report.
   straggler.source = StragglerSource::kDetected;
   Succeed(store_->PutStraggler(straggler, 3000));
   straggler.expires = 99'000;
@@ -151,7 +151,8 @@ TEST_P(AuditTest, OnlyTheHolderOfASecretRenewsAToken) {
   };
   EXPECT_FALSE(Get(store_->RenewToken(renewed("second", 500), "wrong", 500)));
   EXPECT_TRUE(Get(store_->RenewToken(renewed("second", 500), "first", 500)));
-  // The answer was lost: the first secret renews again, until its end.
+  // The answer was lost. So the first secret can renew the token again, until the end of this
+  // secret.
   EXPECT_TRUE(Get(store_->RenewToken(renewed("third", 600), "first", 600)));
   EXPECT_FALSE(Get(store_->RenewToken(renewed("fourth", 700), "second", 700)));
   EXPECT_FALSE(Get(store_->RenewToken(renewed("fourth", 800), "first", 800))) << "too late";

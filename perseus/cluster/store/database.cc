@@ -8,7 +8,7 @@
 namespace perseus::store {
 namespace {
 
-// Both databases limit a message to 1 GB, with everything that it contains.
+// SQLite and PostgreSQL limit a message to 1 GB, with everything that the message contains.
 constexpr std::size_t kMaxTextBytes = 500'000'000;
 
 }  // namespace

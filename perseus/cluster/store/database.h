@@ -1,11 +1,11 @@
 // The part of a database that the store needs: statements with parameters, transactions, notices.
 //
-// Both drivers run the same SQL. Parameters are $1, $2, … All values of a statement are parameters:
-// a text from outside is never part of a statement. A statement contains a part of Dialect only
-// where the dialects differ.
+// The drivers for SQLite and PostgreSQL run the same SQL. Parameters are $1, $2, … All values of a
+// statement are parameters, so a text from outside is never part of a statement. Where the two SQL
+// dialects differ, a statement contains a part of Dialect.
 //
-// Each statement of a transaction reads what was committed before it (READ COMMITTED). So code that
-// reads a row and then writes it locks the row first (Dialect::for_update).
+// Each statement of a transaction reads what was committed before this statement (READ COMMITTED).
+// So code that reads a row and then writes the same row locks the row first (Dialect::for_update).
 //
 // Thread safe, except Transaction, which belongs to one function.
 #pragma once
@@ -50,7 +50,7 @@ class Parameters {
 };
 using Value = std::variant<std::monostate, std::int64_t, double, std::string>;
 
-// Returns the error for a word of the database that is none of `known`.
+// Returns the error for a word that was read from the database but is not in `known`.
 tl::unexpected<Error> UnknownWord(std::string_view word, std::span<const std::string_view> known);
 
 // A row of a result. A null reads as 0 or as an empty text.
@@ -68,13 +68,13 @@ class Row {
     const auto* value = std::get_if<double>(&values_.at(column));
     return value == nullptr ? 0 : *value;
   }
-  // Call this once for each column: it moves the text out.
+  // Call this once for each column, because it moves the text out.
   std::string TakeText(std::size_t column) {
     auto* value = std::get_if<std::string>(&values_.at(column));
     return value == nullptr ? std::string() : std::move(*value);
   }
-  // Moves all columns out, in their order. If a field is a state, returns a Result<void>, which is
-  // kSystem for a word that this program does not know.
+  // Moves all columns out, in their order. If a field is an enumeration, returns a Result<void>. It
+  // fails (kSystem) if the column has a word that this program does not know.
   template <typename... Fields>
   auto Take(Fields&... fields) {
     std::size_t column = 0;
@@ -117,12 +117,14 @@ using Rows = std::vector<Row>;
 // The differences between the two dialects of SQL.
 struct Dialect {
   std::string_view serial_key;  // The type of a key that increments itself.
-  std::string_view for_update;  // After SELECT …: locks the rows until the end of the transaction.
-  std::string_view skip_locked;  // The same, but skips rows that are locked.
-  std::string_view lock_schema;  // A statement that lets only one replica create tables. Or empty.
-  std::string_view shrink;       // A statement that frees the space of deleted rows. Or empty.
-  std::string_view clock;        // Reads the database's clock in milliseconds since 1970. Or empty.
-  bool has_replicas;             // Other processes may use the same database.
+  // A clause after SELECT … that locks the rows until the end of the transaction.
+  std::string_view for_update;
+  std::string_view skip_locked;  // The same clause, but it skips rows that are locked.
+  std::string_view lock_schema;  // A statement that lets only one replica create tables, or empty.
+  std::string_view shrink;       // A statement that frees the space of deleted rows, or empty.
+  // A query for the database's clock in milliseconds since 1970, or empty.
+  std::string_view clock;
+  bool has_replicas;  // Other processes may use the same database.
 };
 const Dialect& SqliteDialect();
 const Dialect& PostgresDialect();
@@ -135,12 +137,13 @@ class Transaction {
   virtual Result<void> Notify(const Notice& notice) = 0;
 };
 
-// The failures that a committed transaction survives.
+// Says which failures a committed transaction survives.
 enum class Durability {
-  kOnDisk,  // A crash of the machine: the disk has confirmed it before Transact returns.
-  // A crash of the process. A crash of the machine may undo the last such transactions, but none
-  // before a transaction with kOnDisk. This is for data that is reported again anyway: a busy disk
-  // needs over 100 ms to confirm a commit.
+  // Survives a crash of the machine: the disk confirms the commit before Transact returns.
+  kOnDisk,
+  // Survives a crash of the process. A crash of the machine may undo the last such transactions,
+  // but only those after the last transaction with kOnDisk. For data that is reported again anyway.
+  // (A busy disk needs over 100 ms to confirm a commit.)
   kInMemory,
 };
 
@@ -153,15 +156,16 @@ class Database {
   // Runs one statement that changes nothing.
   virtual Result<Rows> Read(std::string_view sql, Parameters parameters) = 0;
 
-  // Runs `work` and commits. If `work` fails, nothing changes, and its error is returned. When this
-  // returns, others see the changes. `work` may run on another thread. It may also run several
-  // times, after a conflict with another transaction or a lost connection. So it must assign its
-  // results outside the database, and must not append to them.
+  // Runs `work` and commits. If `work` fails, nothing changes, and its error is returned. When
+  // Transact returns, other transactions see the changes. `work` may run on another thread. After a
+  // conflict with another transaction or a lost connection, `work` runs again. So `work` must
+  // assign the variables outside the database that hold its results, and must not append to them.
   //
-  // After a conflict, the driver waits for a short, random time before it repeats the transaction,
-  // and for up to twice as long before each further repeat. PostgreSQL ends one transaction of a
-  // deadlock and wakes up the other one, which needs a moment to lock the row that it waits for. A
-  // repeat within this moment locks the row first, and both are in a deadlock again.
+  // After a conflict, the driver waits for a short, random time before it repeats the transaction.
+  // Before each further repeat, it waits for up to twice as long. The reason is how PostgreSQL
+  // resolves a deadlock: it ends one transaction and wakes up the other transaction. The other
+  // transaction needs a moment to lock the row that it waits for. If the first transaction is
+  // repeated within this moment, it locks the row first, and both are in a deadlock again.
   using Work = std::function<Result<void>(Transaction&)>;
   Result<void> Transact(const Work& work, Durability durability = Durability::kOnDisk) {
     Result<void> done = Commit(work, durability);
@@ -181,16 +185,17 @@ class Database {
   std::atomic<std::int64_t> failed_writes_ = 0;
 };
 
-// Opens an address in the form that OpenStore accepts.
+// Opens the database at an address in the form that OpenStore accepts.
 Result<std::unique_ptr<Database>> OpenDatabase(const std::string& address);
 
-// `path` is a file, or ":memory:".
+// Opens an SQLite database. `path` is a file, or ":memory:".
 Result<std::unique_ptr<Database>> OpenSqlite(const std::string& path);
-// `url` is "postgresql://…" as libpq accepts it. Connects, so that a wrong address fails at once.
+// Opens a PostgreSQL database. `url` is "postgresql://…" as libpq accepts it. Connects at once, so
+// that a wrong address fails now.
 Result<std::unique_ptr<Database>> OpenPostgres(const std::string& url);
 
-// Refuses (kInput) texts that a database may not be able to store: texts with NUL bytes, texts that
-// are not UTF-8, and texts of more than 500 MB. For drivers.
+// Refuses (kInput) texts that a database may be unable to store. These are texts with NUL bytes,
+// texts that are not UTF-8, and texts of more than 500 MB. The drivers call it.
 Result<void> CheckParameters(Parameters parameters);
 
 }  // namespace perseus::store

@@ -106,8 +106,8 @@ GroupCommit::Batch GroupCommit::Commit(Batch& batch) {
   return rest;
 }
 
-// In the write-ahead log, SQLite's NORMAL writes without waiting for the disk. FULL waits for
-// everything that was written before.
+// Sets PRAGMA synchronous. With a write-ahead log, SQLite's NORMAL writes without waiting for the
+// disk. FULL waits until everything that was written before is on disk.
 Result<void> GroupCommit::SetDurability(Durability durability) {
   if (durability == durability_) return {};
   PERSEUS_RETURN_IF_ERROR(connection_.Run(durability == Durability::kOnDisk
@@ -118,7 +118,8 @@ Result<void> GroupCommit::SetDurability(Durability durability) {
   return {};
 }
 
-// Moves the requests for which the commit has no time to `rest`. Fails if the whole batch is lost.
+// Runs the requests of `batch` in one transaction. Moves the requests for which the commit has no
+// time to `rest`. Fails if the whole batch is lost.
 Result<void> GroupCommit::RunAll(Batch& batch, Batch& rest) {
   using Clock = std::chrono::steady_clock;
   PERSEUS_RETURN_IF_ERROR(SetDurability(batch.front()->durability));
@@ -140,7 +141,7 @@ Result<void> GroupCommit::RunAll(Batch& batch, Batch& rest) {
   return {};
 }
 
-// Fails if the earlier transactions of the batch are also lost.
+// Runs one request. Fails only if the earlier transactions of the batch are also lost.
 Result<void> GroupCommit::RunOne(Request& request) {
   PERSEUS_RETURN_IF_ERROR(connection_.Run("SAVEPOINT one", {}));
   SqliteTransaction transaction(connection_, request.notices);

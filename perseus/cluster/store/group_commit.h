@@ -1,17 +1,18 @@
-// Puts the transactions of many threads into few commits of an SQLite database.
+// Combines the transactions of many threads into few commits of an SQLite database.
 //
 // A disk confirms only a few hundred commits per second (266 were measured), however small they
-// are. So a transaction that arrives during a commit waits for the next commit. That commit
-// contains all waiting transactions of the same durability as the oldest one. Each runs in a
-// savepoint, so that a failure undoes only its own changes. A call returns when its transaction is
-// committed.
+// are. So a transaction that arrives during a commit waits for the next commit. The next commit
+// contains all waiting transactions that have the same durability as the oldest transaction. Each
+// transaction runs in a savepoint, so that a failure undoes only its own changes. A call returns
+// when its transaction is committed.
 //
 // LATENCY
-//   A commit with kInMemory does not wait for the disk. Any other one waits for the disk. The
-//   transactions of one commit run for at most as long as the disk needed for the last commit (or
-//   for kLeastWork); the others wait for the next commit. So a call waits for at most about four
-//   times the disk, unless the work of all waiting callers alone takes longer. The server refuses
-//   requests before that (WaitingRequests in server/identity/caller_limits.h).
+//   A commit with kInMemory does not wait for the disk. A commit with kOnDisk waits for the disk.
+//   The transactions of one commit run for at most as long as the disk needed for the last commit,
+//   or for kLeastWork if that is longer. The remaining transactions wait for the next commit. So a
+//   call waits for at most about four times the time of the disk, unless the work of all waiting
+//   callers alone takes longer. The server refuses requests before that happens (WaitingRequests in
+//   server/identity/caller_limits.h).
 #pragma once
 
 #include <chrono>
@@ -30,11 +31,11 @@ namespace perseus::store {
 
 class GroupCommit {
  public:
-  // `mutex` guards `connection`. `committed` is called after each commit with its
-  // notices, on the writing thread.
+  // `mutex` guards `connection`. After each commit, `committed` receives the notices of the commit,
+  // on the writing thread.
   GroupCommit(SqliteConnection& connection, Mutex& mutex,
               std::function<void(const std::vector<Notice>&)> committed);
-  ~GroupCommit();  // No Transact() may be running.
+  ~GroupCommit();  // No call of Transact() may run at this time.
   GroupCommit(const GroupCommit&) = delete;
   GroupCommit& operator=(const GroupCommit&) = delete;
 
@@ -55,7 +56,8 @@ class GroupCommit {
   void Run();
   // Takes the requests from waiting_ that the next commit may contain.
   Batch TakeBatch() PERSEUS_REQUIRES(mutex_);
-  // Keeps in `batch` the requests that it has committed or that have failed. Returns the others.
+  // Commits the requests of `batch`, as many as the time allows. Afterwards `batch` contains the
+  // requests that were committed or have failed. Returns the remaining requests.
   Batch Commit(Batch& batch);
   Result<void> RunAll(Batch& batch, Batch& rest) PERSEUS_REQUIRES(connection_mutex_);
   Result<void> SetDurability(Durability durability) PERSEUS_REQUIRES(connection_mutex_);
@@ -69,7 +71,7 @@ class GroupCommit {
   std::condition_variable_any done_;
   Batch waiting_ PERSEUS_GUARDED_BY(mutex_);
   bool stopping_ PERSEUS_GUARDED_BY(mutex_) = false;
-  // Used only by thread_:
+  // The following members are used only by thread_.
   Durability durability_ = Durability::kOnDisk;       // The connection's setting.
   std::chrono::steady_clock::duration disk_takes_{};  // The time to confirm the last commit.
   std::thread thread_;

@@ -1,4 +1,4 @@
-// Jobs and their profiles.
+// Stores jobs and their profiles.
 #include <fmt/core.h>
 
 #include "perseus/base/excerpt.h"
@@ -78,7 +78,7 @@ Result<void> CheckQuota(Transaction& transaction, const NewJob& job) {
 
 Result<Store::Created> Store::CreateJob(const NewJob& job, Milliseconds now, const Author& by) {
   return Write<Created>(*database_, [&](Transaction& transaction) -> Result<Created> {
-    constexpr int kTries = 3;  // For each failure, a job has to end between two statements.
+    constexpr int kTries = 3;  // Each failed try needs a job that ends between two statements.
     for (int i = 0; i < kTries; ++i) {
       PERSEUS_ASSIGN_OR_RETURN(std::optional<Created> created, TryCreate(transaction, job, now));
       if (created && created->is_new) {
@@ -174,11 +174,12 @@ Result<void> Store::SetTarget(std::string_view job, std::string_view target, Mil
 }
 
 Result<void> Store::RecordSteps(std::vector<StepRecord> steps) {
-  // The same order in every call, so that no two calls can deadlock.
+  // Sort, so that every call locks the jobs in the same order and no two calls can deadlock.
   std::ranges::sort(steps, {}, &StepRecord::job);
   const auto record = [&](Transaction& transaction) -> Result<void> {
     for (const StepRecord& step : steps) {
-      // A report after a restart replaces any other one, because clocks may differ a little.
+      // A report after a restart replaces every earlier report, whatever their times, because the
+      // clocks of replicas may differ a little.
       const Milliseconds replaces_until = step.counts == StepRecord::Counts::kRestart
                                               ? Milliseconds::Max()
                                               : step.at - kRestartAfter;

@@ -1,4 +1,4 @@
-// Nodes, and the ranks of clients of Zeus.
+// Stores nodes, and the ranks of clients of Zeus.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -50,7 +50,8 @@ Result<Owners> FindOwners(Transaction& transaction, std::string_view job, std::s
   const int last = ranks.empty() ? -1 : ranks.rbegin()->dp_rank;
   PERSEUS_ASSIGN_OR_RETURN(
       Rows rows,
-      // Two statements, each with its own index. With OR, SQLite would read all ranks of the job.
+      // These are two statements, so that each uses its own index. With OR, SQLite would read all
+      // ranks of the job.
       transaction.Run("SELECT dp_rank, pp_rank, tp_rank, node FROM node_ranks "
                       "WHERE job = $1 AND dp_rank >= $2 AND dp_rank <= $3 "
                       "UNION SELECT dp_rank, pp_rank, tp_rank, node FROM node_ranks "
@@ -91,7 +92,7 @@ Result<void> PutRanks(Transaction& transaction, std::string_view job, std::strin
   return {};
 }
 
-// Takes these ranks from another node, and detaches it if it has none left.
+// Takes these ranks from another node. If no rank of this node is left, detaches the node.
 Result<void> RemoveRanks(Transaction& transaction, std::string_view job, std::string_view other,
                          std::string_view its_ranks, const std::set<RankId>& taken) {
   PERSEUS_ASSIGN_OR_RETURN(auto left, protocol::ParseRanks(its_ranks));
@@ -105,8 +106,8 @@ Result<void> RemoveRanks(Transaction& transaction, std::string_view job, std::st
   return NotifyNode(transaction, other);
 }
 
-// Locks the nodes in the order in which Acknowledge changes them, so that the two cannot deadlock.
-// Returns the ranks of each node.
+// Locks the nodes in the order in which Acknowledge changes them, so that the two functions cannot
+// deadlock. Returns the ranks of each node.
 Result<std::map<std::string, std::string>> LockNodes(
     const Database& database, Transaction& transaction, std::string_view job,
     const std::set<std::string, std::less<>>& nodes) {
@@ -149,7 +150,7 @@ struct Attaching {
     return held;
   }
 
-  // Takes all other ranks from the node.
+  // Takes all ranks that are not in `kept` from the node.
   Result<void> Release(const std::set<RankId>& kept) const {
     PERSEUS_ASSIGN_OR_RETURN(const auto had,
                              LockNodes(database, transaction, job, {std::string(node)}));
@@ -167,7 +168,7 @@ struct Attaching {
     return RemoveRanks(transaction, job, node, own->second, gone);
   }
 
-  // Gives the node exactly these ranks. Returns the other nodes that lose some.
+  // Gives the node exactly these ranks. Returns the other nodes that lose ranks.
   Result<std::vector<std::string>> Take(const std::set<RankId>& ids, const Owners& owners,
                                         std::string_view ranks, Milliseconds now) const {
     std::set<std::string, std::less<>> affected{std::string(node)};
@@ -262,7 +263,7 @@ Result<std::vector<NodeRecord>> Store::ListJobsOfNode(std::string_view node) {
 Result<std::vector<std::string>> Store::ClaimNodes(std::vector<NodeClaim> claims, Milliseconds now,
                                                    Milliseconds silent_since) {
   if (claims.empty()) return std::vector<std::string>();
-  // The same order in every call, so that two calls cannot deadlock.
+  // Sort, so that every call locks the names in the same order and two calls cannot deadlock.
   std::ranges::sort(claims, {}, &NodeClaim::node);
   std::vector<std::string> refused;
   const auto claim_all = [&](Transaction& transaction) -> Result<void> {
@@ -280,8 +281,9 @@ Result<std::vector<std::string>> Store::ClaimNodes(std::vector<NodeClaim> claims
     }
     return {};
   };
-  // A claim is valid for seconds, and its owner repeats it. So a crash of the machine may lose it,
-  // and attaching a node waits for the disk only once.
+  // A claim is valid for seconds, and its owner repeats it. So a claim may be lost in a crash of
+  // the machine. Because the claim is not written to disk at once, attaching a node waits for the
+  // disk only once.
   PERSEUS_RETURN_IF_ERROR(database_->Transact(claim_all, Durability::kInMemory));
   return refused;
 }
@@ -294,7 +296,8 @@ Result<void> Store::ReleaseNode(const NodeClaim& claim) {
 }
 
 Result<void> Store::Acknowledge(std::vector<NodeRecord> nodes) {
-  // The same order in every call and in AttachNode, so that no two calls can deadlock.
+  // Sort, so that every call and AttachNode lock the nodes in the same order, and no two calls can
+  // deadlock.
   std::ranges::sort(nodes, {},
                     [](const NodeRecord& node) { return std::tie(node.job, node.node); });
   const auto write = [&](Transaction& transaction) -> Result<void> {

@@ -1,4 +1,4 @@
-// Guards of plans (telemetry/plan_guard.h).
+// Stores the guards of plans (telemetry/plan_guard.h).
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>

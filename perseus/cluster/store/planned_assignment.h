@@ -1,4 +1,4 @@
-// Which plan each pipeline of a job follows.
+// Says which plan each pipeline of a job follows.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,27 @@ namespace perseus::store {
 
 struct PlannedAssignment {
   struct Share {
-    std::string plan;     // Id.
-    double time_s = 0;    // Planned iteration time.
-    double energy_j = 0;  // One pipeline's energy, without waiting for the others.
+    std::string plan;     // The id of the plan.
+    double time_s = 0;    // The planned iteration time.
+    double energy_j = 0;  // The energy of one pipeline, without waiting for other pipelines.
     friend bool operator==(const Share&, const Share&) = default;
   };
   std::int64_t from_step = 0;
-  std::string target = {};  // As text.
-  std::string reason = {};  // "profile 2", "straggler 1: 1.25".
+  std::string target = {};  // The target as text.
+  std::string reason = {};  // Such as "profile 2" or "straggler 1: 1.25".
   std::vector<Share> pipelines = {};
   std::vector<std::string> upcoming = {};  // Ids of plans that are likely to be assigned next.
-  double time_s = 0;             // Iteration time, with the slowdown of the slowest pipeline.
-  double tail_s = 0;             // After the last instruction of each plan: all-reduce, optimizer.
-  double baseline_time_s = 0;    // At maximum frequency.
-  double baseline_energy_j = 0;  // One pipeline's energy.
+  double time_s = 0;  // The iteration time, with the slowdown of the slowest pipeline.
+  // The time after the last instruction of each plan, for all-reduce and optimizer.
+  double tail_s = 0;
+  double baseline_time_s = 0;    // The iteration time at maximum frequency.
+  double baseline_energy_j = 0;  // The energy of one pipeline at maximum frequency.
 
   // Whether all fields except `from_step` are equal.
   bool IsSameExceptFirstStep(const PlannedAssignment& other) const;
   friend bool operator==(const PlannedAssignment&, const PlannedAssignment&) = default;
 };
-// Formats the assignment as in the database and in the HTTP API.
+// Formats the assignment for the database and the HTTP API.
 nlohmann::ordered_json JsonOf(const PlannedAssignment& assignment);
 Result<PlannedAssignment> ParsePlannedAssignment(std::string_view text);
 

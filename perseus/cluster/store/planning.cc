@@ -1,4 +1,4 @@
-// The jobs whose planning is due, the worker that has claimed each one, and the result.
+// Stores which jobs need a planning, which worker has claimed each of these jobs, and the results.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ constexpr std::string_view kClaimableAt = "CASE WHEN worker = '' THEN due ELSE u
 
 constexpr std::int64_t kMaxAssignments = 50;
 
-// No job reaches this version. It is far below the largest exact number in JSON.
+// No job reaches this version. The number is far below the largest integer that is exact in JSON.
 constexpr std::int64_t kMaxAssignmentVersion = 1'000'000'000'000;
 
 Result<void> PutFrontier(Transaction& transaction, std::string_view job,
@@ -157,8 +157,8 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
     if (claim.empty()) return false;
 
     const bool is_current = job->generation == outcome.generation;
-    // Otherwise the frontier may belong to an older profile, and the next planning, which is due,
-    // makes another frontier.
+    // If the generation has changed, the frontier may belong to an older profile. Then another
+    // planning is due, which makes another frontier.
     if (outcome.frontier && is_current) {
       PERSEUS_RETURN_IF_ERROR(
           PutFrontier(transaction, task.job, job->profile_version, *outcome.frontier));
@@ -168,7 +168,7 @@ Result<bool> Store::CompletePlanning(const PlanningTask& task, const PlanningOut
     if (outcome.assignment) {
       PERSEUS_RETURN_IF_ERROR(AddAssignment(transaction, task.job, version, body, now));
     }
-    // This comes after the assignment, because InsertPlan keeps the plans that the assignment
+    // Insert the plans after the assignment, because InsertPlan keeps the plans that the assignment
     // names.
     for (PlanRecord plan : outcome.plans) {
       plan.job = task.job;

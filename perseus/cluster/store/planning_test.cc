@@ -1,4 +1,4 @@
-// Planning, assignments and notices, on every database.
+// Tests planning, assignments and notices, with every database.
 #include <fmt/core.h>
 
 #include <algorithm>

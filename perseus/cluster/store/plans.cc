@@ -1,4 +1,4 @@
-// Frontiers, plans and assignments: the results of planning.
+// Stores the results of planning: frontiers, plans and assignments.
 #include <fmt/core.h>
 
 #include "perseus/base/excerpt.h"
@@ -44,8 +44,8 @@ Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Millise
           {plan.id, plan.job, plan.slug, plan.profile_version, plan.body, plan.created, plan.time_s,
            plan.energy_j, plan.baseline_time_s, plan.baseline_energy_j}));
   if (added.empty()) return Fail("plan {} exists already (a plan never changes)", plan.id);
-  // An id is 18 characters that have no other meaning in the text. So a search in the text of an
-  // assignment shows whether the assignment names the plan.
+  // An id of a plan has 18 characters, which occur with no other meaning in the text. So a search
+  // in the text of an assignment shows whether the assignment names the plan.
   PERSEUS_RETURN_IF_ERROR(transaction.Run(
       "DELETE FROM plans WHERE job = $1 AND number <= (SELECT number FROM plans WHERE job = $1 "
       "ORDER BY number DESC LIMIT 1 OFFSET $2) AND NOT EXISTS (SELECT 1 FROM assignments WHERE "

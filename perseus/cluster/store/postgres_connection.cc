@@ -23,9 +23,9 @@ constexpr Oid kFloat8 = 701;
 constexpr int kBinary = 1;
 constexpr int kAsText = 0;
 
-// The address may override these. Each side closes the connection about 20 s after the network
-// fails (the default of Linux is two hours or more). The server must do so too, because this
-// program may have locked a job for which all other replicas wait.
+// The default settings, which the address may override. Each side closes the connection about 20 s
+// after the network fails. (The default of Linux is two hours or more.) The database server must do
+// so, too, because this program may have locked a job for which all other replicas wait.
 constexpr std::pair<const char*, const char*> kDefaults[] = {
     {"connect_timeout", "5"},
     {"keepalives_idle", "10"},
@@ -41,11 +41,12 @@ constexpr std::pair<const char*, const char*> kDefaults[] = {
 // Returns the first line of a message of libpq. Further lines only add detail.
 std::string FirstLine(std::string_view text) { return Explained(text.substr(0, text.find('\n'))); }
 
-// Parameters in PostgreSQL's binary format. Texts need neither a copy nor a terminating byte.
+// Parameters in PostgreSQL's binary format. In this format, a text needs no copy and no terminating
+// byte.
 class BoundParameters {
  public:
   BoundParameters(Parameters parameters) {
-    numbers_.reserve(parameters.size());  // Pointers into it have to stay valid.
+    numbers_.reserve(parameters.size());  // Pointers to its elements have to stay valid.
     for (const Parameter& parameter : parameters) Add(parameter);
   }
   int count() const { return static_cast<int>(types_.size()); }
@@ -133,7 +134,7 @@ struct FreeOptions {
 }  // namespace
 
 Result<PostgresAddress> ParsePostgresAddress(const std::string& url) {
-  char* message = nullptr;  // Not shown, because it may quote a password.
+  char* message = nullptr;  // This message is not shown, because it may quote a password.
   const std::unique_ptr<PQconninfoOption, FreeOptions> options(
       ::PQconninfoParse(url.c_str(), &message));
   ::PQfreemem(message);
@@ -147,7 +148,8 @@ Result<PostgresAddress> ParsePostgresAddress(const std::string& url) {
   if (host.empty()) host = find("hostaddr");
   const std::string port = find("port");
   const std::string name = find("dbname");
-  // If a password contains an @ or / that is not encoded, parts of the password are in these.
+  // If a password contains an @ or / that is not encoded, parts of the password end up in these
+  // values.
   const bool is_misread = (host + port + name).find('@') != std::string::npos;
   if (!options || is_misread || url.find('\0') != std::string::npos) {
     return Fail(
@@ -198,9 +200,9 @@ tl::unexpected<Error> PostgresConnection::Failure(const PGresult* result) {
   const std::string primary = field(PG_DIAG_MESSAGE_PRIMARY);
   const std::string cause =
       FirstLine(primary.empty() ? ::PQerrorMessage(connection_.get()) : primary);
-  // An error without a state comes from libpq, which could not reach or understand the server (its
-  // status does not always show this). 08: connections. 57P: the server stops, or an administrator
-  // ended this connection.
+  // The connection is lost in three cases. No state: the error comes from libpq, which could not
+  // reach or understand the server. (The status of libpq does not always show this.) 08: errors of
+  // connections. 57P: the server stops, or an administrator ended this connection.
   if (state_.empty() || state_.starts_with("08") || state_.starts_with("57P")) {
     is_lost_ = true;
     return FailAs(

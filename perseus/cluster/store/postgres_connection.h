@@ -16,8 +16,8 @@ namespace perseus::store {
 
 // The address of a server.
 struct PostgresAddress {
-  std::string url;   // As the user gave it. It may contain a password: never show it.
-  std::string name;  // "postgresql://host:port/database", for messages.
+  std::string url;   // The URL from the user. It may contain a password, so never show it.
+  std::string name;  // For messages: "postgresql://host:port/database".
 };
 
 // Fails (kInput) if libpq cannot read the address, or would read it differently than a user
@@ -38,7 +38,7 @@ class PostgresConnection {
   // Whether the connection is outside a transaction and can start another one.
   bool IsIdle() const;
 
-  // For PostgresListener.
+  // The libpq connection, for PostgresListener.
   PGconn* handle() { return connection_.get(); }
 
  private:
@@ -57,7 +57,8 @@ class PostgresConnection {
 
   std::unique_ptr<PGconn, Finish> connection_;
   std::string name_;
-  std::map<std::string, std::string, std::less<>> statements_;  // Names by text; there are few.
+  // The names of prepared statements by their text. There are few.
+  std::map<std::string, std::string, std::less<>> statements_;
   std::string state_;  // SQLSTATE of the last Run(), if it failed.
   bool is_lost_ = false;
 };

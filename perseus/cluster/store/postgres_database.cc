@@ -21,7 +21,7 @@ namespace {
 constexpr int kConnections = 4;
 // How often a transaction is tried if it conflicts with other transactions.
 constexpr int kTransactionTries = 8;
-// The longest pause before the second try. It doubles with each further try.
+// The longest pause before the second try. The longest pause doubles with each further try.
 constexpr std::chrono::milliseconds kFirstPause{20};
 
 class PostgresTransaction final : public Transaction {
@@ -49,7 +49,7 @@ class PostgresTransaction final : public Transaction {
 // The result of one attempt to run a transaction.
 struct Attempt {
   Result<void> result;
-  bool may_repeat = false;  // Whether nothing was written, and another attempt may succeed.
+  bool may_repeat = false;  // Whether nothing was written and another attempt may succeed.
 };
 
 Attempt TryTransaction(PostgresConnection& connection, const Database::Work& work,
@@ -98,7 +98,8 @@ class PostgresDatabase final : public Database {
       if (attempt.result || !attempt.may_repeat || i == kTransactionTries) return attempt.result;
       if (was_lost && lease.is_new()) return attempt.result;
       if (was_lost) continue;
-      // The whole range is random, so that two transactions that conflict rarely wait equally long.
+      // The pause is random from 0 on, so that two transactions that conflict rarely wait equally
+      // long.
       std::this_thread::sleep_for(longest_pause * Uniform(random));
       longest_pause *= 2;
     }
@@ -122,7 +123,7 @@ class PostgresDatabase final : public Database {
     Lease(const Lease&) = delete;
     Lease& operator=(const Lease&) = delete;
 
-    // Opens a connection if this one does not work.
+    // Opens a new connection if the current connection does not work.
     Result<void> Connect() {
       if (connection_ && !connection_->IsLost()) return {};
       PERSEUS_ASSIGN_OR_RETURN(PostgresConnection opened,
@@ -131,7 +132,8 @@ class PostgresDatabase final : public Database {
       is_new_ = true;
       return {};
     }
-    // Whether the connection was opened for this call. An older one may have been lost long ago.
+    // Whether the connection was opened for this call. An older connection may have been lost long
+    // ago.
     bool is_new() const { return is_new_; }
     PostgresConnection& operator*() { return *connection_; }
     PostgresConnection* operator->() { return &*connection_; }
@@ -179,8 +181,8 @@ const Dialect& PostgresDialect() {
       .for_update = "FOR UPDATE",
       .skip_locked = "FOR UPDATE SKIP LOCKED",
       .lock_schema =
-          "SELECT pg_advisory_xact_lock(8100399027)",  // Any number that no other program uses.
-      .shrink = "",                                    // Autovacuum does this.
+          "SELECT pg_advisory_xact_lock(8100399027)",  // A number that no other program uses.
+      .shrink = "",                                    // Autovacuum frees the space.
       .clock = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
       .has_replicas = true,
   };

@@ -17,13 +17,13 @@ inline constexpr std::string_view kNoticeChannel = "perseus";
 
 // Formats a notice: "assignment j-…", "node n7", "planning", "tokens".
 std::string NoticeText(const Notice& notice);
-// Parses a notice. A text that this program does not know (from a newer program) is kReadAgain.
+// Parses a notice. If the text is unknown (from a newer program), returns kReadAgain.
 Notice ParseNotice(std::string_view text);
 
 class PostgresListener {
  public:
-  // `connection` comes from ConnectListener. If it is lost, the listener connects again and passes
-  // on kReadAgain, because notices may have been lost.
+  // `connection` comes from ConnectListener. If the connection is lost, the listener connects
+  // again. Then it passes on kReadAgain, because notices may have been lost.
   PostgresListener(PostgresAddress address, PostgresConnection connection,
                    std::function<void(const Notice&)> receive);
   // Waits for the running call of `receive` and for a running connection attempt.
@@ -45,7 +45,7 @@ class PostgresListener {
   std::thread thread_;
 };
 
-// Opens a connection that listens.
+// Opens a connection that listens on kNoticeChannel.
 Result<PostgresConnection> ConnectListener(const PostgresAddress& address);
 
 }  // namespace perseus::store

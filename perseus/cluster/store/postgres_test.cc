@@ -1,4 +1,4 @@
-// What only PostgreSQL can get wrong: replicas, and a server that goes away.
+// Tests what exists only with PostgreSQL: replicas, and a database server that stops.
 #include <fmt/core.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ class PostgresTest : public testing::Test {
     if (!PostgresServer::WhyNot().empty()) GTEST_SKIP() << PostgresServer::WhyNot();
     address_ = SharedPostgres().MakeDatabase();
   }
-  // A transaction that locks both jobs: job `first`, then `between`, then the other one.
+  // Runs a transaction that locks job `first`, calls `between`, and then locks the other job.
   static Result<void> ChangeBoth(
       Database& database, const std::string (&jobs)[2], std::size_t first,
       const std::function<void()>& between = [] {}) {
@@ -93,7 +93,7 @@ TEST_F(PostgresTest, ANoticeReachesTheOtherReplicaAfterTheChange) {
 }
 
 TEST_F(PostgresTest, ReconnectsToARestartedServer) {
-  PostgresServer server;  // The shared one has to run for the other tests.
+  PostgresServer server;  // Not the shared server, which the other tests need.
   auto store = Get(OpenStore(server.MakeDatabase()));
   const std::string job = Register(*store, "k");
   ReceivedNotices received;
@@ -115,7 +115,7 @@ TEST_F(PostgresTest, ReconnectsToARestartedServer) {
   Succeed(store->SetTarget(job, "back", 1));
   EXPECT_EQ(received.Next().kind, Notice::Kind::kPlanning);
 
-  // All connections are broken. The next call opens a new one.
+  // All connections are broken. The next call opens a new connection.
   server.Restart();
   Succeed(store->SetTarget(job, "again", 1));
   EXPECT_EQ(Get(store->FindJob(job))->target, "again");
@@ -126,7 +126,7 @@ TEST_F(PostgresTest, ReconnectsToARestartedServer) {
   store.reset();
 }
 
-// By default, PostgreSQL keeps the locks of a lost connection for two hours.
+// With its default settings, PostgreSQL keeps the locks of a lost connection for two hours.
 TEST_F(PostgresTest, TransactionsOfALostReplicaEndSoon) {
   const auto database = Get(OpenPostgres(address_));
   Rows rows =
@@ -177,8 +177,8 @@ TEST_F(PostgresTest, RetriesTransactionsAfterADeadlock) {
   const auto store = Get(OpenStore(address_));
   const auto database = Get(OpenPostgres(address_));
   const std::string jobs[] = {Register(*store, "a"), Register(*store, "b")};
-  // Each transaction locks one job, waits for the other transaction, and then locks the other job:
-  // a deadlock.
+  // Each transaction locks one job, waits for the other transaction, and then locks the other job.
+  // This is a deadlock.
   std::atomic<int> locked = 0;
   std::atomic<int> runs = 0;
   RunInThreads(2, [&](std::size_t i) {
@@ -193,15 +193,15 @@ TEST_F(PostgresTest, RetriesTransactionsAfterADeadlock) {
 }
 
 // Eight transactions at a time lock the same two jobs, half of them in the opposite order. Most
-// attempts end in a deadlock. PostgreSQL looks for deadlocks after 1 s by default; here it does so
-// after 1 ms, so that there are more of them.
+// attempts end in a deadlock. By default, PostgreSQL looks for deadlocks after 1 s. In this test it
+// does so after 1 ms, so that more deadlocks occur.
 TEST_F(PostgresTest, ManyTransactionsThatDeadlockAllSucceed) {
   constexpr int kThreads = 8;
   constexpr int kTransactions = 10;
   const auto store = Get(OpenStore(address_));
   const std::string jobs[] = {Register(*store, "a"), Register(*store, "b")};
   const std::string eager = address_ + "&options=-c%20deadlock_timeout%3D1ms";
-  // Each has four connections.
+  // Each database object has four connections.
   const std::unique_ptr<Database> databases[] = {Get(OpenPostgres(eager)),
                                                  Get(OpenPostgres(eager))};
   std::atomic<int> runs = 0;
@@ -219,7 +219,7 @@ TEST_F(PostgresTest, ManyTransactionsThatDeadlockAllSucceed) {
 TEST_F(PostgresTest, ATextThatIsTooLongIsAnInputError) {
   const auto store = Get(OpenStore(address_));
   const std::string job = Register(*store, "k");
-  // A notice cannot be this long.
+  // The notice would be longer than PostgreSQL allows.
   const auto attached = store->AttachNode(job, std::string(9000, 'n'), "[]", 1);
   ASSERT_FALSE(attached);
   EXPECT_EQ(attached.error().kind, ErrorKind::kInput);

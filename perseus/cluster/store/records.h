@@ -1,6 +1,7 @@
 // The records in the store, and the notices that replicas send each other.
 //
-// Bodies are JSON texts that the store does not read. Times are since 1970 on the caller's clock.
+// A body is a JSON text that the store does not read. A time is the time since 1970 on the caller's
+// clock.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +19,25 @@ namespace perseus::store {
 
 struct JobRecord {
   std::string id;      // "j-" and 16 hexadecimal digits, chosen by the store.
-  std::string key;     // Chosen by the user. Unique among the jobs that have not ended.
+  std::string key;     // The user's name of the job. Unique among the jobs that have not ended.
   std::string body;    // The job as it was registered.
   std::string target;  // The newest target.
   JobStatus status = JobStatus::kWaiting;
-  std::string problem;  // Why planning failed. Empty if it did not.
+  std::string problem;  // Why planning failed. Empty if planning did not fail.
   Milliseconds created = 0;
   Milliseconds ended = 0;            // 0: the job has not ended.
-  std::int64_t profile_version = 0;  // The newest profile. 0: none.
+  std::int64_t profile_version = 0;  // The version of the newest profile. 0: none.
   // Incremented by every change that a plan depends on: profile, target or stragglers.
   std::int64_t generation = 0;
-  // The generation of the last planning. Planning is up to date if both are equal.
+  // The generation of the last planning. Planning is up to date if it equals `generation`.
   std::int64_t planned_generation = 0;
-  // The newest assignment. 0: none. The next assignment gets a higher version.
+  // The version of the newest assignment. 0: none. The next assignment gets a higher version.
   std::int64_t assignment_version = 0;
   // The newest step in the reports of the nodes, and when it was reported.
   std::int64_t last_step = -1;
   Milliseconds last_step_at = 0;
-  std::string summary;     // JSON: time and energy of recent steps. May be empty.
-  std::string owner = {};  // The team or person that the job belongs to. Empty: nobody.
+  std::string summary;     // The time and energy of recent steps, as JSON. May be empty.
+  std::string owner = {};  // The team or person that owns the job. Empty: no owner.
   friend bool operator==(const JobRecord&, const JobRecord&) = default;
 };
 
@@ -45,7 +46,7 @@ struct NewJob {
   std::string body;
   std::string target;
   std::string owner = {};
-  // The most jobs that may run afterwards: in total, and of this owner. 0: no limit.
+  // How many jobs may run after this job was added: in total, and of this owner. 0: no limit.
   int most_jobs = 0;
   int most_jobs_of_owner = 0;
 };
@@ -73,7 +74,8 @@ struct PlanRecord {
 
 struct AssignmentRecord {
   std::string job;
-  std::int64_t version = 0;  // From 1 in each job. Only RaiseAssignmentVersion skips numbers.
+  // Versions count from 1 in each job. Only RaiseAssignmentVersion skips numbers.
+  std::int64_t version = 0;
   PlannedAssignment assignment;
   Milliseconds created = 0;
   friend bool operator==(const AssignmentRecord&, const AssignmentRecord&) = default;
@@ -83,19 +85,21 @@ struct AssignmentRecord {
 struct NodeRecord {
   std::string job;
   std::string node;
-  std::string ranks;              // In the format of protocol::FormatRanks.
-  std::int64_t acknowledged = 0;  // The newest assignment that the node has received.
-  std::int64_t following = 0;     // The newest assignment that all its ranks follow,
-  std::int64_t since_step = -1;   // and the step from which they follow it.
+  std::string ranks;  // The ranks in the format of protocol::FormatRanks.
+  // The version of the newest assignment that the node has received.
+  std::int64_t acknowledged = 0;
+  std::int64_t following = 0;    // The version that all its ranks follow.
+  std::int64_t since_step = -1;  // The first step at which they all followed it.
   Milliseconds seen = 0;
-  Milliseconds ran = 0;  // When ranks here last ended a step. A record that is read has 0.
+  // When ranks on this node last ended a step. Only for writing: 0 in a record that was read.
+  Milliseconds ran = 0;
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 
 // The newest step of a job.
 struct StepRecord {
-  // kContinue: replaces the known step only if `step` is higher, or `at` is 60 s later. kRestart:
-  // always replaces it, because the job counts its steps from 0 again.
+  // Says when this record replaces the known step. kContinue: only if `step` is higher, or if `at`
+  // is 60 s later. kRestart: always, because the job counts its steps from 0 again.
   enum class Counts { kContinue, kRestart };
 
   std::string job = {};
@@ -108,12 +112,13 @@ struct StepRecord {
 // A process that claims the name of a node.
 struct NodeClaim {
   std::string node;
-  std::string instance;  // Identifies the process. It is unique.
+  std::string instance;  // A unique id of the process.
   friend bool operator==(const NodeClaim&, const NodeClaim&) = default;
 };
 
-// Which nodes use their ranks: those that were seen since `silent_since`, and that attached ranks
-// of the job or ended a step since `idle_since`. The default: none.
+// Says which nodes count as using their ranks. Such a node was seen since `silent_since`. It also
+// attached ranks of the job or ended a step since `idle_since`. With the default values, no node
+// counts.
 struct InUse {
   Milliseconds silent_since = Milliseconds::Max();
   Milliseconds idle_since = 0;
@@ -132,16 +137,18 @@ struct StragglerRecord {
   int dp_rank = 0;
   // Each source has at most one record.
   StragglerSource source = StragglerSource::kReport;
-  double slowdown = 1;  // T' / T, at least 1.
+  double slowdown = 1;  // The ratio T' / T, at least 1.
   Milliseconds starts = 0;
-  Milliseconds expires = 0;    // 0: never.
-  Milliseconds suspended = 0;  // Since when measurements contradict it. Then it does not count.
-                               // 0: it counts.
-  double measured = 0;         // The measured slowdown at the last such change. 0: none.
+  Milliseconds expires = 0;  // 0: never.
+  // The time since which measurements contradict the straggler, so that it does not count. 0: it
+  // counts.
+  Milliseconds suspended = 0;
+  // The measured slowdown when `suspended` last changed. 0: none.
+  double measured = 0;
   friend bool operator==(const StragglerRecord&, const StragglerRecord&) = default;
 };
 
-// An ended straggler, or a value that was replaced.
+// A straggler that has ended, or a replaced value of a straggler.
 struct PastStragglerRecord {
   int dp_rank = 0;
   StragglerSource source = StragglerSource::kReport;
@@ -157,38 +164,41 @@ struct PastStragglerRecord {
 struct GuardRecord {
   std::string job = {};
   GuardState state = GuardState::kTrial;
-  std::int64_t profile_version = 0;  // The profile and the target of the guard.
+  // The profile version and the target for which the guard holds.
+  std::int64_t profile_version = 0;
   std::string target = {};
-  double with_plan = 0;     // Median of measured / promised step time with the plans,
-  double without_plan = 0;  // and at the default clocks. 0: unknown.
-  double error = 0;         // Standard error of with_plan.
-  Milliseconds since = 0;   // When this state began.
-  std::string why = {};     // What the measurements show, as text.
+  // Medians of measured / promised step time: with the plans, and at the default clocks. 0:
+  // unknown.
+  double with_plan = 0;
+  double without_plan = 0;
+  double error = 0;        // The standard error of with_plan.
+  Milliseconds since = 0;  // When this state began.
+  std::string why = {};    // What the measurements show, as text.
   friend bool operator==(const GuardRecord&, const GuardRecord&) = default;
 };
 
 struct TokenRecord {
-  std::string id = {};    // Public: lists and logs show it.
+  std::string id = {};    // The id is public: lists and logs show it.
   std::string hash = {};  // SHA-256 of the secret, hexadecimal. The secret itself is not stored.
                           // Empty: the token has a client certificate instead.
   // Empty if only a newer version of the program knows the scope. The server refuses such a token,
-  // and no other.
+  // but accepts other tokens.
   std::optional<Scope> scope = {};
-  // For scope "job": the key of the only job. Otherwise patterns of job keys, one per line; empty:
-  // all jobs.
+  // For scope "job": the key of the only job. For other scopes: patterns of job keys, one per line.
+  // Empty: all jobs.
   std::string job = {};
   std::string name = {};
   Milliseconds created = 0;
   Milliseconds expires = 0;  // 0: never.
-  // For scopes "agent" and "join": patterns of node names, one per line. Empty: no node, except
-  // that `certificate` may name one.
+  // For scopes "agent" and "join": patterns of node names, one per line. Empty: no node, but
+  // `certificate` may name a node.
   std::string nodes = {};
   // The team or person for whose jobs the token is valid. Empty: all.
   std::string owner = {};
   // A pattern of common names of client certificates. Empty: none.
   std::string certificate = {};
-  // The secret before the last renewal. It is valid until `previous_until`, because the answer with
-  // the new one may have been lost.
+  // The secret before the last renewal. The previous secret is valid until `previous_until`,
+  // because the answer with the new secret may have been lost.
   std::string previous_hash = {};
   Milliseconds previous_until = 0;
   std::string issued_by = {};  // The id of the join token. Empty: a person created the token.
@@ -206,15 +216,16 @@ struct PlanningTask {
   Milliseconds until = 0;
 };
 
-// The result of a planning. Without an assignment, the newest one stays active.
+// The result of a planning. Without an assignment, the newest assignment stays active.
 struct PlanningOutcome {
   std::int64_t generation = 0;  // The generation for which this planning was made.
   JobStatus status = JobStatus::kPlanned;
   std::string problem = {};
-  std::optional<std::string> frontier = {};  // JSON; of the newest profile.
+  // The frontier of the newest profile, as JSON.
+  std::optional<std::string> frontier = {};
   // New plans. The store fills in an empty id and a zero time.
   std::vector<PlanRecord> plans = {};
-  std::optional<PlannedAssignment> assignment = {};  // The next version.
+  std::optional<PlannedAssignment> assignment = {};  // The assignment with the next version.
   // When planning is due again, for example because a straggler begins or ends.
   std::optional<Milliseconds> again_at = {};
 };
@@ -222,17 +233,18 @@ struct PlanningOutcome {
 // A rank of a client of Zeus' pipeline frequency optimizer.
 struct ZeusRankRecord {
   std::int64_t ranks = 0;  // The number of ranks that the job has.
-  std::string body;        // The rank's body. Empty if the job does not have the rank.
+  // The body of the rank's request. Empty if the job does not have the rank.
+  std::string body;
 };
 
-// Who makes a change, for the audit trail. The default is the server itself.
+// The author of a change, for the audit trail. The default is the server itself.
 struct Author {
-  std::string id = {};             // The id of the token. Empty: none.
+  std::string id = {};             // The id of the author's token. Empty: none.
   std::string name = {};           // The name of the token or of the person.
   std::optional<Scope> role = {};  // Empty: the server itself.
   std::string peer = {};           // The client's address.
   std::string trace = {};          // The trace id of the request.
-  std::string reason = {};         // As the person wrote it.
+  std::string reason = {};         // The reason that the author gave.
   friend bool operator==(const Author&, const Author&) = default;
 };
 
@@ -241,41 +253,44 @@ constexpr std::string_view RoleOf(const Author& author) {
   return author.role ? Name(*author.role) : kServerRole;
 }
 
-// A change (audit.h).
+// A record of one change (audit.h).
 struct AuditRecord {
-  std::int64_t number = 0;  // From 1, without gaps.
+  std::int64_t number = 0;  // Numbers count from 1, without gaps.
   Milliseconds at = 0;
-  std::string action = {};   // "job.target", "straggler.put", …: docs/identity.md lists them.
+  // Such as "job.target" or "straggler.put". docs/identity.md lists all actions.
+  std::string action = {};
   std::string job = {};      // The id of the job. Empty: none.
   std::string key = {};      // The key of the job.
   std::string subject = {};  // The part of the job, or the token: "pipeline 1", "t-1f2e3d4c".
   Author by = {};
-  std::string before = {};  // JSON. Empty: it did not exist.
-  std::string after = {};   // JSON. Empty: it no longer exists.
+  std::string before = {};  // The old value as JSON. Empty: no value existed.
+  std::string after = {};   // The new value as JSON. Empty: the value was deleted.
   friend bool operator==(const AuditRecord&, const AuditRecord&) = default;
 };
 
-// Which records to list. An empty text selects all.
+// Says which records to list. An empty text selects all records.
 struct AuditFilter {
-  std::int64_t after = 0;  // Records with higher numbers.
+  std::int64_t after = 0;  // Lists only records with higher numbers.
   std::int64_t before = std::numeric_limits<std::int64_t>::max();
-  std::string job = {};     // Id or key.
-  std::string who = {};     // Id or name.
-  std::string action = {};  // "job.target", or "job" for all actions of jobs.
+  std::string job = {};     // The id or the key of the job.
+  std::string who = {};     // The id or the name of the author.
+  std::string action = {};  // Such as "job.target". "job" selects all actions of jobs.
   Milliseconds since = 0;
   bool newest_first = false;
   int limit = 100;
 };
 
 // Replicas send each other notices through the database. A notice is a hint to read something
-// again: the receiver must not depend on it.
+// again. The receiver must not depend on notices, because they may be lost.
 struct Notice {
   enum class Kind {
     kAssignment,  // Job `name` has a new assignment.
     kNode,        // Node `name` has a different set of jobs.
     kPlanning,    // Planning is due.
     kTokens,      // The tokens have changed.
-    kSteps,      // Steps that a replica received, for the replica that judges them: `name`, a text.
+    // Steps that a replica received, for the replica that judges the job. `name` contains the steps
+    // as text.
+    kSteps,
     kReadAgain,  // Notices may be lost: read everything again. The store itself makes this notice.
   };
   Kind kind = Kind::kReadAgain;

@@ -35,7 +35,7 @@ constexpr std::string_view kVersion1[] = {
     "CREATE UNIQUE INDEX jobs_running_key ON jobs (key) WHERE ended = 0",
     "CREATE INDEX jobs_key ON jobs (key)",
     "CREATE INDEX jobs_ended ON jobs (ended)",
-    // Only the newest profile of each job.
+    // The newest profile of each job. Older profiles are not kept.
     R"(CREATE TABLE profiles (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
       csv TEXT NOT NULL))",
@@ -45,8 +45,8 @@ constexpr std::string_view kVersion1[] = {
       body TEXT NOT NULL,
       created BIGINT NOT NULL))",
     "CREATE INDEX measurements_job ON measurements (job, number)",
-    // Planning is due at `due`. If a worker has claimed it, the claim expires at `until`, and
-    // requests that arrive in the meantime set `due`.
+    // Planning is due at `due`. If a worker has claimed the planning, the claim expires at `until`.
+    // Requests that arrive in the meantime set `due`.
     R"(CREATE TABLE planning (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
       due BIGINT NOT NULL,
@@ -134,10 +134,11 @@ constexpr std::string_view kVersion2[] = {
     // In version 1, a token of scope agent was valid for every node.
     "UPDATE tokens SET nodes = '*' WHERE scope = 'agent'",
     "ALTER TABLE jobs ADD COLUMN owner TEXT NOT NULL DEFAULT ''",
-    // When ranks of the job on the node last ended a step, or when they were attached.
+    // When ranks of the job on the node last ended a step. Before the first step: when they were
+    // attached.
     "ALTER TABLE nodes ADD COLUMN ran BIGINT NOT NULL DEFAULT 0",
     // Append-only (audit.h). It has no reference to jobs, because the trail outlives them. Nothing
-    // reads `hash`, here and in audit_head: earlier versions used it to chain records.
+    // reads the columns `hash` here and in audit_head. Earlier versions used them to chain records.
     R"(CREATE TABLE audit (
       number BIGINT PRIMARY KEY,
       at BIGINT NOT NULL,
@@ -156,7 +157,7 @@ constexpr std::string_view kVersion2[] = {
       hash TEXT NOT NULL))",
     "CREATE INDEX audit_job ON audit (job, number)",
     "CREATE INDEX audit_who ON audit (who, number)",
-    // One row with the newest record. An append locks it.
+    // One row with the newest record. An append locks this row.
     "CREATE TABLE audit_head (number BIGINT NOT NULL, hash TEXT NOT NULL)",
     "INSERT INTO audit_head VALUES (0, '')",
 };
@@ -182,7 +183,7 @@ constexpr std::string_view kStragglerChecks[] = {
     "INSERT INTO heartbeat VALUES (0)",
 };
 
-// Version 4: plans that are compared with the default clocks.
+// Version 4: the comparison of plans with the default clocks.
 constexpr std::string_view kPlanGuards[] = {
     R"(CREATE TABLE plan_guards (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
@@ -196,7 +197,8 @@ constexpr std::string_view kPlanGuards[] = {
       why TEXT NOT NULL))",
 };
 
-// Version 5. Nothing uses the table any more. It stays for servers of version 0.1.0 that still run.
+// Version 5. This program does not use the table. The table stays for servers of version 0.1.0 that
+// still run.
 constexpr std::string_view kPlanningTraces[] = {
     R"(CREATE TABLE planning_traces (
       job TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
@@ -204,7 +206,8 @@ constexpr std::string_view kPlanningTraces[] = {
       span TEXT NOT NULL))",
 };
 
-// Version 6: numbers of plans in the assignment, so that nobody has to read a plan file for them.
+// Version 6: the time and energy of a plan in its row, so that nobody has to read the plan file for
+// these numbers.
 constexpr std::string_view kNumbersOfPlans[] = {
     "ALTER TABLE plans ADD COLUMN time_s DOUBLE PRECISION NOT NULL DEFAULT 0",
     "ALTER TABLE plans ADD COLUMN energy_j DOUBLE PRECISION NOT NULL DEFAULT 0",

@@ -5,7 +5,7 @@
 namespace perseus::store {
 namespace {
 
-// How long to wait for another process. Only the sqlite3 tool of a user can hold the lock.
+// How long to wait for another process that holds the lock. Only a user's sqlite3 tool can hold it.
 constexpr int kBusyTimeoutMs = 2000;
 
 int Bind(sqlite3_stmt* statement, int index, const Parameter& parameter) {
@@ -90,9 +90,9 @@ Result<void> SqliteConnection::SetUp() {
   ::sqlite3_busy_timeout(database_.get(), kBusyTimeoutMs);
   ::sqlite3_extended_result_codes(database_.get(), 1);
   for (const char* setting : {
-           "PRAGMA auto_vacuum = INCREMENTAL",  // First, because it requires a file without tables.
+           "PRAGMA auto_vacuum = INCREMENTAL",  // First, because it needs a file without tables.
            "PRAGMA synchronous = FULL", "PRAGMA foreign_keys = ON",
-           "PRAGMA journal_size_limit = 67108864",  // Otherwise a long log never shrinks.
+           "PRAGMA journal_size_limit = 67108864",  // Without a limit, a long log never shrinks.
        }) {
     PERSEUS_RETURN_IF_ERROR(Run(setting, {}));
   }
@@ -128,8 +128,8 @@ Result<Rows> SqliteConnection::Run(std::string_view sql, Parameters parameters) 
     if (Bind(statement, index, parameter) != SQLITE_OK) return Failure();
   }
   Result<Rows> rows = Collect(statement);
-  ::sqlite3_reset(statement);           // Otherwise it continues to read,
-  ::sqlite3_clear_bindings(statement);  // and texts need not outlive the call.
+  ::sqlite3_reset(statement);           // Otherwise the statement continues to read.
+  ::sqlite3_clear_bindings(statement);  // After this, texts need not outlive the call.
   return rows;
 }
 

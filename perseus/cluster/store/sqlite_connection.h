@@ -16,7 +16,7 @@ namespace perseus::store {
 
 class SqliteConnection {
  public:
-  // `path` is a file, which is created if it does not exist, or ":memory:".
+  // Opens the file `path`, and creates it if it does not exist. `path` may also be ":memory:".
   static Result<SqliteConnection> Open(const std::string& path);
 
   Result<Rows> Run(std::string_view sql, Parameters parameters);
@@ -41,7 +41,8 @@ class SqliteConnection {
 
   std::unique_ptr<sqlite3, Close> database_;
   std::string path_;
-  std::map<std::string, Statement, std::less<>> statements_;  // By their text; there are few.
+  // The prepared statements by their text. There are few.
+  std::map<std::string, Statement, std::less<>> statements_;
 };
 
 }  // namespace perseus::store

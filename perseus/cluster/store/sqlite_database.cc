@@ -1,4 +1,5 @@
-// SQLite. One connection writes (group_commit.h), another reads what was committed.
+// The SQLite driver. One connection writes (group_commit.h), and another connection reads what was
+// committed.
 #include <fcntl.h>
 #include <sys/file.h>
 
@@ -20,8 +21,9 @@
 namespace perseus::store {
 namespace {
 
-// Locks the database for one process while the returned file is open. This is a separate file,
-// because SQLite loses its own locks when the process closes any descriptor of the database file.
+// Locks the database for one process while the returned file is open. The lock is on a separate
+// file. If it were on the database file, SQLite would lose its own locks when the process closes
+// the descriptor.
 Result<FileDescriptor> LockDatabase(const std::string& database) {
   const std::string path = database + ".lock";
   FileDescriptor lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
@@ -45,7 +47,7 @@ Result<FileDescriptor> LockDatabase(const std::string& database) {
 // gives its logs the same mode. Errors are ignored here, because SQLite reports them when it opens
 // the file.
 void MakePrivateFile(const std::string& path) {
-  // Closes the file at once, because later this would release the locks of SQLite.
+  // Close the file at once. If it were closed later, SQLite would lose its locks.
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
 }
 
@@ -54,7 +56,7 @@ struct NoticeThread {
   explicit NoticeThread(Database::Receive called) : receive(std::move(called)) {}
 
   const Database::Receive receive;
-  // The destructor waits for the running call of `receive`, and drops the notices behind it.
+  // The destructor waits for the running call of `receive`, and drops the notices that wait.
   boost::asio::thread_pool thread{1};
 
   void Send(const Notice& notice) {
@@ -74,7 +76,8 @@ class SqliteDatabase final : public Database {
                  [this](const std::vector<Notice>& notices) { Send(notices); }) {}
 
   ~SqliteDatabase() override {
-    // The listener may be in a transaction, and commits_ may be sending.
+    // Destroy the listener without the lock, because it may be in a transaction, and commits_ may
+    // be sending a notice.
     std::unique_ptr<NoticeThread> listener;
     {
       const MutexLock lock(listener_mutex_);
@@ -119,7 +122,7 @@ class SqliteDatabase final : public Database {
   const std::unique_ptr<SqliteConnection> reader_ PERSEUS_POINTEE_GUARDED_BY(reader_mutex_);
   Mutex listener_mutex_;
   std::unique_ptr<NoticeThread> listener_ PERSEUS_GUARDED_BY(listener_mutex_);
-  GroupCommit commits_;  // Last, because its thread uses the members above.
+  GroupCommit commits_;  // This is the last member, because its thread uses the members above.
 };
 
 }  // namespace
@@ -127,7 +130,7 @@ class SqliteDatabase final : public Database {
 const Dialect& SqliteDialect() {
   static constexpr Dialect kSqlite = {
       .serial_key = "INTEGER PRIMARY KEY AUTOINCREMENT",
-      .for_update = "",  // There is only one writer.
+      .for_update = "",  // Not needed, because there is only one writer.
       .skip_locked = "",
       .lock_schema = "",
       .shrink = "PRAGMA incremental_vacuum",

@@ -1,4 +1,4 @@
-// What only SQLite can get wrong.
+// Tests what exists only with SQLite.
 #include <sqlite3.h>
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Runs SQL past the store.
+// Runs SQL directly on the file, without the store.
 void RunSql(const std::filesystem::path& path, const std::string& sql) {
   sqlite3* database = nullptr;
   ::sqlite3_open(path.c_str(), &database);
@@ -77,7 +77,7 @@ TEST_F(SqliteTest, OnlyTheOwnerReadsANewFile) {
   }
 }
 
-// Makes the tables of version 1 from those of now, with a token for agents.
+// Changes the current tables back to the tables of version 1, with a token for agents.
 TEST_F(SqliteTest, UpgradesTheTablesOfAnOlderProgram) {
   Succeed(CreateTables(*Get(OpenSqlite(path_)), 1));
   RunSql(path_, "INSERT INTO tokens VALUES ('t-1', 'hash', 'agent', '', 'nodes', 1, 0)");
@@ -89,7 +89,7 @@ TEST_F(SqliteTest, UpgradesTheTablesOfAnOlderProgram) {
   EXPECT_EQ(Get(store->ListAudit({})).size(), 1U);
 }
 
-// Its plans have no numbers. Both programs may use the tables.
+// The plans of the older program have no numbers. Both programs may use the tables.
 TEST_F(SqliteTest, UpgradesTheTableOfPlans) {
   constexpr std::int64_t kBefore = 5;
   Succeed(CreateTables(*Get(OpenSqlite(path_)), kBefore));
@@ -111,7 +111,7 @@ TEST_F(SqliteTest, UpgradesTheTableOfPlans) {
   }
 }
 
-// A newer program may have written such words.
+// A newer program may have written words that this program does not know.
 TEST_F(SqliteTest, UnknownWordsAreErrorsAndAnUnknownScopeIsOneOfItsToken) {
   const auto store = Get(OpenStore(address_));
   Get(store->CreateJob({.key = "run", .body = "{}", .target = "{}"}, 1));
@@ -135,7 +135,8 @@ TEST_F(SqliteTest, UnknownWordsAreErrorsAndAnUnknownScopeIsOneOfItsToken) {
 }
 
 TEST_F(SqliteTest, AFailedMigrationWritesNothing) {
-  RunSql(path_, "CREATE TABLE tokens (somebody TEXT)");  // Prevents the creation of our table.
+  // Prevents the creation of the store's table `tokens`.
+  RunSql(path_, "CREATE TABLE tokens (somebody TEXT)");
   ASSERT_FALSE(OpenStore(address_));
   RunSql(path_, "CREATE TABLE jobs (these TEXT); DROP TABLE jobs; DROP TABLE tokens");
   EXPECT_TRUE(OpenStore(address_).has_value());
@@ -186,14 +187,14 @@ TEST_F(SqliteTest, OnlyWhatNodesReportAgainDoesNotWaitForTheDisk) {
   EXPECT_EQ(setting(Durability::kOnDisk), kFull);
 }
 
-// The third transaction waits until the second one, which takes long, is committed. If it were in
-// the same commit, it would wait in vain.
+// The third transaction waits until the second, long transaction is committed. If both were in the
+// same commit, the third transaction would wait forever.
 TEST_F(SqliteTest, ACommitEndsAfterLongWork) {
   const auto database = Get(OpenSqlite(":memory:"));
   bool is_in_order = false;
   bool was_committed = false;
-  // Nothing shows that a transaction waits. On a busy machine, they may come in another order. Then
-  // this repeats it with longer pauses.
+  // The test cannot observe that a transaction waits. On a busy machine, the transactions may start
+  // in another order. Then the test repeats them with longer pauses.
   for (std::chrono::milliseconds pause(20); !is_in_order && pause < std::chrono::seconds(10);
        pause *= 2) {
     std::promise<void> queued;
@@ -202,10 +203,10 @@ TEST_F(SqliteTest, ACommitEndsAfterLongWork) {
     const auto is_committed = committed.get_future().share();
     bool was_long = false;
     RunInThreads(3, [&](std::size_t i) {
-      std::this_thread::sleep_for(i * pause);  // In this order.
+      std::this_thread::sleep_for(i * pause);  // The transactions start in the order of `i`.
       if (i == 2) queued.set_value();
       Succeed(database->Transact([&](Transaction&) -> Result<void> {
-        if (i == 0) {  // Meanwhile, the others begin to wait.
+        if (i == 0) {  // In the meantime, the other transactions begin to wait.
           is_queued.wait();
           std::this_thread::sleep_for(pause);
         }

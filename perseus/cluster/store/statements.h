@@ -1,8 +1,9 @@
-// Shared by several parts of the store: transactions, rows as records, and locks.
+// Functions that several parts of the store share. They run transactions, convert rows into
+// records, and lock jobs.
 //
 // Locks: a transaction that changes anything of a job first locks the job's row (LockJob, or an
-// UPDATE of it). So two changes of a job run one after the other, and no two transactions wait for
-// each other.
+// UPDATE of it). So two changes of one job run one after the other, and no two transactions wait
+// for each other.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +32,7 @@ Result<T> Write(Database& database, const Work& work) {
   return value;
 }
 
-// The T of a Result<T>, or of a T.
+// The value type: T for a Result<T>, and T for a plain T.
 template <typename T>
 struct ValueOf {
   using Type = T;
@@ -90,15 +91,17 @@ Result<LockedJob> LockRunningJob(const Database& database, Transaction& transact
 // Increments the job's generation and makes planning due, because something that a plan depends on
 // has changed.
 Result<void> MarkChanged(Transaction& transaction, std::string_view job, Milliseconds now);
-// Makes planning due at `due`, or earlier if it already is.
+// Makes planning due at `due`. Keeps an earlier due time.
 Result<void> MakePlanningDue(Transaction& transaction, std::string_view job, Milliseconds due);
 // Stores the plan, and deletes the plans beyond the limits in store.h.
 Result<PlanRecord> InsertPlan(Transaction& transaction, PlanRecord plan, Milliseconds now);
 
-// An id of a job or a plan ends with 16 hexadecimal digits (RandomHex).
+// The random bytes in the id of a job or a plan. The id ends with 16 hexadecimal digits
+// (RandomHex).
 inline constexpr std::size_t kBytesOfId = 8;
 
-// For a LIMIT clause: PostgreSQL refuses negative limits, and SQLite treats them as no limit.
+// Returns the number for a LIMIT clause, at least 0. PostgreSQL refuses negative limits, and SQLite
+// treats them as no limit.
 inline std::int64_t AsLimit(int limit) { return std::max(limit, 0); }
 
 }  // namespace perseus::store

@@ -1,7 +1,7 @@
 // The states of records, and the word for each state.
 //
-// Each state is one word in the database, in HTTP answers, in metrics and in logs. A word never
-// changes, because a database keeps it.
+// Each state has one word, which is used in the database, in HTTP answers, in metrics and in logs.
+// A word never changes, because databases contain it.
 #pragma once
 
 #include <algorithm>

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// The words of all states, each of which is read back as the state that it names.
+// Returns the words of all states. Checks that each word is read back as the state that it names.
 template <typename State>
 std::vector<std::string_view> WordsOf() {
   std::vector<std::string_view> words;
@@ -24,7 +24,7 @@ std::vector<std::string_view> WordsOf() {
   return words;
 }
 
-// Databases have these words.
+// Existing databases contain these words.
 TEST(States, HaveTheWordsOfTheDatabase) {
   EXPECT_THAT(WordsOf<JobStatus>(), ElementsAre("waiting", "planned", "failed"));
   EXPECT_THAT(WordsOf<StragglerSource>(), ElementsAre("detected", "forecast", "report"));

@@ -4,18 +4,18 @@
 //   auto store = OpenStore("sqlite:perseus.db");           or "postgresql://…"
 //   auto job = store->CreateJob({.key = "gpt3", .body = …}, now);
 //
-// The store writes one set of SQL statements for a small database interface (database.h) with two
-// drivers, SQLite and PostgreSQL.
+// The store has one set of SQL statements. They run on a small database interface (database.h),
+// which has two drivers, SQLite and PostgreSQL.
 //
 // Guarantees:
 //   1. If a call returns success, its changes are on disk. Acknowledge, RecordSteps and
-//      NotifyReplicas are the exception, because nodes report the same again. Their changes survive
-//      a crash of the server, but perhaps not a crash of the database's machine (Durability in
-//      database.h).
+//      NotifyReplicas are the exception, because nodes send the same data again. Their changes
+//      survive a crash of the server, but perhaps not a crash of the database's machine (Durability
+//      in database.h).
 //   2. Each call is one transaction: it makes all of its changes, or none.
 //   3. A change that other replicas cache or send to nodes comes with a Notice in the same
-//      transaction. So the notice arrives after the change is visible, and never without it. If a
-//      replica loses its connection, it receives kReadAgain.
+//      transaction. So the notice arrives only after the change is visible. If the transaction
+//      fails, no notice is sent. If a replica loses its connection, it receives kReadAgain.
 //
 // Texts are UTF-8 without NUL bytes, at most 500 MB. The store refuses other texts (kInput). Times
 // are milliseconds since 1970 on the caller's clock. `job` is the id of a job.
@@ -23,13 +23,14 @@
 // Each change by people or nodes, and each new assignment, is recorded in the audit trail, with its
 // author in `by` (audit.h).
 //
-// Errors: kSystem if the database is unavailable. Then nothing was written, with one exception: if
-// PostgreSQL fails during a commit, the whole transaction may be written. If a call changes a job,
-// it fails with kInput if the job does not exist or has ended, unless its comment says otherwise.
+// Errors: a call fails with kSystem if the database is unavailable. Then nothing was written, with
+// one exception: if PostgreSQL fails during a commit, the whole transaction may be written. A call
+// that changes a job fails with kInput if the job does not exist or has ended. The comment of a
+// function names exceptions.
 //
 // Limits: the store keeps the newest profile and the newest 50 assignments of each job. It keeps
-// the newest 200 plans of each job, and all plans that a kept assignment names (its body contains
-// their ids). Prune deletes ended jobs and old claims of nodes.
+// the newest 200 plans of each job, and all plans that a kept assignment names. (The body of an
+// assignment contains the ids of its plans.) Prune deletes ended jobs and old claims of nodes.
 //
 // Thread safe. Calls block.
 #pragma once
@@ -63,11 +64,12 @@ class Store final {
     JobRecord job;
     bool is_new = false;  // false: `job` has this key, existed before and has not ended.
   };
-  // Fails (kUnreachable) beyond NewJob's limits. The limits do not apply to a job that exists.
+  // Creates a job, or finds the running job with this key. Fails (kUnreachable) if one more job
+  // would exceed the limits in `job`. The limits do not apply to a job that exists.
   Result<Created> CreateJob(const NewJob& job, Milliseconds now, const Author& by = {});
 
-  // Finds a job by id or by key. If several jobs have the key, finds the one that has not ended, or
-  // else the newest.
+  // Finds a job by id or by key. If several jobs have the key, finds the job that has not ended. If
+  // all have ended, finds the newest job.
   Result<std::optional<JobRecord>> FindJob(std::string_view id_or_key);
 
   // Lists jobs in order of creation, after the job with id `after` (empty: from the first). Fails
@@ -75,8 +77,8 @@ class Store final {
   enum class Which { kRunning, kAll };
   Result<std::vector<JobRecord>> ListJobs(Which which, std::string_view after, int limit);
 
-  // Deletes the job's stragglers, nodes and planning, and sends each of the nodes a notice. Does
-  // nothing if the job has already ended.
+  // Ends the job. Deletes the job's stragglers, nodes and planning, and sends a notice for each of
+  // these nodes. Does nothing if the job has already ended.
   Result<void> EndJob(std::string_view job, Milliseconds now, const Author& by = {});
 
   // Sets a new target, increments the generation and makes planning due.
@@ -84,12 +86,12 @@ class Store final {
                          const Author& by = {});
 
   // Records the newest steps of jobs, at most one for each job. Does nothing for a job that does
-  // not exist or has ended. A restart is on disk when this returns.
+  // not exist or has ended. A restart is on disk when this call returns.
   Result<void> RecordSteps(std::vector<StepRecord> steps);
 
   // Deletes at most `limit` jobs that ended before `before`, with everything that belongs to them.
-  // Also deletes the claims of nodes that were last renewed before `before`, and the tokens of
-  // nodes that expired before it. Returns the number of deleted jobs.
+  // Also deletes the node claims that were last renewed before `before`, and the node tokens that
+  // expired before `before`. Returns the number of deleted jobs.
   Result<int> Prune(Milliseconds before, int limit);
 
   // --- Profiles.
@@ -109,11 +111,12 @@ class Store final {
   Result<std::optional<PlanningTask>> ClaimPlanning(std::string_view worker, Milliseconds now,
                                                     Milliseconds duration);
 
-  // Returns when ClaimPlanning will next return a task: planning becomes due, or a claim expires.
-  // Returns nullopt if no planning is pending.
+  // Returns the next time at which ClaimPlanning can return a task, because planning becomes due or
+  // a claim expires. Returns nullopt if no planning is pending.
   Result<std::optional<Milliseconds>> NextPlanningTime();
 
-  // The plannings that are due and that no worker has claimed, or whose worker died.
+  // The plannings that are due and wait for a worker. No worker has claimed them, or the claim has
+  // expired because the worker died.
   struct PlanningBacklog {
     std::int64_t jobs = 0;
     Milliseconds oldest_due = 0;
@@ -124,14 +127,14 @@ class Store final {
   // job has ended.
   Result<bool> RenewPlanning(const PlanningTask& task, Milliseconds now, Milliseconds duration);
 
-  // Releases the claim without a result. Planning is due at `due`, or earlier if it was requested
-  // in the meantime. Does nothing if the worker no longer has the task.
+  // Releases the claim without a result. Planning is due at `due`, or earlier if planning was
+  // requested in the meantime. Does nothing if the worker no longer has the task.
   Result<void> ReleasePlanning(const PlanningTask& task, Milliseconds due);
 
   // Stores the result of a planning. Returns false and stores nothing if the worker no longer has
-  // the task. Planning stays due if it was requested in the meantime. It also stays due if the
-  // generation of the job has changed. Then the frontier is not stored, because it may belong to an
-  // older profile.
+  // the task. Planning stays due if it was requested in the meantime, or if the generation of the
+  // job has changed. If the generation has changed, the frontier is not stored, because it may
+  // belong to an older profile.
   Result<bool> CompletePlanning(const PlanningTask& task, const PlanningOutcome& outcome,
                                 Milliseconds now);
 
@@ -153,8 +156,8 @@ class Store final {
   // Fails (kInput) if a plan with this id exists.
   Result<PlanRecord> AddPlan(PlanRecord plan, Milliseconds now);
 
-  // Finds the newest assignment. Ignores versions above `newest`: with
-  // JobRecord::assignment_version, the result matches a record that was read earlier.
+  // Finds the newest assignment. Ignores versions above `newest`. If `newest` is the
+  // assignment_version of a JobRecord that was read earlier, the assignment belongs to this record.
   Result<std::optional<AssignmentRecord>> FindNewestAssignment(
       std::string_view job, std::int64_t newest = std::numeric_limits<std::int64_t>::max());
 
@@ -163,9 +166,10 @@ class Store final {
 
   // Makes the job's assignments newer than `version`. A node has this version if the database was
   // restored from an old backup. Without this call, the node would ignore newer assignments with
-  // lower versions. The newest assignment is stored again as `version` + 1. If the job has none,
-  // its first one will have version `version` + 1. Does nothing if the job's version is already as
-  // high, or if the job does not exist or has ended. Fails (kInput) if `version` is above 10^12.
+  // lower versions. The newest assignment is stored again as `version` + 1. If the job has no
+  // assignment, its first assignment will have version `version` + 1. Does nothing if the job's
+  // version is already `version` or higher. Also does nothing if the job does not exist or has
+  // ended. Fails (kInput) if `version` is above 10^12.
   Result<void> RaiseAssignmentVersion(std::string_view job, std::int64_t version, Milliseconds now);
 
   // --- Guards of plans.
@@ -174,19 +178,19 @@ class Store final {
   // if it belongs to another profile or target.
   Result<std::optional<GuardRecord>> FindGuard(const JobRecord& job);
   // Replaces the guard of a running job, increments the generation and makes planning due. Returns
-  // false and changes nothing if the job has another profile or target in the meantime, or if the
-  // state of the guard is not `before` (empty: none).
+  // false and changes nothing if the profile or the target of the job has changed in the meantime.
+  // The same holds if the state of the guard is not `before` (empty: no guard exists).
   Result<bool> PutGuard(const GuardRecord& guard, std::optional<GuardState> before,
                         Milliseconds now);
 
   // --- Nodes.
 
   // Attaches a node with its ranks (protocol::FormatRanks). Fails (kInput) if the text is
-  // malformed. Other nodes lose these ranks; a node without ranks is detached. Keeps what the node
-  // has acknowledged. Sends notices only to nodes whose ranks changed.
-  // Returns the ranks that other nodes use. If there are any, the node gets no rank, and loses
-  // those that are not in `ranks`. So two nodes that exchange ranks do not wait for each other
-  // forever.
+  // malformed. Other nodes lose these ranks. A node that loses its last rank is detached. Keeps the
+  // version that the node has acknowledged. Sends notices only to nodes whose ranks changed.
+  // Returns the ranks that other nodes use. If other nodes use some of the ranks, the node gets no
+  // new rank, and loses its ranks that are not in `ranks`. So two nodes that exchange ranks do not
+  // wait for each other forever.
   Result<std::vector<HeldRank>> AttachNode(std::string_view job, std::string_view node,
                                            std::string_view ranks, Milliseconds now,
                                            const InUse& in_use = {}, const Author& by = {});
@@ -197,36 +201,37 @@ class Store final {
   // Counts the job's nodes that were last seen before `time`.
   Result<std::int64_t> CountNodesSilentSince(std::string_view job, Milliseconds time);
 
-  // Claims names of nodes, each at most once in `claims`. A claim fails if another process has the
-  // name and has renewed its claim since `silent_since`. Returns the names whose claim failed.
+  // Claims names of nodes for processes. Each name occurs at most once in `claims`. A claim fails
+  // if another process has the name and has renewed its own claim since `silent_since`. Returns the
+  // names whose claim failed.
   Result<std::vector<std::string>> ClaimNodes(std::vector<NodeClaim> claims, Milliseconds now,
                                               Milliseconds silent_since);
 
   // Releases the name. Does nothing if another process now has it.
   Result<void> ReleaseNode(const NodeClaim& claim);
 
-  // Records what nodes have acknowledged and follow, and when they were seen. `acknowledged` never
-  // decreases; `ranks` is ignored. Ignores nodes that are not attached.
+  // Records the versions that nodes have acknowledged and follow, and when the nodes were seen.
+  // `acknowledged` never decreases. `ranks` is ignored. Ignores nodes that are not attached.
   Result<void> Acknowledge(std::vector<NodeRecord> nodes);
 
   // --- Stragglers.
 
   // Replaces the straggler with the same dp_rank and source, increments the generation and makes
-  // planning due. The replaced one goes into the history. If the new record only extends a
-  // straggler that is in force, only its end changes, and it stays suspended if it is. Fails
+  // planning due. The replaced straggler goes into the history. If the new record only extends an
+  // active straggler, only the end changes, and a suspended straggler stays suspended. Fails
   // (kInput) if the slowdown is not a number or below 1.
   //
   // Damping: planning is due later if reports and forecasts of this pipeline change repeatedly
-  // (stragglers.cc). A detected straggler is damped by its detector.
+  // (stragglers.cc). For detected stragglers, the detector does the damping.
   Result<void> PutStraggler(const StragglerRecord& straggler, Milliseconds now,
                             const Author& by = {});
 
-  // Deletes the straggler. Returns whether it existed. If so, the generation increases and planning
-  // is due.
+  // Deletes the straggler. Returns whether the straggler existed. If so, increments the generation
+  // and makes planning due.
   Result<bool> DeleteStraggler(std::string_view job, int dp_rank, StragglerSource source,
                                Milliseconds now, const Author& by = {});
   // Suspends or reinstates a straggler, increments the generation and makes planning due. Does
-  // nothing if it does not exist or is already in this state.
+  // nothing if the straggler does not exist or is already in this state.
   Result<void> MarkStraggler(const StragglerRecord& straggler, Milliseconds now);
   Result<std::vector<StragglerRecord>> ListStragglers(std::string_view job);
   // Lists ended stragglers, newest first. The store keeps the newest kMaxPastStragglers of a job.
@@ -235,29 +240,30 @@ class Store final {
 
   // --- Tokens.
 
-  // Fails (kInput) if a token with this id exists.
+  // Adds a token. Fails (kInput) if a token with this id exists.
   Result<void> AddToken(const TokenRecord& token, const Author& by = {});
 
-  // Adds the token that a node got with a join token. It replaces the token that an earlier attempt
-  // got: `previous_hash` is the hash of the attempt, and `previous_until` is 0, so that no request
-  // can use it as a secret. If `is_only_for_new_names`, and the node already has a token, returns
-  // that token and adds none. At most kMostTokensOfNode stay valid for one name: the oldest ones
-  // are revoked. If two joins run at the same time, the second one sees the first one.
+  // Adds the token that a node got with a join token. The new token replaces the token that an
+  // earlier request of the same attempt got (own_token.h). `previous_hash` is the hash of the
+  // attempt. `previous_until` is 0, so that no request can use the attempt as a secret. If
+  // `is_only_for_new_names` is set and the node already has a token, returns that token and adds
+  // none. At most kMostTokensOfNode tokens stay valid for one name, and the oldest tokens are
+  // revoked. If two joins run at the same time, the second join sees the result of the first one.
   static constexpr std::size_t kMostTokensOfNode = 4;
   Result<std::optional<TokenRecord>> JoinNode(const TokenRecord& token, bool is_only_for_new_names,
                                               const Author& by = {});
 
-  // Returns whether the token existed. Fails (kUnreachable) for the last operator token that never
-  // expires: without it, nobody could create tokens.
+  // Deletes a token, and returns whether it existed. Fails (kUnreachable) for the last operator
+  // token that never expires, because without this token nobody could create tokens.
   Result<bool> DeleteToken(std::string_view id, Milliseconds now = 0, const Author& by = {});
   Result<std::vector<TokenRecord>> ListTokens();
   // Lists the tokens of scope agent that are only for this node.
   Result<std::vector<TokenRecord>> ListTokensOfNode(std::string_view node);
 
-  // Gives the token a new secret and a new end, if `presented` (a hash) is its secret or its
-  // previous one. The presented secret stays valid until `previous_until`, or until its own end if
-  // that is earlier. Returns false and changes nothing if the token does not exist or has another
-  // secret.
+  // Gives the token a new secret and a new end, if `presented` is the hash of its current or
+  // previous secret. The presented secret stays valid until `previous_until`, or until its own end
+  // if its end is earlier. Returns false and changes nothing if the token does not exist or has
+  // another secret.
   Result<bool> RenewToken(const TokenRecord& renewed, std::string_view presented, Milliseconds now,
                           const Author& by = {});
 
@@ -287,8 +293,8 @@ class Store final {
   // Whether other processes may use the same database.
   bool has_replicas() const;
 
-  // Sends each text (at most kMaxReplicaTextBytes) as a kSteps notice. Nothing is stored: a replica
-  // that is not connected now does not receive it.
+  // Sends each text (at most kMaxReplicaTextBytes) as a kSteps notice. The texts are not stored, so
+  // a replica that is not connected now does not receive them.
   static constexpr std::size_t kMaxReplicaTextBytes = 7'000;
   Result<void> NotifyReplicas(const std::vector<std::string>& texts);
 
@@ -301,9 +307,10 @@ class Store final {
   const std::unique_ptr<Database> database_;
 };
 
-// Opens "sqlite:PATH" (created if it does not exist; one process at a time), "sqlite::memory:", or
-// "postgresql://…" as libpq accepts it. Creates the tables. Fails (kInput) for any other address,
-// and if the tables belong to another version of this program.
+// Opens the database at an address, and creates the tables. The address is "sqlite:PATH",
+// "sqlite::memory:", or "postgresql://…" as libpq accepts it. PATH is created if it does not exist,
+// and only one process can use it at a time. Fails (kInput) for any other address. Fails (kInput)
+// also if the tables belong to another version of this program.
 Result<std::unique_ptr<Store>> OpenStore(const std::string& address);
 
 }  // namespace perseus::store

@@ -1,4 +1,4 @@
-// Jobs, profiles, plans, nodes and tokens, on every database.
+// Tests jobs, profiles, plans, nodes and tokens, with every database.
 #include <fmt/core.h>
 
 #include <atomic>
@@ -65,7 +65,7 @@ TEST_P(StoreTest, ConcurrentRegistrationsOfAKeyGetOneJob) {
 }
 
 TEST_P(StoreTest, ListsJobsInPagesInOrderOfCreation) {
-  // All have the same time of creation.
+  // All jobs have the same time of creation.
   for (const char* key : {"b", "a", "c"}) Register(key);
   Succeed(store_->EndJob(Job("a").id, 2000));
   const auto keys = [&](Store::Which which, std::string_view after, int limit) {
@@ -235,7 +235,7 @@ TEST_P(StoreTest, FindsPlansByIdAndBySlug) {
   EXPECT_EQ(store_->AddPlan(without_job, 1).error().kind, ErrorKind::kInput);
 }
 
-// Ranks of the first pipeline.
+// Returns the text of ranks of the first pipeline.
 std::string RanksOf(const std::vector<int>& ranks) {
   std::string list;
   for (const int rank : ranks) {
@@ -325,7 +325,8 @@ TEST_P(StoreTest, ANameBelongsToOneProcessUntilItIsSilentOrReleasesIt) {
   EXPECT_THAT(claim({second}, 1150), ElementsAre("n1"));
   EXPECT_THAT(claim({second}, 1151), IsEmpty()) << "the first one is silent";
   EXPECT_THAT(claim({first}, 1152), ElementsAre("n1"));
-  Succeed(store_->ReleaseNode(first));  // It has already lost the name.
+  // The first process has already lost the name, so nothing changes.
+  Succeed(store_->ReleaseNode(first));
   EXPECT_THAT(claim({first}, 1152), ElementsAre("n1"));
   Succeed(store_->ReleaseNode(second));
   EXPECT_THAT(claim({first}, 1152), IsEmpty());
@@ -354,7 +355,7 @@ TEST_P(StoreTest, AGuardBelongsToAProfileAndATarget) {
   EXPECT_TRUE(Get(store_->PutGuard(guard, GuardState::kTrial, 7)));
   EXPECT_EQ(Get(store_->FindGuard(job)), guard);
 
-  // Set again, even the same target ends the guard, and a late verdict changes nothing.
+  // Setting a target ends the guard, even if it is the same target. A late verdict changes nothing.
   Succeed(store_->SetTarget(job_, job.target, 8));
   EXPECT_EQ(Get(store_->FindGuard(job)), std::nullopt);
   EXPECT_FALSE(Get(store_->PutGuard(guard, GuardState::kTrial, 9)));

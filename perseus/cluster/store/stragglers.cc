@@ -1,10 +1,11 @@
-// Stragglers, ended stragglers, and how fast declared stragglers may change plans.
+// Stores stragglers and ended stragglers. Limits how fast declared stragglers may change plans.
 //
-// If monitoring reports a pipeline as slow, as healthy, and as slow again, each report makes a new
-// assignment, and changing plans costs more than it saves. So changes of declared stragglers are
-// damped, as changes of detected ones are (telemetry/straggler_detector.h). The first two changes
-// of a pipeline within kFlapping take effect at once. After n changes, planning waits 2^n s, at
-// most kMaxDamping. It then plans the newest state. Other changes of the job do not wait.
+// Monitoring may report a pipeline as slow, then as healthy, and then as slow again. If each report
+// made a new assignment, changing plans would cost more than it saves. So changes of declared
+// stragglers are damped, like changes of detected stragglers (telemetry/straggler_detector.h). The
+// first two changes of a pipeline within kFlapping take effect at once. After n changes, planning
+// waits 2^n s, at most kMaxDamping. Then it plans the newest state. Other changes of the job do not
+// wait.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ constexpr Milliseconds kFlapping = 60'000;
 constexpr Milliseconds kMaxDamping = 32'000;
 constexpr int kUndampedChanges = 2;
 
-// The subject in the audit trail.
+// Returns the subject of a record in the audit trail.
 std::string SubjectOf(int dp_rank, StragglerSource source) {
   return fmt::format("pipeline {} {}", dp_rank, Name(source));
 }
@@ -33,8 +34,8 @@ std::string StragglerText(const Row& row) {
   return StragglerText(row.Real(0), row.Time(1), row.Time(2));
 }
 
-// Copies the current record of the straggler, if any, to the history. A record whose end has passed
-// becomes kExpired.
+// Copies the current record of the straggler, if any, to the history. If the end of the record has
+// passed, the reason is kExpired.
 Result<void> KeepPastStraggler(Transaction& transaction, std::string_view job, int dp_rank,
                                StragglerSource source, StragglerEnd why, Milliseconds now) {
   return RunAll(
@@ -62,7 +63,7 @@ Result<Milliseconds> DampedDue(Transaction& transaction, std::string_view job, i
                       {job, dp_rank, now - kFlapping, now, Name(StragglerSource::kDetected)}));
   const std::int64_t changes = rows.front().Integer(0);
   if (changes < kUndampedChanges) return now;
-  constexpr std::int64_t kMaxExponent = 10;  // Far above kMaxDamping.
+  constexpr std::int64_t kMaxExponent = 10;  // 2^10 s is far above kMaxDamping.
   return now + std::min(kMaxDamping, Milliseconds(1'000L << std::min(changes, kMaxExponent)));
 }
 
@@ -91,7 +92,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
         .by = by,
         .before = old.empty() ? "" : StragglerText(old.front()),
         .after = StragglerText(straggler.slowdown, straggler.starts, straggler.expires)};
-    // A record that only extends a straggler that is in force changes no plan.
+    // If a record only extends an active straggler, it changes no plan.
     PERSEUS_ASSIGN_OR_RETURN(
         const auto extended,
         transaction.Run(
@@ -103,7 +104,7 @@ Result<void> Store::PutStraggler(const StragglerRecord& straggler, Milliseconds 
              straggler.expires, straggler.starts, now}));
     if (!extended.empty()) {
       // The server itself extends a detected straggler with each report, so the audit trail does
-      // not record this.
+      // not record these extensions.
       if (straggler.source == StragglerSource::kDetected) return {};
       return AppendAudit(transaction, record);
     }

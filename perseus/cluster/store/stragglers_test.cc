@@ -1,4 +1,4 @@
-// Stragglers, on every database.
+// Tests stragglers, with every database.
 #include "tests/support/store_fixture.h"
 
 namespace perseus::store {
@@ -59,7 +59,7 @@ TEST_P(StoreStragglersTest, EndedStragglersAreHistory) {
             static_cast<std::size_t>(Store::kMaxPastStragglers));
 }
 
-// Twelve notices in 24 s. Without damping, each would make an assignment.
+// Sends twelve notices in 24 s. Without damping, each notice would make an assignment.
 TEST_P(StoreStragglersTest, FlappingNoticesAreDamped) {
   constexpr Milliseconds kStart = 1'000'000;
   int plannings = 0;
@@ -83,7 +83,7 @@ TEST_P(StoreStragglersTest, FlappingNoticesAreDamped) {
   EXPECT_GE(plannings, 3) << "the first changes take effect at once";
   EXPECT_LE(plannings, 5);
   EXPECT_TRUE(Get(store_->NextPlanningTime())) << "the newest notice will be planned";
-  // A detected straggler does not wait.
+  // The planning for a detected straggler does not wait.
   Succeed(store_->PutStraggler(
       {.job = job_, .dp_rank = 0, .source = StragglerSource::kDetected, .slowdown = 1.3},
       kStart + 24'000));

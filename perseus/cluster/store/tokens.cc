@@ -1,4 +1,4 @@
-// Tokens.
+// Stores tokens.
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
@@ -103,7 +103,7 @@ Result<std::optional<TokenRecord>> Store::JoinNode(const TokenRecord& token,
         for (Row& row : rows) {
           TokenRecord other = TokenOf(row);
           if (other.issued_by.empty() || other.expires <= token.created) continue;
-          // The answer to this attempt was lost.
+          // Whether the answer to this attempt was lost and the node repeats the attempt.
           const bool is_same_attempt = !token.previous_hash.empty() && other.previous_until == 0 &&
                                        other.previous_hash == token.previous_hash &&
                                        other.issued_by == token.issued_by;
@@ -151,7 +151,7 @@ Result<bool> Store::RenewToken(const TokenRecord& renewed, std::string_view pres
 }
 
 // Locks all operator tokens that never expire and have a secret. So two calls at the same time
-// cannot delete the last two of them.
+// cannot delete the last two of these tokens.
 Result<bool> Store::DeleteToken(std::string_view id, Milliseconds now, const Author& by) {
   return Write<bool>(*database_, [&](Transaction& transaction) -> Result<bool> {
     PERSEUS_ASSIGN_OR_RETURN(

@@ -11,9 +11,10 @@ namespace perseus::telemetry {
 namespace {
 
 constexpr std::size_t kVersionsKept = 16;
-// If a job is slower or uses more energy than promised by more than this, it needs an explanation.
+// If a job is slower or uses more energy than promised by more than this fraction, it needs an
+// explanation.
 constexpr double kTolerance = 0.01;
-// Above this number of nodes, JobWatch forgets those that have not reported for a while.
+// Above this number of nodes, JobWatch forgets the nodes that have not reported for a while.
 constexpr std::size_t kMaxReportingNodes = 1000;
 
 nlohmann::ordered_json PromiseJson(std::int64_t version, const Promise& promise) {
@@ -81,7 +82,7 @@ JobWatch::Followed JobWatch::FollowedSteps() const {
   followed.assignment = &assignment->second;
   bool is_first = true;  // In the first step, ranks may have changed plans.
   for (const auto& [step, pipelines] : steps_) {
-    if (step == last_step_) continue;  // Some nodes may not have reported it yet.
+    if (step == last_step_) continue;  // Some nodes may not have reported this step yet.
     MeasuredStep of_step;
     bool follows = static_cast<int>(pipelines.size()) == settings_.pipelines;
     for (const auto& [pipeline, nodes] : pipelines) {
@@ -139,7 +140,7 @@ double JobWatch::TakeSavedEnergy() {
   return std::exchange(saved_j_, 0);
 }
 
-// Counts each step of each pipeline once.
+// Adds the energy that a step of a pipeline saved. Counts each step of each pipeline once.
 void JobWatch::CountSaving(const protocol::StepReport& step, const Nodes& nodes) {
   const auto assignment = assignments_.find(step.version);
   if (assignment == assignments_.end() || assignment->second.pipelines.empty()) return;
@@ -231,8 +232,8 @@ std::vector<StragglerChange> JobWatch::Add(const std::string& node,
                         std::ranges::all_of(expected_nodes->second, [&](const std::string& name) {
                           return nodes.contains(name);
                         });
-  // Without an assignment of the server, clocks may have any value, because perseus tune chooses
-  // them.
+  // Without an assignment of the server, clocks may have any value, because `perseus tune` may
+  // choose them. Such steps are not judged.
   if (!is_whole || step.version == 0) return changes;
   CountSaving(step, nodes);
   double busy_s = 0;
@@ -387,12 +388,12 @@ bool JobWatch::Knows(std::int64_t version) const {
 
 void JobWatch::Learn(std::int64_t version, const store::PlannedAssignment& assignment) {
   std::vector<double> times;
-  // Reported times end with the last instruction.
+  // Subtract the tail, because reported times end with the last instruction.
   for (const store::PlannedAssignment::Share& share : assignment.pipelines) {
     times.push_back(share.time_s - assignment.tail_s);
   }
   const MutexLock lock(mutex_);
-  // Without plans, ranks run at the default clocks. Stragglers are detected anyway.
+  // Without plans, ranks run at the default clocks. Stragglers are detected in this case, too.
   if (times.empty() && assignment.baseline_time_s > assignment.tail_s) {
     times.assign(static_cast<std::size_t>(settings_.pipelines),
                  assignment.baseline_time_s - assignment.tail_s);

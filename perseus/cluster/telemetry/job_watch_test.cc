@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// A job with two pipelines of two nodes each. "a0" has the first half of pipeline 0. "b0" has the
-// second half, which ends earlier.
+// A job with two pipelines of two nodes each. Node "a0" has the first half of pipeline 0. Node "b0"
+// has the second half, which ends earlier.
 class JobWatchTest : public testing::Test {
  protected:
   JobWatchTest() { watch_.SetNodes({{0, {"a0", "b0"}}, {1, {"a1", "b1"}}}, "a0", 0); }
@@ -52,7 +52,7 @@ TEST_F(JobWatchTest, ASilentNodeMakesNoOtherPipelineAStraggler) {
 
 TEST_F(JobWatchTest, ARepeatedReportCountsOnce) {
   Steps(0, 24);
-  Steps(24, 25, 1.4);  // One slow step.
+  Steps(24, 25, 1.4);  // Step 24 is slow.
   Steps(25, 27);
   for (int again = 0; again < 3; ++again) {
     for (std::int64_t step = 21; step < 27; ++step) {
@@ -65,7 +65,7 @@ TEST_F(JobWatchTest, ARepeatedReportCountsOnce) {
   EXPECT_DOUBLE_EQ(summary["step_s"], 3);
 }
 
-// `perseus tune` may choose the clocks.
+// In such steps, `perseus tune` may choose the clocks.
 TEST_F(JobWatchTest, StepsWithoutAnAssignmentOfTheServerAreNotJudged) {
   for (std::int64_t step = 0; step < 20; ++step) {
     for (const char* node : {"a0", "b0", "a1", "b1"}) {

@@ -1,4 +1,4 @@
-// The nodes of a job, as in the store.
+// Reads the nodes of a job from the store's records.
 #pragma once
 
 #include <map>
@@ -13,7 +13,8 @@ namespace perseus::telemetry {
 
 // The pp_ranks of a node, by dp_rank.
 using NodeRanks = std::map<int, std::set<int>>;
-// Parses NodeRecord::ranks. Fails (kSystem) if the text is malformed: the database is damaged.
+// Parses NodeRecord::ranks. Fails (kSystem) if the text is malformed, because then the database is
+// damaged.
 inline Result<NodeRanks> ParseNodeRanks(std::string_view json) {
   const auto list = protocol::ParseRanks(json);
   if (!list) {
@@ -26,8 +27,8 @@ inline Result<NodeRanks> ParseNodeRanks(std::string_view json) {
   return ranks;
 }
 
-// A node that has reported nothing for this long is lost. If a process has not renewed its claim
-// for this long, it loses the name of its node.
+// If a node has reported nothing for this time, it counts as lost. If a process has not renewed its
+// claim for this time, the process loses the name of its node.
 inline constexpr Milliseconds kNodeIsSilentAfter = 15'000;
 
 }  // namespace perseus::telemetry

@@ -15,10 +15,10 @@ constexpr Milliseconds kWriteStepsEvery = 500;
 // A detected straggler expires soon after the replica that detected it dies.
 constexpr Milliseconds kDetectionLasts = 60'000;
 constexpr int kAssignmentsRead = 16;
-// No job runs this many steps between two reports.
+// A report must not be further ahead than this. No job runs this many steps between two reports.
 constexpr std::int64_t kMaxStepsAhead = 1'000'000;
-// After this many writes, another report continues to write, because the node of this report waits
-// for its answer.
+// After this many writes, the thread of another report continues to write, because the node of this
+// report waits for its answer.
 constexpr int kWritesInARow = 3;
 // How long the last report of a lost node stays known.
 constexpr Milliseconds kForgetAfter = 60'000;
@@ -96,7 +96,8 @@ Result<void> NodeReports::TakeFromReplica(const ReplicaMessage& message, Millise
   if (message.replica == replica_ || !watch) return {};
   if (message.restarted) watch->Restart();
   if (message.forgotten) watch->Forget(*message.forgotten);
-  // This replica can only become the judge when a node reports to it.
+  // Ignore the message unless this replica is already the judge. A replica can become the judge
+  // only when a node reports to it.
   if (message.steps.empty() || !watch->Judges(now)) return {};
   PERSEUS_ASSIGN_OR_RETURN(const auto job, store_.FindJob(message.job));
   if (!job || job->ended != 0) return {};
@@ -122,7 +123,8 @@ void NodeReports::NoteForReplicas(ReplicaMessage message) {
   message.replica = replica_;
   std::vector<std::string> texts = FormatReplicaMessage(message);
   const MutexLock lock(mutex_);
-  // The database is unavailable. Later steps are judged without these steps.
+  // If the list is this long, the database is unavailable. Later steps are judged without these
+  // steps.
   if (for_replicas_.size() > kMaxReplicaTexts) for_replicas_.clear();
   for (std::string& text : texts) for_replicas_.push_back(std::move(text));
 }
@@ -181,7 +183,7 @@ Result<bool> NodeReports::WriteOnce() {
     steps_.clear();
     for_replicas.swap(for_replicas_);
   }
-  // The store may throw. Then the next report writes.
+  // If the store throws, the next report writes.
   const Writing writing(*this);
   if (!for_replicas.empty()) PERSEUS_RETURN_IF_ERROR(store_.NotifyReplicas(for_replicas));
   if (!seen.empty()) PERSEUS_RETURN_IF_ERROR(store_.Acknowledge(seen));
@@ -198,7 +200,8 @@ void NodeReports::NoteStep(const std::string& job, JobWatch& watch, Milliseconds
                          .at = now};
   const MutexLock lock(mutex_);
   store::StepRecord& noted = steps_[job];
-  // A note that is not written yet may be the first one after a restart.
+  // The earlier note, which is not written yet, may be the first note after a restart. The new note
+  // has to keep this fact.
   if (noted.counts == Counts::kRestart) step.counts = Counts::kRestart;
   noted = std::move(step);
 }
@@ -335,7 +338,7 @@ Result<void> NodeReports::Learn(const std::string& job, JobWatch& watch, std::in
   for (const store::AssignmentRecord& record : assignments) {
     watch.Learn(record.version, record.assignment);
   }
-  // The version is from a database that was lost.
+  // If the assignment does not exist, the version is from a database that was lost.
   if (!watch.Knows(version)) watch.Learn(version, store::PlannedAssignment());
   return {};
 }

@@ -1,10 +1,12 @@
 // Passes the reports of nodes to the watches of the jobs, and stores the changes.
 //
-// One replica judges a job: the one that receives the reports of the job's first live node (by
-// name). The other replicas pass on their reports to this replica (Store::NotifyReplicas). So it
-// receives whole pipelines, however the nodes are distributed. The replicas need no agreement: each
-// of them reads in the store which node is the first, and knows whether it receives the reports of
-// this node. During a change, a few steps are judged twice (with the same result) or not at all.
+// One replica judges a job: it decides which pipelines are stragglers, and whether a plan costs
+// throughput. It is the replica that receives the reports of the job's first live node (by name).
+// The other replicas pass on their reports to this replica (Store::NotifyReplicas). So this replica
+// receives the reports of whole pipelines, even if their nodes report to different replicas. The
+// replicas need no agreement. Each replica reads in the store which node is the first, and knows
+// whether it receives the reports of this node. During a change, a few steps are judged twice (with
+// the same result) or not at all.
 //
 // Thread safe. Calls block on the store.
 #pragma once
@@ -22,13 +24,13 @@
 
 namespace perseus::telemetry {
 
-// Each callback may be empty. They are called on the thread that takes a report.
+// Each callback may be empty. The callbacks run on the thread that processes a report.
 struct ReportCallbacks {
-  // For each straggler report that is suspended or reinstated.
+  // Called for each straggler report that is suspended or reinstated.
   std::function<void(const std::string& key, const NoticeChange& change)> noticed = {};
-  // For each trial of the default clocks, and for the result of the trial.
+  // Called for each trial of the default clocks, and for the result of the trial.
   std::function<void(const std::string& key, const store::GuardRecord& guard)> guarded = {};
-  // The energy that steps of a job saved, in J. May be negative.
+  // Called with the energy that steps of a job saved, in J. May be negative.
   std::function<void(double energy_j)> saved = {};
 };
 
@@ -37,23 +39,23 @@ class NodeReports {
   NodeReports(store::Store& store, JobWatches& watches, ReportCallbacks callbacks = {});
 
   // Processes the reports of a node. Returns the jobs whose reports were ignored, by the names in
-  // the report: the node is not attached to them, or they have ended or do not exist.
+  // the report. The node is not attached to such a job, or the job has ended or does not exist.
   Result<std::vector<std::string>> Take(const std::string& node,
                                         const std::vector<protocol::JobReport>& reports,
                                         Milliseconds now);
   // Returns when this replica last received a report of the node about the job (its id), or 0 if
-  // this is unknown. The store has older times, because not every report is written.
+  // this is unknown. The time in the store may be older, because not every report is written.
   Milliseconds LastReport(const std::string& job, const std::string& node) const;
-  // Processes a message that a replica (perhaps this one) sent to all (Notice::Kind::kSteps). The
-  // caller passes the messages of one job in order and one at a time.
+  // Processes a message that a replica (perhaps this replica) sent to all replicas
+  // (Notice::Kind::kSteps). The caller passes the messages of one job in order and one at a time.
   Result<void> TakeFromReplica(const ReplicaMessage& message, Milliseconds now);
-  // These handle a restart of the job, and a detected straggler that a user deleted. Both inform
-  // all replicas.
+  // Restart handles a restart of the job. Forget handles a detected straggler that a user deleted.
+  // Both functions inform all replicas.
   Result<void> Restart(const std::string& job);
   Result<void> Forget(const std::string& job, int pipeline);
 
  private:
-  class Writing;  // Marks that this thread writes.
+  class Writing;  // While such an object exists, its thread writes.
   struct Known {
     std::int64_t acknowledged = -1;
     std::int64_t following = -1;
@@ -76,17 +78,17 @@ class NodeReports {
   Result<void> GuardPlan(const store::JobRecord& job, const JobWatch& watch, Milliseconds now);
   Result<void> StoreNotices(const store::JobRecord& job, const std::vector<NoticeChange>& changes,
                             Milliseconds now);
-  // These record what WriteNoted() has to store.
+  // The Note functions record what WriteNoted() has to store.
   void NoteNode(const std::string& node, const std::string& job, const protocol::JobReport& report,
                 Milliseconds now);
   void NoteStep(const std::string& job, JobWatch& watch, Milliseconds now);
   // One thread at a time writes the notes of all threads, and the others continue. So thousands of
-  // nodes need few commits. If this process dies, the nodes report the same again.
+  // nodes need few commits. If this process dies, the nodes send the same reports again.
   Result<void> WriteNoted();
   // Returns whether there was anything to write.
   Result<bool> WriteOnce();
   void NoteForReplicas(ReplicaMessage message);
-  // Returns 0 for a version that is not among the newest ones.
+  // Returns 0 for a version that is not among the newest versions.
   Result<double> ExpectedTime(const store::JobRecord& job, JobWatch& watch,
                               const protocol::StepReport& step);
   Result<void> Learn(const std::string& job, JobWatch& watch, std::int64_t version);
@@ -96,14 +98,17 @@ class NodeReports {
   store::Store& store_;
   JobWatches& watches_;
   const ReportCallbacks callbacks_;
-  const std::string replica_;  // Random: two replicas may have the same name.
+  const std::string replica_;  // A random id, because two replicas may have the same name.
   mutable Mutex mutex_;
   std::map<std::pair<std::string, std::string>, Known> known_ PERSEUS_GUARDED_BY(mutex_);
   // When nodes were last removed from known_.
   Milliseconds pruned_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);             // To be written.
-  std::map<std::string, store::StepRecord> steps_ PERSEUS_GUARDED_BY(mutex_);  // By job, as well.
-  std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);           // To be sent.
+  // Nodes to write to the store.
+  std::vector<store::NodeRecord> seen_ PERSEUS_GUARDED_BY(mutex_);
+  // Steps to write to the store, by job.
+  std::map<std::string, store::StepRecord> steps_ PERSEUS_GUARDED_BY(mutex_);
+  // Messages to send to replicas.
+  std::vector<std::string> for_replicas_ PERSEUS_GUARDED_BY(mutex_);
   bool is_writing_ PERSEUS_GUARDED_BY(mutex_) = false;
 };
 

@@ -1,4 +1,4 @@
-// Two replicas share a database. One of them judges the steps that nodes report to both.
+// Tests two replicas that share a database. One of them judges the steps that nodes report to both.
 #include "perseus/cluster/telemetry/node_reports.h"
 
 #include <fmt/core.h>
@@ -42,7 +42,8 @@ struct Replica {
   NodeReports reports{*store, watches};
 };
 
-// Each pipeline has two nodes: one with its first half, one with its second half.
+// A job in which each pipeline has two nodes. One node has the first half of the pipeline, and the
+// other node has the second half.
 class NodeReportsTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -77,7 +78,8 @@ class NodeReportsTest : public testing::Test {
     EXPECT_TRUE(not_attached) << not_attached.error().Message();
     return not_attached && not_attached->empty();
   }
-  // Each replica receives reports of both pipelines. `first` receives those of the first node.
+  // Each replica receives reports of both pipelines. `first` receives the reports of the first
+  // node.
   void Steps(Replica& first, Replica& second, int count, double slowdown_of_1) {
     for (int i = 0; i < count; ++i) {
       const std::int64_t step = next_step_++;
@@ -173,7 +175,8 @@ TEST_F(NodeReportsTest, AReplacedNodeLeavesNoStraggler) {
   EXPECT_THAT(Detected(), IsEmpty());
 }
 
-// Thousands of nodes begin to report within a second. One of them reads for all.
+// Thousands of nodes begin to report within a second. One report reads the nodes of the job for all
+// reports.
 TEST(NodeReports, ReadNodesOnceForReportsAtTheSameTime) {
   constexpr int kReporting = 8;
   std::atomic<int> reads = 0;
@@ -181,7 +184,7 @@ TEST(NodeReports, ReadNodesOnceForReportsAtTheSameTime) {
   database->after_read = [&reads](std::string_view sql) {
     if (sql.find("FROM nodes WHERE job = $1 ORDER BY node") == std::string_view::npos) return;
     ++reads;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // So that threads meet.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // So that the threads overlap.
   };
   store::Store store(std::move(database));
   const std::string job =

@@ -65,7 +65,7 @@ std::vector<NoticeChange> NoticeCheck::Add(const std::map<int, double>& ratios,
     }
     notice.measured.push_back(measured);
     if (++notice.steps < (notice.is_suspended ? notice.to_reinstate : kToSuspend)) continue;
-    // The first suspension does not change the number.
+    // The number doubles at each reinstatement, so the first suspension uses the original number.
     if (notice.is_suspended) {
       notice.to_reinstate = std::min(2 * notice.to_reinstate, kMaxToReinstate);
     }

@@ -45,22 +45,22 @@ TEST_F(NoticeCheckTest, ATrueNoticeHolds) {
   EXPECT_THAT(Steps(50, {{0, 1.0}, {1, 1.5}}), IsEmpty());
   EXPECT_THAT(Steps(50, {{0, 1.0}, {1, 1.3}}), IsEmpty())
       << "nearer to the notice than to the plan";
-  // Slow in one step of five.
+  // The pipeline is slow in one step of five.
   for (int i = 0; i < 10; ++i) {
     EXPECT_THAT(Steps(4, {{0, 1.0}, {1, 1.0}}), IsEmpty());
     EXPECT_THAT(Steps(1, {{0, 1.0}, {1, 1.5}}), IsEmpty());
   }
 }
 
-// A profile that is 20 % too optimistic for all pipelines says nothing about one of them.
+// A profile that is 20 % too optimistic slows all pipelines equally, so no pipeline counts as slow.
 TEST_F(NoticeCheckTest, ComparesWithHealthyPipelines) {
   check_.SetNotices({Notice(1, 1.2)});
   EXPECT_THAT(Steps(20, {{0, 1.2}, {1, 1.44}, {2, 1.2}}), IsEmpty());
   EXPECT_THAT(Steps(5, {{0, 1.2}, {1, 1.2}, {2, 1.2}}), ElementsAre(testing::_));
 }
 
-// Three of four pipelines are declared slow, and are slow. The lower median of all would be slow,
-// too.
+// Three of four pipelines are declared slow, and are slow. The lower median over all pipelines
+// would be slow, too.
 TEST_F(NoticeCheckTest, DeclaredAndDetectedPipelinesAreNoReference) {
   check_.SetNotices({Notice(0, 1.5), Notice(1, 1.5), Notice(2, 1.5)});
   EXPECT_THAT(Steps(20, {{0, 1.5}, {1, 1.5}, {2, 1.5}, {3, 1.0}}), IsEmpty());

@@ -50,7 +50,7 @@ TEST(PlanGuard, AnOptimisticProfileIsNoFaultOfThePlan) {
   EXPECT_EQ(again->without_plan, 0);
 }
 
-// Harm is 1.08 - 1.05 * 1.01 = 0.0195.
+// The harm is 1.08 - 1.05 * 1.01 = 0.0195.
 TEST(PlanGuard, ATrialOfNoisyStepsTakesMoreOfThem) {
   const auto trial = NextGuard({}, WithPlan(1.08, 0.01), kLimit, 0);
   EXPECT_FALSE(NextGuard(trial, AtDefaultClocks(1.05, 0.01, 8), kLimit, 0));
@@ -66,7 +66,8 @@ TEST(PlanGuard, SummarizesTimesRobustly) {
   EXPECT_EQ(even.steps, 5);
   EXPECT_EQ(even.ratio, 1.25);
   EXPECT_EQ(even.error, 0);
-  // Median 3, median deviation 1, so the error is 1.4826 * 1.2533 / sqrt(5) = 0.831.
+  // The median is 3 and the median deviation is 1, so the error is 1.4826 * 1.2533 / sqrt(5) =
+  // 0.831.
   EXPECT_NEAR(SummarizeTimes({1, 2, 3, 4, 5}, 1).error, 0.831, 0.001);
   EXPECT_EQ(SummarizeTimes({}, 1).steps, 0);
 }

@@ -12,13 +12,13 @@
 namespace perseus::telemetry {
 namespace {
 
-// Returns nullopt for fewer than kLeastPromiseSteps values.
+// Returns the median, or nullopt for fewer than kLeastPromiseSteps values.
 std::optional<double> MedianOf(std::vector<double> values) {
   if (values.size() < kLeastPromiseSteps) return std::nullopt;
   return LowerMedian(std::move(values));
 }
 
-// Returns the median of a value of one pipeline over the steps that have it.
+// Returns the median of a value of one pipeline, over the steps that have this value.
 template <typename Value>
 std::optional<double> MedianOf(const std::vector<MeasuredStep>& steps, int dp_rank,
                                const Value& value) {

@@ -8,7 +8,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two pipelines of 3 s and 1000 J, of which 0.5 s come after the last instruction.
+// Returns an assignment of two pipelines of 3 s and 1000 J. 0.5 s of the 3 s come after the last
+// instruction.
 store::PlannedAssignment Assignment() {
   store::PlannedAssignment assignment;
   assignment.pipelines = {{"p-1", 3, 1000}, {"p-1", 3, 1000}};

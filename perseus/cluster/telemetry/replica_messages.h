@@ -11,12 +11,12 @@
 
 namespace perseus::telemetry {
 
-// Contains one of: steps, restarted, forgotten.
+// A message. Exactly one of `steps`, `restarted` and `forgotten` is set.
 struct ReplicaMessage {
   std::string replica = {};  // The sender.
   std::string job = {};
   std::string node = {};
-  std::vector<protocol::StepReport> steps = {};  // Reported by `node`.
+  std::vector<protocol::StepReport> steps = {};  // The steps that `node` reported.
   bool restarted = false;                        // The job counts its steps from 0 again.
   std::optional<int> forgotten = {};  // The dp_rank of a detected straggler that was deleted.
 };

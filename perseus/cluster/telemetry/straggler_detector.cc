@@ -9,7 +9,7 @@
 namespace perseus::telemetry {
 namespace {
 
-// A step is judged when it is this many steps behind the newest one.
+// A step is judged when it is this many steps behind the newest step.
 constexpr std::int64_t kMaxStepsBehind = 3;
 // Nine of ten values of a normal distribution are within 1.645 standard deviations.
 constexpr double kQuantile = 0.9;
@@ -90,7 +90,8 @@ std::map<int, double> StragglerDetector::Stragglers() const {
 
 void StragglerDetector::Judge(std::int64_t step, StragglerVerdicts& verdicts) {
   const std::map<int, Judged>& reports = open_[step];
-  // If the expected times of some pipelines are unknown, the others cannot be compared with them.
+  // Pipelines with an unknown expected time cannot be compared with the other pipelines. If all
+  // expected times are unknown, all pipelines are compared with each other.
   const bool has_expected =
       std::ranges::any_of(reports, [](const auto& report) { return report.second.expected_s > 0; });
   std::map<int, double> ratios;

@@ -132,8 +132,8 @@ TEST(Detector, FollowsASlowdownThatGrows) {
   EXPECT_THAT(job.detector.Stragglers(), ElementsAre(Pair(0, DoubleNear(1.4, 0.012))));
 }
 
-// A pipeline is slow for four steps, normal for five, and so on. Without hysteresis, the plans of
-// the others would change 22 times in 200 steps.
+// A pipeline is slow for four steps, normal for five steps, and so on. Without hysteresis, the
+// plans of the other pipelines would change 22 times in 200 steps.
 TEST(Detector, AFlappingStragglerStaysRaised) {
   Job job(3);
   job.slowdown = [](int pipeline, std::int64_t step) {
@@ -195,8 +195,8 @@ TEST(Detector, RaisesAForgottenStragglerAgain) {
   EXPECT_EQ(job.detector.Stragglers().size(), 1U);
 }
 
-// After an outage, one node after the other sends the steps of the outage. Meanwhile storage became
-// slow.
+// After an outage, one node after the other sends the steps of the outage. In the meantime, storage
+// became slow.
 TEST(Detector, LateBatchesRaiseNoStraggler) {
   Job job(2);
   job.Run(40);
@@ -218,7 +218,8 @@ TEST(Detector, DoesNotJudgeASinglePipeline) {
   for (std::int64_t step = 8; step < 60; ++step) {
     const auto verdicts = job.detector.Add({step, 1, step < 30 ? 3.6 : 3.0, 3, 1});
     EXPECT_THAT(verdicts.changes, IsEmpty());
-    // Step 7 is the last one that both reported. It is judged when it is three steps behind.
+    // Step 7 is the last step that both pipelines reported. It is judged when it is three steps
+    // behind.
     EXPECT_EQ(verdicts.unchanged.size(), step == 10 ? 1U : 0U) << "step " << step;
   }
 }

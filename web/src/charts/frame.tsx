@@ -64,7 +64,7 @@ export function Frame({ box, x, y, palette, children }: FrameProps) {
   );
 }
 
-/** The usual mark of an axis that does not begin at 0, so that heights do not compare: a zigzag there. */
+/** Draws a zigzag: the mark of an axis that does not begin at 0, so heights cannot be compared. */
 function AxisBreak({ x, y, palette }: { x: number; y: number; palette: Palette }) {
   return (
     <path class="axis-break" d={`M${x},${y}v-4l-4,-2l8,-4l-4,-2v-4`} fill="none" stroke={palette.muted}

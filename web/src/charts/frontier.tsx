@@ -1,4 +1,5 @@
-// Draws the iteration time-energy frontier: the bound, the plans close to it, and the baseline.
+// Draws the iteration time-energy frontier: the lower bound, the plans close to the bound, and the
+// baseline.
 import { extent } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
@@ -12,7 +13,7 @@ export interface FrontierPoint {
   energy_j: number;
 }
 
-/** Places everything in the chart. Drawing the chart and finding what is under the pointer share it. */
+/** Places everything in the chart, for drawing and for finding the plan under the pointer. */
 export function frontierLayout(report: Report, width: number, height: number) {
   const box: Box = { width, height, top: 34, right: 28, bottom: 46, left: 62 };
   const curves = [...(report.frontier ? [report.frontier] : []), ...report.overlays];
@@ -34,7 +35,7 @@ export function frontierLayout(report: Report, width: number, height: number) {
 
 /**
  * Returns the range of the values, widened by `part` on each side. The range covers at least the
- * fraction `span` of the largest value: otherwise, a tiny difference would look large.
+ * fraction `span` of the largest value. Otherwise, a tiny difference would look large.
  */
 function padded(values: number[], part: number, span: number): [number, number] {
   const [least, most] = extent(values) as [number, number];
@@ -67,12 +68,12 @@ export function hasMarks(overlay: Curve): boolean {
   return leastEnergyPart(overlay).length <= fewPoints;
 }
 
-/** Whether the overlay has a line: a single point has none. */
+/** Whether the overlay has a line. A single point has no line. */
 export function hasLine(overlay: Curve): boolean {
   return leastEnergyPart(overlay).length > 1;
 }
 
-/** The label of a plan, above its point, and within the chart. */
+/** Returns the label of a plan, above its point and within the chart. */
 function labelOf(text: string, x: number, y: number, width: number): LabelBox & { text: string } {
   const right = Math.min(x + textWidth(text) / 2, width - 24);
   return { text, left: right - textWidth(text), right, y: y - 9 };
@@ -80,7 +81,7 @@ function labelOf(text: string, x: number, y: number, width: number): LabelBox & 
 
 interface Props {
   report: Report;
-  chosen: number; // Index of a plan.
+  chosen: number; // The index of the chosen plan.
   width: number;
   height: number;
   palette: Palette;
@@ -145,7 +146,7 @@ export function FrontierChart({ report, chosen, width, height, palette }: Props)
           stroke-width="1.5"
         />
       ))}
-      {/* A plan beyond the end of the curve gets a label, because its position explains nothing. */}
+      {/* Plans beyond the end of the curve get a label, as their position explains nothing. */}
       {shown.map((label) => (
         <text key={label.text} x={(label.left + label.right) / 2} y={label.y} text-anchor="middle"
           fill={palette.muted}>

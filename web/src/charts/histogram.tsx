@@ -6,7 +6,7 @@ import type { Lane, Report } from "../data";
 
 export interface Bar {
   frequency_mhz: number;
-  counts: number[]; // By kind.
+  counts: number[]; // The number of instructions by kind.
 }
 
 export interface ClockHistogram {

@@ -1,6 +1,6 @@
-// Decides which labels of a chart have room.
+// Decides which labels of a chart have enough space.
 
-/** Where a label is: from `left` to `right`, on the line `y`. */
+/** The place of a label: from `left` to `right`, on the line `y`. */
 export interface LabelBox {
   left: number;
   right: number;
@@ -11,11 +11,11 @@ const gap = 6;
 const lineHeight = 14;
 const letterWidth = 7;
 
-/** About the width of a text of the font size of charts. */
+/** Returns the approximate width of a text in the font size of charts. */
 export const textWidth = (text: string) => letterWidth * text.length;
 
-/** Returns those of the labels that do not touch: the last one, then each one before it that has
- *  room. */
+/** Returns labels that do not touch. Takes the last label first, and then, backward, each label
+ *  that has enough space. */
 export function apart<Label extends LabelBox>(labels: Label[]): Label[] {
   const kept: Label[] = [];
   const touch = (a: LabelBox, b: LabelBox) => Math.abs(a.y - b.y) < lineHeight &&

@@ -8,16 +8,16 @@ export interface TimelineGroup {
   iteration: Iteration;
   names: string[]; // The names of the lanes.
   lanes: Slice[][];
-  steps: number[][]; // The color of each slice: see powerStep.
+  steps: number[][]; // The color of each slice (powerStep in color.ts).
   top: number; // The top of the first lane, in pixels.
 }
 
 export interface TimelineLayout {
   groups: TimelineGroup[];
   laneHeight: number;
-  gap: number; // Between lanes.
+  gap: number; // The space between lanes, in pixels.
   height: number;
-  longest: number; // ns
+  longest: number; // The longest iteration, in ns.
 }
 
 export const titleHeight = 22;
@@ -26,7 +26,7 @@ export function laneHeightFor(ranks: number): number {
   return ranks <= 4 ? 30 : ranks <= 8 ? 22 : ranks <= 16 ? 14 : ranks <= 64 ? 7 : 3;
 }
 
-/** An iteration of another schedule has another work than the report. */
+/** An iteration with its title. An iteration of another schedule has its own `work`. */
 export interface TitledIteration {
   title: string;
   iteration: Iteration;

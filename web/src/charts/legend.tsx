@@ -10,7 +10,7 @@ export const legendHeight = 30;
 export const legendWidth = 760;
 
 interface Entry {
-  width: number; // With the space behind it, in pixels.
+  width: number; // In pixels, with the space behind the entry.
   mark: (palette: Palette) => JSX.Element;
 }
 
@@ -61,7 +61,7 @@ function entriesOf(report: Report): Entry[] {
   return entries;
 }
 
-/** Returns where each entry goes: [x, y]. */
+/** Returns the place of each entry: [x, y]. */
 function placesOf(entries: Entry[], width: number): [number, number][] {
   let x = 0;
   let y = 0;
@@ -73,7 +73,7 @@ function placesOf(entries: Entry[], width: number): [number, number][] {
   });
 }
 
-/** Returns the height of the legend in a page that is so wide. */
+/** Returns the height of the legend in a page of this width. */
 export function legendHeightFor(report: Report, width: number): number {
   const places = placesOf(entriesOf(report), width);
   return places[places.length - 1][1] + legendHeight;

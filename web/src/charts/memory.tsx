@@ -1,5 +1,5 @@
-// Draws what schedules save against the memory that they need: for each amount of memory the best
-// schedule that was found, and the most that any schedule in that memory can save.
+// Draws how much schedules save, over the memory that they need. For each amount of memory, it
+// shows the best schedule that was found, and the most that any schedule in this memory can save.
 import { extent, max, min } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";

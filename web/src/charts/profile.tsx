@@ -1,6 +1,6 @@
-// Draws the measured options of every stage and kind, their lower hull (which the planner uses), and
-// the exponential fit of the published method. The energy is the effective energy e - P t: the energy
-// of an option beyond that of waiting for the same time.
+// Draws the measured options of every stage and kind, their lower hull (which the planner uses),
+// and the exponential fit of the published method. The energy is the effective energy e - P t: the
+// energy of an option minus the energy of waiting for the same time.
 import { extent } from "d3-array";
 import { scaleLinear } from "d3-scale";
 import { line } from "d3-shape";
@@ -72,7 +72,8 @@ function Panel({ set, blockingPower, palette }: {
     t: time / 1e6,
     e: set.energy_j[i] - (blockingPower * time) / 1e9,
   }));
-  // The margins keep the marks at the edges whole, and off the labels of the axes.
+  // Because of the margins, the marks at the edges are complete and do not cover the labels of the
+  // axes.
   const x = scaleLinear(extent(points, (p) => p.t) as [number, number], [52, panelWidth - 14]);
   const y = scaleLinear(extent(points, (p) => p.e) as [number, number], [panelHeight - 38, 30]);
   const path = line<{ t: number; e: number }>(

@@ -1,5 +1,5 @@
-// Draws what limits of clock changes keep of the saving: for each limit the plan that was found, and
-// the most that any plan within the limit can save.
+// Draws how much of the saving remains with limits of clock changes. For each limit, it shows the
+// plan that was found, and the most that any plan within the limit can save.
 import { max, min } from "d3-array";
 import { scaleLinear, scalePoint } from "d3-scale";
 import { line } from "d3-shape";
@@ -26,7 +26,7 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
   const all = [0, percentOf(unlimited.saving), ...bounds.map((b) => b.value),
     ...plans.map((p) => p.value)];
   const y = scaleLinear([min(all)!, 1.08 * max(all)!], [height - box.bottom, box.top]);
-  // The limits are a few numbers and not a range, so each has the same distance from the next.
+  // The limits are a few numbers and not a range, so the distances between them are equal.
   const names = [...limits.map((limit) => String(limit.max_switches)), "none"];
   const places = scalePoint(names, [box.left, width - box.right]).padding(0.5);
   const index = scaleLinear([0, 1], [box.left, width - box.right]);
@@ -65,7 +65,7 @@ export function SwitchesChart({ tradeoff, width, height, palette }: Props) {
             <circle class="limit-of-plans" r="8" fill="none" stroke={palette.chosen}
               stroke-width="1.5" />
           )}
-          {/* Above a point near the axis, whose labels are below. */}
+          {/* The text is below its point, or above a point that is near the axis. */}
           {labeled.has(p.at) && (
             <text x="9" y={y(p.value) > height - box.bottom - 24 ? -8 : 17} fill={palette.ink}>
               {p.value.toFixed(1)}

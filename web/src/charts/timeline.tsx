@@ -1,5 +1,5 @@
-// Draws the timeline as SVG, for paper and files. All slices of one color are one path, so a job of ten
-// thousand instructions has about fifty elements.
+// Draws the timeline as SVG, for paper and files. All slices of one color are one path, so a job of
+// ten thousand instructions needs only about fifty elements.
 import { scaleLinear } from "d3-scale";
 import { colorCount, inkOn, powerColor, type Palette } from "../color";
 import { labelOf } from "../data";
@@ -12,7 +12,7 @@ interface Props {
   palette: Palette;
 }
 
-const left = 70; // Room for "pp_rank 63".
+const left = 70; // Space for "pp_rank 63".
 const right = 12;
 export const axisHeight = 40;
 
@@ -100,7 +100,7 @@ function Group({ layout, group, palette, x }: {
   );
 }
 
-/** Lines above and below. Four sides would make narrow neighbors a black bar. */
+/** Returns lines above and below. With four sides, narrow neighbors would look like a black bar. */
 export const bandOf = (from: number, top: number, width: number, height: number) =>
   `M${from},${top}h${width}M${from},${top + height}h${width}`;
 

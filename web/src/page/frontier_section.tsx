@@ -74,7 +74,7 @@ export function FrontierSection({ report, chosen, onChoose }: Props) {
   );
 }
 
-/** Returns what is under the pointer: a plan, or else the bound at the time of the pointer. */
+/** Returns the plan under the pointer. Without a plan, returns the bound at the pointer's time. */
 function readingAt(report: Report, width: number, height: number, px: number, py: number) {
   const { x, y } = frontierLayout(report, width, height);
   const at = (time_ns: number, energy_j: number) => ({ x: x(time_ns / 1e9), y: y(energy_j) });

@@ -16,7 +16,7 @@ export const hoursOfMonth = 730;
 const joulesPerKilowattHour = 3.6e6;
 
 export interface Rates {
-  price: number; // The price of a kWh, in $.
+  price: number; // The price of a kWh in dollars.
   gramsPerKilowattHour: number;
   pipelines: number;
 }
@@ -28,7 +28,7 @@ export interface MonthlySaving {
   longer_h: number; // The additional time (h) for the same work.
 }
 
-/** Returns what the plan saves for the iterations that run in a month at maximum frequency. */
+/** Returns what the plan saves. It counts the iterations of a month at maximum frequency. */
 export function savingOfMonth(
   report: Report,
   plan: Plan,
@@ -91,7 +91,7 @@ export function Headline({ report, chosen }: { report: Report; chosen: number })
   );
 }
 
-// What the plan does on average if instructions do not take the same time in each iteration.
+// Shows the mean results of the plan if the times of instructions vary between iterations.
 function NoiseNote({ report, plan }: { report: Report; plan: Plan }) {
   const noise = report.job.noise;
   if (!noise || !plan.noise) return null;
@@ -115,7 +115,7 @@ function SavingsTable({ report, first, plan, rates }: {
   rates: Rates;
 }) {
   const counts = rates.pipelines === 1 ? [1] : [1, rates.pipelines];
-  // If the chosen plan is the first one, one column is enough.
+  // If the chosen plan is the first plan, one column is enough.
   const plans = plan === first ? [first] : [first, plan];
   const columns = counts.flatMap((pipelines) =>
     plans.map((p) => savingOfMonth(report, p, pipelines, rates)),

@@ -7,7 +7,7 @@ import type { Theme } from "./theme_button";
 import { TimelineCanvas } from "./timeline_canvas";
 import { useWidth } from "./use_width";
 
-/** Draws the lanes of iterations. `label` describes them for readers who do not see them. */
+/** Draws the lanes of iterations. `label` describes the lanes for readers who cannot see them. */
 export function IterationsView({ report, layout, theme, label }: {
   report: Report;
   layout: TimelineLayout;
@@ -31,7 +31,7 @@ export function IterationsView({ report, layout, theme, label }: {
   );
 }
 
-/** Whether the page is being printed. Paper gets vectors instead of the canvas. */
+/** Whether the page is being printed. On paper, the timeline is SVG and not a canvas. */
 function usePrinting(): boolean {
   const [printing, setPrinting] = useState(false);
   useEffect(() => {

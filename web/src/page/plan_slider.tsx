@@ -14,7 +14,7 @@ export function PlanSlider({ report, chosen, onChoose }: Props) {
   const slowdown = plan.time_ns / baseline.time_ns - 1;
   const numbers: [string, string, string][] = [
     ["time", "iteration time", `${number(plan.time_ns / 1e9, 6)} s`],
-    // A plan may end a little before its deadline.
+    // The time of a plan may be slightly shorter than its deadline.
     ["slowdown", "slowdown", slowdown <= 0 ? "none" : percent(slowdown)],
     ["energy", "energy", joules(plan.energy_j, 5)],
     ["saving", "saving", percent(1 - plan.energy_j / baseline.energy_j)],

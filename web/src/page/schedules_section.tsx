@@ -8,7 +8,7 @@ import type { Theme } from "./theme_button";
 import { themed } from "./themed";
 import { useWidth } from "./use_width";
 
-/** Shows what memory saves, and the usual and the chosen schedule below each other. */
+/** Shows how much more memory saves. Below, shows the usual and the chosen schedule. */
 export function SchedulesSection({ report, tradeoff, theme }: {
   report: Report;
   tradeoff: ScheduleTradeoff;

@@ -1,4 +1,4 @@
-// Shows for each pp_rank: its share of the work, its clocks, and its energies.
+// Shows the share of the work, the clocks, and the energies of each pp_rank.
 import { laneNoun, type Iteration, type Lane, type Report } from "../data";
 import { Histogram, histogramOf, kindColors } from "../charts/histogram";
 import { joules, megahertz, percent, whole } from "../format";
@@ -11,7 +11,7 @@ export interface ClockSummary {
   most: number;
 }
 
-/** Returns the clocks (MHz) of the instructions of a pp_rank, by kind. Leaves out kinds without a clock. */
+/** Returns the clocks (MHz) of a pp_rank's instructions by kind. Omits kinds without a clock. */
 export function clocksOf(report: Report, rank: number, lane: Lane): ClockSummary[] {
   const byKind = new Map<string, number[]>();
   lane.options.forEach((option, i) => {
@@ -135,7 +135,10 @@ function clockCell(clock: ClockSummary | undefined) {
 
 const order = ["forward", "recompute", "backward", "backward_input", "backward_weight"];
 
-/** Returns the kinds of an iteration, in the order in which a microbatch passes them. Others follow. */
+/**
+ * Returns the kinds of an iteration. The kinds that a microbatch passes come first, in this order.
+ * The other kinds follow.
+ */
 function kindsOf(iteration: Iteration): string[] {
   const kinds = new Set(iteration.lanes.flatMap((lane) => Object.keys(lane.energy_j)));
   const rest = Array.from(kinds).filter((kind) => !order.includes(kind));

@@ -4,7 +4,7 @@ import { percent } from "../format";
 import { themed } from "./themed";
 import { useWidth } from "./use_width";
 
-/** Draws what limits of clock changes keep of the saving of one target. */
+/** Draws how much of the saving of one target remains with limits of clock changes. */
 export function SwitchesSection({ tradeoff }: { tradeoff: SwitchTradeoff }) {
   const { element, width } = useWidth<HTMLDivElement>();
   const height = Math.max(240, Math.min(380, width * 0.4));

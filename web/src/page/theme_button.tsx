@@ -8,7 +8,7 @@ export function useTheme(): [Theme, () => void] {
   useEffect(() => {
     if (theme === "auto") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
-    // A canvas contains fixed colors, so it must draw again.
+    // A canvas contains fixed colors, so it must be drawn again.
     window.dispatchEvent(new Event("themechange"));
   }, [theme]);
   const next: Record<Theme, Theme> = { auto: "light", light: "dark", dark: "auto" };

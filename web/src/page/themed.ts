@@ -12,7 +12,7 @@ export const themed = Object.fromEntries(
   ]),
 ) as unknown as Palette;
 
-/** Returns the palette as color values, for a canvas: it does not support CSS variables. */
+/** Returns the palette as color values, because a canvas does not support CSS variables. */
 export function computedPalette(element: Element): Palette {
   const style = getComputedStyle(element);
   const value = (name: string) => style.getPropertyValue(`--${name}`).trim();

@@ -1,5 +1,5 @@
-// Draws the timeline on a canvas, because each frame of a zoom draws up to ten thousand instructions
-// again. It draws only what is visible, color by color.
+// Draws the timeline on a canvas, because each frame of a zoom draws up to ten thousand
+// instructions again. It draws only the visible part, color by color.
 import { scaleLinear } from "d3-scale";
 import { pointer, select } from "d3-selection";
 import { zoom, zoomIdentity, type ZoomBehavior, type ZoomTransform } from "d3-zoom";
@@ -13,7 +13,7 @@ import { shortened } from "../charts/timeline";
 import type { Theme } from "./theme_button";
 import { computedPalette } from "./themed";
 
-const left = 72; // Room for "pp_rank 63".
+const left = 72; // Space for "pp_rank 63".
 const right = 8;
 const axis = 34;
 const mostZoom = 400;
@@ -29,7 +29,7 @@ interface Props {
 interface Found {
   x: number;
   y: number;
-  slice: Slice | null; // null: the rank waits.
+  slice: Slice | null; // Null while the rank waits.
   where: string;
   start: number;
   end: number;
@@ -67,7 +67,7 @@ export function TimelineCanvas({ report, layout, width, theme, label }: Props) {
   useEffect(() => {
     const draw = () => paint(canvas.current!, layout, width, height, x);
     draw();
-    // The theme of the system may change while the page follows it.
+    // The theme of the system may change, and the page may follow it.
     const media = window.matchMedia("(prefers-color-scheme: dark)");
     media.addEventListener("change", draw);
     window.addEventListener("themechange", draw);
@@ -250,7 +250,8 @@ function paintSlices(
       context.rect(begin + 0.5, top + 0.7, length - 1.4, layout.laneHeight - 1.4);
       return;
     }
-    // The slice is too narrow for four sides. Lines above and below let adjacent slices form a band.
+    // The slice is too narrow for a frame with four sides. With lines only above and below,
+    // adjacent slices form a band.
     context.moveTo(begin, top + 0.5);
     context.lineTo(begin + length, top + 0.5);
     context.moveTo(begin, top + layout.laneHeight - 0.5);

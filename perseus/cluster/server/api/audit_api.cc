@@ -1,5 +1,5 @@
-// The audit trail (perseus/cluster/store/audit.h): of the whole server, for operators, and of one
-// job.
+// The endpoints of the audit trail (perseus/cluster/store/audit.h). One endpoint returns the trail
+// of the whole server, for operators. The other endpoint returns the trail of one job.
 #include <fmt/core.h>
 
 #include <utility>

@@ -41,7 +41,7 @@ std::string Differences(const json& there, const json& here) {
   for (const std::string& pointer : pointers) {
     const std::string was = TextAt(old_members, pointer);
     const std::string is = TextAt(new_members, pointer);
-    // The excerpts of two long texts may be equal.
+    // The excerpts of two long texts may be equal, so the whole values are compared, too.
     if (was == is && old_members.value(pointer, json()) == new_members.value(pointer, json())) {
       continue;
     }

@@ -1,4 +1,4 @@
-// The differences between two JSON documents, for people.
+// Describes the differences between two JSON documents, for people.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -16,7 +16,8 @@
 namespace perseus::server {
 namespace {
 
-// Returns the reason for a change: the field Perseus-Reason, percent-encoded UTF-8.
+// Returns the reason for a change. It is in the header field Perseus-Reason, as percent-encoded
+// UTF-8.
 Answer<std::string> ReasonOf(const http::Request& request) {
   constexpr std::size_t kMostBytes = 1000;
   const std::string_view field = request.Field("perseus-reason");
@@ -27,7 +28,7 @@ Answer<std::string> ReasonOf(const http::Request& request) {
                 fmt::format("one line of at most {} bytes of UTF-8, percent-encoded", kMostBytes));
 }
 
-// Finds who sends the request. Limits how many requests fail here.
+// Finds the identity of the caller. Limits how many requests fail here.
 boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
                                                       http::Request& request, std::string_view node,
                                                       Access access, Milliseconds now) {
@@ -56,7 +57,7 @@ boost::asio::awaitable<Answer<Identity>> FindIdentity(const Services& services,
   co_return identity;
 }
 
-// Identifies the caller, and checks the amount of its requests. Does not block.
+// Identifies the caller, and checks the number of the caller's requests. Does not block.
 boost::asio::awaitable<Answer<Context>> Identify(const Services& services, http::Request& request,
                                                  const http::Fields& path, Access access) {
   const Milliseconds now = services.now();
@@ -77,8 +78,8 @@ boost::asio::awaitable<Answer<Context>> Identify(const Services& services, http:
   co_return context;
 }
 
-// Checks the rights, and finds the job if the path has one. This is the only check of rights,
-// except for endpoints that find the job in the body.
+// Checks the rights, and finds the job if the path has one. Most endpoints rely on this check of
+// rights alone. Endpoints that find the job in the body check the rights again.
 Answer<Context> Admit(Context context, Access access) {
   if (access == Access::kPublic) return context;
   const Services& services = context.services;
@@ -93,8 +94,8 @@ Answer<Context> Admit(Context context, Access access) {
     return context;
   }
   PERSEUS_ASSIGN_OR_RETURN(auto job, services.store.FindJob(id->second));
-  // A missing job has no owner. So a caller with a bound token gets the same answer for a missing
-  // job as for another owner's job, and cannot find out which jobs exist.
+  // A missing job has no owner. So for a missing job, a caller with a bound token gets the same
+  // answer as for another owner's job. The caller cannot find out which jobs exist.
   resource.job = job ? job->key : id->second;
   if (job) resource.owner = job->owner;
   PERSEUS_RETURN_IF_ERROR(Allow(context.identity, access, resource));

@@ -1,6 +1,8 @@
-// The endpoints of the API: for each, who may call it and the function that answers it.
+// The endpoints of the API. Each endpoint has a function that answers requests, and a rule for who
+// may call it.
 //
-// These functions wait for the store, run on a thread of the pool, and do not use connections.
+// The functions of the endpoints run on a thread of the pool, because they wait for the store. They
+// do not use connections.
 //
 // Only for .cc files that link nlohmann_json.
 #pragma once
@@ -28,7 +30,8 @@ namespace perseus::server {
 class EventHub;
 class ForeignIdentities;
 
-// Slots for requests that need much memory or time.
+// Limits how many requests that need much memory or time run at once. Each running request holds a
+// place.
 using Places = std::counting_semaphore<>;
 struct ReleasePlace {
   void operator()(Places* places) const { places->release(); }
@@ -36,7 +39,7 @@ struct ReleasePlace {
 using Place = std::unique_ptr<Places, ReleasePlace>;
 inline constexpr std::size_t kLargeBodyBytes = 64 << 10;
 
-// The services that endpoints use. Each is thread safe.
+// The services that endpoints use. Each service is thread safe.
 struct Services {
   store::Store& store;
   Rights& rights;
@@ -45,14 +48,16 @@ struct Services {
   PlanCuts& cuts;
   CallerLimits& limits;
   WaitingRequests& waiting;
-  Places& large_bodies;  // A body in memory is far larger than its text.
+  // For bodies longer than kLargeBodyBytes. A parsed body needs far more memory than its text.
+  Places& large_bodies;
   std::function<Milliseconds()> now;
-  std::function<std::string()> metrics;     // In the text format of Prometheus.
-  std::function<Answer<void>()> is_ready;   // Whether to use the database for a request.
-  std::function<Answer<void>()> readiness;  // For load balancers (database_probe.h).
-  Places& plans_on_request;                 // Other requests need threads, too.
-  std::stop_token ends;                     // Requested when the server ends. Stops planning.
-  ForeignIdentities* foreign = nullptr;     // Used only on the loop. Null without --identities.
+  std::function<std::string()> metrics;     // The metrics in the text format of Prometheus.
+  std::function<Answer<void>()> is_ready;   // Whether requests may use the database.
+  std::function<Answer<void>()> readiness;  // The readiness for load balancers (database_probe.h).
+  // Limits plans on request, so that threads remain for other requests.
+  Places& plans_on_request;
+  std::stop_token ends;                  // Requested when the server ends. Stops planning.
+  ForeignIdentities* foreign = nullptr;  // Used only on the loop. Null without --identities.
 };
 
 struct Context {
@@ -61,7 +66,7 @@ struct Context {
   const http::Fields& path;
   Identity identity;
   std::string reason;                   // The caller's reason for a change. May be empty.
-  std::optional<store::JobRecord> job;  // Present if the pattern has a {job}.
+  std::optional<store::JobRecord> job;  // Set if the pattern has a {job}.
   Milliseconds now = 0;
 
   const std::string& Path(std::string_view name) const { return path.find(name)->second; }
@@ -78,12 +83,13 @@ class Endpoints {
   // Adds an endpoint that answers on the loop, even if the database is unavailable. `endpoint` must
   // not block, and the pattern must not have a {job}.
   void AddAtOnce(std::string method, std::string pattern, Access access, Endpoint endpoint);
-  // Adds an endpoint that runs on the pool. While the database is unavailable, it answers 503 at
+  // Adds an endpoint that runs on the pool. While the database is unavailable, the answer is 503 at
   // once, so that requests do not pile up. If the pattern has a {job}, the job is read by id or key
-  // before `endpoint` runs; 404 if it does not exist.
+  // before `endpoint` runs. The answer is 404 if the job does not exist.
   void Add(std::string method, std::string pattern, Access access, Endpoint endpoint,
            http::Takes takes = {});
-  // The same for an endpoint that opens an event stream or awaits something. It runs on the loop.
+  // The same for an endpoint that opens an event stream or awaits something. The endpoint runs on
+  // the loop.
   using Waiting = std::function<boost::asio::awaitable<http::Response>(http::Call&, Context)>;
   void AddWaiting(std::string method, std::string pattern, Access access, Waiting endpoint,
                   http::Takes takes = {});
@@ -112,16 +118,17 @@ void AddStatusEndpoints(Endpoints& endpoints);
 
 // The text of docs/openapi.yaml at the time of the build.
 std::string_view OpenApiDocument();
-// Fails with 400 if this cannot be the name of a node.
+// Fails with 400 if `name` cannot be the name of a node.
 Answer<void> CheckNodeName(std::string_view name);
-// The 401 for a token that was revoked or has expired while a request was waiting.
+// Returns the problem (401) for a token that was revoked or has expired while a request was
+// waiting.
 http::Problem TokenIsGone();
-// Reads "?limit=50", from 1 to `most`.
+// Reads "?limit=50", from 1 to `most`. Returns `otherwise` if the request has no limit.
 Answer<int> ReadLimit(const http::Request& request, int otherwise, int most);
 // Formats the time as RFC 3339, UTC, to the millisecond.
 std::string TimeText(Milliseconds time);
-// Returns 0 if `time` is later: the machine's clock may have been set back before the server
-// started again.
+// Returns the seconds from `time` to `now`, or 0 if `time` is later than `now`. (The machine's
+// clock may have been set back before the server started again.)
 double SecondsSince(Milliseconds time, Milliseconds now);
 
 }  // namespace perseus::server

@@ -10,7 +10,8 @@
 namespace perseus::server {
 namespace {
 
-// Adds what telemetry measured and compared with the active plan, from the summary of the job.
+// Adds the measurements of telemetry and their comparison with the active plan. Both are in the
+// summary of the job.
 void AddPromise(const store::JobRecord& job, JobStatus& status) {
   const auto add = [&status](const char* metric, const nlohmann::json& json, const char* key) {
     const auto found = json.find(key);

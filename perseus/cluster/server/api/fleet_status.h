@@ -1,5 +1,5 @@
-// The current state of the fleet, for metrics. It is read from the store, so each replica returns
-// the same values.
+// Reads the current state of the fleet (all jobs and nodes), for metrics. The state is in the
+// store, so each replica returns the same values.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@ std::string_view StragglerState(const store::StragglerRecord& straggler, Millise
 
 struct JobStatus {
   std::string key;
-  // By the names of metrics (server_metrics.cc). Unknown values are missing.
+  // The values by the names of their metrics (server_metrics.cc). Unknown values are missing.
   std::map<std::string, double> values = {};
 };
 
 struct FleetStatus {
-  std::map<std::string, int> nodes;  // By state.
-  // By source and state.
+  std::map<std::string, int> nodes;  // The number of nodes in each state.
+  // The number of stragglers of each source and state.
   std::map<std::pair<store::StragglerSource, std::string>, int> stragglers;
   int planning_backlog = 0;     // Jobs that wait for a planning.
-  double planning_wait_s = 0;   // The longest wait of these jobs.
-  std::vector<JobStatus> jobs;  // Running.
+  double planning_wait_s = 0;   // The longest time that one of these jobs has waited.
+  std::vector<JobStatus> jobs;  // The running jobs.
 };
 
 // Reads up to kMaxFleetJobs running jobs, in order of creation.

@@ -1,4 +1,4 @@
-// The JSON of a job in answers.
+// Makes the JSON that describes a job in answers.
 //
 // Only for .cc files that link nlohmann_json.
 #pragma once

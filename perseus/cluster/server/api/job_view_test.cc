@@ -36,7 +36,7 @@ class JobViewTest : public testing::Test {
   void Step(std::int64_t step) {
     EXPECT_TRUE(store_->RecordSteps({{.job = job_, .step = step, .at = kNow}}));
   }
-  // The state of a node that follows this version and reported at `seen`.
+  // Returns the state of a node that follows this version and reported at `seen`.
   std::string State(std::int64_t following, Milliseconds seen = kNow) {
     EXPECT_TRUE(store_->AttachNode(job_, "n0", "[]", seen));
     EXPECT_TRUE(store_->Acknowledge(
@@ -60,7 +60,7 @@ class JobViewTest : public testing::Test {
                      large_bodies_, {},      {},       {},       {},    plans_on_request_, {}};
 };
 
-// The store does not have the time of every report.
+// The store does not have the time of every report, so the view uses the time in memory.
 TEST_F(JobViewTest, HasTheTimeOfTheLastReport) {
   EXPECT_TRUE(store_->AttachNode(job_, "n0", R"([{"dp_rank": 0, "pp_rank": 0, "tp_rank": 0}])",
                                  kNow - 4'000));

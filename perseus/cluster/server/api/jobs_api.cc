@@ -1,4 +1,4 @@
-// Jobs: register, list, show, set the target, end.
+// The endpoints of jobs: register, list, show, set the target, end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,10 +22,10 @@ constexpr int kMaxJobs = 1000;
 // A schedule file takes about 30 bytes for each instruction.
 constexpr std::size_t kMaxRegistrationBytes = 8 << 20;
 
-// Returns the same text for bodies that differ only in the order of keys and in white space.
+// Returns a text that does not depend on the order of keys and on white space.
 std::string Canonical(std::string_view body) { return JsonText(nlohmann::json::parse(body)); }
 
-// Returns the owner of a new job: the named one, or else the caller's only owner.
+// Returns the owner of a new job: the named owner, or the caller's only owner if none is named.
 Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::string>& own) {
   if (own.empty()) return named;
   if (named.empty() && own.size() == 1) return own.front();
@@ -42,7 +42,7 @@ Answer<std::string> OwnerOf(const std::string& named, const std::vector<std::str
 }
 
 Answer<http::Response> Register(const Context& context) {
-  // Checks the rights first, because a registration generates the schedule, which takes time and
+  // Check the rights first, because a registration generates the schedule, which takes time and
   // memory.
   PERSEUS_ASSIGN_OR_RETURN(const auto key,
                            ReadBody(context.request.body, job_planning::kDeepestJobSpec,
@@ -121,8 +121,8 @@ Answer<http::Response> End(const Context& context) {
   return JsonResponse({{"id", id}, {"ended", true}});
 }
 
-// The frontier is a bound: a plan of whole clocks may need slightly more. So if a target is above
-// the frontier by at most this fraction, it needs a plan to be accepted.
+// The frontier is a lower bound, and a plan with real clocks may need slightly more. So a target
+// that is above the frontier by at most this fraction is accepted only if a plan for it is found.
 constexpr double kCloseToFrontier = 0.05;
 
 // Refuses a target below the frontier. The frontier goes from the least time to the least energy,

@@ -1,4 +1,4 @@
-// Nodes: attach, report, and the stream of assignments.
+// The endpoints of nodes: attach, report, and the stream of assignments.
 #include <fmt/core.h>
 
 #include <utility>
@@ -22,8 +22,9 @@ using nlohmann::ordered_json;
 constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
 // 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
 constexpr std::size_t kMaxReportBytes = 4 << 20;
-constexpr std::size_t kMaxNodeNameBytes = 253;  // As a host name.
-// A pause of a job, such as a checkpoint or an evaluation, is shorter.
+constexpr std::size_t kMaxNodeNameBytes = 253;  // The longest host name.
+// After this time without a step, ranks count as unused. A pause of a job, such as a checkpoint or
+// an evaluation, is shorter.
 constexpr Milliseconds kRanksAreIdleAfter = 600'000;
 
 Answer<std::string> NodeName(const Context& context) {
@@ -41,7 +42,8 @@ bool IsInstance(std::string_view text) {
              "0123456789_-") == std::string_view::npos;
 }
 
-// Returns the instance of the node. A node without an instance counts as one process.
+// Returns the instance, the id of the node's process. A node without an instance counts as one
+// process.
 Answer<std::string> ReadInstance(const Context& context) {
   const std::string_view instance = context.request.Query("instance");
   if (IsInstance(instance)) return std::string(instance);
@@ -87,8 +89,9 @@ protocol::Attachment ReadAttachment(const Node& body, const job_planning::JobSpe
   return attachment;
 }
 
-// A caller that may be any node can take ranks from other nodes, because a restarted job may run on
-// other nodes. A caller that is bound to nodes takes only unused ranks.
+// Attaches the ranks. A caller that may be any node can take ranks from other nodes, because a
+// restarted job may run on other nodes. A caller that is bound to certain nodes can take only
+// unused ranks.
 Answer<void> AttachRanks(const Context& context, const std::string& name,
                          const std::string& ranks) {
   store::InUse in_use;
@@ -125,7 +128,7 @@ Answer<http::Response> Attach(const Context& context) {
   store::Store& store = context.services.store;
   PERSEUS_RETURN_IF_ERROR(AttachRanks(context, name, protocol::FormatRanks(attachment.ranks)));
   if (attachment.restarted) {
-    // A new assignment must not begin at a step of the previous run.
+    // Record the restart, because a new assignment must not begin at a step of the previous run.
     PERSEUS_RETURN_IF_ERROR(store.RecordSteps({{.job = job.id,
                                                 .counts = store::StepRecord::Counts::kRestart,
                                                 .step = -1,
@@ -196,8 +199,8 @@ void AddNodeEndpoints(Endpoints& endpoints, EventHub& hub, boost::asio::thread_p
         const auto claim_name = [&] { return ClaimName(context, claim, ""); };
         const Answer<void> claimed = co_await http::Offload(pool, claim_name);
         if (!claimed) co_return http::ProblemResponse(claimed.error());
-        // From here on, the hub closes the stream if the token is revoked. Nothing else runs
-        // between the two checks.
+        // Check the token again. After the stream is open, the hub closes it if the token is
+        // revoked. Nothing else runs between this check and the opening.
         if (!context.services.rights.IsValid(context.identity, context.services.now())) {
           co_return http::ProblemResponse(TokenIsGone());
         }

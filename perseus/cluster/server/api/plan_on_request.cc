@@ -9,8 +9,8 @@ namespace {
 
 // If a job has more instructions, a request does not compute its frontier.
 constexpr std::size_t kMaxFrontierOnRequest = 10'000;
-// If a job has more instructions, a request makes a plan with a first look. The usual effort takes
-// about a second for a job of this size.
+// If a job has more instructions, a request makes a plan with a first look (choice_search.h), the
+// short search. For a job of this size, the usual search takes about a second.
 constexpr std::size_t kMaxUsualEffortOnRequest = 8'000;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The profile of a job, and its frontier, plans and assignments.
+// The endpoints of a job's profile, frontier, plans and assignments.
 #include <fmt/core.h>
 
 #include <set>
@@ -143,7 +143,7 @@ Answer<http::Response> ListAssignments(const Context& context) {
   return JsonResponse({{"assignments", std::move(list)}});
 }
 
-// Reads "3,4".
+// Reads a list of pp_ranks, such as "3,4".
 Answer<std::set<int>> ReadRanks(std::string_view text) {
   std::set<int> ranks;
   for (std::size_t comma = 0; comma != std::string_view::npos;) {

@@ -1,4 +1,4 @@
-// Health, readiness, metrics, and the OpenAPI document.
+// The endpoints of health, readiness, metrics, and the OpenAPI document.
 #include "perseus/cluster/server/api/endpoints.h"
 
 namespace perseus::server {
@@ -30,7 +30,7 @@ Answer<http::Response> OpenApi(const Context&) {
 void AddStatusEndpoints(Endpoints& endpoints) {
   endpoints.AddAtOnce("GET", "/healthz", Access::kPublic, Health);
   endpoints.AddAtOnce("GET", "/readyz", Access::kPublic, Ready);
-  // These also answer while the database is unavailable, because they report it.
+  // These endpoints also answer while the database is unavailable, because they report this state.
   endpoints.AddAtOnce("GET", "/metrics", Access::kReadFleet, Metrics);
   endpoints.AddAtOnce("GET", "/openapi.yaml", Access::kPublic, OpenApi);
 }

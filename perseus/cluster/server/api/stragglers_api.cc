@@ -1,4 +1,4 @@
-// Stragglers that a monitoring system, a data loader or a person reports.
+// The endpoints of stragglers, which a monitoring system, a data loader or a person reports.
 #include <fmt/core.h>
 
 #include <array>
@@ -20,7 +20,8 @@ using json_file::Node;
 constexpr int kDeepestStraggler = 2;
 constexpr double kMaxSlowdown = 100;
 constexpr double kMaxSeconds = 1e8;  // Three years.
-// The duration without expires_in. A report that nobody withdraws must not slow a job for weeks.
+// The default duration of a report without expires_in. A report that nobody withdraws must not slow
+// a job for weeks.
 constexpr Milliseconds kForecastLasts = 60'000;
 constexpr Milliseconds kReportLasts = 3'600'000;
 

@@ -1,4 +1,5 @@
-// Tokens: for operators (`perseus token`), and for nodes that enroll (`perseus node`).
+// The endpoints of tokens, for operators (`perseus token`) and for nodes that enroll (`perseus
+// node`).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -24,7 +25,8 @@ constexpr std::size_t kMaxPatternBytes = 253;
 constexpr std::size_t kMaxNameBytes = 200;
 // The lifetime of a node's own token. The node renews the token after half of this time.
 constexpr Milliseconds kNodeTokenLasts = 24 * 3'600'000;
-// How long the old secret stays valid after a renewal, in case the answer was lost.
+// How long the old secret stays valid after a renewal, because the answer with the new secret may
+// be lost.
 constexpr Milliseconds kOldSecretLasts = 300'000;
 constexpr std::size_t kAttemptLetters = 64;
 
@@ -69,8 +71,8 @@ std::string ReadPatterns(const Node& list) {
   return JoinLines(patterns);
 }
 
-// Checks what each scope may be bound to. A missing bound is an error if the token would give more
-// rights than its creator may expect.
+// Checks the bounds of a token against its scope. A missing bound is an error if the token would
+// give more rights than its creator may expect.
 void CheckBounds(const store::TokenRecord& token) {
   using enum Scope;
   const auto is_one_of = [&token](std::initializer_list<Scope> scopes) {
@@ -143,7 +145,8 @@ store::TokenRecord ReadToken(const Node& node, Milliseconds now) {
 }
 
 // Whether this is an operator token that never expires. Only an operator token can create more
-// tokens. A certificate may be unavailable, so it does not count.
+// tokens. A token with a client certificate does not count, because the certificate may be
+// unavailable.
 bool IsLasting(const store::TokenRecord& token) {
   return token.scope == Scope::kOperator && token.expires == 0 && token.certificate.empty();
 }
@@ -154,13 +157,13 @@ Answer<http::Response> Create(const Context& context) {
                            [&](const Node& node) { return ReadToken(node, context.now); }));
   store::Store& store = context.services.store;
   PERSEUS_ASSIGN_OR_RETURN(const auto tokens, store.ListTokens());
-  // Another replica may just have created the first token, before its notice arrived here.
+  // Another replica may just have created the first token, and its notice has not arrived yet.
   if (context.identity.token.empty() && !tokens.empty()) {
     return Refuse(401, "A valid token is required", "tokens exist now, and the request has none",
                   "give a token of scope operator: `token_file` or PERSEUS_TOKEN_FILE, or over "
                   "HTTP the field Authorization: Bearer TOKEN");
   }
-  // An operator behind the proxy can create tokens without having one.
+  // An operator behind the proxy can create tokens without a token.
   const bool needs_lasting = !context.identity.is_foreign && !IsLasting(token);
   if (needs_lasting && std::ranges::none_of(tokens, IsLasting)) {
     return Refuse(
@@ -170,10 +173,11 @@ Answer<http::Response> Create(const Context& context) {
         "first create a token of scope operator that never expires");
   }
   const std::string secret = NewSecret();
-  // With a client certificate, there is no secret.
+  // A token with a client certificate has no secret.
   if (token.certificate.empty()) token.hash = HashOfSecret(secret);
   PERSEUS_RETURN_IF_ERROR(store.AddToken(token, context.By()));
-  // The client uses the token next. Other replicas receive a notice.
+  // This replica has to know the token at once, because the client uses it next. Other replicas
+  // receive a notice.
   context.services.rights.Put(token);
   auto json = TokenJson(token);
   if (token.certificate.empty()) json["token"] = secret;
@@ -216,8 +220,8 @@ http::Response EnrolledResponse(const store::TokenRecord& token, const std::stri
   return JsonResponse(json, status);
 }
 
-// Returns the hash of the attempt, which is a secret of the node. May be empty. The prefix
-// distinguishes it from the hash of any token.
+// Returns the hash of the attempt, which is a secret of the node (own_token.h). May be empty. The
+// prefix distinguishes this hash from the hash of every token.
 Answer<std::string> ReadAttempt(const std::string& body) {
   if (body.empty()) return std::string();
   return ReadBody(body, kDeepestToken, [](const Node& node) {
@@ -234,9 +238,9 @@ Answer<std::string> ReadAttempt(const std::string& body) {
 }
 
 // Gives a node with this name its own token. A join token for several nodes gives each name only
-// one token, so a stolen join token does not give the token of a node that has one. A node that did
-// not receive the answer repeats its attempt, which nobody else knows. This works until the node
-// renews the token.
+// one token. So a stolen join token is useless for the name of a node that already has a token. A
+// node that did not receive the answer repeats its attempt, which nobody else knows. The server
+// accepts the repeated attempt until the node renews the token.
 Answer<http::Response> Join(const Context& context, const std::string& node) {
   store::Store& store = context.services.store;
   const Identity& join = context.identity;
@@ -263,7 +267,7 @@ Answer<http::Response> Join(const Context& context, const std::string& node) {
                               "(`node = {}`)",
                               other->id, node));
   }
-  // If it replaced a token, that one ends when the tokens are read again.
+  // If the new token replaced another token, the other token ends when the tokens are read again.
   context.services.rights.Put(token);
   return EnrolledResponse(token, secret, node, 201);
 }
@@ -287,7 +291,8 @@ Answer<http::Response> Renew(const Context& context, const std::string& node) {
   PERSEUS_ASSIGN_OR_RETURN(const auto renewed,
                            store.RenewToken(token, identity.presented, context.now, context.By()));
   if (!renewed) return tl::unexpected<Refusal>(TokenIsGone());
-  // Reads the token again: if two renewals run at the same time, the store decides.
+  // Read the token again. If two renewals run at the same time, the store decides which of them
+  // counts.
   PERSEUS_RETURN_IF_ERROR(context.services.rights.Load(store));
   return EnrolledResponse(token, secret, node, 200);
 }

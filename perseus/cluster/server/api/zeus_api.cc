@@ -1,9 +1,9 @@
 // The four endpoints of Zeus' pipeline frequency optimizer. With them, training code with the
 // client of Zeus can use plans of Perseus without a change (docs/how-to/zeus-clients.md).
 //
-// Answers have the format of the Zeus server: JSON without white space and without a final newline,
-// 200 for an accepted body, 422 for a wrong one. Unknown keys are ignored, as in the Zeus server,
-// because forks of its client exist. The `job_id` is the id of a Perseus job.
+// Answers have the format of the Zeus server: JSON without white space and without a final newline.
+// The status is 200 for an accepted body, and 422 for a wrong body. Unknown keys are ignored, as in
+// the Zeus server, because forks of its client exist. The `job_id` is the id of a Perseus job.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -32,7 +32,8 @@ using nlohmann::ordered_json;
 
 constexpr int kDeepestZeusBody = 6;
 constexpr std::size_t kMaxResultBytes = 1 << 20;
-constexpr int kClientLeft = 499;  // Nobody reads this answer. It is no failure of the server.
+// Nobody reads this answer. The status does not count as a failure of the server.
+constexpr int kClientLeft = 499;
 constexpr std::size_t kMaxFrequencies = 4096;
 constexpr std::size_t kMaxInstructionNameBytes = 64;
 constexpr int kJobsOfPage = 100;
@@ -45,7 +46,7 @@ void Keep(std::map<std::string, Value>& kept, const std::string& id, const Value
   kept.insert_or_assign(id, value);
 }
 
-// Generates the schedule of the job, which may take a long time.
+// Returns the degrees of a job. Generates its schedule, which may take a long time.
 Result<ZeusDegrees> DegreesOf(const store::JobRecord& job) {
   PERSEUS_ASSIGN_OR_RETURN(const auto spec, job_planning::StoredJobSpec(job.body));
   return ZeusDegrees{.pp = static_cast<int>(spec.planned.schedule.pp_ranks.size()),
@@ -124,8 +125,8 @@ Answer<store::JobRecord> JobOfDegrees(store::Store& store, const ZeusDegrees& de
 }
 
 // Returns the job that the metadata names. Without metadata, returns the only job with these
-// degrees. For a bound token, returns only a job within its bounds, so that the caller learns
-// nothing about other jobs.
+// degrees. If the token has bounds, returns only a job within these bounds, so that the caller
+// learns nothing about other jobs.
 Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   store::Store& store = context.services.store;
   const Identity& identity = context.identity;
@@ -155,8 +156,8 @@ Answer<store::JobRecord> JobOf(const Context& context, JobInfo info) {
   return *std::move(job);
 }
 
-// The first rank of a run calls this before any rank registers. So existing ranks are from an
-// earlier run, or will register again.
+// The first rank of a run calls this endpoint before any rank registers. So ranks that already
+// exist are from an earlier run, or will register again.
 Answer<http::Response> RegisterJob(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto info, Unprocessable(ReadBody(context.request.body,
                                                                    kDeepestZeusBody, ReadJobInfo)));
@@ -194,7 +195,7 @@ RankInfo ReadRankInfo(const Node& node) {
   return info;
 }
 
-// Omits other members that a client sent.
+// Formats the known members. Omits other members that a client sent.
 std::string FormatRankInfo(const RankInfo& info) {
   return json{{"rank", info.rank},
               {"dp_rank", info.dp_rank},
@@ -253,7 +254,7 @@ http::Response ScheduleFor(const RankInfo& info, const plan_file::PlanFile& plan
   for (const plan_file::PlannedInstruction& instruction :
        plan.pp_ranks[static_cast<std::size_t>(info.pp_rank)].instructions) {
     if (!IsComputation(instruction.kind)) continue;
-    // The lowest clock of the GPU that is not below the planned one.
+    // The lowest clock of the GPU that is equal to or above the planned clock.
     const auto at = std::ranges::lower_bound(info.frequencies_mhz, instruction.frequency_mhz);
     const int mhz = at != info.frequencies_mhz.end() ? *at : info.frequencies_mhz.back();
     frequencies.push_back(ordered_json::array({Name(instruction.kind), mhz}));
@@ -279,7 +280,7 @@ Answer<std::optional<http::Response>> ScheduleOf(const Services& services, ZeusJ
   PERSEUS_ASSIGN_OR_RETURN(const auto assignment, services.store.FindNewestAssignment(id));
   if (!assignment) return std::optional<http::Response>();
   const auto& pipelines = assignment->assignment.pipelines;
-  // While the plan is withdrawn, the ranks wait, as they do before the first plan.
+  // While the plan is withdrawn, the ranks wait in the same way as before the first plan.
   if (pipelines.empty()) return std::optional<http::Response>();
   PERSEUS_ASSIGN_OR_RETURN(
       const auto info, json_file::Read(registered.body, "rank", kDeepestZeusBody, ReadRankInfo));
@@ -319,7 +320,8 @@ void CheckNumbers(const Node& list) {
   for (std::size_t i = 0; i < list.ListSize(); ++i) list[i].Number(0, 1e12, "a number");
 }
 
-// Checks lists of numbers by instruction, iteration, and run of the instruction.
+// Checks lists of numbers. The levels of the lists are: instruction, iteration, and run of the
+// instruction.
 void CheckBreakdown(const Node& node) {
   RequireObject(node);
   for (const auto& [instruction, iterations] : node.value.items()) {
@@ -341,8 +343,8 @@ void CheckResult(const Node& node, const ZeusDegrees& degrees) {
   }
 }
 
-// Checks the result but does not store it: plans need profiles, and the result of one schedule has
-// no other use.
+// Checks the result, but does not store it. Plans need profiles, and the result of a single
+// schedule has no other use.
 Answer<http::Response> TakeResult(ZeusJobs& jobs, const Context& context) {
   PERSEUS_RETURN_IF_ERROR(RequireRunning(*context.job));
   PERSEUS_ASSIGN_OR_RETURN(const auto degrees, jobs.Degrees(*context.job));

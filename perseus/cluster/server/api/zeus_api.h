@@ -21,25 +21,25 @@ struct ZeusDegrees {
   friend bool operator==(const ZeusDegrees&, const ZeusDegrees&) = default;
 };
 
-// A cache. When a job begins, all its ranks send the same requests at once: a thousand ranks share
-// one job and few plans.
+// Caches jobs and plans for the requests of Zeus. When a job begins, all its ranks send the same
+// requests at once. A thousand ranks share one job and few plans.
 //
 // Thread safe.
 class ZeusJobs {
  public:
   Result<ZeusDegrees> Degrees(const store::JobRecord& job);
-  // Null if no plan has this id.
+  // Returns null if no plan has this id.
   Result<std::shared_ptr<const plan_file::PlanFile>> Plan(store::Store& store,
                                                           const std::string& id);
 
-  // Whether the job lacked a rank or a plan at the last read. With this, one read serves all
-  // waiting requests.
+  // Returns whether the job lacked a rank or a plan at the last read. Because this fact is stored,
+  // one read serves all waiting requests.
   bool IsWaiting(const std::string& job, std::chrono::steady_clock::time_point now) const;
   void SetWaiting(const std::string& job, std::chrono::steady_clock::time_point until);
 
  private:
   mutable Mutex mutex_;
-  // The values of an id never change. Keeps only a few; others are read again.
+  // The values for an id never change. The cache keeps only a few ids, and reads others again.
   std::map<std::string, ZeusDegrees> degrees_ PERSEUS_GUARDED_BY(mutex_);
   std::map<std::string, std::shared_ptr<const plan_file::PlanFile>> plans_
       PERSEUS_GUARDED_BY(mutex_);

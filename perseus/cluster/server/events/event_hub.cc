@@ -13,9 +13,9 @@
 namespace perseus::server {
 namespace {
 
-// Nodes fetch longer plans themselves (GET /v1/plans/ID).
+// The longest plan in an event. Nodes fetch longer plans themselves (GET /v1/plans/ID).
 constexpr std::size_t kMaxInlineBytes = 128U << 10U;
-constexpr std::int64_t kEnded = -1;  // Used in place of a version.
+constexpr std::int64_t kEnded = -1;  // Used in place of a version, for a job that has ended.
 
 bool IsJobId(std::string_view text) {
   constexpr std::size_t kLength = 18;
@@ -176,7 +176,7 @@ void EventHub::StartNodeRead(const std::string& node) {
   });
 }
 
-// Reads the jobs of the node, and which of the node's earlier jobs have ended.
+// Reads the jobs of the node, and finds which of the node's earlier jobs have ended.
 Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
                                                const std::set<std::string>& known) {
   PERSEUS_ASSIGN_OR_RETURN(auto records, store_.ListJobsOfNode(node));
@@ -189,7 +189,7 @@ Result<EventHub::NodeState> EventHub::ReadNode(const std::string& node,
     if (state.jobs.contains(job)) continue;
     PERSEUS_ASSIGN_OR_RETURN(const auto record, store_.FindJob(job));
     if (record && record->ended == 0) continue;
-    // A missing job has ended and was deleted.
+    // If a job is missing, it has ended and was deleted.
     auto ended = std::make_shared<JobState>();
     ended->job = job;
     ended->key = record ? record->key : "";
@@ -212,8 +212,8 @@ void EventHub::Take(const std::string& node, const NodeState& state) {
   for (auto position = open.positions.begin(); position != open.positions.end();) {
     const auto& [job, version] = *position;
     const bool is_here = state.jobs.contains(job) || ended.contains(job);
-    // The node knows that the job has ended, but the job runs, because an older database was
-    // restored. So this position of the node does not count.
+    // If an older database was restored, a job may run although the node has received its end. Then
+    // this position of the node does not count.
     const bool counts = version != kEnded || ended.contains(job);
     if (is_here && counts) open.jobs[job].sent = version;
     position = is_here ? open.positions.erase(position) : std::next(position);

@@ -5,16 +5,17 @@
 //   a node opens a stream    ──► read its jobs ──► the same for each job, for this node
 //
 // At most one read runs for each job and for each node. A request during a read causes another read
-// after it. So thousands of nodes that connect at once share few reads. No node receives an
-// assignment that is older than its last one. No node misses an assignment that was made while its
-// jobs were read.
+// after this read. So thousands of nodes that connect at once share few reads. No node receives an
+// assignment that is older than its last assignment. No node misses an assignment that was made
+// while its jobs were read.
 //
-// A stream is a view of the store: the hub remembers which version of each job it has sent to each
-// stream, and sends newer ones. The id of an event contains these versions ("j-1:7 j-2:4"). So a
-// node that connects again, to this or another replica, continues at its position, even if notices
-// were lost.
+// A stream is a view of the store: for each stream, the hub remembers the version of each job that
+// it has sent. It sends only newer versions. The id of an event contains these versions ("j-1:7
+// j-2:4"). A node may connect again, to this replica or to another replica. Because of the event
+// id, it continues at its position, even if notices were lost.
 //
-// Reads run on the pool, everything else on the thread of the loop. Notices may come on any thread.
+// Reads run on the pool. Everything else runs on the thread of the loop. Notices may come on any
+// thread.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -46,7 +47,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
 
   // Opens the stream of a node whose name the process has claimed (Store::ClaimNodes). Closes an
   // older stream of this node. At the end of the stream, the name is released. `last_event_id` is
-  // the text that the client sent. It is ignored if it is malformed. Holds `ticket` while the
+  // the text that the client sent. A malformed `last_event_id` is ignored. Holds `ticket` while the
   // stream is open. Call it on the loop.
   void Open(const store::NodeClaim& claim, std::string_view last_event_id, Identity identity,
             std::shared_ptr<http::Stream> stream, http::ConnectionCounter::Ticket ticket = nullptr);
@@ -55,16 +56,17 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   std::vector<std::string> CloseInvalid(const std::function<bool(const Identity&)>& is_valid);
   // Returns the claims of the open streams, which have to be renewed. Call it on the loop.
   std::vector<store::NodeClaim> Claims() const;
-  // Takes the result of Store::ClaimNodes. Closes the streams of `refused`, whose names other
-  // processes have. Releases the names of streams that have closed in the meantime. Call it on any
-  // thread.
+  // Takes the result of Store::ClaimNodes. Closes the streams of the nodes in `refused`, because
+  // other processes have these names. Releases the names of streams that have closed in the
+  // meantime. Call it on any thread.
   void UpdateClaims(std::vector<store::NodeClaim> claims, std::vector<std::string> refused);
   // Call it on the loop, or after the loop has ended.
   void CloseAll();
   // Call it on any thread.
   void Receive(const store::Notice& notice);
 
-  std::int64_t events() const { return events_; }  // Sent so far. Call it on the loop.
+  // The number of events that were sent. Call it on the loop.
+  std::int64_t events() const { return events_; }
 
  private:
   struct NodeJob {
@@ -76,7 +78,7 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
     std::string instance;
     http::ConnectionCounter::Ticket ticket;  // Held while the stream is open.
     Identity identity;                       // The caller that opened the stream.
-    std::map<std::string, NodeJob> jobs;     // By id.
+    std::map<std::string, NodeJob> jobs;     // The jobs of this node, by job id.
     // The versions in the last event id, for jobs that have not been read yet.
     std::map<std::string, std::int64_t> positions;
   };
@@ -125,9 +127,9 @@ class EventHub : public std::enable_shared_from_this<EventHub> {
   Failed failed_;
   std::map<std::string, Node> nodes_;
   std::map<std::string, std::set<std::string>> nodes_of_job_;
-  std::map<std::string, Reading> readings_;  // By job: running reads.
+  std::map<std::string, Reading> readings_;  // The running read of each job, by job id.
   enum class Afterwards { kNothing, kReadAgain };
-  std::map<std::string, Afterwards> node_reads_;  // By node: running reads.
+  std::map<std::string, Afterwards> node_reads_;  // The running read of each node, by name.
   std::int64_t events_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// The events that streams receive, with a database in memory. A stream is a text.
+// Tests the events that streams receive, with a database in memory. In this test, a stream is a
+// text.
 #include "perseus/cluster/server/events/event_hub.h"
 
 #include <gmock/gmock.h>
@@ -75,7 +76,7 @@ class EventHubTest : public testing::Test {
   void Attach(const std::string& job, const char* ranks) {
     ASSERT_TRUE(store_->AttachNode(job, "n0", ranks, 1));
   }
-  // A job with an assignment, whose pipeline 0 runs on the node.
+  // Starts a job with an assignment. Its pipeline 0 runs on the node.
   std::string StartJob() {
     std::string job = Register("run");
     Assign(job);
@@ -162,7 +163,7 @@ TEST_F(EventHubTest, SendsTheEndOfAJobOnce) {
   EXPECT_THAT(Open(stream->last_id)->TakeEvents(), IsEmpty());
 }
 
-// The node attached, and its stream was broken while the job ended.
+// The node has attached the job, and its stream was broken when the job ended.
 TEST_F(EventHubTest, SendsTheEndOfAJobWithoutAnAssignment) {
   const std::string job = Register("run");
   Attach(job, kRanksOf0);
@@ -180,7 +181,7 @@ TEST_F(EventHubTest, ADeletedJobHasEndedAndOtherWordsAreIgnored) {
   EXPECT_EQ(events[0].second, (json{{"job", "j-0123456789abcdef"}})) << "its key is unknown";
 }
 
-// The job ended in a database that was lost, and still runs in the older one that was restored.
+// The job ended in a database that was lost. In the older, restored database it still runs.
 TEST_F(EventHubTest, ARestoredJobHasItsAssignment) {
   const std::string job = StartJob();
   EXPECT_THAT(Open(job + ":-1")->TakeEvents(), SizeIs(1));

@@ -5,7 +5,7 @@
 namespace perseus::server {
 namespace {
 
-// Returns the memory that a cut takes. Each rank of the key is a node of a tree.
+// Returns the memory that a cut takes. Each rank of the key is one node of a tree in memory.
 std::size_t SizeOf(const std::pair<std::string, std::set<int>>& key, const std::string& text) {
   constexpr std::size_t kTreeNodeBytes = 48;
   return text.size() + key.first.size() + kTreeNodeBytes * key.second.size();

@@ -1,8 +1,9 @@
-// Plan files, cut to the part that one node needs (plan_file::Cut).
+// Returns plan files that are cut to the part that one node needs (plan_file::Cut).
 //
-// A plan of 8 x 96 instructions takes 240 kB, of which a pp_rank needs an eighth. And a straggler
-// may change the plans of 5,000 nodes at once. If a cut lacks a rank's pp_rank, this rank waits for
-// another file. A cut is one line of JSON, so that it fits into an event.
+// A plan of 8 x 96 instructions takes 240 kB, and a pp_rank needs an eighth of it. A straggler may
+// change the plans of 5,000 nodes at once, so whole plan files would be too much data. If a cut
+// lacks a rank's pp_rank, this rank waits for another file. A cut is one line of JSON, so that it
+// fits into an event.
 //
 // Keeps recently used cuts. Thread safe.
 #pragma once
@@ -47,10 +48,11 @@ class PlanCuts {
   store::Store& store_;
   Mutex mutex_;
   std::map<Key, Kept> kept_ PERSEUS_GUARDED_BY(mutex_);
-  // The most recent first. Points to the keys of kept_.
+  // Pointers to the keys of kept_. The most recently used key is first.
   std::list<const Key*> uses_ PERSEUS_GUARDED_BY(mutex_);
   std::size_t bytes_ PERSEUS_GUARDED_BY(mutex_) = 0;
-  // The whole plans that were read last, by id. Nodes with other pp_ranks will need cuts of them.
+  // The whole plans that were read last, by id. Nodes with other pp_ranks will need cuts of the
+  // same plans.
   static constexpr std::size_t kMostRead = 4;
   std::deque<std::pair<std::string, Plan>> read_ PERSEUS_GUARDED_BY(mutex_);
 };

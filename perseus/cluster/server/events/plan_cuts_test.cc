@@ -36,7 +36,7 @@ TEST_F(PlanCutsTest, KeepsTheCutAsOneLine) {
   EXPECT_EQ(*cuts_.Get("p-none", {1}), nullptr);
 }
 
-// Otherwise each list of such ranks would be another cut in the cache.
+// If unknown ranks were accepted, each list of such ranks would be another cut in the cache.
 TEST_F(PlanCutsTest, RefusesUnknownRanks) {
   EXPECT_EQ(cuts_.Get(Store(node::TinyPlan(2)), {0, 2, 3}).error().kind, ErrorKind::kInput);
 }

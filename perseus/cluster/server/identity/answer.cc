@@ -6,7 +6,7 @@ namespace {
 
 constexpr const char* kRequestPossible = "request a value that is possible";
 
-// Uses the same title for each kind of problem.
+// Makes a problem. All problems of one kind have the same title.
 http::Problem ProblemWith(const Error& error, int status, std::string title, const char* remedy) {
   return {.status = status,
           .title = std::move(title),

@@ -15,16 +15,17 @@
 
 namespace perseus::server {
 
-// The remedy for a problem without a more specific one.
+// The remedy for a problem without a more specific remedy.
 inline constexpr const char* kSeeApi = "see GET /openapi.yaml for what the server accepts";
 
 // Returns the problem for an error, with the status: kInput 400, kUnreachable 422, kSystem 503 (the
 // database is unavailable, and nothing was written).
 http::Problem ProblemOf(const Error& error);
-// The same for an error that json_file throws for a body.
+// The same for an error that json_file throws while it reads a body.
 http::Problem ProblemOfBody(Error error);
 
-// The error of an Answer. Implicit, so that an endpoint can pass on the error of a Result.
+// The error of an Answer. The conversions are implicit, so that an endpoint can pass on the error
+// of a Result.
 struct Refusal : http::Problem {
   // NOLINTBEGIN(google-explicit-constructor)
   Refusal(http::Problem problem) : http::Problem(std::move(problem)) {}
@@ -43,7 +44,7 @@ inline tl::unexpected<http::Problem> Refuse(int status, std::string title, std::
                                                      .remedy = std::move(remedy)});
 }
 
-// Returns the problem with the wrong place in the request.
+// Returns the problem of `failed`. `pointer` is the wrong place in the request.
 template <typename T>
 tl::unexpected<http::Problem> Refuse(const Result<T>& failed, std::string pointer) {
   Error error = failed.error();

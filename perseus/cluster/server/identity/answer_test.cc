@@ -9,7 +9,7 @@ namespace {
 using json_file::Node;
 using ::testing::HasSubstr;
 
-// {"list": [{"known": 1}]}
+// Reads a body such as {"list": [{"known": 1}]}.
 Answer<int> ReadThing(std::string_view body) {
   return ReadBody(body, 4, [](const Node& node) {
     node.RequireObject({"list"});
@@ -69,7 +69,7 @@ TEST(Bodies, HaveALimitedNumberOfValues) {
   EXPECT_EQ(read.error().remedy, "send less");
 }
 
-// Objects in a list must not take longer than other values, because other requests would have to
+// Objects in a list must not take longer than other values. Otherwise other requests would have to
 // wait for one body.
 TEST(Bodies, WithTheMaximumOfObjectsAreReadQuickly) {
   std::string text = R"({"list": [)";

@@ -11,7 +11,8 @@ namespace perseus::server {
 namespace {
 
 constexpr double kSecondsAtOnce = 10;
-// If fewer requests wait, the delay of the last one does not predict the delay of the next one.
+// If fewer requests wait, the delay of the last request does not predict the delay of the next
+// request.
 constexpr int kLeastWaiting = 16;
 
 tl::unexpected<http::Problem> TooMany(std::string detail, std::chrono::milliseconds wait) {
@@ -53,7 +54,8 @@ Answer<void> CallerLimits::Spend(const std::string& key, std::string_view who, s
 
 Answer<void> CallerLimits::Spend(const Identity& caller, std::string_view node,
                                  const http::Request& request, Clock::time_point now) {
-  // Without tokens, callers differ by their address. No name of a node starts with a space.
+  // Without tokens, the address identifies the caller. No name of a node starts with a space, so
+  // the keys below are unique.
   const std::string token = caller.token.empty() ? request.peer : caller.token;
   if (node.empty())
     return Spend(token, caller.token.empty() ? "this address" : "this token", request.body.size(),

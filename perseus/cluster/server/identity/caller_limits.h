@@ -1,14 +1,16 @@
-// Limits the requests of one caller and the changes of one job, so that neither of them overloads
-// the server.
+// Limits the requests of one caller and the changes of one job, so that one caller or one job
+// cannot overload the server.
 //
 // A caller is a token. A token may be valid for many nodes, so each of these nodes is a separate
-// caller. A request without a valid token counts for its address. The buckets hold 10 s of the
-// rate, because programs send many requests at once, and then none.
+// caller. If a request has no valid token, its address is the caller. Each limit is a token bucket
+// (http/admission.h) that holds 10 s of the rate, because programs send many requests at once and
+// then pause.
 //
-// Back-pressure: requests wait for a thread, and threads wait for the database. If a request that
-// begins now has waited for a long time, new requests wait at least as long, and their clients no
-// longer wait for the answers. So the server refuses requests early. It refuses nodes first: nodes
-// keep their reports, and send them together later. People and schedulers must reach a busy server.
+// Overload: requests wait for a thread, and threads wait for the database. If a request that begins
+// now has waited for a long time, new requests will wait at least as long. Their clients would give
+// up before the answer. So the server refuses requests early. It refuses the requests of nodes
+// first, because nodes keep their reports and send them together later. People and schedulers must
+// reach a busy server.
 //
 // Thread safe.
 #pragma once
@@ -28,11 +30,11 @@
 namespace perseus::server {
 
 struct CallerLimitOptions {
-  double requests_per_second = 0;  // For one caller, and for changes of one job. 0: no limit.
-  double bytes_per_second = 0;     // In the bodies of one caller. 0: no limit.
+  double requests_per_second = 0;  // Requests of one caller, and changes of one job. 0: no limit.
+  double bytes_per_second = 0;     // Bytes in the bodies of one caller's requests. 0: no limit.
   int jobs = 0;                    // Running jobs of all owners. 0: no limit.
   int jobs_of_owner = 0;           // Running jobs of one owner. 0: no limit.
-  int streams_of_token = 0;        // Event streams. 0: no limit.
+  int streams_of_token = 0;        // Event streams of one token. 0: no limit.
 };
 
 class CallerLimits {
@@ -50,8 +52,8 @@ class CallerLimits {
   Answer<void> SpendOfJob(const std::string& job, Clock::time_point now = Clock::now());
 
   const CallerLimitOptions& options() const { return options_; }
-  // Holds one of the token's streams while the ticket exists. Null if the token has too many
-  // streams.
+  // Counts one more stream of the token while the returned ticket exists. Returns null if the token
+  // has too many streams.
   http::ConnectionCounter::Ticket OpenStream(const std::string& token);
 
  private:
@@ -66,11 +68,12 @@ class CallerLimits {
   http::ConnectionCounter streams_;  // Used only on the loop.
 };
 
-// Requests that wait for a thread of the pool.
+// Measures how long requests wait for a thread of the pool, and refuses requests during an
+// overload.
 class WaitingRequests {
  public:
   using Clock = std::chrono::steady_clock;
-  // How long requests of nodes, and other requests, may wait.
+  // How long the requests of nodes may wait, and how long other requests may wait.
   static constexpr std::chrono::milliseconds kMostOfNodes{300};
   static constexpr std::chrono::milliseconds kMostOfOthers{2'000};
 
@@ -84,7 +87,7 @@ class WaitingRequests {
 
  private:
   std::atomic<int> waiting_ = 0;
-  std::atomic<std::int64_t> delay_ms_ = 0;  // The delay of the request that began last.
+  std::atomic<std::int64_t> delay_ms_ = 0;  // How long the request that began last had waited.
   std::atomic<std::int64_t> refused_ = 0;
 };
 

@@ -98,7 +98,7 @@ TEST(WaitingRequests, AreRefusedWhenTheyWouldWaitForLong) {
   EXPECT_TRUE(waiting.Enter(Access::kOperator)) << "people come before nodes";
   waiting.Begin(entered, entered + seconds(3));
   EXPECT_FALSE(waiting.Enter(Access::kOperator));
-  // The others have begun, so a new request begins at once.
+  // The other requests have begun, so a new request begins at once.
   while (waiting.waiting() > 0) waiting.Begin(entered, entered + seconds(3));
   EXPECT_TRUE(waiting.Enter(Access::kNode));
 }

@@ -41,7 +41,7 @@ std::vector<std::string> SplitGroups(std::string_view text) {
 }
 
 // The proxy adds the user to every request of the person's browser, even if a page of another site
-// caused the request. Then the browser says where the request comes from.
+// caused the request. But then the browser says in the header where the request comes from.
 bool MayBeOfAnotherSite(const http::Request& request) {
   const bool is_change = request.method != "GET" && request.method != "HEAD";
   return is_change && !request.Field("origin").empty() &&
@@ -87,8 +87,8 @@ std::optional<Answer<Identity>> ForeignIdentities::FromProxy(const http::Request
   const std::string_view authorization = request.Field("authorization");
   const bool has_user = request.fields.contains(proxy.user_header);
   if (!has_user && !request.fields.contains(proxy.groups_header)) {
-    // Otherwise a token whose pattern matches the certificate of the proxy would be valid for
-    // everybody.
+    // If the request continued without a user, a token with a pattern for the certificate of the
+    // proxy would be valid for everybody.
     if (!is_proxy || !authorization.empty()) return std::nullopt;
     return RefuseUser(fmt::format("the proxy names no user in {}", proxy.user_header),
                       "log in at the proxy, or give a token");

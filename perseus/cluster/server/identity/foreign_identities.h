@@ -1,13 +1,13 @@
 // Identifies callers without a token of this server: people by the header of a proxy, and nodes by
 // munge credentials (docs/identity.md).
 //
-// An identity depends on the settings at the time when the caller was identified. These settings
-// have a name (Identity::trust). When the settings are replaced, `trust_changed` receives the names
-// that are still valid. So streams close if the settings that they depend on have changed. If a
-// stream is still allowed, its client opens it again.
+// An identity depends on the settings at the time when the caller was identified. Each version of
+// the settings has a name (Identity::trust). When the settings are replaced, `trust_changed`
+// receives the names that are still valid. So a stream closes if the settings that it depends on
+// have changed. If the stream is still allowed, its client opens it again.
 //
-// Used only on the thread of the loop. Nothing here blocks it: a separate thread checks munge
-// credentials.
+// Used only on the thread of the loop. No function blocks the loop, because a separate thread
+// checks munge credentials.
 #pragma once
 
 #include <boost/asio/awaitable.hpp>
@@ -38,13 +38,15 @@ class ForeignIdentities {
   void Replace(IdentitySettings settings);
 
   // Returns the person that the proxy names. Fails with 401 if a field of the proxy comes from
-  // anybody else, is repeated, cannot be a name, or comes with a token of this server. Fails with
-  // 401 also for a request of the proxy without a user and without a token. Fails with 403 if
-  // nothing is granted, or if a web page of another site may have caused a change. Returns nullopt
-  // if the request has no such field, so that tokens and certificates are checked.
+  // another client, is repeated, is not a valid name, or comes together with a token of this
+  // server. Also fails with 401 if a request of the proxy has neither a user nor a token. Fails
+  // with 403 if the person has no rights. Fails with 403 also for a change that a web page of
+  // another site may have caused. Returns nullopt if the request has no such field. Then the caller
+  // checks tokens and certificates.
   std::optional<Answer<Identity>> FromProxy(const http::Request& request, Milliseconds now) const;
   // Returns the identity of a munge credential, which must be for this node. Fails with 401 and the
-  // reason if it is not valid, and with 403 if its user is not allowed.
+  // reason if the credential is not valid. Fails with 403 if the user of the credential is not
+  // allowed.
   boost::asio::awaitable<Answer<Identity>> CheckMunge(std::string credential, std::string node,
                                                       Milliseconds now);
 

@@ -16,9 +16,10 @@ namespace {
 using Role = Identity::Role;
 
 constexpr std::size_t kMostNameBytes = 200;
-constexpr Milliseconds kMungeLasts = 60'000;  // The identity, not the credential.
+// How long the identity lasts. (A credential lasts longer.)
+constexpr Milliseconds kMungeLasts = 60'000;
 
-// Whether the text fits into tables and logs, and is no pattern.
+// Whether the text fits into tables and logs, and is not a pattern.
 bool IsName(const std::string& text) {
   return !text.empty() && text.size() <= kMostNameBytes && IsPrintable(text) &&
          text.find('*') == std::string::npos;
@@ -72,8 +73,8 @@ std::vector<std::string> OwnersOf(const Grant& grant, const Holder& holder,
   return owners;
 }
 
-// Returns what the grant gives with this role. Returns nullopt if the grant does not match the
-// holder.
+// Returns the rights that the grant gives with this role, or nullopt if the grant does not match
+// the holder.
 std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& holder) {
   const auto matching = Matching(grant, holder);
   if (matching.empty()) return std::nullopt;
@@ -85,10 +86,10 @@ std::optional<Identity> FromGrant(Role role, const Grant& grant, const Holder& h
   return identity;
 }
 
-// Returns the rights with this role only: the first grant that gives it, plus the owners of further
-// grants for the same jobs. (An identity has one list of jobs for all of its owners, so a grant for
-// other jobs cannot be added.) A grant without bounds has priority. Returns nullopt if no grant
-// gives the role.
+// Returns the rights with this role only. They are the rights of the first grant that gives the
+// role, plus the owners of further grants for the same jobs. (An identity has one list of jobs for
+// all its owners, so a grant for other jobs cannot be added.) A grant without bounds has priority.
+// Returns nullopt if no grant gives the role.
 std::optional<Identity> WithRole(const std::vector<Grant>& grants, const Holder& holder,
                                  Role role) {
   std::optional<Identity> identity;

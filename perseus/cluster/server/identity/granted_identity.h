@@ -1,5 +1,5 @@
-// The rights of people behind a proxy, by the grants in the settings, and the rights of munge
-// credentials (docs/identity.md).
+// Computes the rights of people behind a proxy, from the grants in the settings. Also computes the
+// rights of munge credentials (docs/identity.md).
 #pragma once
 
 #include <string>
@@ -11,14 +11,15 @@
 
 namespace perseus::server {
 
-// Whether the text may be a name of a user: 1 to 200 printable ASCII characters. It has no ","
-// (which joins two fields), no "*" (of patterns), and no quotes or backslashes (of logs).
+// Whether the text may be a name of a user: 1 to 200 printable ASCII characters. The name must not
+// contain "," (which joins two header fields), "*" (which belongs to patterns), or quotes and
+// backslashes (because names appear in logs).
 bool IsUser(std::string_view text);
 
 // Returns the identity of the person `user` (IsUser). The identity has the strongest scope that a
-// grant gives: operator, member, read. It has the owners of all grants of this scope for the same
-// jobs. A grant without bounds has priority. Fails with 403 if no grant applies. Ignores groups
-// that cannot be names.
+// grant gives. The order is operator, member, read. The identity has the owners of all grants that
+// give this scope for the same jobs. A grant without bounds has priority. Fails with 403 if no
+// grant applies. Ignores groups that are not valid names.
 Answer<Identity> PersonIdentity(const std::vector<Grant>& grants, const std::string& user,
                                 const std::vector<std::string>& groups, Milliseconds expires);
 

@@ -1,4 +1,5 @@
-// What several grants give together: never more than each of them gives.
+// Tests the rights that several grants give together. They never give more than each grant gives
+// alone.
 #include "perseus/cluster/server/identity/granted_identity.h"
 
 #include <gmock/gmock.h>

@@ -54,9 +54,9 @@ Answer<void> CheckNode(const Identity& identity, std::string_view node) {
                 "use the node's own token, or a token with this `node`");
 }
 
-// Checks that the token is valid for the job. If the job does not exist, `resource.job` is empty. A
-// token for some jobs gets the same answer then as for another job. So it does not show which jobs
-// exist.
+// Checks that the token is valid for the job. If the job does not exist, `resource.job` is empty.
+// Then a token for some jobs gets the same answer as for another job. So the answer does not show
+// which jobs exist.
 Answer<void> CheckJob(const Identity& identity, Access access, const Resource& resource) {
   if (!identity.IsBoundToJobs()) return {};
   if (access == Access::kReadFleet) {

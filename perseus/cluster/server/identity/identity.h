@@ -1,9 +1,10 @@
-// Who sends a request, the caller's rights, and the nodes and jobs to which the caller is bound
-// (docs/identity.md).
+// The identity of a caller, who sends requests: the caller's name and role, and the nodes and jobs
+// to which the caller is bound (docs/identity.md).
 //
-// There is one check for all routes, and handlers call it again if a body names another job. A
-// route says what it requires (Access). The path of a request says what it is about (Resource). An
-// identity has a role and bounds. Allow() compares the three.
+// Allow() checks the requests of all routes. A route has an Access: what it requires of the caller.
+// The path of a request names a Resource: what the request is about. An identity has a role and
+// bounds. Allow() compares these three. If a body names another job, the handler calls Allow()
+// again for this job.
 #pragma once
 
 #include <string>
@@ -18,12 +19,13 @@ namespace perseus::server {
 
 // What an endpoint requires of its caller.
 enum class Access {
-  kPublic,     // Everybody, without a token.
-  kSelf,       // Read the caller's own identity: every role.
-  kRead,       // Read one job: any role except join, within its bounds.
-  kReadAll,    // Read several jobs: the same, except job. The endpoint omits jobs out of
-               // bounds.
-  kReadFleet,  // Read about all jobs at once: the same, without bounds on jobs.
+  kPublic,  // Everybody, without a token.
+  kSelf,    // Read the caller's own identity: every role.
+  kRead,    // Read one job: any role except join, within the caller's bounds.
+  // Read several jobs: the same roles, but not the role job. The endpoint omits jobs outside the
+  // bounds.
+  kReadAll,
+  kReadFleet,  // Read about all jobs at once: the same roles, if the caller has no bounds on jobs.
   kJob,        // Change a job: operators, members of the owner, and the token of this job.
   kNode,       // What node daemons do: operators and agents.
   kEnroll,     // Get or renew the token of a node: the roles join and agent.
@@ -33,24 +35,26 @@ enum class Access {
 struct Identity {
   using Role = store::Scope;
   Role role = Role::kOperator;
-  // The id of the token. It is "proxy:ann" for a person behind the proxy, and "munge:0" for a munge
-  // credential.
-  // Empty if no tokens exist.
+  // The id of the token. For a person behind the proxy: "proxy:ann". For a munge credential:
+  // "munge:0". Empty if no tokens exist.
   std::string token = {};
-  std::string name = {};                // The name of the token or of the person.
-  std::string presented = {};           // The hash of the secret. Empty: a client certificate.
-  std::vector<std::string> nodes = {};  // Patterns. For agents and joining nodes: empty is no node.
-  std::vector<std::string> jobs = {};   // Patterns of keys. Empty: all. For role job: its only key.
-  std::vector<std::string> owners = {};  // Whose jobs. Empty: everybody's.
+  std::string name = {};       // The name of the token or of the person.
+  std::string presented = {};  // The hash of the secret. Empty: a client certificate.
+  // Patterns of node names. For agents and joining nodes, empty means no node.
+  std::vector<std::string> nodes = {};
+  // Patterns of job keys. Empty: all jobs. For the role job: the key of its only job.
+  std::vector<std::string> jobs = {};
+  std::vector<std::string> owners = {};  // The owners of the caller's jobs. Empty: all owners.
   Milliseconds expires = 0;              // When the token expires. 0: never.
-  // Whether the proxy or munge identified the caller, so that no token in the table does.
+  // Whether the proxy or munge identified the caller. Then no token of this server belongs to the
+  // caller.
   bool is_foreign = false;
   // The settings that a foreign identity depends on (ForeignIdentities).
   std::string trust = {};
 
   bool IsBoundToJobs() const { return !jobs.empty() || !owners.empty(); }
-  // Whether it is an agent of all nodes, or no agent. Such a caller may take ranks from other
-  // nodes.
+  // Returns true for an agent of all nodes, and for every caller that is not an agent. Such a
+  // caller may take ranks from other nodes.
   bool IsOfWholeFleet() const;
   // Formats the identity for logs: "ann (t-1f2e3d4c)".
   std::string Text() const;
@@ -58,12 +62,12 @@ struct Identity {
 
 // What a request is about. A member is empty if the path does not name it.
 struct Resource {
-  std::string_view job = {};    // The key.
+  std::string_view job = {};    // The key of the job.
   std::string_view owner = {};  // The owner of the job.
   std::string_view node = {};
 };
 
-// Whether `text` matches the pattern: both are equal, with "*" in the pattern for any text.
+// Whether `text` matches the pattern. A "*" in the pattern stands for any text.
 bool Matches(std::string_view pattern, std::string_view text);
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view text);
 

@@ -21,7 +21,8 @@ Scope ReadScope(TableReader& reader) {
   return Scope::kRead;
 }
 
-// Checks what a grant has besides its group or user. This depends on its scope.
+// Checks the other members of a grant, besides its group or user. The scope of the grant decides
+// which members are allowed.
 void CheckGrant(TableReader& reader, const Grant& grant) {
   if (reader.error()) return;
   if (grant.group.empty() == grant.user.empty()) {
@@ -55,7 +56,7 @@ std::string ReadHeader(TableReader& reader, std::string_view key, std::string ot
   for (char& c : name) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  // Other programs may take "_" for "-", and so treat two fields as one.
+  // A name must not have "_". Other programs may treat "_" like "-", and so confuse two fields.
   if (name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != std::string::npos) {
     reader.FailAt(key, "{} is not the name of a header (letters, digits and '-')", key);
   }

@@ -68,7 +68,7 @@ TEST(IdentitySettings, SayWhatIsWrong) {
   }
 }
 
-// Version 0.1 accepted this.
+// Version 0.1 accepted such settings.
 TEST(IdentitySettings, SayWhatReplacesAnIssuer) {
   const std::string text =
       "[munge]\naudience = \"p\"\nusers = [\"root\"]\nnodes = [\"gpu-*\"]\n"

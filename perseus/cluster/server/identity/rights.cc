@@ -15,8 +15,8 @@ namespace {
 constexpr std::string_view kBearer = "Bearer ";
 constexpr std::size_t kSecretBytes = 32;
 
-// Whether the request goes to an address such as "127.0.0.1:7410", "[::1]:7410" or "localhost",
-// comes from this machine, and does not come from a web page.
+// Whether the request comes from this machine, but not from a web page, and goes to an address such
+// as "127.0.0.1:7410", "[::1]:7410" or "localhost".
 bool IsFromThisMachine(const http::Request& request) {
   if (!request.Field("origin").empty() || !IsLoopback(request.peer)) return false;
   std::string_view host = request.Field("host");
@@ -104,7 +104,7 @@ Answer<Identity> Rights::Identify(const http::Request& request, Milliseconds now
   return IdentifySecret(field.substr(kBearer.size()), now);
 }
 
-// The search compares hashes, so its time reveals nothing about the secret.
+// The search compares hashes, so the time that it takes reveals nothing about the secret.
 Answer<Identity> Rights::IdentifySecret(std::string_view secret, Milliseconds now) const {
   const std::string hash = HashOfSecret(secret);
   const MutexLock lock(mutex_);
@@ -117,7 +117,7 @@ Answer<Identity> Rights::IdentifySecret(std::string_view secret, Milliseconds no
   return IdentityOf(token, hash, "", now);
 }
 
-// Uses the most specific pattern: the one with the most bytes.
+// Uses the most specific pattern, which is the pattern with the most bytes.
 const store::TokenRecord* Rights::FindByCertificate(const std::string& name) const {
   const store::TokenRecord* found = nullptr;
   for (const std::string& id : tokens_.certificates) {
@@ -143,7 +143,7 @@ Answer<Identity> Rights::IdentityOf(const store::TokenRecord& token, const std::
                     .owners = SplitLines(token.owner),
                     .expires = token.expires};
   if (certificate.empty()) return identity;
-  // An agent without --node is the node that its certificate names.
+  // If the token of an agent names no node, the agent is the node that its certificate names.
   if (identity.nodes.empty()) identity.nodes = {certificate};
   if (identity.name.empty()) identity.name = certificate;
   return identity;

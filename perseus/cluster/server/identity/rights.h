@@ -17,46 +17,48 @@
 
 namespace perseus::server {
 
-// Returns the SHA-256 in hexadecimal.
+// Returns the SHA-256 of the secret in hexadecimal.
 std::string HashOfSecret(std::string_view secret);
 // Returns the secret of a new token: "perseus_" and 256 random bits.
 std::string NewSecret();
 
 class Rights {
  public:
-  // Who is an operator while no tokens exist. kOpen: everybody. kClosed: nobody. kOpenHere:
-  // programs on this machine that use localhost or a loopback address in the URL. So a web page in
-  // a browser on this machine is no operator, whatever name it uses for the address (DNS
-  // rebinding).
+  // Says who is an operator while no tokens exist. kOpen: everybody. kClosed: nobody. kOpenHere:
+  // programs on this machine that use localhost or a loopback address in the URL. The check of the
+  // URL excludes web pages in a browser on this machine, because a page may use its own host name
+  // for the loopback address (DNS rebinding).
   enum class WithoutTokens { kOpen, kOpenHere, kClosed };
   explicit Rights(WithoutTokens without) : without_(without) {}
 
-  // Reads the tokens from the store. Keeps the old tokens on failure.
+  // Reads the tokens from the store. On failure, the old tokens remain valid.
   Result<void> Load(store::Store& store);
   // Adds or replaces a token that is now in the store. This is cheaper than Load.
   void Put(const store::TokenRecord& token);
 
-  // Makes the foreign identities with this `trust` valid until they expire, and no others.
+  // Makes the foreign identities with these values of `trust` valid until they expire. Makes all
+  // other foreign identities invalid.
   void SetTrust(std::set<std::string> trust);
   // From now on, nobody is an operator while no tokens exist.
   void Close();
 
-  // Fails with 401 without a valid token. A token takes precedence over a client certificate.
+  // Returns the caller of a request. Fails with 401 if the request has no valid token or
+  // certificate. A token takes precedence over a client certificate.
   Answer<Identity> Identify(const http::Request& request, Milliseconds now) const;
 
-  // Whether a caller that Identify returned earlier would be identified again: the token was not
-  // revoked, and neither the token nor the secret has expired. For event streams and other long
-  // answers.
+  // Whether a caller that Identify returned earlier is still valid. The token was not revoked, and
+  // neither the token nor the secret has expired. For event streams and other long answers.
   bool IsValid(const Identity& identity, Milliseconds now) const;
-  // Whether IsValid may return another value than at the last call of this function: tokens have
-  // changed, or one has expired. This is cheap.
+  // Whether tokens have changed, or a token has expired, since the last call of this function. If
+  // so, IsValid may return another value. This function is cheap.
   bool TakeChange(Milliseconds now);
 
  private:
   struct Tokens {
     std::unordered_map<std::string, store::TokenRecord> by_id;
-    std::unordered_map<std::string, std::string> by_hash;  // To ids. Contains previous hashes, too.
-    std::vector<std::string> certificates;                 // Ids of tokens with a certificate.
+    // Token ids by hash. Contains previous hashes, too.
+    std::unordered_map<std::string, std::string> by_hash;
+    std::vector<std::string> certificates;  // Ids of tokens with a certificate.
   };
   Answer<Identity> IdentifySecret(std::string_view secret, Milliseconds now) const;
   // Returns null if no token has a pattern for the certificate.
@@ -66,9 +68,9 @@ class Rights {
                                      const std::string& certificate, Milliseconds now);
   static void Insert(Tokens& tokens, const store::TokenRecord& token);
 
-  // Held from the read in the store to the change here, and locked before mutex_. Otherwise a slow
-  // Load would restore what others have changed since: the old secret of a token, or a revoked
-  // token.
+  // Held from the read in the store until the tokens are changed here. Locked before mutex_.
+  // Without this lock, a slow Load could undo a change that another thread has made in the
+  // meantime. It would restore the old secret of a token, or a revoked token.
   Mutex changing_;
   mutable Mutex mutex_;
   WithoutTokens without_ PERSEUS_GUARDED_BY(mutex_);

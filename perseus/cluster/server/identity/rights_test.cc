@@ -1,4 +1,4 @@
-// rights_table_test.cc tests what each role may.
+// Tests how callers are identified. rights_table_test.cc tests the rights of each role.
 #include "perseus/cluster/server/identity/rights.h"
 
 #include <gtest/gtest.h>
@@ -121,7 +121,7 @@ TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
         std::string("Bearer ") + HashOfSecret(secret)}) {
     EXPECT_FALSE(rights_.Identify(With(wrong), 0)) << wrong;
   }
-  store::TokenRecord other;  // So that the server still has a token.
+  store::TokenRecord other;  // With this token, the server still has a token.
   other.id = "t-other";
   other.scope = store::Scope::kOperator;
   ASSERT_TRUE(store_->AddToken(other));
@@ -130,7 +130,7 @@ TEST_F(RightsTest, RefusesWrongAndRevokedTokens) {
   EXPECT_FALSE(rights_.Identify(With("Bearer " + secret), 0));
 }
 
-// The server reads the tokens again after another replica's change, and after its own ones.
+// The server reads the tokens again after a change by another replica, and after its own changes.
 TEST_F(RightsTest, ASlowReadDoesNotBringBackWhatWasRevokedMeanwhile) {
   auto owned = std::make_unique<store::WatchedDatabase>();
   store::WatchedDatabase& database = *owned;
@@ -145,8 +145,8 @@ TEST_F(RightsTest, ASlowReadDoesNotBringBackWhatWasRevokedMeanwhile) {
       EXPECT_TRUE(*store_->DeleteToken("t-read"));
       EXPECT_TRUE(rights_.Load(*store_));
     });
-    // It waits for the slow read, which is here. A server that does not wait revokes within this
-    // time.
+    // The revocation has to wait for the slow read, which runs here. Without the wait, the
+    // revocation would be complete within this time.
     revoking.wait_for(std::chrono::milliseconds(200));
   };
   ASSERT_TRUE(rights_.Load(*store_));
@@ -188,7 +188,7 @@ TEST_F(RightsTest, OnlyTheNewestTwoSecretsOfATokenCount) {
   EXPECT_FALSE(rights_.Identify(With("Bearer first"), 999));
 }
 
-// Who opened a stream with the old secret has to present the new one.
+// A caller that opened a stream with the old secret has to present the new secret.
 TEST_F(RightsTest, AnOldSecretEndsForStreamsToo) {
   store::TokenRecord token{
       .id = "t-n0", .hash = HashOfSecret("old"), .scope = store::Scope::kAgent};
