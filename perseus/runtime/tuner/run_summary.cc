@@ -6,7 +6,9 @@
 #include <system_error>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "perseus/base/statistics.h"
 #include "perseus/runtime/protocol/job_directory/rank_log.h"
 
 namespace perseus::tuner {
@@ -32,15 +34,16 @@ class RankSums {
   // Returns the mean power times the time of all steps. The counters change every 100 ms, so they
   // lack a part of the first and the last step.
   double energy_j() const {
-    const double all_j = power_w() * step_time_s() * static_cast<double>(steps_);
+    const double mean_s =
+        last_step_ == first_step_
+            ? 0
+            : ToSeconds(last_begin_ - first_begin_) / static_cast<double>(last_step_ - first_step_);
+    const double all_j = power_w() * mean_s * static_cast<double>(steps_);
     return all_j > 0 ? all_j : energy_j_;
   }
-  // The mean time from step to step. 0 with fewer than 2 steps.
-  double step_time_s() const {
-    return last_step_ == first_step_ ? 0
-                                     : ToSeconds(last_begin_ - first_begin_) /
-                                           static_cast<double>(last_step_ - first_step_);
-  }
+  // The median time from step to step, because the first steps compile and allocate. 0 with fewer
+  // than 2 steps.
+  double step_time_s() const { return times_s_.empty() ? 0 : Median(times_s_); }
   double power_w() const {
     return last_sample_ > first_sample_ ? energy_j_ / ToSeconds(last_sample_ - first_sample_) : 0;
   }
@@ -50,6 +53,8 @@ class RankSums {
     if (steps_++ == 0) {
       first_step_ = step.step;
       first_begin_ = step.begin;
+    } else if (step.step == last_step_ + 1) {
+      times_s_.push_back(ToSeconds(step.begin - last_begin_));
     }
     last_step_ = step.step;
     last_begin_ = step.begin;
@@ -75,6 +80,7 @@ class RankSums {
   std::int64_t last_step_ = 0;
   Nanoseconds first_begin_ = 0;
   Nanoseconds last_begin_ = 0;
+  std::vector<double> times_s_;  // From each step to the next one.
   Nanoseconds first_sample_ = 0;
   Nanoseconds last_sample_ = 0;
   std::optional<double> counter_j_;

@@ -14,13 +14,14 @@ struct RunSummary {
   int missing_ranks = 0;   // Ranks of the same pipelines without a step.
   std::int64_t steps = 0;  // The most that a rank recorded.
   std::int64_t fewest_steps = 0;
-  // The mean from step to step, over all ranks with at least 2 steps. 0 without any.
+  // The median time from step to step, averaged over the ranks with at least 2 steps. 0 without
+  // any.
   double step_time_s = 0;
   // The energy of all ranks together. 0 if a rank has no energy.
-  // All steps: mean power, times mean time of a step, times steps. With one step: from the first to
-  // the last value of the counters.
+  // All steps: mean power, times mean time from step to step, times steps. With one step: from the
+  // first to the last value of the counters.
   double energy_j = 0;
-  double energy_per_step_j = 0;     // The mean power, times the mean time of a step.
+  double energy_per_step_j = 0;     // The mean power, times `step_time_s`.
   std::int64_t planned_steps = 0;   // Steps of all ranks with an active plan.
   std::int64_t off_plan_steps = 0;  // Planned steps with another order than the plan.
   std::int64_t unset_steps = 0;     // Planned steps without a lease, so at the default clocks.

@@ -58,6 +58,21 @@ TEST_F(RunSummaryTest, AddsUpRanks) {
   EXPECT_EQ(summary.off_plan_steps, 3);
 }
 
+TEST_F(RunSummaryTest, TheFirstStepsDoNotCountInTheTimeOfAStep) {
+  Begin({0, 0, 0}, 1);
+  const auto add = [&](std::int64_t number, std::int64_t begin_s) {
+    protocol::RanStep step;
+    step.step = number;
+    step.begin = begin_s * kSecond;
+    step.end = step.begin + kSecond;
+    Append({0, 0, 0}, step);
+  };
+  add(0, 0);
+  add(1, 40);  // The first step compiled.
+  for (int step = 2; step < 10; ++step) add(step, 40 + 2 * (step - 1));
+  EXPECT_DOUBLE_EQ(ValueOf(SumUpRun(directory_.path(), start_)).step_time_s, 2);
+}
+
 // A rank whose log could not be written, as with a full disk, and one whose log ended early.
 TEST_F(RunSummaryTest, CountsStepsOfAPlanWithoutALease) {
   Begin({0, 0, 0}, 1);

@@ -58,6 +58,27 @@ TEST(ModelProfile, EveryModelOnEveryGpuCanBePlanned) {
   }
 }
 
+// docs/hardware.md: transformers' LlamaDecoderLayer in bf16 with flash attention, one sequence of
+// 8,192 tokens, at the power limit of 700 W.
+TEST(ModelProfile, EightLayersOfLlamaTakeWhatTheyTookOnAnH100) {
+  ModelProfileSpec spec;
+  spec.workload = {.model = "llama3-8b", .sequence_length = 8192};
+  spec.gpu = *FindGpuRoofline("h100-sxm");
+  spec.pp_ranks = 3;
+  spec.boundaries = {0, 1, 9, 34};
+  const auto profile = SynthesizeModelProfile(spec);
+  ASSERT_TRUE(profile) << profile.error().Message();
+  const auto fastest = [&](InstructionKind kind) {
+    return profile->Find(1, 0, kind)->options.front();
+  };
+  const auto forward = fastest(InstructionKind::kForward);
+  const auto backward = fastest(InstructionKind::kBackward);
+  EXPECT_NEAR(ToSeconds(forward.time) / 64.4e-3, 1, 0.02);
+  EXPECT_NEAR(ToSeconds(backward.time) / 135.3e-3, 1, 0.02);
+  EXPECT_NEAR(forward.energy_j / 44.3, 1, 0.03);
+  EXPECT_NEAR(backward.energy_j / 95.0, 1, 0.03);
+}
+
 // Korthikanti et al., arXiv 2205.05198, equation 2: a block keeps s b h (10 + 24 / t + 5 a s / (h
 // t)) bytes with tensor parallelism of degree t, and 2 s b h if its activations are recomputed.
 TEST(ModelMemory, ABlockOfGptKeepsWhatThePublishedFormulaSays) {
