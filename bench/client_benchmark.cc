@@ -1,9 +1,10 @@
 // Measures how much time the two calls around an instruction cost a training thread, in C. The
 // cases are: nothing is set up, a plan keeps its clock, a plan changes the clock each time, and a
-// stream. (The stream has a fake driver, so the microseconds of a real driver are not included.)
-// For comparison, the program measures two other ways to hook an instruction. The first way is a
-// message to a thread, through a queue with a mutex. The second way is a request and its reply over
-// a TCP connection to this machine. (This is the least cost of HTTP, without any parsing.)
+// stream. Another case measures how late a request behind a stream is. (The stream has a fake
+// driver, so the microseconds of a real driver are not included.) For comparison, the program
+// measures two other ways to hook an instruction. The first way is a message to a thread, through a
+// queue with a mutex. The second way is a request and its reply over a TCP connection to this
+// machine. (This is the least cost of HTTP, without any parsing.)
 #include <arpa/inet.h>
 #include <benchmark/benchmark.h>
 #include <netinet/in.h>
@@ -22,9 +23,13 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "perseus.h"
+#include "perseus/base/clock.h"
 #include "perseus/base/mutex.h"
+#include "perseus/base/statistics.h"
+#include "perseus/base/units.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "tests/fake_cuda/fake_cuda.h"
 #include "tests/support/planned_pipeline.h"
@@ -175,6 +180,66 @@ void OnAStream(benchmark::State& state) {
       });
 }
 BENCHMARK(OnAStream)->Iterations(kInstructions);
+
+// How late the clock of the next instruction is requested, after the GPU has passed the end of the
+// instruction before it. Each instruction takes 3 ms of real time, and the training thread is 16
+// steps ahead. For comparison: how late a thread wakes up that sleeps until a time.
+Nanoseconds SleepUntil(Nanoseconds until) {
+  const timespec at{until / kSecond, until % kSecond};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr);
+  return MonotonicNow() - until;
+}
+
+double MedianUs(std::vector<double> times_ns) { return Median(times_ns) / kMicrosecond; }
+
+void RequestBehindAStream(benchmark::State& state) {
+  constexpr Nanoseconds kDuration = 3 * kMillisecond;
+  constexpr int kSteps = 16;
+  const Node node;
+  setenv("PERSEUS_CUDA_LIBRARY", FAKE_CUDA_LIBRARY, 1);
+  fake_cuda::Reset();
+  void* stream = fake_cuda::MakeStream();
+  perseus_session* session = Open(node.socket(), node.devices(), node.PlanFile(1410, 1005));
+  perseus_counters counters{};
+  counters.size = sizeof counters;
+  const auto requests = [&] {
+    perseus_read_counters(session, &counters);
+    return counters.clock_requests;
+  };
+  std::vector<double> late_ns;
+  std::vector<double> wake_up_ns;
+  for (auto _ : state) {
+    for (int i = 0; i < kSteps; ++i) {
+      perseus_step_begin(session);
+      for (int at = 0; at < 2 * kMicrobatches; ++at) {
+        const int kind = at < kMicrobatches ? PERSEUS_FORWARD : PERSEUS_BACKWARD;
+        perseus_instruction_begin_on(session, kind, at % kMicrobatches, 0, stream);
+        fake_cuda::Launch(stream, kDuration);
+        perseus_instruction_end_on(session, stream);
+      }
+      perseus_step_end(session);
+    }
+    // The last instruction of a step requests nothing.
+    Nanoseconds next = MonotonicNow();
+    for (int i = 1; i <= kSteps * 2 * kMicrobatches; ++i) {
+      wake_up_ns.push_back(static_cast<double>(SleepUntil(next += kDuration)));
+      const std::uint64_t before = requests();
+      const Nanoseconds passed = MonotonicNow();
+      fake_cuda::Advance(kDuration);
+      while (requests() == before && MonotonicNow() < passed + kMillisecond) {
+      }
+      if (requests() != before) late_ns.push_back(static_cast<double>(MonotonicNow() - passed));
+    }
+  }
+  state.counters["requests"] = static_cast<double>(late_ns.size());
+  state.counters["late_us"] = MedianUs(late_ns);
+  state.counters["wake_up_us"] = MedianUs(wake_up_ns);
+  perseus_close(session);
+}
+BENCHMARK(RequestBehindAStream)
+    ->Iterations(1)
+    ->MeasureProcessCPUTime()
+    ->Unit(benchmark::kMillisecond);
 
 // ---- Other ways ----
 

@@ -1,6 +1,7 @@
 // Tests timing and clocks on CUDA streams, with a fake driver whose GPU only runs during Advance().
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -167,6 +168,20 @@ TEST_F(StreamTest, ClockChangesEnqueueNothing) {
   // Two instructions a step with two events each, and at most one base a second.
   EXPECT_GE(fake_cuda::Calls("cuEventRecord"), 40);
   EXPECT_LE(fake_cuda::Calls("cuEventRecord"), 50);
+}
+
+// Without a step for a second, the GPU gets its default clock. A step lasts until the GPU has ended
+// it, even if the training thread ended it long before.
+TEST_F(StreamTest, AStreamThatIsSecondsBehindKeepsItsClock) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan());
+  RunStep(rank);
+  fake_cuda::Advance(51 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, 1005));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1300));
+  EXPECT_EQ(Lock(0), 1005);
+  fake_cuda::Advance(1000 * kMillisecond);
+  EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
 
 TEST_F(StreamTest, ThousandsOfStepsReuseTheEvents) {
