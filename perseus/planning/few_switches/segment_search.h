@@ -167,8 +167,8 @@ class SegmentSearch {
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;
   Nanoseconds gain_ = 0;  // No path of the iteration gets shorter by more than this.
-  std::optional<Nanoseconds>
-      excess_;  // If Decide found a known path that is too long: by how much.
+  // If Decide found a known path that is too long: by how much.
+  std::optional<Nanoseconds> excess_;
   std::optional<Found> best_;
 };
 
