@@ -37,8 +37,8 @@
 // TRIED AND WORSE
 //   Repeated optimization of pairs of neighbors, and exact dynamic programming along one pp_rank.
 //   Both get stuck when two pp_ranks have to change together (a gap of 0.24 %, and 0.14 % with this
-//   search). Beam search over larger windows (no better, slower). A stop as soon as a window has
-//   gained a given part of its gap (2 to 20 %; no faster for the same result).
+//   search). Beam search over larger windows (no better, slower). A required least gain for each
+//   window, as a part of its gap (2 to 20 %; no faster for the same result).
 //
 // Thread safety: one thread at a time.
 #pragma once
