@@ -25,7 +25,7 @@ struct AutoSchedule {
   GpuMemory memory;  // As far as it is known.
   schedule_search::Placement placement = schedule_search::Placement::kLoop;
   few_switches::ChangeLimit changes = {};        // The limit of the plans that decided.
-  std::optional<profile::Profile> profile = {};  // If the job with this schedule has one.
+  std::optional<profile::Profile> profile = {};  // The profile of the job.
 
   // The target if the user asks for none: no slowdown compared with the reference, which the user
   // runs now. If the found schedule is faster at maximum frequency, the target is the time of the

@@ -60,9 +60,9 @@ struct Evaluation {
 };
 
 struct ExecutionModel {
-  double blocking_power_w = 0;            // Of one pp_rank: all of its GPUs together.
+  double blocking_power_w = 0;            // For one pp_rank: all of its GPUs together.
   Nanoseconds switch_latency = 0;         // From request to effect.
-  schedule::SwitchCost switch_cost = {};  // Of one pp_rank: all of its GPUs together.
+  schedule::SwitchCost switch_cost = {};  // For one pp_rank: all of its GPUs together.
 
   // Whether the time and energy of an instruction depend only on its own option.
   bool SwitchesAreFree() const { return switch_latency == 0 && switch_cost.IsNone(); }

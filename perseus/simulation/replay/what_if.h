@@ -12,12 +12,12 @@
 //   - The *intrinsic* bloat is the saving of the same optimum with one more condition: at every
 //     meeting, each pipeline waits for others as long as at the highest clocks. So no pipeline uses
 //     the slack that a slower pipeline creates. This saving is the waste inside each pipeline.
-//   - The *extrinsic* bloat is the difference between the bound and this: the value of those waits.
-// Neither is negative, because a plan with the additional condition also satisfies the conditions
-// of the bound. Suppose that pipelines only meet at the end of the step. Then the intrinsic bloat
-// is the saving of plans for each pipeline alone, in the time that it takes alone. If they also
-// meet earlier, plans for each pipeline alone have no such meaning: they may not fit together, and
-// may save more than the bound.
+//   - The *extrinsic* bloat is the additional saving of the bound: the value of those waits.
+// Neither is negative: the highest clocks satisfy the additional condition, and a plan that
+// satisfies this condition also satisfies the conditions of the bound. Suppose that pipelines only
+// meet at the end of the step. Then the intrinsic bloat is the saving of plans for each pipeline
+// alone, in the time that it takes alone. If they also meet earlier, plans for each pipeline alone
+// have no such meaning: they may not fit together, and may save more than the bound.
 //
 // A controller chooses a clock for every computation of every pipeline:
 //   - The oracle knows every duration of this step, and never makes the step longer.

@@ -13,7 +13,7 @@
 //   kThermal  The injected throttle, and `thermal.throttle_mhz` while the GPU is hot (from
 //             throttle_at_c until it has cooled to resume_at_c).
 //   kPowerCap By its table, the instruction would draw more than the power limit
-//   (kPowerLimitSlack).
+//             (kPowerLimitSlack).
 // An idle GPU shows its lowest clock. The memory clock can be locked and is shown, but has no
 // effect, because the tables of instructions do not depend on it.
 //
