@@ -27,7 +27,7 @@ void WakeAll(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// The vDSO answers this without a system call.
+// The vDSO, a library that the kernel maps into every process, answers without a system call.
 Nanoseconds MonotonicNow() { return TimeOf(CLOCK_MONOTONIC); }
 Nanoseconds SinceEpoch() { return TimeOf(CLOCK_REALTIME); }
 

@@ -37,7 +37,7 @@ class Clock {
   // WakeAll(word) afterwards. That thread may be in any process that shares the word's memory.
   virtual void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                          Nanoseconds until) = 0;
-  // As WaitWhile, but without a word: only waits until the time.
+  // As WaitWhile, but without a word: returns when Now() reaches `until`, or earlier.
   void WaitUntil(Nanoseconds until) {
     const std::atomic<std::uint32_t> never = 0;
     WaitWhile(never, 0, until);
@@ -47,11 +47,11 @@ class Clock {
   virtual int Poll(std::span<pollfd> descriptors, Nanoseconds until) = 0;
 
   // While the returned value lives, the calling thread takes part in the time of a SharedClock
-  // (perseus/simulation/virtual_gpu/shared_clock.h). The SharedClock then stands still unless the
-  // thread waits in one of the calls above. Other kinds of clocks return null.
+  // (perseus/simulation/virtual_gpu/shared_clock.h): the time of the SharedClock then advances only
+  // while this thread waits in one of the calls above. Other kinds of clocks return null.
   enum class Part {
     kFollows,
-    kPeriodic,  // The thread mostly waits for time, and a few milliseconds more do not matter.
+    kPeriodic,  // The thread mostly waits for a time. A delay of a few milliseconds does no harm.
     kLeads,     // While the thread takes part, time may run faster than real time.
   };
   virtual std::shared_ptr<void> TakePart(Part /*part*/) { return nullptr; }

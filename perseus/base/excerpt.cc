@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::size_t kShownCharacters = 40;
 
-// Characters that show nothing of their own, and can make one text look like another: control
-// characters (C0, DEL, C1), line and paragraph separators, invisible characters, and those that
-// change the direction of text.
+// Whether the character shows nothing of its own, or can make one text look like another. These are
+// control characters (C0, DEL, C1), line and paragraph separators, invisible characters, and
+// characters that change the direction of text.
 bool IsDeceptive(char32_t code) {
   struct Range {
     char32_t first;
@@ -31,13 +31,14 @@ bool IsDeceptive(char32_t code) {
       kRanges, [code](const Range& range) { return code >= range.first && code <= range.last; });
 }
 
-// The bytes of the printable character that `text` begins with; 0 if it does not begin with one.
+// The number of bytes of the printable character that `text` begins with. 0 if `text` does not
+// begin with one.
 std::size_t PrintableLength(std::string_view text) {
   const std::size_t length = Utf8CharacterLength(text);
   return length == 0 || IsDeceptive(Utf8CodePoint(text, length)) ? 0 : length;
 }
 
-// Moves the first character of `text` to the end of `shown`, in the form in which it is shown.
+// Moves the first character of `text` to the end of `shown`, as it appears in a message.
 void Show(std::string_view& text, std::string& shown) {
   const std::size_t length = PrintableLength(text);
   if (length == 0) {
@@ -52,11 +53,11 @@ char Lower(char letter) {
   return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
 }
 
-// Insertions, deletions, replacements, and exchanges of two neighbors that make `a` from `b`
-// (optimal string alignment). Capital and small letters are the same.
+// The number of edits that turn `b` into `a`: insertions, deletions, replacements, and swaps of two
+// neighbors (optimal string alignment). Capital and small letters are the same.
 std::size_t EditDistance(std::string_view a, std::string_view b) {
   const auto same = [](char one, char other) { return Lower(one) == Lower(other); };
-  // The distances from a[0, i) to each b[0, j). The two rows before it follow.
+  // The distances from a[0, i) to each b[0, j). Below: the same for i - 1 and for i - 2.
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   std::vector<std::size_t> above;
@@ -108,7 +109,7 @@ std::string_view NearestName(std::string_view text, std::span<const std::string_
   std::string_view nearest;
   std::size_t least = text.size();
   for (const std::string_view name : names) {
-    if (text.size() > 2 * name.size()) continue;  // It cannot be near, and may be megabytes long.
+    if (text.size() > 2 * name.size()) continue;  // Not near, and may be megabytes long.
     const std::size_t distance = EditDistance(text, name);
     if (3 * distance <= name.size() && (nearest.empty() || distance < least)) {
       nearest = name;

@@ -30,7 +30,7 @@ TEST(OneLine, EscapesTheSameAndCutsNothing) {
   EXPECT_EQ(OneLine(""), "");
 }
 
-// A name with these could look like another one in a log.
+// A name with such characters could look like another name in a log.
 TEST(IsPrintable, RefusesInvisibleCharactersAndChangesOfDirection) {
   for (const char* text : {"a\u00ADb", "a\u061Cb", "a\u200Bb", "a\u200Fb", "a\u2028b", "a\u2029b",
                            "a\u202Eb", "a\u2066b", "a\uFEFFb", "a\U000E0041b"}) {

@@ -23,7 +23,7 @@ tl::unexpected<Error> SystemFailure(std::string_view what, const std::filesystem
   return SystemFail(error, fmt::format("cannot {}", what), InFile(path.string()));
 }
 
-// Whether the path is the cause, and not the state of the system.
+// Whether the path is the cause of `error`. Otherwise, the state of the system is the cause.
 bool IsWrongFile(int error) {
   switch (error) {
     case ENOENT:
@@ -49,7 +49,7 @@ Result<void> WriteAll(int fd, std::string_view contents, const std::filesystem::
   return {};
 }
 
-// Writes to a pipe or a device. Its readers would not see a file that replaced it.
+// Writes to a pipe or a device. A new file in its place would not reach its readers.
 Result<void> WriteInPlace(const fs::path& path, std::string_view contents) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   if (!file) return SystemFailure("write", path, errno);
@@ -68,7 +68,7 @@ bool IsUnfinished(std::string_view name, std::string_view of) {
          });
 }
 
-// The target of symbolic links. The target does not have to exist.
+// The target of a chain of symbolic links. The target does not have to exist.
 fs::path TargetOf(fs::path path) {
   constexpr int kMostLinks = 40;  // The limit of the kernel.
   std::error_code error;
@@ -90,9 +90,10 @@ fs::path NearestExisting(fs::path directory) {
   return directory.empty() ? "." : directory;
 }
 
-// Flushes `directory` and its parents up to `topmost`, because a file name is on disk only once its
-// directory is. Some file systems cannot flush a directory (EINVAL), and some directories may be
-// written but not read (EACCES). The file is complete in any case.
+// Flushes `directory` and its parents up to `topmost`, because a file name is on disk only when its
+// directory is on disk. Ignores two errors: some file systems cannot flush a directory (EINVAL),
+// and the user may write to some directories but not read them (EACCES). The file is complete in
+// any case.
 Result<void> FlushDirectories(fs::path directory, const fs::path& topmost) {
   while (true) {
     if (directory.empty()) directory = ".";
@@ -119,7 +120,7 @@ Result<struct stat> StatusOf(const fs::path& path) {
   return status;
 }
 
-// Whether a pipe has no name of its own, such as that of `perseus plan <(command)`.
+// Whether a pipe has no name of its own, such as the pipe of `perseus plan <(command)`.
 bool IsNameless(const fs::path& pipe) {
   struct statfs system {};
   return ::statfs(pipe.c_str(), &system) == 0 && system.f_type == PIPEFS_MAGIC;
@@ -130,7 +131,8 @@ tl::unexpected<Error> TooLarge(const fs::path& path, std::uint64_t most_bytes) {
                 "is larger than {} bytes (is it the right file?)", most_bytes);
 }
 
-// Whether reading the device comes to an end: a terminal ends with Ctrl-D, and /dev/null is empty.
+// Whether the device has an end when it is read: a terminal ends with Ctrl-D, and /dev/null is
+// empty.
 bool HasEnd(const fs::path& device, const struct stat& status) {
   if (!S_ISCHR(status.st_mode)) return false;        // A disk.
   if (status.st_rdev == makedev(1, 3)) return true;  // /dev/null
@@ -179,8 +181,8 @@ Result<std::string> ReadRegularFile(const fs::path& path, std::uint64_t most_byt
   return ReadToEnd(file, most_bytes, path);
 }
 
-// Reads until the end, because the size may be wrong: that of a file in /proc is 0, and so is that
-// of a pipe, which ends where its writer closes it.
+// Reads until the end, because the reported size may be wrong: it is 0 for a file in /proc and for
+// a pipe. A pipe ends when its writer closes it.
 Result<std::string> ReadToEnd(const FileDescriptor& file, std::uint64_t most_bytes,
                               const fs::path& path) {
   struct stat status {};

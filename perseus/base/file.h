@@ -13,10 +13,10 @@
 
 namespace perseus {
 
-// The most bytes that ReadFile reads. Traces of long jobs, with 100 MB a file, are smaller.
+// The maximum number of bytes that ReadFile reads. Traces of long jobs are smaller (100 MB a file).
 inline constexpr std::uint64_t kMostFileBytes = std::uint64_t{1} << 30;
 
-// Returns the bytes of a file, a terminal, or a pipe without a name (that of `command |` or of
+// Returns the bytes of a file, a terminal, or a pipe without a name (the pipe of `command |` or of
 // `<(command)`). Fails (kFile) as CheckInputFile does, if the user may not read the file, and if
 // the file has more than kMostFileBytes. Fails (kSystem) for other errors of the operating system,
 // such as a disk error.
@@ -26,13 +26,12 @@ Result<std::string> ReadFile(const std::filesystem::path& path);
 // socket, a named pipe, or a device that is neither a terminal nor /dev/null.
 Result<void> CheckInputFile(const std::filesystem::path& path);
 
-// The most bytes that ReadRegularFile reads by default. Plans of the largest jobs are smaller.
+// The default limit of ReadRegularFile. Plans of the largest jobs are smaller.
 inline constexpr std::uint64_t kMostRegularBytes = std::uint64_t{256} << 20;
 
-// Reads a file for a program that must neither wait nor run out of memory, whatever the path names,
-// such as a training process. Fails (kFile) for a pipe, a socket or a device, and for a file of
-// more than `most_bytes`. If `path` is a pipe, it is open only during the call, and nothing is read
-// from the pipe.
+// Reads a file for a program that must never wait and never run out of memory, such as a training
+// process. Fails (kFile) if `path` is a pipe, a socket or a device, or if the file has more than
+// `most_bytes`. A pipe is open only during the call, and the call reads nothing from the pipe.
 Result<std::string> ReadRegularFile(const std::filesystem::path& path,
                                     std::uint64_t most_bytes = kMostRegularBytes);
 
@@ -63,7 +62,7 @@ std::size_t WriteBytes(int file, std::string_view bytes);
 // still busy. Ignores files that it cannot remove.
 void RemoveUnfinished(const std::filesystem::path& path);
 
-// Whether two results of stat(2) show the same file without a write in between.
+// Whether two results of stat(2) show the same file, with no write between the two calls.
 bool IsUnchanged(const struct stat& before, const struct stat& now);
 
 }  // namespace perseus

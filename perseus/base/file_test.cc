@@ -168,7 +168,7 @@ TEST_F(FileTest, TheErrorSaysThatThePathIsADirectory) {
   EXPECT_NE(read.error().Message().find("is a directory"), std::string::npos);
 }
 
-// Why ReadRegularFile fails; empty if it does not.
+// The error of ReadRegularFile, or an empty text if it succeeds.
 std::string WhyNotRead(const fs::path& path, std::uint64_t most_bytes = kMostRegularBytes) {
   const Result<std::string> read = ReadRegularFile(path, most_bytes);
   return read ? "" : read.error().Message();

@@ -25,15 +25,15 @@ std::string_view Explanation(std::string_view what) {
 }
 
 // Returns the library's explanation. For text that is not UTF-8, returns a short explanation of our
-// own: the library quotes everything before the wrong byte, at any length.
+// own, because the library would quote everything before the wrong byte, at any length.
 std::string WhatIsWrong(std::string_view what) {
   if (what.find("ill-formed UTF-8") != std::string_view::npos) return "a text is not UTF-8";
   return Explained(Explanation(what));
 }
 
-// Reads the text without keeping it, and rejects what the library alone would accept: an object
-// with the same key twice, nesting to any depth, and any number of values. (The library's parser
-// with a callback could do this too, but it scans a list again for each object in the list.)
+// Checks the text without storing its values. Rejects three things that the library accepts: an
+// object with the same key twice, too deep nesting, and too many values. (The library's parser with
+// a callback could do this too, but it scans a list again for each object in the list.)
 class Checker : public nlohmann::json_sax<json> {
  public:
   explicit Checker(const Bounds& bounds) : bounds_(bounds) {}
@@ -108,7 +108,7 @@ class Checker : public nlohmann::json_sax<json> {
   void Advance() {
     if (!open_.empty()) ++open_.back().elements;
   }
-  // The JSON pointer to the value that comes next.
+  // The JSON pointer to the next value.
   std::string Pointer() const {
     std::string pointer;
     for (const Open& open : open_) {
@@ -232,7 +232,7 @@ int Node::Megahertz() const {
 }
 
 std::int64_t Node::Whole(std::int64_t least, std::int64_t most, std::string_view unit) const {
-  // The library keeps numbers above the signed range as unsigned.
+  // The library stores numbers above the signed range as unsigned.
   const bool fits = value.is_number_integer() &&
                     !(value.is_number_unsigned() &&
                       value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max());

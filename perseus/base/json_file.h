@@ -1,7 +1,8 @@
 // Reads our JSON files strictly: every error names the place in the file, and an unknown key is an
 // error. Each file format has a reader that uses these functions.
 //
-// Inside, an Error is thrown. Read catches it and adds the name of the file:
+// Inside `read`, an error is thrown as an Error. Read catches the Error and adds the name of the
+// file:
 //
 //   return json_file::Read(text, name, kMaxDepth, [](const Node& file) { return ...; });
 //
@@ -38,8 +39,8 @@ template <typename... Args>
   throw message(ErrorKind::kInput, std::forward<Args>(args)...);
 }
 
-// Throws as Throw does, with the path of the wrong value before the message. An empty path is the
-// whole file.
+// Throws as Throw does, with the path of the wrong value before the message. An empty path means
+// the whole file.
 template <typename... Args>
 [[noreturn]] void ThrowAt(std::string_view path, MessageOf<Args...> message, Args&&... args) {
   Error error = message(ErrorKind::kInput, std::forward<Args>(args)...);
@@ -48,8 +49,8 @@ template <typename... Args>
   throw error;
 }
 
-// A value of the file, and its path in messages, such as `stages[2].instructions[5]`. The functions
-// below throw an Error if the value does not have the type or is not in the range.
+// A value of the file, and its path in messages, such as `stages[2].instructions[5]`. The member
+// functions throw an Error if the value has the wrong type or is out of range.
 struct Node {
   const nlohmann::json& value;
   std::string path;
@@ -69,15 +70,15 @@ struct Node {
   int Count(int least, int most, std::string_view unit) const;
   // A clock, as a whole number of MHz from 0 to kHighestFrequencyMhz. May be written as 1410.0.
   int Megahertz() const;
-  // Reads a whole number that a double cannot hold exactly, such as nanoseconds.
+  // Reads a whole number that may be too large for a double, such as a number of nanoseconds.
   std::int64_t Whole(std::int64_t least, std::int64_t most, std::string_view unit) const;
   bool Flag() const;
 };
 
-// Limits for parsing. They bound the memory: a value may take only 2 bytes of the text, but takes
+// Limits for parsing. They limit the memory: a value may take only 2 bytes of the text, but takes
 // about 100 bytes of memory.
 struct Bounds {
-  int deepest = 0;  // The most lists and objects inside each other.
+  int deepest = 0;  // The most lists and objects inside one another.
   std::size_t values = std::numeric_limits<std::size_t>::max();
   std::string_view remedy = "see docs/formats.md";  // For a text that is not JSON.
 };
@@ -86,8 +87,8 @@ struct Bounds {
 // exceeds the bounds.
 nlohmann::json Parse(std::string_view text, const Bounds& bounds);
 
-// Parses the text, calls `read` with the root, and returns its result. The first error that is
-// thrown is returned, with the place of the text.
+// Parses the text, calls `read` with the root, and returns the result of `read`. If an Error is
+// thrown, returns this Error, with `place` as its place.
 template <typename Reader>
 auto Read(std::string_view text, Place place, int deepest, Reader read)
     -> Result<decltype(read(std::declval<const Node&>()))> {

@@ -1,8 +1,8 @@
-// JSON to text and back, for JSON that this project wrote and JSON whose form is checked elsewhere.
-// Files of users have readers with errors that name the place (json_file.h).
+// JSON to text and back. Only for JSON that this project wrote, and for JSON that other code
+// checks. Files of users have readers with errors that name the place (json_file.h).
 //
-// The serializer and the parser are compiled only in this module: otherwise, each module that uses
-// them would compile three seconds longer.
+// Only this module compiles the serializer and the parser. Otherwise, each module that uses them
+// would compile three seconds longer.
 //
 // Only .cc files of modules that link nlohmann_json may include this header.
 #pragma once

@@ -1,5 +1,5 @@
-// A library that is opened at run time, such as a GPU driver's, and its functions. A build needs
-// neither the library nor its headers.
+// A library that is opened at run time, such as the library of a GPU driver, and its functions. A
+// build needs neither the library nor its headers.
 //
 //   struct Functions {
 //     LibrarySymbols library;
@@ -23,7 +23,7 @@ namespace perseus {
 
 class LibrarySymbols {
  public:
-  // Has no functions.
+  // An object without a library: every function is missing.
   LibrarySymbols() = default;
   // Finds the library by the loader's rules, and unloads it with the last copy of the result.
   // `flags` are more flags for dlopen(). Fails (kSystem) with the reason of the loader.
@@ -46,7 +46,7 @@ class LibrarySymbols {
   Symbol Optional(const char* name) const {
     return {library_ ? ::dlsym(library_.get(), name) : nullptr};
   }
-  // Returns the same as Optional(), and keeps the name of the first missing function.
+  // Returns the same as Optional(). Also stores the name of the first missing function.
   Symbol Required(const char* name) {
     const Symbol symbol = Optional(name);
     if (symbol.address == nullptr && missing_ == nullptr) missing_ = name;

@@ -8,8 +8,8 @@ namespace perseus {
 
 // A clock that is given in Hz or kHz is far above this limit.
 inline constexpr int kHighestFrequencyMhz = 100'000;
-// The power of one GPU that a user states, and the power that a meter reports. A reading is not
-// refused because it is unlikely.
+// The power of one GPU: the most that a user may state, and the most that a power meter may report.
+// The second limit is high, because an unlikely reading is still valid.
 inline constexpr double kMostWatts = 100'000;
 inline constexpr double kMostMeasuredWatts = 1'000'000;
 // The duration of one instruction or delay (about 11.6 days), and the energy of one instruction.

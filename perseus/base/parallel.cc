@@ -14,13 +14,13 @@
 namespace perseus {
 namespace {
 
-// The calls that may begin. Threads take one after another.
+// The calls that may begin. Each thread takes the next call from here.
 class Calls {
  public:
   explicit Calls(std::size_t count) : end_(count) {}
 
-  // Returns the index of the next call, or nullopt if no call is left. Waits while running calls
-  // may add calls.
+  // Returns the index of the next call, or nullopt if no call is left. If no call is ready, waits
+  // while running calls may still add some.
   std::optional<std::size_t> Begin() {
     const MutexLock lock(mutex_);
     while (next_ == end_ && running_ > 0 && !exception_) changed_.wait(mutex_);
@@ -53,7 +53,8 @@ class Calls {
   std::exception_ptr exception_ PERSEUS_GUARDED_BY(mutex_);  // The first one.
 };
 
-// Calls work(index), which returns how many calls it adds. `most` calls run at once at most.
+// Calls work(index) for each call. `work` returns how many calls it adds. At most `most` calls run
+// at the same time.
 void CallOnAllCores(std::size_t count, std::size_t most,
                     const std::function<std::size_t(std::size_t)>& work) {
   Calls calls(count);

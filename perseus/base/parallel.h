@@ -13,9 +13,10 @@ namespace perseus {
 // begin in this order, on as many threads as the machine has cores. So `work` must be thread safe.
 void ForEachOnAllCores(std::size_t count, const std::function<void(std::size_t)>& work);
 
-// For tasks that lead to more tasks, such as those of a queue: calls work() once for each of
-// `count` tasks, and once more for each task that a call adds. A call returns how many it added.
-// Returns when no task is left. `work` must be thread safe. At each call, it finds a task.
+// For tasks that create more tasks, such as the tasks of a queue. Calls work() once for each of
+// `count` tasks, and once more for each task that a call adds. `work` returns how many tasks it
+// added, and must be thread safe. At each call, at least one task is in the queue. Returns when no
+// task is left.
 void DrainOnAllCores(std::size_t count, const std::function<std::size_t()>& work);
 
 }  // namespace perseus

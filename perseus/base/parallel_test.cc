@@ -34,7 +34,8 @@ TEST(ForEachOnAllCores, AnExceptionReachesTheCallerAndEndsTheWork) {
 }
 
 TEST(DrainOnAllCores, CallsTheFunctionOnceForEachTaskAlsoForThoseThatCallsAdd) {
-  // A binary tree of tasks of depth 10, from three roots: all but one thread first wait for tasks.
+  // A binary tree of tasks of depth 10, from three roots. At first, only a few threads find a task,
+  // and the others wait.
   Mutex mutex;
   std::deque<int> depths = {1, 1, 1};
   std::atomic<int> done = 0;
@@ -57,8 +58,8 @@ TEST(DrainOnAllCores, CallsTheFunctionOnceForEachTaskAlsoForThoseThatCallsAdd) {
 
 TEST(DrainOnAllCores, AThreadWaitsForTasksThatARunningCallMayAdd) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two cores";
-  // The first call adds two tasks late. Both then run at once, which needs a thread that has
-  // waited.
+  // The first call adds two tasks late. Both tasks must then run at the same time, so a thread that
+  // waited has to take one of them.
   std::atomic<int> begun = 0;
   std::barrier both(2);
   DrainOnAllCores(1, [&]() -> std::size_t {

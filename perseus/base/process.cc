@@ -20,7 +20,7 @@ namespace {
 struct CloseFile {
   void operator()(std::FILE* file) const { std::fclose(file); }
 };
-// A file without a name, which the system deletes when it is closed. With pipes instead, this
+// A file without a name. The system deletes it when it is closed. With pipes instead of files, this
 // process would have to read and write at the same time.
 using ScratchFile = std::unique_ptr<std::FILE, CloseFile>;
 
@@ -41,9 +41,9 @@ tl::unexpected<Error> SystemFailure(const std::string& program, int error) {
 // Fields of /proc/PID/stat.
 constexpr int kFlags = 9;
 constexpr int kStartTime = 22;
-constexpr std::uint64_t kIsExiting = 4;  // PF_EXITING, of the flags.
+constexpr std::uint64_t kIsExiting = 4;  // PF_EXITING, a bit of field kFlags.
 
-// `fields` begin at field 3, after the name.
+// The number in field `wanted`. `fields` begin at field 3, after the name.
 std::optional<std::uint64_t> NumberIn(std::string_view fields, int wanted) {
   for (int field = 3; field < wanted; ++field) {
     const std::size_t space = fields.find(' ');
@@ -57,7 +57,8 @@ std::optional<std::uint64_t> NumberIn(std::string_view fields, int wanted) {
   return error == std::errc() && is_whole ? std::optional(number) : std::nullopt;
 }
 
-// `key`: "SigPnd" (of the first thread) or "ShdPnd" (of the whole process).
+// Whether a SIGKILL is pending. `key` is "SigPnd" (for the first thread) or "ShdPnd" (for the whole
+// process).
 bool HasPendingKill(std::string_view status, std::string_view key) {
   const std::size_t at = status.find("\n" + std::string(key) + ":");
   if (at == std::string_view::npos) return false;
@@ -123,7 +124,7 @@ std::optional<ProcessState> ParseProcessState(std::string_view stat, std::string
   const std::string_view fields = stat.substr(name_end + 2);
   const auto started = NumberIn(fields, kStartTime);
   if (!started) return std::nullopt;
-  // The first thread may have ended (Z) while another thread cannot end.
+  // The state may be Z because the first thread has ended, while another thread cannot end.
   const char state = stat[name_end + 2];
   return ProcessState{.started = *started,
                       .is_ending = state == 'Z' || state == 'X' ||

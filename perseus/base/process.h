@@ -14,8 +14,9 @@
 
 namespace perseus {
 
-// Runs `command` (a program, searched along PATH, and its arguments) without a shell, with `input`
-// as its standard input. Waits for its end and returns its standard output. Fails with
+// Runs `command` without a shell: a program, which is searched along PATH, and its arguments.
+// `input` is its standard input. Waits until the program ends, and returns its standard output.
+// Fails with
 //   kUnreachable  if the program is not installed
 //   kSystem       if it cannot run, or its exit status is not 0; the message then has the first
 //                 line of its standard error
@@ -29,9 +30,9 @@ struct ProcessState {
   // The start time, in clock ticks since boot. It identifies the process together with the process
   // id.
   std::uint64_t started = 0;
-  // The process was killed (SIGKILL) or is ending, but still exists: the kernel still closes its
-  // files, one of its threads is in an uninterruptible wait (state D), or its parent has not called
-  // wait(). The process never runs its program again.
+  // The process was killed (SIGKILL) or is ending, but still exists. The reason is one of three:
+  // the kernel still closes its files, one of its threads is in an uninterruptible wait (state D),
+  // or its parent has not called wait(). The process never runs its program again.
   bool is_ending = false;
 };
 
@@ -40,8 +41,8 @@ struct ProcessState {
 std::optional<ProcessState> ReadProcessState(pid_t process,
                                              const std::filesystem::path& root = "/");
 
-// Parses the two texts. Returns nullopt if they do not describe a process. The name of the process
-// in `stat` may contain spaces, parentheses and line ends.
+// Parses the texts of the two files. Returns nullopt if the texts do not describe a process. The
+// name of the process in `stat` may contain spaces, parentheses and line ends.
 std::optional<ProcessState> ParseProcessState(std::string_view stat, std::string_view status);
 
 }  // namespace perseus

@@ -75,7 +75,7 @@ TEST(ParseProcessState, AKilledProcessIsEnding) {
   }
 }
 
-// The kernel has taken the kill (none is pending), and still closes the files of the process.
+// The process has received the kill (none is pending), and the kernel still closes its files.
 TEST(ParseProcessState, AProcessThatExitsIsEnding) {
   std::string rest = kRest;
   rest.replace(rest.find(" 9 "), 3, " 4194564 ");  // 0x400104: PF_EXITING is 4.

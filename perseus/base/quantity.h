@@ -1,5 +1,5 @@
-// A type for whole numbers of one unit. It does not mix with another quantity or with a plain
-// integer (such as Nanoseconds). It is as small and as fast as the integer in it.
+// A type for whole numbers of one unit. A quantity does not mix with another quantity or with a
+// plain integer (such as Nanoseconds). The type is as small and as fast as an integer.
 #pragma once
 
 #include <compare>
@@ -15,7 +15,8 @@ template <typename Unit>
 class Quantity {
  public:
   constexpr Quantity() = default;
-  // An int, such as the literal 2'000, converts implicitly. Nanoseconds, a longer type, do not.
+  // An int, such as the literal 2'000, converts implicitly. Nanoseconds are a longer type and do
+  // not.
   template <std::same_as<int> Int>
   constexpr Quantity(Int count) : count_(count) {}
   constexpr explicit Quantity(std::int64_t count) : count_(count) {}

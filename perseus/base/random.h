@@ -7,9 +7,9 @@
 
 namespace perseus {
 
-// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Its state is 8 bytes, that of the Mersenne
-// twister is 2,504 bytes. So SplitMix64 suits a generator in shared memory or one for a single
-// number. Any seed is good.
+// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014). Its state has only 8 bytes (the state of the
+// Mersenne twister has 2,504). So SplitMix64 suits a generator in shared memory, and a generator
+// that is used for a single number. Any seed is good.
 struct SplitMix64 {
   std::uint64_t state = 0;
 
@@ -29,8 +29,8 @@ double Uniform(Generator& random) {
 }
 
 // A uniform sample of 0, 1, ..., `end` - 1 (Lemire, "Fast random integer generation in an
-// interval", 2019, without its correction: an error of at most end / 2^32). Requires 1 <= end <
-// 2^31.
+// interval", 2019). The correction of that paper is left out, so the error is at most end / 2^32.
+// Requires 1 <= end < 2^31.
 template <typename Generator>
 int Below(Generator& random, int end) {
   return static_cast<int>((random() >> 32) * static_cast<std::uint64_t>(end) >> 32);

@@ -3,7 +3,7 @@
 namespace perseus {
 namespace {
 
-// The first key in backticks, without its value. Empty: none.
+// The first key in backticks, without its value. Empty if the text has no key.
 std::string FirstSetting(std::string_view text) {
   const std::size_t begin = text.find('`');
   if (begin == std::string_view::npos) return "";

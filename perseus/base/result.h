@@ -4,10 +4,10 @@
 // Each interface (the program, Python, the HTTP API) shows it in its own words. As one line:
 //   profile.csv:17: frequency "14l0" is not a number (expected MHz, such as 1410)
 //
-// Backticks in a message name a setting by its key in the job file, and nothing else: `pp_ranks`,
-// or with a value: `schedule = "auto"`. An interface replaces it by its own name (RenameKeys in
-// wording.h): a flag, an argument. Libraries return errors; only cli/ prints them, and only tests
-// abort.
+// In a message, backticks always contain the key of a setting in the job file: `pp_ranks`, or with
+// a value: `schedule = "auto"`. An interface replaces the key by its own name, such as a flag or an
+// argument (RenameKeys in wording.h). Libraries return errors; only cli/ prints them, and only
+// tests abort.
 #pragma once
 
 #include <fmt/core.h>
@@ -60,8 +60,8 @@ struct Error {
   Error In(std::string_view task) const;
 };
 
-// A value or an error. The compiler complains if the caller ignores it. The agent and the server
-// use another E: what they send to the caller.
+// A value or an error. The compiler complains if the caller ignores the result. The agent and the
+// server use their own type E: the error that they send to the caller.
 template <typename T, typename E = Error>
 class [[nodiscard]] Result : public tl::expected<T, E> {
  public:
@@ -132,7 +132,7 @@ template <typename... Args>
   return FailAs(ErrorKind::kInput, std::move(where), message, std::forward<Args>(args)...);
 }
 
-// Passes on the error of another result, of any type. A `context` names the larger task. `where` is
+// Passes on the error of another result, of any type. `context` names the larger task. `where` is
 // used if the error has no place.
 template <typename T, typename E>
 [[nodiscard]] tl::unexpected<E> Fail(const Result<T, E>& failed) {
@@ -170,8 +170,8 @@ inline constexpr bool kMayBeDropped = std::is_void_v<T> || std::is_copy_construc
 
 // PERSEUS_RETURN_IF_ERROR(CheckNoise(flags));
 // Only for a call whose value is not needed. A value that cannot be copied holds a resource (a
-// lock, a descriptor, a process), which would be released at once. So such a call does not compile:
-// keep the value with PERSEUS_ASSIGN_OR_RETURN.
+// lock, a descriptor, a process), and the macro would release this resource at once. So such a call
+// does not compile: keep the value with PERSEUS_ASSIGN_OR_RETURN.
 #define PERSEUS_RETURN_IF_ERROR(...)                                                         \
   do {                                                                                       \
     if (auto result_of_call = __VA_ARGS__; !result_of_call) {                                \

@@ -21,11 +21,12 @@ inline constexpr double kDeviationsOfMad = 1.4826;
 // For normal values: the standard error of a median divided by that of a mean, sqrt(pi / 2).
 inline constexpr double kErrorOfMedian = 1.2533;
 
-// Estimates the deviation of the distribution of the values. 0 with fewer than two values.
+// Estimates the standard deviation of the distribution that the values come from. 0 with fewer than
+// two values.
 double StandardDeviation(std::span<const double> values);
 
-// The half-width of a 95 % interval, in standard errors, by Student's t. Infinite below one degree
-// of freedom.
+// The half-width of a 95 % confidence interval, in standard errors, by Student's t-distribution.
+// Infinite below one degree of freedom.
 double StudentHalfWidth(double degrees_of_freedom);
 
 }  // namespace perseus

@@ -1,5 +1,5 @@
-// Explains why the operating system refuses something, and what to do about it. Code that knows a
-// better remedy than this table uses std::strerror and its own remedy.
+// Explains why the operating system refuses something, and what to do about it. If the caller knows
+// a better remedy, it uses std::strerror and that remedy instead.
 #pragma once
 
 #include <string_view>

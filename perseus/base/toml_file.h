@@ -28,7 +28,7 @@ class TableReader {
     std::span<const std::string_view> keys;
   };
   // `title` is the name of the table in messages: "[gpu]", or "the job file" for the root table.
-  // A key that belongs in one of the `other` tables is named as misplaced.
+  // If a key of the table belongs in one of the `other` tables, the error says so.
   TableReader(const toml::table& table, std::string_view file, std::string_view title,
               std::span<const std::string_view> known_keys, std::span<const TableKeys> other = {})
       : table_(table), file_(file), title_(title) {
@@ -153,7 +153,7 @@ class TableReader {
   template <typename... Args>
   void FailAt(const toml::source_region& where, MessageOf<Args...> message, Args&&... args) {
     if (error_) return;
-    // A table that the file lacks has no line.
+    // A table that is absent from the file has no line.
     error_ = message(ErrorKind::kInput, std::forward<Args>(args)...);
     error_->where = InFile(file_, static_cast<int>(std::max(where.begin.line, 1U)));
   }

@@ -38,8 +38,8 @@ inline constexpr double kMicrojoulesPerJoule = 1e6;
 inline constexpr double kFemtojoulesPerJoule = 1e15;
 inline constexpr std::int64_t kHertzPerMegahertz = 1'000'000;
 
-// These two round to the nearest nanosecond. They require at most kLongestSeconds (limits.h), of
-// either sign.
+// These two functions round to the nearest nanosecond. The absolute value of the argument must be
+// at most kLongestSeconds (limits.h).
 inline Nanoseconds ToNanoseconds(double seconds) {
   return static_cast<Nanoseconds>(std::llround(seconds * kNanosecondsPerSecond));
 }
@@ -49,7 +49,7 @@ inline Nanoseconds FromMilliseconds(double milliseconds) {
 inline double ToSeconds(Nanoseconds time) {
   return static_cast<double>(time) / kNanosecondsPerSecond;
 }
-// These three round towards zero.
+// These three functions round towards zero.
 constexpr Milliseconds WholeMilliseconds(Nanoseconds time) {
   return Milliseconds(time / kMillisecond);
 }

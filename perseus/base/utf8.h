@@ -6,7 +6,8 @@
 
 namespace perseus {
 
-// The number of bytes of the character at the start of `text`. 0 if `text` does not start with one.
+// The number of bytes of the character at the start of `text`. 0 if `text` does not start with a
+// valid character.
 inline std::size_t Utf8CharacterLength(std::string_view text) {
   if (text.empty()) return 0;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
@@ -36,7 +37,7 @@ inline char32_t Utf8CodePoint(std::string_view text, std::size_t length) {
   return code;
 }
 
-// The position of the first byte that is not UTF-8. npos if there is none.
+// The position of the first byte that is not UTF-8, or npos.
 inline std::size_t FindInvalidUtf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = Utf8CharacterLength(text.substr(i));

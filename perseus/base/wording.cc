@@ -12,11 +12,11 @@ namespace perseus {
 
 namespace {
 
-// A shorter name is the beginning of too many other names.
+// A shorter name would be the beginning of too many other names.
 constexpr std::size_t kLeastBeginning = 3;
 
-// Returns ", in seconds" if the key ends with a unit that `given` does not end with. Without this
-// text, a user who only renames the key would leave its value in the wrong unit.
+// Returns ", in seconds" if `key` ends with a unit and `given` does not end with the same unit.
+// Without this text, a user who only renames the key would leave its value in the wrong unit.
 std::string_view UnitOf(std::string_view key, std::string_view given) {
   constexpr std::pair<std::string_view, std::string_view> kUnits[] = {
       {"_ms", ", in milliseconds"}, {"_s", ", in seconds"},     {"_w", ", in watts"},

@@ -12,18 +12,19 @@ namespace perseus {
 // "1 step", "2 steps", "2 switches".
 std::string Counted(std::int64_t count, std::string_view noun);
 
-// The remedy for an unknown name: `did you mean "stages"?` if names in `known` begin with `name`,
-// or if one is similar to it, or else `known: a, b, c`.
+// The remedy for an unknown name. If names in `known` begin with `name`, or if one is similar to
+// `name`: `did you mean "stages"?`. Otherwise: `known: a, b, c`.
 std::string DidYouMean(std::string_view name, std::span<const std::string_view> known);
 
-// Makes the explanation of a parser library fit for a one-line message. The explanation may quote
-// the input, so it may be long or contain control characters.
+// Shortens the explanation of a parser library for a one-line message, and removes its control
+// characters. The explanation may quote the input, so it may have any length and any characters.
 std::string Explained(std::string_view explanation);
 
-// Errors name a value by its key, such as that of the job file, in backticks: `pp_ranks`, or with a
-// value: `schedule = "auto"`. Only the interfaces that show the errors know their own names for it:
-// a flag, an argument. Returns the message with the result of `name` in place of each key and its
-// value (which is empty if there is none). If the result is empty, the key stays.
+// Replaces the keys in an error message by the names that an interface uses. Errors name a value by
+// its key in backticks, such as a key of the job file: `pp_ranks`, or with a value: `schedule =
+// "auto"`. Only the interface that shows the error knows its own name for this key: a flag, an
+// argument. Calls `name` with each key and its value (empty without a value), and puts the result
+// in place of both. If the result is empty, the key stays.
 std::string RenameKeys(
     std::string_view message,
     const std::function<std::string(std::string_view key, std::string_view value)>& name);

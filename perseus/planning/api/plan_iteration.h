@@ -9,14 +9,15 @@
 //   if (!plan) return Report(plan.error().Message());
 //   // plan->time_s, plan->energy_j, plan->lower_bound_j, plan->gap()
 //
-// The plan is that of `perseus plan` for the same job and target, bit for bit: planning/recipe
-// makes both. So it has few clock changes, unless `changes` of the job says otherwise.
+// The plan is the same as the plan of `perseus plan` for the same job and target, bit for bit:
+// planning/recipe makes both. So it has few clock changes, unless `changes` of the job requests
+// otherwise.
 //
-// What the plan means: docs/algorithm.md. What this leaves out: several targets of one job, and the
-// frontier itself. For these, use the modules below this one:
-//   1. perseus/planning/job/job_setup.h   a job with all that a job file can say
+// docs/algorithm.md explains what the plan means. This function leaves out several targets of one
+// job, and the frontier itself. For these, use the modules below this one:
+//   1. perseus/planning/job/job_setup.h   a job with everything that a job file can contain
 //   2. perseus/planning/recipe/recipe.h   the plans of all targets, and the frontier
-//   3. perseus/planning/plan/planner.h    the frontier, and plans without a limit of clock changes
+//   3. perseus/planning/plan/planner.h    the frontier, and plans without a limit on clock changes
 //
 // Thread safety: the functions share no state, so any thread may call them.
 #pragma once

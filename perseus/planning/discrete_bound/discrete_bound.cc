@@ -10,11 +10,11 @@
 namespace perseus::discrete_bound {
 namespace {
 
-// A gain of less than the bound divided by this does not matter.
+// A gain is negligible if it is less than the bound divided by this.
 constexpr Femtojoules kNegligiblePart = 1'000'000;
 
-// The nudges that are tried, as fractions of the average time of an instruction. The best one
-// differs from job to job, and the gains differ by a tenth.
+// The nudges to try, as fractions of the average time of an instruction. Different jobs have
+// different best nudges, and the gains differ by a tenth.
 constexpr Nanoseconds kNudgeParts[] = {1'750, 7'000, 700};
 
 Nanoseconds AverageFastestTime(const plan::Planner& planner) {
@@ -53,7 +53,7 @@ Bound BoundOf(const PricedSteps& steps, const BoundLimits& limits, std::int64_t&
 
 Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanoseconds deadline,
                                          const BoundLimits& limits) {
-  // No plan of options that are not dominated takes longer than SlowestTime().
+  // A plan without dominated options takes at most SlowestTime().
   deadline = std::min(deadline, planner.SlowestTime());
   DiscreteBound best;
   if (planner.model().switch_latency > 0) {
@@ -61,7 +61,7 @@ Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanosecon
     return best;
   }
   if (deadline < planner.least_time()) {
-    // BoundFor fails, with the same message as for all plans.
+    // BoundFor fails with the same message as for all plans.
     return Fail(planner.BoundFor(deadline));
   }
   const plan::InstructionWindows windows = plan::FindWindows(planner, deadline);

@@ -21,19 +21,20 @@ namespace {
 // Energies of plans are sums of doubles.
 constexpr double kRounding = 1e-12;
 
-// From the least time to the time at which every instruction runs at its cheapest.
+// A deadline between the least time (0 %) and the time with every instruction at its cheapest (100
+// %).
 Nanoseconds DeadlineAt(const plan::Planner& planner, int percent) {
   const Nanoseconds range = planner.SlowestTime() - planner.least_time();
   return planner.least_time() + range / 100 * percent;
 }
 
-// How often the bound was above that of the relaxation, and how often it could be.
+// How often the bound was above the bound of the relaxation, and how often this was possible.
 struct Tally {
   int raised = 0;
   int gaps = 0;
 };
 
-// With few cases, it may happen never.
+// With few cases, the bound may never be raised.
 void ExpectOftenRaised(const Tally& tally) {
   if (kHasFewCases) return;
   EXPECT_GT(tally.raised, tally.gaps / 10);
@@ -51,7 +52,7 @@ void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed, Tally& tally) 
     ASSERT_TRUE(bound) << bound.error().Message();
     EXPECT_LE(bound->lower_bound_j, best->energy_j * (1 + kRounding));
     const double relaxed_j = *planner.BoundFor(deadline);
-    // Prices that are nudged to another optimum may lose a little.
+    // Nudged prices may belong to another optimum, and so may lose a little.
     EXPECT_GE(bound->lower_bound_j, relaxed_j * (1 - 1e-3));
     if (best->energy_j > relaxed_j * (1 + 1e-6)) ++tally.gaps;
     if (bound->lower_bound_j > relaxed_j * (1 + 1e-6)) ++tally.raised;
@@ -84,12 +85,13 @@ TEST(DiscreteBound, IsNotAboveTheBestPlanAmongTies) {
   ExpectOftenRaised(tally);
 }
 
-// A rank of one fixed instruction, and a rank whose two instructions have to fit beside it:
+// A rank with one fixed instruction, and a rank with two instructions that have to fit in the same
+// time:
 //
 //     rank 0   [------ c: 10 ms ------]
 //     rank 1   [ a: 4 or 7 ][ b: 4 or 7 ]
 //
-// The relaxation lets a and b take 10 ms together, for 16 J. But 7 + 4 ms do not fit.
+// In the relaxation, a and b take 10 ms together, for 16 J. But 7 + 4 ms do not fit.
 schedule::InstructionGraph TwoBesideOne() {
   schedule::InstructionGraph graph;
   graph.option_sets.resize(2);
@@ -107,7 +109,7 @@ TEST(DiscreteBound, CountsTheRestThatNoPairOfOptionsCanUse) {
   const plan::Planner planner = MakePlanner(TwoBesideOne(), {});
   EXPECT_NEAR(*planner.BoundFor(10 * kMillisecond), 1 + 16, 1e-6);
   EXPECT_NEAR(BoundDiscretePlans(planner, 10 * kMillisecond)->lower_bound_j, 1 + 20, 1e-6);
-  // With 11 ms, one of them can be slow.
+  // With 11 ms, one of the two can be slow.
   EXPECT_NEAR(BoundDiscretePlans(planner, 11 * kMillisecond)->lower_bound_j, 1 + 14, 1e-6);
 }
 

@@ -9,28 +9,28 @@ namespace perseus::discrete_bound {
 namespace {
 
 constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max();
-// The largest number of cells. More cells make no measurable difference, because two labels are
-// seldom in one cell.
+// The maximum number of cells. With more cells, the results do not change measurably, because two
+// labels are seldom in one cell.
 constexpr Nanoseconds kMostCells = 1'024;
-// The second cap is this many times the first one, and so on.
+// Each further cap is this factor times the previous cap.
 constexpr int kCapFactor = 64;
 
 Nanoseconds Width(const Step& step) {
   return step.latest_end - step.choices.front().time - step.earliest_start;
 }
 
-// Larger sums do not fit the 128 bits of further sums.
+// Sums are limited to this value, so that further sums fit 128 bits.
 constexpr Femtojoules kTooLarge = Femtojoules{1} << 124;
 
-// Adds price * (how far `time` is beyond `limit` + margin). No product exceeds 2^123, because a
-// price has at most 59 bits, and a time at most 61 (frontier/network.h).
+// Adds price * (the time after `limit` + margin). No product exceeds 2^123, because a price has at
+// most 59 bits and a time at most 61 bits (frontier/network.h).
 Femtojoules AddCost(Femtojoules sum, Microwatts price, Nanoseconds time, Nanoseconds limit,
                     Nanoseconds margin) {
   const Nanoseconds beyond = std::max<Nanoseconds>(time - limit, 0);
   return std::min(sum + price.count() * (Femtojoules{beyond} + margin), kTooLarge);
 }
 
-// No cost of a path through the steps and no product of the search is above this.
+// An upper limit of the cost of every path through the steps and of every product of the search.
 Femtojoules LargestSum(std::span<const Step> steps) {
   Femtojoules sum = 0;
   Nanoseconds earliest_end = 0;  // The earliest end of the previous step.
@@ -55,7 +55,7 @@ Femtojoules LargestSum(std::span<const Step> steps) {
   return sum;
 }
 
-// One search with one cap. Times are counted from the earliest start of their step.
+// One search with one cap. Times are relative to the earliest start of their step.
 class CappedSearch {
  public:
   CappedSearch(std::span<const Step> steps, int unit_shift, std::int64_t cap,
@@ -151,7 +151,7 @@ class CappedSearch {
   }
 
   // Runs the step with every choice, for starts from `begin` to `end`. A label also allows later
-  // starts: where slope >= 0, they are no better.
+  // starts, but where slope >= 0, these are no better.
   void Expand(Nanoseconds begin, Nanoseconds end, std::int64_t value, bool is_label) {
     std::int64_t cost = value + price_ * begin;
     std::int64_t slope = price_ - next_price_;
@@ -184,7 +184,7 @@ class CappedSearch {
       slope -= early.price;
     }
     if (!begun.is_label && slope >= 0) return;
-    // The tangent of the cost itself, for the cap.
+    // The tangent of the cost without the next wait price, for a comparison with the cap.
     if (cost + std::min<std::int64_t>(slope + next_price_, 0) * length > cap_) return;
     if (is_last_) {
       Label& end = next_.front();
@@ -207,7 +207,7 @@ class CappedSearch {
   const ProgramLimits& limits_;
   std::int64_t& work_;
 
-  // The label of each cell. A label is superfluous unless its value is below all values before it.
+  // The label of each cell. A label is useful only if its value is below all previous values.
   std::vector<Label> labels_;
   std::vector<Label> next_;
 
@@ -227,13 +227,13 @@ class CappedSearch {
 
 LeastCost FindLeastCost(std::span<const Step> steps, const ProgramLimits& limits) {
   const Femtojoules largest = LargestSum(steps);
-  // Only values that no device reaches make the sum too large.
+  // Only values that no device reaches make the sum this large.
   if (largest >= kTooLarge) return {.complete = true};
   int unit_shift = 0;
   constexpr Femtojoules kMostUnits = Femtojoules{1} << 60;
   while ((largest >> unit_shift) > kMostUnits) ++unit_shift;
   LeastCost result;
-  // No cap above the largest sum drops anything.
+  // A cap at the largest sum drops nothing.
   Femtojoules cap = std::max<Femtojoules>(limits.first_cap >> unit_shift, 1);
   while (true) {
     cap = std::min(cap, kMostUnits);
@@ -245,7 +245,7 @@ LeastCost FindLeastCost(std::span<const Step> steps, const ProgramLimits& limits
       return result;
     }
     result.complete = false;
-    // The cost in units is above the cap, and rounding down has not raised it.
+    // The cost in units is above the cap, and rounding down did not raise this cost.
     result.at_least = cap << unit_shift;
     if (cap == kMostUnits) return result;  // Impossible: the fastest choices are a path.
     cap *= kCapFactor;

@@ -1,4 +1,4 @@
-// The least cost of one pp_rank: its options and its waits, at given prices.
+// The least cost of the options and the waits of one pp_rank, at given prices.
 //
 // PROBLEM
 //   The steps (instructions) of a pp_rank run in order. Step k starts at S_k within its window,
@@ -11,25 +11,26 @@
 //   Every term is at least 0. Find the least sum, or a lower bound on it that is close.
 //
 // METHOD
-//   A label (t, v) of step k stands for all ways to get there that allow any start S >= t at the
-//   cost v + wait_price * S. A label with t' <= t and v' <= v makes (t, v) superfluous. The window
-//   is divided into cells, and the labels of a cell are merged into (least t, least v). Merging
-//   only adds possibilities, so the result is never above the least cost. It is exact as long as no
-//   two labels meet in a cell.
+//   A label (t, v) of step k stands for all ways to reach the step that allow any start S >= t at
+//   the cost v + wait_price * S. If another label has t' <= t and v' <= v, the label (t, v) is
+//   dropped. The window is divided into cells, and the labels of a cell are merged into (least t,
+//   least v). Merging only adds possibilities, so the result is never above the least cost. The
+//   result is exact if no two labels are in the same cell.
 //
 //   The cost of a step as a function of its start is convex. Let `slope` be its derivative minus
 //   the wait price of the next step. Where slope >= 0, it is as good to start at once and to wait
-//   afterwards. So a label starts at its t, and later only in cells where slope < 0. For such a
-//   cell, the tangent at the cell's beginning replaces the function. It lies below the function.
+//   afterwards. So each label tries the start at its t. It tries later starts only in cells where
+//   slope < 0. In such a cell, the tangent at the beginning of the cell replaces the function. The
+//   tangent is below the function, so the result is still a lower bound.
 //
-//   The search runs with a cap: it drops what costs more. If it finds a result, this result is the
-//   least cost. If not, the least cost is above the cap, and the next search has a higher cap. A
-//   pp_rank that costs nothing, the usual case, needs only the first search, which keeps only a few
+//   The search has a cap: it drops every label that costs more. If it finds a result, this result
+//   is the least cost. If not, the least cost is above the cap, and the next search has a higher
+//   cap. Most pp_ranks cost nothing. They need only the first search, which keeps only a few
 //   choices of each step.
 //
 // INTEGERS
 //   The unit is 2^k fJ, with the least k for which all sums fit 64 bits. Prices and reduced costs
-//   are rounded down to it. All terms are at least 0, so this can only lower the result.
+//   are rounded down to this unit. All terms are at least 0, so rounding can only lower the result.
 //
 // COMPLEXITY
 //   O(steps * cells * choices) for each cap. Thread safety: no shared state.
@@ -68,7 +69,7 @@ struct Step {
 
 struct ProgramLimits {
   Femtojoules first_cap = 0;  // At least 1 fJ.
-  std::int64_t work = 0;      // The most choices that all searches try together.
+  std::int64_t work = 0;      // The maximum number of choices tried by all searches together.
   std::stop_token stop = {};
 };
 
@@ -78,7 +79,7 @@ struct LeastCost {
   bool complete = false;     // False: the work limit or a stop request ended the search.
 };
 
-// Requires at least one step, and windows as propagated from the fastest times.
+// Requires at least one step, and windows that were computed from the fastest times.
 LeastCost FindLeastCost(std::span<const Step> steps, const ProgramLimits& limits);
 
 }  // namespace perseus::discrete_bound

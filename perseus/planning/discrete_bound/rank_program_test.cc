@@ -1,4 +1,5 @@
-// Compares the program of a pp_rank with all choices and all whole starts.
+// Compares the program of a pp_rank with a search over all choices and all starts in whole
+// nanoseconds.
 #include "perseus/planning/discrete_bound/rank_program.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::int64_t kPlenty = 1'000'000'000;
 
-// The least cost from step k on, after a step that ended at `end`; nothing if none fits.
+// Returns the least cost from step k on, after a step that ended at `end`. nullopt if no choice
+// fits.
 std::optional<Femtojoules> SearchStarts(const std::vector<Step>& steps, std::size_t k,
                                         Nanoseconds end) {
   if (k == steps.size()) return Femtojoules{0};
@@ -46,7 +48,7 @@ class DrawSteps {
  public:
   explicit DrawSteps(std::uint64_t seed) : random_(seed) {}
 
-  // Up to four steps. The windows are as propagated from the fastest times.
+  // Draws up to four steps. The windows are computed from the fastest times.
   std::vector<Step> Draw() {
     std::vector<Step> steps(At(1 + Below(4)));
     Nanoseconds earliest = 0;
@@ -83,7 +85,8 @@ class DrawSteps {
   std::mt19937_64 random_;
 };
 
-// A tangent replaces a cost over one nanosecond, so a step loses at most its prices times 1 ns.
+// A tangent replaces a cost over one nanosecond. So for each step, the result is too low by at most
+// its prices times 1 ns.
 Femtojoules MostLoss(const std::vector<Step>& steps) {
   Femtojoules loss = 0;
   for (const Step& step : steps) {
@@ -113,7 +116,7 @@ TEST(RankProgram, FindsTheLeastCostOfRandomSteps) {
       if (*least > 0) ++positive;
     }
   }
-  // Where no tangent counts, the result is exact.
+  // If no tangent is used, the result is exact.
   EXPECT_GT(positive, 0);
   EXPECT_GT(exact, positive / 4);
 }
@@ -175,7 +178,7 @@ TEST(RankProgram, AStopRequestEndsTheSearch) {
       FindLeastCost(steps, {.first_cap = 1, .work = kPlenty, .stop = source.get_token()}).complete);
 }
 
-// A late wait and an early end pull in opposite directions: the best start lies inside the window.
+// A late start and an early end both cost: the best start is inside the window.
 //
 //   start:  0 ......... 10 ......... 20       late: 3 for each ns after 12
 //                        ^ 12 is best         early: 2 for each ns that the end is before 32

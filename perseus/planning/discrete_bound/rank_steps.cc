@@ -93,8 +93,8 @@ Result<frontier::Network> NudgedNetwork(const plan::Planner& planner, Nanosecond
   std::vector<schedule::Dependency> dependencies = graph.dependencies;
   for (auto& [from, to, delay] : dependencies) {
     if (graph.instructions[At(from)].pp_rank == graph.instructions[At(to)].pp_rank) continue;
-    // `to` neither starts before `from` starts, nor ends before `from` ends. So all events remain
-    // between the source and the sink, as the solver requires.
+    // `to` does not start before `from` starts, and does not end before `from` ends. So all events
+    // are between the source and the sink, as the solver requires.
     delay -= std::min({nudge, fastest_time(from), fastest_time(to)});
   }
   std::vector<std::int32_t> curve_of_instruction;
@@ -111,7 +111,7 @@ struct Flows {
   std::vector<Microwatts> out_of;
 };
 
-// Checks that the prices are a flow, as DualPrices promises: otherwise the bound would be wrong.
+// Checks that the prices are a flow (see DualPrices). Otherwise the bound would be wrong.
 Result<void> CheckConserved(const schedule::InstructionGraph& graph, const DualPrices& prices) {
   const std::size_t count = graph.instructions.size();
   Flows flows{std::vector<Microwatts>(count, 0), std::vector<Microwatts>(count, 0)};
@@ -140,10 +140,11 @@ Result<void> CheckConserved(const schedule::InstructionGraph& graph, const DualP
                 "the prices of the discrete bound are not a flow (please report this)");
 }
 
-// The flow of each dependency. If its two events are one node of the network, it has no arc. The
-// node then has the end of one instruction and the starts of all that wait only for it, or the
-// start of one instruction and the ends of all that only this one waits for (network.h). So the
-// dependency carries the flow of the instruction that has no other dependency at this node.
+// Returns the flow of each dependency. If the two events of a dependency are one node of the
+// network, the dependency has no arc. Such a node has one of two forms (network.h): the end of one
+// instruction and the starts of all instructions that wait only for it, or the start of one
+// instruction and the ends of all instructions for which only it waits. So the dependency has the
+// flow of the instruction that has no other dependency at this node.
 DualPrices PricesOf(const schedule::InstructionGraph& graph, const frontier::Network& network,
                     const frontier::Solution& solution) {
   DualPrices prices;

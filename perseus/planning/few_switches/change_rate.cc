@@ -13,9 +13,9 @@ namespace perseus::few_switches {
 namespace {
 
 constexpr double kUsedPartOfRate = 0.95;
-// More changes than any iteration has, so that the product fits.
+// More changes than any iteration has. It ensures that the product fits into an int.
 constexpr double kMostChanges = 1e9;
-// The deadlines to try, relative to that of the plan without a limit.
+// The deadlines to try, relative to the deadline of the plan without a limit.
 constexpr double kLongerTimes[] = {1.001, 1.002, 1.005, 1.01, 1.02, 1.04, 1.08, 1.16, 1.32, 1.64};
 
 int MostAllowed(const ChangeLimit& limit, Nanoseconds time) {
@@ -23,7 +23,7 @@ int MostAllowed(const ChangeLimit& limit, Nanoseconds time) {
 }
 
 // Returns a plan within the limit, or nullopt if none is found. If a plan is faster than its
-// deadline, a rate allows fewer changes. So the limit falls until the plan keeps it.
+// deadline, a rate allows fewer changes in it. So the limit falls until the plan keeps it.
 Result<std::optional<KeptPlan>> LimitChanges(const plan::Planner& planner, Nanoseconds deadline,
                                              std::span<const plan::Plan> known,
                                              const ChangeLimit& limit, const SwitchLimits& limits) {
@@ -34,13 +34,13 @@ Result<std::optional<KeptPlan>> LimitChanges(const plan::Planner& planner, Nanos
     if (!found) return std::nullopt;
     const int allowed = MostAllowed(limit, found->evaluation.time);
     if (MostSwitches(found->evaluation) <= allowed) return KeptPlan{*std::move(found), most};
-    most = allowed;  // Less than before, because the plan has at most `most` switches.
+    most = allowed;  // Less than before: the plan has at most `most` changes.
   }
 }
 
-// Returns the first plan that keeps the limit and the target, for times that grow in steps up to
-// that of `slowest`. Without such a plan, returns `slowest`, the plan of least energy within the
-// limit.
+// Tries longer times in steps, up to the time of `slowest`, and returns the first plan that keeps
+// the limit and the target. If none keeps both, returns `slowest`, the plan of least energy within
+// the limit.
 Result<KeptPlan> FindForLongerTime(const plan::Planner& planner, const plan::Plan& plan,
                                    const plan::Target& target, const ChangeLimit& limit,
                                    const SwitchLimits& limits, KeptPlan slowest) {
@@ -54,7 +54,7 @@ Result<KeptPlan> FindForLongerTime(const plan::Planner& planner, const plan::Pla
   return slowest;
 }
 
-// `nearest` is the plan within the limit that misses the target least, or none.
+// `nearest` is the plan within the limit that misses the target by the least, or nullopt.
 tl::unexpected<Error> FailToKeep(const plan::Plan& plan, const plan::Target& target,
                                  const ChangeLimit& limit, const std::optional<KeptPlan>& nearest) {
   const std::string with_limit = fmt::format(
@@ -104,7 +104,7 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
   PERSEUS_ASSIGN_OR_RETURN(
       auto found, LimitChanges(planner, plan.deadline, std::span(&plan, 1), limit, limits));
   if (found && plan::IsWithin(target, found->plan.evaluation)) {
-    // The bound without a limit holds, too.
+    // The bound without a limit is also valid with the limit.
     found->plan.lower_bound_j = std::max(found->plan.lower_bound_j, plan.lower_bound_j);
     found->plan.target = NameWithLimit(plan.target, *found->most_changes);
     return *std::move(found);
@@ -112,8 +112,8 @@ Result<KeptPlan> KeepChangeLimit(const plan::Planner& planner, plan::Plan plan,
   PERSEUS_ASSIGN_OR_RETURN(
       const Nanoseconds longest,
       plan::DeadlineOf(planner, nullptr, {.kind = plan::Target::Kind::kMinEnergy}));
-  // Without known plans, this plan does not depend on the target. So a budget or a cap with the
-  // value in the message below has a plan.
+  // The known plans are left out, so that this plan does not depend on the target. If the user then
+  // asks for the value in the message below, this plan meets it.
   PERSEUS_ASSIGN_OR_RETURN(auto slowest, LimitChanges(planner, longest, {}, limit, limits));
   if (!slowest || !plan::IsWithin(target, slowest->plan.evaluation)) {
     return FailToKeep(plan, target, limit, slowest);

@@ -28,7 +28,7 @@ plan::Plan PlanOf(const plan::Planner& planner, const plan::Target& target) {
   return *plan::PlanForTarget(planner, &frontier, target);
 }
 
-// The rate that allows this many changes in an iteration of that time.
+// The rate that allows this many changes in an iteration of length `time`.
 double RateFor(double changes, Nanoseconds time) { return changes / 0.95 / ToSeconds(time); }
 
 TEST(MostChanges, LeavesATwentiethOfTheRate) {
@@ -77,7 +77,7 @@ TEST(KeepChangeLimit, LimitsThePlanUnderASwitchLatency) {
   for (const int most : {0, 2, 4}) ExpectKept(planner, plan, most);
 }
 
-// With the limit, the same energy or power needs more time.
+// With the limit, a plan with the same energy or power needs more time.
 TEST(KeepChangeLimit, MeetsABudgetAndACap) {
   const plan::Planner planner = MakeRatePlanner();
   const plan::Evaluation& baseline = planner.baseline();
@@ -102,8 +102,8 @@ TEST(KeepChangeLimit, MeetsABudgetAndACap) {
   }
 }
 
-// A plan of another target need not keep this one. All plans either keep the limit and the target,
-// or the error has a value that a plan keeps.
+// Plans the target, with the plan without the limit and with the limit. Either the plan keeps the
+// limit and the target, or the error states a value of the target that a plan keeps.
 void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& frontier,
                           plan::Target target, const ChangeLimit& limit) {
   SCOPED_TRACE(plan::Describe(target));
@@ -112,7 +112,7 @@ void ExpectKeptOrPossible(const plan::Planner& planner, const plan::Frontier& fr
     return KeepChangeLimit(planner, std::move(plan), one, limit, {.effort = 0.02});
   };
   auto kept = plan_for(target);
-  // First without the limit, then with it.
+  // The first refusal may come from the plan without the limit, the second one from the limit.
   for (int refusals = 0; !kept && refusals < 2; ++refusals) {
     ASSERT_EQ(kept.error().kind, ErrorKind::kUnreachable) << kept.error().Message();
     std::smatch nearest;  // "the least found is 1234.5 W"
@@ -141,7 +141,7 @@ TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
     for (const ChangeLimit& limit : {ChangeLimit{.most_changes = 0}, ChangeLimit{.most_changes = 4},
                                      ChangeLimit{.changes_per_s = RateFor(3.5, fastest.time)}}) {
       for (const double part : {-0.1, 0.0, 0.05, 0.5, 1.1}) {
-        if (kIsSanitized && part != 0.05) continue;  // The same code, for minutes.
+        if (kIsSanitized && part != 0.05) continue;  // The same code. It takes minutes.
         using Kind = plan::Target::Kind;
         const auto between = [&](double from, double to) { return from + part * (to - from); };
         for (const plan::Target& target :
@@ -158,7 +158,7 @@ TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
   }
 }
 
-// Any time meets these targets, also where the plan without a limit is too fast for one.
+// Any time meets these targets. No plan within the limit is as fast as the plan without a limit.
 TEST(KeepChangeLimit, TargetsWithoutATimeTakeALongerOne) {
   const plan::Planner planner = MakeRatePlanner();
   plan::Plan plan = PlanOf(planner, {.kind = plan::Target::Kind::kEdp});
@@ -169,7 +169,7 @@ TEST(KeepChangeLimit, TargetsWithoutATimeTakeALongerOne) {
   EXPECT_EQ(MostSwitches(kept->plan.evaluation), 0);
 }
 
-// A number needs no rate, and replaces it.
+// If a number of changes is given, it needs no rate, and replaces a given rate.
 TEST(KeepChangeLimit, KeepsANumberOfChanges) {
   const plan::Planner planner = MakeRatePlanner();
   const plan::Plan plan = PlanOf(planner, {});

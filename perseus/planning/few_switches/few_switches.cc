@@ -16,42 +16,44 @@
 namespace perseus::few_switches {
 namespace {
 
-// The effort for one budget. Each start gets this many moves of the search. The best starts get
-// more, in rounds.
+// The effort for one budget. Each start gets kFirstMoves moves of the search. The best results get
+// kFinalMoves more, in up to kRounds rounds.
 constexpr std::int64_t kFirstMoves = 3'000;
 constexpr std::int64_t kFinalMoves = 12'000;
 constexpr std::size_t kRounds = 5;
 // If a round gains less than this fraction of the energy, no further round follows.
 constexpr double kLeastGainOfRound = 1e-6;
-// An upper limit of the starts and rounds of a search. Each of them has its own seed.
+// More than the number of starts and rounds of a search, because each of them has its own seed.
 constexpr std::uint64_t kSeedsOfSearch = 1'000;
 constexpr std::size_t kFinalists = 2;
 constexpr std::size_t kNarrowFinalists = 1;
-// Starts that combine the sequences of pp_ranks from several steps of the ascent.
+// The number of starts that combine the sequences of different pp_ranks from several steps of the
+// ascent.
 constexpr int kMixtures = 4;
 constexpr int kNarrowMixtures = 2;
-// More moves gain more for a small job, so it gets up to kMostSmall times as many. A tiny job has
-// few plans, so it gets fewer.
+// A small job profits more from moves, so it gets up to kMostSmall times as many. A tiny job has
+// few plans, so it gets fewer moves.
 constexpr double kFullEffortInstructions = 1'000;
 constexpr double kMostSmall = 12;
 constexpr double kTinyInstructions = 12;
-// The steps of an ascent. Their work is about instructions * (changes + 2).
+// The number of steps of an ascent. The work of a step is about instructions * (changes + 2).
 constexpr double kStepWork = 350'000;
 constexpr double kLeastSteps = 20;
 constexpr double kMostSteps = 300;
-// The most steps with windows. The work of such a step is known only afterwards.
+// The maximum number of steps with windows. The work of such a step is known only afterwards.
 constexpr double kMostWindowSteps = 60;
-// The part of the steps without windows that is sufficient before steps with windows. The gain of
-// further steps is lost once windows are used.
+// The steps with windows begin after this part of the steps without windows. Further steps without
+// windows would be useless, because the steps with windows do not keep their gain.
 constexpr double kStepsBeforeWindows = 0.25;
 constexpr double kWindowWork = 4e6;
-// With more changes, windows gain little for their work, unless the job is so small that their work
-// is a small part of kWindowWork.
+// With more changes than this, windows gain little for their work. Small jobs use windows anyway,
+// if the work is at most kSmallPartOfWork of kWindowWork.
 constexpr double kMostWindowChanges = 4;
 constexpr double kSmallPartOfWork = 0.25;
-// A bound takes much less time than a search, so a small effort is not as small for it.
+// A bound takes much less time than a search. So for a bound, the effort is at least this value.
 constexpr double kLeastBoundEffort = 0.1;
-// Without changes, a step is cheap, and the prices of the relaxed optimum are far off.
+// For a budget of 0, this many times more steps: a step is cheap, and the prices of the relaxed
+// optimum are far from the best ones.
 constexpr double kStepsWithoutChanges = 3;
 
 Result<void> CheckBudgets(std::span<const int> budgets) {
@@ -75,8 +77,8 @@ std::vector<Ring> RingsOfSequences(const std::vector<std::vector<int>>& clocks) 
   return rings;
 }
 
-// An upper bound on the energy of every plan within the deadline: the most that each instruction
-// can use, blocking energy for the whole time, and a change at each instruction.
+// An upper bound on the energy of every plan within the deadline. It adds the largest energy of
+// each instruction, blocking energy for the whole time, and a change at each instruction.
 double MostEnergy(const plan::Planner& planner, Nanoseconds deadline) {
   const plan::ExecutionModel& model = planner.model();
   double most_j = model.blocking_power_w * planner.pp_ranks() * ToSeconds(deadline);
@@ -92,7 +94,7 @@ double MostEnergy(const plan::Planner& planner, Nanoseconds deadline) {
   return most_j;
 }
 
-// The price of the time before the deadline.
+// The price of each second that the iteration ends before the deadline.
 Microwatts LeastPrice(const plan::Planner& planner, const SwitchLimits& limits) {
   return limits.waiting == SwitchLimits::Waiting::kUntilEnd ? planner.blocking_price() : 0;
 }
@@ -120,11 +122,11 @@ class FewSwitches {
     PriceAscent ascent(bound, relaxed_);
     const auto instructions = static_cast<double>(planner_.graph().instructions.size());
     const double effort = std::max(limits_.effort, kLeastBoundEffort);
-    double choices = 0;  // About the labels of a step with windows, for each number of changes.
+    double choices = 0;  // About the number of labels of a step with windows, per change.
     for (const RankClocks& rank : ranks_) {
       choices += static_cast<double>(rank.positions()) * rank.clocks;
     }
-    constexpr double kRounding = 1 + 1e-9;  // Covers the rounding of the sum.
+    constexpr double kRounding = 1 + 1e-9;  // More than the rounding of the sum.
     const double most_j = MostEnergy(planner_, deadline_) * kRounding;
     std::vector<BudgetBound> bounds(budgets.size());
     for (std::size_t i = budgets.size(); i-- > 0 && !limits_.stop.stop_requested();) {
@@ -154,10 +156,11 @@ class FewSwitches {
     return bounds;
   }
 
-  // The best plan of one budget so far.
+  // The best plan of a budget so far.
   using Best = std::optional<SegmentSearch::Found>;
-  // Searches from the sequences of the bound, and from the best plans so far of this budget and of
-  // the next smaller one. Call it for the budgets in rising order. Requires search_number >= 0.
+  // Starts searches from the sequences of the bound, from the best plan of this budget so far, and
+  // from the best plan of the next smaller budget. Call it for the budgets in rising order.
+  // Requires search_number >= 0.
   void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best) {
     if (!bound.best.exists) return;
     if (best && (!search_.best() || best->energy_j < search_.best()->energy_j))
@@ -195,8 +198,8 @@ class FewSwitches {
   }
 
  private:
-  // Anneals every start, then the best results again while they get better, and then polishes the
-  // results. The starts are independent of each other.
+  // Anneals every start. Then anneals the best results again as long as they improve. Then polishes
+  // the results. The starts are independent of each other.
   std::optional<SegmentSearch::Found> Search(std::vector<std::vector<Ring>> starts,
                                              int most_changes, std::uint64_t first_seed) {
     const auto anneal = [&](SegmentSearch& search, std::vector<Ring> start, std::int64_t moves,
@@ -268,7 +271,7 @@ class FewSwitches {
       add(search_.best()->rings);
       add(SegmentSearch(search_).BestMix(search_.best()->rings, most_changes));
     } else {
-      // The highest clock that all instructions of a pp_rank have.
+      // For each pp_rank, the highest clock that all its instructions have.
       std::vector<Ring> constant;
       for (const RankClocks& rank : ranks_) {
         int clock = 0;
@@ -296,7 +299,7 @@ class FewSwitches {
     return starts;
   }
 
-  // The rings of a plan; none if it uses a clock that is not useful (rank_clocks.h).
+  // The rings of a plan, or nullopt if the plan uses a clock that is not useful (rank_clocks.h).
   std::optional<std::vector<Ring>> RingsOf(const std::vector<int>& options) const {
     std::vector<std::vector<int>> sequences;
     for (const RankClocks& rank : ranks_) {
@@ -356,7 +359,7 @@ Result<std::vector<BudgetPlan>> PlanFewSwitches(const plan::Planner& planner, Na
   FewSwitches few(planner, deadline, relaxed, known, limits);
   std::vector<BudgetPlan> plans;
   std::vector<FewSwitches::Best> best(budgets.size());
-  std::size_t searched = 0;  // How many budgets were searched, from the smallest on.
+  std::size_t searched = 0;  // How many budgets were searched. Small budgets come first.
   for (int search = 0; search < limits.searches; ++search) {
     if (search > 0 && limits.finish.stop_requested()) break;
     few.Begin();

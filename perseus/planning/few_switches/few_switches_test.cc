@@ -25,8 +25,8 @@ constexpr int kBudgets[] = {0, 2, 3, 4};
 // Energies are sums of doubles.
 constexpr double kRounding = 1e-9;
 
-// [pp_rank] Counted by hand: from each instruction that has a clock to the next one, around the
-// ring of the iteration.
+// [pp_rank] The number of clock changes, counted independently: from each instruction that has a
+// clock to the next one, around the ring of the iteration.
 std::vector<int> CountChanges(const schedule::InstructionGraph& graph,
                               const std::vector<int>& options) {
   std::vector<int> changes;
@@ -58,7 +58,7 @@ double EnergyOf(const plan::Planner& planner, Nanoseconds deadline, Waiting wait
                                        : planner.EnergyUntil(deadline, evaluation);
 }
 
-// The least energy within the deadline for each of kBudgets; infinite if no plan exists.
+// The least energy within the deadline for each of kBudgets, or infinity if no plan exists.
 std::vector<double> SearchAllBudgets(const plan::Planner& planner, Nanoseconds deadline,
                                      Waiting waiting = Waiting::kUntilEnd) {
   const schedule::InstructionGraph& graph = planner.graph();
@@ -110,7 +110,7 @@ void CompareWithAllPlans(const schedule::InstructionGraph& graph, const plan::Ex
   }
 }
 
-// Finds these plans, unless a change takes long.
+// With this effort, the search finds the best plans, unless a clock change takes long.
 constexpr double kQuarterEffort = 0.25;
 
 TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
@@ -122,7 +122,7 @@ TEST(FewSwitches, FindsTheBestPlanOfSmallPipelines) {
   }
 }
 
-// Beside a straggler, the iteration takes until the deadline.
+// With a straggler in another pipeline, the iteration ends at the deadline.
 TEST(FewSwitches, FindsTheLeastEnergyUntilTheDeadline) {
   for (std::uint64_t seed = 0; seed < Seeds(4); ++seed) {
     SCOPED_TRACE(seed);
@@ -193,7 +193,8 @@ std::string ConditionName(const ::testing::TestParamInfo<int>& test) {
 INSTANTIATE_TEST_SUITE_P(Conditions, FewSwitchesConditionsTest, ::testing::Range(0, 4),
                          ConditionName);
 
-// Without the search, so that many jobs take little time. With a switch cost in every second one.
+// Only bounds without the search, so that many jobs take little time. Every second job has a switch
+// cost.
 TEST(FewSwitches, NoBoundIsAboveTheBestPlanOfASmallPipeline) {
   for (std::uint64_t seed = 100; seed < 100 + Seeds(60); ++seed) {
     SCOPED_TRACE(seed);
@@ -216,8 +217,9 @@ TEST(FewSwitches, NoBoundIsAboveTheBestPlanOfASmallPipeline) {
   }
 }
 
-// The longest instruction lacks the highest clocks of its GPU. Then few changes leave only slow
-// plans, and the bound for a deadline that they miss would grow as long as the ascent lasts.
+// The longest instruction lacks the highest clocks of its GPU. Then with few changes, only slow
+// plans exist. For a deadline that these plans miss, the bound would grow as long as the ascent
+// lasts.
 TEST(FewSwitches, ABoundThatIsAboveEveryPlanDoesNotExist) {
   schedule::InstructionGraph graph = MakeSyntheticJob({});
   const auto fastest = [](const schedule::OptionSet& set) { return set.options[At(set.baseline)]; };
@@ -262,7 +264,7 @@ TEST(FewSwitches, FindsTheBestPlanAmongTies) {
   }
 }
 
-// An instruction that was measured at one clock only has no choice, but its GPU changes to that
+// An instruction that was measured at only one clock has no choice, but its GPU changes to that
 // clock and back.
 TEST(FewSwitches, CountsTheChangesOfInstructionsWithOneClock) {
   for (std::uint64_t seed = 0; seed < Seeds(8); ++seed) {
@@ -303,7 +305,7 @@ TEST(FewSwitches, WindowsRaiseTheBoundWithNoSlowdown) {
   }
 }
 
-// So large that each pp_rank gets a thread.
+// The job is so large that each pp_rank gets a thread.
 TEST(FewSwitches, BoundsAreTheSameOnAllCores) {
   const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 64}));
   const int budgets[] = {2, 16};
@@ -349,7 +351,7 @@ TEST_P(FewSwitchesTest, EveryPlanKeepsItsBudgetItsDeadlineAndItsBound) {
       last_energy_j = evaluation.energy_j;
       last_bound_j = budget.lower_bound_j;
     }
-    // The relaxation without a budget is below every bound with one.
+    // The relaxation without a budget is at most as high as every bound with a budget.
     EXPECT_GE(last_bound_j, *planner.BoundFor(deadline) * (1 - kRounding));
   }
 }

@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kMostPaths = 16;
 // A pipeline has two or three rows for each stage of a pp_rank.
 constexpr int kMostRows = 48;
-// A speedup is at most this many clocks.
+// FindSpeedup tries at most this many faster clocks.
 constexpr int kMostClocksFaster = 8;
 
 }  // namespace

@@ -20,7 +20,7 @@ using ::testing::Optional;
 
 constexpr Nanoseconds kStall = 700 * kMicrosecond;
 
-// The clocks of a random job, with a stall after each change, and a path found by a late move.
+// The clocks of a random job with a stall after each change, and a path that a late move has found.
 class LatePathsTest : public ::testing::Test {
  protected:
   void Begin(std::uint64_t seed) {
@@ -70,7 +70,7 @@ class LatePathsTest : public ::testing::Test {
     return changes;
   }
 
-  // One for each position whose duration may change.
+  // Returns one stretch for each position whose duration may change.
   std::vector<Stretch> StretchesTo(const Clocks& clocks) const {
     std::vector<Stretch> stretches;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -130,7 +130,7 @@ TEST_F(LatePathsTest, NeverExceedTheTime) {
   EXPECT_GT(found, 5 * Seeds(100));
 }
 
-// A general graph may give each instruction its own options.
+// In a general graph, each instruction may have its own options.
 TEST_F(LatePathsTest, AreNotWorthwhileWithManyRows) {
   Begin(1);
   EXPECT_TRUE(LatePaths(ranks_, kStall).are_worthwhile());
@@ -179,7 +179,7 @@ TEST_F(LatePathsTest, FindASpeedupOfASegment) {
         }
         EXPECT_NEAR(speedup->energy_j, energy_j, 1e-9);
         EXPECT_FALSE(paths.FindLate(stretches_at(speedup->clock), limit));
-        // It is the nearest clock that does, and it has to cost less than allowed.
+        // No nearer clock shortens the path enough, and the cost must be below the limit.
         for (int clock = speedup->clock + 1; clock < ring[segment].clock; ++clock) {
           const bool is_measured =
               std::ranges::all_of(stretches_at(clock), [&](const Stretch& stretch) {

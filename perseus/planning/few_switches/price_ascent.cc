@@ -10,11 +10,11 @@ constexpr int kLatest = 16;  // How many steps latest() keeps.
 constexpr double kLeastShare = 1e-5;
 // The weight of the latest durations in the moving average.
 constexpr double kNewShare = 0.15;
-// The change of the step size after a step that raised the bound, and after one that did not.
+// Factors of the step size after a step that raised the bound, and after a step that did not.
 constexpr double kGrowth = 1.3;
 constexpr double kDecay = 0.85;
-// The first step changes the flow of a path by about this factor (as a power of e) if the path is
-// longer than the average by kTypicalExcess of the deadline.
+// Sets the first step size. If a path is longer than the average path by kTypicalExcess of the
+// deadline, the first step multiplies its flow by about exp(kFirstChange).
 constexpr double kFirstChange = 0.5;
 constexpr double kTypicalExcess = 0.003;
 
@@ -26,8 +26,8 @@ double Exponential(double x) {
   return power;
 }
 
-// The highest price, in microwatts. It is far above the price of any real second, and fits 64 bits.
-// Without it, the price for a deadline that no plan can meet would rise forever.
+// The highest price, in microwatts. It is far above the price of any real second, and fits into 64
+// bits. Without this limit, the price would rise forever if no plan can meet the deadline.
 constexpr double kMostPrice = 1e18;
 
 }  // namespace
@@ -74,7 +74,7 @@ Prices PriceAscent::RoundToPrices(const PathFlow& flow) const {
   for (const std::int32_t a : order_) {
     const frontier::Arc& arc = network_.arcs[At(a)];
     Microwatts& rest = left[At(arc.tail)];
-    // The last arc takes what rounding left, so that the flow is conserved exactly.
+    // The last arc takes what remains after rounding, so that the flow is conserved exactly.
     const Microwatts part =
         last_out_[At(arc.tail)] == a
             ? rest
@@ -91,8 +91,8 @@ PathFlow PriceAscent::Step(const PathFlow& from, double eta) const {
   const auto duration = [&](std::int32_t a) {
     return a < network_.instructions ? durations_[At(a)] : delays_[At(a)];
   };
-  // The mean length of the paths from each node on. The exponents below are counted from it, so
-  // that they stay small.
+  // The mean length of the paths from each node to the sink. The exponents below are relative to
+  // this mean, so that they stay small.
   std::vector<double> mean(At(network_.nodes), 0);
   for (std::size_t i = order_.size(); i-- > 0;) {
     const frontier::Arc& arc = network_.arcs[At(order_[i])];
@@ -109,7 +109,7 @@ PathFlow PriceAscent::Step(const PathFlow& from, double eta) const {
     total[At(arc.tail)] += next.shares[At(a)];
   }
   for (const std::int32_t a : order_) {
-    // No share becomes 0, because it could not grow again.
+    // No share becomes 0, because a share of 0 could never grow again.
     const std::size_t tail = At(network_.arcs[At(a)].tail);
     next.shares[At(a)] = std::max(next.shares[At(a)] / total[tail], 1e-12);
   }

@@ -3,45 +3,45 @@
 // PROBLEM
 //   The bound is a concave function of the flow (a minimum of linear functions, one for each choice
 //   of clocks). At a flow x, the clocks that attain the bound give a supergradient: per unit of
-//   flow on arc a, their duration t_a; per unit of the value of the flow, -T0. The prices of the
-//   relaxed optimum count every instruction on its own. With few changes, one clock serves many
-//   instructions, and better prices spread the flow differently.
+//   flow on arc a, the duration t_a of the arc; per unit of the value of the flow, -T0. The prices
+//   of the relaxed optimum assume that every instruction chooses its own clock. With few changes,
+//   many instructions share one clock, and better prices distribute the flow differently.
 //
 // IDEA
 //   A flow on a directed acyclic network is a distribution over paths from source to sink. Multiply
 //   the flow of every path by exp(eta * (length of the path - T0)): paths that are too long become
 //   more expensive. This is a step of mirror ascent with the relative entropy as distance (Kivinen
-//   & Warmuth 1997). It keeps every flow non-negative and conserved by construction, so every step
-//   gives a valid bound. The number of paths is exponential, but the flow of all paths is stored as
-//   the share of each arc in the flow through its tail. Weight pushing (Takimoto & Warmuth 2003)
-//   updates the shares in one pass over the arcs:
+//   & Warmuth 1997). After such a step, the flow is still non-negative and conserved, so every step
+//   gives a valid bound. The number of paths is exponential. So the flow of all paths is stored as
+//   one share for each arc: its part of the flow through its tail. Weight pushing (Takimoto &
+//   Warmuth 2003) updates the shares in one pass over the arcs:
 //
 //       Z_v  = sum over arcs a = (v, w):  share_a * exp(eta * t_a) * Z_w            (backward)
-//       share_a <- share_a * exp(eta * t_a) * Z_w / Z_v,     lambda <- lambda * Z_source * exp(-eta
-//       T0)
+//       share_a <- share_a * exp(eta * t_a) * Z_w / Z_v
+//       lambda  <- lambda * Z_source * exp(-eta * T0)
 //
-//   One set of clocks is a poor gradient, because the best clocks jump between a few choices. So a
-//   step uses a moving average of the durations, and starts from the best flow so far. This is the
-//   volume algorithm (Barahona & Anbil 2000) with another distance. The average of the durations
-//   also tends to a solution of the relaxed problem.
+//   The durations for one choice of clocks are a poor gradient, because the best clocks jump
+//   between a few choices. So a step uses a moving average of the durations, and starts from the
+//   best flow so far. This is the volume algorithm (Barahona & Anbil 2000) with another distance.
+//   The average of the durations also tends to a solution of the relaxed problem.
 //
 //   The first steps ignore the windows of the bound (switch_bound.h), and the last steps keep them.
-//   A step that keeps them takes three to twenty times as long. The function stays concave: it is a
-//   minimum over fewer choices.
+//   A step with windows takes three to twenty times as long. The function is still concave: with
+//   windows, it is a minimum over fewer choices.
 //
 // ALTERNATIVES
-//   Branching: an instruction has one of its slower clocks in one problem, and one of its faster
-//   clocks in another. Each problem has an ascent of its own, the smaller bound is the result, and
-//   each problem can be divided again. For GPT-3 on A100 with 12 microbatches and 2 changes, 16
-//   such parts close half of the gap in 0.3 s. For twelve other jobs and limits, 16 to 32 parts
-//   gain 0.01 to 0.15 points of saving in 0.3 to 16 s.
+//   Branching divides the problem: in one part, an instruction may use only its slower clocks, and
+//   in the other part only its faster clocks. Each part has its own ascent, the smaller bound is
+//   the result, and each part can be divided again. For GPT-3 on A100 with 12 microbatches and 2
+//   changes, 16 such parts close half of the gap in 0.3 s. For twelve other jobs and limits, 16 to
+//   32 parts gain 0.01 to 0.15 points of saving in 0.3 to 16 s.
 //
 //   Column generation needs a linear-programming solver, which the planner does not have, and its
-//   master problem has a row for every dependency. A subgradient step in the flows themselves
-//   leaves the conserved flows; the projection back costs a network solve per step.
+//   master problem has a row for every dependency. After a subgradient step in the flows, flow is
+//   no longer conserved. The projection back needs the solution of a network problem at every step.
 //
-// Deterministic: it uses only +, -, *, / on doubles and no function of the math library, whose last
-// bits differ between machines.
+// Deterministic: it uses only +, -, *, / on doubles. It uses no function of the math library,
+// because the last bits of such functions differ between machines.
 //
 // REFERENCES
 //   J. Kivinen and M. K. Warmuth, Exponentiated Gradient versus Gradient Descent for Linear
@@ -59,8 +59,8 @@
 
 namespace perseus::few_switches {
 
-// A flow as the share of each arc in the flow through its tail. The shares of the arcs out of a
-// node are positive and add up to 1.
+// A flow, stored as the share of each arc in the flow through the tail of the arc. The shares of
+// the arcs out of a node are positive and add up to 1.
 struct PathFlow {
   std::vector<double> shares;  // [arc]
   double value = 0;            // From source to sink, in microwatts.
@@ -71,19 +71,20 @@ class PriceAscent {
   // Starts at `start`. Keeps a reference to `bound`.
   PriceAscent(SwitchBound& bound, const Prices& start);
 
-  // How many steps to try: first without windows, and then, if the bound has any, with windows.
+  // How many steps to try: first steps without windows, and then, if the bound has windows, steps
+  // with windows.
   struct Effort {
     int steps = 0;
-    int window_steps = 0;          // At most.
-    std::int64_t window_work = 0;  // No step begins after this much work (SwitchBound::Answer).
+    int window_steps = 0;          // The maximum number.
+    std::int64_t window_work = 0;  // No step begins after this work (SwitchBound::Answer).
   };
   // Tries to raise the bound for at most `changes` changes.
   void Climb(int changes, const Effort& effort);
 
   // The best answer for the number of changes of the last Climb.
   const SwitchBound::Answer& best() const { return best_; }
-  // [step][pp_rank] the clocks that attained the bound at the latest steps without windows.
-  // Mixtures of them are near a solution of the relaxed problem.
+  // [step][pp_rank] The clocks that attained the bound at the latest steps without windows.
+  // Mixtures of these clocks are near a solution of the relaxed problem.
   const std::vector<std::vector<std::vector<int>>>& latest() const { return latest_; }
 
  private:
@@ -91,16 +92,16 @@ class PriceAscent {
               std::int64_t work = std::numeric_limits<std::int64_t>::max());
   Prices RoundToPrices(const PathFlow& flow) const;
   PathFlow Step(const PathFlow& from, double eta) const;
-  // [instruction] the durations of the clocks.
+  // [instruction] The durations at the clocks of the answer.
   std::vector<double> DurationsOf(const SwitchBound::Answer& answer) const;
 
   SwitchBound& bound_;
   const frontier::Network& network_;
   std::vector<std::int32_t> order_;     // Arcs in topological order of their tails.
-  std::vector<std::int32_t> last_out_;  // [node] the last of its arcs in order_; -1 at the sink.
-  std::vector<double> delays_;          // [arc] the fixed durations; 0 for instructions.
+  std::vector<std::int32_t> last_out_;  // [node] Its last arc in order_; -1 at the sink.
+  std::vector<double> delays_;          // [arc] The fixed durations; 0 for instructions.
   PathFlow flow_;                       // The best flow so far.
-  // [instruction] the averaged durations in ns: near a solution of the relaxed problem.
+  // [instruction] The averaged durations in ns, which are near a solution of the relaxed problem.
   std::vector<double> durations_;
   SwitchBound::Answer best_;
   Prices best_prices_;

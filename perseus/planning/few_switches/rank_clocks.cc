@@ -62,8 +62,8 @@ RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
   return rank;
 }
 
-// Whether `other` can replace `clock` everywhere on the pp_rank. Of two clocks that can replace
-// each other, the first one stays.
+// Whether `other` can replace `clock` everywhere on the pp_rank. If two clocks can replace each
+// other, only the first one stays.
 bool CanReplace(const RankClocks& rank, int other, int clock) {
   bool is_better = other < clock;
   for (std::size_t first = 0; first < rank.options.size(); first += At(rank.clocks)) {

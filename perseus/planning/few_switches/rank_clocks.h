@@ -1,10 +1,10 @@
 // The clocks of a pp_rank, and the time and energy of its instructions at each clock.
 //
-// A clock is one combination of frequency and other knobs. Several option sets of a pp_rank
-// (forward, backward, the stages of an interleaved schedule) share clocks. A clock is useful for a
-// pp_rank unless another clock is no slower and needs no more effective energy in every option set
-// of that pp_rank. To replace a useless clock by the other one never adds a clock change, so the
-// best plan with any number of changes needs only useful clocks.
+// A clock here is one combination of frequency and other knobs. Several option sets of a pp_rank
+// (forward, backward, the stages of an interleaved schedule) share clocks. A clock is useless if
+// another clock is at least as fast and needs no more effective energy in every option set of the
+// pp_rank. That other clock can replace the useless one without an additional clock change. So the
+// best plan with any number of changes needs only the other, useful clocks.
 //
 // Thread safety: the values do not change after construction.
 #pragma once
@@ -18,28 +18,29 @@
 namespace perseus::few_switches {
 
 struct RankClocks {
-  // The instructions that have a clock, in the order of the pp_rank. Fixed instructions are not
-  // among them: they do not change the clock.
+  // The instructions that have a clock, in the order of the pp_rank. Fixed instructions are left
+  // out, because they do not change the clock.
   std::vector<int> instructions;
-  std::vector<int> rows;  // [position] which row of the tables below.
-  int clocks = 0;         // The useful ones, highest frequency first.
+  std::vector<int> rows;  // [position] The row of the instruction in the tables below.
+  int clocks = 0;         // The number of useful clocks. The highest frequency is first.
   int row_count = 0;
-  // [position * row_count + row] how many earlier positions have that row. Position n has an entry,
-  // too, so the count in a stretch is the difference of two entries.
+  // [position * row_count + row] How many earlier positions have that row. There is an entry for
+  // position n, too. So the count of a row in a stretch is the difference of two entries.
   std::vector<int> rows_before;
 
   // Tables: [row * clocks + clock]. A row is an option set.
-  std::vector<int> options;  // Index in the option set; kUnmeasured: no such option.
-  // An unmeasured option has the values of the option with the nearest frequency: a switch latency
-  // may let an instruction run at a clock at which it was not measured (plan/evaluation.h).
+  std::vector<int> options;  // Index in the option set, or kUnmeasured if it has no such option.
+  // An unmeasured option has the time and energy of the option with the nearest frequency. These
+  // values are needed with a switch latency, which may let an instruction run at a clock at which
+  // it was not measured (plan/evaluation.h).
   std::vector<Nanoseconds> times;
   std::vector<double> energies_j;     // Effective energy.
-  std::vector<Femtojoules> energies;  // The same, rounded down.
+  std::vector<Femtojoules> energies;  // Effective energy, rounded down.
 
   static constexpr int kUnmeasured = -1;
 
-  // How many of `length` positions from `begin` on have the row. The positions may wrap around
-  // once.
+  // Returns how many of the `length` positions from `begin` on have the row. The positions may wrap
+  // around once.
   int CountRow(int row, int begin, int length) const {
     return CountRow(rows_before.data(), row, begin, length);
   }
@@ -59,7 +60,7 @@ struct RankClocks {
   }
 };
 
-// [pp_rank]
+// [pp_rank] The clocks of each pp_rank.
 std::vector<RankClocks> CollectClocks(const schedule::InstructionGraph& graph,
                                       double blocking_power_w);
 

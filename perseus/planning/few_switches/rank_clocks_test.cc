@@ -33,9 +33,8 @@ TEST(CollectClocks, LeavesOutAClockIfAnotherOneIsAtLeastAsGoodEverywhere) {
   EXPECT_THAT(rank.options, ElementsAre(0, 1, 0, 1));
 }
 
-// The second instruction was not measured at 1250 MHz. The nearest clock stands in for it, 1200
-// MHz, so its time and energy are the same. But only 1200 MHz runs both instructions without a
-// change.
+// The second instruction was not measured at 1250 MHz, so it has the time and energy of the nearest
+// clock, 1200 MHz. But only 1200 MHz runs both instructions without a change.
 TEST(CollectClocks, AnUnmeasuredClockReplacesNoMeasuredOne) {
   const RankClocks rank =
       ClocksWith({{1400, {}, 10 * kMillisecond, 5, 1}, {1200, {}, 14 * kMillisecond, 2, 1}});

@@ -22,13 +22,13 @@ std::vector<int> ClocksOf(const Ring& ring, int positions) {
 }
 
 void Normalize(Ring& ring) {
-  // Nearly sorted: a move changes one or two starts.
+  // Insertion sort: the ring is nearly sorted, because a move changes one or two starts.
   for (std::size_t j = 1; j < ring.size(); ++j) {
     for (std::size_t k = j; k > 0 && ring[k].start < ring[k - 1].start; --k) {
       std::swap(ring[k], ring[k - 1]);
     }
   }
-  // Keeps the segments that have another clock than the segment before.
+  // Keeps only the segments whose clock differs from the clock of the previous segment.
   int before = ring.back().clock;
   std::size_t kept = 0;
   for (const Segment& segment : ring) {

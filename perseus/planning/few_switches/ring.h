@@ -15,30 +15,32 @@
 namespace perseus::few_switches {
 
 struct Segment {
-  int start = 0;  // Its first position. It ends where the next one starts; the last one wraps.
+  int start = 0;  // Its first position. It ends where the next one starts.
   int clock = 0;  // A number of rank_clocks.h.
   bool operator==(const Segment&) const = default;
 };
-// Sorted by start. Neighbors have different clocks. A ring of one segment starts at 0.
+// Sorted by start. Neighbors have different clocks. The last segment may continue at position 0. A
+// ring of one segment starts at 0.
 using Ring = std::vector<Segment>;
 
-// The most segments of a ring with at most `most_changes` changes.
+// The maximum number of segments of a ring with at most `most_changes` changes.
 inline std::size_t MostSegments(int most_changes) { return At(std::max(most_changes, 1)); }
 
-// The clocks of a pp_rank ([position]) as a ring, and back.
+// MakeRing converts the clocks of a pp_rank ([position]) to a ring. ClocksOf converts them back.
 Ring MakeRing(const std::vector<int>& clocks);
 std::vector<int> ClocksOf(const Ring& ring, int positions);
 
-// Sorts by start, and joins neighbors of the same clock. Fast if the ring is nearly sorted.
+// Sorts the segments by start, and joins neighbors of the same clock. Fast if the ring is nearly
+// sorted.
 void Normalize(Ring& ring);
 
-// Maps a position to the ring. The position may be before the first one or after the last one, by
-// at most one turn.
+// Maps a position to the range 0 .. positions - 1. Requires a position from -positions to 2 *
+// positions - 1.
 inline int Wrap(int position, int positions) {
   if (position < 0) return position + positions;
   return position < positions ? position : position - positions;
 }
-// The next segment, and the one before.
+// The next segment, and the previous one.
 inline std::size_t After(const Ring& ring, std::size_t segment) {
   return segment + 1 < ring.size() ? segment + 1 : 0;
 }
@@ -49,15 +51,15 @@ inline std::size_t Before(const Ring& ring, std::size_t segment) {
 std::size_t SegmentAt(const Ring& ring, int position);
 int LengthOf(const Ring& ring, std::size_t segment, int positions);
 
-// Gives the segment the clock of the neighbor with the nearer clock, so that it becomes a part of
-// this neighbor. Requires more than one segment.
+// Gives the segment the clock of one of its two neighbors, so that it becomes a part of this
+// neighbor. Chooses the neighbor with the nearer clock. Requires more than one segment.
 void RemoveSegment(Ring& ring, std::size_t segment);
 
 // Removes the shortest segments, until at most `most_changes` changes remain.
 void Shrink(Ring& ring, int positions, int most_changes);
 
 // The range in which two rings differ: only at the positions from `begin` to `end` - 1. A move
-// changes few segments of a ring, and this saves a pass over the others.
+// changes few segments of a ring, so other code can skip the segments outside of this range.
 struct Difference {
   int begin = 0;
   int end = 0;

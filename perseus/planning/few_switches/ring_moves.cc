@@ -7,14 +7,14 @@
 namespace perseus::few_switches {
 namespace {
 
-// One move in this many takes a whole ring that was offered.
+// One move in this many takes an offered ring.
 constexpr int kOfferedPart = 6;
 // One move in this many consists of two moves.
 constexpr int kDoublePart = 10;
-// The most steps between two clocks in one move.
+// The maximum distance between two clocks in one move.
 constexpr int kMostClockStep = 16;
-// A pp_rank that follows into another period may exceed it by this part of its time. Small moves
-// correct it later.
+// If a pp_rank changes with another one to a new period, its time may exceed the period by this
+// part. Small moves correct this later.
 constexpr double kPeriodTolerance = 0.002;
 
 struct Sum {
@@ -22,8 +22,8 @@ struct Sum {
   double energy_j = 0;
 };
 
-// The time and energy of `length` positions from `begin` on at a clock. The positions may wrap. The
-// energy is infinite if one of them was not measured at the clock.
+// The time and energy of `length` positions from `begin` on, all at one clock. The positions may
+// wrap around. The energy is infinite if one of them was not measured at the clock.
 Sum SumOf(const RankClocks& rank, int begin, int length, int clock) {
   Sum sum;
   for (int row = 0; row < rank.row_count; ++row) {
@@ -38,8 +38,8 @@ Sum SumOf(const RankClocks& rank, int begin, int length, int clock) {
   return sum;
 }
 
-// Returns the clock of least energy at which the positions take at most `ratio` of their time at
-// `clock`, or a little more. Returns `clock` if no clock does.
+// Compares the clocks at which the positions take at most `ratio` of their time at `clock` (plus a
+// tolerance). Returns the one of least energy, or `clock` if no clock is fast enough.
 int ClockFor(const RankClocks& rank, int begin, int length, int clock, double ratio) {
   const double most =
       static_cast<double>(SumOf(rank, begin, length, clock).time) * (ratio + kPeriodTolerance);
@@ -59,8 +59,8 @@ int PositionAt(double place, int positions) {
   return std::min(positions - 1, static_cast<int>(place * static_cast<double>(positions)));
 }
 
-// Moves the boundary nearest to the position, or both ends of the segment that starts there. A
-// boundary moves at most to the neighboring boundary. If it arrives there, a segment disappears.
+// Moves the boundary nearest to the position, or both ends of the segment at that boundary. A
+// boundary moves at most to the neighboring boundary. There, the segment between them disappears.
 // `next` is a copy of `ring`.
 bool MoveBoundary(const Ring& ring, Ring& next, int position, int positions, int amount,
                   bool both_ends) {
@@ -99,7 +99,7 @@ void RingMoves::Offer(const std::vector<Ring>& rings) {
   }
 }
 
-// 1, 2, 3, ... with falling probability, up to `most`.
+// Returns a random step 1, 2, 3, ... up to `most`. Larger steps are less likely.
 int RingMoves::Step(int most) {
   int step = 1;
   while (step < most && Below(3) == 0) step = std::min(most, step * 2 + Below(2));
@@ -156,7 +156,8 @@ void RingMoves::ProposePart(const std::vector<Ring>& rings, int most_changes) {
   }
   const Ring& ring = rings[At(lead)];
   const int positions = ranks_[At(lead)].positions();
-  // Short segments matter, too, so a fifth of the moves choose a segment and not a position.
+  // A random position is rarely in a short segment. So a fifth of the moves choose a random segment
+  // instead.
   Move move{.place = Uniform(random_)};
   if (Below(5) == 0) {
     const Segment& segment = ring[At(Below(static_cast<int>(ring.size())))];
@@ -200,7 +201,7 @@ void RingMoves::ProposeRing(const std::vector<Ring>& rings, int pp_rank, const R
   ++used_;
 }
 
-// Does nothing if the move is not possible on this pp_rank.
+// Does nothing if the move is impossible on this pp_rank.
 void RingMoves::ProposeOn(const std::vector<Ring>& rings, int pp_rank, const Move& move,
                           int most_changes) {
   const RankClocks& rank = ranks_[At(pp_rank)];
@@ -332,7 +333,7 @@ void RingMoves::Mix(const std::vector<Ring>& rings, const Mixture& mix, int most
   const int length = LengthOf(ring, mix.segment, positions);
   if (ring.size() + 1 > MostSegments(most_changes) || length < 4) return;
   if (std::min(mix.left, mix.right) < 0 || std::max(mix.left, mix.right) >= rank.clocks) return;
-  // The parts of the segment at each of its two clocks, so that the time stays the same.
+  // The part of the segment at each of its two clocks, such that the total time stays the same.
   const auto time = [&](int at) {
     return static_cast<double>(SumOf(rank, begin, length, at).time);
   };

@@ -1,20 +1,23 @@
 // Random moves for a search over rings (ring.h): new rings for one or several pp_ranks.
 //
-//   - another clock for a segment, or for segments of two pp_ranks in opposite directions;
-//   - a boundary between two segments, or both ends of a segment, move along the iteration;
-//   - a segment splits, or disappears into a neighbor. If a ring has no segment left to split,
-//     another one disappears;
-//   - a segment becomes two, a faster and a slower one, which together take the same time;
-//   - a pp_rank takes a whole ring that was offered.
-// Good plans change clocks at about the same microbatch on all pp_ranks. So most moves often do the
-// same to several neighboring pp_ranks at once: to the segments nearest to the same place. A tenth
-// of the moves consist of two such moves.
+//   - A segment gets another clock, or segments of two pp_ranks get another clock in opposite
+//     directions.
+//   - A boundary between two segments, or both ends of a segment, move along the iteration.
+//   - A segment splits, or becomes a part of a neighbor. If a split makes too many segments,
+//     another segment is removed.
+//   - A segment becomes two, a faster and a slower one, which together take the same time.
+//   - A pp_rank takes a ring that was offered (Offer).
+//
+// Good plans change clocks at about the same microbatch on all pp_ranks. So most moves often apply
+// to several neighboring pp_ranks at once, to the segments nearest to the same place. A tenth of
+// the moves consist of two moves.
 //
 // Why a segment becomes two: in the steady state, each pp_rank has to run a microbatch within one
-// period. Clocks are coarse, so one clock leaves slack in each period. Two clocks, each for a part
-// of the iteration, use it, but only if all pp_ranks have the short period at the same time. No
-// smaller moves lead to this state: until the last pp_rank follows, the plan is late, or costs
-// more. So the other pp_ranks follow in the same move, with the clocks that fit the same periods.
+// period. Clocks are coarse, so a single clock leaves slack in each period. Two clocks, each for a
+// part of the iteration, use this slack, but only if all pp_ranks have the short period at the same
+// time. Smaller moves do not lead to this state: until all pp_ranks have changed, the plan is late
+// or costs more. So one move changes the other pp_ranks, too, and gives them the clocks that fit
+// the same periods.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -38,7 +41,7 @@ class RingMoves {
   // Keeps a reference to `ranks`.
   explicit RingMoves(const std::vector<RankClocks>& ranks);
 
-  // The pp_ranks that have instructions with a choice.
+  // The pp_ranks that have instructions with a choice of clocks.
   const std::vector<int>& movable() const { return movable_; }
   SplitMix64& random() { return random_; }
 
@@ -52,14 +55,16 @@ class RingMoves {
   // Requires a movable pp_rank.
   std::span<Proposal> Propose(const std::vector<Ring>& rings, int most_changes);
 
-  // The ring of the pp_rank after the latest move.
+  // The ring of the pp_rank after the latest move, or its ring in `rings` if the move does not
+  // change it.
   const Ring& RingOf(const std::vector<Ring>& rings, int pp_rank) const;
   // Adds another clock for a segment of this pp_rank to the latest move. Returns the whole move.
   std::span<Proposal> AddClock(const std::vector<Ring>& rings, int pp_rank, std::size_t segment,
                                int clock);
 
-  // Returns the rings after each mix: the longest segment of a pp_rank becomes two, with clocks
-  // near its own, and all pp_ranks that have room follow. The rings may have unmeasured clocks.
+  // Returns the rings after each possible mix. In a mix, the longest segment of a pp_rank becomes
+  // two, with clocks near its own, and all other pp_ranks that have room change with it. The rings
+  // may have unmeasured clocks.
   std::vector<std::vector<Ring>> Mixes(const std::vector<Ring>& rings, int most_changes);
 
  private:
@@ -71,8 +76,9 @@ class RingMoves {
   };
 
   void ProposePart(const std::vector<Ring>& rings, int most_changes);
-  // A segment of a pp_rank becomes two with these clocks, which together take the same time. The
-  // pp_ranks from `from` to `last` follow. All pp_ranks are indices into movable_.
+  // The `segment` of the pp_rank `lead` becomes two, with the clocks `left` and `right`, which
+  // together take the same time. The pp_ranks from `from` to `last` change with it. All pp_ranks
+  // are indices into movable_.
   struct Mixture {
     int lead = 0;
     std::size_t segment = 0;
@@ -88,7 +94,7 @@ class RingMoves {
   // `next` is the ring before the split.
   bool Split(Ring& next, int position, int amount, const RankClocks& rank, int most_changes);
   int Below(int end) { return perseus::Below(random_, end); }
-  // The index of the pp_rank's proposal in proposals_. used_ if the pp_rank has no proposal.
+  // The index of the pp_rank's proposal in proposals_, or used_ if the pp_rank has none.
   std::size_t IndexOf(int pp_rank) const;
   int Step(int most);
   int SignedStep(int most);
@@ -96,7 +102,7 @@ class RingMoves {
   const std::vector<RankClocks>& ranks_;
   std::vector<int> movable_;
   SplitMix64 random_;
-  std::vector<std::vector<Ring>> offered_;  // [pp_rank] without repetition.
+  std::vector<std::vector<Ring>> offered_;  // [pp_rank] The offered rings, each once.
   // The first `used_` are the proposals of this move. The others keep their memory.
   std::vector<Proposal> proposals_;
   std::size_t used_ = 0;

@@ -34,7 +34,7 @@ TEST(Ring, GivesItsClocksBack) {
 TEST(Ring, ShrinksByItsShortestSegments) {
   Ring ring = MakeRing({0, 0, 0, 5, 1, 1, 7, 7, 7, 7});
   Shrink(ring, 10, 3);
-  // Clock 5 is nearer to clock 1 than to clock 0, the other neighbor.
+  // Clock 5 is nearer to clock 1 than to clock 0, the clock of the other neighbor.
   EXPECT_THAT(ring, ElementsAre(Segment{0, 0}, Segment{3, 1}, Segment{6, 7}));
   Shrink(ring, 10, 0);
   EXPECT_THAT(ring, ElementsAre(Segment{0, 1}));
@@ -99,9 +99,9 @@ Nanoseconds TimeOf(const RankClocks& rank, const Ring& ring) {
   return time;
 }
 
-// From one clock in the middle on all pp_ranks, some moves give each of them a faster and a slower
-// one, and no pp_rank takes longer than before by more than the changed length of one instruction
-// and the tolerance of its period.
+// At the start, all pp_ranks run at one clock in the middle. Some moves give each pp_rank a faster
+// and a slower clock instead. A pp_rank then takes at most as long as before, plus the length of
+// one instruction and the tolerance of its period.
 TEST(RingMoves, MakeTwoClocksOfOneInTheSameTime) {
   const schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 4, .microbatches = 24});
   const std::vector<RankClocks> ranks = CollectClocks(graph, 84);
@@ -135,7 +135,8 @@ TEST(RingMoves, MixesOfTheLongestSegmentTakeTheSameTime) {
   for (const RankClocks& rank : ranks) rings.push_back({{0, 0}, {6, rank.clocks / 2}});
   RingMoves moves(ranks);
   const auto mixes = moves.Mixes(rings, 3);
-  // Each pp_rank leads with one or two steps down and up, in both orders.
+  // Each pp_rank is the lead, with clocks that are one or two steps lower and higher, in both
+  // orders.
   EXPECT_EQ(mixes.size(), ranks.size() * 8);
   for (const std::vector<Ring>& mix : mixes) {
     int changed = 0;

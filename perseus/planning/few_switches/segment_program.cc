@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kLanes = 4;
 
 // One step of the program for one number of changes: to[c] = min(from[c], from_other) + weight[c].
-// Returns the least to[c]. `to` may be `from`.
+// Returns the least to[c]. `to` and `from` may be the same row.
 double Advance(const double* from, double from_other, const double* weight, std::size_t stride,
                double* to) {
   double least[kLanes];
@@ -41,7 +41,7 @@ SegmentProgram::SegmentProgram(int positions, int clocks)
   }
 }
 
-// Fills costs_ and least_ for 0 .. `changes` changes. Keeps the last step only, or every step.
+// Fills costs_ and least_ for 0 .. `changes` changes. Keeps either the last step or every step.
 void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) {
   levels_ = changes + 1;
   const std::size_t levels = At(levels_);
@@ -70,7 +70,8 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
     const std::size_t kept = keep == Keep::kAllSteps ? At(step) * levels : 0;
     double* to = costs_.data() + kept * stride_;
     double* least_to = least_.data() + kept;
-    // Downwards, because `to` may be `from`.
+    // From the highest k down: `to` may be `from`, and a step for k still needs the old values of
+    // the level below it.
     for (std::size_t k = levels; k-- > 0;) {
       const double from_other = k > 0 ? least_from[k - 1] + change : kForbidden;
       least_to[k] = Advance(from + k * stride_, from_other, weight, stride_, to + k * stride_);
@@ -81,12 +82,12 @@ void SegmentProgram::Run(int changes, int held, Direction direction, Keep keep) 
 }
 
 SegmentProgram::Best SegmentProgram::Search(int changes) {
-  // A single change is impossible, so 1 means 0. More changes than positions are of no use.
+  // A single change is impossible, so 1 means 0. More changes than positions are useless.
   changes = std::min(changes == 1 ? 0 : changes, positions_);
   Best best;
   Run(changes, kAny, Direction::kForward);
   const auto level = costs_.begin() + static_cast<std::ptrdiff_t>(At(changes) * stride_);
-  std::vector<double> bounds(level, level + clocks_);  // [clock] of case 2.
+  std::vector<double> bounds(level, level + clocks_);  // [clock] The bounds of case 2 (header).
   if (changes == 0) {
     best.cost = least_[0];
     best.held = static_cast<int>(std::min_element(bounds.begin(), bounds.end()) - bounds.begin());
@@ -110,7 +111,7 @@ SegmentProgram::Best SegmentProgram::Search(int changes) {
   return best;
 }
 
-// Runs the program of `best` again, and goes back along its least costs.
+// Runs the program of `best` again, and follows its least costs back to the first position.
 std::vector<int> SegmentProgram::Trace(const Best& best) {
   Run(best.changes, best.held, Direction::kForward, Keep::kAllSteps);
   const std::size_t levels = At(best.changes) + 1;

@@ -1,29 +1,30 @@
-// The best clocks of one pp_rank with a limited number of clock changes, if every instruction has a
-// weight for every clock: a dynamic program.
+// The best clocks of one pp_rank with a limited number of clock changes, found by a dynamic
+// program. Every instruction has a weight for every clock.
 //
 // PROBLEM
 //   Positions 0 .. n-1 repeat every iteration. Position p at clock c costs w[p][c]. Choose a clock
-//   for each position, with at most N changes between neighbors, the pair (n-1, 0) included, so
-//   that the sum of the costs is least. A change whose second clock is that of position p costs
-//   h[p] >= 0 on top.
+//   for each position so that the sum of the costs is least. At most N pairs of neighbors may have
+//   different clocks, and (n-1, 0) is such a pair, too. Each change costs h[p] >= 0 in addition,
+//   where p is the second position of the pair.
 //
 // IDEA
-//   Without the pair (n-1, 0), this is easy. Let f[k][c] be the least cost of the positions so far
-//   with at most k changes, if the last one is at clock c:
+//   Without the pair (n-1, 0), the problem is easy. Let f[k][c] be the least cost of the positions
+//   so far with at most k changes, where the last position has clock c:
 //
 //       f[k][c] <- w[p][c] + min( f[k][c], h[p] + min over c' of f[k-1][c'] )     O(n N C)
 //
 //   The pair (n-1, 0) leaves two cases:
-//     1. The first clock is not the last one. Then N-1 other changes remain: h[0] + min over c of
-//        f[N-1][c].
-//     2. The first clock is the last one. Then f[N][c] with the first clock held at c. This needs a
-//        program for every c. But the program without the condition bounds each of them from below,
-//        run forward (last clock c) and backward (first clock c). Only the few clocks whose bound
-//        is below the best answer so far need a program of their own.
+//     1. The first and the last clock differ. This is one change, so N-1 other changes remain:
+//        h[0] + min over c of f[N-1][c].
+//     2. The first and the last clock are the same clock c. The cost is f[N][c] from a program that
+//        holds the first clock at c. This needs a program for every c. But a program that does not
+//        hold the first clock gives a lower bound for each of them. One forward run (last clock c)
+//        and one backward run (first clock c) give two such bounds. Only the few clocks c whose
+//        bound is below the best answer so far need a program of their own.
 //
 // NUMBERS
-//   Weights are doubles that hold whole numbers whose sums stay below 2^53. So all sums are exact.
-//   (There is no fast minimum of 64-bit integers on the oldest processors that we support.) A clock
+//   Weights are doubles that contain whole numbers. Their sums stay below 2^53, so all sums are
+//   exact. (The oldest processors that we support have no fast minimum of 64-bit integers.) A clock
 //   that was not measured for a position costs kForbidden, which is more than any sum.
 //
 // Thread safety: one thread at a time.
@@ -54,7 +55,7 @@ class SegmentProgram {
   double change_cost(int position) const { return change_costs_[At(position)]; }
 
   struct Answer {
-    double cost = 0;          // kForbidden or more: every choice has unmeasured options.
+    double cost = 0;          // kForbidden or more: all sequences have unmeasured clocks.
     std::vector<int> clocks;  // [position]
     bool exists() const { return cost < kForbidden; }
   };
@@ -64,8 +65,8 @@ class SegmentProgram {
   double Cost(int changes) { return Search(changes).cost; }
 
   static constexpr int kAny = -1;
-  // Computes backward_cost for up to `changes` changes, for sequences that end with the clock
-  // `last`. Solve and Cost overwrite these costs.
+  // Computes backward_cost for up to `changes` changes, for sequences in which the last position
+  // has the clock `last`. Solve and Cost overwrite these costs.
   void ComputeBackwardCosts(int changes, int last = kAny) {
     Run(changes, last, Direction::kBackward, Keep::kAllSteps);
   }
@@ -80,7 +81,7 @@ class SegmentProgram {
   struct Best {
     double cost = kForbidden;
     int changes = 0;
-    int held = kAny;  // The first and the last clock.
+    int held = kAny;  // The same clock at the first and the last position.
   };
   enum class Direction { kForward, kBackward };
   enum class Keep { kLastStep, kAllSteps };
@@ -92,7 +93,7 @@ class SegmentProgram {
   int positions_;
   int clocks_;
   int levels_ = 0;  // Levels of the latest Run: 0 to its number of changes.
-  // Rows of clocks are padded with forbidden ones, so that loops over them have no remainder.
+  // Rows of clocks are padded with forbidden clocks, so that loops over a row need no special end.
   std::size_t stride_;
   std::vector<double> weights_;       // [position * stride + clock]
   std::vector<double> change_costs_;  // h: [position]

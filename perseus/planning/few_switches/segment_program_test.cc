@@ -61,7 +61,7 @@ TEST(SegmentProgram, AgreesWithExhaustiveSearch) {
         program.change_cost(p) = below(4);
       }
       for (int c = 0; c < program.clocks(); ++c) {
-        // Few values give many ties. Some options are not measured.
+        // Few different weights give many ties. Some options are not measured.
         program.weight(p, c) = below(6) == 0 ? SegmentProgram::kForbidden : below(8);
       }
     }

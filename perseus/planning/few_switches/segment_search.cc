@@ -7,23 +7,26 @@
 namespace perseus::few_switches {
 namespace {
 
-// A search ignores a smaller gain (in joules), because it may come from rounded sums.
+// The search ignores a gain below this value (in joules), because it may come from the rounding of
+// sums.
 constexpr double kLeastGain = 1e-9;
 // The price of being late, relative to the marginal price of time at the relaxed optimum.
 constexpr double kFirstLatePrice = 0.5;
 constexpr double kLastLatePrice = 100;
-// The price of being early, relative to the same price. It falls to 0.
+// The reward for being early, relative to the same marginal price. It falls to 0.
 constexpr double kFirstEarlyPrice = 0.5;
 // Temperatures, as fractions of the mean energy of an instruction in the baseline.
 constexpr double kFirstTemperature = 0.01;
 constexpr double kLastTemperature = 0.0005;
 // Temperatures and prices change after this many moves.
 constexpr std::int64_t kMovesPerStage = 64;
-// A latency that is at least as long as the shortest instruction changes times and energies so much
-// that a move gets this part of it as slack. (With 50 to 400 ms, plans save 0.02 to 0.2 points
-// more, and the search takes half as long again. With shorter latencies, only the time changes.)
+// If a latency is at least as long as the shortest instruction, it changes times and energies very
+// much. Then the latest time of a move gets this part of the latency as slack. (With 50 to 400 ms,
+// plans save 0.02 to 0.2 points more, and the search takes half as long again. For shorter
+// latencies, the slack only makes the search slower.)
 constexpr double kLongLatencySlack = 0.3;
-// If a move makes a path too long, the search tries this many segments, to make one of them faster.
+// If a move makes a path too long, the search tries to make a segment faster. It tries this many
+// segments.
 constexpr int kTriesOfRepair = 4;
 // Whether the ring has several segments, and one of them begins at the position. `next` is the
 // index of the first segment that starts later.
@@ -31,9 +34,9 @@ bool BeginsAt(const Ring& ring, std::size_t next, int position) {
   return ring.size() > 1 && next > 0 && ring[next - 1].start == position;
 }
 
-// The middles of equally likely parts of a distribution that is close to the exponential one with
-// mean 1: 64 (u^(-1/64) - 1) tends to -log(u). The square root is the same on every machine, but
-// the logarithm is not.
+// Samples of a distribution that is close to the exponential one with mean 1: the middles of
+// equally likely parts. 64 (u^(-1/64) - 1) tends to -log(u). It needs only square roots, which are
+// the same on every machine. Logarithms are not.
 std::vector<double> SamplesOfExponential() {
   std::vector<double> samples(1024);
   for (std::size_t i = 0; i < samples.size(); ++i) {
@@ -173,7 +176,8 @@ bool SegmentSearch::SumChanges() {
     const RankClocks& rank = ranks_[At(proposal.pp_rank)];
     const Ring& ring = proposal.ring;
     const Ring& old_ring = rings_[At(proposal.pp_rank)];
-    // Stretches between boundaries of either ring. The indices are those of the next boundaries.
+    // Stretches between neighboring boundaries of both rings. `next` and `old_next` are the indices
+    // of the next boundaries.
     const Difference difference = Compare(ring, old_ring, rank.positions());
     std::size_t next = difference.first_boundary;
     std::size_t old_next = difference.first_boundary;
@@ -227,12 +231,12 @@ bool SegmentSearch::SumStretch(const Stretch& stretch) {
 bool SegmentSearch::CollectChanges(Nanoseconds latest) {
   changes_.clear();
   timeline_.PreparePaths();
-  // Each path gets shorter by at most the gain.
+  // The changes shorten each path by at most gain_.
   const Nanoseconds most = latest < Timeline::kNoLimit - gain_ ? latest + gain_ : latest;
   for (const Stretch& stretch : stretches_) {
     const RankClocks& rank = ranks_[At(stretch.pp_rank)];
     Nanoseconds stall = stretch.pays ? switch_cost_.stall : 0;
-    Nanoseconds end = 0;  // When the previous instruction of the stretch ends, at least.
+    Nanoseconds end = 0;  // A lower bound of the end of the previous instruction.
     for (int p = stretch.begin; p < stretch.end; ++p) {
       const int instruction = rank.instructions[At(p)];
       const Nanoseconds time = rank.times[rank.Cell(p, stretch.clock)] + stall;
@@ -245,8 +249,8 @@ bool SegmentSearch::CollectChanges(Nanoseconds latest) {
   return true;
 }
 
-// The longest time at which the changes cost at most `threshold`, or a little more, if a latency
-// adds as much energy as before.
+// The longest time at which the changes cost about `threshold` or less. Assumes that a latency adds
+// as much energy as before.
 Nanoseconds SegmentSearch::LatestTime(double threshold) const {
   const double left_j = threshold - Cost(EnergyAfter() + timeline_.late_energy_j(), deadline_);
   const double price = waiting_j_per_ns_ + (left_j > 0 ? late_j_per_ns_ : early_j_per_ns_);
@@ -259,7 +263,7 @@ Nanoseconds SegmentSearch::LatestTime(double threshold) const {
 bool SegmentSearch::Decide(double threshold) {
   excess_.reset();
   const Nanoseconds latest = LatestTime(threshold);
-  // The iteration cannot take less than the least time.
+  // The iteration cannot take less than the two times in max().
   if (latest < std::max(timeline_.time() - gain_, planner_.least_time())) return false;
   excess_ = late_paths_.FindLate(stretches_, latest);
   if (excess_ || !CollectChanges(latest)) return false;
@@ -287,7 +291,7 @@ bool SegmentSearch::Decide(double threshold) {
 
 bool SegmentSearch::Repair(double threshold) {
   if (!excess_) return false;
-  // The most that the speedup may cost if the iteration then ends at the deadline.
+  // The maximum cost of the speedup, if the iteration then ends at the deadline.
   double least_j = threshold - Cost(EnergyAfter(), deadline_);
   struct Choice {
     int pp_rank = 0;
@@ -328,9 +332,9 @@ void SegmentSearch::Anneal(std::vector<Ring> start, int most_changes, const Effo
   const double instruction_j =
       planner_.baseline().energy_j / static_cast<double>(planner_.graph().instructions.size());
   const std::int64_t stages = std::max<std::int64_t>(1, effort.moves / kMovesPerStage);
-  // Falls from `first` to `last`, fast at the beginning. The last bits of a geometric sequence
-  // differ between machines. The inverse of a square needs only division, so it is the same
-  // everywhere.
+  // A value that falls from `first` to `last`, fast at the beginning. In a geometric sequence, the
+  // last bits would differ between machines. This inverse of a square uses only square roots and
+  // divisions, so it is the same everywhere.
   const auto interpolate = [&](double first, double last, std::int64_t stage) {
     const double a = std::sqrt(first / last) - 1;
     const double part = static_cast<double>(stage) / static_cast<double>(stages);
@@ -429,7 +433,8 @@ bool SegmentSearch::ImproveByTwoClocks(std::int64_t& tries_left) {
 void SegmentSearch::Polish(std::int64_t most_tries) {
   if (!best_) return;
   Start(best_->rings);
-  // No saving pays for a nanosecond too late, because the descent would not return to the deadline.
+  // A nanosecond too late costs more than any saving, because the descent would not return to the
+  // deadline.
   late_j_per_ns_ = planner_.baseline().energy_j;
   early_j_per_ns_ = 0;
   cost_ = CurrentCost();

@@ -1,39 +1,46 @@
 // A search for the best plan with at most N clock changes per pp_rank.
 //
-// The search is simulated annealing over rings (Kirkpatrick, Gelatt & Vecchi 1983): the clocks of a
-// pp_rank as segments (ring.h), so that every state keeps the limit of changes. ring_moves.h has
-// the moves.
+// The search is simulated annealing over rings (Kirkpatrick, Gelatt & Vecchi 1983). A ring is the
+// sequence of clocks of a pp_rank as segments (ring.h), so every state keeps the limit on changes.
+// ring_moves.h has the moves.
 //
-// One move takes a whole ring that was offered: a sequence that attains the bound at the latest
-// prices (price_ascent.h), or a ring of the best plan of another start. Such a ring is good as a
-// whole, and small moves lead from one to another only over worse ones. The move combines the rings
-// of different plans, as recombination in a genetic algorithm does.
+// One move replaces a ring by an offered ring: a sequence that attains the bound at the latest
+// prices (price_ascent.h), or a ring of the best plan from another start. Such a ring is good only
+// as a whole: small moves lead from one good ring to another only through worse rings. So this move
+// combines the rings of different plans, as recombination in a genetic algorithm does.
 //
-// A plan that is late costs a price for each second. This price grows during the search, until such
-// a plan never pays. (A constant price that is low never ends within the deadline; one that is high
-// gets stuck, where the deadline is the least possible time.) A plan that is early gains a price
-// for each second, at first half of the marginal price of time, and at the end nothing. So a
-// pp_rank can become faster in one move, and another pp_rank can use the time in a later move. The
-// result is the best plan that the search saw within the deadline.
+// A late plan is one that misses the deadline. It pays a price for each second. This price grows
+// during the search, until a late plan is never accepted. (With a low constant price, the search
+// never ends within the deadline. With a high constant price, it gets stuck if the deadline is the
+// least possible time.) An early plan is paid for each second: at first half of the marginal price
+// of time, and nothing at the end. So one move can make a pp_rank faster, and a later move of
+// another pp_rank can use the time. The result is the best plan within the deadline that the search
+// saw.
 //
-// Where time is short, a step that saves energy needs time, and another step on the same path has
-// to save this time. So a move that makes a known path too long (late_paths.h) gets a second
-// chance, together with the cheapest of a few faster clocks that shorten this path enough.
+// Where time is short, a step that saves energy takes more time, and another step on the same path
+// has to save this time. So a move that makes a known path too long (late_paths.h) gets a second
+// try. The search tries a few faster clocks that make this path short enough, and adds the cheapest
+// of them to the move.
 //
-// Random moves are wide, so a few small steps that would pay are never tried. At its end, the
-// search descends and tries all of them. It costs less than a tenth of the annealing before it.
+// Random moves are large. So the random search misses some small steps that would save energy. At
+// the end, a descent tries all small steps. It takes less than a tenth of the time of the
+// annealing.
 //
-// A stall and the energy of a change belong to the first instruction of a segment. So a move also
-// changes the durations of instructions that begin a segment only before it or only after it.
+// The stall and the energy of a change are counted in the first instruction of a segment. So a move
+// also changes the durations of those instructions that begin a segment either before or after the
+// move, but not both.
 //
 // WHAT MAKES IT FAST
-//   Most moves are rejected. The energies of a move are known before its time, and with them the
-//   latest time at which the move would be accepted. Often it is below the least possible time, or
-//   a path that made an earlier move late takes longer (late_paths.h). Otherwise the computation of
-//   the time (timeline.h) ends as soon as the time exceeds the latest time. With a switch latency,
-//   times and energies depend on each other. Then the latest time assumes that the latency adds as
-//   much energy as before, and a move that seems to pay is computed to the end. So the search may
-//   miss a move that pays only because the latency of others adds less.
+//   Most moves are rejected. The search knows the energies of a move before its time. From these
+//   energies, it computes the latest time at which it would accept the move. Three tests follow.
+//   First, the latest time may be below the least possible time. Second, a path that made an
+//   earlier move late may take longer than the latest time (late_paths.h). Third, the search
+//   computes the time (timeline.h), and stops as soon as the time exceeds the latest time.
+//
+//   With a switch latency, times and energies depend on each other. Then the latest time assumes
+//   that the latency adds as much energy as before the move. If a move passes the tests, its time
+//   and energy are computed exactly. So the search may miss a move that is good only because it
+//   reduces the energy that the latency adds.
 //
 // Deterministic: the effort is a number of moves, and the random numbers are the same everywhere.
 //
@@ -67,18 +74,18 @@ class SegmentSearch {
     std::int64_t moves = 5'000;
     std::uint64_t seed = 1;
   };
-  // Ends early once one of `ends` is requested. Requires that every clock of `start` ([pp_rank] a
-  // ring) is measured at its positions, and that no ring has more than max(most_changes, 1)
-  // segments.
+  // Ends early after a request on one of `ends`. `start` has a ring for each pp_rank. Requires that
+  // every clock of `start` is measured at its positions, and that no ring has more than
+  // max(most_changes, 1) segments.
   void Anneal(std::vector<Ring> start, int most_changes, const Effort& effort,
               std::initializer_list<std::stop_token> ends = {});
 
-  // Descends from the best plan, until no step makes it better: one clock or boundary of a segment
-  // moves by one, or one clock becomes slower and another one faster. Ends after `most_tries`
-  // tries.
+  // Improves the best plan by small steps, until no step saves energy, or after `most_tries` tries.
+  // A step moves one clock or one boundary of a segment by one, or makes one clock slower and
+  // another one faster.
   void Polish(std::int64_t most_tries);
 
-  // Returns the mix of these rings (RingMoves::Mixes) that costs least if time has its marginal
+  // Returns the cheapest mix of these rings (RingMoves::Mixes), where time costs its marginal
   // price. The mix may be late. Returns nullopt if the rings have no mix. May find a new best().
   std::optional<std::vector<Ring>> BestMix(const std::vector<Ring>& rings, int most_changes);
 
@@ -89,7 +96,7 @@ class SegmentSearch {
   // The best plan within the deadline since the last Forget.
   struct Found {
     std::vector<Ring> rings;
-    double energy_j = 0;  // Per iteration, waiting included.
+    double energy_j = 0;  // Per iteration, with the energy of waiting.
   };
   const std::optional<Found>& best() const { return best_; }
   void Forget() { best_.reset(); }
@@ -102,17 +109,19 @@ class SegmentSearch {
  private:
   void Start(std::vector<Ring> rings);
   // Fills stretches_, the energy difference and the gain. Returns false if an option is not
-  // measured, or if nothing changes.
+  // measured, or if the move changes nothing.
   bool SumChanges();
   bool SumStretch(const Stretch& stretch);
-  // Fills changes_. Returns false if they certainly make the iteration end after `latest`.
+  // Fills changes_. Returns false if the iteration certainly ends after `latest` with these
+  // changes.
   bool CollectChanges(Nanoseconds latest);
-  // Whether the cost after the changes is at most `threshold`. If so, the timeline has the changes.
+  // Whether the cost after the changes is at most `threshold`. If so, the changes are applied to
+  // the timeline.
   bool Decide(double threshold);
   // Call it after Decide returned false. If the move makes a known path too long, adds a faster
   // clock to the move. Returns whether the cost is then at most `threshold`.
   bool Repair(double threshold);
-  // A clock or a boundary moves by one.
+  // One clock or one boundary moves by `amount`.
   struct Step {
     int pp_rank = 0;
     std::size_t segment = 0;
@@ -122,7 +131,8 @@ class SegmentSearch {
   std::vector<Step> Steps() const;
   // Takes the steps if they make the plan better.
   bool Improve(std::span<const Step> steps);
-  // Returns whether such steps made the plan better. Counts the tries down.
+  // These two return whether one step, or a slower and a faster clock, made the plan better. They
+  // subtract their tries from `tries_left`.
   bool ImproveByOneStep(std::int64_t& tries_left);
   bool ImproveByTwoClocks(std::int64_t& tries_left);
   Nanoseconds LatestTime(double threshold) const;
@@ -138,7 +148,7 @@ class SegmentSearch {
   schedule::SwitchCost switch_cost_;
   Nanoseconds deadline_;
   Nanoseconds latency_slack_ = 0;
-  double waiting_j_per_ns_;  // All pp_ranks.
+  double waiting_j_per_ns_;  // The power of all waiting pp_ranks.
   double price_j_per_ns_;
   double late_j_per_ns_ = 0;
   double early_j_per_ns_ = 0;
@@ -148,7 +158,7 @@ class SegmentSearch {
   LatePaths late_paths_;
   double fixed_energy_j_ = 0;  // Effective energy of instructions without a choice.
   std::vector<Ring> rings_;
-  double energy_j_ = 0;  // Effective energy of all instructions, without what a latency adds.
+  double energy_j_ = 0;  // Effective energy of all instructions, without the effect of a latency.
   double cost_ = 0;
 
   std::span<RingMoves::Proposal> proposals_;  // A view of moves_ or of stepped_.
@@ -156,8 +166,9 @@ class SegmentSearch {
   std::vector<Stretch> stretches_;
   std::vector<Timeline::Change> changes_;
   double energy_change_j_ = 0;
-  Nanoseconds gain_ = 0;               // No path of the iteration gets shorter by more than this.
-  std::optional<Nanoseconds> excess_;  // How late the known path is that made Decide false.
+  Nanoseconds gain_ = 0;  // No path of the iteration gets shorter by more than this.
+  // If Decide found a known path that is too long: by how much.
+  std::optional<Nanoseconds> excess_;
   std::optional<Found> best_;
 };
 

@@ -11,7 +11,7 @@
 namespace perseus::few_switches {
 namespace {
 
-// Everything that a search of a random pipeline keeps references to.
+// Contains the objects that a search of a random pipeline keeps references to.
 struct SearchedJob {
   explicit SearchedJob(std::uint64_t seed, const schedule::SwitchCost& cost = {})
       : planner(*plan::Planner::Create(
@@ -96,7 +96,7 @@ TEST(Polish, CountsTheCostOfEveryChangeOfItsStart) {
   EXPECT_GT(with_changes, 0);
 }
 
-// Time costs twice the blocking power of one GPU (SearchedJob), and waiting is in the energy.
+// Time costs twice the blocking power of one GPU (SearchedJob). The energy includes waiting.
 TEST(BestMix, IsTheCheapestIfTimeHasAPrice) {
   int compared = 0;
   for (std::uint64_t seed = 0; seed < Seeds(100); ++seed) {

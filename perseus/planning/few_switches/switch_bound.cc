@@ -15,13 +15,14 @@ namespace {
 // More than any weight.
 constexpr Femtojoules kNever = std::numeric_limits<Femtojoules>::max();
 constexpr Nanoseconds kNoWait = -1;
-// A program with this many cells (position, clock and number of changes) takes several times as
-// long as the start of a thread: about 0.2 ms. With windows, a cell takes more.
+// A program with more cells than this (position, clock and number of changes) takes about 0.2 ms,
+// several times as long as the start of a thread. With windows, each cell takes kTimesWithWindows
+// times as long.
 constexpr double kLongProgram = 150'000;
 constexpr double kTimesWithWindows = 4;
 
-// Returns how many positions after its own a change may take effect: those that may begin before
-// the latency has passed.
+// Returns by how many positions a change may take effect late: the maximum number of positions that
+// may begin before the latency has passed.
 int Lateness(const RankClocks& rank, Nanoseconds latency) {
   std::vector<Nanoseconds> fastest;
   for (int p = 0; p < rank.positions(); ++p) {
@@ -38,7 +39,7 @@ int Lateness(const RankClocks& rank, Nanoseconds latency) {
   return most;
 }
 
-// [instruction] the delay from the end of the instruction before it on its pp_rank; kNoWait if it
+// [instruction] The delay from the end of the previous instruction on its pp_rank, or kNoWait if it
 // does not wait for that instruction.
 std::vector<Nanoseconds> DelaysOnRank(const schedule::InstructionGraph& graph) {
   std::vector<int> before(graph.instructions.size(), -1);
@@ -74,8 +75,8 @@ std::vector<PositionWindow> WindowsOf(const schedule::InstructionGraph& graph,
   return windows;
 }
 
-// Returns more than the guess, so that a search with similar prices finds a result within its first
-// cap.
+// Returns more than the guess `excess`. So if the prices are similar, the search finds a result
+// within its first cap.
 Femtojoules Widen(Femtojoules excess) { return excess + excess / 4; }
 
 }  // namespace
@@ -175,7 +176,7 @@ Femtojoules SwitchBound::SetWeights(std::size_t pp_rank, const Prices& prices) {
   return subtracted;
 }
 
-// Ignores the windows if no sequence keeps them, or if the search takes too long.
+// Solves without windows if no sequence keeps them, or if the search takes too long.
 SegmentProgram::Answer SwitchBound::SolveWithWindows(RankProgram& own, int changes,
                                                      std::int64_t& work) {
   WindowProgram::Answer found = own.window_program->Solve(

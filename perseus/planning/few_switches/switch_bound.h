@@ -13,39 +13,44 @@
 //     E = sum ê_i + P*S*T
 //       >= sum (ê_i + x_i*t_i) + sum x_d*delay_d - (lambda - P*S) * T0.
 //
-//   Only the first sum depends on the plan, and it is a sum over pp_ranks. So its least value over
-//   all plans with at most N changes is a sum of answers of SegmentProgram: the weight of clock c
-//   for instruction i is ê_i(c) + x_i*t_i(c). Every flow gives a valid bound. The prices of the
-//   relaxed optimum are a good start. PriceAscent (price_ascent.h) finds better ones.
+//   Only the first sum depends on the plan. It splits into one sum for each pp_rank. So its least
+//   value over all plans with at most N changes is a sum of answers of SegmentProgram, where clock
+//   c has the weight ê_i(c) + x_i*t_i(c) for instruction i. Every flow gives a valid bound. The
+//   prices of the relaxed optimum are a good start. PriceAscent (price_ascent.h) finds better ones.
 //
 // WINDOWS
-//   If all other instructions run at their fastest times, an instruction has a window of time, and
-//   every plan within T0 keeps it. So the least value may be taken over only those sequences that
-//   keep the windows (window_program.h). A mixture of all sequences may be below this value,
-//   because it may have a sequence that is too slow for its windows. Both bounds hold at any
-//   prices. At the best prices without windows, the windows gain next to nothing: at these prices,
-//   a sequence in time costs as little as one that is too slow. The gain comes from the steps of
-//   the ascent that keep the windows.
+//   The window of an instruction is the time in which it can run if all other instructions run at
+//   their fastest times. Every plan within T0 keeps all windows. So the bound may use the least
+//   value over only those sequences that keep the windows (window_program.h).
 //
-//   With a switch latency there are no windows: the sequence that weighs no more than a mix of two
-//   clocks may take longer than the mix (below).
+//   This value may be higher than the one over all sequences. The reason: at the best prices
+//   without windows, a mixture of sequences may be optimal, and one of them may be too slow for its
+//   windows. Both values are valid bounds at any prices. At the best prices without windows, the
+//   windows raise the bound very little: at these prices, a sequence in time costs as little as one
+//   that is too slow. So further steps of the ascent, which keep the windows, raise the bound.
+//
+//   With a switch latency, windows are not used. The COSTS section replaces an instruction at two
+//   clocks by one at a single clock that weighs no more. This single clock may take longer.
 //
 // COSTS
-//   A switch cost of a stall s and an energy J makes a change at instruction i cost x_i*s + J: the
-//   stall is duration of i, and it draws the blocking power, which effective energy leaves out.
+//   A switch cost has a stall of length s and an energy J. A change at instruction i then costs
+//   x_i*s + J. The reason: the stall makes i longer, and the GPU draws the blocking power in the
+//   stall, which effective energies leave out.
 //
-//   With a switch latency, some instructions after a change run at the clock before, wholly or
-//   partly. The weight of a mix of two clocks is at least the smaller of their weights. So a plan
-//   with pure clocks and no more changes, in which each change may come later, weighs no more. The
-//   program is free to choose that plan. If its later change costs more than the change of the real
-//   plan, the bound would be wrong. So a change costs the least of its own cost and the costs at
-//   the positions before it, as far back as a latency reaches. A clock that was not measured for an
-//   instruction then means the nearest one, as in plan/evaluation.h.
+//   With a switch latency, some instructions after a change run at the previous clock, entirely or
+//   partly. The weight of a mix of two clocks is at least the smaller of their weights. So for
+//   every real plan, there is a plan without mixes that has no more changes and weighs no more, in
+//   which each change may come later. The program can choose that plan. If the later change cost
+//   more than the real change, the bound would be wrong. So a change costs the least of its own
+//   cost and the costs at the positions before it, as far back as a latency reaches. If an
+//   instruction was not measured at a clock, the values of the nearest measured clock count, as in
+//   plan/evaluation.h.
 //
 // EXACTNESS
-//   Weights are whole femtojoules (energies are rounded down). A program counts in units of 2^k fJ,
-//   with the least k for which its sums are exact, and each weight is rounded down to a unit after
-//   the least weight of its position was subtracted. So the result is never above the exact one.
+//   Weights are whole femtojoules (energies are rounded down). The program subtracts the least
+//   weight of each position, and then counts in units of 2^k fJ, with the least k for which its
+//   sums are exact. Each weight is rounded down to a unit. So the result is never above the exact
+//   one.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -64,8 +69,8 @@ namespace perseus::few_switches {
 // Prices of time: a flow from source to sink, conserved at every node.
 struct Prices {
   std::vector<Microwatts> flow;  // [arc]
-  Microwatts price = 0;          // Its value, lambda.
-  // [instruction] The price of a stall before it. Empty: as `flow`.
+  Microwatts price = 0;          // The value of the flow, lambda.
+  // [instruction] The price of a stall before the instruction. Empty: the same as `flow`.
   std::vector<Microwatts> of_stalls = {};
 };
 
@@ -78,11 +83,11 @@ class SwitchBound {
               Nanoseconds deadline, Microwatts least_price, bool on_all_cores = false);
 
   struct Answer {
-    bool exists = false;  // Whether a plan with at most these changes exists, at any deadline.
+    bool exists = false;  // Whether a plan with at most these changes exists at any deadline.
     Femtojoules bound = 0;
     // [pp_rank][position] The choice that attains the bound at these prices.
     std::vector<std::vector<int>> clocks;
-    std::int64_t work = 0;  // Labels of the windows.
+    std::int64_t work = 0;  // The number of labels of window_program.h.
   };
   enum class Windows { kIgnore, kKeep };
   // Requires prices.price >= least_price(), and has_windows() to keep windows.
@@ -100,9 +105,10 @@ class SwitchBound {
   struct RankProgram {
     SegmentProgram program;
     std::optional<WindowProgram> window_program = {};  // nullopt with a latency.
-    // How far the result of the latest search is above the cost without windows.
+    // The result of the latest search minus the least cost without windows. A guess for the next
+    // search.
     Femtojoules excess = 0;
-    int lateness = 0;  // How many positions later a change may take effect.
+    int lateness = 0;  // After how many more positions a change may take effect.
     std::vector<Femtojoules> weights = {};
     std::vector<Femtojoules> change_costs = {};  // [position]
     int unit_shift = 0;                          // A unit is 2^unit_shift fJ.
@@ -115,10 +121,11 @@ class SwitchBound {
     std::int64_t work = 0;
   };
 
-  // Whether a pass over all programs takes much longer than the start of a thread.
+  // Whether the solution of all programs takes much longer than the start of a thread.
   bool IsLong(int changes, Windows windows) const;
   Part SolveRank(std::size_t pp_rank, const Prices& prices, int changes, Windows windows);
-  // Fills the weights of the program of the pp_rank. Returns the sum of what was subtracted.
+  // Fills the weights of the program of the pp_rank. Returns the sum of the subtracted least
+  // weights.
   Femtojoules SetWeights(std::size_t pp_rank, const Prices& prices);
   // Solves the program with its present weights.
   static SegmentProgram::Answer SolveWithWindows(RankProgram& own, int changes, std::int64_t& work);

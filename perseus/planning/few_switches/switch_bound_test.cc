@@ -21,9 +21,10 @@ schedule::OptionSet FastAndSlow() {
 //   pp_rank 0   .[X slow 20 ms]        .[Y fast 10 ms]
 //   pp_rank 1   [    Z 30 ms          ]
 //
-// X runs slowly while pp_rank 0 waits for Z. Each change of its clock takes 1 ms, which costs time
-// at Y only. With a latency, a change may take effect one instruction later than it was requested.
-// So the bound lets the change to Y cost as little as the one to X, but never the other way around.
+// X runs slowly while pp_rank 0 waits for Z. Each change of the clock of pp_rank 0 takes 1 ms,
+// which delays the iteration only at Y. With a latency, a change may take effect one instruction
+// after its request. So in the bound, the change to Y may cost as little as the change to X, but
+// the change to X must not become more expensive.
 TEST(SwitchBound, AChangeCostsNoMoreThanItsOwnStallUnderALatency) {
   schedule::OptionSet fixed;
   fixed.kind = InstructionKind::kAllReduce;
@@ -50,7 +51,7 @@ TEST(SwitchBound, AChangeCostsNoMoreThanItsOwnStallUnderALatency) {
   ASSERT_TRUE(bounds->front().best.exists);
   const double bound_j = ToJoules(bounds->front().best.bound);
   EXPECT_LE(bound_j, best.energy_j);
-  EXPECT_GT(bound_j, 2);  // Both slow, which takes too long.
+  EXPECT_GT(bound_j, 2);  // The energy if both run slowly, which takes too long.
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace {
 // next cut, and all dependencies over this cut.
 constexpr int kCutDistance = 8;
 
-// Copies the values of the instructions from `first` to the one before `end`. Values that only a
-// latency needs may be absent.
+// Copies the values of the instructions from `first` to `end` - 1. Does nothing if `from` is empty
+// (some values exist only with a latency).
 template <typename Value>
 void Copy(int first, int end, const std::vector<Value>& from, std::vector<Value>& to) {
   if (from.empty()) return;
@@ -42,7 +42,7 @@ Timeline::Timeline(const schedule::InstructionGraph& graph) {
   MakeCuts(graph);
 }
 
-// Cut c is before instruction (c + 1) * kCutDistance. The last one is the end of the iteration.
+// Cut c is before instruction (c + 1) * kCutDistance. The last cut is at the end of the iteration.
 void Timeline::MakeCuts(const schedule::InstructionGraph& graph) {
   const auto instructions = static_cast<int>(graph.instructions.size());
   const int cuts = (instructions + kCutDistance - 1) / kCutDistance;
@@ -89,7 +89,8 @@ Timeline::Timeline(const schedule::InstructionGraph& graph, const std::vector<Ra
     for (int p = 0; p < ranks[r].positions(); ++p) {
       places_[At(ranks[r].instructions[At(p)])] = {static_cast<int>(r), p};
     }
-    // A clock is left at most `latency` after the end of its last instruction.
+    // An instruction can run at a clock at most `latency` after the end of the last instruction
+    // that requested this clock.
     for (int p = 0; p < ranks[r].positions(); ++p) {
       int last = p;
       for (Nanoseconds time = 0; time < latency_ && last + 1 < ranks[r].positions();) {
@@ -146,7 +147,7 @@ Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
   if (clock.running == wanted) {
     clock.pending = kNone;
   } else {
-    // The request comes when the previous instruction ends.
+    // The GPU requests the clock when the previous instruction ends.
     if (clock.pending != wanted) clock.switch_time = clock.previous_end + latency_;
     clock.pending = wanted;
     clock.Settle(begin);
@@ -162,7 +163,7 @@ Nanoseconds Timeline::RunLate(int instruction, Nanoseconds start) {
   return end - start;
 }
 
-// The time and energy of an instruction that begins before the switch to its clock takes effect.
+// The time and energy of an instruction that begins before its clock takes effect.
 Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Clock& clock,
                                   Nanoseconds begin) const {
   const std::size_t previous = rank.Cell(position, clock.running);
@@ -175,8 +176,8 @@ Timeline::Late Timeline::RunMixed(const RankClocks& rank, int position, const Cl
   const double done = static_cast<double>(wait) / static_cast<double>(rank.times[previous]);
   const double rest = std::ceil((1 - done) * static_cast<double>(rank.times[wanted]));
   const Nanoseconds duration = wait + static_cast<Nanoseconds>(rest);
-  // Effective energies leave out the blocking power. So add its energy to each part, mix the two
-  // parts, and then subtract it for the whole duration.
+  // Effective energies leave out the blocking power. So add the blocking energy to each part, mix
+  // the two parts, and then subtract the blocking energy for the whole duration.
   const auto waiting_j = [&](Nanoseconds time) { return blocking_power_w_ * ToSeconds(time); };
   return {duration, done * (rank.energies_j[previous] + waiting_j(rank.times[previous])) +
                         (1 - done) * (rank.energies_j[wanted] + waiting_j(rank.times[wanted])) -
@@ -270,7 +271,8 @@ std::vector<int> Timeline::TraceLatePath() const {
   return path;
 }
 
-// Returns the instruction that `instruction` awaits longest, with the delay included, or kNone.
+// Returns which awaited instruction decides the start of `instruction` (its end plus the delay is
+// the latest), or kNone.
 int Timeline::Critical(int instruction) const {
   int critical = kNone;
   ForEachAwaited(instruction, [&](const Before& before) {

@@ -1,21 +1,24 @@
 // The iteration time of a plan, updated after a few durations change.
 //
 // Every instruction starts as early as its predecessors allow. A change of durations affects only
-// instructions that come later in topological order. The time after a change has two parts: a pass
-// from the first to the last changed instruction computes when they end now, and the longest paths
-// after them are known from before. Between the two parts are cuts: after every few instructions, a
-// list of the dependencies from earlier to later instructions. The longest path takes the
-// dependency of the next cut with the greatest sum: the time at which the iteration reaches it, and
-// the longest path after it. So a change in one place costs a few instructions, and not the rest of
-// the iteration. Most changes that a search tries are rejected, and an accepted one costs a pass
-// over the iteration.
+// instructions that come later in topological order. The computation of the new time has two parts.
+// First, a pass from the first to the last changed instruction computes their new ends. Second, it
+// adds the longest paths after these instructions, which are known from before.
 //
-// With a switch latency, durations and energies depend on the clocks before an instruction and on
-// when it begins. Then a pass also follows the clock of each pp_rank, with the arithmetic of
-// plan/evaluation.h. Instructions behind the next cut may then run at other clocks than before, so
-// the time over the cut is only an estimate. It is close, and rejects most changes. For the others,
-// a pass to the end finds the exact time. (A pass to the end for every change finds plans that are
-// as good, in twice the time: 122 in place of 58 s for 32 jobs, limits and latencies.)
+// Cuts connect the two parts. A cut comes after every few instructions, and is the list of the
+// dependencies from earlier to later instructions. For each dependency of the next cut, add the
+// time at which the iteration reaches it and the longest path after it. The greatest sum is the
+// iteration time. So a change in one place costs a pass over a few instructions, and not over the
+// rest of the iteration. Most changes that a search tries are rejected. Only an accepted change
+// costs a pass over the whole iteration.
+//
+// With a switch latency, the duration and the energy of an instruction depend on the clocks before
+// it and on its start. Then a pass also follows the clock of each pp_rank, with the arithmetic of
+// plan/evaluation.h. Instructions after the next cut may run at other clocks than before, so the
+// time over the cut is only an estimate. The estimate is close, and rejects most changes. For the
+// other changes, a pass to the end finds the exact time. (A pass to the end for every change finds
+// plans that are as good, in twice the time: 122 s instead of 58 s for 32 jobs, limits and
+// latencies.)
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -40,22 +43,22 @@ class Timeline {
   Timeline(const schedule::InstructionGraph& graph, const std::vector<RankClocks>& ranks,
            const plan::ExecutionModel& model);
 
-  // Replaces all durations and clocks. `clocks` has the numbers of rank_clocks.h; it is used only
-  // with a latency, and only for instructions with a choice.
+  // Replaces all durations and clocks. `clocks` has the clock numbers of rank_clocks.h. They are
+  // used only with a latency, and only for instructions with a choice of clocks.
   void Reset(std::vector<Nanoseconds> durations, std::vector<int> clocks = {});
 
   static constexpr Nanoseconds kNoLimit = std::numeric_limits<Nanoseconds>::max();
 
   bool has_latency() const { return latency_ > 0; }
   Nanoseconds time() const { return time_; }
-  // The effective energy that the latency adds, in joules. An estimate if time() is an estimate.
+  // The effective energy that the latency adds, in joules. This is an estimate if time() is one.
   double late_energy_j() const {
     if (computed_ == 0 || late_energies_j_.empty()) return 0;
     const std::size_t last = At(computed_) - 1;
     return late_energies_j_[last] + (kept_late_energies_j_.back() - kept_late_energies_j_[last]);
   }
-  // Instruction i starts at starts()[i]. After Try, call Complete first. After Reset, Keep and
-  // Undo, the values are exact.
+  // The start of each instruction. The values are exact after Reset, Keep and Undo. After Try, call
+  // Complete first.
   const std::vector<Nanoseconds>& starts() const { return starts_; }
 
   struct Change {
@@ -63,19 +66,20 @@ class Timeline {
     Nanoseconds duration = 0;
     int clock = 0;
   };
-  // Applies the changes and returns the new time, or a lower bound of it that is above `limit`.
-  // With a latency, both are estimates. Keep or Undo must follow: Undo if the time is above the
-  // limit, otherwise either.
+  // Applies the changes. Returns the new time, or a lower bound of it that is above `limit`. With a
+  // latency, both are estimates. Afterwards, call Undo if the result is above the limit, and Keep
+  // or Undo otherwise.
   Nanoseconds Try(const std::vector<Change>& changes, Nanoseconds limit = kNoLimit);
   // Returns the instructions of a path that takes longer than the limit. Call it after a Try with a
   // time above its limit, and before Undo. Requires no latency.
   std::vector<int> TraceLatePath() const;
   // The time of a path of instructions, each of which awaits the previous one.
   Nanoseconds LengthOf(std::span<const int> path) const;
-  // Prepares path_before and path_after, for a bound that needs no Try. These are the longest path
-  // from the start of the iteration to the start of the instruction, and from its end to the end of
-  // the iteration. They count the durations that were kept, with the effect of a latency. Call them
-  // before the next Try or Undo.
+  // Prepares path_before and path_after, which give a bound on the time without a Try. path_before
+  // is the longest path from the start of the iteration to the start of the instruction. path_after
+  // is the longest path from the end of the instruction to the end of the iteration. Both use the
+  // durations of the last Keep, with the effect of a latency. Call PreparePaths before the next Try
+  // or Undo.
   void PreparePaths() {
     if (!paths_are_valid_) ComputePathsAfter();
   }
@@ -91,22 +95,23 @@ class Timeline {
     int instruction = 0;
     Nanoseconds delay = 0;
   };
-  // A dependency over a cut. `to` is the number of instructions for the end of the iteration.
+  // A dependency over a cut. If `to` is the number of instructions, it stands for the end of the
+  // iteration.
   struct Crossing {
     int from = 0;
     int to = 0;
     Nanoseconds delay = 0;
   };
   void MakeCuts(const schedule::InstructionGraph& graph);
-  // Computes the instruction computed_.
+  // Computes the start and end of instruction number computed_.
   template <bool kHasLatency>
   void ComputeNext();
-  // Computes the instructions up to the one before `end`, but stops behind the first one after
-  // which the iteration takes longer than `limit`, even if later instructions gain `gain`. Returns
-  // the time of that iteration, or 0.
+  // Computes the instructions before `end`, one after another. Stops early if the path over an
+  // instruction is longer than `limit`, even if the later instructions become faster by `gain`.
+  // Returns the length of that path minus `gain`, or 0 if it did not stop early.
   template <bool kHasLatency>
   Nanoseconds ComputeWithin(int end, Nanoseconds gain, Nanoseconds limit);
-  // Visits what an instruction awaits. Also visits empty places.
+  // Visits the instructions that an instruction awaits, including empty places (see Awaited).
   template <typename Visit>
   void ForEachAwaited(int instruction, Visit visit) const;
   Nanoseconds StartOf(int instruction) const;
@@ -118,7 +123,7 @@ class Timeline {
   };
   Longest LongestOver(int cut) const;
   Nanoseconds TimeOverCut(int cut) const { return LongestOver(cut).time; }
-  // The duration of the instruction if a latency may let it run at an earlier clock.
+  // The duration of the instruction with a latency, which may let it start at an earlier clock.
   Nanoseconds RunLate(int instruction, Nanoseconds start);
   void ComputePathsAfter();
 
@@ -126,7 +131,7 @@ class Timeline {
   struct Clock {
     int running = 0;
     int pending = kNone;
-    Nanoseconds switch_time = 0;   // When the pending one takes effect.
+    Nanoseconds switch_time = 0;   // When the pending clock takes effect.
     Nanoseconds previous_end = 0;  // When the previous instruction ends.
 
     void Settle(Nanoseconds now);
@@ -142,9 +147,10 @@ class Timeline {
   };
   static constexpr int kNone = -1;
 
-  // What an instruction awaits. Nearly all instructions await at most two others: the one before
-  // on its pp_rank, and a transfer. So two have a fixed place, which saves a loop with an
-  // unpredictable end. An empty place names the number of instructions; its end stays 0.
+  // The instructions that an instruction awaits. Nearly all await at most two: the previous one on
+  // the same pp_rank, and a transfer. So two have a fixed place, which avoids a loop with an
+  // unpredictable end. An empty place has the number of instructions as its index. The end of this
+  // index is always 0.
   struct Awaited {
     Before first;
     Before second;
@@ -158,30 +164,31 @@ class Timeline {
   const std::vector<RankClocks>* ranks_ = nullptr;
   Nanoseconds latency_ = 0;
   double blocking_power_w_ = 0;
-  std::vector<Place> places_;  // [instruction]; empty without a latency, like what follows.
-  // [instruction] The last instruction of its pp_rank that may still run at its clock.
+  std::vector<Place> places_;  // [instruction] This and the following are empty without a latency.
+  // [instruction] The last instruction of its pp_rank that may still run at the clock of this one.
   std::vector<int> last_affected_;
   std::vector<int> clocks_;
   std::vector<Nanoseconds> durations_;
   std::vector<Nanoseconds> starts_;
-  std::vector<Nanoseconds> ends_;  // One more, for empty places.
+  std::vector<Nanoseconds> ends_;  // One additional entry for empty places.
   std::vector<Clock> clocks_after_;
   std::vector<double> late_energies_j_;  // The sum up to this instruction.
   std::vector<Nanoseconds> kept_starts_;
   std::vector<Nanoseconds> kept_ends_;
   std::vector<Clock> kept_clocks_after_;
   std::vector<double> kept_late_energies_j_;
-  // [instruction] the longest path from its start, and from its end, to the end of the iteration,
-  // for the durations that were kept. One more path, from the end, is 0. (What is after it has no
-  // meaning.)
+  // [instruction] The longest paths to the end of the iteration, from the start and from the end of
+  // the instruction, for the durations of the last Keep. paths_from_ has one additional entry, 0,
+  // for the end of the iteration. (The additional entry of paths_after_ has no meaning.)
   std::vector<Nanoseconds> paths_from_;
   std::vector<Nanoseconds> paths_after_;
-  // [instruction] The next instruction on its longest path; the number of instructions for the end.
+  // [instruction] The next instruction on the longest path after it. The number of instructions
+  // stands for the end of the iteration.
   std::vector<int> next_;
   bool paths_are_valid_ = false;
   Nanoseconds time_ = 0;
   Nanoseconds kept_time_ = 0;
-  int late_cut_ = kNone;  // The cut over which Try found its time; kNone: it ended before.
+  int late_cut_ = kNone;  // The cut over which Try found its time. kNone if Try ended before a cut.
   int first_tried_ = 0;
   int computed_ = 0;  // The starts and ends of the instructions before this one are computed.
   std::vector<Change> undo_;

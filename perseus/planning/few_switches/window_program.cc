@@ -10,18 +10,19 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr Nanoseconds kAtNoTime = std::numeric_limits<Nanoseconds>::max();
-// At first, the widest window has about kFirstCells cells. This can be halved kMostHalvings times.
+// At first, the widest window has about kFirstCells cells. This number can be halved kMostHalvings
+// times.
 constexpr Nanoseconds kFirstCells = 32;
 constexpr int kMostHalvings = 4;
-// Labels for each position, number of changes and clock. More than kMany: later searches have
-// larger cells. More than kTooMany: the search ends.
+// Limits on the labels for each position, number of changes and clock. With more than kMany, later
+// searches have larger cells. With more than kTooMany, the search ends.
 constexpr std::int64_t kMany = 2;
 constexpr std::int64_t kTooMany = 8;
-// But a search never ends for this reason before kFewLabels, and always ends at kMostLabels (64
-// MB).
+// Below kFewLabels, a search never ends because of kTooMany. At kMostLabels (64 MB), it always
+// ends.
 constexpr std::int64_t kFewLabels = 50'000;
 constexpr std::int64_t kMostLabels = 2'000'000;
-// The first cap is above the least cost without windows by this part of the largest sum.
+// The first cap is above the least cost without windows, by at least this part of the largest sum.
 constexpr double kLeastExcess = 1e-5;
 
 }  // namespace
@@ -113,8 +114,8 @@ void WindowProgram::Add(const Entry& entry, int position, int clock, double weig
   labels_.push_back(label);
 }
 
-// Merges two rows of labels by their starts: those that stay at the clock, and entering_. A label
-// costs less than all labels of its list that start before it.
+// Merges two rows of labels by their starts: the labels that stay at the clock, and entering_. In a
+// list, each label costs less than all labels that start before it.
 void WindowProgram::Extend(const SegmentProgram& program, int position, int list, double room) {
   const int clock = list % clocks_;
   const Nanoseconds time = times_[Cell(position, clock)];
@@ -125,7 +126,7 @@ void WindowProgram::Extend(const SegmentProgram& program, int position, int list
   const std::int32_t own_end = lists_[At(list) + 1];
   auto entering = entering_.begin();
   while (entering != entering_.end() && entering->cost > room) ++entering;
-  // The labels with one change fewer at this position and clock.
+  // The labels with one change less, at this position and clock.
   std::int32_t fewer = list >= clocks_ ? next_lists_[At(list - clocks_)] : 0;
   const std::int32_t fewer_end = list >= clocks_ ? next_lists_[At(list - clocks_) + 1] : 0;
   double least = kInfinite;
@@ -164,7 +165,7 @@ bool WindowProgram::Run(const SegmentProgram& program, int changes, int held, do
         if (room < 0) continue;
         if (has_own || entering_.back().cost <= room) Extend(program, p, list, room);
       }
-      // The end of the last list, which Extend reads for one change more.
+      // The end of the last list. Extend reads it for the next number of changes.
       next_lists_[At((k + 1) * clocks_)] = static_cast<std::int32_t>(labels_.size());
     }
     lists_.swap(next_lists_);
@@ -205,7 +206,7 @@ double WindowProgram::SearchWithin(SegmentProgram& program, int changes, double 
   if (!answer.complete) return kInfinite;
   Found best{kInfinite, -1};
   const std::vector<Found> ends = CollectEnds(changes, program.change_cost(0), best);
-  std::vector<int> open;  // Last clocks whose bound has another first clock.
+  std::vector<int> open;  // Last clocks whose sequence has another first clock.
   for (int c = 0; c < clocks_; ++c) {
     const Found& end = ends[At(c)];
     if (end.label < 0) continue;
@@ -223,7 +224,7 @@ double WindowProgram::SearchWithin(SegmentProgram& program, int changes, double 
     const double held_cap = std::min(cap, best.cost);
     if (program.backward_cost(0, changes, c) > held_cap) continue;
     if (!Run(program, changes, c, held_cap))
-      return ends[At(c)].cost;  // A bound for all remaining clocks.
+      return ends[At(c)].cost;  // A lower bound for all remaining clocks.
     Found unused{kInfinite, -1};
     const Found held = CollectEnds(changes, kInfinite, unused)[At(c)];
     if (held.cost >= best.cost) continue;

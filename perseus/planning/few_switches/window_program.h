@@ -1,61 +1,64 @@
-// The best clocks of one pp_rank with a limited number of clock changes, if each instruction has to
-// run within a window of time: a close lower bound on their cost.
+// A close lower bound on the cost of the best clocks of one pp_rank, with a limited number of clock
+// changes, if each instruction has to run within a window of time.
 //
 // WHY
 //   Prices alone let a pp_rank mix sequences: one that is too slow, and one that is too fast. Where
-//   clocks are coarse, such a mixture costs less than any one sequence that is in time. But if all
-//   other instructions run at their fastest times, each instruction has a window of time
-//   (plan::InstructionWindows), and every plan within the deadline keeps it. So a sequence that
-//   breaks a window can be excluded at any prices.
+//   clocks are coarse, such a mixture costs less than any single sequence that is in time. Now let
+//   all other instructions run at their fastest times. Then each instruction has a window of time
+//   (plan::InstructionWindows), and every plan within the deadline keeps this window. So a sequence
+//   that breaks a window can be excluded at any prices.
 //
 // PROBLEM
-//   That of SegmentProgram (segment_program.h), where position p starts at
+//   The problem of SegmentProgram (segment_program.h), where position p starts at S[p] and ends at
+//   end[p]:
 //
 //       S[p] = max(earliest_start[p], end[p-1] + delay[p]),     end[p] = S[p] + time[p][c] + stall,
 //
-//   (the stall only if its clock changes) and end[p] <= latest_end[p]. The instructions of a real
-//   plan start no earlier than that, because they also wait for other pp_ranks. So every plan
-//   within the deadline is allowed here.
+//   The stall is added only if the clock changes at p. Each position must keep end[p] <=
+//   latest_end[p]. In a real plan, the instructions start at these times or later, because they
+//   also wait for other pp_ranks. So every plan within the deadline is allowed here.
 //
 // METHOD
-//   A label stands for all sequences of the positions so far with k changes and the last clock c:
-//   their least cost, and the least time at which they end. Of two labels with the same k and c,
-//   one that costs no less and ends no earlier is dropped. So is a label that costs no less and
-//   ends no earlier than a label with fewer changes.
+//   The method is label setting. A label stands for all sequences of the positions so far that have
+//   k changes and the last clock c. It has their least cost and the least time at which they end. A
+//   label is dropped if another label with the same c costs no more, ends no later, and has no more
+//   changes.
 //
-//   Labels that are close to each other are merged: the least cost of all, and the least end of
-//   all. This only adds possibilities, so the result is never above the least cost. If only ends
-//   were compared, errors would add up: at each position, new sequences enter a clock and pull the
-//   merged end forward. So labels of clock c are merged by end - (the sum of times of clock c up to
-//   here), which stays the same as long as the clock does. An error is then at most two cells for
-//   each change.
+//   Labels that are close to each other are merged into one, with the least cost and the least end
+//   of all of them. This only adds possibilities, so the result is never above the least cost. What
+//   is close? If ends were compared, errors would add up: at each position, new sequences change to
+//   a clock and pull the merged end forward. So for labels of clock c, the program compares end
+//   minus the sum of times of clock c up to here. This difference stays the same as long as the
+//   clock does. The error is then at most two cells for each change.
 //
-//   The search has a cap: a label is dropped if its cost and the least cost of the rest, without
-//   windows, is above it. The least cost of the rest is known from a backward run of
-//   SegmentProgram. If nothing is left, the least cost is above the cap, and the next search has a
-//   higher cap. A good first cap is what the search with similar weights found.
+//   The search has a cap on the cost. A label is dropped if its cost plus the least cost of the
+//   remaining positions, without windows, is above the cap. A backward run of SegmentProgram gives
+//   this least cost. If no label remains, the least cost is above the cap, and the next search has
+//   a higher cap. A good first cap is the result of a search with similar weights.
 //
-//   The ring is closed as in SegmentProgram: with a change at position 0, or with a first clock
-//   that is the last one. The search without this condition gives a bound for each last clock, and
-//   the first clock of the sequence that attains it. If they are not the same, a search in which
-//   the first clock is held follows.
+//   The last position is followed by position 0, as in SegmentProgram. Either the clock changes at
+//   position 0, or the first and the last clock are the same. An open search ignores this
+//   condition. For each last clock, it gives a bound and the first clock of the sequence that
+//   attains the bound. If the two clocks differ, another search follows that holds the first clock
+//   at this last clock.
 //
 // NUMBERS
 //   Costs are whole numbers in doubles, as in SegmentProgram. Times are nanoseconds.
 //
 // COMPLEXITY
-//   O(n N C cells) for one search, and at most C + 1 searches for each cap. With eight stages and
-//   96 microbatches, a step of the price ascent has 110,000 labels for GPT-3 on A100 and 2 changes,
-//   and 350,000 for Bloom on A40, where most last clocks need a search of their own.
+//   One search takes O(n N C cells), and each cap needs at most C + 1 searches. Example: a step of
+//   the price ascent with eight stages, 96 microbatches and 2 changes. It has 110,000 labels for
+//   GPT-3 on A100, and 350,000 for Bloom on A40, where most last clocks need another search.
 //
 // ALTERNATIVES (docs/benchmarks.md has the numbers)
-//   - Cells of the time since the earliest start, without the sum of times: for GPT-3 with 96
-//     microbatches and 2 changes, 64 such cells leave a fifth of the gap that 32 cells close.
-//   - A backward run for each first clock, and a search for each of those below the cap: five to
+//   - Merge labels by the time since the earliest start, without the sum of times. For GPT-3 with
+//     96 microbatches and 2 changes, 32 cells of the chosen kind close a gap, and a fifth of this
+//     gap remains with 64 cells of this other kind.
+//   - A backward run for each first clock, and a search for each first clock below the cap: five to
 //     ten times as slow for GPT-3, where the open search is enough.
-//   - Narrower windows from the clocks that no better plan can have (reduced costs): at a gap of
-//     0.5 %, between none and a seventh of all clocks of instructions can be left out, and the
-//     windows hardly change.
+//   - Narrower windows, computed without the clocks that no better plan can have (reduced costs).
+//     At a gap of 0.5 %, this excludes between none and a seventh of all clocks of instructions,
+//     and the windows hardly change.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -69,7 +72,7 @@
 
 namespace perseus::few_switches {
 
-// When a position may run.
+// The window of time in which a position may run.
 struct PositionWindow {
   Nanoseconds earliest_start = 0;
   Nanoseconds latest_end = 0;
@@ -85,17 +88,18 @@ class WindowProgram {
                 Nanoseconds stall);
 
   struct Answer {
-    // No sequence costs less. At least kForbidden: no sequence has only measured options and keeps
-    // the windows.
+    // No sequence costs less. kForbidden or more if every sequence has an unmeasured option or
+    // breaks a window.
     double cost = 0;
-    // The least cost without windows and without the condition that closes the ring.
+    // The least cost without windows, if the change between the last position and position 0 is
+    // ignored.
     double open_cost = 0;
-    std::vector<int> clocks;  // [position] A sequence that costs about as much.
-    std::int64_t work = 0;    // Labels.
-    bool complete = true;     // False: too many labels. Then the other values mean nothing.
+    std::vector<int> clocks;  // [position] A sequence that costs about this much.
+    std::int64_t work = 0;    // The number of labels.
+    bool complete = true;     // False if there were too many labels: the other values are invalid.
   };
-  // `program` has the weights; its results are overwritten. `excess` is a guess of cost -
-  // open_cost. Requires changes >= 0. Later calls merge more labels if this one had many.
+  // `program` has the weights, and its results are overwritten. `excess` is a guess of cost -
+  // open_cost. Requires changes >= 0. If this call had many labels, later calls merge more of them.
   Answer Solve(SegmentProgram& program, int changes, double excess);
 
  private:
@@ -107,10 +111,10 @@ class WindowProgram {
     std::int32_t clock = 0;
     std::int32_t first = 0;  // The clock of position 0.
   };
-  // A label before it runs the next position.
+  // A label at the start of the next position.
   struct Entry {
     Nanoseconds start = 0;
-    double cost = 0;  // The change included.
+    double cost = 0;  // With the cost of the change.
     std::int32_t parent = 0;
     std::int32_t first = 0;
   };
@@ -119,20 +123,22 @@ class WindowProgram {
     std::int32_t label = 0;
   };
 
-  // Fills labels_ with the sequences that cost at most `cap`. Returns false if there are too many.
-  // Requires the backward costs of `program` for `changes` and `held`.
+  // Fills labels_ with the sequences that cost at most `cap`. Returns false if there are too many
+  // labels. Requires the backward costs of `program` for `changes` and `held`.
   bool Run(const SegmentProgram& program, int changes, int held, double cap);
   void Begin(const SegmentProgram& program, int changes, int held, double cap);
-  // Fills entering_ with the labels of one change less, for a change at the position.
+  // Fills entering_ with the labels that have one change less, and so may change their clock at the
+  // position.
   void CollectEntries(int position, int changes, double change_cost);
-  // Adds the labels of the position for the list's number of changes and clock.
+  // Adds the labels of the position to list number `list`, which stands for a number of changes and
+  // a clock.
   void Extend(const SegmentProgram& program, int position, int list, double room);
   void Add(const Entry& entry, int position, int clock, double weight, bool begins_list);
   Nanoseconds StartAfter(const Label& label, int position) const;
-  // Returns the least cost within the cap. Infinite if no sequence costs at most the cap.
+  // Returns the least cost, or infinity if it is above the cap.
   double SearchWithin(SegmentProgram& program, int changes, double cap, Answer& answer);
-  // Returns the least cost for each clock of the last position. `closed` gets the best of the
-  // sequences that close the ring with a change.
+  // Returns the least cost for each clock of the last position. `closed` receives the best sequence
+  // that has a change between the last position and position 0.
   std::vector<Found> CollectEnds(int changes, double closing_cost, Found& closed) const;
   std::vector<int> Trace(std::int32_t label) const;
 
@@ -143,14 +149,15 @@ class WindowProgram {
   Nanoseconds stall_;
   std::vector<PositionWindow> windows_;
   std::vector<Nanoseconds> times_;    // [Cell]
-  std::vector<Nanoseconds> before_;   // [Cell] the sum of times and delays up to the position.
+  std::vector<Nanoseconds> before_;   // [Cell] The sum of times and delays up to the position.
   std::vector<Nanoseconds> fastest_;  // [position]
   int cell_shift_ = 0;                // A cell is 2^cell_shift_ ns wide.
   int coarsest_shift_ = 0;
-  std::int64_t most_labels_ = 0;  // For all searches that remain.
+  std::int64_t most_labels_ = 0;  // The limit for all remaining searches.
 
   std::vector<Label> labels_;  // The labels of all positions.
-  // [changes * clocks + clock] where the labels of the latest position begin; and the end.
+  // [changes * clocks + clock] Where the list of labels of the latest position begins. One more:
+  // the end.
   std::vector<std::int32_t> lists_;
   std::vector<std::int32_t> next_lists_;
   std::vector<Entry> cells_;

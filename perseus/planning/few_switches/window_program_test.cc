@@ -12,7 +12,7 @@
 namespace perseus::few_switches {
 namespace {
 
-// A ring with windows that the fastest clocks keep, most of them.
+// A ring with windows. The fastest clocks keep most of these windows.
 struct Ring {
   SegmentProgram program;
   std::vector<PositionWindow> windows;
@@ -32,7 +32,7 @@ Ring RandomRing(std::uint64_t seed, Nanoseconds unit) {
   Ring ring{SegmentProgram(1 + below(7), 1 + below(3)), {}, {}, 0};
   const bool changes_cost = seed % 2 == 1;
   if (seed % 4 == 1) ring.stall = unit / 2;
-  Nanoseconds end = 0;  // When the position before ends at its fastest clock.
+  Nanoseconds end = 0;  // When the previous position ends at its fastest clock.
   for (int p = 0; p < ring.program.positions(); ++p) {
     if (changes_cost) {
       ring.program.change_cost(p) = below(4);
@@ -61,8 +61,8 @@ int ChangesOf(const std::vector<int>& clocks) {
   return changes;
 }
 
-// Nothing if the sequence breaks a window. A stall at position 0 is not part of the times: it may
-// come before the iteration.
+// Returns nullopt if the sequence breaks a window. A stall at position 0 is not part of the times,
+// because it may come before the iteration.
 std::optional<double> CostOf(const Ring& ring, const std::vector<int>& clocks) {
   double cost = 0;
   Nanoseconds end = 0;
@@ -99,7 +99,8 @@ WindowProgram ProgramOf(const Ring& ring) {
   return {ring.windows, ring.times, ring.program.clocks(), ring.stall};
 }
 
-// Windows of a few nanoseconds: a cell is a nanosecond, so nothing is merged that differs.
+// The windows are a few nanoseconds long, so a cell is one nanosecond, and only equal labels are
+// merged.
 TEST(WindowProgram, AgreesWithExhaustiveSearchWhereNothingIsMerged) {
   int exist = 0;
   int cost_more = 0;
@@ -120,7 +121,8 @@ TEST(WindowProgram, AgreesWithExhaustiveSearchWhereNothingIsMerged) {
       if (answer.cost > ring.program.Cost(changes)) ++cost_more;
     }
   }
-  // The windows decide in many cases, and leave something in many.
+  // In many cases, some sequence keeps the windows. In many of these, the windows make the best one
+  // more expensive.
   EXPECT_GT(exist, static_cast<int>(Seeds(1'000)));
   EXPECT_GT(cost_more, static_cast<int>(Seeds(1'000) / 10));
 }
@@ -128,7 +130,7 @@ TEST(WindowProgram, AgreesWithExhaustiveSearchWhereNothingIsMerged) {
 TEST(WindowProgram, IsALowerBoundWhereLabelsAreMerged) {
   for (std::uint64_t seed = 0; seed < Seeds(1'000); ++seed) {
     SCOPED_TRACE(seed);
-    // Cells of 2^17 to 2^18 ns, and times that are no multiples of them.
+    // Cells are 2^17 to 2^18 ns wide, and the times are no multiples of them.
     Ring ring = RandomRing(seed, 1'000'003);
     WindowProgram program = ProgramOf(ring);
     for (const double excess : {0.0, 3.0, 100.0}) {

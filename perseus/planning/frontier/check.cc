@@ -10,8 +10,8 @@ struct FlowRange {
   Microwatts highest = 0;
 };
 
-// The flows of a wrong solution may be any numbers. With 64 bits, their sum could wrap around and
-// look right.
+// A wrong solution may have flows of any size. With 64 bits, their sum could wrap around and look
+// correct.
 __extension__ using FlowSum = __int128;
 
 constexpr Microwatts kNoUpperBound = Microwatts::Max();
@@ -138,7 +138,7 @@ Result<SupportingLine> CheckFlow(const Network& network, std::span<const Microwa
     if (flow[i] < 0) return Fail("arc {} carries {} uW, less than 0", i, flow[i].count());
     balance[static_cast<std::size_t>(arc.tail)] -= flow[i].count();
     balance[static_cast<std::size_t>(arc.head)] += flow[i].count();
-    // The least of f(t) + flow * t is at the first vertex after which f is no steeper.
+    // f(t) + flow * t is least at the first vertex after which the slope of f is at most the flow.
     const profile::Curve& curve = network.curve_of(arc);
     std::size_t vertex = 0;
     while (vertex < curve.slopes.size() && curve.slopes[vertex] > flow[i]) ++vertex;

@@ -46,7 +46,7 @@ class CheckOptimalityTest : public ::testing::Test {
     }
     return solution_.event_times[static_cast<std::size_t>(node)];
   }
-  // The error of CheckOptimality for the present solution; "" if it is optimal.
+  // The error of CheckOptimality for the present solution. "" if the solution is optimal.
   std::string Verdict() const {
     const Result<void> checked = CheckOptimality(network_, solution_);
     return checked ? "" : checked.error().Message();
@@ -137,7 +137,7 @@ TEST_F(CheckOptimalityTest, TheEnergyIsTheSumOverTheArcs) {
   }
 }
 
-// Otherwise time(network) would not be the length of the schedule.
+// If the source were not at 0, time(network) would not be the length of the schedule.
 TEST_F(CheckOptimalityTest, TimeCountsFromTheSource) {
   for (Nanoseconds& time : solution_.event_times) time += 100;
   EXPECT_EQ(Verdict(), "the source happens at 100 ns instead of 0");

@@ -13,16 +13,16 @@
 namespace perseus::frontier {
 namespace {
 
-// Nanoseconds times (nodes + 1).
+// A time in nanoseconds, multiplied by (nodes + 1).
 using Cost = std::int64_t;
 constexpr Cost kNever = std::numeric_limits<Cost>::max() / 2;
 // More than any flow.
 constexpr Microwatts kUnboundedFlow = Microwatts::Max() / 2;
 
 constexpr int kLogFactor = 4;                // Each phase divides epsilon by 2^4.
-constexpr std::size_t kPathLength = 8;       // The most arcs of a partial augmentation.
+constexpr std::size_t kPathLength = 8;       // The longest partial augmentation, in arcs.
 constexpr int kLogNear = 12;                 // A near guess divides the first epsilon by 2^12.
-constexpr int kLogUnbalanced = 8;            // The same for a flow guess that is not balanced.
+constexpr int kLogUnbalanced = 8;            // The same for an unbalanced flow guess.
 constexpr Cost kFinishBelow = 2048;          // The epsilon, in ns, at which Finisher starts.
 constexpr std::int64_t kFinishEffort = 500;  // Arcs for each node that Finisher may examine.
 
@@ -30,8 +30,8 @@ struct Node {
   Cost potential = 0;
   Microwatts excess = 0;
   std::int32_t first_residual = 0;
-  std::int32_t current = 0;   // The first residual arc that may be admissible.
-  std::int32_t distance = 0;  // For UpdateGlobally.
+  std::int32_t current = 0;   // The first of its residual arcs that may be admissible.
+  std::int32_t distance = 0;  // Used by UpdateGlobally.
   bool is_active = false;
 };
 
@@ -40,14 +40,14 @@ struct FlowArc {
   std::int32_t head;
   std::int32_t first_vertex;
   std::int32_t slowest;  // The number of segments.
-  std::int32_t vertex;   // slope after `vertex` <= flow <= slope before it.
+  std::int32_t vertex;   // slope after `vertex` <= flow <= slope before `vertex`.
   Microwatts flow = 0;
-  std::int32_t residual[2] = {};  // Its residual arcs, as indices into residuals_.
+  std::int32_t residual[2] = {};  // The two directions of the arc, as indices into residuals_.
 };
 
-// One direction of an arc: the flow of the arc rises, or falls. It has only what the inner loops
-// need. It is admissible if the potential of its head minus that of its tail is less than its
-// limit.
+// One direction of an arc, in which the flow of the arc rises or falls. It has only the data of the
+// inner loops. It is admissible if (the potential of its head) - (the potential of its tail) is
+// below its limit.
 struct ResidualArc {
   std::int32_t limit = 0;     // Index into limits_; 0 if the flow has no room.
   std::int32_t opposite = 0;  // The limit of the other direction of the same arc.
@@ -66,8 +66,9 @@ class CostScaling {
  private:
   using Index = std::size_t;
 
-  // Indices into limits_. A flow just above `vertex` requires at least the first limit of the
-  // length, and a flow just below it requires at least the second limit of minus the length.
+  // Indices into limits_ for a vertex. A flow just above the vertex requires a length of at least
+  // the rising limit. A flow just below the vertex requires that minus the length is at least the
+  // falling limit.
   static std::int32_t RisingLimit(std::int32_t vertex) { return 2 * vertex + 1; }
   static std::int32_t FallingLimit(std::int32_t vertex) { return 2 * vertex + 2; }
   Cost FastestLength(const FlowArc& arc) const {
@@ -96,8 +97,8 @@ class CostScaling {
     return {residuals_.data() + nodes_[At(node)].first_residual,
             residuals_.data() + nodes_[At(node) + 1].first_residual};
   }
-  // The reduced cost: negative if the residual arc is admissible, and about kNever if it has no
-  // room.
+  // The reduced cost of a residual arc. It is negative if the arc is admissible, and about kNever
+  // if the arc has no room.
   Cost Reluctance(const ResidualArc& residual, Cost tail_potential) const {
     return nodes_[At(residual.head)].potential - tail_potential - limits_[At(residual.limit)];
   }
@@ -127,19 +128,20 @@ class CostScaling {
   const TimingProblem& problem_;
   const std::stop_token& stop_;
   Cost scale_;
-  // [0] is for residual arcs without room. Then each vertex has its duration, and minus that.
+  // [0] is the limit of residual arcs without room. After it, each vertex has two limits: its
+  // duration, and minus its duration.
   std::vector<Cost> limits_ = {-kNever};
   std::vector<FlowArc> arcs_;
-  std::vector<Node> nodes_;             // With one more at the end, for first_residual.
+  std::vector<Node> nodes_;             // One additional node at the end, for first_residual.
   std::vector<ResidualArc> residuals_;  // Ordered by the node that they leave.
 
   bool mirrored_ = false;
-  std::vector<std::int32_t> active_;  // Nodes with excess, first in first out.
+  std::vector<std::int32_t> active_;  // Nodes with an excess, first in, first out.
   std::vector<ResidualArc> path_;
   std::int64_t relabels_since_update_ = 0;
 
-  // For UpdateGlobally: each distance has a linked list of nodes. A node may also still be in the
-  // list of a larger distance, from before the search found a shorter path.
+  // Used by UpdateGlobally. Each distance has a linked list of nodes. If the search found a shorter
+  // path to a node, the node may still be in the list of a larger distance, too.
   struct Entry {
     std::int32_t node;
     std::int32_t next;
@@ -210,7 +212,8 @@ Microwatts CostScaling::Room(const FlowArc& arc, bool rising) const {
 }
 
 void CostScaling::RefreshLimits(const FlowArc& arc) {
-  // At the end of the range of a vertex, more flow enters the range of the next vertex.
+  // If the flow is at the end of the range of its vertex, more flow is in the range of the next
+  // vertex.
   const std::int32_t up = arc.vertex - (arc.flow == HighestFlow(arc, arc.vertex) ? 1 : 0);
   const std::int32_t down = arc.vertex + (arc.flow == LowestFlow(arc, arc.vertex) ? 1 : 0);
   ResidualArc& rising = residuals_[At(arc.residual[0])];
@@ -263,8 +266,8 @@ void CostScaling::Activate(std::int32_t node) {
   active_.push_back(node);
 }
 
-// Reverses the problem: missing flow becomes excess, and the solver pushes it in the other
-// direction.
+// Reverses the problem: nodes that lack flow now have an excess, and the solver pushes this excess
+// in the other direction.
 void CostScaling::Mirror() {
   mirrored_ = !mirrored_;
   for (Node& node : nodes_) {
@@ -289,8 +292,8 @@ void CostScaling::Refine(int log_epsilon) {
   if (mirrored_) Mirror();
 }
 
-// Fills active_ with the nodes that have excess. Mirrors the problem if more nodes lack flow than
-// have excess. Returns false if no node has excess.
+// Fills active_ with the nodes that have an excess. Before that, mirrors the problem if more nodes
+// lack flow than have an excess. Returns false if no node has an excess.
 bool CostScaling::Prepare() {
   std::int64_t excesses = 0;
   std::int64_t deficits = 0;
@@ -313,8 +316,8 @@ void CostScaling::Discharge(std::int32_t node, int log_epsilon) {
   }
 }
 
-// Fills path_ with up to kPathLength admissible arcs that start at `from`. Relabels nodes without
-// an admissible arc.
+// Fills path_ with up to kPathLength admissible arcs that start at `from`. Raises the potentials of
+// nodes without an admissible arc (a relabel).
 bool CostScaling::ExtendPath(std::int32_t from, int log_epsilon) {
   path_.clear();
   std::int32_t node = from;
@@ -330,7 +333,7 @@ bool CostScaling::ExtendPath(std::int32_t from, int log_epsilon) {
       if (nodes_[At(node)].excess < 0) break;
       continue;
     }
-    // Raise the node just far enough for its least reluctant arc to become admissible.
+    // Raise the node just far enough that its arc with the least reluctance becomes admissible.
     Cost least = kNever;
     for (const ResidualArc& residual : ResidualsOf(node)) {
       least = std::min(least, Reluctance(residual, here.potential));
@@ -339,7 +342,7 @@ bool CostScaling::ExtendPath(std::int32_t from, int log_epsilon) {
     here.current = here.first_residual;
     ++relabels_since_update_;
     if (path_.empty()) continue;
-    // Step back: the last arc of the path may not be admissible any more.
+    // Step back: after this, the last arc of the path may no longer be admissible.
     const FlowArc& arc = arcs_[path_.back().arc()];
     node = path_.back().head == arc.head ? arc.tail : arc.head;
     path_.pop_back();
@@ -361,8 +364,8 @@ void CostScaling::PushAlongPath(std::int32_t from) {
   if (node != from && nodes_[At(node)].excess > 0) Activate(node);
 }
 
-// Raises the potential of every node by its distance, in units of epsilon, to the nearest node that
-// lacks flow (Dijkstra with buckets). Afterwards, excess finds its way with few relabels.
+// Raises the potential of every node, so that fewer relabels move the excess. The raise is the
+// distance to the nearest node that lacks flow, in units of epsilon (Dijkstra with buckets).
 void CostScaling::UpdateGlobally(int log_epsilon) {
   relabels_since_update_ = 0;
   constexpr std::int32_t kFar = std::numeric_limits<std::int32_t>::max();
@@ -375,7 +378,7 @@ void CostScaling::UpdateGlobally(int log_epsilon) {
     bucket_[At(distance)] = static_cast<std::int32_t>(entries_.size()) - 1;
     nodes_[At(node)].distance = distance;
   };
-  std::int32_t waiting = 0;  // Nodes with excess that have not been reached.
+  std::int32_t waiting = 0;  // The number of unreached nodes with an excess.
   for (std::int32_t v = 0; v < problem_.nodes; ++v) {
     Node& node = nodes_[At(v)];
     node.distance = kFar;
@@ -410,8 +413,8 @@ void CostScaling::UpdateGlobally(int log_epsilon) {
   }
 }
 
-// Finds event times in whole nanoseconds that satisfy (1) and (2) exactly. Cancels the negative
-// cycles that it finds.
+// Finds event times in whole nanoseconds that satisfy (1) and (2) exactly. If it finds a negative
+// cycle, it cancels the cycle.
 class CostScaling::Finisher {
  public:
   Finisher(CostScaling& scaling, std::int64_t effort)
@@ -452,7 +455,7 @@ class CostScaling::Finisher {
   enum class State : std::uint8_t { kUnseen, kOnStack, kDone };
   struct Frame {
     std::int32_t node;
-    std::int32_t next;  // The next residual arc. The one before it leads to the next frame.
+    std::int32_t next;  // The next residual arc. The previous one leads to the next frame.
   };
 
   // Negative if the arc violates its condition, zero if it is tight.
@@ -470,7 +473,7 @@ class CostScaling::Finisher {
     stack_.push_back({node, scaling_.nodes_[At(node)].first_residual});
   }
 
-  // A depth-first search along violated and tight arcs. Appends nodes to order_ in postorder.
+  // A depth-first search along violated and tight arcs. Appends the nodes to order_ in postorder.
   void Search(std::int32_t root) {
     Enter(root, 0);
     while (!stack_.empty()) {
@@ -495,8 +498,8 @@ class CostScaling::Finisher {
     }
   }
 
-  // The stack from `node` on is a cycle of negative cost. Sends as much flow around it as fits, and
-  // resumes the search at the tail of the first arc that is then full.
+  // The stack from `node` on is a cycle of negative cost. Sends the most possible flow around the
+  // cycle. Then resumes the search at the tail of the first arc that has no more room.
   void Cancel(std::int32_t node) {
     const auto arc_of = [&](const Frame& frame) { return scaling_.residuals_[At(frame.next - 1)]; };
     Index first = stack_.size();
@@ -514,7 +517,7 @@ class CostScaling::Finisher {
     for (; stack_.size() > full + 1; stack_.pop_back()) {
       state_[At(stack_.back().node)] = State::kUnseen;
     }
-    --stack_.back().next;  // The arc may have room again, at its next vertex.
+    --stack_.back().next;  // At its next vertex, the arc may have room again.
   }
 
   // Moves the heads of violated arcs later, in topological order. Returns these nodes.
@@ -541,7 +544,7 @@ class CostScaling::Finisher {
   std::vector<Nanoseconds> times_;
   std::vector<Nanoseconds> bounds_;  // limits_ in whole nanoseconds.
   std::vector<State> state_;
-  std::vector<Nanoseconds> depth_;  // [node on the stack] the sum of slacks from the root.
+  std::vector<Nanoseconds> depth_;  // [node on the stack] The sum of slacks from the root.
   std::vector<Frame> stack_;
   std::vector<std::int32_t> order_;
 };
@@ -555,12 +558,12 @@ int CostScaling::FirstLogEpsilon() const {
     widest = std::max(
         widest, limits_[At(RisingLimit(arc.first_vertex + arc.slowest))] - FastestLength(arc));
   }
-  // A phase raises potentials by a few times nodes * epsilon, which must stay far below 2^62.
+  // A phase raises potentials by a few times nodes * epsilon. This must stay far below 2^62.
   const int first = std::min(bits(widest) - 1, 58 - bits(scale_));
   return std::max(0, first - (problem_.guess_is_near ? kLogNear : 0));
 }
 
-// The epsilon with which a phase leaves about this gap.
+// Returns the epsilon for which a phase leaves about this gap.
 int CostScaling::LogEpsilonFor(Femtojoules gap) const {
   double flow = 1;
   for (const FlowArc& arc : arcs_) flow += static_cast<double>(arc.flow.count());
@@ -568,15 +571,15 @@ int CostScaling::LogEpsilonFor(Femtojoules gap) const {
   return epsilon < 2 ? 0 : static_cast<int>(std::log2(epsilon));
 }
 
-// The time of a node, rounded down. This keeps a schedule feasible, because fastest times are
-// whole.
+// The time of a node, rounded down. Fastest times are whole, so rounding down keeps a schedule
+// feasible.
 Nanoseconds CostScaling::WholeTime(std::int32_t node) const {
   const Cost potential = nodes_[At(node)].potential - nodes_.front().potential;
   return potential >= 0 ? potential / scale_ : -((scale_ - 1 - potential) / scale_);
 }
 
-// Returns the energy of the whole times minus the bound of the flow. Each arc has a part of this
-// gap, which is never negative if the times are feasible.
+// Returns the energy of the schedule in whole times, minus the bound of the flow. The gap is a sum
+// over arcs. If the times are feasible, no part of this sum is negative.
 Femtojoules CostScaling::Gap() const {
   Femtojoules gap = 0;
   for (const FlowArc& arc : arcs_) {
@@ -584,7 +587,8 @@ Femtojoules CostScaling::Gap() const {
     const auto duration = [&](std::int32_t vertex) {
       return problem_.durations[At(arc.first_vertex + vertex)];
     };
-    // The flow corresponds to the duration of its vertex. The length may be vertices away from it.
+    // The flow matches the duration of its vertex. The length of the arc may be several vertices
+    // away.
     Nanoseconds at = duration(arc.vertex);
     for (std::int32_t v = arc.vertex; at < length; ++v) {
       const bool last = v == arc.slowest;
@@ -601,7 +605,8 @@ Femtojoules CostScaling::Gap() const {
   return gap;
 }
 
-// Returns the cost of the whole times: the extra energy of all arcs, and the price of time.
+// Returns the cost of the schedule in whole times: the extra energy of all arcs, and the price of
+// time.
 Femtojoules CostScaling::CostOfSchedule() const {
   Femtojoules cost = 0;
   for (const FlowArc& arc : arcs_) {
@@ -628,9 +633,9 @@ TimingSolution CostScaling::Finished(std::vector<Nanoseconds> times) const {
 std::optional<TimingSolution> CostScaling::SolveExactly(int log_epsilon) {
   for (;; log_epsilon = std::max(0, log_epsilon - kLogFactor)) {
     Refine(log_epsilon);
-    if (stop_.stop_requested()) return std::nullopt;  // The flow may not be complete.
+    if (stop_.stop_requested()) return std::nullopt;  // The flow may be incomplete.
     if (log_epsilon > 0 && (Cost{1} << log_epsilon) / scale_ >= kFinishBelow) continue;
-    // With epsilon = 1 the flow is optimal, and there are no cycles to cancel.
+    // With epsilon = 1, the flow is optimal, so there are no cycles to cancel.
     const std::int64_t effort = log_epsilon == 0 ? std::numeric_limits<std::int64_t>::max()
                                                  : kFinishEffort * problem_.nodes;
     if (auto times = Finisher(*this, effort).Run()) return Finished(*std::move(times));
@@ -640,7 +645,7 @@ std::optional<TimingSolution> CostScaling::SolveExactly(int log_epsilon) {
 std::optional<TimingSolution> CostScaling::Solve() {
   if (problem_.tolerance == 0) return SolveExactly(FirstLogEpsilon());
   MakeFeasible();
-  // The gap of a flow that is not balanced is only a guess. If it is too small, excess has to
+  // The gap of an unbalanced flow is only a guess. If this guess is too small, the excess has to
   // travel far in small steps.
   const bool is_balanced =
       std::ranges::all_of(nodes_, [](const Node& node) { return node.excess == 0; });
@@ -653,7 +658,7 @@ std::optional<TimingSolution> CostScaling::Solve() {
     MakeFeasible();
     const Femtojoules gap = Gap();
     if (gap <= problem_.tolerance) break;
-    // No schedule costs less than this one by more than the gap.
+    // The cost of every schedule is at least the cost of this schedule minus the gap.
     if (problem_.most_cost && CostOfSchedule() - gap > *problem_.most_cost) break;
     if (log_epsilon == 0) return SolveExactly(0);
     const int enough = std::max(log_epsilon - kLogFactor, LogEpsilonFor(problem_.tolerance));

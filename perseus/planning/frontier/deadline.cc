@@ -39,7 +39,7 @@ class DeadlineProblem {
 
   // Starts from the flow of `near`.
   void StartFrom(const Solution& near) {
-    problem_.guess_is_near = false;  // The flow shows how near it is.
+    problem_.guess_is_near = false;  // The flow itself shows how near it is.
     problem_.flow_guess.assign(problem_.arcs.size(), 0);
     for (Index i = 0; i < arc_of_.size(); ++i) {
       if (arc_of_[i] >= 0) problem_.flow_guess[At(arc_of_[i])] = near.flow[i];
@@ -51,9 +51,9 @@ class DeadlineProblem {
 
   // Stops close to the optimum.
   void StopWithin(Femtojoules most_gap) { problem_.tolerance = most_gap; }
-  // Stops when every schedule costs more.
+  // Stops when every schedule costs more than this.
   void StopAbove(Femtojoules most_cost) {
-    // The problem leaves out arcs that have no choice, and the time of a forced sink.
+    // `problem_` leaves out the arcs without a choice, and the time of a forced sink.
     for (Index i = 0; i < arc_of_.size(); ++i) {
       if (arc_of_[i] >= 0) continue;
       const Arc& arc = network_.arcs[i];
@@ -93,7 +93,7 @@ class DeadlineProblem {
  private:
   bool Forced(std::int32_t node) const { return earliest_[At(node)] == latest_[At(node)]; }
   bool Forced(const Arc& arc) const { return Forced(arc.tail) && Forced(arc.head); }
-  // Returns the index of its first vertex.
+  // Appends a curve and returns the index of its first vertex.
   std::int32_t AppendCurve(const profile::Curve& curve, Nanoseconds shift) {
     const auto first = static_cast<std::int32_t>(problem_.durations.size());
     for (const Nanoseconds time : curve.times) problem_.durations.push_back(time + shift);
@@ -106,8 +106,8 @@ class DeadlineProblem {
     problem_.nodes = 1;
     problem_.guess_is_near = !near.empty();
     problem_.earliest = problem_.latest = problem_.guess = {0};
-    // The first guess interpolates between the fastest and the slowest schedule. In practice it is
-    // close.
+    // The first guess interpolates between the fastest and the slowest schedule. In practice, the
+    // guess is close.
     const std::vector<Nanoseconds> slow = EarliestTimes(network_, Pace::kSlowest);
     const Index sink = At(network_.sink);
     const double part = static_cast<double>(deadline_ - earliest_[sink]) /
@@ -135,7 +135,7 @@ class DeadlineProblem {
       const Arc& arc = network_.arcs[At(i)];
       if (Forced(arc)) continue;
       const profile::Curve& curve = network_.curve_of(arc);
-      // A forced event is not at time 0, but the ground node that replaces it is.
+      // A forced event may be at any time, but the ground node that replaces it is at time 0.
       const Nanoseconds shift = (Forced(arc.tail) ? earliest_[At(arc.tail)] : 0) -
                                 (Forced(arc.head) ? earliest_[At(arc.head)] : 0);
       arc_of_[At(i)] = static_cast<std::int32_t>(problem_.arcs.size());
@@ -145,7 +145,7 @@ class DeadlineProblem {
                                static_cast<std::int32_t>(curve.slopes.size())});
     }
     if (Forced(network_.sink)) return;
-    // This arc says that the source is at most T before the sink. Its flow is the price of time.
+    // This arc states that the sink is at most T after the source. Its flow is the price of time.
     const std::int32_t sink = node_of_[At(network_.sink)];
     problem_.arcs.push_back({sink, 0, AppendCurve(profile::Curve{{-deadline_}, {}, {}, 0}, 0), 0});
     problem_.supply[0] = price_floor_;
@@ -191,7 +191,7 @@ class DeadlineProblem {
   std::vector<std::int32_t> arc_of_;   // [arc of the network]; -1 if both of its nodes are forced.
 };
 
-// The solver scales whole curves, up to their slowest vertex, whatever the deadline is.
+// The solver scales whole curves, up to their slowest vertex. The deadline does not matter.
 Result<void> CheckRange(const Network& network, Nanoseconds longest) {
   if (longest <= std::numeric_limits<Nanoseconds>::max() / 8 / (network.nodes + 1)) return {};
   return Fail(
@@ -203,7 +203,7 @@ Result<void> CheckRange(const Network& network, Nanoseconds longest) {
 Result<void> CheckReach(const Network& network, Nanoseconds deadline) {
   const Nanoseconds least = EarliestTimes(network, Pace::kFastest)[At(network.sink)];
   if (deadline >= least) return {};
-  // Rounded up, so that a user who asks for the time in the message gets a plan.
+  // Rounded up. So if a user asks for the time in the message, a plan exists.
   const Nanoseconds rounded = (least + kMicrosecond - 1) / kMicrosecond * kMicrosecond;
   return FailAs(ErrorKind::kUnreachable,
                 "no plan can meet {:.6f} s: the least possible iteration time is {:.6f} s "

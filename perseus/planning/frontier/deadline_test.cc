@@ -61,7 +61,7 @@ TEST(SolveDeadline, ThePriceIsASlopeOfTheFrontierAtTheDeadline) {
   const Solution at_breakpoint = Solve(network, 24);
   EXPECT_GE(at_breakpoint.price, 4);
   EXPECT_LE(at_breakpoint.price, 6);
-  EXPECT_GE(Solve(network, 16).price, 10);  // No schedule is shorter, so any higher price is right.
+  EXPECT_GE(Solve(network, 16).price, 10);  // No schedule is shorter: any higher price is right.
 }
 
 TEST(SolveDeadline, TimeBeyondTheSlowEndChangesNothing) {
@@ -138,7 +138,7 @@ TEST(SolveDeadline, ACurveThatDoesNotFitItsIntegersIsAnError) {
   EXPECT_THAT(solution.error().Message(), HasSubstr("check that all times are in seconds"));
 }
 
-// A problem just inside that limit: one instruction is as long as all others together.
+// One instruction is as long as all others together. The problem just fits the limit.
 //   s --0--> o --1--> o ... o --n--> t
 TEST(SolveDeadline, OneLongInstructionAmongManyShortOnesDoesNotOverflow) {
   constexpr int kInstructions = 2'000;
@@ -192,7 +192,7 @@ TEST(ApproximateSchedule, CostsAtMostTheGapMoreOrMoreThanTheLimit) {
   EXPECT_EQ(ApproximateSchedule(network, 15, 0, {}).error().kind, ErrorKind::kUnreachable);
 }
 
-// Between the optima for 16 and 30 ns, with an error of at most 3 fJ.
+// Between the optima for 16 and 30 ns, with a gap of at most 3 fJ.
 TEST(ApproximateDeadline, ItsScheduleAndItsFlowAreThatClose) {
   const Network network = DeadlineBridge();
   const Solution fast = Solve(network, 16);

@@ -15,8 +15,8 @@
 namespace perseus::frontier {
 namespace {
 
-// The part of the error that the solver may leave at a deadline. A smaller part costs one more
-// phase of scaling, and a larger one more deadlines.
+// The solver may leave 1 / kPartsOfError of the error at each deadline. If this part is smaller,
+// the solver needs one more phase of scaling. If it is larger, more deadlines are necessary.
 constexpr int kPartsOfError = 3;
 
 // Only for decisions, never for bounds.
@@ -32,7 +32,7 @@ Approximate Crossing(const SupportingLine& a, const SupportingLine& b) {
 struct UpperPoint {
   Nanoseconds time = 0;
   Femtojoules energy = 0;
-  bool is_given = false;  // A given optimum: stays a point.
+  bool is_given = false;  // A given optimum. It stays a point of the result.
 };
 
 // A deadline, its schedule and flow, and the bounds that they prove.
@@ -48,7 +48,8 @@ struct Gap {
   SharedPoint slow;
 };
 
-// The result for a gap between neighbors: bounds inside it, and a solved deadline if necessary.
+// The result for a gap between neighbors: two bounds inside the gap, and a solved deadline if
+// necessary.
 struct Examined {
   UpperPoint upper;
   SupportingLine line;
@@ -73,14 +74,15 @@ Nanoseconds WorstTime(const SolvedPoint& fast, const SolvedPoint& slow) {
     part = (Crossing(fast.line, slow.line) - static_cast<Approximate>(fast.upper.time)) /
            static_cast<Approximate>(range);
   }
-  // An interval that is cut near its end hardly becomes smaller.
+  // If the interval is cut near one end, the other part is hardly smaller than before.
   part = std::clamp(part, 0.125L, 0.875L);
   const auto offset = static_cast<Nanoseconds>(part * static_cast<Approximate>(range));
   return fast.upper.time + std::clamp<Nanoseconds>(offset, 1, range - 1);
 }
 
-// The schedule that lies between two schedules as `time` lies between their deadlines. Rounding
-// down keeps it feasible: if two real times are a whole number apart or more, so are their floors.
+// Returns the schedule that lies between two schedules as `time` lies between their deadlines. The
+// times are rounded down. This keeps the schedule feasible: if two real times are at least a whole
+// number apart, so are their floors.
 std::vector<Nanoseconds> ScheduleBetween(const SolvedPoint& fast, const SolvedPoint& slow,
                                          Nanoseconds time) {
   const Nanoseconds range = slow.upper.time - fast.upper.time;
@@ -94,14 +96,15 @@ std::vector<Nanoseconds> ScheduleBetween(const SolvedPoint& fast, const SolvedPo
   return times;
 }
 
-// The mean of two flows. The rounding of a node goes on along the widest arc that leaves it, so
-// that the mean is balanced and proves a bound, and the solver knows from the gap how near it is.
-// If such an arc is narrower than all roundings before it, returns the first flow instead.
+// Returns the mean of two flows. At each node, the rounding error goes to the widest arc that
+// leaves the node. So the mean is balanced and proves a bound, and its gap shows the solver how
+// near it is. If such an arc becomes negative because of the rounding errors, returns the first
+// flow instead.
 Solution MeanFlow(const Network& network, const SolvedPoint& fast, const SolvedPoint& slow) {
   const auto at = [](std::int32_t i) { return static_cast<std::size_t>(i); };
   Solution mean;
   std::vector<Microwatts> excess(at(network.nodes), 0);
-  std::vector<std::int32_t> widest(at(network.nodes), -1);  // [node]: an arc that leaves it.
+  std::vector<std::int32_t> widest(at(network.nodes), -1);  // [node] The widest arc that leaves it.
   for (std::int32_t i = 0; i < static_cast<std::int32_t>(network.arcs.size()); ++i) {
     const Arc& arc = network.arcs[at(i)];
     const Microwatts flow = (fast.solution.flow[at(i)] + slow.solution.flow[at(i)]) / 2;
@@ -126,7 +129,7 @@ Solution MeanFlow(const Network& network, const SolvedPoint& fast, const SolvedP
   return mean;
 }
 
-// The greatest distance between the bounds within the gap. It is at a crossing of two lines.
+// The greatest distance between the bounds within the gap. It occurs where two lines cross.
 Approximate WidestIn(const Gap& gap, const Examined& inside) {
   const UpperPoint uppers[] = {gap.fast->upper, inside.upper, gap.slow->upper};
   const SupportingLine lines[] = {gap.fast->line, inside.line, gap.slow->line};
@@ -185,8 +188,8 @@ struct Bounds {
   std::vector<SupportingLine> lines;
 };
 
-// The points of the lower hull of the upper bounds, fastest first. A chord between any two of them
-// is a bound too, so the hull need not be exact.
+// The points of the lower hull of the upper bounds, fastest first. A chord between any two points
+// is a valid bound, so the hull need not be exact.
 std::vector<UpperPoint> UpperHull(std::vector<UpperPoint> points) {
   std::ranges::sort(points, [](const UpperPoint& a, const UpperPoint& b) {
     return a.time != b.time ? a.time < b.time : a.energy < b.energy;
@@ -206,7 +209,7 @@ std::vector<UpperPoint> UpperHull(std::vector<UpperPoint> points) {
   return hull;
 }
 
-// The lines that are the greatest somewhere, steepest first.
+// The lines that are the greatest line at some time, steepest first.
 std::vector<SupportingLine> Envelope(std::vector<SupportingLine> lines) {
   std::ranges::sort(lines, [](const SupportingLine& a, const SupportingLine& b) {
     return a.price != b.price ? a.price > b.price : a.value > b.value;
@@ -223,15 +226,15 @@ std::vector<SupportingLine> Envelope(std::vector<SupportingLine> lines) {
   return envelope;
 }
 
-// Both bounds as one list of points. Between two points, the lower bound must not be above the
-// greatest line. So at a point where the greatest line changes, the lower bound is the lesser of
-// both lines.
+// Merges both bounds into one list of points. Between two points, the lower bound must not be above
+// the greatest line. So at a point where the greatest line changes, the lower bound is the lower of
+// the two lines.
 std::vector<EnclosedPoint> MergeBounds(const Bounds& bounds) {
   const std::vector<UpperPoint> hull = UpperHull(bounds.uppers);
   const std::vector<SupportingLine> lines = Envelope(bounds.lines);
   const Nanoseconds first = hull.front().time;
   const Nanoseconds last = hull.back().time;
-  std::vector<Nanoseconds> changes;  // [line]: when the next line becomes the greatest.
+  std::vector<Nanoseconds> changes;  // [line] When the next line becomes the greatest.
   std::vector<Nanoseconds> times;
   for (const UpperPoint& upper : hull) times.push_back(upper.time);
   for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
@@ -239,7 +242,7 @@ std::vector<EnclosedPoint> MergeBounds(const Bounds& bounds) {
         std::clamp(Crossing(lines[i], lines[i + 1]), static_cast<Approximate>(first) - 1,
                    static_cast<Approximate>(last) + 1);
     auto change = static_cast<Nanoseconds>(crossing);
-    // A point of the hull may be exact. It stays exact if the line changes after it.
+    // A point of the hull may be exact. It stays exact if the line changes only after it.
     const bool is_exact = lines[i].At(change) == lines[i + 1].At(change);
     if (!is_exact && std::ranges::binary_search(hull, change, {}, &UpperPoint::time)) ++change;
     changes.push_back(changes.empty() ? change : std::max(change, changes.back()));
@@ -250,7 +253,7 @@ std::vector<EnclosedPoint> MergeBounds(const Bounds& bounds) {
 
   std::vector<EnclosedPoint> points;
   std::size_t line = 0;
-  std::size_t after = 0;  // The first upper point at or after the time.
+  std::size_t after = 0;  // The first upper point that is not before the time.
   for (const Nanoseconds time : times) {
     EnclosedPoint point{.time = time, .lower = 0, .upper = 0, .price = 0};
     while (line < changes.size() && changes[line] < time) ++line;
@@ -263,7 +266,8 @@ std::vector<EnclosedPoint> MergeBounds(const Bounds& bounds) {
     while (hull[after].time < time) ++after;
     point.upper = hull[after].energy;
     if (const Nanoseconds until = hull[after].time - time; until > 0) {
-      // The price of the chord, rounded up, times the time to its slow end: not below the chord.
+      // The price of the chord, rounded up, times the time to its slow end. So it is never below
+      // the chord.
       const UpperPoint& before = hull[after - 1];
       const Nanoseconds range = hull[after].time - before.time;
       point.upper += (before.energy - hull[after].energy + range - 1) / range * until;
@@ -273,7 +277,7 @@ std::vector<EnclosedPoint> MergeBounds(const Bounds& bounds) {
   return points;
 }
 
-// Examines all gaps, and the new ones that an examined gap leaves, on all cores.
+// Examines all gaps on all cores, including the new gaps that an examined gap leaves.
 class Sandwich {
  public:
   Sandwich(const Network& network, Femtojoules most_error,
@@ -340,7 +344,7 @@ class Sandwich {
     bounds_.uppers.push_back(point.upper);
     bounds_.lines.push_back(point.line);
   }
-  // Returns how many gaps it adds. Between neighboring nanoseconds, nothing is left to find.
+  // Returns how many gaps it adds: none if the two times are neighboring nanoseconds.
   std::size_t AddGap(const SharedPoint& fast, const SharedPoint& slow) PERSEUS_REQUIRES(mutex_) {
     if (slow->upper.time - fast->upper.time <= 1) return 0;
     gaps_.push_back({fast, slow});

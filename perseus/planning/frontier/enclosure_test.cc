@@ -12,7 +12,7 @@
 namespace perseus::frontier {
 namespace {
 
-// All instructions of a layer wait for all of the layer before.
+// All instructions of a layer wait for all instructions of the previous layer.
 using Layer = std::vector<profile::Curve>;
 Network LayeredNetwork(const std::vector<Layer>& layers) {
   std::vector<profile::Curve> curves;
@@ -30,7 +30,7 @@ Network LayeredNetwork(const std::vector<Layer>& layers) {
   return MakeNetwork(curves, dependencies);
 }
 
-// From the fastest to the slowest time.
+// Checks the bounds from the fastest to the slowest time.
 void ExpectEncloses(const Network& network, Femtojoules most_error) {
   const auto time_at = [&](Pace pace) {
     return EarliestTimes(network, pace)[static_cast<std::size_t>(network.sink)];
@@ -51,7 +51,7 @@ void ExpectEncloses(const Network& network, Femtojoules most_error) {
   }
 }
 
-// The rounding of a mean is as large as a flow.
+// With such small flows, the rounding error of a mean is as large as a flow.
 TEST(EncloseFrontier, EnclosesFlowsOfAFewMicrowatts) {
   for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     SCOPED_TRACE(seed);
@@ -74,8 +74,9 @@ TEST(EncloseFrontier, EnclosesFlowsOfAFewMicrowatts) {
   }
 }
 
-// The mean of 0 and 1 uW is rounded to 0 in each of 12 instructions. So 6 uW are missing where 6
-// instructions of 1 uW begin, more than any of them carries.
+// In each of 12 instructions, the mean of 0 and 1 uW is rounded to 0. So 6 uW are missing at the
+// node where 6 instructions with 1 uW begin. This is more than the flow of any of these
+// instructions.
 TEST(EncloseFrontier, EnclosesWhereTheRoundingExceedsAnyFlow) {
   const Layer one = {Fixed(10)};
   const Layer many(12, profile::Curve{{10, 40}, {1}, {}, 0});

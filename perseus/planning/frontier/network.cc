@@ -8,7 +8,7 @@
 namespace perseus::frontier {
 namespace {
 
-// The sets of events that coincide (union-find with path halving).
+// The sets of events that always happen at the same time (union-find with path halving).
 class EventSets {
  public:
   explicit EventSets(std::size_t count) : parent_(count) {
@@ -28,8 +28,8 @@ class EventSets {
   std::vector<std::int32_t> parent_;
 };
 
-// Which events of an instruction graph coincide. Event 2i is the start of instruction i, and event
-// 2i + 1 its end. Then come the source and the sink.
+// Finds the events of an instruction graph that are one node. Event 2i is the start of instruction
+// i, and event 2i + 1 is its end. The last two events are the source and the sink.
 class GraphEvents {
  public:
   GraphEvents(std::size_t instructions, std::span<const schedule::Dependency> dependencies)
@@ -55,14 +55,14 @@ class GraphEvents {
   std::int32_t source() const { return 2 * instructions_; }
   std::int32_t sink() const { return source() + 1; }
 
-  // Whether the successor can start at the moment when its predecessor ends, without loss: nothing
-  // else waits for that end, or that start waits for nothing else.
+  // Whether the successor can start exactly when its predecessor ends, without a loss. This is so
+  // if nothing else waits for that end, or if the successor waits for nothing else.
   bool Coincide(const schedule::Dependency& dependency) const {
     return dependency.delay == 0 && (waits_for_[static_cast<std::size_t>(dependency.to)] == 1 ||
                                      awaited_by_[static_cast<std::size_t>(dependency.from)] == 1);
   }
 
-  // The representative of the events that coincide with `event`.
+  // The event that represents all events in the same set as `event`.
   std::int32_t Find(std::int32_t event) { return sets_.Find(event); }
 
  private:
@@ -87,7 +87,7 @@ Result<void> CheckSumOfDurations(const Network& network) {
   return {};
 }
 
-// No flow exceeds the sum of the steepest slopes.
+// Checks the sum of the steepest slopes, because a flow can be as large as this sum.
 Result<void> CheckSumOfSlopes(const Network& network) {
   Microwatts steepest = 0;
   for (std::int32_t i = 0; i < network.instructions; ++i) {

@@ -1,12 +1,11 @@
 // The planner's problem as an activity-on-arc network.
 //
-// Nodes are events, such as "stage 2 has finished forward 5". An arc says how much later than its
-// tail its head has to happen, and how much energy it saves if its head happens even later. With
-// potentials pi (event times), arc a = (u, v) lasts pi[v] - pi[u]. It has to last at least
-// curve.fastest(). It saves energy along its curve up to curve.slowest(). An instruction is an arc
-// with its time-energy curve. A dependency ("b waits for a") is an arc too: its curve has one
-// vertex at the delay between the two, and it saves nothing if it lasts longer. So there is one
-// kind of arc, and the solvers know no other.
+// Nodes are events, such as "stage 2 has finished forward 5". An arc limits how much later its head
+// happens than its tail. It also states how much energy more time saves. With potentials pi (event
+// times), arc a = (u, v) lasts pi[v] - pi[u]. It has to last at least curve.fastest(). It saves
+// energy along its curve up to curve.slowest(). An instruction is an arc with its time-energy
+// curve. A dependency ("b waits for a") is an arc, too: its curve has only one vertex, at the delay
+// between the two, and more time saves nothing. So the solvers have to handle only one kind of arc.
 //
 //         [F0 s0]        [F0 s1]                    o--->o  an instruction or a dependency
 //     o------------->o------------->o
@@ -14,9 +13,9 @@
 //                    |  [F1 s0]     v  [B0 s1]
 //                    o------------->o------------->o sink
 //
-// Events that can coincide without loss are one node: if b waits only for a, or if only b waits for
-// the end of a, then b can start when a ends. A 1F1B iteration of n instructions gives about 2n
-// nodes and 3n arcs.
+// If two events can always happen at the same time without a loss, they are one node: if b waits
+// only for a, or if only b waits for the end of a, then b can start when a ends. A 1F1B iteration
+// of n instructions gives about 2n nodes and 3n arcs.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +42,7 @@ struct Network {
   std::vector<Arc> arcs;  // arcs[i] is instruction i for i < instructions; then the dependencies.
   std::vector<profile::Curve> curves;
   std::int32_t instructions = 0;
-  // [dependency]: its arc, or -1 if the two events coincide.
+  // [dependency] Its arc, or -1 if the two events are one node.
   std::vector<std::int32_t> arc_of_dependency;
 
   const profile::Curve& curve_of(const Arc& arc) const {
@@ -51,8 +50,8 @@ struct Network {
   }
 };
 
-// The most power that all instructions together may save with more time: 2^59 uW. The solvers use
-// a larger number for "unbounded".
+// The maximum power that all instructions together may save with more time: 2^59 uW. In the
+// solvers, a larger number stands for "unbounded".
 inline constexpr Microwatts kMostPower(std::int64_t{1} << 59);
 
 // The relaxation of `graph`: curves[i] is the curve of graph.option_sets[i]. Requires
@@ -67,12 +66,13 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
                              std::span<const std::int32_t> curve_of_instruction,
                              std::span<const schedule::Dependency> dependencies);
 
-// The arcs in topological order: each follows all arcs into its tail. One pass over them carries a
-// value from the source to the sink. One pass backward carries it from the sink to the source.
+// The arcs in topological order: each arc comes after all arcs that end at its tail. One pass over
+// them carries a value from the source to the sink. One pass backward carries a value from the sink
+// to the source.
 std::vector<std::int32_t> ArcsInOrder(const Network& network);
 
-// For each node, its earliest time if every arc runs at its fastest, or at its slowest (cheapest):
-// the longest path from the source. The time of the sink is the makespan.
+// Returns the earliest time of each node (the longest path from the source), if every arc runs at
+// its fastest, or at its slowest (cheapest). The time of the sink is the makespan.
 enum class Pace { kFastest, kSlowest };
 std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace);
 

@@ -59,7 +59,7 @@ TEST(BuildNetwork, ForksAndJoinsAreOneNodeEach) {
 }
 
 //   s --0--> o --2--> t       3 waits for both 0 and 1, and both 2 and 3 wait for 0. So
-//             `.              the end of 0 and the start of 3 are two events.
+//             `.              the end of 0 and the start of 3 are two nodes.
 //   s --1----> o --3--> t
 TEST(BuildNetwork, ADependencyBetweenTwoEventsIsAnArc) {
   const Network network = Build(4, {{0, 2}, {0, 3}, {1, 3}});

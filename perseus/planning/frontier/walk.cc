@@ -47,8 +47,8 @@ void Walk::BuildIncidence() {
   }
 }
 
-// At the slow end, every node except the source waits for an arc that runs at its slowest. These
-// arcs form the early tree. The late tree is only the sink.
+// At the slow end, every node except the source waits for an arc at its slowest time. These arcs
+// form the early tree. The late tree has only the sink.
 void Walk::BuildTrees() {
   for (std::size_t i = 0; i < arcs_.size(); ++i) {
     ArcState& arc = arcs_[i];
@@ -82,7 +82,7 @@ void Walk::Detach(std::int32_t node) {
 }
 
 // The length of the schedule at which a bending arc between the trees arrives at its next vertex.
-// kNone if it never arrives.
+// kNone if the arc never arrives.
 Nanoseconds Walk::NextArrival(const ArcState& arc) const {
   const Side head = sides_[At(arc.head)];
   if (sides_[At(arc.tail)] == head || arc.rigid()) return kNone;
@@ -101,8 +101,8 @@ void Walk::Watch(std::int32_t index) {
   std::push_heap(arrivals_.begin(), arrivals_.end());
 }
 
-// Since an arrival was queued, both ends of its arc may have joined one tree, or the arc may arrive
-// at another time.
+// Removes arrivals that are no longer valid. Since an arrival was queued, both ends of its arc may
+// have come into the same tree, or the arc may arrive at another time.
 void Walk::DropStaleArrivals() {
   while (!arrivals_.empty()) {
     const Arrival& next = arrivals_.front();
@@ -140,8 +140,8 @@ void Walk::Advance(Nanoseconds stop) {
 }
 
 // Follows the path from the entering arc to source and sink, and finds the link with the least
-// room. Of links without room, takes the nearest to the entering arc, because the smallest part of
-// a tree then changes sides. In a long stall, it takes the arc with the smallest index.
+// room. If several links have no room, takes the nearest to the entering arc, because a smaller
+// part of a tree then changes sides. In a long stall, takes the arc with the smallest index.
 Walk::Bottleneck Walk::FindBottleneck(std::int32_t early_end, std::int32_t late_end,
                                       Microwatts room) const {
   Bottleneck found{room, -1, Side::kEarly};
@@ -185,15 +185,15 @@ void Walk::Pivot(std::int32_t entering) {
   const std::int32_t early_end = shrinks ? arc.tail : arc.head;
   const std::int32_t late_end = shrinks ? arc.head : arc.tail;
 
-  // The arc is at a vertex: its flow may change from the slope on one side to the slope on the
-  // other. If the arc gets longer, its flow falls.
+  // The arc is at a vertex, so its flow may change from the slope on one side of the vertex to the
+  // slope on the other side. If the arc gets longer, its flow falls.
   arc.position += shrinks ? -1 : 1;
   const Microwatts before = SlopeBefore(arc, arc.vertex());
   const Microwatts room =
       before == kUnbounded ? kUnbounded : before - SlopeAfter(arc, arc.vertex());
   const Bottleneck bottleneck = FindBottleneck(early_end, late_end, room);
   if (bottleneck.room > kUnbounded / 2) {
-    finished_ = true;  // Everything on this path is at its fastest.
+    finished_ = true;  // All arcs on this path are at their fastest.
     arc.position += shrinks ? 1 : -1;
     return;
   }
@@ -210,14 +210,14 @@ void Walk::Pivot(std::int32_t entering) {
     return;
   }
 
-  // The leaving arc begins to bend. It gets shorter if its own direction has no more room.
+  // The leaving arc begins to bend. It gets shorter if it has no more room in its own direction.
   const std::int32_t cut_off = bottleneck.node;
   const bool was_early = bottleneck.side == Side::kEarly;
   ArcState& leaving = arcs_[At(links_[At(cut_off)].arc)];
   const bool flows_along = (leaving.head == cut_off) == was_early;
   leaving.position += flows_along ? -1 : 1;
 
-  // The entering arc connects the part that was cut off to the other tree.
+  // The entering arc connects the cut-off part to the other tree.
   const Microwatts left =
       room == kUnbounded ? kUnbounded - bottleneck.room : room - bottleneck.room;
   if (was_early) {
@@ -243,7 +243,8 @@ void Walk::Rehang(std::int32_t from, std::int32_t to, Link link) {
   }
 }
 
-// Moves `root` and its subtree to the other side, and watches the arcs that now cross.
+// Moves `root` and its subtree to the other side. Then watches the arcs that now cross between the
+// trees.
 void Walk::ChangeSide(std::int32_t root, Side side) {
   const std::span<std::int32_t> changed = changed_;  // It has room for all nodes.
   const Nanoseconds later = side == Side::kLate ? shift_ : -shift_;
@@ -275,7 +276,7 @@ Solution Walk::solution() const {
     solution.event_times.push_back(TimeOf(node));
   }
   for (const ArcState& arc : arcs_) solution.flow.push_back(SlopeAfter(arc, arc.vertex()));
-  // For a rigid arc, the link has the part of the flow above the slope after the vertex.
+  // For a rigid arc, the link contains the part of the flow above the slope after the vertex.
   for (std::int32_t node = 0; At(node) < links_.size(); ++node) {
     const Link& link = links_[At(node)];
     if (link.arc < 0) continue;

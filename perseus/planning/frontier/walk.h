@@ -21,11 +21,11 @@
 // Critical DAG, and its flow bounds are the Capacity DAG.
 //
 // IDEA (Fulkerson 1961; Kelley 1961; Phillips & Dessouky 1977)
-//   To shorten the schedule by dt, shift a set of events, the sink among them, dt earlier. Arcs
-//   that cross into the set become shorter, which costs the slope of their curve. Arcs that cross
-//   out of the set become longer, which saves the slope. The cheapest set is a minimum cut.
-//   Its cost is the maximum flow from source to sink, where the slopes on either side of an arc's
-//   present length bound the arc's flow:
+//   To shorten the schedule by dt, shift a set of events dt earlier. The set contains the sink.
+//   Arcs that cross into the set become shorter, which costs the slope of their curve. Arcs that
+//   cross out of the set become longer, which saves the slope. The cheapest set is a minimum cut.
+//   Its cost is the maximum flow from source to sink. The bounds of the flow of an arc are the
+//   slopes before and after the present length of the arc:
 //
 //     slope                     . at a vertex of the curve, the flow may be anywhere between the
 //       |\                        slopes before and after: the arc is rigid, and flow can be
@@ -34,44 +34,50 @@
 //       |__________\____  time    arc bends, and no flow can be rerouted
 //                               . beyond the slowest vertex, the flow is 0
 //
-//   So the value of the flow is the marginal price of time. The walk never computes it from zero:
-//   it shifts until some crossing arc arrives at a vertex. There the arc's bounds widen and the
-//   flow grows, until another arc is at its bound and starts to bend.
+//   So the value of the flow is the marginal price of time. The walk never computes the flow from
+//   zero. It shifts the events until a crossing arc arrives at a vertex of its curve. There, the
+//   bounds of this arc widen and the flow grows, until another arc is at its bound and starts to
+//   bend.
 //
 // MECHANISM
-//   Rigid arcs form two trees that together span all nodes: the early tree hangs from the source,
-//   the late tree from the sink. Nodes of the early tree are fixed. Nodes of the late tree move
-//   together. Only arcs between the trees change their length. A heap holds when each of them
-//   arrives at its next vertex. The arc that arrives (the *entering* arc) joins the trees to a path
-//   from source to sink. The walk sends as much flow as the path takes. The arc whose bound is
-//   reached (the *leaving* arc) bends from then on. The part of its tree that it cut off now hangs,
-//   by the entering arc, from the other tree. This is a pivot of the network simplex method.
+//   Rigid arcs form two trees that together span all nodes: the root of the early tree is the
+//   source, and the root of the late tree is the sink. Nodes of the early tree are fixed. Nodes of
+//   the late tree move together. Only arcs between the trees change their length. A heap contains
+//   the time at which each of these arcs arrives at its next vertex. The arc that arrives (the
+//   *entering* arc) connects the trees, so that there is a path from source to sink. The walk sends
+//   as much flow as the path can carry. One arc of the path (the *leaving* arc) reaches its bound
+//   and bends from then on. It cuts off a part of its tree. The entering arc attaches this part to
+//   the other tree. This is a pivot of the network simplex method.
 //
 // COMPLEXITY
 //   One pivot takes O(path + nodes that change trees + their arcs * log m): at most O(m log m).
 //   Memory is O(m + vertices of all curves). No polynomial bound on the number of pivots is known:
-//   E itself can have exponentially many breakpoints on artificial networks. On training iterations
-//   the number is about one for each breakpoint and microbatch. Measured for n instructions: n^0.97
-//   with more microbatches, n^1.9 to n^2.2 when stages and microbatches grow together.
+//   on artificial networks, E itself can have exponentially many breakpoints. On training
+//   iterations, the number of pivots is about the number of breakpoints times the number of
+//   microbatches. Measured time for n instructions: n^0.97 with more microbatches, n^1.9 to n^2.2
+//   when stages and microbatches grow together.
 //
 // WHAT MAKES IT FAST, measured on 8 stages x 96 microbatches of GPT-3 (docs/benchmarks.md):
-//   - Flow and trees are carried along. A new search for the cut after every step takes 3.5 times
-//     as long. With only the tree from the source, the walk takes 2.4 times as long.
-//   - Nine of ten pivots are degenerate: the path takes no more flow, because many microbatches are
-//     alike. Then any arc of the path that is at its bound may leave. So the walk follows the path
-//     from the entering arc in both directions at once, only up to the nearest such arc, and moves
-//     the smaller pieces. With perturbed slopes to break the ties, it takes 12 times as long.
+//   - The walk keeps the flow and the trees from step to step. With a new search for the cut after
+//     every step, it takes 3.5 times as long. With only the tree from the source, it takes 2.4
+//     times as long.
+//   - Nine of ten pivots are degenerate: the path can carry no more flow, because many microbatches
+//     are alike. Then any arc of the path that is at its bound may leave. So the walk follows the
+//     path from the entering arc in both directions at once, only up to the nearest such arc, and
+//     moves the smaller parts of the trees. Perturbed slopes would avoid the ties, but take 12
+//     times as long.
 //   - The time of a late node is stored relative to the sink, so a shift touches no node.
 //
 // TERMINATION
-//   A pivot shortens the schedule, or raises the flow, or does neither. Runs of the last kind could
-//   cycle in principle. After as many of them in a row as the network has arcs, the walk picks
-//   entering and leaving arcs by smallest index (Bland 1977), which cannot cycle, until it makes
-//   progress.
+//   A pivot shortens the schedule, or raises the flow, or is stalled (does neither). In principle,
+//   stalled pivots could repeat in a cycle. After as many stalled pivots in a row as the network
+//   has arcs, the walk chooses entering and leaving arcs by smallest index (Bland 1977) until it
+//   makes progress. With this rule, no cycle is possible.
 //
 // LIMITS
-//   Integers throughout, no tolerances. The times may add up to 36 years, and the slopes to 5.7e17
-//   microwatts (BuildNetwork checks both). For one deadline of a large job, deadline.h is faster.
+//   All numbers are integers, without tolerances. The times may add up to 36 years, and the slopes
+//   to 5.7e17 microwatts (BuildNetwork checks both). For one deadline of a large job, deadline.h is
+//   faster.
 //
 // REFERENCES
 //   D. R. Fulkerson, A Network Flow Computation for Project Cost Curves,
@@ -97,23 +103,22 @@ namespace perseus::frontier {
 
 class Walk {
  public:
-  // Starts at the slow end: time() is the length when every instruction runs at its cheapest. After
-  // more than `most_stalled` pivots in a row without progress, the walk uses Bland's rule. The
-  // default is the number of arcs. (0 is for tests of that rule.)
+  // Starts at the slow end: time() is the length of the schedule when every instruction runs at its
+  // cheapest. After more than `most_stalled` pivots in a row without progress, the walk uses
+  // Bland's rule. The default is the number of arcs. (0 is for tests of that rule.)
   explicit Walk(const Network& network) : Walk(network, std::ssize(network.arcs)) {}
   Walk(const Network& network, std::int64_t most_stalled);
 
   Nanoseconds time() const { return time_; }
-  // The extra energy for the next nanosecond by which the schedule gets shorter.
+  // The extra energy per nanosecond for the next nanosecond by which the schedule gets shorter.
   Microwatts price() const { return price_; }
   // The least extra energy of a schedule of this length: E(time()).
   Femtojoules extra_energy() const { return extra_energy_; }
-  // Whether the schedule cannot get shorter.
+  // Whether the schedule has its least possible length.
   bool finished() const { return finished_; }
 
-  // Shortens the schedule at the present price until that price ends (a breakpoint of E), until the
-  // schedule is `stop` long, or until it is finished. After the call, price() is the price of the
-  // next stretch.
+  // Shortens the schedule until the price changes (a breakpoint of E), until the schedule is `stop`
+  // long, or until it is finished. After the call, price() is the price of the next stretch.
   void Advance(Nanoseconds stop);
 
   // The optimum at time(), with its proof.
@@ -130,8 +135,9 @@ class Walk {
  private:
   enum class Side : std::uint8_t { kEarly, kLate };
 
-  // An arc of the network and where it is on its curve: at vertex j (position 2j: the arc is rigid,
-  // in a tree), or on the stretch after vertex j (position 2j + 1: it bends; flow is that slope).
+  // An arc of the network and its place on its curve. Position 2j is at vertex j: the arc is rigid
+  // and in a tree. Position 2j + 1 is on the stretch after vertex j: the arc bends, and its flow is
+  // the slope.
   struct ArcState {
     std::int32_t tail;
     std::int32_t head;
@@ -160,7 +166,7 @@ class Walk {
     std::int32_t node;
     std::int32_t arc;
   };
-  // When the schedule is `time` long, the arc arrives at its next vertex.
+  // The arc arrives at its next vertex when the schedule is `time` long.
   struct Arrival {
     Nanoseconds time;
     std::int32_t arc;
@@ -171,7 +177,7 @@ class Walk {
   };
   struct Bottleneck {
     Microwatts room = 0;
-    std::int32_t node = -1;  // The leaving arc is its link; -1: the entering arc itself leaves.
+    std::int32_t node = -1;  // -1: the entering arc. Otherwise, the link of this node leaves.
     Side side = Side::kEarly;
   };
 
@@ -211,7 +217,7 @@ class Walk {
   std::vector<std::int32_t> first_neighbor_;  // [node] an index into neighbors_.
   std::vector<Neighbor> neighbors_;
 
-  std::vector<Nanoseconds> node_times_;  // [node]; for a late node, its time plus shift_.
+  std::vector<Nanoseconds> node_times_;  // [node] For a late node, its time plus shift_.
   std::vector<Side> sides_;
   std::vector<Link> links_;
   std::vector<Siblings> siblings_;

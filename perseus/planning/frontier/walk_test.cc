@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A breakpoint of the frontier, and the price of a shorter schedule from there on.
+// A breakpoint of the frontier, and the price for a shorter schedule.
 struct Breakpoint {
   Nanoseconds time;
   std::int64_t extra_energy;
@@ -145,8 +145,8 @@ TEST(Walk, NeverGetsLonger) {
   EXPECT_EQ(walk.extra_energy(), 24);
 }
 
-//   s --a--> o --b--> t        a and b alike: the price is one from 20 ns down to 4 ns, although
-//                              both arcs pass vertices
+//   s --a--> o --b--> t        a and b are alike: the price is the same from 20 ns down to 4 ns,
+//                              although both arcs pass vertices
 TEST(Walk, AVertexThatKeepsThePriceIsNotABreakpoint) {
   const profile::Curve curve{{2, 10}, {3}, {}, 0};
   const Network network = MakeNetwork({curve, curve}, {{0, 1}});

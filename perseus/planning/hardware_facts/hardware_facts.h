@@ -1,10 +1,10 @@
-// What the GPUs of a node do when clocks change: how long a change takes, what it costs others, and
-// what a waiting GPU draws. `perseus qualify` measures it and writes the hardware facts file (TOML;
-// docs/formats.md, "Hardware facts"). `plan`, `tune`, `job register`, `agent` and virtual
-// nodes read it.
+// Measured facts about the clock changes of the GPUs of a node: how long a change takes, what it
+// costs others, and what a waiting GPU draws. `perseus qualify` measures them and writes the
+// hardware facts file (TOML; docs/formats.md, "Hardware facts"). `plan`, `tune`, `job register`,
+// `agent` and virtual nodes read the file.
 //
-// A value is measured or absent: no reader fills in a default. Each measured value has the interval
-// that its samples support (Estimate), so a reader sees how far to trust it.
+// A value is either measured or absent: no reader fills in a default. Each measured value has the
+// interval that its samples support (Estimate), so a reader knows how reliable the value is.
 #pragma once
 
 #include <filesystem>
@@ -32,11 +32,11 @@ struct Estimate {
 
 enum class Direction { kUp, kDown };
 
-// One case of a clock change. Elements of a list have different keys, here and below.
+// The results for one case of a clock change. In each list below, elements have different keys.
 struct SwitchFacts {
   Direction direction = Direction::kUp;
-  bool is_far = false;    // Across most of the GPU's clocks; else to a neighboring clock.
-  bool all_gpus = false;  // All GPUs of the node change at once; else one GPU alone.
+  bool is_far = false;    // Across most clocks of the GPU; otherwise to a neighboring clock.
+  bool all_gpus = false;  // All GPUs of the node change at once; otherwise one GPU alone.
   Estimate latency_ms;    // The median, from the start of the call until the GPU has the clock.
   double p95_latency_ms = 0;
   Estimate call_ms;  // The median duration of the driver's call.
@@ -81,15 +81,15 @@ struct HardwareFacts {
   int gpu_count = 1;  // GPUs of one node.
   int nodes = 1;      // Above 1: an earlier version merged the facts of `nodes` nodes.
   std::vector<SwitchFacts> switches;
-  // The highest rate of clock changes on the whole node that does not harm the work. The value is
-  // shown to be harmless. The upper end is the lowest rate that is shown to harm, or the highest
+  // The highest rate of clock changes on the whole node that does not harm the work. Measurements
+  // show that `value` is harmless. `high` is the lowest rate that was shown to harm, or the highest
   // rate that was tried.
   std::optional<Estimate> max_changes_per_s;
   std::vector<PowerFacts> power;
   std::optional<EnergyCounterFacts> energy_counter;
   std::vector<InterferenceFacts> interference;
   std::vector<std::string> limits;  // Sentences: what else limits the clocks.
-  // Whether a lock with min < max lets a waiting GPU lower its clock.
+  // Whether a lock with min < max allows a waiting GPU to lower its clock.
   std::optional<bool> range_lock_saves;
   friend bool operator==(const HardwareFacts&, const HardwareFacts&) = default;
 };
@@ -99,8 +99,8 @@ std::vector<std::string_view> InterferenceKinds();
 
 // ---- The file ----
 
-// `name` is the name of the file in messages. Unknown keys, missing keys, wrong types, and values
-// out of range are errors (kInput) with the file and the line.
+// Parses a hardware facts file. `name` is the name of the file in messages. Unknown keys, missing
+// keys, wrong types, and values out of range are errors (kInput) with the file and the line.
 Result<HardwareFacts> Parse(std::string_view text, std::string_view name);
 
 // Returns a text from which Parse returns equal facts. Requires facts that Parse accepts: texts of
@@ -109,16 +109,18 @@ std::string Format(const HardwareFacts& facts);
 
 Result<HardwareFacts> Read(const std::filesystem::path& path);
 
-// Fails (kInput) if Parse would refuse the facts, so that a file that exists can be read. Replaces
-// the whole file or changes nothing.
+// Fails (kInput) if Parse would refuse the facts. So if a file exists, it can be read. Replaces the
+// whole file or changes nothing.
 Result<void> Write(const std::filesystem::path& path, const HardwareFacts& facts);
 
 // ---- Values of many ----
 
-// The median of the values, with an interval that covers all their intervals. Requires an estimate.
+// Returns the median of the values, with an interval that covers all their intervals. Requires at
+// least one estimate.
 Estimate Combine(const std::vector<Estimate>& estimates);
 
-// The least of the values, with the least of the lower and of the upper ends. Requires an estimate.
+// Returns the least of the values, with the least of the lower ends and the least of the upper
+// ends. Requires at least one estimate.
 Estimate LeastOf(const std::vector<Estimate>& estimates);
 
 // ---- Values for planning ----
@@ -126,20 +128,20 @@ Estimate LeastOf(const std::vector<Estimate>& estimates);
 // The case with the largest median latency. Null if no case was measured.
 const SwitchFacts* SlowestSwitch(const HardwareFacts& facts);
 
-// The latency that a plan takes into account: the median of the slowest case. nullopt if no case
-// was measured.
+// Returns the latency for planning: the median of the slowest case. nullopt if no case was
+// measured.
 //
-// The planner uses one latency for every change of every GPU. The slowest case counts, because a
-// plan changes clocks in both directions, near and far, and often on all GPUs of a node at once. Of
-// this case, the median counts and not the 95th percentile. An iteration has hundreds of changes,
-// so their typical latency decides its time and energy. With a latency that 19 of 20 changes stay
-// below, the plan would give up changes that save energy. Use p95_latency_ms for a bound that
-// single changes have to meet.
+// The planner uses one latency for every change of every GPU. It is the latency of the slowest
+// case, because a plan changes clocks in both directions, near and far, and often on all GPUs of a
+// node at once. It is the median of this case, not the 95th percentile. An iteration has hundreds
+// of changes, so their typical latency decides its time and energy. With a latency that 19 of 20
+// changes do not reach, the plan would miss changes that save energy. If each single change has to
+// meet a limit, use p95_latency_ms.
 std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts);
 
-// The power of a waiting GPU, in watts: the median over the measured clocks. The interval covers
-// all these clocks. A job has one blocking power, but the GPUs of a plan wait at many clocks.
-// nullopt if the power was not measured.
+// Returns the power of a waiting GPU, in watts: the median over the measured clocks, with an
+// interval that covers all these clocks. A job has only one blocking power, but the GPUs of a plan
+// wait at many clocks. nullopt if the power was not measured.
 std::optional<Estimate> BlockingPower(const HardwareFacts& facts);
 
 // The power of a GPU without work, in watts, in the same way.

@@ -14,7 +14,7 @@ using schedule_search::kBytesPerGib;
 
 constexpr double kBytesPerMib = 1 << 20;
 
-// Returns `count` values. `given` contains one value for all of them, or one for each.
+// Returns `count` values. `given` contains either one common value or one value for each.
 Result<std::vector<std::int64_t>> ForEach(const std::vector<double>& given, std::size_t count,
                                           double bytes_of_one, std::string_view key,
                                           std::string_view noun) {
@@ -29,7 +29,7 @@ Result<std::vector<std::int64_t>> ForEach(const std::vector<double>& given, std:
   return bytes;
 }
 
-// The pp_rank that holds a stage of the schedule as the given chunk.
+// The stage of the schedule that is this chunk of the pp_rank.
 int StageOf(int pp_rank, int chunk, int pp_ranks, schedule_search::Placement placement) {
   const bool is_on_way_up = placement == schedule_search::Placement::kV && chunk % 2 == 1;
   return chunk * pp_ranks + (is_on_way_up ? pp_ranks - 1 - pp_rank : pp_rank);
@@ -37,7 +37,8 @@ int StageOf(int pp_rank, int chunk, int pp_ranks, schedule_search::Placement pla
 
 using ValueOfPart = std::optional<std::int64_t> profile::StageMemory::Part::*;
 
-// Whether the profile has a value for every stage (true) or for none (false). Fails if it has some.
+// Whether the profile has a value for every stage (true) or for no stage (false). Fails if it has
+// only some of them.
 Result<bool> HasAll(const profile::Profile& profile, const profile::StageMemory& profiled,
                     ValueOfPart value, std::string_view column, std::string_view key) {
   std::string missing;

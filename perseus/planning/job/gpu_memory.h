@@ -1,4 +1,4 @@
-// The memory that a schedule may use: what the settings, the job file and the profile say about it.
+// The memory that a schedule may use, from the settings, the job file and the profile.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ inline constexpr NumberRange kKeptRange{0, 1e9, "MiB"};
 inline constexpr NumberRange kGpuMemoryRange{1e-3, 1e6, "GiB"};
 inline constexpr NumberRange kModelMemoryRange{0, 1e6, "GiB"};
 
-// The memory of one GPU, as the user gives it. A value that was not given is empty.
+// The memory of one GPU, as given by the user. A value that was not given is empty.
 struct MemorySettings {
   std::vector<double> activation_mib;  // Per microbatch: one number, or one for each stage.
   std::optional<double> gpu_gib;
@@ -37,11 +37,12 @@ struct GpuMemory {
   std::string source;
 };
 
-// Values that are not given come from the profile. Without them, the model counts as 0 bytes, which
-// `source` says. Fails (kInput) if the counts of numbers do not fit the profile, if a stage keeps
-// more activations for a recompute than it has, if something is kept for a recompute that the
-// profile lacks, if the memory of a GPU is given but not the activations, if the profile has needed
-// bytes of some stages only, or if the model leaves nothing of the memory.
+// Combines the given values with the profile: a value that was not given comes from the profile. If
+// the profile does not have it either, the model counts as 0 bytes, and `source` says so. Fails
+// (kInput) in these cases: the counts of numbers do not match the profile; a stage keeps more
+// activations for a recompute than it has; something is kept for a recompute but the profile has no
+// recompute; the memory of a GPU is given but not the activations; the profile has needed bytes for
+// only some stages; the model leaves no memory.
 Result<GpuMemory> MemoryOf(
     const MemorySettings& given, const profile::Profile& profile,
     const std::optional<profile::StageMemory>& profiled,

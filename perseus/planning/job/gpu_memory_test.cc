@@ -69,7 +69,8 @@ TEST(MemoryOf, SaysThatAnUnknownModelCountsAsNothing) {
   EXPECT_THAT(memory->source, HasSubstr("count as 0 bytes"));
 }
 
-// The others cannot stand for a stage without a number, and a model of 0 bytes would be too good.
+// Values of other stages cannot replace a missing value, and a model of 0 bytes would be too
+// optimistic.
 TEST(MemoryOf, RefusesColumnsWithGaps) {
   profile::StageMemory memory = MakeMemory();
   memory.parts[3].model_bytes.reset();

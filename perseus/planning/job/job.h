@@ -1,5 +1,5 @@
 // The job file: everything that `perseus plan` needs besides the profile. The format is TOML.
-// JobSettings (job_setup.h) override its keys, except for energy_j.
+// JobSettings (job_setup.h) replace the values of its keys, except for energy_j.
 //
 //   profile = "profile.csv"           # relative to the job file
 //   [pipeline]
@@ -40,7 +40,7 @@
 
 namespace perseus::job {
 
-// The greatest value of max_switches: more than any iteration has.
+// The maximum value of max_switches: more changes than any iteration has.
 inline constexpr int kMostSwitches = 1'000'000;
 
 struct Job {
@@ -50,7 +50,7 @@ struct Job {
   std::string graph_path;
   std::string facts_path;
 
-  schedule::ScheduleSpec schedule;  // Without a key, its name is empty and its sizes are 0.
+  schedule::ScheduleSpec schedule;  // If the file has no such keys: no name, sizes 0.
   int pipelines = 1;
   schedule::PipelineModel model;
   Nanoseconds switch_latency = 0;
@@ -67,8 +67,8 @@ struct Job {
   }
 };
 
-// `name` is the name of the file in messages. Unknown keys, wrong types and values out of range are
-// errors (kInput) with the file and the line.
+// Parses a job file. `name` is the name of the file in messages. Unknown keys, wrong types and
+// values out of range are errors (kInput) with the file and the line.
 Result<Job> ParseJob(std::string_view toml, std::string_view name);
 
 }  // namespace perseus::job

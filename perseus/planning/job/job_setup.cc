@@ -60,8 +60,8 @@ void OverrideModel(Described& described, const JobSettings& settings) {
   described.switch_cost = settings.switch_cost.value_or(described.switch_cost);
 }
 
-// The memory is given in microbatches or in bytes, so a setting of one kind replaces the other kind
-// in the file.
+// The memory is given either in microbatches or in bytes. So a setting of one kind also replaces
+// the other kind in the file.
 void OverrideMemory(Job& job, const JobSettings& settings) {
   if (!settings.max_in_flight.empty()) {
     job.max_in_flight = settings.max_in_flight;
@@ -78,8 +78,8 @@ void OverrideMemory(Job& job, const JobSettings& settings) {
   if (!settings.memory.model_gib.empty()) job.memory.model_gib = settings.memory.model_gib;
 }
 
-// A library's caller may give any number. A negative power would give wrong energies without an
-// error.
+// The caller of the library may give any number. A negative power would give wrong energies without
+// an error.
 Result<void> CheckRanges(const JobSettings& settings) {
   const auto as_number = [](const std::optional<int>& count) {
     return count ? std::optional<double>(*count) : std::nullopt;
@@ -111,7 +111,8 @@ Result<void> CheckRanges(const JobSettings& settings) {
 
 void Override(Job& job, const JobSettings& settings) {
   if (!settings.profile.empty()) job.profile_path = settings.profile;
-  // Only one of these three describes the work. So a setting replaces any of them in the file.
+  // Only one of these three describes the work. So if a setting gives one of them, it replaces any
+  // of them in the file.
   if (!settings.schedule.empty() || !settings.schedule_file.empty() || !settings.graph.empty()) {
     job.schedule.name = settings.schedule;
     job.schedule_path = settings.schedule_file;
@@ -126,7 +127,7 @@ void Override(Job& job, const JobSettings& settings) {
   OverrideModel(job, settings);
 }
 
-// All values that hardware facts have for a job. Without a path, the result has none.
+// Returns all values that hardware facts have for a job. Without a path, the result has no values.
 Result<UsedFacts> ReadFacts(const std::string& path) {
   if (path.empty()) return UsedFacts();
   PERSEUS_ASSIGN_OR_RETURN(const auto facts, hardware_facts::Read(path));
@@ -141,7 +142,7 @@ Result<UsedFacts> ReadFacts(const std::string& path) {
   return values;
 }
 
-// A job as the settings, the job file and the hardware facts describe it together.
+// A job that combines the settings, the job file and the hardware facts.
 struct DescribedJob {
   Job job;
   std::optional<double> blocking_power_w;  // nullopt if not given.
@@ -184,7 +185,7 @@ Result<profile::Profile> LoadProfile(const std::string& path, const JobSettings&
   return profile::ParseProfile(text, path);
 }
 
-// Checks that the sizes from the settings and the job file are those of the schedule file.
+// Checks that the sizes from the settings and the job file match the schedule file.
 Result<void> CheckSizes(const Job& job, const JobSettings& settings,
                         const schedule::Schedule& schedule) {
   struct Size {
@@ -330,7 +331,7 @@ Result<LoadedJob> LayOutAuto(UnscheduledJob job, const schedule_search::SearchEf
 
 using Given = std::pair<std::string_view, bool>;  // A key, and whether the settings have it.
 
-// Refuses the first key that is given, because `what` already has its value.
+// Refuses the first key that is given, because it does not apply to `what`.
 Result<void> RefuseGiven(std::initializer_list<Given> keys, std::string_view what) {
   for (const auto& [key, is_given] : keys) {
     if (is_given) return Fail("`{}` does not apply to {} (remove it)", key, what);

@@ -1,6 +1,7 @@
-// From the description of a job to an instruction graph that the planner can use. The description
-// is a job file, settings (the flags of the program, or the arguments in Python), and the files
-// that they name. Errors name a value by its key in the job file (RenameKeys in base/wording.h).
+// From the description of a job to an instruction graph for the planner. The description has three
+// parts: a job file, settings (the flags of the program, or the arguments in Python), and the files
+// that these two name. Errors name a value by its key in the job file (RenameKeys in
+// base/wording.h).
 #pragma once
 
 #include <optional>
@@ -29,7 +30,8 @@ inline constexpr NumberRange kSwitchEnergyRange{0, kMostJoules, "joules"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 
 // The settings of the user besides the job file. If a setting is absent, the value of the job file
-// counts. If both lack the blocking power or the switch latency, the hardware facts count.
+// is used. If both lack the blocking power or the switch latency, the value of the hardware facts
+// is used.
 struct JobSettings {
   std::string profile = {};
   std::optional<std::string> profile_text =
@@ -38,7 +40,7 @@ struct JobSettings {
   std::string schedule = {};  // A generated schedule, or kAutoSchedule.
   std::string schedule_file = {};
   std::string graph = {};
-  std::string facts = {};  // A hardware facts file. If empty, that of the job file counts.
+  std::string facts = {};  // A hardware facts file. Empty: the file that the job file names.
   std::optional<int> pp_ranks = {};
   std::optional<int> microbatches = {};
   std::optional<int> chunks = {};
@@ -46,8 +48,8 @@ struct JobSettings {
   std::vector<int> max_in_flight = {};
   MemorySettings memory = {};
   bool fold = false;  // For kAutoSchedule: the stages fold into a V.
-  // How often plans may change clocks, if the job file or the hardware facts do not say it. A
-  // schedule that is searched for is chosen by such plans.
+  // How often plans may change clocks, if neither the job file nor the hardware facts state it. A
+  // search for a schedule compares plans with this limit.
   recipe::ChangeRules changes = {};
   std::optional<int> pipelines = {};
   std::optional<int> gpus_per_stage = {};
@@ -69,8 +71,9 @@ struct UsedFacts {
   std::optional<Nanoseconds> switch_latency;
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Only facts give it.
 };
-// "hardware facts: facts.toml gives the blocking power (86.25 W)", as a line. Empty without facts.
-// The line leaves out the rate of clock changes, because only commands that plan use this rate.
+// Describes the facts in one line: "hardware facts: facts.toml gives the blocking power (86.25 W)".
+// Empty without facts. The line leaves out the rate of clock changes, because only commands that
+// plan use this rate.
 std::string Describe(const UsedFacts& facts);
 
 struct LoadedJob {
@@ -83,8 +86,8 @@ struct LoadedJob {
   std::optional<profile::TimeNoise> noise = {};    // The noise in the profile.
 
   int gpus() const;  // The GPUs of one pipeline.
-  // The wishes (recipe.h) for this target, or for the default target if none is given, with the
-  // rules and the noise of this job.
+  // Returns the wishes (recipe.h) for this target, with the rules and the noise of this job. If no
+  // target is given, uses the default target.
   recipe::Wishes wishes(const std::optional<plan::Target>& target = {}) const;
 };
 
@@ -96,7 +99,7 @@ struct UnprofiledJob {
   std::optional<AutoSchedule> auto_schedule = {};  // Only for kAutoSchedule.
 };
 
-// A job whose schedule is still to be chosen.
+// A job that has no schedule yet.
 struct UnscheduledJob {
   plan_file::PlannedJob planned;  // Without a schedule.
   profile::Profile profile;
@@ -112,30 +115,33 @@ struct UnscheduledJob {
   schedule_search::SearchJob search_job() const;
 };
 
-// The job without its schedule, which the settings must not name, except as kAutoSchedule.
+// Returns the job without its schedule. The only schedule that the settings may name is
+// kAutoSchedule.
 Result<UnscheduledJob> LoadUnscheduledJob(const JobSettings& settings);
 
-// The job with the schedule that the search compares others with (FindReference).
+// Returns the job with the reference schedule: the search compares other schedules with it
+// (FindReference).
 Result<LoadedJob> LayOutReference(const UnscheduledJob& job);
 
-// Settings override the job file. Reads every file that they name. The hardware facts set the
-// blocking power and the switch latency if neither the settings nor the job file give them. Of a
-// graph, they set only the switch latency, because the file of the graph describes the power of its
-// resources. Searches for the schedule if its name is kAutoSchedule, which takes seconds; `search`
-// says how.
+// Loads a job. Settings replace values of the job file. Reads every file that either of them names.
+// If neither gives the blocking power or the switch latency, the hardware facts give it. For a
+// graph, they give only the switch latency, because the file of the graph describes the power of
+// its resources. If the name of the schedule is kAutoSchedule, searches for a schedule, which takes
+// seconds. `search` has the effort of this search.
 Result<LoadedJob> LoadJob(const JobSettings& settings,
                           const schedule_search::SearchEffort& search = {});
 
-// The job without its profile, which has yet to be measured. `planned.profile` is the path from the
-// settings or the file, and is not read. Requires the number of pp_ranks. The default of the
-// blocking power is 0. Only with kAutoSchedule, the profile of the settings is read, for the
-// search.
+// Loads a job without its profile, which will be measured later. `planned.profile` is the path from
+// the settings or the file. This file is not read, with one exception: with kAutoSchedule, the
+// search needs the profile of the settings. Requires the number of pp_ranks. The default of the
+// blocking power is 0.
 Result<UnprofiledJob> LoadUnprofiledJob(const JobSettings& settings);
 
-// The job that a plan was made for, with the profile (or graph) that `settings` name, or else with
-// the one that the plan names. Other settings override the values of the plan, and so do the
-// hardware facts that a setting names. Settings that describe the schedule are ignored: the plan
-// contains its schedule. `plan_path` is the path of the plan, for errors about its schedule.
+// Loads the job that a plan was made for. If `settings` name a profile (or graph), uses it, and
+// otherwise the one that the plan names. Other settings, and the hardware facts that a setting
+// names, replace the values of the plan. Settings that describe the schedule are ignored, because
+// the plan contains its schedule. `plan_path` is the path of the plan, for errors about its
+// schedule.
 Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_view plan_path,
                                  const JobSettings& settings);
 

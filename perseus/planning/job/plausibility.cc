@@ -51,8 +51,8 @@ double PowerW(const profile::Option& option, int gpus) {
   return option.energy_j / ToSeconds(option.time) / gpus;
 }
 
-// The line of the profile at which the options of a set begin, or the line of one option. Returns
-// nullopt if the profile is not a file that can be read again.
+// The line of the profile at which the options of a set begin, or the line of one option. nullopt
+// if the profile is not a file that can be read again.
 std::optional<std::int64_t> LineOf(const LoadedJob& job, const schedule::OptionSet& set,
                                    const profile::Option* option) {
   const std::string& path = job.planned.profile;
@@ -95,8 +95,8 @@ std::optional<std::int64_t> LineOf(const LoadedJob& job, const schedule::OptionS
   return std::nullopt;
 }
 
-// "profile.csv:17: stage 0 forward", with the line where the options of the set begin, or that of
-// `option`. Without a line if the profile is not a file that can be read again.
+// Returns "profile.csv:17: stage 0 forward", with the line where the options of the set begin, or
+// the line of `option`. Leaves out the line if the profile is not a file that can be read again.
 std::string Place(const LoadedJob& job, const schedule::OptionSet& set,
                   const profile::Option* option = nullptr) {
   const auto line = LineOf(job, set, option);
@@ -104,7 +104,7 @@ std::string Place(const LoadedJob& job, const schedule::OptionSet& set,
               : fmt::format("{}: {}", job.planned.profile, set.name);
 }
 
-// No GPU that trains is outside of this range while it computes at maximum frequency.
+// While a GPU in training computes at maximum frequency, its power is always in this range.
 constexpr double kLeastBusyW = 5;
 constexpr double kMostBusyW = 20'000;
 // The SM clocks of all GPUs lie far inside of this range.
@@ -118,8 +118,8 @@ constexpr Nanoseconds kLongTime = 10 * kSecond;
 // Instructions of one job hardly differ by more than these factors.
 constexpr double kUnlikePower = 4;
 constexpr double kUnlikeClock = 1.02;
-// Measurements of neighboring clocks may be off by some percent. At the second factor or more, a
-// row is wrong.
+// Measurements of neighboring clocks may differ by some percent. With a factor of kFarOff or more,
+// a row is wrong.
 constexpr double kLeastOff = 1.2;
 constexpr double kFarOff = 2;
 // If the times of a forward and a backward differ by less than this factor, either may be longer.
@@ -145,7 +145,7 @@ std::string_view ProbableUnit(double power_w) {
   return "the times have to be in seconds, and the energies in joules of one GPU";
 }
 
-// Checks the unit of clocks. 2 or 1410000 is the clock of a GPU in another unit.
+// Checks the unit of clocks. A clock of 2 or 1410000 is probably in another unit.
 Result<void> CheckClocks(const LoadedJob& job, const Computations& sets) {
   for (const schedule::OptionSet* set : sets) {
     for (const profile::Option& option : set->options) {
@@ -173,9 +173,10 @@ Result<void> CheckPowers(const LoadedJob& job, const Computations& sets) {
   return {};
 }
 
-// The factor by which the rows of one instruction at two clocks contradict each other. 1: they do
-// not. At the lower clock, the instruction takes at least as long (at most in proportion to the
-// clock) and draws at most as much power (at least in proportion to the cube of the clock).
+// The factor by which the rows of one instruction at two clocks contradict each other. 1: no
+// contradiction. At the lower clock, the instruction must take at least as long (at most in
+// proportion to the clock). It must draw at most as much power (at least in proportion to the cube
+// of the clock).
 double OffBy(const profile::Option& high, const profile::Option& low) {
   const double clocks = static_cast<double>(high.frequency_mhz) / low.frequency_mhz;
   const double times = static_cast<double>(low.time) / static_cast<double>(high.time);
@@ -189,7 +190,7 @@ struct OffRow {
   double factor = 1;  // Its factor (OffBy) to the rows of the next higher and the next lower clock.
 };
 
-// The rows of a set that are off their neighbors by at least this factor.
+// The rows of a set that contradict their neighbors by at least this factor.
 std::vector<OffRow> OffRows(const schedule::OptionSet& set, double least_factor) {
   std::map<std::vector<double>, std::vector<const profile::Option*>> by_knobs;
   for (const profile::Option& option : set.options) by_knobs[option.other_knobs].push_back(&option);
@@ -204,7 +205,8 @@ std::vector<OffRow> OffRows(const schedule::OptionSet& set, double least_factor)
     for (std::size_t i = 1; i + 1 < rows.size(); ++i) {
       off[i] = std::min(off_next[i - 1], off_next[i]);
     }
-    // The first and the last row have one neighbor. If it is off, the row itself probably is not.
+    // The first and the last row have only one neighbor. If this neighbor is wrong, the row itself
+    // is probably correct.
     const std::size_t last = rows.size() - 1;
     if (last > 0 && (last == 1 || off[1] < least_factor)) off.front() = off_next.front();
     if (last > 1 && off[last - 1] < least_factor) off.back() = off_next.back();
@@ -215,7 +217,7 @@ std::vector<OffRow> OffRows(const schedule::OptionSet& set, double least_factor)
   return found;
 }
 
-// Finds a single row in another unit, with a typing error, or of a disturbed measurement.
+// Finds a single row that has another unit, a typing error, or a disturbed measurement.
 Result<void> CheckRows(const LoadedJob& job, const Computations& sets,
                        std::vector<std::string>& warnings) {
   std::vector<OffRow> rows;
@@ -286,8 +288,8 @@ void CheckAlike(const LoadedJob& job, const Computations& sets,
   }
 }
 
-// Finds a single stage whose forward takes longer than its backward, although it is the other way
-// around in all other stages, of which there are at least two.
+// Finds a single stage with a forward that takes longer than its backward, if there are at least
+// two other stages and the backward takes longer in all of them.
 void CheckSwapped(const LoadedJob& job, const Computations& sets,
                   std::vector<std::string>& warnings) {
   struct Stage {
@@ -319,7 +321,7 @@ void CheckSwapped(const LoadedJob& job, const Computations& sets,
                   Place(job, *swapped)));
 }
 
-// A GPU that waits draws a third to two thirds of what it draws while it computes.
+// A waiting GPU draws a third to two thirds of its power while computing.
 constexpr double kHighBlockingPower = 0.8;
 constexpr double kLeastBlockingW = 1;
 // A column is the power if it is within this fraction of energy / time.
@@ -377,7 +379,8 @@ bool IsNameOfMeasurement(std::string_view name) {
          });
 }
 
-// A limit, such as power_limit_w, is a setting, although a limited GPU draws about its limit.
+// A limit, such as power_limit_w, is a setting, although the power of a limited GPU is close to its
+// limit.
 bool IsNameOfLimit(std::string_view name) {
   const std::string lower = InLowerCase(name);
   return lower.find("limit") != std::string::npos || lower.find("cap") != std::string::npos;
@@ -405,8 +408,8 @@ KnobUse UseOf(std::size_t knob, const Computations& sets, int gpus) {
   return use;
 }
 
-// Finds further knobs that are measurements. A sweep of a setting tries several values at the same
-// clock. A measurement has one value for each clock, if each clock was measured once.
+// Finds additional knobs that are measurements. A sweep of a setting tries several values at the
+// same clock. A measurement has only one value for each clock, if each clock was measured once.
 Result<void> CheckKnobs(const LoadedJob& job, const Computations& sets,
                         std::vector<std::string>& warnings) {
   const auto& names = job.graph.other_knob_names;

@@ -13,7 +13,8 @@ namespace {
 using schedule::InstructionGraph;
 using schedule::OptionSet;
 
-// An instruction that becomes slower may become critical, although it never was.
+// The least criticality to assume: an instruction that was never critical may become critical if it
+// becomes slower.
 constexpr double kLeastCriticality = 0.01;
 
 int ClockOf(const InstructionGraph& graph, std::span<const int> options, int instruction) {
@@ -33,11 +34,11 @@ std::optional<int> OptionAt(const OptionSet& set, int clock_mhz, double blocking
   return best;
 }
 
-// Instructions of a pp_rank that follow each other at one clock.
+// Consecutive instructions of a pp_rank at one clock.
 using Segment = std::vector<int>;
 
-// The segments of a pp_rank in order. The last one comes before the first one, because the
-// iteration repeats, and they are one if they have the same clock.
+// Returns the segments of a pp_rank in order. An iteration repeats, so the first segment follows
+// the last one. If both have the same clock, they are one segment.
 std::vector<Segment> SegmentsOf(const InstructionGraph& graph, std::span<const int> options,
                                 const std::vector<int>& order) {
   std::vector<Segment> segments;
@@ -153,8 +154,8 @@ class SegmentMoves::Collector {
   }
 
  private:
-  // Adds the move to the next useful clock. `previous` and `next` are the instructions around the
-  // segment.
+  // Adds the move to the next useful clock. `previous` and `next` are the instructions before and
+  // after the segment.
   void Add(const Segment& segment, int previous, int next) {
     const int clock_mhz = ClockOf(planner_.graph(), options_, segment.front());
     std::vector<int> others;
@@ -197,8 +198,8 @@ class SegmentMoves::Collector {
     return move;
   }
 
-  // With a switch latency, the next instruction begins at the clock of the segment. So it, too,
-  // gets faster or slower, as far as the latency reaches.
+  // With a switch latency, the next instruction begins at the clock of the segment. So this
+  // instruction also gets faster or slower, as far as the latency reaches.
   double OfNext(int next, int before_mhz, int after_mhz) const {
     const Nanoseconds latency = planner_.model().switch_latency;
     if (latency == 0) return 0;
@@ -212,8 +213,8 @@ class SegmentMoves::Collector {
     return part * mean_.criticality[At(next)] * std::abs(after_s - before_s);
   }
 
-  // The stalls of the clock changes that end where the segment gets the clock of a neighbor. If all
-  // critical instructions run at the fastest clock, nothing else makes an iteration shorter.
+  // The time of the stalls that disappear if the segment gets the clock of a neighbor. If all
+  // critical instructions already run at the fastest clock, only this makes an iteration shorter.
   double OfChanges(int previous, int first, int next, int after_mhz) const {
     double criticality = 0;
     const auto add = [&](int neighbor, int stalled) {

@@ -1,15 +1,16 @@
 // The steps by which a plan becomes faster or slower, for the descent of noise_margin.h.
 //
-// There are two sets of them. Where clock changes are free, each instruction gets another option by
-// itself (InstructionMoves). Where a change costs time or energy, or where changes are limited, a
-// faster clock for one instruction would be two changes more. So in this case, all instructions
-// from one change to the next get another clock (SegmentMoves). This never adds a change, and saves
-// one if the segment then has the same clock as its neighbor.
+// There are two sets of moves. If clock changes are free, each instruction changes its option
+// independently (InstructionMoves). If a change costs time or energy, or if changes are limited, a
+// faster clock for one instruction would cause two more changes. So in this case, all instructions
+// from one change to the next get another clock (SegmentMoves). This never adds a change. It
+// removes a change if the segment then has the same clock as its neighbor.
 //
 // TRIED
-//   Further moves of a segment's end: 1, 4 or 16 instructions take the clock of the neighbor. With
-//   them, the descent ends at worse plans: 10.5 in place of 11.5 % (GPT-3, 12 microbatches, at most
-//   8 changes, 3 % of noise), and it is no better elsewhere by more than 0.15 points.
+//   Additional moves of the end of a segment: 1, 4 or 16 instructions take the clock of the
+//   neighbor. With these moves, the descent ends at worse plans: 10.5 instead of 11.5 % (GPT-3, 12
+//   microbatches, at most 8 changes, 3 % of noise). In other cases, it is better by at most 0.15
+//   points.
 //
 // Thread safety: const methods may be called from several threads.
 #pragma once
@@ -24,7 +25,7 @@
 namespace perseus::noise {
 
 struct Move {
-  std::vector<std::pair<int, int>> options;  // Instructions, and the options that they get.
+  std::vector<std::pair<int, int>> options;  // Pairs of an instruction and its new option.
   double cost_j = 0;                         // In effective energy. Negative: a gain.
   double time_s = 0;  // The change of the mean iteration time, to first order. Positive.
 
@@ -35,17 +36,19 @@ class MarginMoves {
  public:
   virtual ~MarginMoves() = default;
 
-  // `options` has an option for each instruction, and `mean` is of these options.
+  // `options` has an option for each instruction. `mean` is the result of an execution with these
+  // options.
   virtual std::vector<Move> Faster(std::span<const int> options, const NoisyMean& mean) const = 0;
   // Returns only moves that save energy.
   virtual std::vector<Move> Slower(std::span<const int> options, const NoisyMean& mean) const = 0;
-  // If no move makes the critical instructions faster: what may make them begin earlier.
+  // Used if no move makes the critical instructions faster. Returns moves that may make them begin
+  // earlier.
   virtual std::vector<Move> BeforeCritical(std::span<const int> options,
                                            const NoisyMean& mean) const = 0;
 };
 
-// One instruction takes the next useful option: the next one on the Pareto front of time and
-// effective energy.
+// One instruction takes the next useful option (the next one on the Pareto front of time and
+// effective energy).
 class InstructionMoves : public MarginMoves {
  public:
   // Keeps a reference to the planner.
@@ -64,7 +67,7 @@ class InstructionMoves : public MarginMoves {
     std::vector<int> options;
     std::vector<double> times_s;
     std::vector<double> costs_j;
-    // [option] its place, or that of the slowest useful option that is no slower.
+    // [option] Its place, or the place of the slowest useful option that is at least as fast.
     std::vector<std::size_t> places;
   };
 
@@ -76,7 +79,8 @@ class InstructionMoves : public MarginMoves {
   std::vector<Ladder> ladders_;  // [option set]
 };
 
-// A segment, the instructions of a pp_rank from one clock change to the next, takes the next clock.
+// A segment takes the next clock. A segment is the instructions of a pp_rank from one clock change
+// to the next.
 class SegmentMoves : public MarginMoves {
  public:
   // Keeps a reference to the planner.

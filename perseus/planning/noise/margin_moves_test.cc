@@ -23,7 +23,8 @@ plan::Planner PlannerWithDearSwitches() {
                      {.blocking_power_w = kSyntheticBlockingPowerW, .switch_cost = kDearSwitches});
 }
 
-// Every pp_rank at one clock: that many measured clocks below the highest one.
+// Returns a plan with every pp_rank at one clock, which is `below` measured clocks below the
+// highest one.
 plan::Plan AtOneClock(const plan::Planner& planner, std::size_t below) {
   plan::Plan plan;
   for (const schedule::InstructionNode& instruction : planner.graph().instructions) {
@@ -114,7 +115,7 @@ TEST(AddNoiseMargin, KeepsTheClockChangesOfALimitedPlan) {
   }
 }
 
-// A pp_rank whose first half is slow, while only the first instruction after it is critical.
+// A pp_rank with a slow first half. Only the first instruction after this half is critical.
 struct SlowHalf {
   explicit SlowHalf(const plan::Planner& planner)
       : order(planner.graph().pp_rank_orders.front()),
@@ -132,8 +133,8 @@ struct SlowHalf {
   NoisyMean mean;
 };
 
-// An instruction begins at the clock of the segment before it. If only its own segment became
-// faster, it would stay late, and in the end only the baseline would be in time.
+// An instruction begins at the clock of the previous segment. If only its own segment became
+// faster, it would still be late, and in the end only the baseline would be in time.
 TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFaster) {
   for (const Nanoseconds latency : {0, 10'000'000}) {
     const plan::Planner planner =
@@ -149,8 +150,8 @@ TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFas
   }
 }
 
-// A critical instruction at its fastest clock still waits for the change to that clock. It ends
-// where the segment before it gets this clock.
+// A critical instruction at its fastest clock still waits for the change to that clock. The wait
+// disappears if the previous segment gets this clock.
 TEST(SegmentMoves, AStallBeforeACriticalInstructionIsRemoved) {
   for (const Nanoseconds stall : {0, 10'000'000}) {
     const plan::Planner planner =
@@ -165,7 +166,7 @@ TEST(SegmentMoves, AStallBeforeACriticalInstructionIsRemoved) {
   }
 }
 
-// Single faster clocks would cost two changes each.
+// A faster clock for a single instruction would cause two changes.
 TEST(AddNoiseMargin, KeepsMostOfTheSavingUnderASwitchCost) {
   const plan::Planner planner = PlannerWithDearSwitches();
   const plan::Plan plan = AtOneClock(planner, 12);

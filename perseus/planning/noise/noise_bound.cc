@@ -21,11 +21,13 @@ namespace {
 // The ratio of one price to the previous one.
 constexpr double kPriceRatio = 1.3;
 constexpr int kMostPrices = 60;
-// This many prices in a row without a gain end the search.
+// The search ends after this number of prices in a row without a gain.
 constexpr int kPricesWithoutGain = 2;
-// A price starts as if this many steps were done before, because w is good already.
+// For each new price, the step size starts as if this number of steps were done, because w is
+// already good.
 constexpr int kStepsBefore = 300;
-// The steps for plans within a limit of clock changes. Their work is about LimitedCost::work().
+// The number of steps for plans within a limit on clock changes. Their work is about
+// LimitedCost::work().
 constexpr double kLimitedWork = 60e6;
 constexpr double kMostLimitedSteps = 400;
 constexpr int kLimitedStepsBefore = 10;
@@ -42,13 +44,13 @@ class Curve {
     }
   }
 
-  // The least of energy + price * time.
+  // Returns the least value of energy + price * time.
   double LeastCost(double price_w) const {
     const std::size_t v = VertexAt(price_w);
     return energies_j_[v] + price_w * times_s_[v];
   }
-  // A time near the one of the least cost, continuous in the price: the middle of a segment at its
-  // slope, and between two slopes on the straight line.
+  // Returns a time near the time of least cost, continuous in the price. At the slope of a segment,
+  // it is the middle of the segment. Between two slopes, it is linear.
   double SmoothTime(double price_w) const {
     if (slopes_w_.empty()) return times_s_.front();
     const std::size_t v = VertexAt(price_w);
@@ -64,7 +66,7 @@ class Curve {
   }
 
  private:
-  // The price from which the smooth time is the fastest, relative to the steepest slope.
+  // The smooth time is the fastest time from this price on, relative to the steepest slope.
   static constexpr double kFastestAt = 1.5;
 
   // The number of slopes above the price.
@@ -80,9 +82,9 @@ class Curve {
 // Weights of paths, or their means.
 struct Paths {
   std::vector<double> of_instructions;  // w
-  std::vector<double> of_stalls;        // The same, without the instruction's factor.
+  std::vector<double> of_stalls;        // The same as w, but without the factors.
   double delays_s = 0;
-  double length_s = 0;  // The mean length of the baseline's own longest path.
+  double length_s = 0;  // The mean length of the baseline's longest path.
 };
 
 // Executes iterations with any durations.
@@ -143,27 +145,30 @@ class Executor {
   std::size_t last_ = 0;             // The instruction that ends last.
 };
 
-// The least cost of a plan with few clock changes, if a second has a price at each instruction.
+// The least cost of a plan with few clock changes, if each instruction has a price for a second of
+// its time.
 //
-// This is the program of few_switches/switch_bound.h. In that program, the prices are a flow whose
-// value limits the iteration. Here they are the weights of paths under noise.
+// This uses the program of few_switches/switch_bound.h. There, the prices are a flow, and the value
+// of the flow limits the iteration. Here, the prices are the weights of paths under noise.
 class LimitedCost {
  public:
-  // Bounds each pp_rank, in an iteration that repeats. Keeps a reference to the planner.
+  // `most_changes` limits each pp_rank, in an iteration that repeats. Keeps a reference to the
+  // planner.
   LimitedCost(const plan::Planner& planner, int most_changes)
       : most_changes_(most_changes),
         ranks_(few_switches::CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         bound_(planner, ranks_, planner.baseline().time, planner.blocking_price()) {
-    // Then the bound has no term for the deadline, and none for dependencies.
+    // With this price, the bound has no term for the deadline. Without flow, it has none for
+    // dependencies.
     prices_.price = planner.blocking_price();
     prices_.flow.assign(planner.network().arcs.size(), 0);
     prices_.of_stalls.assign(planner.graph().instructions.size(), 0);
   }
 
-  // The least sum, over all instructions, of the effective energy and the price of the time, plus
-  // the cost of changes, in J. No plan within the limit of changes costs less. nullopt if no plan
-  // keeps the limit. The prices are [instruction], in W: of the instruction's time, and of a stall
-  // before it.
+  // Returns the least sum over all instructions of the effective energy and the price of the time,
+  // plus the cost of changes, in J. No plan within the limit on changes costs less. nullopt if no
+  // plan keeps the limit. The prices are [instruction], in W, for the time of the instruction and
+  // for a stall before it.
   std::optional<double> Solve(std::span<const double> of_times_w,
                               std::span<const double> of_stalls_w) {
     for (std::size_t i = 0; i < of_times_w.size(); ++i) {
@@ -175,8 +180,8 @@ class LimitedCost {
     return ToJoules(best_.bound);
   }
 
-  // Calls visit(instruction, seconds) for every instruction with a clock, with its time in the plan
-  // that Solve found.
+  // Calls visit(instruction, seconds) for every instruction with a clock. `seconds` is its time in
+  // the plan that Solve found.
   template <typename Visit>
   void ForEachTime(const Visit& visit) const {
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
@@ -211,7 +216,7 @@ class FrankWolfe {
     random_.state = limits.seed;
     for (const profile::Curve& curve : planner.network().curves) {
       curves_.emplace_back(curve);
-      if (curves_.size() == graph_.option_sets.size()) break;  // Those of dependencies follow.
+      if (curves_.size() == graph_.option_sets.size()) break;  // The rest is of dependencies.
     }
     const double blocking_w = planner.model().blocking_power_w;
     const std::vector<int> options = schedule::BaselineOptions(graph_);
@@ -231,7 +236,7 @@ class FrankWolfe {
     if (limits.most_changes) limited_.emplace(planner, *limits.most_changes);
   }
 
-  // Makes the paths good for a price.
+  // Optimizes the paths for a price.
   void Optimize(double price_w) {
     for (int k = 0; k < limits_.steps; ++k) {
       for (std::size_t i = 0; i < times_s_.size(); ++i) {
@@ -255,7 +260,7 @@ class FrankWolfe {
     }
   }
 
-  // The least cost of all plans (within the limit, if there is one) at these paths.
+  // The least cost of all plans (within the limit, if there is one) with these paths.
   double LeastCost(double price_w) {
     double cost_j = price_w * paths_.delays_s;
     if (limited_) {
@@ -272,8 +277,9 @@ class FrankWolfe {
   bool has_limit() const { return limited_.has_value(); }
   // The baseline's mean time in the samples of the present paths.
   double baseline_time_s() const { return paths_.length_s; }
-  // The baseline's mean time, from all samples. The path that is longest without noise has a known
-  // mean. So only one part has an error: how much longer the longest path of each sample is.
+  // The baseline's mean time from all samples. The mean length of the path that is longest without
+  // noise is known exactly. So only one part has an error: by how much the longest path of each
+  // sample is longer.
   double exact_baseline_time_s() const {
     return quiet_length_s_ + longer_s_ / static_cast<double>(samples_);
   }
@@ -285,7 +291,7 @@ class FrankWolfe {
     return curves_[At(graph_.instructions[instruction].option_set)];
   }
 
-  // How long the longest path of the baseline without noise takes with these factors.
+  // The length of the baseline's longest path without noise, with these factors.
   double QuietPath(std::span<const double> factors) const {
     double length_s = quiet_path_.delays_s;
     for (std::size_t i = 0; i < factors.size(); ++i) {
@@ -314,7 +320,7 @@ class FrankWolfe {
     return limited_->Solve(of_times_w, of_stalls_w);
   }
 
-  // The mean of new samples.
+  // Returns the mean over new samples.
   Paths Sampled() {
     Paths paths{.of_instructions = std::vector<double>(times_s_.size(), 0),
                 .of_stalls = std::vector<double>(times_s_.size(), 0)};
@@ -341,7 +347,7 @@ class FrankWolfe {
   double baseline_energy_j_ = 0;
   double quiet_length_s_ = 0;  // The length of the baseline without noise.
   Paths quiet_path_;
-  double longer_s_ = 0;  // Beyond the quiet path, summed over all samples.
+  double longer_s_ = 0;  // The length above the quiet path, summed over all samples.
   std::int64_t samples_ = 0;
   std::vector<double> times_s_;
   Paths paths_;
@@ -359,7 +365,7 @@ class NoiseBound::Search {
         waiting_w_(planner.model().blocking_power_w * planner.pp_ranks()),
         paths_(planner, noise, limits) {}
 
-  // Tries prices from low to high, until they gain nothing at the least slowdown.
+  // Tries prices from low to high. Ends when they gain nothing at the least slowdown.
   void TryPrices(double least_slowdown) {
     double price_w = waiting_w_ > 0 ? waiting_w_ : 1;
     int without_gain = 0;
@@ -374,8 +380,8 @@ class NoiseBound::Search {
     }
   }
 
-  // Further steps at the best price for the slowdown, and at its neighbors as long as the line gets
-  // better.
+  // Makes more steps at the best price for the slowdown. Does the same at neighboring prices, as
+  // long as the line gets better.
   void ImproveWithinLimit(double slowdown) {
     if (!paths_.has_limit()) return;
     const auto of_line = [&](std::size_t n) { return bound_.lines_[n].At(slowdown); };
@@ -394,7 +400,7 @@ class NoiseBound::Search {
     }
   }
 
-  // Adds the line of the bound without noise, which also holds with noise.
+  // Adds the line of the bound without noise. This line is also valid with noise.
   void AddLineWithoutNoise(double slowdown) {
     const auto deadline =
         static_cast<Nanoseconds>(static_cast<double>(planner_.baseline().time) * (1 + slowdown));
@@ -417,8 +423,8 @@ class NoiseBound::Search {
 
   static int Count(const std::vector<Tried>& tried) { return static_cast<int>(tried.size()); }
 
-  // No plan that takes `time_s` on average has less energy than energy_j - slope_w * time_s. The
-  // baseline takes `baseline_s`.
+  // Adds a line: no plan that takes `time_s` on average has less energy than energy_j - slope_w *
+  // time_s. The baseline takes `baseline_s`.
   void AddLine(double energy_j, double slope_w, double baseline_s) {
     const double baseline_j = paths_.baseline_energy_j() + waiting_w_ * baseline_s;
     const double of_slowdown = slope_w * baseline_s / baseline_j;

@@ -1,66 +1,69 @@
-// The most that any plan can save under noise: a certificate for plans with a margin.
+// An upper bound on the saving of any plan under noise: a certificate for plans with a margin.
 //
 // PROBLEM
 //   Instruction i takes t_i * f_i. Its factor f_i is random, with mean 1. Its effective energy e_i
-//   (profile/curve.h) is a convex function of t_i. T is the mean length of the longest path. With
-//   the blocking power P of all pp_ranks, the mean energy is sum e_i(t_i) + P*T. What is its least
-//   value if T may be at most D?
+//   (profile/curve.h) is a convex function of t_i. T is the mean length of the longest path. If all
+//   pp_ranks together have the blocking power P, the mean energy is sum e_i(t_i) + P*T. What is its
+//   least value if T may be at most D?
 //
 // IDEA
 //   Weak duality, as for the bound without noise. Take any rule that chooses a path for each
-//   outcome of the factors. With w_i, the mean of f_i where the rule's path contains i and 0 where
-//   it does not, T >= sum w_i*t_i + (the mean of the path's delays). So for every price L >= P:
-//
-//     energy >= sum over i of min over t [ e_i(t) + L*w_i*t ] + L*delays - (L - P)*D.
+//   outcome of the factors. Let w_i be the mean of f_i over all outcomes, where f_i counts as 0 if
+//   the chosen path does not contain i. Then T >= sum w_i*t_i + (the mean of the path's delays). So
+//   for every price L >= P:
 //
 //   Each minimum is one search in a curve. A rule and a price give a line: a bound for every D.
 //
 // WHICH RULES
-//   The longest path for some times t'. The best times are those of the best relaxed plan, and the
-//   prices L*w are what gives such times. Frank & Wolfe (1956) find both. A step computes the times
-//   that the prices require, takes the longest paths of a few new samples for these times, and
-//   moves w towards them. The rule is then a mixture: that of step k with its weight. At a
-//   breakpoint of a curve the times would jump. So the steps use smoothed curves; the bound itself
-//   does not. The next price starts from the w of the one before.
+//   The longest path for some times t'. The best t' are the times of the best relaxed plan, and the
+//   prices L*w give such times. The method of Frank & Wolfe (1956) finds both. A step computes the
+//   times that the prices require, takes the longest paths of a few new samples for these times,
+//   and moves w towards them. The rule is then a mixture of the rules of all steps, each with its
+//   weight. At a breakpoint of a curve, the times would jump. So the steps use smoothed curves, but
+//   the bound does not. The next price starts from the w of the previous price.
 //
 // WHY ESTIMATES ARE SAFE
 //   The samples of a step are new, so its times do not depend on them, and w is an unbiased
 //   estimate for its rule. The bound is concave in w. So by Jensen's inequality, its mean over the
 //   samples is not above the bound of the rule itself. The time and energy of the baseline come
-//   from the same samples, which cancels most of the error. Other seeds change the most saving with
-//   a standard deviation of 0.004 (Bloom) and 0.013 points (GPT-3; 12 microbatches, 1 % of noise).
+//   from the same samples, which cancels most of the error. With other seeds, the bound on the
+//   saving has a standard deviation of 0.004 points (Bloom) and 0.013 points (GPT-3; 12
+//   microbatches, 1 % of noise).
 //
 // THE BOUND WITHOUT NOISE
 //   The longest path of a plan without noise is not above T (Jensen again). So the relaxed optimum
-//   without noise gives a line, too: its flow is a rule that does not look at the factors. With
-//   little noise, or few paths that are nearly the longest, this is the better line. This line has
-//   no samples that cancel those of the baseline. So the time of its baseline comes from all
-//   samples, which count only for the difference between the longest path and the one without
-//   noise, whose mean is known. (The time of the latest samples made the line up to 0.4 points too
-//   low for a single pp_rank with common noise.)
+//   without noise also gives a line: its flow is a rule that does not depend on the factors. This
+//   line is better if the noise is small, or if few paths are nearly the longest.
+//
+//   This line has no samples that cancel the errors of the baseline. So the time of its baseline
+//   uses all samples, but only for the difference between the longest path and the longest path
+//   without noise, which has a known mean. (With only the latest samples, the line was up to 0.4
+//   points too low for a single pp_rank with common noise.)
 //
 // FEW CLOCK CHANGES
-//   With a limit of changes, the minimum is over all plans within it. It is a sum over pp_ranks,
-//   and a dynamic program finds each (LimitedCost). The w for plans without a limit give a good
-//   bound (GPT-3, 12 microbatches, 4 changes, 1 % of noise: 14.2 %, and 15.2 % without the limit).
-//   Further steps at the best price make it better (13.75 %; a plan saves 13.52 %). Their times are
-//   the mean of the plans that the program finds: each plan alone jumps from step to step.
+//   With a limit on changes, the minimum is over all plans within the limit. It is a sum over
+//   pp_ranks, and a dynamic program finds each part (LimitedCost). The w of plans without a limit
+//   gives a good bound (GPT-3, 12 microbatches, 4 changes, 1 % of noise: 14.2 %, and 15.2 % without
+//   the limit). More steps at the best price make it better (13.75 %; a plan saves 13.52 %). These
+//   steps use the mean times of the plans that the program finds, because each single plan jumps
+//   from step to step.
 //
-//   A stall has no noise, so its price is L times the part of the outcomes whose path has its
-//   instruction.
+//   A stall has no noise. So its price is L times the fraction of outcomes in which the path
+//   contains its instruction.
 //
-//   With a switch latency, an instruction runs partly at the clock of the one before, and how much
-//   depends on the outcome. Here, a plan has one time for each instruction. So with a latency the
-//   bound is an estimate, except for a small part of the time. (No plan of a small job with a
-//   latency of a fifth of an instruction was above it: the test of the bound tries all.)
+//   With a switch latency, an instruction runs partly at the previous clock, and the size of this
+//   part depends on the outcome. But in this bound, a plan has one time for each instruction. So
+//   with a latency, the bound is only an estimate, except for a small part of the time. (In a small
+//   job with a latency of a fifth of an instruction, no plan was above the estimate: the test of
+//   the bound tries all plans.)
 //
 // TRIED
-//   For the same work, many steps of few samples are better than few steps of many (GPT-3, 24
-//   microbatches, 1 % of noise: 13.68 % with 400 steps of 5 samples, 13.98 % with 50 of 40).
-//   Sixteen times the work is worth 0.07 to 0.15 points (GPT-3, 24 microbatches: 13.57, 11.75 and
-//   9.79 % at 1, 2 and 3 % of noise, and 13.64, 11.90 and 9.94 % as it is).
+//   For the same work, many steps of few samples are better than few steps of many samples (GPT-3,
+//   24 microbatches, 1 % of noise: 13.68 % with 400 steps of 5 samples, 13.98 % with 50 of 40).
+//   Sixteen times the work improves the bound by 0.07 to 0.15 points (GPT-3, 24 microbatches:
+//   13.57, 11.75 and 9.79 % at 1, 2 and 3 % of noise, instead of 13.64, 11.90 and 9.94 %).
 //   The best relaxed times, rounded to options, as a start of the margin (noise_margin.h): the
-//   descent ends within 0.03 points of where it ends from the plan without a margin.
+//   descent ends within 0.03 points of its result from the plan without a margin.
 //
 // REFERENCES
 //   M. Frank and P. Wolfe, An Algorithm for Quadratic Programming, Naval Research Logistics
@@ -85,15 +88,16 @@ struct BoundLimits {
   int steps = 400;  // For each price.
   int samples = 5;  // In each step.
   std::uint64_t seed = 2'000'003;
-  // The most clock changes of a pp_rank that a plan may have.
+  // The maximum number of clock changes of a pp_rank that a plan may have.
   std::optional<int> most_changes = {};
-  std::stop_token finish = {};  // With the prices so far.
+  std::stop_token finish = {};  // After a request, uses the prices so far.
 };
 
 class NoiseBound {
  public:
-  // The fraction of the baseline's mean energy that no plan saves whose mean time is at most (1 +
-  // slowdown) times the baseline's, all with the same noise.
+  // Returns the bound for plans with a mean time of at most (1 + slowdown) times the mean time of
+  // the baseline, with the same noise. No such plan saves more than this fraction of the mean
+  // energy of the baseline.
   double MostSaving(double slowdown) const {
     double least = 1;
     for (const Line& line : lines_) least = std::min(least, line.At(slowdown));
@@ -113,9 +117,9 @@ class NoiseBound {
   std::vector<Line> lines_;
 };
 
-// Computes a bound that holds for every slowdown. It is tight from the least of `slowdowns` on
-// (with a limit of changes, only at these). At each of these, it is no worse than the bound without
-// noise. Requires at least one slowdown.
+// Computes a bound that is valid for every slowdown. The bound is tight from the least of
+// `slowdowns` on (with a limit on changes, only at these slowdowns). At each of `slowdowns`, it is
+// at least as good as the bound without noise. Requires at least one slowdown.
 NoiseBound ComputeNoiseBound(const plan::Planner& planner, const Noise& noise,
                              std::span<const double> slowdowns, const BoundLimits& limits = {});
 

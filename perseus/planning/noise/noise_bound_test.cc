@@ -101,8 +101,8 @@ TEST(NoiseBound, NoPlanOfASmallJobIsAbove) {
   }
 }
 
-// Common noise makes all plans of a single pp_rank slower by the same factor. So samples say
-// nothing about their differences.
+// With common noise, all plans of a single pp_rank become slower by the same factor. So samples do
+// not show their differences.
 TEST(NoiseBound, NoPlanOfOneRankIsAboveWithCommonNoise) {
   const plan::Planner planner = SyntheticPlanner({.stages = 1, .microbatches = 2});
   const Noise noise{.common = 0.1};

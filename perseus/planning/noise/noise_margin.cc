@@ -21,7 +21,8 @@ namespace {
 
 constexpr std::uint64_t kCheckSeed = 1'000'003;
 constexpr int kChecks = 6;
-// The earlier starts of a plan with a limit of clock changes. Each is a search with this effort.
+// The earlier starts of a plan with a limit on clock changes. Each start is a search with
+// kEffortOfStart.
 constexpr int kEarlierStarts = 3;
 constexpr double kEffortOfStart = 0.3;
 
@@ -34,7 +35,7 @@ tl::unexpected<Error> OutOfReach(double found, double allowed) {
 }
 
 constexpr std::uint64_t kSeed = 1;
-// The sizes of a step of polishing, as parts of the time of an iteration.
+// The sizes of a polishing step, as fractions of the time of an iteration.
 constexpr double kFirstBudget = 2e-3;
 constexpr double kLastBudget = 1e-6;
 
@@ -47,7 +48,7 @@ void Apply(const std::vector<Move>& moves, double most_s, std::vector<int>& opti
   }
 }
 
-// The descent from a plan to one that is short enough on average, and cheap.
+// The descent from a plan to another plan that is short enough on average and needs little energy.
 class MarginDescent {
  public:
   struct Limits {
@@ -75,7 +76,7 @@ class MarginDescent {
   // Returns false if it finds no options that take at most `target_s`.
   bool Repair(double target_s) { return RepairFrom(execution_, options_, mean_, target_s); }
 
-  // As Repair, but for the time without noise. This time is usually short enough already.
+  // As Repair, but for the time without noise. This time is usually already short enough.
   bool RepairWithoutNoise(double target_s) {
     NoisyMean quiet = quiet_.Run(options_);
     if (quiet.time_s <= target_s) return true;
@@ -84,7 +85,7 @@ class MarginDescent {
     return is_in_time;
   }
 
-  // Saves energy within `target_s`, until further steps would gain nothing.
+  // Saves energy within `target_s`. Ends when further steps would gain nothing.
   void Polish(double target_s) {
     double budget_s = kFirstBudget * target_s;
     for (const Move& move : moves_.Slower(options_, mean_)) {
@@ -102,8 +103,8 @@ class MarginDescent {
     return execution.Run(options);
   }
 
-  // Makes the slower moves that gain most, for this much mean time, and then repairs. Returns
-  // whether this saves energy. If not, nothing changes.
+  // Makes the slower moves that gain the most, up to this budget of mean time, and then repairs.
+  // Returns whether this saves energy. If not, changes nothing.
   bool ImproveWithin(double budget_s, double target_s) {
     std::vector<Move> slower = moves_.Slower(options_, mean_);
     std::erase_if(slower, [&](const Move& move) { return move.time_s > 2 * budget_s; });
@@ -159,7 +160,7 @@ class MarginSearch {
         check_(planner.graph(), planner.model(), noise, limits.check_samples, kCheckSeed),
         before_(Check(plan.options)),
         least_slowdown_(before_.slowdown) {
-    // With hardly any noise, the given plan needs no margin.
+    // With very little noise, the given plan needs no margin.
     if (Excess(before_) <= limits.tolerance) TakeIfBetter(plan.options, before_);
   }
 
@@ -171,18 +172,19 @@ class MarginSearch {
     if (!found_ && !planner_.model().SwitchesAreFree()) DescendFromEarlier(of_instructions);
   }
 
-  // Searches so that no pp_rank has more changes than the pp_rank of the plan that has most.
+  // Searches plans in which no pp_rank has more changes than the busiest pp_rank of the given plan.
   void KeepChanges() {
     const int most_changes = few_switches::MostSwitches(plan_.evaluation);
     DescendFrom(plan_.options, of_segments_);
-    // The second start may still be late, or lose much to its margin. So others start earlier.
+    // The result of this start may still be late, or may lose much energy by its margin. So other
+    // starts follow, from earlier deadlines.
     const double excess = before_.slowdown - slowdown_;
     for (int k = 1; k <= kEarlierStarts && Excess(before_) > limits_.tolerance; ++k) {
       if (found_ && IsDone()) break;
       const auto start = LimitedPlanBefore(k * excess, most_changes);
       if (start) DescendFrom(start->options, of_segments_);
     }
-    // The baseline has changes where the highest clocks of a pp_rank differ.
+    // Even the baseline has changes, if the highest clocks of a pp_rank differ.
     if (!found_ && few_switches::MostSwitches(planner_.baseline()) <= most_changes) {
       DescendFrom(baseline_, of_segments_);
     }
@@ -197,7 +199,7 @@ class MarginSearch {
   }
 
  private:
-  // The comparison with the baseline, by new samples.
+  // Compares with the baseline, on new samples.
   NoisyDifference Check(std::span<const int> options) const {
     return check_.Compare(options, baseline_);
   }
@@ -219,8 +221,8 @@ class MarginSearch {
     found_ = std::move(other);
   }
 
-  // Takes the plan to which a descent leads, if its mean time is short enough. It takes no longer
-  // than its deadline without noise.
+  // Takes the result of a descent, if its mean time is short enough. Without noise, the result must
+  // also meet the deadline.
   void DescendFrom(std::span<const int> start, const MarginMoves& moves) {
     MarginDescent descent(planner_, noise_,
                           {limits_.samples, limits_.runs, limits_.stop, limits_.finish}, moves,
@@ -242,8 +244,8 @@ class MarginSearch {
     }
   }
 
-  // Descents from plans for earlier deadlines, until one of them ends well. Only a switch latency
-  // makes this necessary.
+  // Descends from plans for earlier deadlines, until one descent finds a plan. This is necessary
+  // only with a switch latency.
   void DescendFromEarlier(const MarginMoves& moves) {
     for (const double earlier : {0.002, 0.005, 0.01, 0.02, 0.04}) {
       const auto faster =
@@ -261,8 +263,8 @@ class MarginSearch {
   }
 
   // Returns a plan that is faster by the fraction `earlier` and has at most `most_changes` changes.
-  // nullopt if no plan is so fast. If segments are long, this plan is a better start than the given
-  // plan: the search for it also moves the changes.
+  // nullopt if no plan is as fast. If segments are long, this plan is a better start than the given
+  // plan, because its search also moves the changes.
   std::optional<plan::Plan> LimitedPlanBefore(double earlier, int most_changes) const {
     const Nanoseconds deadline = DeadlineBefore(earlier);
     if (deadline < planner_.least_time()) return std::nullopt;

@@ -1,41 +1,42 @@
-// Changes a plan so that it keeps its promise of time under noise, for the least energy.
+// Changes a plan so that it keeps its promised time under noise, with the least energy.
 //
 // The problem. Minimize the mean energy, such that the mean time is at most (1 + slowdown) times
-// the mean time of the baseline under the same noise. A margin is necessary somewhere. The question
-// is where it costs least.
+// the mean time of the baseline with the same noise. A margin (faster options) is necessary
+// somewhere. The question is where it costs least.
 //
-// Alternatives. (a) Plan for an earlier deadline, which is searched. This shortens the longest path
-// without noise. But it ignores that some paths are the longest more often than others, and each
-// try is a whole plan. (b) A flat factor on all times: this also speeds up instructions that are
-// never critical. (c) The chosen one: a descent with the derivative of the mean time. At an
-// optimum, each instruction that could run faster pays at least the same price per second of mean
-// time, and the derivative of the mean time by the time of an instruction is its criticality
-// (Fulkerson 1962; infinitesimal perturbation analysis). The noise makes the mean time smooth, so
-// the derivative is useful here, where it is not without noise.
+// Alternatives. (a) Search for an earlier deadline, and plan for this deadline. This shortens the
+// longest path without noise. But it ignores that some paths are the longest more often than
+// others, and each try is a whole plan. (b) A flat factor on all times. This also makes
+// instructions faster that are never critical. (c) A descent with the derivative of the mean time.
+// Chosen. At an optimum, each instruction that could run faster would cost at least the same price
+// per second of mean time. The derivative of the mean time by the time of an instruction is its
+// criticality (Fulkerson 1962; infinitesimal perturbation analysis). Noise makes the mean time
+// smooth, so the derivative is useful here. Without noise, it is not.
 //
-// Method. With 200 common samples: repair, then polish.
-//   repair   While the mean time is too long, the instructions with the least cost in energy per
-//            second of mean time, cost / (criticality * shorter by), get their next faster option:
-//            as many instructions as close the gap to first order. Then the samples run again.
+// Method. Two steps with 200 common samples: repair, then polish.
+//   repair   While the mean time is too long, some instructions get their next faster option: those
+//            with the least energy per second of mean time, which is
+//            cost / (criticality * shorter by). They are as many as close the gap to first order.
+//            Then the samples run again.
 //   polish   The instructions with the highest gain per second of mean time get their next slower
-//            option, up to a budget of mean time; then repair. If this saves energy, it is kept.
-//            Otherwise the budget is halved.
+//            option, up to a budget of mean time. Then a repair follows. If this saves energy, the
+//            result is kept. Otherwise, the budget is halved.
 // noise_bound.h shows how far the result may be from the best plan.
 //
-// With a switch cost, single faster clocks are expensive, because each brings two changes. So a
-// second descent has moves that add no change (SegmentMoves in margin_moves.h). The better result
-// counts. If changes are limited, only this descent runs. It begins with the plan, and with plans
-// that have as many changes and earlier deadlines: by one, two and three times the time by which
-// the plan is late under the noise.
+// With a switch cost, a faster clock for a single instruction is expensive, because it causes two
+// changes. So a second descent uses moves that add no change (SegmentMoves in margin_moves.h). The
+// better result is kept. If changes are limited, only this second descent runs. It starts from the
+// plan, and from plans that have as many changes and earlier deadlines. Under noise, the plan is
+// late by some time. The deadlines are earlier by one, two and three times this time.
 //
-// The noise also makes the baseline slower. So a plan that keeps the mean may be late without
+// The noise also makes the baseline slower. So a plan that keeps the mean time may be late without
 // noise. Then the cheapest instructions of its longest path get faster options, as in a repair.
 //
-// A plan that is best for 200 samples is a little too slow for others. So the time is checked with
-// 2,000 new samples, the target is corrected by the difference, and both steps run again, a few
+// A plan that is the best for 200 samples is a little too slow for other samples. So 2,000 new
+// samples check its time, the difference corrects the target, and both steps run again, a few
 // times.
 //
-// Deterministic: work is counted in runs of the samples, never in seconds.
+// Deterministic: the work is a number of runs of the samples, not a time.
 #pragma once
 
 #include <span>
@@ -53,15 +54,15 @@ struct MarginLimits {
   int samples = 200;
   int check_samples = 2000;
   int runs = 400;  // About how often all samples run.
-  // The mean time may exceed the promised one by allowance + tolerance, as fractions, which are too
+  // The mean time may exceed the promised time by allowance + tolerance. Both are fractions, too
   // small to notice. The target is `allowance`, because the last part is expensive: with 1 % of
-  // noise, 0.04 % of time are worth 0.8 points of saving (GPT-3 on A100, 24 microbatches).
+  // noise, 0.04 % of time saves 0.8 points more (GPT-3 on A100, 24 microbatches).
   double allowance = 4e-4;
   double tolerance = 1e-4;
-  // kNoMore: no pp_rank has more clock changes than the pp_rank of the given plan that has most.
+  // kNoMore: no pp_rank has more clock changes than the busiest pp_rank of the given plan.
   enum class Changes { kAny, kNoMore } changes = Changes::kAny;
   std::stop_token stop = {};
-  // Once requested, the search ends as soon as it has a plan that is short enough on average.
+  // After a finish request, the search ends as soon as it has a plan with a short enough mean time.
   std::stop_token finish = {};
 };
 
@@ -72,24 +73,25 @@ struct NoisyPlan {
   int runs = 0;
 };
 
-// `slowdown` is the fraction by which the mean time may exceed the baseline's. Fails (kUnreachable)
-// if the mean time of no plan keeps it, and with kSystem once a stop is requested.
+// The mean time may exceed the mean time of the baseline by the fraction `slowdown`. Fails with
+// kUnreachable if no plan has such a mean time, and with kSystem after a stop request.
 //
-// With a switch latency, an instruction may wait for the clock of the one before it, which the
-// derivative does not see. So the descent may end although a plan exists. Then it begins again with
-// plans for earlier deadlines, and at last with the baseline, which changes no clock.
+// With a switch latency, an instruction may wait for the clock of the previous instruction, which
+// the derivative does not include. So the descent may end without a plan although one exists. Then
+// it starts again from plans for earlier deadlines, and at last from the baseline, which changes no
+// clock.
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
                                  const Noise& noise, double slowdown,
                                  const MarginLimits& limits = {});
 
-// Compares the plan with the baseline. Uses the samples with which plans with a margin are checked,
+// Compares the plan with the baseline. Uses the same samples as the check of plans with a margin,
 // so that all outputs show the same numbers for a plan.
 NoisyDifference CompareWithBaseline(const plan::Planner& planner, std::span<const int> options,
                                     const Noise& noise, const MarginLimits& limits = {});
 
-// The same for a plan of that target. A slowdown is relative to the baseline with the same noise,
-// and a deadline is a time. A plan for a target that does not limit the time (plan::LimitsTime)
-// needs no margin: it stays as it is, and is only compared.
+// The same for a plan that was made for `target`. A slowdown is relative to the baseline with the
+// same noise, and a deadline is a time. If the target does not limit the time (plan::LimitsTime),
+// the plan needs no margin: it is not changed, only compared.
 Result<NoisyPlan> AddNoiseMargin(const plan::Planner& planner, const plan::Plan& plan,
                                  const plan::Target& target, const Noise& noise,
                                  const MarginLimits& limits = {});

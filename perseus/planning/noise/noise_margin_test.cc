@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 plan::Planner PlannerFor(const SyntheticJob& job) { return MakePlanner(MakeSyntheticJob(job)); }
 
-// Other samples than those that the method uses.
+// Uses other samples than AddNoiseMargin.
 NoisyDifference Judge(const plan::Planner& planner, std::span<const int> options,
                       const Noise& noise) {
   return NoisyExecution(planner.graph(), planner.model(), noise, 3000, 77)
@@ -80,8 +80,8 @@ TEST(AddNoiseMargin, KeepsItsPromiseWithASwitchLatency) {
   }
 }
 
-// The baseline is slower under noise, too. So with more slowdown than that, the mean allows a plan
-// that is late without noise.
+// The baseline is slower under noise, too. So with a large slowdown, a plan may keep the mean time
+// but be late without noise.
 TEST(AddNoiseMargin, IsInTimeWithoutNoiseToo) {
   const plan::Planner planner = PlannerFor({.stages = 8, .microbatches = 4});
   for (const double slowdown : {0.0, 0.02, 0.05}) {
@@ -97,7 +97,7 @@ TEST(AddNoiseMargin, IsInTimeWithoutNoiseToo) {
   }
 }
 
-// A small job whose best plan for the same samples is known from all combinations.
+// The jobs are small: the test finds the best plan for the same samples among all combinations.
 TEST(AddNoiseMargin, IsCloseToTheBestOfAllCombinations) {
   constexpr int kJobs = 20;
   int jobs = 0;

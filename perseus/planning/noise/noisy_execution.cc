@@ -23,10 +23,10 @@ Result<double> FromPercent(double percent) {
 
 namespace {
 
-// No instruction takes less than this part of its time.
+// The factor of an instruction is at least this.
 constexpr double kLeastFactor = 0.1;
 
-// A mean ratio minus 1 of paired samples, by the delta method.
+// The mean of a ratio of paired samples, minus 1, by the delta method.
 struct Ratio {
   double change = 0;
   double ci = 0;

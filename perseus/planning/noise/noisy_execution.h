@@ -1,15 +1,15 @@
-// The mean time and energy of a plan if instructions take a little longer or shorter in each
+// The mean time and energy of a plan if the times of instructions vary a little from iteration to
 // iteration.
 //
-// Why it differs from the evaluation without noise: an iteration ends when its longest path ends.
-// The mean of the longest of many paths is above the longest of their means. A plan has many paths
-// that are nearly the longest, because it slows down what is not on the longest path. The baseline
-// has few such paths. So with noise, a plan with no slowdown is slower than the baseline: 0.2 to
-// 0.6 % with 1 % of noise (8 pp_ranks).
+// Why the mean time differs from the evaluation without noise: an iteration ends when its longest
+// path ends, and the mean length of the longest of many paths is above the longest of their mean
+// lengths. A plan slows down instructions that are not on the longest path, so it has many paths
+// that are nearly the longest. The baseline has few such paths. So with noise, a plan with no
+// slowdown is slower than the baseline: 0.2 to 0.6 % with 1 % of noise (8 pp_ranks).
 //
-// Method: Monte Carlo with common random numbers. All plans are executed with the same samples, so
-// the difference between two plans has much less variance than each of them. (Law, Simulation
-// Modeling and Analysis, section 11.2.)
+// Method: Monte Carlo with common random numbers. All plans are executed with the same samples. So
+// the difference between two plans has much less variance than the plans themselves. (Law,
+// Simulation Modeling and Analysis, section 11.2.)
 //
 // Thread safety: const methods may be called from several threads.
 #pragma once
@@ -29,8 +29,8 @@ namespace perseus::noise {
 using Noise = profile::TimeNoise;
 inline constexpr double kMostNoise = profile::kMostTimeNoise;
 
-// Converts percent to a fraction. Fails (kInput) for a noise that needs no margin: the user
-// probably means a fraction (0.01 for 1 %).
+// Converts percent to a fraction. Fails (kInput) if the noise is so small that it needs no margin:
+// the user probably gave a fraction (0.01 for 1 %).
 Result<double> FromPercent(double percent);
 
 // The time factors of one execution: one for each instruction, with mean 1.
@@ -41,12 +41,13 @@ plan::Variation Sample(const schedule::InstructionGraph& graph, const Noise& noi
 struct NoisyMean {
   double time_s = 0;
   double energy_j = 0;
-  // [instruction] The derivative of time_s by the time of the instruction without noise: how often
-  // it lies on the longest path, each time multiplied by its noise. Between 0 and about 1.
+  // [instruction] The derivative of time_s by the time of the instruction without noise: the mean
+  // of its noise factor over all samples, where the factor counts as 0 if the longest path does not
+  // contain the instruction. Between 0 and about 1.
   std::vector<double> criticality;
 };
 
-// A plan against another one: means of pairs, with half-widths of 95 % confidence intervals.
+// Compares a plan with another one: means of pairs, with half-widths of 95 % confidence intervals.
 struct NoisyDifference {
   double slowdown = 0;  // time / time of the other - 1
   double slowdown_ci = 0;
@@ -59,8 +60,8 @@ struct Executions {
   std::vector<double> times_s;
   std::vector<double> energies_j;
 };
-// The difference of executions from others in pairs with the same noise. Requires the same number
-// of both, and at least one.
+// Compares executions with others, in pairs with the same noise. Requires at least one of each, and
+// the same number of both.
 NoisyDifference Compare(const Executions& executions, const Executions& others);
 
 class NoisyExecution {

@@ -81,7 +81,7 @@ TEST(NoisyExecution, WithoutNoiseItIsTheEvaluation) {
   EXPECT_NEAR(mean.energy_j, evaluation.energy_j, 1e-9 * evaluation.energy_j);
 }
 
-// The samples stay the same, so the difference is exact to first order.
+// The two executions have the same samples, so the difference is exact to first order.
 TEST(NoisyExecution, CriticalityIsTheDerivativeOfTheMeanTime) {
   schedule::InstructionGraph graph = MakeSyntheticJob({.stages = 3, .microbatches = 4});
   const plan::ExecutionModel model{.blocking_power_w = kSyntheticBlockingPowerW};
@@ -110,7 +110,7 @@ TEST(NoisyExecution, APlanDoesNotDifferFromItself) {
   EXPECT_EQ(difference.saving, 0);
 }
 
-// In 95 of 100 experiments, the interval covers the mean of many more samples.
+// In 95 of 100 experiments, the interval covers the mean over many more samples.
 TEST(NoisyExecution, IntervalsCoverTheMean) {
   const schedule::InstructionGraph graph = MakeSyntheticJob({});
   const plan::ExecutionModel model{.blocking_power_w = kSyntheticBlockingPowerW};

@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::infinity();
 
-// The stages that a split may have if it is to keep the time (see the header).
+// The stages that a split may have if it has to keep the time (see the header).
 class StageLimits {
  public:
   StageLimits(const profile::Profile& layers, const schedule::Schedule& schedule,
@@ -57,7 +57,7 @@ class StageLimits {
     return true;
   }
 
-  // [s][i]: the number of ways in which the layers from i on make s allowed stages, at most
+  // [s][i] The number of ways to make s allowed stages of the layers from i on, at most
   // Partition::kMostCounted.
   std::vector<std::vector<std::int64_t>> CountWays(int stages) const {
     std::vector<std::vector<std::int64_t>> ways(At(stages + 1),
@@ -124,7 +124,7 @@ Result<plan::Planner> PlannerOf(const PartitionJob& job, const Boundaries& split
                                {job.model.blocking_power_w * job.model.gpus_per_stage, 0});
 }
 
-// The splits that have a run of consecutive cuts moved by one layer, and no empty stage.
+// The splits in which a run of consecutive cuts is moved by one layer, without an empty stage.
 std::vector<Boundaries> Neighbors(const Boundaries& split) {
   std::vector<Boundaries> neighbors;
   for (const int step : {-1, 1}) {
@@ -140,8 +140,8 @@ std::vector<Boundaries> Neighbors(const Boundaries& split) {
   return neighbors;
 }
 
-// Computes a value for splits, once for each split. Descend moves from a split to its best neighbor
-// until no neighbor has a lower value.
+// Computes a value for each split only once. Descend goes from a split to its best neighbor, until
+// no neighbor has a lower value.
 class SplitSearch {
  public:
   using Value = std::function<double(const Boundaries&)>;
@@ -149,7 +149,7 @@ class SplitSearch {
 
   // The values of the splits that were tried.
   const std::map<Boundaries, double>& values() const { return values_; }
-  // The split of least value. Of several, the first in lexicographic order.
+  // The split of least value. If several have it, the first in lexicographic order.
   const Boundaries& best() const {
     return std::ranges::min_element(values_, {}, [](const auto& entry) { return entry.second; })
         ->first;
@@ -190,7 +190,7 @@ Result<PlannedSplit> PlanSplit(const PartitionJob& job, std::span<const Nanoseco
   return PlannedSplit{split, StageTimes(layer_times, split), planner.baseline(), std::move(plan)};
 }
 
-// Fails as the planner does. If the planner refuses the split, the message has the split.
+// Fails as the planner does. If the planner refuses the split, the message contains the split.
 Result<PlannedSplit> PlanBalanced(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
                                   const Boundaries& split) {
   auto planned = PlanSplit(job, layer_times, split, {});
@@ -213,7 +213,7 @@ double BoundOf(const PartitionJob& job, const Boundaries& split, Nanoseconds dea
   return bound ? *bound : kNone;
 }
 
-// Plans the splits in order of their bounds, as long as a bound is below the energy of the best
+// Plans the splits in order of their bounds. Ends when a bound is not below the energy of the best
 // plan so far.
 Result<void> PlanBest(const PartitionJob& job, std::span<const Nanoseconds> layer_times,
                       const std::map<Boundaries, double>& bounds, int most_plans,
@@ -243,8 +243,8 @@ struct Limits {
   Nanoseconds longest = 0;
 };
 
-// The least good value of [from, to]. Requires that `to` is good, and that every value above a good
-// value is good.
+// Returns the least good value in [from, to]. Requires that `to` is good, and that every value
+// above a good value is also good.
 template <typename IsGood>
 Nanoseconds Bisect(Nanoseconds from, Nanoseconds to, IsGood is_good) {
   while (from < to) {
@@ -265,16 +265,16 @@ class Splits {
 
   Nanoseconds total() const { return sums_.back(); }
 
-  // The least longest stage of all splits whose stages take at least `shortest`. Requires that such
-  // a split exists.
+  // Among all splits with stages of at least `shortest`, finds the one with the shortest longest
+  // stage, and returns the time of this stage. Requires that such a split exists.
   Nanoseconds ShortestLongest(Nanoseconds shortest) const {
     return Bisect(shortest, total(), [&](Nanoseconds longest) {
       return Exists({shortest, longest});
     });
   }
 
-  // The most that the shortest stage can take in a split whose stages take at most `longest`. 0 if
-  // no such split exists.
+  // The same for splits with stages of at most `longest`: returns the longest time of the shortest
+  // stage. 0 if no such split exists.
   Nanoseconds LongestShortest(Nanoseconds longest) const {
     const Nanoseconds most = total() / stages_;
     return most - Bisect(0, most, [&](Nanoseconds less) {
@@ -284,7 +284,7 @@ class Splits {
 
   bool Exists(const Limits& limits) const { return Table(limits).back().front(); }
 
-  // The split within the limits with the earliest cuts. Requires that one exists.
+  // Returns the split within the limits that has the earliest cuts. Requires that a split exists.
   Boundaries Earliest(const Limits& limits) const {
     const auto can_rest = Table(limits);
     Boundaries boundaries{0};

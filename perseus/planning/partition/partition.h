@@ -1,5 +1,6 @@
-// Where to cut a model into pipeline stages: the most balanced split, the fastest split, and the
-// split with the least energy among the splits that are as fast.
+// Chooses where to cut a model into pipeline stages. There are three results: the most balanced
+// split, the fastest split, and, among the splits that are as fast, the split with the least
+// energy.
 //
 // The time of a stage is the time of its instructions for one microbatch at maximum frequency.
 //
@@ -15,26 +16,27 @@
 //    the slack of a faster split into saved energy.
 //
 // How the last two are found:
-//     - First, a test excludes splits that cannot keep the time. A stage that runs M microbatches
-//       takes at least M times the time of its layers at their fastest, after the first forward has
-//       passed the layers before it (and before the last full backward has passed back through
-//       them). This is a limit for each stage alone, so dynamic programming counts the splits that
-//       satisfy it. The time to keep is at first the better one of two splits, the balanced one and
-//       the one with the shortest longest stage. Later it is the time of the fastest split.
-//     - If there are few such splits, each is timed, and then gets the lower bound of its plans
-//       (Planner::BoundFor). If there are many, a local search follows the time, and then the
-//       bound, always to the best neighbor, until no neighbor is better. A neighbor has a run of
-//       consecutive cuts moved by one layer, so one stage gives the work of a layer to another
-//       stage, near or far. A search that moves only one cut at a time gets stuck if adjacent
-//       stages are all as long as allowed. The search can miss the best split: for 299 of 300
-//       random models of up to 16 layers and 6 stages, it found the fastest split. For the other
-//       one, its split was 5.3 % slower. If it found the fastest split, it always found the least
-//       bound, too.
-//     - The splits with the least bounds are planned, best bound first, until the next bound is no
-//       less than the energy of the best plan, or until there are enough plans. The fastest split
-//       is always planned, so the result never has more energy than the plan of the fastest split.
-//       It may have more energy than the plan of the balanced split, whose deadline is the balanced
-//       split's own time at maximum frequency.
+//     - First, a test excludes splits that cannot keep the time. Suppose that a stage runs M
+//       microbatches. It takes at least M times the time of its layers at their fastest. Before
+//       that, the first forward has to pass the earlier layers. After that, the last full backward
+//       has to pass back through these layers. This is a limit for each stage alone, so dynamic
+//       programming counts the splits that satisfy it. At first, the time to keep is the better
+//       time of two splits: the balanced split, and the split with the shortest longest stage.
+//       Later, it is the time of the fastest split.
+//     - If few splits pass this test, the method times each of them, and computes the lower bound
+//       of its plans (Planner::BoundFor). If many splits pass, a local search minimizes the time,
+//       and then the bound. It always goes to the best neighbor, until no neighbor is better. A
+//       neighbor moves a run of consecutive cuts by one layer, so one stage gives the work of a
+//       layer to another stage, near or far. (If a search moves only one cut at a time, it gets
+//       stuck when adjacent stages are all as long as allowed.) The search can miss the best split:
+//       for 299 of 300 random models of up to 16 layers and 6 stages, it found the fastest split.
+//       In the other case, its split was 5.3 % slower. Whenever it found the fastest split, it also
+//       found the least bound.
+//     - The splits with the least bounds are planned, best bound first. This ends when the next
+//       bound is at least the energy of the best plan, or when there are enough plans. The fastest
+//       split is always planned, so the result never has more energy than its plan. The result may
+//       have more energy than the plan of the balanced split, because that plan has a different
+//       deadline: the time of the balanced split at maximum frequency.
 //     If all splits were tried, `lower_bound_j` is a certificate: no plan of any split that keeps
 //     the time has less energy. Splits that the planner refuses do not count here. (The planner
 //     refuses a stage for which no clock makes a useful difference, such as an embedding alone.)
@@ -58,40 +60,44 @@
 
 namespace perseus::partition {
 
-// Splits a sequence of layers into stages whose times are as equal as possible.
+// Splits a sequence of layers into stages with times as equal as possible.
 //
-// *Imbalance* is the time of the longest stage divided by the time of the shortest: 1 at best. The
-// split with the shortest longest stage need not have the least imbalance. Example: the layers
-// 1, 8, 5, 3, 3, 3, 2 in four stages make 1, 8, 8, 8 (imbalance 8) or 9, 5, 6, 5 (imbalance 1.8).
+// *Imbalance* is the time of the longest stage divided by the time of the shortest stage: 1 at
+// best. The split with the shortest longest stage need not have the least imbalance. Example: the
+// layers 1, 8, 5, 3, 3, 3, 2 in four stages make 1, 8, 8, 8 (imbalance 8) or 9, 5, 6, 5 (imbalance
+// 1.8).
 //
-// The idea. Dynamic programming decides whether a split exists whose stages all lie between two
-// limits: the layers from i on make s such stages if some j within reach of i exists such that the
-// layers from j on make s - 1. A stage grows with j, so the j within reach are an interval, and a
-// running count answers in constant time: O(layers * stages). Bisection then finds the shortest
-// longest stage for a given shortest stage, and the longest shortest stage for a given longest one.
-// The two in turn walk along all splits that no other split beats in both, and one of these has the
-// least imbalance. The walk ends as soon as the imbalance can only rise: after at most 5 splits for
-// 50 to 2,000 layers with random times in 4 to 32 stages, in less than a tenth of a second.
+// The idea. Dynamic programming decides whether a split exists in which all stages are between two
+// limits. The layers from i on can make s such stages if two conditions hold for some j: the layers
+// from i to j - 1 are a stage within the limits, and the layers from j on can make s - 1 stages.
+// The time of the stage grows with j, so the possible j are an interval, and a running count
+// answers in constant time: O(layers * stages). Bisection then finds the shortest longest stage for
+// a given shortest stage, and the longest shortest stage for a given longest stage. Both bisections
+// in turn visit all splits that no other split beats in both values. One of these splits has the
+// least imbalance. The search ends as soon as the imbalance can only rise: after at most 5 splits
+// for 50 to 2,000 layers with random times in 4 to 32 stages, in less than a tenth of a second.
 //
-// Exact: integers, no tolerances. Deterministic.
+// Exact: it uses integers, without tolerances. Deterministic.
 //
 // Stage s has the layers boundaries[s] to boundaries[s + 1] - 1.
 using Boundaries = std::vector<int>;
 
-// The split with the least imbalance. Of several, the one with the shortest longest stage. Of
-// these, the one with the earliest cuts (the first pp_ranks of 1F1B hold the most activations).
-// Requires times above 0 whose sum fits 64 bits. Fails if there are fewer layers than stages.
+// Returns the split with the least imbalance. If several have it, returns the one with the shortest
+// longest stage, and among these the one with the earliest cuts (the first pp_ranks of 1F1B hold
+// the most activations). Requires times above 0 with a sum that fits 64 bits. Fails if there are
+// fewer layers than stages.
 Result<Boundaries> BalancedBoundaries(std::span<const Nanoseconds> layer_times, int stages);
 
-// The split with the shortest longest stage. Among several, the one with the longest shortest stage
-// and, among these, the one with the earliest cuts. Requires and fails as BalancedBoundaries.
+// Returns the split with the shortest longest stage. If several have it, returns the one with the
+// longest shortest stage, and among these the one with the earliest cuts. Requires and fails as
+// BalancedBoundaries does.
 Result<Boundaries> ShortestLongestBoundaries(std::span<const Nanoseconds> layer_times, int stages);
 
 // The time of each stage, from the time of each layer.
 std::vector<Nanoseconds> StageTimes(std::span<const Nanoseconds> layer_times,
                                     std::span<const int> boundaries);
 
-// The longest time divided by the shortest. Requires times above 0.
+// Returns the longest time divided by the shortest time. Requires times above 0.
 double ImbalanceRatio(std::span<const Nanoseconds> stage_times);
 
 // Element i is the sum of the first i times.
@@ -113,7 +119,7 @@ struct PartitionEffort {
 struct PlannedSplit {
   Boundaries boundaries;
   std::vector<Nanoseconds> stage_times;  // For one microbatch, at maximum frequency.
-  plan::Evaluation baseline;             // Everything at maximum frequency.
+  plan::Evaluation baseline;             // All instructions at maximum frequency.
   plan::Plan plan;
 };
 

@@ -96,8 +96,8 @@ void Evaluator::RunAtPreviousClock(int instruction, const Timing& wanted, int wa
   clock.Settle(start);
   if (clock.current == wanted_clock) return;
   const int set = graph_.instructions[At(instruction)].option_set;
-  // In most profiles, all option sets have the same clocks. Then a clock is also the index of its
-  // option.
+  // In most profiles, all option sets have the same clocks. Then the number of a clock is also the
+  // index of its option.
   const std::vector<int>& clocks = clock_of_option_[At(set)];
   const auto same = At(clock.current);
   const int previous_index = same < clocks.size() && clocks[same] == clock.current

@@ -7,29 +7,32 @@
 //     E = sum of the energies of instructions
 //         + P * (pp_ranks * T - sum of the durations of instructions)
 //
-// Switch latency. A pp_rank requests the clock of an instruction when the previous one ends, as the
-// client library does. The switch happens `switch_latency` later. An instruction that begins before
-// this runs at the previous clock until then. If it takes t' at the previous clock, then after the
-// remaining latency L the fraction L/t' of it is done, and L/t' of the energy of that option is
-// used. The rest runs at the instruction's own option. If L covers the whole instruction, all of it
-// runs at the previous clock, and the switch happens later, unless another request replaces it. The
-// first instruction of a pp_rank finds its clock already set (by the iteration before). Fixed
-// instructions do not change the clock. If the previous clock was never measured for this
-// instruction, the measured option with the nearest frequency takes its place. (For an instruction
-// that was measured at one clock only, that is its own option.)
+// Switch latency. A pp_rank requests the clock of an instruction when the previous instruction
+// ends, as the client library does. The switch happens `switch_latency` later. If the instruction
+// begins earlier, it runs at the previous clock until the switch. Suppose it takes t' at the
+// previous clock, and the remaining latency is L. Then in the time L, the fraction L/t' of the
+// instruction is done, and the same fraction of the energy at the previous clock is used. The rest
+// runs at the instruction's own option. If L covers the whole instruction, all of it runs at the
+// previous clock. The switch then happens later, unless another request replaces it.
 //
-// Switches. The count is that of the requested changes, so a latency does not affect it. An
-// iteration repeats, so the change from the last clock of a pp_rank back to its first one counts.
-// So no pp_rank has exactly one switch.
+// At the start of an iteration, the first clock of each pp_rank is already set (by the previous
+// iteration). Fixed instructions do not change the clock. If the instruction was never measured at
+// the previous clock, the measured option with the nearest frequency takes its place. (If an
+// instruction was measured at only one clock, this is its own option.)
 //
-// With a latency, an instruction runs as a mix of two options. So the bound of the relaxation still
-// holds.
+// Switches. Requested changes are counted, so a latency does not affect the count. An iteration
+// repeats, so the change from the last clock of a pp_rank back to its first clock counts, too. So
+// no pp_rank has exactly one switch.
 //
-// Switch cost. If the plan changes the clock from one instruction of a pp_rank to its next, the
-// pp_rank stalls before that next instruction, at the blocking power, and the change costs energy
-// on top. Both count as time and energy of that instruction. The time of a stall counts towards a
-// switch latency, which began when the previous instruction ended. An iteration repeats, so a
-// change from the last instruction back to the first one stalls the first one.
+// With a latency, an instruction may run as a mix of two options. The relaxation allows such mixes,
+// so its bound is still valid.
+//
+// Switch cost. If two consecutive instructions of a pp_rank have different clocks, the pp_rank
+// stalls before the second one. During the stall, it draws the blocking power, and the change needs
+// additional energy. Both are counted as time and energy of the second instruction. A switch
+// latency begins when the previous instruction ends, so the stall is a part of this latency. An
+// iteration repeats, so a change from the last instruction back to the first one stalls the first
+// one.
 #pragma once
 
 #include <span>
@@ -66,12 +69,12 @@ struct ExecutionModel {
 };
 
 // How one execution differs from the measurements. Each list is empty (no difference), or has one
-// value for each instruction. The sum of the resulting durations must fit 64 bits of nanoseconds,
-// as for CheckDurations.
+// value for each instruction. As for CheckDurations, the sum of the resulting durations must fit 64
+// bits of nanoseconds.
 struct Variation {
   std::vector<double> time_factors;          // The time is multiplied by this, at the same power.
   std::vector<Nanoseconds> earliest_starts;  // The instruction cannot start earlier.
-  // The latency of the switch that the instruction requests. Replaces that of the model.
+  // The latency of the switch that the instruction requests. Replaces the latency of the model.
   std::vector<Nanoseconds> switch_latencies;
 };
 
@@ -82,17 +85,17 @@ class Evaluator {
   // Requires graph.instructions in topological order, and CheckDurations(graph).
   Evaluator(const schedule::InstructionGraph& graph, const ExecutionModel& model);
 
-  // `options[i]` is the option of instruction i, as an index into its option set, in range.
+  // `options[i]` is the option of instruction i: a valid index into its option set.
   Evaluation Evaluate(std::span<const int> options) const;
   // As above, but for an execution that differs from the measurements. The emulator uses this.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
-  // The data of a plan's options that an evaluation needs, for many executions of one plan.
+  // The data of a plan that an evaluation needs. Computed once, for many executions of one plan.
   struct Chosen {
     // [instruction]
     std::vector<Nanoseconds> times;
     std::vector<double> energies_j;
-    std::vector<int> clocks;            // kNoClock: it has no clock.
+    std::vector<int> clocks;            // kNoClock for an instruction without a clock.
     std::vector<bool> changes;          // Whether it begins with a clock change.
     std::vector<int> pp_rank_switches;  // [pp_rank]
   };

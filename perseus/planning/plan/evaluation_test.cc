@@ -86,7 +86,7 @@ TEST(Evaluate, CountsTheChangeBackAtTheEnd) {
   EXPECT_EQ(evaluator.Evaluate(std::vector{kFast, kSlow, kFast}).switches, 2);
 }
 
-// An instruction that was measured at one clock only has no choice. Its GPU changes to that clock,
+// An instruction that was measured at only one clock has no choice. Its GPU changes to that clock
 // and back.
 TEST(Evaluate, CountsTheChangesOfAnInstructionWithOneClock) {
   schedule::OptionSet one_clock;
@@ -96,8 +96,9 @@ TEST(Evaluate, CountsTheChangesOfAnInstructionWithOneClock) {
   EXPECT_EQ(at_once.switches, 2);
   EXPECT_THAT(at_once.pp_rank_switches, ElementsAre(2));
 
-  // Its time at other clocks is unknown, so its own time counts. The last instruction begins at
-  // 900 MHz; 1000 MHz is the nearest measured clock. 4 of its 10 ms run there, the rest at 500 MHz.
+  // The time of this instruction at other clocks is unknown, so its own time is used. The last
+  // instruction begins at 900 MHz, and its nearest measured clock is 1000 MHz. 4 of its 10 ms run
+  // at 1000 MHz, and the rest at 500 MHz.
   const Evaluation late =
       Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{kSlow, 0, kSlow});
   EXPECT_THAT(late.durations, ElementsAre(20 * kMillisecond, 7 * kMillisecond, 16 * kMillisecond));
@@ -167,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                     {kTen, kTen, kTen, kTen},
                     {2, 2, 2, 2},
                     2},
-        // As above, but then a lower clock again: the latency of the request starts from zero.
+        // As above, but then the fourth requests a lower clock again: the latency starts from zero.
         LatencyCase{"asked again",
                     14 * kMillisecond,
                     {kFast, kSlow, kFast, kSlow},
@@ -191,17 +192,18 @@ TEST(SwitchLatencyOf, ALaterRequestReplacesAPendingSwitch) {
   schedule::OptionSet three = TwoSpeeds();
   three.options.insert(three.options.begin() + 1, {750, {}, 14 * kMillisecond, 1.4, 1});
   const schedule::InstructionGraph graph = MakeChain({three, three, three});
-  // The latency is 12 ms. The second instruction runs at 1000 MHz for its 10 ms. 2 ms before its
-  // switch to 500 MHz would happen, the third one requests 750 MHz. That switch would happen 12 ms
-  // later, after the 10 ms of the third one.
+  // The latency is 12 ms. The second instruction takes 10 ms and runs at 1000 MHz. Its switch to
+  // 500 MHz would happen 2 ms later, but the third instruction now requests 750 MHz. This switch
+  // would happen 12 ms later, which is after the third instruction with its 10 ms.
   const Evaluation evaluation =
       Evaluator(graph, {0, 12 * kMillisecond}).Evaluate(std::vector{0, 2, 1});
   EXPECT_THAT(evaluation.durations, ElementsAre(kTen, kTen, kTen));
   EXPECT_EQ(evaluation.switches, 3);
 }
 
-// The switch to 500 MHz happens when the second instruction ends. So the third one begins at
-// 500 MHz, although it requests 750 MHz at the same moment: 10 of its 20 ms, then half of 14 ms.
+// The switch to 500 MHz happens exactly when the second instruction ends. So the third instruction
+// begins at 500 MHz, although it requests 750 MHz at the same moment. 10 of its 20 ms run at 500
+// MHz, and then half of 14 ms at 750 MHz.
 TEST(SwitchLatencyOf, ASwitchThatHappensAtARequestIsNotReplaced) {
   schedule::OptionSet three = TwoSpeeds();
   three.options.insert(three.options.begin() + 1, {750, {}, 14 * kMillisecond, 1.4, 1});
@@ -241,8 +243,9 @@ TEST(SwitchLatencyOf, FixedInstructionsDoNotChangeTheClock) {
   const Evaluation same = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{1, 0, 1});
   EXPECT_THAT(same.durations, ElementsAre(kTwenty, 3 * kMillisecond, kTwenty));
   EXPECT_EQ(same.switches, 0);
-  // The clock of the third instruction is requested while the fixed one runs, 3 ms before the third
-  // one begins. The switch happens 1 ms after that: 1/10 of the work at 1000 MHz, 9/10 of 20 ms.
+  // The clock of the third instruction is requested when the fixed one starts, 3 ms before the
+  // third one begins. The switch happens 1 ms after its begin: 1/10 of the work at 1000 MHz, 9/10
+  // of 20 ms.
   const Evaluation down = Evaluator(graph, {0, 4 * kMillisecond}).Evaluate(std::vector{0, 0, 1});
   EXPECT_THAT(down.durations, ElementsAre(kTen, 3 * kMillisecond, 19 * kMillisecond));
   EXPECT_EQ(down.switches, 2);
@@ -267,8 +270,9 @@ TEST(SwitchLatencyOf, TheNearestFrequencyReplacesOneThatWasNotMeasured) {
   EXPECT_DOUBLE_EQ(evaluation.energies_j[1], 0.25 * 1.6 + 0.75 * 0.8);
 }
 
-// The options are not sorted. 1000 MHz is 100 MHz from two of them, and the first one counts. Of
-// several options at one frequency, the one with the same knobs counts, or else the first one.
+// The options are not sorted. Two options are 100 MHz away from 1000 MHz, and the first one is
+// used. If several options have the same frequency, the one with the same knobs is used, or else
+// the first one.
 TEST(SwitchLatencyOf, OfSeveralNearestOptionsTheFirstCounts) {
   const auto option = [](int mhz, double knob) {
     return profile::Option{mhz, {knob}, 10 * kMillisecond, mhz + knob, 1};
@@ -319,8 +323,6 @@ TEST(SwitchLatencyOf, AppliesToOtherKnobs) {
   EXPECT_EQ(evaluation.switches, 2);
 }
 
-// Starts are the earliest possible, energy follows the formula of the header, and a latency of 0 is
-// the same as none.
 // The clocks of the four instructions: fast, slow, slow, fast. The change back to the first one
 // would stall it, but it does not happen: the last clock is the first one.
 TEST(SwitchCostOf, StallsTheInstructionAfterAChange) {
@@ -334,7 +336,7 @@ TEST(SwitchCostOf, StallsTheInstructionAfterAChange) {
               ElementsAre(0, 10 * kMillisecond, 34 * kMillisecond, 54 * kMillisecond));
   EXPECT_THAT(evaluation.durations, ElementsAre(10 * kMillisecond, 24 * kMillisecond,
                                                 20 * kMillisecond, 14 * kMillisecond));
-  // A stall draws 50 W for 4 ms, and the change 0.5 J on top.
+  // A stall draws 50 W for 4 ms, and a change needs 0.5 J in addition.
   EXPECT_THAT(evaluation.energies_j, ElementsAre(2.0, 1.7, 1.0, 2.7));
   EXPECT_EQ(evaluation.time, 68 * kMillisecond);
   EXPECT_DOUBLE_EQ(evaluation.blocking_energy_j, 0);
@@ -359,12 +361,15 @@ TEST(SwitchCostOf, ALatencyPassesDuringTheStall) {
                                     .switch_latency = 5 * kMillisecond,
                                     .switch_cost = {2 * kMillisecond, 0}});
   const Evaluation evaluation = evaluator.Evaluate(std::vector{kFast, kSlow, kFast});
-  // 2 ms of stall. Then 3/10 of it fast (3 ms), and 7/10 of it slow (14 ms).
+  // 2 ms of stall. Then 3/10 of the instruction at the fast clock (3 ms), and 7/10 at the slow one
+  // (14 ms).
   EXPECT_EQ(evaluation.durations[1], 19 * kMillisecond);
-  // 2 ms of stall. Then 3/20 of it slow (3 ms), and 17/20 of it fast (8.5 ms).
+  // 2 ms of stall. Then 3/20 of it at the slow clock (3 ms), and 17/20 at the fast one (8.5 ms).
   EXPECT_EQ(evaluation.durations[2], 13'500'000);
 }
 
+// Each instruction starts after its predecessors. The energy follows the formula of the header. A
+// latency of 0 has no effect.
 TEST(EvaluateProperty, HoldsOnRandomJobs) {
   for (std::uint64_t seed = 0; seed < Seeds(500); ++seed) {
     SCOPED_TRACE(seed);
@@ -415,7 +420,7 @@ TEST(LongestPath, TakesTheTimeOfTheIteration) {
     };
     EXPECT_EQ(end_of(path.front()), evaluation.time) << seed;
     for (std::size_t k = 1; k < path.size(); ++k) {
-      // One of the dependencies between them leaves no slack.
+      // At least one dependency between the two instructions has no slack.
       const auto leaves_none = [&](const schedule::Dependency& dependency) {
         return dependency.from == path[k] && dependency.to == path[k - 1] &&
                end_of(path[k]) + dependency.delay == evaluation.starts[At(path[k - 1])];

@@ -63,7 +63,7 @@ EvaluationUpdate::EvaluationUpdate(const Evaluator& evaluator, std::vector<int> 
   totals_ = Sum();
 }
 
-// Rounds to the nearest unit. Avoids the math library, because it is called very often.
+// Rounds to the nearest unit, without the math library, because this function is called very often.
 std::int64_t EvaluationUpdate::ToUnits(double energy_j) const {
   const double units = energy_j * units_per_j_;
   return static_cast<std::int64_t>(units < 0 ? units - 0.5 : units + 0.5);
@@ -126,7 +126,8 @@ bool EvaluationUpdate::Pays(int instruction) const {
          clocks_[At(instruction)] != clocks_[At(previous_[At(instruction)])];
 }
 
-// Evaluates an instruction that begins before its switch takes effect, as evaluation.cc does.
+// Evaluates an instruction that begins before its switch takes effect, in the same way as
+// evaluation.cc.
 EvaluationUpdate::Run EvaluationUpdate::RunMixed(int instruction, const Clock& clock,
                                                  Nanoseconds begin) const {
   const std::size_t set = At(evaluator_.graph_.instructions[At(instruction)].option_set);
@@ -254,7 +255,7 @@ std::optional<EvaluationUpdate::Totals> EvaluationUpdate::Try(std::span<const Ch
     SetOption(instruction, option);
     switches_ += count_switches();
     MarkForVisit(instruction);
-    // The next instruction may now pay for a switch, or no longer pay for one.
+    // The next instruction may now begin with a clock change, or no longer begin with one.
     if (next_[At(instruction)] != kNone) MarkForVisit(next_[At(instruction)]);
   }
   if (!VisitMarked()) {

@@ -4,14 +4,15 @@
 //   if (auto totals = update.Try(changes)) update.Keep();   // Or Undo().
 //
 // A search that evaluates every candidate from scratch (evaluation.h) visits all instructions each
-// time. A change of one option usually affects few of them: the effect ends where an instruction
-// waits for something else. So an update visits, in topological order, only instructions whose
-// start or previous clock changed. It stops once the plan cannot meet the deadline: once an
-// instruction ends later than the deadline minus the least possible time of what follows.
+// time. But a change of one option usually affects few of them: its effect ends where an
+// instruction waits for something else. So an update visits only instructions with a changed start
+// or a changed previous clock, in topological order. It stops as soon as the plan cannot meet the
+// deadline: when an instruction ends later than the deadline minus the least possible time of the
+// rest.
 //
-// The rules are those of evaluation.h, with switch latency and cost. Times and switches are the
-// same as those of evaluation.h. Energies are sums of integers, so they do not depend on the order
-// of changes. They differ from those of evaluation.h only by rounding.
+// The rules are the same as in evaluation.h, including switch latency and switch cost. Times and
+// switches are equal to those of evaluation.h. Energies are sums of integers, so they do not depend
+// on the order of changes. They differ from evaluation.h only by rounding.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -41,8 +42,8 @@ class EvaluationUpdate {
   const std::vector<int>& options() const { return options_; }
   const Totals& totals() const { return totals_; }
 
-  // Returns the totals after the changes, which are of different instructions. Then Keep or Undo
-  // must follow. Returns nullopt if the plan misses the deadline. Then nothing has changed.
+  // Returns the totals after the changes, which must be of different instructions. Then call Keep
+  // or Undo. If the plan misses the deadline, returns nullopt and changes nothing.
   std::optional<Totals> Try(std::span<const Change> changes);
   void Keep();
   void Undo();
@@ -80,12 +81,12 @@ class EvaluationUpdate {
   std::vector<int> clocks_;  // [instruction] The clock of its option.
 
   double units_per_j_ = 0;
-  std::int64_t change_units_ = 0;  // The energy of a switch that is paid for.
+  std::int64_t change_units_ = 0;  // The energy of one clock change.
   // [option set][option]
   std::vector<std::vector<Run>> runs_;
-  // [option set][previous clock] The option at which an instruction begins before its switch.
+  // [option set][previous clock] The option of an instruction that begins at the previous clock.
   std::vector<std::vector<int>> option_at_;
-  // [instruction] Its neighbors among the instructions with a clock on its pp_rank. An iteration
+  // [instruction] The previous and next instruction with a clock on the same pp_rank. An iteration
   // repeats, so the first one follows the last one. kNone for an instruction without a clock.
   std::vector<int> previous_;
   std::vector<int> next_;

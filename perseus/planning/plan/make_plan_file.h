@@ -8,9 +8,9 @@
 
 namespace perseus::plan {
 
-// Returns the model of the job's pp_ranks: all GPUs of a stage together.
+// Returns the execution model of a job. Its values are for a pp_rank: all GPUs of a stage together.
 ExecutionModel ModelOf(const plan_file::PlannedJob& job);
-// Returns the same from its parts. `cost` is that of one GPU.
+// Returns the same from its parts. `cost` is the switch cost of one GPU.
 ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_latency,
                        const schedule::SwitchCost& cost);
 
@@ -19,7 +19,7 @@ ExecutionModel ModelOf(const schedule::PipelineModel& model, Nanoseconds switch_
 Result<plan_file::PlanFile> MakePlanFile(const Planner& planner, const Plan& plan,
                                          const Target& target, plan_file::PlannedJob job);
 
-// Returns the file of a plan that was checked before, or that has no target to keep. The
+// Returns the file of a plan without a check: the plan was checked before, or has no target. The
 // instructions and the baseline come from `planner`.
 plan_file::PlanFile DescribePlan(const Planner& planner, const Plan& plan,
                                  plan_file::PlannedJob job);

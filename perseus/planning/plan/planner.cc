@@ -14,13 +14,13 @@ namespace perseus::plan {
 namespace {
 
 // The blocking power of all pp_ranks together. It is rounded down, so that a lower bound stays a
-// lower bound. CheckBlockingPower has checked that it fits.
+// lower bound. CheckBlockingPower has checked that the value fits.
 Microwatts BlockingPrice(const ExecutionModel& model, int pp_ranks) {
   return FromWatts(model.blocking_power_w * static_cast<double>(pp_ranks));
 }
 
 // A flow can be as large as the blocking price plus the savings of all instructions. BuildNetwork
-// limits the savings alone to this value. Here it limits the whole sum.
+// limits only the savings to this value. Here, the whole sum is limited.
 constexpr double kMostPriceW = ToWatts(frontier::kMostPower);
 
 Result<void> CheckBlockingPower(const ExecutionModel& model, int pp_ranks, double could_save_w) {
@@ -35,7 +35,7 @@ Result<void> CheckBlockingPower(const ExecutionModel& model, int pp_ranks, doubl
       kMostPriceW);
 }
 
-// The most power that all instructions together save with more time.
+// The maximum power that all instructions together save with more time.
 double SteepestSavingW(const frontier::Network& network) {
   Microwatts sum = 0;  // BuildNetwork has checked that this sum fits.
   for (std::int32_t i = 0; i < network.instructions; ++i) {
@@ -154,8 +154,8 @@ Result<Plan> Planner::PlanForStraggler(Nanoseconds time, const SearchLimits& lim
   PERSEUS_ASSIGN_OR_RETURN(Plan plan, search.PlanWith(limits));
   plan.lower_bound_j = BoundOf(time, search.solution().extra_energy);
   if (model_.SwitchesAreFree()) return Evaluated(std::move(plan));
-  // This plan ignores the latency and the cost of switches. So it may be late, or need more energy
-  // than a plan that includes them.
+  // This plan ignores the latency and the cost of switches. So it may be late, or may need more
+  // energy than a plan that includes them.
   plan.evaluation = Evaluator(graph_, model_).Evaluate(plan.options);
   auto other = PlanFor(time, limits);
   if (!other) return other;

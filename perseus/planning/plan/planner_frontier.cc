@@ -22,8 +22,8 @@ constexpr std::int64_t kMovesToJudge = 50'000'000;
 // Jobs with this many instructions have slow walks.
 constexpr std::size_t kInstructionsOfSlowWalk = 20'000;
 
-// Whether a walk that has completed this fraction of its range of times is slow. Breakpoints get
-// denser: the moves grow with the square of the fraction (within a factor of three, measured).
+// Whether a walk is slow. `completed` is the completed fraction of its range of times. Breakpoints
+// get denser: the moves grow with the square of this fraction (within a factor of three, measured).
 bool IsSlow(const frontier::Walk& walk, double completed) {
   const std::int64_t moves = walk.statistics().nodes_moved;
   return moves > kMovesToJudge &&
@@ -95,8 +95,8 @@ Result<std::optional<Frontier>> Planner::WalkFrontier(FrontierPrecision precisio
 }
 
 // Returns the optima at which the bounds are exact: the fastest schedule, the schedule of least
-// total energy, and the cheapest schedule. Those of earlier plans do not count: a budget must have
-// the same plan whatever was planned before it.
+// total energy, and the cheapest schedule. Optima of earlier plans are not used: for a budget, the
+// plan must not depend on what was planned before.
 Result<std::vector<frontier::Solution>> Planner::ExactPoints(const std::stop_token& stop) const {
   const Microwatts floor = blocking_price();
   std::vector<std::optional<Result<frontier::Solution>>> found(2);
@@ -160,7 +160,7 @@ Result<Frontier> Planner::ComputeFrontier(const Progress& progress, const std::s
 bool Planner::ProbablyWalks() const { return graph_.instructions.size() < kInstructionsOfSlowWalk; }
 
 Result<FrontierPoint> Planner::CheapestPoint(double price_w, const std::stop_token& stop) const {
-  // No instruction saves more power than this, so a higher price has the same answer.
+  // No instruction saves more power than this. So at a higher price, the answer is the same.
   Microwatts most = 1;
   for (std::int32_t i = 0; i < network_.instructions; ++i) {
     const profile::Curve& curve = network_.curve_of(network_.arcs[static_cast<std::size_t>(i)]);

@@ -1,5 +1,5 @@
-// Tests of bounds of the frontier: they enclose the exact frontier, and targets stay right with
-// them.
+// Tests of bounds of the frontier: they enclose the exact frontier, and plans for targets stay
+// correct.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -90,8 +90,8 @@ void ExpectSame(const Frontier& first, const Frontier& second) {
   }
 }
 
-// So a budget has the same plan from each interface, whatever else was planned. The planner
-// remembers 32 optima: some that the frontier needs too, or none.
+// Each interface must find the same plan for a budget, whatever it planned before. The planner
+// stores the 32 latest optima, so after some deadlines it has optima that the frontier also needs.
 TEST(FrontierBounds, DoNotDependOnEarlierPlans) {
   const auto make = [] { return MakePlanner(MakeSyntheticJob({.stages = 4, .microbatches = 16})); };
   const Frontier first = FrontierWith(make(), FrontierPrecision::kBounds);
@@ -155,7 +155,7 @@ class TargetsOnBounds : public ::testing::Test {
   const Frontier bounds_ = FrontierWith(planner_, FrontierPrecision::kBounds);
 };
 
-// These solve deadlines, so the point is exact.
+// For these targets, the planner solves deadlines, so the point is exact.
 TEST_F(TargetsOnBounds, TheCheapestPointIsThatOfTheExactFrontier) {
   std::vector<Target> targets = {{.kind = Target::Kind::kEdp}};
   for (const double gpu_hour : {0.0, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0}) {
@@ -186,7 +186,7 @@ TEST_F(TargetsOnBounds, BudgetsAndCapsAreMetAsFast) {
                                  ? plan.evaluation.energy_j
                                  : plan.evaluation.average_power_w();
       EXPECT_LE(reached, target.value);
-      // The plans differ by the tolerance of the search and by what their options permit.
+      // The plans differ by the tolerance of the search and by the granularity of their options.
       EXPECT_NEAR(ToSeconds(plan.evaluation.time) / ToSeconds(other.evaluation.time), 1, 2e-3);
     }
   }

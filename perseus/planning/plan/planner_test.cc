@@ -86,8 +86,7 @@ TEST(PlanForProperty, NoCombinationBeatsTheBoundOfATinyGraph) {
   EXPECT_GE(agreement.optimal, agreement.plans * 9 / 10);
 }
 
-// The walk along the frontier and the solver for one deadline give the same answer and share no
-// code.
+// The walk along the frontier and the solver for one deadline share no code, but must agree.
 TEST(ComputeFrontierProperty, GivesTheBoundOfEveryPlan) {
   for (std::uint64_t seed = 0; seed < Seeds(200); ++seed) {
     SCOPED_TRACE(seed);
@@ -177,7 +176,7 @@ TEST(BoundFor, IsTheBoundOfThePlan) {
   EXPECT_EQ(below.error().kind, ErrorKind::kUnreachable);
 }
 
-// A user who enters the time in the message gets a plan.
+// If a user enters the time in the message, a plan exists.
 TEST(PlanFor, NamesALeastTimeThatCanBeMet) {
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     const Planner planner = MakePlanner(RandomJob({}, seed), {RandomBlockingPower(seed), 0});
@@ -250,8 +249,8 @@ TEST(Create, RefusesABlockingPowerTooLargeForItsIntegers) {
     EXPECT_THAT(planner.error().Message(),
                 AllOf(HasSubstr("a blocking power of"), HasSubstr("on each of 100 pp_ranks")));
   }
-  // The blocking power alone is just below the limit. With the slope of the instruction, which is
-  // even larger, it exceeds the limit.
+  // The blocking power alone is just below the limit. Together with the slope of the instruction,
+  // which is even larger, it is above the limit.
   graph.pp_rank_orders.resize(64);
   graph.pp_rank_names.resize(64);
   const double most_w = 0x1p59 / 1e6 / 64;

@@ -1,10 +1,10 @@
-// The latest relaxed optima of a planner, each solved once.
+// The latest relaxed optima of a planner. Each one is solved only once.
 //
 // Several computations start from the relaxed optimum of the same deadline: the search for the
-// plan, the search for the plan with few clock changes, and the bound of the latter. The optimum
+// plan, the search for a plan with few clock changes, and the bound of such plans. The optimum
 // takes a large part of their time.
 //
-// Thread safety: Get may be called from several threads. If two of them ask for the same optimum at
+// Thread safety: Get may be called from several threads. If two threads request the same optimum at
 // the same time, both solve it.
 #pragma once
 
@@ -23,8 +23,8 @@ namespace perseus::plan {
 class Relaxations {
  public:
   using Solve = std::function<Result<frontier::Solution>()>;
-  // Returns the optimum for this deadline and price floor. Calls `solve` if it is not known yet.
-  // Does not store errors.
+  // Returns the optimum for this deadline and price floor. If it is not stored, calls `solve` and
+  // stores the result, but not an error.
   Result<frontier::Solution> Get(Nanoseconds deadline, Microwatts price_floor, const Solve& solve) {
     if (auto known = Find(deadline, price_floor)) return *std::move(known);
     Result<frontier::Solution> solution = solve();
@@ -36,8 +36,8 @@ class Relaxations {
   }
 
  private:
-  // Enough for the targets of `perseus plan` and the stops of its report. In the largest jobs,
-  // which have few stops, each takes 2.5 MB.
+  // Enough for the targets of `perseus plan` and the plans of its report. In the largest jobs, each
+  // optimum takes 2.5 MB, but such jobs have few plans in their report.
   static constexpr std::size_t kMost = 32;
 
   struct Relaxed {

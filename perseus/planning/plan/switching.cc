@@ -21,20 +21,20 @@
 namespace perseus::plan {
 namespace {
 
-// The number of evaluations times the number of instructions in one local search: about a second.
+// The limit of one local search: evaluations times instructions. About a second.
 constexpr std::int64_t kMostWork = 40'000'000;
 constexpr std::int64_t kMostQuickWork = 1'000'000;
-// Small graphs need at most this many evaluations for each instruction.
+// A limit for small graphs: evaluations for each instruction.
 constexpr std::int64_t kEvaluationsPerInstruction = 2'000;
 constexpr int kMostShortenings = 8;
 // The first and the last temperature, as fractions of the mean energy of an instruction.
 constexpr double kHot = 0.02;
 constexpr double kCold = 0.002;
-constexpr std::int64_t kAnnealingPercent = 90;  // The share of the remaining evaluations.
-constexpr std::size_t kLongestStep = 3;         // The longest random change, in useful options.
+constexpr std::int64_t kAnnealingPercent = 90;  // The part of the evaluations for annealing.
+constexpr std::size_t kLongestStep = 3;         // The longest random change.
 
-// Improves a plan by changes that keep the deadline. It evaluates every change exactly. Do not copy
-// or move it: the update refers to the evaluator.
+// Improves a plan by changes that keep the deadline. Evaluates every change exactly. Do not copy or
+// move the object: the update refers to the evaluator.
 class ClockSearch {
  public:
   ClockSearch(const Planner& planner, Nanoseconds deadline, std::vector<int> options,
@@ -58,7 +58,8 @@ class ClockSearch {
   ClockSearch(const ClockSearch&) = delete;
   ClockSearch& operator=(const ClockSearch&) = delete;
 
-  // Tries whole runs first: on a pp_rank with only one clock, a slower clock then adds no switch.
+  // Tries whole runs first: if a pp_rank has only one clock, a slower clock for the whole run adds
+  // no switch.
   void Descend() {
     while (SlowRuns()) {
     }
@@ -69,8 +70,8 @@ class ClockSearch {
   }
 
   // Simulated annealing: an instruction gets the clock of a neighbor, or a clock a few steps from
-  // its own. Ends with the best plan that it saw, improved by Descend. Changes of several
-  // instructions in a row gave worse plans, the more instructions the worse.
+  // its own. Ends with the best plan that it saw, improved by Descend. (Changes of several
+  // instructions in a row gave worse plans: the more instructions, the worse.)
   void Anneal() {
     std::mt19937_64 random(1);
     std::vector<int> best_options = options();
@@ -211,7 +212,7 @@ class ClockSearch {
     return improved;
   }
 
-  // Tries to slow a whole run of instructions with one clock by one step.
+  // Tries to slow down a whole run of instructions at one clock by one step.
   bool SlowRuns() {
     bool improved = false;
     for (const std::vector<int>& order : pp_ranks_) {
@@ -240,7 +241,7 @@ class ClockSearch {
   std::stop_token stop_;  // After a request, Try accepts no change.
   std::int64_t evaluations_left_;
   std::vector<std::vector<int>> fronts_;    // [option set]
-  std::vector<std::vector<int>> pp_ranks_;  // [pp_rank] its instructions that have a clock.
+  std::vector<std::vector<int>> pp_ranks_;  // [pp_rank] Its instructions with a clock.
 };
 
 // The instructions of one critical path, the last one first.
@@ -260,8 +261,7 @@ std::vector<int> CriticalPath(const schedule::InstructionGraph& graph,
   return path;
 }
 
-// For each instruction, the nearest earlier instruction on its pp_rank that has a clock; -1 if none
-// exists.
+// For each instruction, the nearest earlier instruction on its pp_rank that has a clock, or -1.
 std::vector<int> PreviousOnPpRank(const schedule::InstructionGraph& graph) {
   std::vector<int> previous(graph.instructions.size(), -1);
   for (const std::vector<int>& order : graph.pp_rank_orders) {
@@ -274,10 +274,10 @@ std::vector<int> PreviousOnPpRank(const schedule::InstructionGraph& graph) {
   return previous;
 }
 
-// Speeds up a late plan until it meets the deadline. An instruction on the critical path that the
-// latency slows gets its clock one instruction earlier. If the latency slows no instruction of the
-// path, the whole path runs one step faster. Clocks only rise, so this ends. Returns nullopt if the
-// plan is still late, or if `stop` is requested.
+// Speeds up a late plan until it meets the deadline. If the latency slows down an instruction on
+// the critical path, this instruction gets its clock one instruction earlier. If the latency slows
+// down no instruction of the path, the whole path runs one step faster. Clocks only rise, so this
+// ends. Returns nullopt if the plan is still late, or after a stop request.
 std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds deadline,
                                         std::vector<int> options, const std::stop_token& stop) {
   const schedule::InstructionGraph& graph = planner.graph();
@@ -287,7 +287,7 @@ std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds dead
     return graph.options_of(i).options[At(options[At(i)])];
   };
   // Raises the clock of `instruction` to the lowest measured frequency that is at least
-  // `frequency_mhz` and faster than now. Returns false if none exists.
+  // `frequency_mhz` and faster than its present clock. Returns false if no such frequency exists.
   const auto raise = [&](int instruction, int frequency_mhz) {
     const std::vector<profile::Option>& measured = graph.options_of(instruction).options;
     int nearest = -1;
@@ -321,7 +321,7 @@ std::optional<std::vector<int>> SpeedUp(const Planner& planner, Nanoseconds dead
   return std::nullopt;
 }
 
-// Makes plans without latency for shorter and shorter deadlines, until one meets `deadline` under
+// Makes plans without latency for shorter and shorter deadlines, until a plan meets `deadline` with
 // the latency.
 Result<std::optional<std::vector<int>>> Shorten(const Planner& planner, Nanoseconds deadline,
                                                 const SearchLimits& quick) {

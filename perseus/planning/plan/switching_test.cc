@@ -1,4 +1,4 @@
-// Tests of plans under a switch latency: by the exact evaluation, they meet the deadline and save
+// Tests of plans with a switch latency: by the exact evaluation, they meet the deadline and save
 // energy.
 #include "perseus/planning/plan/switching.h"
 

@@ -15,8 +15,8 @@ namespace {
 constexpr double kMostNanoseconds = 4e18;
 constexpr double kSecondsPerHour = 3600;
 constexpr double kJoulesPerKilowattHour = 3.6e6;
-// The most plans for one budget or cap. The search also ends when the interval of times is this
-// small, as a fraction of the time.
+// The maximum number of plans for one budget or cap. The search also ends when the interval of
+// times is at most kTimeTolerance of the time.
 constexpr int kMostAttempts = 10;
 constexpr double kTimeTolerance = 1e-4;
 
@@ -25,8 +25,8 @@ std::span<const FrontierPoint> UsefulPoints(const Frontier& frontier) {
   return std::span(frontier.points).first(frontier.least_energy + 1);
 }
 
-// The least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`, or nullopt
-// if no point of the frontier is within the limit. Finds the segment, and then bisects it.
+// Returns the least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`, or
+// nullopt if no point of the frontier is within the limit. Finds the segment, and then bisects it.
 template <typename Cost>
 std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit, Cost cost) {
   const auto within = [&](Nanoseconds time) {
@@ -64,8 +64,8 @@ double CostAt(const Target& target, double time_s, double energy_j) {
 
 // For kEdp and kPrice: the time of the cheapest point.
 Nanoseconds TimeOfCheapest(const Frontier& frontier, const Target& target) {
-  // Between points, energy falls linearly with time. So between points, a cost that is linear in
-  // time and energy is linear, and energy * time is concave. Both are least at a point.
+  // Between two points, energy falls linearly with time. So a cost that is linear in time and
+  // energy is linear there, and energy * time is concave. Both have their least value at a point.
   const auto best = std::min_element(frontier.points.begin(), frontier.points.end(),
                                      [&](const FrontierPoint& a, const FrontierPoint& b) {
                                        return CostAt(target, ToSeconds(a.time), a.bound_j) <
@@ -81,7 +81,8 @@ Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier,
   const Nanoseconds first = TimeOfCheapest(frontier, target);
   if (frontier.exact()) return first;
   if (target.kind == Target::Kind::kPrice) {
-    // The price of time as a power: energy at this power costs as much as the time.
+    // The price of time, as a power. At this power, a second of energy costs as much as a second of
+    // time.
     const double second = CostAt(target, 1, 0);
     const double joule = CostAt(target, 0, 1);
     if (joule == 0 && second > 0) return planner.least_time();
@@ -89,9 +90,9 @@ Result<Nanoseconds> Cheapest(const Planner& planner, const Frontier& frontier,
                              planner.CheapestPoint(second > 0 ? second / joule : 0));
     return best.time;
   }
-  // log(energy * time) is concave, so it is below its tangents. At a point of the frontier, the
-  // tangent prices time at energy / time. So the point that is best at this price is better, unless
-  // it is the same point.
+  // log(energy * time) is concave, so it is below its tangents. The tangent at a point of the
+  // frontier gives time the price energy / time. So the best point at this price has a lower
+  // product, unless it is the same point.
   FrontierPoint best{.time = first, .bound_j = frontier.BoundAt(first)};
   for (bool is_exact = false;; is_exact = true) {
     PERSEUS_ASSIGN_OR_RETURN(const FrontierPoint next,
@@ -110,7 +111,8 @@ struct Plans {
   Result<Plan> For(Nanoseconds deadline) const { return planner.PlanFor(deadline, limits); }
 };
 
-// The plan for `time`. If the switch latency makes this impossible, the plan for the baseline time.
+// Returns the plan for `time`. If the switch latency makes this impossible, returns the plan for
+// the baseline time.
 Result<Plan> PlanAtOrAfter(const Plans& plans, Nanoseconds time) {
   const Planner& planner = plans.planner;
   Result<Plan> plan = plans.For(std::max(time, planner.least_time()));
@@ -119,11 +121,11 @@ Result<Plan> PlanAtOrAfter(const Plans& plans, Nanoseconds time) {
   return plans.For(planner.baseline().time);
 }
 
-// The fastest plan whose cost is at most `limit`. The first attempt uses the time at which the
-// lower bound meets the limit. The cost of a plan is a little above its bound. So the next attempt
-// lowers the limit by the difference between the last plan and its bound, the one after by at least
-// twice as much, and so on. Once a plan fits, bisection between it and the last plan that did not
-// fit finds a faster one.
+// Returns the fastest plan with a cost of at most `limit`. The first attempt uses the time at which
+// the lower bound meets the limit. The cost of a plan is a little above its bound. So the second
+// attempt lowers the limit by the difference between the last plan and its bound. Each later
+// attempt lowers it by at least twice as much. When a plan fits, the search bisects between this
+// plan and the last plan that did not fit, to find a faster one.
 template <typename Cost>
 Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double limit, Cost cost,
                         std::string_view what, std::string_view unit) {
@@ -166,7 +168,7 @@ Result<Plan> PlanWithin(const Plans& plans, const Frontier& frontier, double lim
 double EnergyOf(double, double energy_j) { return energy_j; }
 double PowerOf(double time_s, double energy_j) { return energy_j / time_s; }
 
-// The values that every target has.
+// Checks the values that every target has.
 Result<void> CheckValues(const Target& target) {
   for (const double value : {target.value, target.gpu_hour}) {
     if (std::isfinite(value) && value >= 0) continue;
@@ -203,8 +205,8 @@ Result<Plan> PlanOf(const Plans& plans, const Frontier* frontier, const Target& 
 }
 
 // Returns a time that no plan exceeds: each instruction has its slowest option, and stalls for a
-// clock change. (A plan with few clock changes may use an option although another option of the
-// same instruction is faster and cheaper.)
+// clock change. (Even a dominated option counts: a plan with few clock changes may use an option
+// although another option of the same instruction is faster and cheaper.)
 Nanoseconds LongestTime(const Planner& planner) {
   const schedule::InstructionGraph& graph = planner.graph();
   std::vector<int> slowest;

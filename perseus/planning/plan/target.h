@@ -1,4 +1,4 @@
-// Targets: what a plan has to meet, and the plan that meets it.
+// Targets: the conditions that a plan has to meet, and the search for a plan that meets them.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@ namespace perseus::plan {
 
 struct Target {
   enum class Kind {
-    kSlowdown,      // At most `value` percent slower than everything at maximum frequency.
+    kSlowdown,      // At most `value` percent slower than all instructions at maximum frequency.
     kDeadline,      // At most `value` seconds.
     kEnergyBudget,  // The fastest plan of at most `value` joules an iteration.
     kPowerCap,      // The fastest plan of at most `value` watts on average.
-    kMinEnergy,     // Least energy, whatever the time.
-    kEdp,           // Least energy * time.
-    kPrice,         // Least money: `value` dollars per kWh, `gpu_hour` dollars per GPU-hour.
+    kMinEnergy,     // The plan of least energy, with any time.
+    kEdp,           // The plan of least energy * time.
+    kPrice,         // Least cost: `value` dollars per kWh, `gpu_hour` dollars per GPU-hour.
   };
   Kind kind = Kind::kSlowdown;
   double value = 0;
@@ -33,19 +33,20 @@ struct Target {
 // "least energy", "least energy-delay product", "least cost at 0.12 $/kWh and 2 $/GPU-hour".
 std::string Describe(const Target& target);
 
-// Formats a value above 0 in six digits, rounded up. So a plan exists for the value that a message
-// suggests.
+// Formats a value above 0 in six digits, rounded up. So if a message suggests this value, a plan
+// exists for it.
 std::string RoundedUp(double value);
 
 // The cost that the best plan for a target minimizes: seconds (kEnergyBudget, kPowerCap),
-// joule-seconds (kEdp), dollars (kPrice), or joules.
+// joule-seconds (kEdp), dollars (kPrice), or joules (all other kinds).
 double CostOf(const Target& target, const Evaluation& evaluation);
 
 // Whether an iteration keeps an energy budget or a power cap. True for all other kinds.
 bool IsWithin(const Target& target, const Evaluation& evaluation);
 
 // Checks a finished plan: evaluates its options again, and fails if they miss the deadline of the
-// plan or the target. Such a plan is a defect of Perseus (kSystem), and must not be used.
+// plan or the target. In that case, the plan comes from an error in Perseus (kSystem), and must not
+// be used.
 Result<void> CheckKeeps(const Planner& planner, const Target& target, const Plan& plan);
 
 // Whether PlanForTarget needs the frontier for this kind.
@@ -54,11 +55,13 @@ bool NeedsFrontier(Target::Kind kind);
 // Whether a target of this kind limits the time of an iteration: a slowdown or a deadline.
 bool LimitsTime(Target::Kind kind);
 
-// Whether a target of this kind equals one deadline: all kinds but kEnergyBudget and kPowerCap.
+// Whether a target of this kind is equivalent to one deadline: all kinds but kEnergyBudget and
+// kPowerCap.
 bool IsOneDeadline(Target::Kind kind);
 
-// Returns the deadline that the target is equivalent to. Requires IsOneDeadline(target.kind). Fails
-// as PlanForTarget does without a frontier, and if the deadline is out of range.
+// Returns the deadline that the target is equivalent to. Requires IsOneDeadline(target.kind). If
+// `frontier` is null, fails in the same cases as PlanForTarget. Also fails if the deadline is out
+// of range.
 Result<Nanoseconds> DeadlineOf(const Planner& planner, const Frontier* frontier,
                                const Target& target);
 
@@ -68,47 +71,48 @@ std::string Slug(const Target& target);
 // The range of `value` (and of `gpu_hour`).
 NumberRange ValueRange(Target::Kind kind);
 
-// Returns the best plan for the target. A kUnreachable error contains the least possible time,
-// energy or power. `frontier` may be null for kSlowdown, kDeadline and kMinEnergy. (kMinEnergy then
-// uses the solver for one deadline.) Without it, the other kinds fail with a remedy.
+// Returns the best plan for the target. If the target is impossible, the kUnreachable error
+// contains the least possible time, energy or power. `frontier` may be null for kSlowdown,
+// kDeadline and kMinEnergy. (For kMinEnergy, the solver for one deadline then finds the plan.) The
+// other kinds need a frontier: without it, they fail with a remedy.
 Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, const Target& target,
                            const SearchLimits& limits = {});
 
-// The best plan for a target among plans that were made for several targets.
+// Chooses the best plan for a target among plans that were made for several targets.
 //
-// The search for a plan is not exact, especially under a switch latency. So a plan for another
-// target may be better for this one: a plan for a tighter deadline is also a plan for a looser one,
-// and the plan of least energy-delay product may be one that was made for a slowdown. A command
-// that makes several plans calls BestPlan for each of them. Then the results never contradict each
-// other: more time never needs more energy.
+// The search for a plan is not exact, especially with a switch latency. So a plan for another
+// target may be better for this target: a plan for a tighter deadline is also a plan for a looser
+// one. For example, the plan of least energy-delay product may be one that was made for a slowdown.
+// If a command makes several plans, it calls BestPlan for each of them. Then the results never
+// contradict each other: more time never needs more energy.
 //
-// Returns `own`, which was made for `target`, or the plan of `others` that meets the target at a
-// lower cost: the energy, the time (kEnergyBudget, kPowerCap), the energy-delay product or the
-// money. At equal cost, the plan with less energy wins, and then `own`. The result has a
-// certificate for the target:
-//   - with a deadline, the deadline and the bound of `own`;
-//   - for kMinEnergy, the bound of `own`, which holds at any time;
-//   - otherwise, the deadline and the bound that the plan was made with.
+// Returns `own`, which was made for `target`, or a plan of `others` that meets the target at a
+// lower cost. The cost is the energy, the time (kEnergyBudget, kPowerCap), the energy-delay
+// product, or the money. At equal cost, the plan with less energy wins, and then `own`. The result
+// has a certificate for the target:
+//   - with a deadline: the deadline and the bound of `own`;
+//   - for kMinEnergy: the bound of `own`, which is valid at any time;
+//   - otherwise: the deadline and the bound that the plan was made with.
 Plan BestPlan(const Target& target, const Plan& own, std::span<const Plan> others);
 
-// Searches the plan for one deadline, with more and more effort.
+// Searches for the plan for one deadline, with more and more effort.
 //
 //   DeadlineSearch search(planner, deadline, planner.blocking_price());
 //   Result<Plan> first = search.PlanWith({.effort = kFirstLook});
-//   Result<Plan> better = search.PlanWith({.effort = 3});   // Goes on, with three cycles.
+//   Result<Plan> better = search.PlanWith({.effort = 3});   // Continues, with three cycles.
 //
-// Between calls, it keeps the relaxed optimum and the best choices: a few numbers for each
+// Between calls, the object stores the relaxed optimum and the best choices: a few numbers for each
 // instruction.
 class DeadlineSearch {
  public:
-  // Keeps a reference to the planner. Computes nothing yet. `price_floor` as for Planner::Relax.
+  // Keeps a reference to the planner. Computes nothing yet. `price_floor` is as for Planner::Relax.
   DeadlineSearch(const Planner& planner, Nanoseconds deadline, Microwatts price_floor);
   DeadlineSearch(const DeadlineSearch&) = delete;
   DeadlineSearch& operator=(const DeadlineSearch&) = delete;
 
   // Returns the plan for free switches, without its evaluation. The bound is for the time of the
-  // relaxed optimum. The plan is never worse than that of an earlier call. Fails with kUnreachable
-  // below least_time(), and with kSystem once a stop is requested.
+  // relaxed optimum. The plan is never worse than the plan of an earlier call. Fails with
+  // kUnreachable if the deadline is below least_time(), and with kSystem after a stop request.
   Result<Plan> PlanWith(const SearchLimits& limits);
 
   // The relaxed optimum. Requires a call of PlanWith that succeeded.
@@ -120,17 +124,18 @@ class DeadlineSearch {
   Microwatts price_floor_;
   ChoiceGraph graph_;
   std::optional<frontier::Solution> solution_;
-  std::optional<ChoiceSearch> search_;  // The search on the solution.
+  std::optional<ChoiceSearch> search_;  // Starts from solution_.
 };
 
-// Searches the plan for one target, with more and more effort.
+// Searches for the plan for one target, with more and more effort.
 //
 //   TargetSearch search(planner, nullptr, {.kind = Target::Kind::kSlowdown});
 //   Result<Plan> first = search.PlanWith({.effort = kFirstLook});   // Fast.
 //   Result<Plan> better = search.PlanWith({.effort = 1});           // Continues.
 //
-// Most targets are one deadline, and their search continues. An energy budget, a power cap, and
-// every target under a switch latency need several plans, so their search begins again.
+// Most targets are equivalent to one deadline, and their search continues. An energy budget, a
+// power cap, and every target with a switch latency need several plans, so each call starts a new
+// search.
 class TargetSearch {
  public:
   // Keeps a reference to the planner and to the frontier, which may be null as for PlanForTarget.
@@ -146,7 +151,7 @@ class TargetSearch {
   const Planner& planner_;
   const Frontier* frontier_;
   Target target_;
-  std::unique_ptr<DeadlineSearch> search_;  // If the target is one deadline.
+  std::unique_ptr<DeadlineSearch> search_;  // Null unless the target is equivalent to one deadline.
   std::optional<Plan> best_;
 };
 

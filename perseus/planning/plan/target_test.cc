@@ -55,7 +55,7 @@ TEST_F(TargetTest, SlowdownIsRelativeToTheBaseline) {
   EXPECT_LT(five.evaluation.energy_j, none.evaluation.energy_j);
 }
 
-// The check reads nothing of the plan but its options and its deadline.
+// The check uses only the options and the deadline of the plan.
 TEST_F(TargetTest, ACheckFindsAPlanThatMissesItsTarget) {
   const Plan fast = Reach({.kind = Kind::kSlowdown, .value = 0});
   Plan slow = Reach({.kind = Kind::kMinEnergy});
@@ -98,7 +98,7 @@ TEST_F(TargetTest, AFastPlanMeetsTheEnergyBudget) {
     const double budget_j = least_j + part * (fastest_j - least_j);
     const Plan plan = Reach({.kind = Kind::kEnergyBudget, .value = budget_j});
     EXPECT_LE(plan.evaluation.energy_j, budget_j);
-    // No faster plan meets the budget, up to the gap of plans: 0.5 % here.
+    // No faster plan meets the budget, except within the gap of plans (0.5 % here).
     const double sooner_j = frontier_.BoundAt(plan.evaluation.time) * 1.005;
     EXPECT_GE(sooner_j, budget_j);
   }
@@ -117,7 +117,8 @@ TEST_F(TargetTest, TheErrorOfASmallEnergyBudgetHasTheLeastEnergy) {
   }
 }
 
-// A budget that the plan of least energy meets is possible, although plans are above the bound.
+// A budget that the plan of least energy meets must be accepted, although it is above the lower
+// bound.
 TEST_F(TargetTest, BudgetsOfTheLeastEnergyPlanAreMet) {
   const Plan least = Reach({.kind = Kind::kMinEnergy});
   const double budget_j = least.evaluation.energy_j * (1 + 1e-9);
@@ -151,7 +152,7 @@ TEST_F(TargetTest, TheErrorOfASmallPowerCapHasTheLeastPower) {
   }
 }
 
-// If a plan for another target meets the budget, it is not faster by more than the tolerance of the
+// A plan for another target may meet the budget and be faster, but only by the tolerance of the
 // search and the granularity of plans.
 TEST_F(TargetTest, NoPlanForAnotherTargetMeetsABudgetFaster) {
   std::vector<Plan> others;
@@ -192,8 +193,8 @@ TEST_F(TargetTest, LeastEnergyNeedsNoFrontier) {
   EXPECT_EQ(same->options, plan.options);
 }
 
-// With few clock changes, a plan may need options that a plan without a limit never has, and take
-// longer than all of these.
+// With few clock changes, a plan may need options that a plan without a limit never has. So it may
+// take longer than every plan without a limit.
 TEST_F(TargetTest, TheDeadlineOfLeastEnergyIsThatOfTheSlowestMeasuredOptions) {
   std::vector<int> slowest;
   for (const schedule::InstructionNode& instruction : planner_.graph().instructions) {
@@ -316,7 +317,7 @@ TEST(BestPlan, EachTargetHasTheLeastOfWhatItMinimizes) {
   EXPECT_EQ(BestPlan(loose, own, others).evaluation.energy_j, 1100);
   const Target cap{.kind = Kind::kPowerCap, .value = 500};
   EXPECT_EQ(BestPlan(cap, others[0], {&own, 1}).evaluation.energy_j, 990);
-  // Two plans that take the same time.
+  // The next two plans take the same time.
   const Plan dear = MadePlan(kSecond, kSecond, 1040);
   EXPECT_EQ(BestPlan(budget, dear, {&own, 1}).evaluation.energy_j, 1000);
 }

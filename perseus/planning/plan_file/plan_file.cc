@@ -19,8 +19,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Formats a value on one line. A path may have bytes that are not UTF-8, but JSON must not. So they
-// are replaced.
+// Formats a value on one line. A path may have bytes that are not UTF-8, which JSON forbids.
+// JsonText replaces them.
 std::string Dump(const ordered_json& value) { return JsonText(value); }
 
 ordered_json FixedCost(const schedule::FixedInstructions::Cost& cost) {

@@ -1,8 +1,9 @@
-// A plan as a file: what a training run needs to follow it, and what anyone needs to check it.
+// A plan as a file. It has everything that a training run needs to follow the plan, and everything
+// that a user needs to check it.
 //
-// The file is JSON with a version (docs/formats.md shows one). It contains the whole job. So
-// `perseus evaluate plan.json` builds the same iteration from a profile and needs nothing else. It
-// has every instruction in the order of its pp_rank, with the clock at which it runs.
+// The file is JSON with a version (docs/formats.md shows an example). It contains the whole job. So
+// `perseus evaluate plan.json` builds the same iteration from a profile and needs nothing else. The
+// file has every instruction in the order of its pp_rank, with the clock at which it runs.
 //
 // Times are in seconds with enough digits to restore every nanosecond. Energies are exact to the
 // last bit. ParsePlan(FormatPlan(plan)) is the same plan.
@@ -51,8 +52,8 @@ struct PlannedInstruction {
 struct PlannedRank {
   std::string name;
   std::vector<PlannedInstruction> instructions;  // In execution order.
-  // Whether the file was cut to other pp_ranks. Then `instructions` has only the first instruction
-  // of each stage of this pp_rank.
+  // Whether the file was reduced to other pp_ranks (see below). Then `instructions` has only the
+  // first instruction of each stage of this pp_rank.
   bool is_cut = false;
 };
 
@@ -66,7 +67,7 @@ struct PlanFile {
   double energy_j = 0;       // One pipeline, with waiting included.
   double lower_bound_j = 0;  // No plan for this profile within the deadline needs less energy.
   int switches = 0;
-  Nanoseconds baseline_time = 0;  // Everything at maximum frequency.
+  Nanoseconds baseline_time = 0;  // All instructions at maximum frequency.
   double baseline_energy_j = 0;
 
   std::vector<PlannedRank> pp_ranks;
@@ -77,28 +78,29 @@ enum class PlanText { kLineForEachInstruction, kOneLine };
 std::string FormatPlan(const PlanFile& plan, PlanText text = PlanText::kLineForEachInstruction);
 
 // Returns the part of the plan that a node with these pp_ranks needs. For all other pp_ranks, keeps
-// the first instruction of each stage, because ParsePlan needs to know which pp_rank has which
-// stage. Fails (kInput) for a pp_rank that the plan lacks.
+// only the first instruction of each stage, because ParsePlan needs to know which pp_rank has which
+// stage. Fails (kInput) if the plan lacks one of the pp_ranks.
 Result<PlanFile> Cut(PlanFile plan, const std::set<int>& pp_ranks);
 
-// Errors (kInput) are one line, "name: pp_ranks[2].instructions[5].frequency is ... (remedy)". On
-// success all fields are filled: `job.schedule` is rebuilt from the instructions, and each stage is
-// on one pp_rank. ParsePlan does not check that every microbatch is computed exactly once;
-// BuildInstructionGraph does.
+// Parses a plan file. Errors (kInput) are one line, "name: pp_ranks[2].instructions[5].frequency is
+// ... (remedy)". On success, all fields are filled: `job.schedule` is rebuilt from the
+// instructions, and each stage is on one pp_rank. ParsePlan does not check that every microbatch is
+// computed exactly once, because BuildInstructionGraph checks this.
 Result<PlanFile> ParsePlan(std::string_view text, std::string_view name);
 
-// The options that the plan names, one for each instruction of `graph`, ready for an Evaluator.
-// Instructions match by their order on a pp_rank, and knobs by name. Fixed instructions may differ
-// between plan and graph. Fails (kInput) if the order differs, if one of the two lacks a knob of
-// the other, or if the profile behind `graph` lacks an option. The message then has the stage, the
-// kind, the frequency, and the nearest measured frequency. `name` is the name of the plan's file.
+// Returns the options that the plan names, one for each instruction of `graph`, ready for an
+// Evaluator. Instructions match by their order on a pp_rank, and knobs match by name. Fixed
+// instructions may differ between plan and graph. Fails (kInput) if the order differs, if the plan
+// or the graph lacks a knob of the other, or if the profile of `graph` lacks an option. The message
+// for such an option has the stage, the kind, the frequency, and the nearest measured frequency.
+// `name` is the name of the file of the plan.
 Result<std::vector<int>> FindOptions(const PlanFile& plan, const schedule::InstructionGraph& graph,
                                      std::string_view name);
 
 // Whether a plan chooses a clock for instructions of this kind. False for fixed instructions.
 bool IsPlanned(InstructionKind kind);
 
-// [pp_rank][position] the instructions for which a plan chooses a clock, in execution order.
+// [pp_rank][position] The instructions for which a plan chooses a clock, in execution order.
 std::vector<std::vector<int>> PlannedOrders(const schedule::InstructionGraph& graph);
 
 struct NamedOption {
@@ -106,10 +108,10 @@ struct NamedOption {
   std::span<const double> other_knobs;  // Empty if the plan names none.
 };
 
-// The index in `set.options`. Fails (kInput) if the option was not measured; the message then has
-// the nearest measured frequency. Also fails if the plan names no other knobs, but several options
-// have the frequency. `where` is the beginning of the message, such as
-// "plan.json: pp_ranks[2].instructions[5]".
+// Returns the index in `set.options`. If the option was not measured, fails (kInput) with the
+// nearest measured frequency in the message. Also fails if the plan names no other knobs, but
+// several options have the frequency. `where` is the beginning of the message, such as "plan.json:
+// pp_ranks[2].instructions[5]".
 Result<int> FindOption(const schedule::OptionSet& set, const NamedOption& named,
                        std::string_view where);
 

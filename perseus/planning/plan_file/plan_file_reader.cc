@@ -165,7 +165,7 @@ class PlanReader {
     if (node.Has("microbatch")) read.microbatch = Count(Member(node, "microbatch"), 0, "a count");
     if (is_general_graph_) read.name = Member(node, "name").Text();
     if (IsComputation(read.kind)) {
-      // These give the position of the instruction in the schedule.
+      // The next three values give the position of the instruction in the schedule.
       read.microbatch = Count(Member(node, "microbatch"), 0, "a count");
       read.stage = Count(Member(node, "stage"), 0, "a stage, numbered over all pp_ranks");
       read.chunk = Count(Member(node, "chunk"), 0, "a chunk of its pp_rank");
@@ -218,8 +218,8 @@ class PlanReader {
     plan_.job.schedule.pp_ranks.back().push_back({read.kind, read.stage, read.microbatch});
   }
 
-  // Makes the tables of stages, after a check that stages have no gaps. Without this check, a large
-  // number in the file would make huge tables.
+  // First checks that stages have no gaps, and then makes the tables of stages. Without this check,
+  // a large number in the file would make huge tables.
   void FinishSchedule() {
     schedule::Schedule& schedule = plan_.job.schedule;
     std::set<std::pair<int, int>> places;

@@ -109,7 +109,7 @@ TEST(PlanFileTest, FixedInstructionsAppearWithTheirKinds) {
   EXPECT_EQ(parsed->pp_ranks[3].instructions.back().frequency_mhz, 0);
 }
 
-// The cut as an edit of the JSON: what nodes of all versions read.
+// Reduces a plan by editing the JSON. Nodes of all versions read this result.
 nlohmann::json CutOfJson(const std::string& plan, const std::set<int>& pp_ranks) {
   auto json = nlohmann::json::parse(plan);
   for (auto& rank : json["pp_ranks"]) {

@@ -72,7 +72,8 @@ Result<void> CsvReader::ReadQuotedRecord() {
   }
 }
 
-// Reads from the opening quote up to the comma, line end or end of text after the closing quote.
+// Reads a quoted field, from the opening quote to the comma, line end or end of text after the
+// closing quote.
 Result<std::string_view> CsvReader::ReadQuotedField() {
   const std::size_t begin = position_ + 1;
   bool has_doubled_quotes = false;

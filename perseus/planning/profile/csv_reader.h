@@ -25,7 +25,7 @@ class CsvReader {
   CsvReader(std::string_view text, std::string_view name);
 
   // Moves to the next record that is not blank. Returns false at the end of the text. Fails
-  // (kInput) if a quoted field is not closed, or if text follows it.
+  // (kInput) if a quoted field has no closing quote, or if text follows the closing quote.
   Result<bool> Next();
 
   // The fields of the current record, trimmed. Valid until the next call of Next().
@@ -46,7 +46,8 @@ class CsvReader {
   std::int64_t next_line_ = 1;
   std::int64_t line_ = 0;
   std::vector<std::string_view> fields_;
-  // Fields that had doubled quotes. `fields_` points into them, and a deque never moves them.
+  // Fields with doubled quotes, after unescaping. `fields_` points into them, and a deque never
+  // moves them.
   std::deque<std::string> unescaped_;
 };
 

@@ -9,11 +9,11 @@
 namespace perseus::profile {
 namespace {
 
-// The steepest slope of a curve: ten gigawatts, or 10 J per nanosecond. No device draws that much.
-// A cut through a graph adds slopes up, and 64 bits hold the sum of about 900 such slopes.
+// The steepest slope of a curve: ten gigawatts, or 10 J per nanosecond. No device draws that power.
+// A cut through a graph adds slopes, and the sum of about 900 such slopes fits 64 bits.
 constexpr Microwatts kSteepestSlope(10'000'000'000'000'000);
 
-// No measurement gives a larger effective energy. 128 bits hold it in femtojoules.
+// No measurement gives a larger effective energy. In femtojoules, this fits 128 bits.
 constexpr double kMostEffectiveJoules = 1e18;
 
 struct Point {
@@ -22,15 +22,15 @@ struct Point {
   int option = 0;
 };
 
-// The exact slope between two points: (whole + remainder / duration) microwatts with
-// 0 <= remainder < duration. A cross product of the differences would not fit 128 bits.
+// The exact slope between two points: (whole + remainder / duration) microwatts, where 0 <=
+// remainder < duration. (A cross product of the differences would not fit 128 bits.)
 struct ExactSlope {
   Femtojoules whole = 0;
   Femtojoules remainder = 0;
   Nanoseconds duration = 1;
 };
 
-// Returns the slope between two points. Requires that `slow` is slower and costs no more.
+// Returns the slope between two points. Requires that `slow` is slower and does not cost more.
 ExactSlope SlopeBetween(const Point& fast, const Point& slow) {
   const Nanoseconds duration = slow.time - fast.time;
   const Femtojoules saved = fast.cost - slow.cost;
@@ -123,8 +123,8 @@ Result<Curve> LowerHull(std::span<const Option> options, double blocking_power_w
   }
 
   // The loop goes from slow to fast. If a slope rounds to the slope of its slower neighbor (or to
-  // 0), the vertex between them is dropped, and the rest of the curve does not change. Even if this
-  // drops the slowest vertex, the curve still counts from the least energy of all options.
+  // 0), the vertex between them is dropped, and the rest of the curve does not change. If the
+  // slowest vertex is dropped, the curve is still relative to the least energy of all options.
   const std::vector<Point> hull = HullOf(front);
   Curve curve;
   curve.least_effective_energy_j = least;

@@ -18,7 +18,7 @@ Option At(Nanoseconds time, double energy_j) {
   return Option{.frequency_mhz = 1000, .other_knobs = {}, .time = time, .energy_j = energy_j};
 }
 
-// Over one second, a joule is a watt.
+// If an option takes one second longer and saves one joule, the slope is one watt.
 constexpr int kWatt = 1'000'000;
 
 TEST(ParetoFront, DropsOptionsThatAreNeitherFasterNorCheaper) {
@@ -71,8 +71,8 @@ TEST(LowerHull, OptionsOnOneLineGiveOneSegment) {
 }
 
 TEST(LowerHull, ASavingOfLessThanAMicrowattCountsAsZero) {
-  // The last two seconds save 0.9 and 0.3 microwatts, which count as 0. The least energy is still
-  // that of the slowest option, so the curve stays below all options.
+  // The last two seconds save 0.9 and 0.3 microwatts, which are counted as 0. The least energy is
+  // still the energy of the slowest option, so the curve stays below all options.
   const double least = 1 - 1.2e-6;
   const Result<Curve> curve =
       LowerHull(std::vector{At(kSecond, 2), At(2 * kSecond, 1), At(3 * kSecond, 1 - 0.9e-6),
@@ -159,8 +159,8 @@ TEST_F(RandomCurves, LieBelowEveryOption) {
       const double cost = EffectiveEnergy(option, blocking_power_w);
       const double bound =
           curve.least_effective_energy_j + ToJoules(curve.ExtraEnergyAt(option.time));
-      // A double holds energies near 100 J to about 1e-14 J. Rounding to femtojoules adds less than
-      // 1e-15 J.
+      // A double stores energies near 100 J to about 1e-14 J. Rounding to femtojoules adds less
+      // than 1e-15 J.
       EXPECT_LE(bound, cost + 1e-13);
     }
   });
@@ -178,7 +178,7 @@ TEST_F(RandomCurves, TouchEveryVertexUpToTheRoundingOfSlopes) {
       const double cost = EffectiveEnergy(option, blocking_power_w);
       const double bound =
           curve.least_effective_energy_j + ToJoules(curve.ExtraEnergyAt(option.time));
-      // Each slope, counted from the cheapest option, is rounded down by less than a microwatt.
+      // Each slope is computed from the cheapest option, and rounded down by less than a microwatt.
       EXPECT_GE(bound, cost - 1e-6 * ToSeconds(slowest_vertex - option.time) - 1e-13);
     }
   });

@@ -1,6 +1,7 @@
-// For a given b, linear regression on u = exp(b * (t - fastest)) gives the best a and c. So only b
-// needs a search, on a log scale: first on a grid, because the sum of squares may have several
-// minima, and then by golden section around the best grid point. This cannot diverge.
+// For a given b, linear regression on u = exp(b * (t - fastest)) gives the best a and c. So the
+// search has only one parameter, b, on a log scale. It starts with a grid, because the sum of
+// squares may have several minima. Then a golden-section search around the best grid point follows.
+// This method cannot diverge.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace perseus::profile {
 namespace {
 
 constexpr int kGridPoints = 96;
-// These steps shrink the bracket to less than the square root of the precision of a double. So near
-// its minimum, a sum of squares is flat in doubles, and more steps do not help.
+// After these steps, the bracket is shorter than the square root of the precision of a double. Near
+// its minimum, a sum of squares is flat in doubles, so more steps do not help.
 constexpr int kGoldenSectionSteps = 40;
 
 struct Samples {
@@ -66,8 +67,8 @@ Result<ExponentialFit> FitExponential(std::span<const Option> options, double bl
         samples.times_s.size(), options.size());
   }
 
-  // The range of b goes from almost a straight line to a drop right after the first point. A double
-  // must be able to hold exp(-b * fastest).
+  // The range of b goes from almost a straight line to a drop right after the first point. The
+  // value exp(-b * fastest) must fit a double.
   const double slowest = samples.times_s.back();
   const double range = slowest - samples.times_s.front();
   const double lowest = std::log(1e-3 / range);

@@ -1,9 +1,9 @@
-// The profile of the layers of a model, for a search of the best partition into stages. It is a
-// Profile with a layer in place of each pp_rank, in the order of the model.
+// The profile of the layers of a model. The search for the best partition into stages uses it. It
+// is a Profile in which each pp_rank is a layer, in the order of the model.
 //
-// The file has the format of a profile (profile.h) with the column `layer` instead of `stage`, and
-// without `chunk` and further knobs. For each instruction, all layers have the same clocks. So the
-// times and the energies of the layers of a stage can be added up.
+// The file has the format of a profile (profile.h), with the column `layer` instead of `stage`, and
+// without `chunk` and other knobs. For each instruction, all layers have the same clocks. So the
+// times and the energies of the layers of a stage can be added.
 //
 // A sum is an approximation. It ignores kernels that overlap or are fused across layers. It also
 // ignores that a GPU at its power limit sets its clock by its mean load. A measurement of the whole
@@ -20,7 +20,7 @@
 
 namespace perseus::profile {
 
-// Sums over this many layers fit 64 bits of nanoseconds.
+// With at most this number of layers, sums fit 64 bits of nanoseconds.
 inline constexpr int kMostLayers = 2'000;
 
 // Errors (kInput) are one line: "name:line: cause (remedy)", or "name: cause (remedy)" for missing
@@ -30,7 +30,7 @@ Result<Profile> ParseLayers(std::string_view text, std::string_view name);
 inline int LayerCount(const Profile& layers) { return layers.pp_ranks(); }
 
 // Returns the total time of the instructions `kinds` of each layer at the highest clock. Fails
-// (kInput) if a layer lacks one of them; the message has the layer and the kind.
+// (kInput) if a layer lacks one of these instructions. The message has the layer and the kind.
 Result<std::vector<Nanoseconds>> LayerTimes(const Profile& layers,
                                             std::span<const InstructionKind> kinds);
 

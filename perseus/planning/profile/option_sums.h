@@ -1,7 +1,7 @@
 // OptionSums averages repeated measurements of the same option while ParseProfile reads rows.
 //
-// Memory is proportional to the number of distinct options, not to the number of rows. A row takes
-// one hash lookup, or none if it measures the same option as the row before. Not thread safe.
+// Memory is proportional to the number of distinct options, not to the number of rows. A row needs
+// one hash lookup, or none if it measures the same option as the previous row. Not thread safe.
 #pragma once
 
 #include <cstddef>
@@ -34,22 +34,22 @@ struct Measurement {
 
 class OptionSums {
  public:
-  // Every row has `knobs` knobs. Repeats of one option may differ by at most the factor
-  // `largest_repeat_ratio`. `part` is the word for a pp_rank in messages. It must outlive this
-  // object.
+  // Every row has `knobs` knobs. Repeated measurements of one option may differ by at most the
+  // factor `largest_repeat_ratio`. `part` is the word for a pp_rank in messages. The text of `part`
+  // must outlive this object.
   OptionSums(std::size_t knobs, double largest_repeat_ratio, std::string_view part = "stage");
   OptionSums(const OptionSums&) = delete;  // The index refers to its owner.
   OptionSums& operator=(const OptionSums&) = delete;
 
   // Adds a row to its option. Fails (kInput) if its time or energy differs too much from an earlier
-  // row of the same option. The message has the line of that row, but not the file.
+  // row of the same option. The message has the line of the earlier row, but not the file.
   Result<void> Add(const Measurement& row);
 
-  // A knob other than the frequency whose values seem to be measured, with two rows of the same
-  // entry and frequency that differ in it. If an entry has repeated rows at its frequencies, the
-  // values of a setting repeat, too. The values of a power, a temperature or a row number hardly
-  // ever repeat. As a knob, such a column would make every row an option of its own, and the
-  // planner would choose the row with the luckiest measurement.
+  // A knob (other than the frequency) that is probably not a knob but a measurement, with two rows
+  // of the same entry and frequency in which the knob differs. If an entry has repeated rows at its
+  // frequencies, the values of a real knob repeat, too. The values of a power, a temperature or a
+  // row number hardly ever repeat. As a knob, such a column would make every row a separate option,
+  // and the planner would choose the row with the luckiest measurement.
   struct Suspect {
     std::size_t knob = 0;  // As in Measurement::knobs.
     double value = 0;
@@ -76,8 +76,8 @@ class OptionSums {
     const End& Furthest(double value) const;
     void Include(double value, std::int64_t line);
   };
-  // Combines the confidence intervals of the rows of an option. It counts values from the value of
-  // the first row, so that the sums of squares do not cancel.
+  // Combines the confidence intervals of the rows of an option. Values are stored relative to the
+  // first row, so that the sums of squares do not cancel.
   class IntervalSum {
    public:
     void Add(double value, double half_width, double weight);

@@ -18,19 +18,19 @@
 //   noise, common_noise            how much times vary (time_noise.h)
 //   activation_bytes, model_bytes, memory_source
 //                                  the memory of a stage (stage_memory.h)
-// An empty field of all but the ranks means that the value is unknown.
+// In all other columns of this list, an empty field means that the value is unknown.
 //
-// Any other column is a further knob: a number that a user chooses, like the frequency, such as
-// `sm_count`. A column that differs on nearly every row although frequencies repeat is an error. It
-// is probably a measurement (a power, a temperature) or a row number.
+// Any other column is another knob: a number that a user chooses, like the frequency, such as
+// `sm_count`. If frequencies repeat but a column differs on nearly every row, this is an error. The
+// column is probably a measurement (a power, a temperature) or a row number.
 //
-// Repeated measurements of one option (the same pp_rank, chunk, kind and knobs, in several rows or
-// from several ranks) are averaged. The weight of a row is its samples. Repeats that differ too
-// much to be measurements of the same option are an error. The confidence interval of an average is
-// that of a mean of independent measurements. If rows differ by more than their intervals allow
-// (two GPUs are never quite alike), the Birge ratio widens it: the square root of chi-squared
-// divided by its degrees of freedom (Birge, Phys. Rev. 40, 207, 1932). If any row of an option has
-// no interval, its average has none.
+// Repeated measurements of one option are averaged. They have the same pp_rank, chunk, kind and
+// knobs, and come from several rows or several ranks. The weight of a row is its samples. If
+// repeats differ too much to be measurements of the same option, this is an error. The confidence
+// interval of an average is computed as for a mean of independent measurements. If rows differ by
+// more than their intervals allow (two GPUs are never exactly alike), the interval is multiplied by
+// the Birge ratio: the square root of chi-squared divided by its degrees of freedom (Birge, Phys.
+// Rev. 40, 207, 1932). If any row of an option has no interval, its average has none.
 //
 // Thread safety: Profile does not change after construction, so several threads may read it.
 #pragma once
@@ -87,7 +87,7 @@ class Profile {
   int pp_ranks() const;  // The largest pp_rank + 1.
   int chunks() const;    // The largest chunk + 1.
 
-  // Absent if the profile states none, or 0.
+  // Absent if the profile states no noise, or states 0.
   const std::optional<TimeNoise>& noise() const { return noise_; }
   void set_noise(const TimeNoise& noise) { noise_ = noise; }
   // Absent if the profile states no bytes.
@@ -114,8 +114,8 @@ enum class ProfileRows {
 
 struct ProfileReadOptions {
   ProfileRows rows = ProfileRows::kStages;
-  // Two measurements of the same option may differ by at most this factor in time and in energy. A
-  // larger difference is an error, because noise does not explain it.
+  // Two measurements of the same option may differ by at most this factor in time and in energy.
+  // Noise does not explain a larger difference, so it is an error.
   double largest_repeat_ratio = 1.5;
 };
 
@@ -127,10 +127,10 @@ Result<Profile> ParseProfile(std::string_view text, std::string_view name,
 
 // Writes the same format, one row for each option. ParseProfile restores every nanosecond and every
 // bit of the energies. If an entry has a chunk above 0, the columns `pp_rank` and `chunk` replace
-// `stage`. The columns of confidence are written only if an option has an interval.
+// `stage`. The columns of confidence intervals are written only if an option has an interval.
 std::string FormatProfile(const Profile& profile);
 
-// As above, and adds the two columns of noise, with the same values in each row.
+// As above, and adds the two columns of noise. Each row has the same noise.
 std::string FormatProfile(const Profile& profile, const TimeNoise& noise);
 
 }  // namespace perseus::profile

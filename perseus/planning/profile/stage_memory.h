@@ -5,9 +5,9 @@
 //                      its backward
 //   model_bytes        what weights, gradients and optimizer states take on one GPU
 //   memory_source      "measured" or "modeled"
-// `perseus tune` measures them, and `perseus synth --model` models them. The values of a stage are
-// those of its rows. If rows of a stage differ (GPUs that share it are never quite alike), the
-// greatest value counts. An empty field means that the value is unknown.
+// `perseus tune` measures these values, and `perseus synth --model` computes them from a model. The
+// values of a stage come from its rows. If rows of a stage differ (GPUs that share it are never
+// exactly alike), the greatest value counts. An empty field means that the value is unknown.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ struct StageMemory {
 
 inline constexpr double kMostMemoryBytes = 1e15;
 
-// `rows` with the three columns. Requires that FormatProfile made the rows of `profile`.
+// Returns `rows` with the three columns added. Requires that FormatProfile made `rows` from
+// `profile`.
 std::string AddMemory(const Profile& profile, const std::string& rows, const StageMemory& memory);
 
 }  // namespace perseus::profile

@@ -14,13 +14,13 @@
 namespace perseus::recipe {
 namespace {
 
-// A stop lies between two targets that are planned already, so it needs less effort.
+// A stop is between two targets that have plans already, so it needs less effort.
 constexpr double kEffortOfStops = 0.5;
 
 using LimitedPlans = std::vector<Result<few_switches::BudgetPlan>>;
 
-// The limits of the steps of ClimbToLimit: each limit up to 16, and then four in each range from a
-// power of 2 to the next one.
+// The limits that ClimbToLimit searches: each limit up to 16, and above 16 four limits between
+// neighboring powers of 2.
 std::vector<int> StepsTo(int most_switches) {
   std::vector<int> steps = {0};
   const auto distance = [](int step) {
@@ -31,18 +31,18 @@ std::vector<int> StepsTo(int most_switches) {
 }
 
 // The effort of a step, relative to a search for one limit. With few changes, the best plans of
-// neighboring limits differ much. With more changes, a search from the plan of the previous step
-// needs less effort.
+// neighboring limits differ much. With more changes, a search that starts from the plan of the
+// previous step needs less effort.
 double EffortOfStep(int most_switches) {
   if (most_switches == 0) return 0.25;
   return most_switches <= 4 ? 1 : 0.6;
 }
 
-// The effort of the last step after a request to finish. This short search is necessary, because
-// otherwise only plans without any change may keep the limit.
+// The effort of the last step after a finish request. This short search is necessary: without it,
+// perhaps only plans without any change would keep the limit.
 constexpr double kEffortAfterFinish = 0.1;
 
-// Returns the greatest possible number of changes: each instruction with a clock begins with one.
+// Returns the greatest possible number of changes: one change at each instruction with a clock.
 int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
   std::ptrdiff_t most = 0;
   for (const std::vector<int>& order : graph.pp_rank_orders) {
@@ -53,13 +53,14 @@ int MostPossibleSwitches(const schedule::InstructionGraph& graph) {
   return static_cast<int>(most);
 }
 
-// The plan of the target with this slug.
+// Returns the target with this slug, or null.
 const PlannedTarget* Find(const std::vector<PlannedTarget>& planned, const std::string& slug) {
   const auto found = std::ranges::find(planned, slug, &PlannedTarget::slug);
   return found == planned.end() ? nullptr : &*found;
 }
 
-// The plans of the nearest targets of the table before and after this one that have a plan.
+// Returns the plans of two targets of the table: the nearest ones before and after this target that
+// have a plan.
 std::vector<plan::Plan> NeighborsOf(std::size_t target, const std::vector<PlannedTarget>& planned,
                                     const LimitedPlans& plans) {
   const auto has_plan = [&](std::size_t i) {
@@ -75,14 +76,15 @@ std::vector<plan::Plan> NeighborsOf(std::size_t target, const std::vector<Planne
   return neighbors;
 }
 
-// The plan with the limit for the target of `planned`. `starts` are plans for other deadlines.
+// Returns the plan within the limit for the target of `planned`. `starts` are plans for other
+// deadlines.
 Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
                                           const PlannedTarget& planned, int most_switches,
                                           const few_switches::SwitchLimits& limits,
                                           const std::optional<SwitchTradeoff>& tradeoff,
                                           std::vector<plan::Plan> starts) {
   const plan::Plan& plan = planned.plan;
-  // Another plan for the same deadline need not keep an energy budget or a power cap.
+  // Another plan for the same deadline may exceed an energy budget or a power cap.
   if (plan::NeedsFrontier(planned.target.kind)) {
     PERSEUS_ASSIGN_OR_RETURN(
         auto kept, few_switches::KeepChangeLimit(planner, plan, planned.target,
@@ -107,8 +109,8 @@ Result<few_switches::BudgetPlan> LimitOne(const plan::Planner& planner,
   return std::move(found.front());
 }
 
-// Replaces the plan by the other plan if the latter is better. The other plan also keeps the limit
-// of the plan, and its bound holds for this limit.
+// Replaces `plan` by the other plan if the other plan is better. The other plan must keep the limit
+// of `plan`, and its bound must be valid for this limit.
 Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target,
                         const plan::Plan& other, int most_switches,
                         const few_switches::SwitchLimits& limits, plan::Plan& plan) {
@@ -128,7 +130,7 @@ Result<void> KeepBetter(const plan::Planner& planner, const plan::Target& target
   return {};
 }
 
-// Replaces the plan by the one without a limit if that is better and keeps the limit of the plan.
+// If the plan without a limit is better and keeps the limit of `plan`, replaces `plan` by it.
 Result<void> KeepUnlimitedIfBetter(const plan::Planner& planner, const PlannedTarget& unlimited,
                                    int most_switches, const few_switches::SwitchLimits& limits,
                                    plan::Plan& plan) {
@@ -136,7 +138,7 @@ Result<void> KeepUnlimitedIfBetter(const plan::Planner& planner, const PlannedTa
   return KeepBetter(planner, unlimited.target, unlimited.plan, most_switches, limits, plan);
 }
 
-// Makes plans of this limit from the plans of a smaller limit. They get the bounds of this limit.
+// Turns plans within a smaller limit into plans within this limit, with the bounds for this limit.
 Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarget>& unlimited,
                     int most_switches, const few_switches::SwitchLimits& limits,
                     std::vector<PlannedTarget>& limited) {
@@ -159,7 +161,7 @@ Result<void> Loosen(const plan::Planner& planner, const std::vector<PlannedTarge
   return {};
 }
 
-// The error names the fastest plan of all targets. `limited` are their plans.
+// The error names the fastest plan among `limited`, the plans of all targets.
 tl::unexpected<Error> FailWithoutPlan(const plan::Plan& plan,
                                       const few_switches::BudgetPlan& without_plan,
                                       const LimitedPlans& limited) {
@@ -199,7 +201,7 @@ Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
     }
     limited = LimitSwitches(planner, planned, step, of_step, tradeoff, WithoutPlan::kFail, below);
     if (limited) below = *limited;
-    // A target may have no plan within a smaller limit. Then a run with that limit fails, too.
+    // If a target has no plan within a smaller limit, a run with that limit fails, too.
     if (!limited && limited.error().kind != ErrorKind::kUnreachable) return limited;
   }
   if (limited && steps.back() < most_switches) {
@@ -208,8 +210,8 @@ Result<std::vector<PlannedTarget>> ClimbOnce(const plan::Planner& planner,
   return limited;
 }
 
-// Replaces each plan by the plan of `others` for the same target, if that is better. Adds the stops
-// of `others` that `plans` lacks.
+// Replaces each plan by the plan of `others` for the same target, if that plan is better. If
+// `plans` lacks a stop of `others`, adds it.
 Result<void> KeepBetterOf(const plan::Planner& planner, const std::vector<PlannedTarget>& others,
                           int most_switches, const few_switches::SwitchLimits& limits,
                           std::vector<PlannedTarget>& plans) {

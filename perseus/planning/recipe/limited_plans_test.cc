@@ -1,4 +1,4 @@
-// Plans for limits of clock changes: what the limit of one run says about that of another.
+// Plans for limits on clock changes: how the results of runs with different limits must agree.
 #include "perseus/planning/recipe/limited_plans.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ namespace {
 
 using Kind = plan::Target::Kind;
 
-// Targets with a time, one whose plan lies between two of these (a stop), and two without a time.
+// Targets with a time, a stop with a plan between two of these, and two targets without a time.
 std::vector<PlannedTarget> PlanSomeTargets(const plan::Planner& planner) {
   const plan::Target targets[] = {
       {}, {Kind::kSlowdown, 4}, {Kind::kSlowdown, 9}, {Kind::kEdp, 0}, {Kind::kSlowdown, 6}};
@@ -38,8 +38,8 @@ std::vector<PlannedTarget> PlanSomeTargets(const plan::Planner& planner) {
   return planned;
 }
 
-// Runs the limits one by one, as separate commands do. Each plan keeps its limit and is no worse
-// than that of the next smaller one.
+// Runs the limits one by one, as separate commands do. Each plan must keep its limit, and must not
+// be worse than the plan of the next smaller limit.
 void ExpectThatMoreChangesNeverCostEnergy(const plan::Planner& planner, double effort,
                                           const std::vector<int>& limits,
                                           const std::optional<SwitchTradeoff>& tradeoff = {}) {
@@ -48,7 +48,7 @@ void ExpectThatMoreChangesNeverCostEnergy(const plan::Planner& planner, double e
   for (const int limit : limits) {
     SCOPED_TRACE(limit);
     const auto limited = ClimbToLimit(planner, {planned}, limit, {.effort = effort}, tradeoff);
-    // Instructions that share no clock, or a target that needs more changes.
+    // No plan: the instructions share no clock, or a target needs more changes.
     if (!limited && last.empty()) continue;
     ASSERT_TRUE(limited) << limited.error().Message();
     std::map<std::string, double> costs;
@@ -98,7 +98,7 @@ TEST(LimitedPlans, MoreChangesNeverCostEnergyInRandomPipelines) {
   }
 }
 
-// Above 16, not every limit is searched. A pp_rank has no more than 24 changes.
+// Above 16, only some limits are searched. A pp_rank has at most 24 changes.
 TEST(LimitedPlans, MoreChangesNeverCostEnergyInLargeLimits) {
   const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 3, .microbatches = 12}));
   ExpectThatMoreChangesNeverCostEnergy(planner, 0.01, {16, 19, 20, 23, 24, 1000});

@@ -11,7 +11,8 @@ namespace perseus::recipe {
 namespace {
 
 // A plan for less slowdown, or for an earlier deadline, is also a plan for more time. With its
-// margin, it may save more. Then it replaces the plan for more time, so more time never saves less.
+// margin, it may save more than the plan for more time. Then it replaces that plan, so more time
+// never saves less.
 void ShareSavings(const std::vector<PlannedTarget>& planned,
                   std::vector<Result<noise::NoisyPlan>>& noisy) {
   std::vector<std::size_t> order;
@@ -19,7 +20,7 @@ void ShareSavings(const std::vector<PlannedTarget>& planned,
     if (noisy[i] && plan::LimitsTime(planned[i].target.kind)) order.push_back(i);
   }
   std::ranges::stable_sort(order, {}, [&](std::size_t i) { return planned[i].plan.deadline; });
-  // [kind, group] the last plan of the order.
+  // [kind, group] The last plan in this order.
   std::map<std::pair<plan::Target::Kind, Group>, const noise::NoisyPlan*> best;
   for (const std::size_t i : order) {
     noise::NoisyPlan& own = *noisy[i];
@@ -34,7 +35,7 @@ void ShareSavings(const std::vector<PlannedTarget>& planned,
   }
 }
 
-// The limit that all plans keep. nullopt if a plan has no limit.
+// Returns the limit that all plans keep. nullopt if a plan has no limit.
 std::optional<int> MostSwitches(const std::vector<PlannedTarget>& planned) {
   int most = 0;
   for (const PlannedTarget& one : planned) {

@@ -11,7 +11,7 @@
 
 namespace perseus::recipe {
 
-// The plans under noise, in the order of the plans.
+// The results of the plans under noise, in the order of the plans.
 struct NoiseOutcome {
   noise::Noise noise;
   std::vector<noise::NoisyDifference> without_margin;
@@ -21,14 +21,14 @@ struct NoiseOutcome {
   std::vector<double> most_savings;
 };
 
-// Replaces each plan for a slowdown or a deadline by a plan with a mean time under noise that keeps
-// this target. Drops a target that cannot be met, or fails with kUnreachable if it is asked for. A
-// slowdown of 0 or more can always be met, at worst by the baseline. More slowdown never saves less
-// on average.
+// Replaces each plan for a slowdown or a deadline by a plan that keeps this target with its mean
+// time under noise. If no plan can keep a target, drops it, or fails with kUnreachable if the user
+// asked for it. A slowdown of 0 or more always has a plan, at worst the baseline. More slowdown
+// never saves less on average.
 //
 // A better plan without noise may lead to a worse plan with a margin. So the search also starts
-// from the plans of less effort, and more effort is never worse. After a request to finish, it
-// starts only from `planned`.
+// from the plans of less effort, which ensures that more effort is never worse. After a finish
+// request, it starts only from `planned`.
 Result<NoiseOutcome> AddNoiseMargins(const plan::Planner& planner, const noise::Noise& noise,
                                      const noise::MarginLimits& limits,
                                      std::vector<PlannedTarget>& planned,

@@ -11,9 +11,9 @@
 namespace perseus::recipe {
 namespace {
 
-// Replaces the bound of each plan by the bound for measured options where it is greater
-// (planning/discrete_bound). Leaves out stops, which have no row in the table. `raised` is a plan
-// that has such a bound already: other plans of its deadline take it over.
+// Replaces the bound of a plan by the bound for measured options (planning/discrete_bound) if the
+// latter is greater. Leaves out stops, which have no row in the table. `raised` is a plan that
+// already has such a bound. Other plans with its deadline get this bound, too.
 void RaiseBounds(const plan::Planner& planner, const std::stop_token& stop,
                  std::vector<PlannedTarget>& planned, const plan::Plan* raised = nullptr) {
   ForEachOnAllCores(planned.size(), [&](std::size_t i) {
@@ -27,8 +27,8 @@ void RaiseBounds(const plan::Planner& planner, const std::stop_token& stop,
   });
 }
 
-// Leaves out the plans of the table that an asked target could use. `noise`, if any, is that of
-// `planned`, in its order.
+// Leaves out the plans of the table that are better for an asked target. `noise` (if any) has the
+// results for `planned`, in the same order.
 void LeaveOutContradictions(std::vector<PlannedTarget>& planned,
                             std::optional<NoiseOutcome>& noise) {
   const auto contradicts = [&](const PlannedTarget& row) {
@@ -54,9 +54,9 @@ void LeaveOutContradictions(std::vector<PlannedTarget>& planned,
   keep(noise->most_savings);
 }
 
-// The effort grows from jobs of 200 instructions or fewer to jobs of kFullEffortInstructions or
-// more. The search of a small job has more moves (few_switches.cc), so it must have less effort to
-// be quick.
+// The effort rises with the size of the job, from 200 instructions up to kFullEffortInstructions.
+// The search of a small job has more moves (few_switches.cc), so only a smaller effort makes it
+// fast.
 constexpr double kFullEffortInstructions = 1'500;
 constexpr double kSmallTradeoffEffort = 0.11;
 constexpr double kSmallPlanEffort = 0.09;
@@ -77,8 +77,8 @@ class Run {
         plans_(planner, progress,
                has_limit() ? Progress::Stage::kBeforeLimit : Progress::Stage::kFinal) {}
 
-  // Plans every target: first quick plans, then better ones, until the effort is done or a finish
-  // is requested, and then plans with few clock changes, or with a margin for noise.
+  // Plans every target: first fast plans, then better ones, until the effort is used or a finish is
+  // requested. Then makes plans with few clock changes, or with a margin for noise.
   Result<void> ComputePlans() {
     PERSEUS_RETURN_IF_ERROR(LookFirst());
     const plan::SearchLimits search{.effort = wishes_.effort, .stop = stop_, .finish = finish_};
@@ -130,9 +130,9 @@ class Run {
   bool has_limit() const { return is_given() || changes_.picks(); }
 
   // Computes the frontier and makes a first plan for each target. Shows each plan as soon as it is
-  // ready: first the one with no slowdown, then all that need no frontier. Meanwhile, another core
-  // finds the time of least energy. The frontier of a large job comes last, because it takes
-  // longest. A request to finish skips the frontier if no target needs it.
+  // ready: first the plan with no slowdown, and then all plans that need no frontier. At the same
+  // time, another core finds the time of least energy. The frontier of a large job comes last,
+  // because it takes the longest. After a finish request, skips the frontier if no target needs it.
   Result<void> LookFirst() {
     const bool with_table = wishes_.with_table || NeedsCandidates(wishes_.targets);
     const bool with_frontier = wishes_.with_frontier || with_table ||
@@ -151,8 +151,8 @@ class Run {
                           first = plans_.LookFirst(
                               nullptr, TargetsToPlan({}, planner_, std::nullopt, 0), stop_);
                         }
-                        // The planner stores the optimum. A failure of this task is ignored: the
-                        // same failure happens again later, and is reported then.
+                        // The planner stores the optimum. A failure of this task is ignored,
+                        // because the same failure occurs again later and is reported then.
                         if (task == 1 && !walks) {
                           (void)planner_.Relax(planner_.least_time(), planner_.blocking_price());
                         }
@@ -179,10 +179,10 @@ class Run {
     return plans_.LookFirst(&*result_.frontier, wanted, stop_);
   }
 
-  // Returns the plan for which the limits are compared. A picked limit holds for all plans. So the
-  // limits are compared for the plan with no slowdown, which loses most if another target picks the
-  // limit. If no limit is picked, or if this plan saves nothing, the asked plan with the least time
-  // is used, if one has a time.
+  // Returns the plan for which the limits are compared. A picked limit applies to all plans. The
+  // plan with no slowdown would lose the most if another target decided the limit, so the limits
+  // are compared for this plan. If no limit is picked, or if this plan saves nothing, uses another
+  // one: the plan with the least time among the asked plans that have a time.
   const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {
     const auto no_slowdown = std::ranges::find(planned, plan::Slug({}), &PlannedTarget::slug);
     const PlannedTarget& reference = no_slowdown == planned.end() ? planned.front() : *no_slowdown;
@@ -197,11 +197,11 @@ class Run {
 
   int Searches() const { return std::max(1, wishes_.effort); }
 
-  // The work of a search for plans within limits of clock changes, relative to the usual. A first
-  // look is a short search.
+  // The work of a search for plans within limits, relative to the usual work. With the effort of a
+  // first look, the search is short.
   double WorkWithinLimits() const { return wishes_.effort == plan::kFirstLook ? 0.1 : 1; }
 
-  // The size of the job, relative to one that gets the full effort. Users wait for a short search.
+  // The size of the job, relative to a job with the full effort. Users wait for the short search.
   double SizeOfSearch() const {
     return static_cast<double>(planner_.graph().instructions.size()) / kFullEffortInstructions;
   }
@@ -215,8 +215,8 @@ class Run {
             .threads = few_switches::SwitchLimits::Threads::kAllCores};
   }
 
-  // Computes the trade-off, and picks the limit if the rules say so. `bounds` are those of
-  // BoundTradeoff for the plan's deadline, or none.
+  // Computes the trade-off, and picks the limit if the rules require it. `bounds` are the result of
+  // BoundTradeoff for the deadline of the plan, or empty.
   Result<void> TradeOff(const plan::Plan& unlimited,
                         std::vector<few_switches::BudgetBound> bounds = {}) {
     progress_.Begin("limits of clock changes");
@@ -234,8 +234,9 @@ class Run {
     return {};
   }
 
-  // Most plans are only the starts of plans with a limit. For such starts, a first look is enough.
-  // Only the plan of the trade-off improves, while other cores bound what its limits allow.
+  // Most plans are only the starts of plans with a limit, and for this, a first look is sufficient.
+  // Only the plan of the trade-off improves. At the same time, other cores compute the bounds for
+  // its limits.
   Result<void> TradeOffShortly(const plan::SearchLimits& search) {
     const auto traded_plan = [&] { return PlannedTarget(TradedPlan(plans_.Best())); };
     const PlannedTarget first = traded_plan();
@@ -258,8 +259,8 @@ class Run {
     return TradeOff(traded, *std::move(bounds));
   }
 
-  // Replaces the plans by plans that keep the limit, or else the rate of the hardware facts. For a
-  // limit of the user, plans of less effort are starts, too.
+  // Replaces the plans by plans that keep the limit, or else the rate of the hardware facts. If the
+  // user gives the limit, plans of less effort are starts, too.
   Result<void> LimitPlans(PlansOfEfforts of_less_effort) {
     std::vector<PlannedTarget>& planned = result_.targets;
     std::optional<SwitchTradeoff>& tradeoff = result_.switch_tradeoff;
@@ -349,8 +350,8 @@ ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
   using Limit = ChangeRules::Limit;
   asked = RulesWith(asked, of_job);
   if (asked.limit != Limit::kPickShortly) return asked;
-  // A general graph need not be about GPUs, and planning a very large job is slow enough without a
-  // limit.
+  // The resources of a general graph need not be GPUs, and planning a very large job is slow even
+  // without a limit.
   constexpr std::size_t kMostInstructions = 20'000;
   const bool is_large = graph.instructions.size() > kMostInstructions;
   if (asked.with_tradeoff || job.IsGeneralGraph() || is_large) asked.limit = Limit::kNone;
@@ -374,7 +375,7 @@ Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const ChangeRu
   plan.target = std::move(name);
   few_switches::ChangeLimit limit = changes.known_limit();
   if (changes.picks() && limit.IsNone()) limit.most_changes = few_switches::MostSwitches(usual);
-  // Only the time of the straggler counts, not the target of the job.
+  // Only the time of the straggler limits this plan, not the target of the job.
   PERSEUS_ASSIGN_OR_RETURN(
       auto kept, few_switches::KeepChangeLimit(
                      planner, std::move(plan), {.kind = plan::Target::Kind::kMinEnergy}, limit,

@@ -1,30 +1,31 @@
 // The recipe of a plan: all steps from the planner to a plan that GPUs follow.
 //
 // Every interface makes its plans here: `perseus plan` and `emulate`, Python, the C++ API, the
-// server, and `tune`. With the same wishes, all interfaces give the same plans, bit for bit
+// server, and `tune`. If the wishes are the same, all interfaces give the same plans, bit for bit
 // (tests/doors).
 //
 // METHOD
-//   1. Targets: no slowdown and the asked targets. A table adds slowdowns of 1 to 20 % and least
-//      energy.
-//   2. Plans without a limit of clock changes (plan/target.h): first a short search for each
-//      target, and then better plans until the effort is done. If the recipe picks the limit, it
-//      improves only the plan that decides the limit. The others are starts for the next step.
+//   1. Targets: no slowdown, and the targets that the user asks for. A table adds slowdowns of 1 to
+//      20 % and least energy.
+//   2. Plans without a limit on clock changes (plan/target.h): first a short search for each
+//      target, and then better plans until the effort is used. If the recipe picks the limit, it
+//      improves only the plan that decides the limit. The next step starts from the other plans as
+//      they are.
 //   3. The limit. The user gives it, or the recipe picks the fewest changes that keep 95 % of the
 //      saving with no slowdown. (If the plan with no slowdown saves nothing, the asked target with
-//      the least time counts.) A plan for each instruction changes a clock about ten times a
-//      second, and each change stops a real GPU for 0.1 ms. A search within the limit replaces each
-//      plan (few_switches.h). For a given limit, the search goes through all limits, beginning with
-//      0. So a higher limit never needs more energy.
+//      the least time decides.) Why a limit: a plan with a clock for each instruction changes a
+//      clock about ten times a second, and each change stops a real GPU for 0.1 ms. A search within
+//      the limit replaces each plan (few_switches.h). For a given limit, the search goes through
+//      all smaller limits first, beginning with 0. So a higher limit never needs more energy.
 //   4. The margin. With noise, a plan with a limit of time gets faster options until its mean time
 //      is within the target (noise_margin.h).
 //   5. The bound. Each plan has the greatest known bound: from the relaxation, from the measured
 //      options (discrete_bound.h), or from its limit.
 //
-// More time never needs more energy: a plan that is better for another target becomes the plan of
-// that target. So a plan depends on all asked targets. A table does not change the plans of asked
-// targets (targets.h, Group). The result leaves out a plan of the table that is better for an asked
-// target, so it does not contradict itself.
+// More time never needs more energy: if a plan is better for another target, it becomes the plan of
+// that target. So a plan depends on all asked targets. But a table does not change the plans of
+// asked targets (targets.h, Group). A plan of the table may be better for an asked target. The
+// result leaves out such a plan, so that the result does not contradict itself.
 //
 // Thread safety: PlanJob may be called from several threads. It uses all cores.
 #pragma once
@@ -57,11 +58,11 @@ struct ChangeRules {
   };
   Limit limit = Limit::kPickShortly;
   int most_changes = 0;        // kGiven only: in an iteration.
-  bool with_tradeoff = false;  // Whether to compute what limits save if no limit is picked.
+  bool with_tradeoff = false;  // Whether to compute the trade-off even if no limit is picked.
   // The greatest rate of one GPU. A given limit replaces it.
   std::optional<double> changes_per_s = {};
 
-  // The limit that is known before planning: the given one, or else the rate.
+  // The limit that is known before planning: the given limit, or else the rate.
   few_switches::ChangeLimit known_limit() const;
   bool picks() const { return limit == Limit::kPickShortly || limit == Limit::kPick; }
   bool has_tradeoff() const { return picks() || with_tradeoff; }
@@ -71,13 +72,13 @@ struct Wishes {
   std::vector<plan::Target> targets = {{}};  // At least one.
   int effort = plan::kUsualEffort;
   ChangeRules changes = {};
-  std::optional<noise::Noise> noise = {};  // 0 is none.
+  std::optional<noise::Noise> noise = {};  // 0 means none.
   // Whether to compute the frontier even if no target needs it.
   bool with_frontier = false;
   plan::FrontierPrecision precision = plan::FrontierPrecision::kStatedError;
-  // Whether to plan a table of further targets, with the frontier.
+  // Whether to plan a table of additional targets, with the frontier.
   bool with_table = false;
-  int stops = 0;  // The greatest number of stops beside the table (Group::kStop).
+  int stops = 0;  // The maximum number of stops in addition to the table (Group::kStop).
 };
 
 struct JobPlans {
@@ -92,31 +93,31 @@ struct JobPlans {
   const PlannedTarget* Find(const plan::Target& target) const;
 };
 
-// Returns the rules for a job whose file and hardware facts have the limits `of_job`. A limit of
-// the file replaces kPickShortly. kGiven and kNone replace the rate.
+// Returns the rules for a job. `of_job` has the limits of its job file and its hardware facts. A
+// limit of the file replaces kPickShortly. kGiven and kNone replace the rate.
 ChangeRules RulesWith(ChangeRules asked, const few_switches::ChangeLimit& of_job);
 
-// Returns the active rules for a job: those of RulesWith. kPickShortly becomes kNone for a large
-// job, for a general graph, and if the trade-off is asked for.
+// Returns the active rules for a job. They are the rules of RulesWith, but kPickShortly becomes
+// kNone for a large job, for a general graph, and if the user asks for the trade-off.
 ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
                      const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph);
 
 // Plans the targets of a job. `wishes.changes` are the active rules (RulesFor).
 //
-// A request to `finish` ends the search with the best plans so far. If the search for a limit of
-// clock changes has not ended then, the plans have no limit, unless it was given or a rate limits
-// them. The frontier is left out if no target needs it.
+// A request to `finish` ends the search with the best plans so far. If the search for a limit on
+// clock changes has not ended by then, the plans have no limit, except a given limit or a rate. If
+// no target needs the frontier, it is left out.
 //
-// kUnreachable: no plan meets an asked target with its limit and its margin. The message says what
-// is possible. kSystem: a stop was requested.
+// Fails with kUnreachable if an asked target has no plan with its limit and its margin. The message
+// states what is possible. Fails with kSystem after a stop request.
 Result<JobPlans> PlanJob(const plan::Planner& planner, const Wishes& wishes, Progress& progress,
                          std::stop_token finish = {}, std::stop_token stop = {});
 
 // Returns the plan of a pipeline that waits for a straggler. An iteration of the straggler takes
-// `time`, and the plan has the least energy within this time. It keeps the given limit or the rate
-// of `changes`, the active rules. If the rules pick the limit, no GPU changes its clock more often
-// than the busiest GPU of `usual`, the plan without a straggler. `name` is its target in words.
-// Fails as Planner::PlanForStraggler and KeepChangeLimit.
+// `time`, and the plan has the least energy within this time. The plan keeps the given limit or the
+// rate of `changes` (the active rules). If the rules pick the limit, no GPU changes its clock more
+// often than the busiest GPU of `usual`, the plan without a straggler. `name` describes the target
+// of the plan. Fails as Planner::PlanForStraggler and KeepChangeLimit do.
 Result<plan::Plan> PlanForStraggler(const plan::Planner& planner, const ChangeRules& changes,
                                     const plan::Evaluation& usual, Nanoseconds time,
                                     std::string name, const plan::SearchLimits& limits = {});

@@ -1,4 +1,4 @@
-// What all doors get from the recipe.
+// Tests of the results that all interfaces get from the recipe.
 #include "perseus/planning/recipe/recipe.h"
 
 #include <gmock/gmock.h>
@@ -12,8 +12,8 @@ namespace {
 
 using Limit = ChangeRules::Limit;
 
-// Time before the straggler's end has no price. A plan that ends when its own energy is least waits
-// for the rest, and needs more.
+// Time before the end of the straggler's iteration has no price. If a plan ended at the time of its
+// own least energy, it would wait for the rest and need more energy.
 TEST(PlanForStraggler, WithALimitTakesTimeBeyondThatOfLeastEnergy) {
   const plan::Planner planner = MakePlanner(MakeSyntheticJob({}));
   const auto frontier = planner.ComputeFrontier();

@@ -18,14 +18,15 @@ double SavingJ(const plan::Planner& planner, const plan::Plan& plan) {
   return planner.baseline().energy_j - plan.evaluation.energy_j;
 }
 
-// The part of the saving without a limit that the limit that is picked has to keep.
+// The picked limit has to keep this part of the saving without a limit.
 constexpr double kKeptShare = 0.95;
 
-// A smaller saving counts as no saving, and shows nothing about other targets.
+// A saving below this is treated as no saving, and shows nothing about other targets.
 double LeastSavingJ(const plan::Planner& planner) { return 1e-6 * planner.baseline().energy_j; }
 
-// An upper bound on the part of the saving of `unlimited` that a plan with the further limits
-// keeps. A few steps of the bound usually show that this is too little. If not, more steps follow.
+// Returns an upper bound on the part of the saving of `unlimited` that a plan within the larger
+// limits keeps. A few steps of the bound usually show that this part is too small. If not, more
+// steps follow.
 Result<double> MostKeptFurther(const plan::Planner& planner, const plan::Plan& unlimited,
                                few_switches::SwitchLimits limits) {
   const std::span<const int> largest = std::span(kFurtherLimits).last(1);
@@ -69,7 +70,7 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
                       const std::optional<double>& most_changes_per_s) {
   PickedLimit picked;
   if (most_changes_per_s) {
-    // The limit is for all targets, and none of them is faster than the baseline.
+    // The limit is for all targets. None of them is faster than the faster of these two.
     const Nanoseconds least = std::min(tradeoff.unlimited.deadline, planner.baseline().time);
     picked.allowed = few_switches::MostChanges(*most_changes_per_s, least);
   }
@@ -94,8 +95,8 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
 void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
                             const std::stop_token& finish, std::vector<PlannedTarget>& planned) {
   if (planner.model().SwitchesAreFree()) return;
-  // If switches have a latency but no cost, the plans are already good, and the search with a limit
-  // of changes is slow. So it gets a quarter of the effort.
+  // If switches have a latency but no cost, the plans are already good, and the search within a
+  // limit on changes is slow. So it gets a quarter of the effort.
   const bool has_cost = !planner.model().switch_cost.IsNone();
   const double effort = has_cost ? 1 : 0.25;
   constexpr int kMost = kTradeoffLimits[std::size(kTradeoffLimits) - 1];
@@ -135,7 +136,7 @@ Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
         auto plans, few_switches::PlanFewSwitches(planner, unlimited.deadline, budgets, known,
                                                   limits, std::move(of_budgets)));
     for (few_switches::BudgetPlan& plan : plans) {
-      // The bound without a limit holds for each limit, too.
+      // The bound without a limit is also valid for each limit.
       plan.lower_bound_j = std::max(plan.lower_bound_j, unlimited.lower_bound_j);
       if (plan.plan) plan.plan->lower_bound_j = plan.lower_bound_j;
       if (plan.plan && plan.plan->evaluation.energy_j < tradeoff.unlimited.evaluation.energy_j) {

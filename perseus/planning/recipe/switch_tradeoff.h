@@ -1,4 +1,4 @@
-// What limits of clock changes save, and the limit that is picked.
+// What plans save with different limits on clock changes, and which limit is picked.
 #pragma once
 
 #include <optional>
@@ -20,23 +20,23 @@ inline constexpr int kGreatestTradedLimit = 48;
 struct SwitchTradeoff {
   plan::Plan unlimited;
   std::vector<few_switches::BudgetPlan> limited;
-  // An upper bound on the part of the saving that limits above 16 keep. Set only if they were left
-  // out.
+  // An upper bound on the part of the saving that limits above 16 keep. Set only if these limits
+  // were left out.
   std::optional<double> most_kept_further = {};
-  bool was_interrupted = false;  // The search within the limits did not end.
+  bool was_interrupted = false;  // The search within the limits has not ended.
 };
 
-// Computes plans for the limits 0, 2, 3, 4, 6, 8, 12 and 16. If none of them keeps 95 % of the
-// saving of `unlimited` (the plan without a limit), also computes plans for 24, 32 and 48, unless
-// the bound for 48 shows that these cannot keep it either. A better plan with a limit replaces
-// `unlimited`. `bounds` are those of BoundTradeoff, or none.
+// Computes plans for the limits 0, 2, 3, 4, 6, 8, 12 and 16. `unlimited` is the plan without a
+// limit. If no limit keeps 95 % of its saving, also computes plans for 24, 32 and 48, unless the
+// bound for 48 shows that these cannot keep it either. If a plan with a limit is better, it
+// replaces `unlimited`. `bounds` are the result of BoundTradeoff, or empty.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
                                              const few_switches::SwitchLimits& limits,
                                              std::vector<few_switches::BudgetBound> bounds = {});
 
-// Computes the bounds for ComputeSwitchTradeoff. They need no plan, so this may run while the plan
-// improves.
+// Computes the bounds for ComputeSwitchTradeoff. This needs no plan, so it may run while the search
+// improves the plan.
 Result<std::vector<few_switches::BudgetBound>> BoundTradeoff(
     const plan::Planner& planner, Nanoseconds deadline, const few_switches::SwitchLimits& limits);
 
@@ -46,29 +46,30 @@ bool Saves(const plan::Planner& planner, const plan::Plan& plan);
 // The limit of all plans, and why.
 struct PickedLimit {
   std::optional<int> most_switches;  // nullopt: no limit.
-  bool keeps_most = false;           // The limit keeps 95 % of the saving.
+  bool keeps_most = false;           // Whether the limit keeps 95 % of the saving.
   bool saves = true;                 // Whether a plan of the trade-off saves energy.
   std::optional<int> allowed;        // The greatest limit that the hardware facts allow.
 };
 
-// Returns the smallest limit that keeps 95 % of the largest saving of the trade-off, or else the
-// greatest limit that the rate allows, if there is a rate.
+// Returns the smallest limit that keeps 95 % of the largest saving of the trade-off. If no limit
+// does, returns the greatest limit that the rate allows, if there is a rate.
 PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeoff,
                       const std::optional<double>& most_changes_per_s);
 
-// Replaces each plan by the best plan that meets its target and its limit of clock changes, among
-// those that the target may take (MayTake). Each search is limited, so the plan of one target may
-// be the better one for another.
+// Replaces each plan by the best plan that meets its target and its limit on clock changes.
+// Considers only plans that the target may take (MayTake). The effort of each search is limited, so
+// the plan of one target may be the better plan for another target.
 void ShareBetterPlans(std::vector<PlannedTarget>& planned);
 
-// Replaces each plan with a time by the best plan with at most 16 changes, if that needs less
-// energy. If changes have a latency or a cost, few changes are often better. The bounds stay. After
-// a request to stop or to finish, the plans so far stay.
+// For each plan with a time limit, searches the best plan with at most 16 changes, and uses it if
+// it needs less energy. If changes have a latency or a cost, few changes are often better. The
+// bounds do not change. After a request to stop or to finish, the plans so far stay.
 void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
                             const std::stop_token& finish, std::vector<PlannedTarget>& planned);
 
-// Gives each limit the best plan that keeps it and has the same deadline, so that the trade-off and
-// the plans agree. (A plan within a limit may be better, because it used plans of smaller limits.)
+// For each limit of the trade-off, takes the best plan with the same deadline that keeps the limit.
+// So the trade-off and the plans agree. (The plan of a target may be better, because its search
+// used plans with smaller limits.)
 void TakeBetterPlans(const std::vector<PlannedTarget>& planned, SwitchTradeoff& tradeoff);
 
 }  // namespace perseus::recipe

@@ -15,9 +15,10 @@ namespace {
 
 constexpr double kTableSlowdownsPercent[] = {1, 2, 5, 10, 20};
 constexpr int kMostStops = 10;
-// A stop lies between targets of the table, so it needs less work than they do.
+// A stop is between two targets of the table, so it needs less work than they do.
 constexpr double kWorkOfStops = 0.5;
-// The most instructions of all stops together: about ten seconds of planning on one core.
+// The maximum number of instructions of all stops together: about ten seconds of planning on one
+// core.
 constexpr std::size_t kMostStopInstructions = 40'000;
 
 bool IsSlowdown(const plan::Target& target) { return target.kind == plan::Target::Kind::kSlowdown; }
@@ -43,7 +44,7 @@ bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) 
 }  // namespace
 
 bool MayTake(Group from, Group to) {
-  // No slowdown is planned for every target, so an asked target may take its plan.
+  // Each interface plans no slowdown. So an asked target may take its plan.
   const auto rank = [](Group group) { return group == Group::kReference ? Group::kAsked : group; };
   return rank(from) <= rank(to);
 }
@@ -107,7 +108,7 @@ Result<void> TargetPlans::Advance(const std::vector<Entry*>& entries,
   std::atomic<std::size_t> done = 0;
   std::atomic<bool> has_failed = false;
   ForEachOnAllCores(entries.size(), [&](std::size_t i) {
-    // After a failure, no further plan is needed, because only the first error is reported.
+    // After a failure, no more plans are needed, because only the first error is reported.
     if (has_failed) return;
     Entry& entry = *entries[i];
     entry.is_tried = true;
@@ -167,7 +168,7 @@ Result<void> TargetPlans::Improve(const plan::SearchLimits& limits, std::string_
 }
 
 std::vector<PlannedTarget> TargetPlans::Best() const {
-  // Everything at maximum frequency is a plan, too.
+  // All instructions at maximum frequency are a plan, too.
   plan::Plan baseline = *entries_.front()->plan;
   baseline.options = schedule::BaselineOptions(planner_.graph());
   baseline.evaluation = planner_.baseline();

@@ -1,8 +1,8 @@
-// Chooses the targets to plan, and plans them without a limit of clock changes: several plans at a
-// time, one on each core.
+// Chooses the targets to plan, and plans them without a limit on clock changes. Several plans are
+// made at a time, one on each core.
 //
-// First every target gets a plan of a short search, so that the user soon sees all rows. Then the
-// searches go on, cycle by cycle, until the effort is done or the user asks to finish. No plan
+// First, every target gets a plan of a short search, so that the user soon sees all rows. Then the
+// searches continue, cycle by cycle, until the effort is used or the user asks to finish. No plan
 // depends on the number of cores.
 #pragma once
 
@@ -21,16 +21,16 @@
 namespace perseus::recipe {
 
 // Why a target is planned. If an asked target has no plan within its limit or with its margin,
-// planning fails. Other targets are then left out.
+// planning fails. Any other target is left out in this case.
 //
-// A better plan goes only to targets of the same or a later group. (The first two count as one.) So
-// the plans of asked targets are the same for an interface that shows a table and for one that does
-// not.
+// A better plan may replace only plans of targets of the same group or a later group. (The first
+// two groups count as one.) So the plans of asked targets do not depend on whether an interface
+// shows a table.
 enum class Group {
   kAsked,
-  kReference,  // No slowdown (its plan decides a picked limit) and candidates, if not asked for.
+  kReference,  // No slowdown (decides a picked limit) and candidates, if not asked.
   kTable,
-  kStop,  // A further slowdown for the slider of the report. `perseus plan` prints no row for it.
+  kStop,  // An additional slowdown for the slider of the report. Not printed as a row.
 };
 
 struct WantedTarget {
@@ -51,17 +51,19 @@ struct PlannedTarget {
   bool is_asked() const { return group == Group::kAsked; }
 };
 
-// Whether a plan of `from` may become the plan of a target of `to`.
+// Whether a plan for a target of the group `from` may become the plan for a target of the group
+// `to`.
 bool MayTake(Group from, Group to);
 
-// Whether a plan that was made for another target may be the best one for an asked target: for a
-// price and the energy-delay product. Then each interface plans the table, as kReference.
+// Whether a plan that was made for another target may be the best plan for an asked target. This is
+// so for a price and for the energy-delay product. Then each interface also plans the table, as
+// kReference.
 bool NeedsCandidates(const std::vector<plan::Target>& asked);
 
 // Returns all targets to plan, in this order: no slowdown, larger slowdowns, least energy, and then
-// the other asked targets. If `longest` is empty, returns only no slowdown and the asked targets.
-// Else it is the time of least energy. Adds at most `stops` stops: slowdowns at even distances,
-// below the slowdown of least energy.
+// the other asked targets. `longest` is the time of least energy. If it is empty, returns only no
+// slowdown and the asked targets. Adds at most `stops` stops: slowdowns at even distances, below
+// the slowdown of least energy.
 std::vector<WantedTarget> TargetsToPlan(const std::vector<plan::Target>& asked,
                                         const plan::Planner& planner,
                                         std::optional<Nanoseconds> longest, int stops);
@@ -73,22 +75,22 @@ int DefaultStops(const schedule::InstructionGraph& graph);
 // Plans several targets, with more and more effort.
 class TargetPlans {
  public:
-  // Keeps references to both. Every new and every better plan goes to `progress`, except stops.
+  // Keeps references to both. Reports every new and every better plan to `progress`, except stops.
   TargetPlans(const plan::Planner& planner, Progress& progress, Progress::Stage stage)
       : planner_(planner), progress_(progress), stage_(stage) {}
 
-  // Makes a first plan for each of these targets that has none yet. Keeps a reference to the
-  // frontier. Fails with the error of the first target that cannot be met, except a stop (under a
-  // switch latency).
+  // Makes a first plan for each of these targets that has no plan yet. Keeps a reference to the
+  // frontier. Fails with the error of the first target that cannot be met, unless it is a stop
+  // (which can happen with a switch latency).
   Result<void> LookFirst(const plan::Frontier* frontier, const std::vector<WantedTarget>& wanted,
                          const std::stop_token& stop);
 
-  // Improves all plans, up to this effort; or only the plan with this slug.
+  // Improves all plans up to this effort, or only the plan with the slug `only`.
   Result<void> Improve(const plan::SearchLimits& limits, std::string_view only = {});
 
-  // Returns the plans, in the order of `wanted` of the last LookFirst. Each is the best one that
+  // Returns the plans, in the order of `wanted` of the last LookFirst. Each is the best plan that
   // its target may take (MayTake): a plan for a tighter deadline may be the plan for a looser one.
-  // Leaves out a stop whose plan is the same as an earlier one.
+  // Leaves out a stop if its plan equals an earlier plan.
   std::vector<PlannedTarget> Best() const;
 
  private:

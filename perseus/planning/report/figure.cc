@@ -57,8 +57,8 @@ duk_ret_t CallFigure(duk_context* context, void* argument) {
   return 1;
 }
 
-// Replaces the characters that XML forbids even as escapes: control characters that are not white
-// space, and the code points U+FFFE and U+FFFF.
+// Replaces the characters that XML forbids even in escaped form: control characters that are not
+// white space, and the code points U+FFFE and U+FFFF.
 std::string AsXml(std::string_view svg) {
   constexpr std::string_view kReplacement = "\xef\xbf\xbd";
   std::string text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";

@@ -1,9 +1,9 @@
 // Draws static figures for papers: the charts of the report page without the page.
 //
-// The code of the page draws them (web/src/draw_figure.tsx). An embedded JavaScript engine
-// (Duktape) runs this code and returns SVG as text. So each chart has one implementation, and a
-// user need not install anything. It takes 0.1 to 0.2 s to read the plans of 8 stages x 96
-// microbatches and to draw a figure (docs/benchmarks.md).
+// The code of the report page draws the figures (web/src/draw_figure.tsx). An embedded JavaScript
+// engine (Duktape) runs this code and returns SVG as text. So each chart has only one
+// implementation, and a user need not install anything. For 8 stages x 96 microbatches, reading the
+// plans and drawing a figure take 0.1 to 0.2 s (docs/benchmarks.md).
 //
 // Rejected: a second set of charts in C++ (twice the code, and two different pictures of the same
 // numbers), and a node process (login nodes of clusters do not have node).

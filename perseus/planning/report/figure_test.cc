@@ -31,7 +31,7 @@ TEST(FigureOf, KnowsNames) {
   }
 }
 
-// Checks XML as far as a drawing needs it: closed tags, attributes with a value in quotes, and no
+// Checks the XML rules that a drawing needs: closed tags, attributes with a quoted value, and no
 // character that XML forbids.
 class XmlReader {
  public:
@@ -151,7 +151,7 @@ TEST_F(DrawFigureTest, DrawsAPanelForEachStageAndKind) {
   }
 }
 
-// No plan was found for two of the three limits, and for one none is possible.
+// For two of the three limits, no plan was found. For one of these two, none is possible.
 TEST_F(DrawFigureTest, DrawsWhatLimitsOfClockChangesSave) {
   const std::string svg = Draw(FigureKind::kSwitches);
   EXPECT_THAT(svg, HasSubstr("most clock changes of a GPU"));

@@ -23,8 +23,8 @@ struct FrontierCurve {
   double error = 0;  // The greatest error of `points`, as a fraction of the energy. 0: exact.
 };
 
-// `name` is the name of the file in messages and in the legend. Errors (kInput) are one line,
-// "name:line: cause (remedy)".
+// Parses a frontier. `name` is the name of the file in messages and in the legend. Errors (kInput)
+// are one line, "name:line: cause (remedy)".
 Result<FrontierCurve> ParseFrontier(std::string_view text, std::string_view name);
 
 // Writes frontier.csv: every point, in seconds, joules and watts.

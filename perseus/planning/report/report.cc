@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// A chart cannot show more points. A longer frontier is thinned to about this many.
+// A chart cannot show more points. A longer frontier is reduced to about this number.
 constexpr std::size_t kMostPoints = 2'000;
 
 ordered_json DescribeJob(const Report& report) {
@@ -41,7 +41,8 @@ ordered_json DescribeJob(const Report& report) {
   return object;
 }
 
-// The measured options, the indices of those that are vertices of the curve, and the published fit.
+// Describes the measured options, the indices of the options that are vertices of the curve, and
+// the published fit.
 ordered_json DescribeOptionSet(const schedule::OptionSet& set, const profile::Curve& curve,
                                double blocking_power_w) {
   ordered_json object{{"name", set.name},   {"kind", Name(set.kind)},   {"pp_rank", set.pp_rank},
@@ -88,8 +89,8 @@ ordered_json DescribeWork(const plan::Planner& planner) {
   return work;
 }
 
-// The work of one pp_rank under a plan. The gap before each instruction replaces its start, because
-// most gaps are 0.
+// Describes the work of one pp_rank with a plan. Contains the gap before each instruction instead
+// of its start, because most gaps are 0.
 ordered_json DescribeLane(const plan::Planner& planner, const std::vector<int>& options,
                           const plan::Evaluation& evaluation, const std::vector<bool>& critical,
                           std::size_t pp_rank) {
@@ -125,9 +126,9 @@ ordered_json DescribeLane(const plan::Planner& planner, const std::vector<int>& 
   }
   ordered_json lane{
       {"options", std::move(chosen)}, {"gaps_ns", std::move(gaps)}, {"critical", std::move(marks)}};
-  // Under a switch latency, an instruction may run partly at the previous clock, and a switch may
-  // have a cost. Otherwise, these are the time and energy of its option, and the page reads them
-  // from the option.
+  // With a switch latency, an instruction may run partly at the previous clock, and a switch may
+  // have a cost. Without latency and cost, an instruction has the time and energy of its option,
+  // and the page uses those.
   if (!model.SwitchesAreFree()) {
     lane["durations_ns"] = std::move(durations);
     lane["energies_j"] = std::move(energies);
@@ -187,8 +188,8 @@ ordered_json DescribePlan(const Report& report, const ReportedPlan& reported) {
   return object;
 }
 
-// Keeps enough points for a chart, which shows no difference. The first, the last and the cheapest
-// point remain.
+// Keeps enough points that a chart shows no difference. Always keeps the first, the last and the
+// cheapest point.
 std::vector<plan::FrontierPoint> Thin(const std::vector<plan::FrontierPoint>& points) {
   if (points.size() <= kMostPoints) return points;
   const auto cheapest = std::ranges::min_element(points, {}, &plan::FrontierPoint::bound_j);
@@ -273,7 +274,7 @@ SwitchLimit MakeSwitchLimit(int most_switches, const std::optional<double>& ener
   SwitchLimit limit{most_switches, {}, 1 - lower_bound_j / baseline_j};
   if (energy_j) {
     limit.saving = 1 - *energy_j / baseline_j;
-    // A plan that attains its bound may appear above it, because sums are rounded.
+    // A plan that attains its bound may seem to be better than it, because sums are rounded.
     limit.most_saving = std::max(*limit.most_saving, *limit.saving);
   } else if (*limit.most_saving < 0) {
     limit.most_saving.reset();
@@ -314,7 +315,7 @@ Result<std::string> FormatReportData(const Report& report) {
   if (report.schedule_tradeoff) {
     data["schedule_tradeoff"] = DescribeScheduleTradeoff(*report.schedule_tradeoff);
   }
-  // A path may have bytes that are not UTF-8, but JSON must not. So they are replaced.
+  // A path may have bytes that are not UTF-8, which JSON forbids. JsonText replaces them.
   return JsonText(data);
 }
 
@@ -328,7 +329,7 @@ Result<std::string> FormatReportPage(const std::string& data) {
   const std::string_view page = assets::kReportPage;
   const std::size_t place = page.find(kDataBegin) + kDataBegin.size();
   std::string text(page.substr(0, place));
-  // Without any '<', the data cannot end the HTML element that contains it.
+  // If the data contain no '<', they cannot end the HTML element that contains them.
   for (const char c : data) {
     if (c == '<') {
       text += "\\u003c";

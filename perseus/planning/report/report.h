@@ -1,12 +1,13 @@
-// The report is one HTML file that shows where the energy of a job goes and what its plans do.
+// The report is one HTML file. It shows where the energy of a job is used, and what its plans
+// change.
 //
 // It consists of a JSON document (docs/formats.md, "Report") and a page that draws it (web/).
 //
 // Invariants:
 // 1. Every number on the page is in the document, or is a sum, a difference or a ratio of such
 //    numbers.
-// 2. Times and energies are those of the evaluations of the plans: whole nanoseconds, and exact to
-//    the last bit. So the page agrees with the plan files.
+// 2. Times and energies come from the evaluations of the plans: whole nanoseconds, and energies
+//    that are exact to the last bit. So the page agrees with the plan files.
 // 3. The page works offline, from a file. It loads nothing over the network.
 //
 // Thread safety: the functions share no state, so several threads may call them.
@@ -27,10 +28,10 @@
 
 namespace perseus::report {
 
-// Means against maximum frequency with the noise of the report.
+// Means, compared with maximum frequency, with the noise of the report.
 struct UnderNoise {
   noise::NoisyDifference difference;
-  double most_saving = 0;  // No plan that is as fast saves more.
+  double most_saving = 0;  // No plan that is as fast saves more than this.
 };
 
 // A plan of the report. The slider of the page stops at it.
@@ -40,16 +41,17 @@ struct ReportedPlan {
   std::optional<UnderNoise> under_noise = {};  // Only with a noise.
 };
 
-// The savings with one limit of clock changes, as fractions of the energy at maximum frequency.
+// The savings with one limit on clock changes, as fractions of the energy at maximum frequency.
 struct SwitchLimit {
   int most_switches = 0;              // For one GPU in an iteration.
   std::optional<double> saving;       // nullopt: no plan was found or searched.
   std::optional<double> most_saving;  // No plan within the limit saves more; empty if none saves.
 };
 
-// Returns the row of a limit from the energies of its plan, if there is one, and of its bound,
-// which may be infinite. Without a plan, a bound above the baseline only shows that no plan saves
-// energy. (How far it is above means nothing: it grows as long as the search for a bound lasts.)
+// Returns the row of a limit. Arguments are the energy of its plan (if there is one) and its bound,
+// which may be infinite. If there is no plan, a bound above the baseline only shows that no plan
+// saves energy. (The size of the bound then means nothing, because it grows as long as the search
+// for a bound lasts.)
 SwitchLimit MakeSwitchLimit(int most_switches, const std::optional<double>& energy_j,
                             double lower_bound_j, double baseline_j);
 
@@ -78,7 +80,7 @@ struct ScheduleTimeline {
 };
 
 // The savings of more memory: schedules with more microbatches in flight, compared with the usual
-// one.
+// schedule.
 struct ScheduleTradeoff {
   std::string reference;          // The usual schedule: "1f1b".
   std::string unit;               // For memory: "microbatches" more than the reference, or "GiB".
@@ -114,10 +116,10 @@ Result<std::string> FormatReportPage(const std::string& data);
 // Whether this build has the page (and figures).
 bool HasReportPage();
 
-// [instruction] whether it is on a critical path: if it took a nanosecond longer, the iteration
+// [instruction] Whether it is on a critical path: if it took a nanosecond longer, the iteration
 // would take longer, too. This is exact for the durations of the evaluation: an instruction is
-// critical if its latest start is its actual start (Kelley & Walker 1959). At least one path from
-// the start to the end of the iteration is critical. O(instructions + dependencies).
+// critical if its latest start equals its actual start (Kelley & Walker 1959). At least one path
+// from the start to the end of the iteration is critical. O(instructions + dependencies).
 std::vector<bool> CriticalInstructions(const schedule::InstructionGraph& graph,
                                        const plan::Evaluation& evaluation);
 

@@ -61,7 +61,7 @@ class ReportData : public testing::TestWithParam<Case> {
   json data_;
 };
 
-// Does what the page does: computes starts from gaps, and durations and energies from options.
+// Computes the same as the page: starts from gaps, and durations and energies from options.
 void ExpectSame(const json& data, const json& iteration, const plan::Planner& planner,
                 const plan::Evaluation& evaluation) {
   EXPECT_EQ(iteration["time_ns"], evaluation.time);
@@ -113,7 +113,7 @@ TEST(SwitchLimit, ABoundThatIsNoneIsNotDrawn) {
   EXPECT_EQ(MakeSwitchLimit(2, std::nullopt, 75, 100).most_saving, 0.25);
   EXPECT_EQ(MakeSwitchLimit(2, std::nullopt, 75, 100).saving, std::nullopt);
   EXPECT_EQ(MakeSwitchLimit(2, 75, 50, 100).saving, 0.25);
-  // A plan that costs energy, and a bound above it because sums are rounded.
+  // A plan that costs energy. Its bound seems higher, because sums are rounded.
   EXPECT_EQ(MakeSwitchLimit(2, 125, 126, 100).most_saving, -0.25);
 }
 

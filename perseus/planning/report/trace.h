@@ -3,8 +3,8 @@
 //
 // Each timeline is a process with a lane for each pp_rank. A slice is an instruction ("F3" is the
 // forward of microbatch 3). In a gap, the pp_rank waits. The arguments of a slice are its clock,
-// energy and power. A counter shows the power of the whole pipeline, so that a user can compare the
-// baseline and a plan.
+// energy and power. A counter shows the power of the whole pipeline. With it, a user can compare
+// the baseline and a plan.
 #pragma once
 
 #include <span>

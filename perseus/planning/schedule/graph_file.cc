@@ -37,7 +37,8 @@ std::string ReadName(const Node& node) {
 profile::Option ReadOption(const Node& node, bool is_only_option) {
   node.RequireObject({"frequency", "time", "energy"});
   profile::Option option;
-  // An instruction with one option has no choice of a frequency, so its frequency may be absent.
+  // If an instruction has only one option, it has no choice of a frequency, so the frequency may be
+  // absent.
   if (node.Has("frequency") || !is_only_option) {
     option.frequency_mhz = RequireMember(node, "frequency", "1410").Megahertz();
   }
@@ -80,7 +81,7 @@ class GraphReader {
     file_.blocking_power_w = blocking_power_w.value_or(0);
   }
 
-  // Returns the graph in the order of the file. The caller sorts it.
+  // Returns the graph in the order of the file. The caller sorts it topologically.
   GraphFile Read(const Node& file) {
     file.RequireObject({"instructions", "dependencies", "blocking_power"});
     if (file.Has("blocking_power")) {
@@ -171,8 +172,9 @@ class GraphReader {
     return found->second;
   }
 
-  // The file may have a dependency twice, or one that the order on a resource already implies. Of
-  // equal dependencies, only the one with the longest delay remains.
+  // The file may have a dependency twice, or a dependency that the order on a resource already
+  // implies. If several dependencies have the same instructions, only the one with the longest
+  // delay remains.
   void MergeDependencies() {
     std::vector<Dependency>& dependencies = file_.graph.dependencies;
     std::sort(dependencies.begin(), dependencies.end(),

@@ -15,8 +15,8 @@
 namespace perseus::schedule {
 namespace {
 
-// When Kahn's algorithm ends, each instruction that still waits waits for another such instruction.
-// So a walk backward from any of them reaches an instruction for the second time.
+// When Kahn's algorithm ends, each instruction that still waits, waits for another such
+// instruction. So a walk backward from any of them visits an instruction twice: this is the cycle.
 std::vector<int> FindCycle(const InstructionGraph& graph, const std::vector<int>& waiting_for) {
   std::vector<int> before(graph.instructions.size(), -1);
   int current = -1;

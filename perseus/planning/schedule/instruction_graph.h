@@ -1,6 +1,6 @@
 // One iteration of one pipeline as a directed acyclic graph: the instructions, their options, and
-// which instruction waits for which. This is all that the planner sees. A schedule and a profile
-// make such a graph. A JSON file makes one for work that is not a training pipeline.
+// the dependencies between them. The planner uses only this graph. A schedule and a profile make
+// such a graph. For work that is not a training pipeline, a JSON file makes one.
 #pragma once
 
 #include <optional>
@@ -16,26 +16,25 @@
 
 namespace perseus::schedule {
 
-// The options of an instruction. Instructions of the same stage and kind share one set, whatever
-// their microbatch.
+// The options of an instruction. All microbatches of the same stage and kind share one set.
 struct OptionSet {
   std::string name;  // For messages and tables: "stage 3 forward", "stage 3 chunk 1 backward".
   InstructionKind kind = InstructionKind::kGeneric;
   int pp_rank = 0;  // Where it runs; the column `stage` of the profile.
   int chunk = 0;
-  std::vector<profile::Option> options;  // As measured; energies are multiplied by gpus_per_stage.
-  int baseline = 0;  // The option at maximum frequency (of several, the fastest).
+  std::vector<profile::Option> options;  // As measured, times gpus_per_stage for energies.
+  int baseline = 0;                      // The option at maximum frequency (the fastest such).
 
   // Whether its GPU has to be at a certain clock while it runs. A computation that was measured at
-  // one clock only has a clock, but no choice. A fixed instruction has none: it runs at any clock,
-  // so it never changes the clock.
+  // only one clock has a clock, but no choice. A fixed instruction has no clock: it runs at any
+  // clock, so it never changes the clock.
   bool HasClock() const { return options.size() > 1 || options.front().frequency_mhz > 0; }
 };
 
 struct InstructionNode {
   int option_set = 0;
   int pp_rank = 0;
-  int microbatch = -1;  // -1 if it belongs to none (all-reduce, optimizer).
+  int microbatch = -1;  // -1 if it belongs to no microbatch.
 };
 
 // `to` may start `delay` after `from` has ended (for p2p: the transfer time).
@@ -50,7 +49,7 @@ struct InstructionGraph {
   std::vector<std::string> other_knob_names;
   std::vector<OptionSet> option_sets;
   std::vector<InstructionNode> instructions;     // In a topological order.
-  std::vector<Dependency> dependencies;          // With those between neighbors on a pp_rank.
+  std::vector<Dependency> dependencies;          // With the order of each pp_rank.
   std::vector<std::vector<int>> pp_rank_orders;  // [pp_rank][position] -> instruction.
   std::vector<std::string> pp_rank_names;        // "pp_rank 0", or a resource of a graph file.
 
@@ -69,13 +68,13 @@ struct FixedInstructions {
   Nanoseconds p2p = 0;  // The delay of every dependency between two pp_ranks.
   Cost load;            // Before each forward of the first stage.
   Cost all_reduce;      // On every pp_rank after its last computation.
-  Cost optimizer;       // On every pp_rank after that.
+  Cost optimizer;       // On every pp_rank after the all-reduce.
 };
 
 // The cost of a clock change, besides the time until it takes effect.
 struct SwitchCost {
   Nanoseconds stall = 0;  // The GPU does no work for this time.
-  double energy_j = 0;    // On top of the blocking power during the stall.
+  double energy_j = 0;    // In addition to the blocking power in the stall.
 
   bool IsNone() const { return stall == 0 && energy_j == 0; }
 };
@@ -103,13 +102,13 @@ Result<InstructionGraph> BuildInstructionGraph(const Schedule& schedule,
 //                    "options": [{"frequency": 1410, "time": 0.05, "energy": 23.8}, ...]}, ...],
 //    "dependencies": [{"from": "a", "to": "b", "delay": 0.001}, ...],
 //    "blocking_power": 83.64}
-// `resource` may be absent if there is no blocking power. (The instruction then has a resource of
-// its own.) Instructions on one resource run in the order of the file. `frequency` (MHz) may be
+// `resource` may be absent if there is no blocking power. (The instruction then has its own
+// resource.) Instructions on one resource run in the order of the file. `frequency` (MHz) may be
 // absent if an instruction has only one option. Times are in s, energies in J, power in W.
 // `dependencies`, `delay` and `blocking_power` may be absent. Unknown keys are errors.
 //
-// `blocking_power_w`, if given, replaces the blocking power of the file, and also requires
-// resources.
+// If `blocking_power_w` is given, it replaces the blocking power of the file, and every instruction
+// needs a resource.
 struct GraphFile {
   InstructionGraph graph;
   double blocking_power_w = 0;  // The argument, or else the value of the file, or else 0.
@@ -117,8 +116,8 @@ struct GraphFile {
 Result<GraphFile> ParseInstructionGraph(std::string_view json, std::string_view name,
                                         std::optional<double> blocking_power_w = {});
 
-// Sorts `graph.instructions` topologically and updates everything that refers to them. Fails if
-// there is a cycle; the message names its instructions.
+// Sorts `graph.instructions` topologically, and updates everything that refers to them. If there is
+// a cycle, fails with a message that names its instructions.
 Result<InstructionGraph> SortTopologically(InstructionGraph graph);
 
 // Fails (kInput) if all instructions at their slowest, one after the other, take longer than 36
@@ -134,9 +133,9 @@ std::string Describe(const InstructionGraph& graph, int instruction);
 
 // Kahn's algorithm (1962) over the dependencies of a graph.
 struct TopologicalOrder {
-  // All instructions, each after those that it waits for. Of several ready instructions, the one
-  // with the lowest number comes first. So a graph that is already in order does not change. Empty
-  // if there is a cycle.
+  // All instructions, each after those that it waits for. If several instructions are ready, the
+  // one with the lowest number comes first. So a graph that is already in order does not change.
+  // Empty if there is a cycle.
   std::vector<int> order;
   // If there is a cycle, its instructions, each after the one that it waits for.
   std::vector<int> cycle;

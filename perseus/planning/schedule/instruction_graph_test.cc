@@ -101,7 +101,7 @@ TEST(SortTopologically, SortsRandomGraphsAndFindsTheirCycles) {
     for (const Dependency& dependency : sorted->dependencies) {
       ASSERT_LT(dependency.from, dependency.to);
     }
-    // A dependency from the last to the first instruction closes a cycle exactly if a path leads
+    // A dependency from the last to the first instruction closes a cycle exactly if there is a path
     // from the first to the last.
     if (!dependencies.empty()) {
       dependencies.push_back({dependencies[0].to, dependencies[0].from});

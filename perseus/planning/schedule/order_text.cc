@@ -13,7 +13,7 @@
 namespace perseus::schedule {
 namespace {
 
-// The longest pattern that is recognized.
+// The maximum length of a recognized pattern, in words.
 constexpr std::size_t kLongestPattern = 8;
 
 char LetterOf(InstructionKind kind) {
@@ -31,7 +31,7 @@ char LetterOf(InstructionKind kind) {
   }
 }
 
-// How often the first `length` words follow one another.
+// How often the first `length` words repeat without a gap.
 std::size_t Repeats(std::span<const std::string> words, std::size_t length) {
   std::size_t count = 1;
   while ((count + 1) * length <= words.size() &&
@@ -42,7 +42,8 @@ std::size_t Repeats(std::span<const std::string> words, std::size_t length) {
   return count;
 }
 
-// "5 F, 7 (B F), 5 B": from left to right, the pattern that covers most.
+// Writes the words as "5 F, 7 (B F), 5 B". From left to right, takes the pattern that covers the
+// most words.
 std::string Compress(std::span<const std::string> words) {
   std::string text;
   while (!words.empty()) {

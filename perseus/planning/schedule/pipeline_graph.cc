@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kNone = -1;
 
-// The option that runs without a plan: the maximum frequency. Of several options at that frequency
-// (which differ in other knobs), the fastest.
+// The option that runs without a plan: the option at maximum frequency. If several options have
+// this frequency (and differ in other knobs), the fastest of them.
 int FindBaseline(const std::vector<profile::Option>& options) {
   const auto best = std::min_element(options.begin(), options.end(),
                                      [](const profile::Option& left, const profile::Option& right) {
@@ -61,8 +61,8 @@ class PipelineGraphBuilder {
           profile_.name(), profile_.pp_ranks(), schedule_.name, pp_ranks(),
           profile_.pp_ranks() == schedule_.stages() ? ModelStagesRemedy() : "");
     }
-    // Without this check, chunks of the profile that the schedule does not have would be ignored
-    // without a message.
+    // If the profile has chunks that the schedule does not have, they would be ignored without this
+    // check.
     if (const int chunks =
             1 + *std::max_element(schedule_.chunk_of_stage.begin(), schedule_.chunk_of_stage.end());
         profile_.chunks() > chunks) {
@@ -103,7 +103,7 @@ class PipelineGraphBuilder {
     return {};
   }
 
-  // Adds an instruction behind the last one of its pp_rank.
+  // Adds an instruction after the last one of its pp_rank.
   int Append(int pp_rank, int option_set, int microbatch) {
     const int instruction = static_cast<int>(graph_.instructions.size());
     graph_.instructions.push_back({option_set, pp_rank, microbatch});
@@ -166,7 +166,7 @@ class PipelineGraphBuilder {
     return fmt::format("stage {} chunk {} {}", pp_rank, chunk, Name(kind));
   }
 
-  // Explains how to change a profile with one row for each stage of the model into one for a
+  // Explains how to convert a profile with one row for each stage of the model to a profile for a
   // schedule with several chunks on each pp_rank. Returns an empty text if this is impossible.
   std::string ModelStagesRemedy() const {
     const int stages = profile_.pp_ranks();
@@ -238,9 +238,9 @@ class PipelineGraphBuilder {
     graph_.dependencies.push_back({from, to, RankOf(from) == RankOf(to) ? 0 : model_.fixed.p2p});
   }
 
-  // Describes a deadlock: a cycle of pp_ranks that wait for each other. Each waits for a
-  // computation that comes later in the order of another pp_rank, which itself waits. The message
-  // shows only dependencies that are not the order of a pp_rank.
+  // Describes a deadlock: a cycle of pp_ranks that wait for each other. Each pp_rank waits for a
+  // computation of another pp_rank, which comes after the instruction at which that pp_rank waits.
+  // The message leaves out dependencies that come from the order of a pp_rank.
   tl::unexpected<Error> FailWithDeadlock(const std::vector<int>& cycle) const {
     constexpr int kMostShown = 4;
     std::string waits;
@@ -285,7 +285,7 @@ class PipelineGraphBuilder {
   int RankOf(int instruction) const {
     return graph_.instructions[static_cast<std::size_t>(instruction)].pp_rank;
   }
-  // Whether `from` is before `to` on one pp_rank. Before the graph is sorted, the numbers of
+  // Whether `from` is before `to` on one pp_rank. Until the graph is sorted, the numbers of
   // instructions increase along the order of a pp_rank.
   bool FollowsOnRank(int from, int to) const { return RankOf(from) == RankOf(to) && from < to; }
 

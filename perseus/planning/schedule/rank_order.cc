@@ -69,14 +69,15 @@ std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, in
         order.Backward(chunk);
         break;
       case Backward::kSplit:
-        // A pp_rank delays as many wgrads as there are pp_ranks before it. They fill its wait in
-        // the drain phase, and no pp_rank keeps more activations than pp_rank 0 always does.
+        // A pp_rank delays as many wgrads as there are earlier pp_ranks. These wgrads fill its wait
+        // in the drain phase. With this number, no pp_rank needs more memory for activations than
+        // pp_rank 0.
         order.BackwardInput(chunk);
         if (i >= pp_rank) order.OldestBackwardWeight();
         break;
       case Backward::kRecomputed:
-        // Recomputation needs nothing from other pp_ranks. Directly before the backward, it runs
-        // while the pp_rank would wait for the gradient.
+        // A recompute needs nothing from other pp_ranks. So directly before the backward, it runs
+        // while the pp_rank would otherwise wait for the gradient.
         order.Recompute(chunk);
         order.Backward(chunk);
         break;
@@ -86,8 +87,9 @@ std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, in
   return std::move(order).Take();
 }
 
-// The schedules in the shape of a V on R pp_ranks. Chunk 0 of pp_rank r is stage r, on the way down
-// to the last pp_rank. Chunk 1 is stage 2R-1-r, on the way up to pp_rank 0.
+// The schedules in the shape of a V on R pp_ranks. Chunk 0 of pp_rank r is stage r, and its
+// forwards go down to the last pp_rank. Chunk 1 is stage 2R-1-r, and its forwards go up to pp_rank
+// 0.
 namespace {
 
 constexpr int kDown = 0;
@@ -111,8 +113,9 @@ std::vector<Instruction> ZbVOrder(const ScheduleSpec& spec, int pp_rank) {
   const int pp_ranks_after = spec.pp_ranks - 1 - pp_rank;
   RankOrder order = VOrder(spec, pp_rank);
 
-  // Warm-up: forwards down until the first microbatch comes back up, then down and up in turn, then
-  // only up, each with its backward. So this pp_rank uses its memory and no more.
+  // Warm-up: forwards down until the first microbatch comes back up. Then forwards down and up in
+  // turn. Then only forwards up, each with its backward. So this pp_rank uses all of its memory,
+  // but no more.
   for (int i = 0; i < 2 * pp_ranks_after + 1; ++i) order.Forward(kDown);
   for (int i = 0; i < pp_rank; ++i) {
     order.Forward(kUp);
@@ -163,14 +166,14 @@ std::vector<Instruction> DualPipeVOrder(const ScheduleSpec& spec, int pp_rank) {
     BackwardInputAndWeight(order, kUp);
     order.Forward(kUp);
   }
-  // Steady state: the forward of one chunk next to the backward of the other.
+  // Steady state: the forward of one chunk with the backward of the other.
   for (int i = 0; i < spec.microbatches - 2 * spec.pp_ranks + pp_rank + 1; ++i) {
     order.Forward(kDown);
     order.Backward(kUp);
     order.Forward(kUp);
     order.Backward(kDown);
   }
-  // Drain: no forward down is left, and after this loop no forward up either.
+  // Drain: no forward down is left. After this loop, no forward up is left, either.
   for (int i = 0; i < pp_ranks_after; ++i) {
     order.Backward(kUp);
     order.Forward(kUp);

@@ -26,7 +26,8 @@ class RankOrder {
   void Backward(int chunk);   // The full backward.
   void BackwardInput(int chunk);
   void BackwardWeight(int chunk);
-  // Adds the wgrad of the oldest dgrad whose wgrad is pending. Does nothing if none is pending.
+  // Adds the wgrad of the oldest dgrad that has no wgrad yet. Does nothing if every dgrad has its
+  // wgrad.
   void OldestBackwardWeight();
 
   int forwards(int chunk) const { return next_forward_[At(chunk)]; }
@@ -51,9 +52,10 @@ class RankOrder {
 // All forwards, then all backwards (Huang et al., 2019).
 std::vector<Instruction> GpipeOrder(const ScheduleSpec& spec, int pp_rank);
 
-// Every schedule that warms up with forwards, then alternates one forward and one backward, then
-// drains: 1F1B (Narayanan et al., 2019), interleaved 1F1B (Narayanan et al., 2021), ZB-H1 and its
-// interleaved form (Qi et al., 2024), and 1F1B with early recomputation (Lai et al., 2022).
+// Every schedule that first warms up with forwards, then alternates one forward and one backward,
+// and then runs the remaining backwards: 1F1B (Narayanan et al., 2019), interleaved 1F1B (Narayanan
+// et al., 2021), ZB-H1 and its interleaved form (Qi et al., 2024), and 1F1B with early
+// recomputation (Lai et al., 2022).
 struct OneForwardOneBackward {
   // A pp_rank warms up with this many more forwards than the next pp_rank. One is enough for one
   // chunk. Interleaved 1F1B uses two, so that activations arrive before they are needed.
@@ -63,8 +65,8 @@ struct OneForwardOneBackward {
 std::vector<Instruction> OneForwardOneBackwardOrder(const ScheduleSpec& spec, int pp_rank,
                                                     OneForwardOneBackward variant);
 
-// The number of microbatches that a pp_rank runs on one chunk before its next chunk: about one for
-// each pp_rank of the pipeline.
+// The number of microbatches that a pp_rank runs on one chunk before it changes to its next chunk:
+// about one for each pp_rank of the pipeline.
 int MicrobatchesPerRound(int microbatches, int pp_ranks);
 
 // Schedules with two chunks on each pp_rank, in the shape of a V. The last pp_rank passes the

@@ -59,8 +59,7 @@ Result<void> CheckRange(const ScheduleSpec& spec, std::string_view what, int val
   return Fail("schedule {}: {} {} (expected 1 to {})", spec.name, value, what, most);
 }
 
-// The nearest number of microbatches from `from` in the direction of `step` that gives whole
-// rounds.
+// The nearest number of microbatches with whole rounds, in the direction of `step` from `from`.
 int NearestWholeRounds(int from, int step, int pp_ranks) {
   int microbatches = from;
   while (microbatches % std::max(1, microbatches / pp_ranks) != 0) microbatches += step;
@@ -99,7 +98,8 @@ Result<void> CheckSizes(const ScheduleSpec& spec, const Generator& generator) {
       }
       break;
     case Placement::kFolded:
-      // One chunk is the default of a ScheduleSpec, so it means that the user gave no number.
+      // One chunk is the default of a ScheduleSpec. So a value of 1 means that the user gave no
+      // number.
       if (spec.chunks > 2) {
         return Fail("schedule {}: {} chunks, but this schedule has 2 on each pp_rank (use 2)",
                     spec.name, spec.chunks);
@@ -270,9 +270,9 @@ std::optional<ScheduleDefect> FindDefect(const Schedule& schedule) {
 
   std::size_t instructions = 0;
   for (const std::vector<Instruction>& pp_rank : schedule.pp_ranks) instructions += pp_rank.size();
-  // If there are more pairs (stage, microbatch) than instructions, one of the first
-  // instructions + 1 pairs has no instruction. So these pairs are enough for the check, and large
-  // numbers in a file cannot exhaust the memory.
+  // Suppose that there are more pairs (stage, microbatch) than instructions. Then at least one of
+  // the first instructions + 1 pairs has no instruction. So it is enough to check these pairs, and
+  // large numbers in a file cannot exhaust the memory.
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   std::vector<Kinds> kinds_of_pair(
       std::min(schedule.pp_rank_of_stage.size() * microbatches, instructions + 1));

@@ -188,8 +188,8 @@ class ScheduleReader {
   }
 
   Result<void> PlaceStages() {
-    // This check comes before the table of stages, because a large number in the file would make a
-    // huge table.
+    // This check comes before the table of stages: a large number in the file would make a huge
+    // table.
     for (int stage = 0; const auto& [number, pp_rank] : pp_rank_of_stage_) {
       if (number != stage) {
         return Fail(
@@ -214,7 +214,7 @@ class ScheduleReader {
     return {};
   }
 
-  // Older files write B for a dgrad. A B is a dgrad if the file also has its wgrad.
+  // Older files write B for a dgrad. If the file also has a wgrad for it, a B is a dgrad.
   void ResolveOldLetters() {
     std::sort(weights_.begin(), weights_.end());
     for (const auto& [pp_rank, position] : ambiguous_) {

@@ -65,7 +65,7 @@ TEST(Schedule, OneForwardOneBackwardWithFewMicrobatches) {
   )"));
 }
 
-// Each recompute runs where the pp_rank waits for the gradient.
+// Each recompute runs while the pp_rank would wait for the gradient.
 TEST(Schedule, EarlyRecompute) {
   EXPECT_EQ(Generated({.name = "early-recompute-1f1b", .pp_ranks = 2, .microbatches = 3}), Drawn(R"(
     0F0 0F1 0R0         0B0 0F2 0R1     0B1 0R2     0B2
@@ -209,7 +209,7 @@ std::size_t CountInstructions(const Schedule& schedule) {
   return instructions;
 }
 
-// The most microbatches at any time that are after their forward and before their instruction of
+// The maximum number of microbatches in flight: after their forward and before their instruction of
 // kind `end`.
 int MostInFlight(const std::vector<Instruction>& rank, InstructionKind end) {
   int most = 0;
@@ -315,7 +315,8 @@ TEST(InFlight, OfGeneratedSchedules) {
   EXPECT_THAT(PeakOf({.name = "gpipe", .pp_ranks = 3, .microbatches = 5}), ElementsAre(5, 5, 5));
   EXPECT_THAT(PeakOf({.name = "1f1b", .pp_ranks = 4, .microbatches = 8}), ElementsAre(4, 3, 2, 1));
   EXPECT_THAT(PeakOf({.name = "1f1b", .pp_ranks = 4, .microbatches = 2}), ElementsAre(2, 2, 2, 1));
-  // A wgrad frees the activations, so delayed wgrads keep them: no pp_rank above pp_rank 0.
+  // A wgrad frees the activations, so delayed wgrads keep them longer. But no pp_rank needs more
+  // than pp_rank 0.
   EXPECT_THAT(PeakOf({.name = "zb-h1", .pp_ranks = 4, .microbatches = 8}), ElementsAre(4, 4, 4, 4));
 }
 

@@ -30,8 +30,9 @@ bool CanRun(const profile::Profile& profile, const schedule::Schedule& schedule)
   return true;
 }
 
-// 1F1B with more warm-up: `per_hop` more forwards for each later pp_rank, but at most `more`. If
-// per_hop is at least `more`, every pp_rank except the last one has `more` more.
+// 1F1B with a longer warm-up: from pp_rank to pp_rank, `per_hop` more forwards, but at most `more`
+// more than in 1F1B. If per_hop is at least `more`, every pp_rank except the last one has `more`
+// more.
 std::optional<schedule::Schedule> DeeperWarmup(const SearchJob& job, const MemoryLimit& limit,
                                                int more, int per_hop) {
   std::vector<int> in_flight;
@@ -55,8 +56,8 @@ std::optional<schedule::Schedule> DeeperWarmup(const SearchJob& job, const Memor
 
 void AddDeeperWarmups(const SearchJob& job, const MemoryLimit& limit,
                       std::vector<schedule::Schedule>& candidates) {
-  // Twice the depth of 1F1B covers the round trip of a gradient. Beyond that, only GPipe is known
-  // to help, and it is a candidate itself.
+  // Twice the depth of 1F1B is enough for the round trip of a gradient. A deeper warm-up only helps
+  // as in GPipe, and GPipe is itself a candidate.
   const int deepest = std::min(2 * job.pp_ranks, job.microbatches);
   for (int more = 1; more <= deepest; ++more) {
     for (const int per_hop : {1, deepest}) {
@@ -75,8 +76,8 @@ Result<schedule::Schedule> Generate(const SearchJob& job, std::string_view name)
                                      .chunks = job.profile.chunks()});
 }
 
-// The same order with full backwards in place of dgrads. A full backward does no less than its
-// dgrad, so the order can still run, and it frees the activations no later.
+// Returns the same order with full backwards instead of dgrads. A full backward includes its dgrad,
+// so the order can still run. It frees the activations at least as early.
 schedule::Schedule WithFullBackwards(schedule::Schedule schedule) {
   for (auto& order : schedule.pp_ranks) {
     std::erase_if(order, [](const schedule::Instruction& instruction) {
@@ -110,7 +111,8 @@ std::vector<std::string_view> NamesFor(const SearchJob& job) {
   return {kWithSeveralChunks.begin(), kWithSeveralChunks.end()};
 }
 
-// The generated schedules of a V, also without split backwards if the profile has none.
+// The generated schedules. If the profile has no split backwards, the schedules of a V have full
+// backwards.
 std::vector<schedule::Schedule> Generated(const SearchJob& job) {
   std::vector<schedule::Schedule> candidates;
   for (const std::string_view name : NamesFor(job)) {

@@ -21,8 +21,8 @@ double BubbleOf(const plan::Planner& planner) {
   return 1 - ToSeconds(busy) / (ToSeconds(baseline.time) * planner.pp_ranks());
 }
 
-// The effort of the searches for few changes, relative to their default. They only compare
-// schedules. The plan that is used comes from a search of its own.
+// The effort of the searches for few changes, relative to their default. These searches only
+// compare schedules. Another search makes the final plan.
 constexpr double kEffortOfFewChanges = 0.25;
 
 Result<plan::Plan> PlanWithLimit(const plan::Planner& planner, Nanoseconds deadline,
@@ -45,7 +45,7 @@ Result<plan::Plan> PlanWithLimit(const plan::Planner& planner, Nanoseconds deadl
                 most_changes, ToSeconds(deadline));
 }
 
-// The generated schedules in this memory, best relaxed energy first.
+// The generated schedules within this memory, best relaxed energy first.
 class GeneratedFinalists {
  public:
   GeneratedFinalists(const SearchJob& job, const Reference& reference, const Candidate& searched,
@@ -58,7 +58,7 @@ class GeneratedFinalists {
     }
   }
 
-  // Returns the schedules whose plans may have less energy than this.
+  // Returns the schedules that may have plans with less energy than this.
   std::vector<Candidate> Below(double energy_j) const {
     std::vector<Candidate> below;
     for (const schedule::Schedule& schedule : schedules_) {
@@ -82,7 +82,8 @@ class GeneratedFinalists {
   std::vector<schedule::Schedule> schedules_;
 };
 
-// The best plan with less energy than `energy_j`. After a request to finish, the best one so far.
+// Returns the best plan with less energy than `energy_j`. After a finish request, returns the best
+// one so far.
 Result<std::optional<PlannedCandidate>> BestPlanBelow(const SearchJob& job,
                                                       const Reference& reference,
                                                       const GeneratedFinalists& generated,

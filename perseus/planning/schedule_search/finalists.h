@@ -1,14 +1,15 @@
 // Plans schedules, and compares the finalists of a search by their plans.
 //
-// The search compares relaxed energies (relaxed_energy.h). The plan of a schedule is above that: it
-// names measured options, a switch takes time or energy, and the number of clock changes may be
-// limited. So of two schedules, the one with the greater relaxed energy may have the better plan,
-// most of all with a switch latency or with few changes.
+// The search compares relaxed energies (relaxed_energy.h). The energy of the plan of a schedule is
+// above that: the plan uses measured options, a switch takes time or energy, and the number of
+// clock changes may be limited. So if one schedule has a greater relaxed energy than another, it
+// may still have the better plan. This happens most often with a switch latency or with few
+// changes.
 //
-// Finalists are the searched schedule, and all generated schedules that fit the same memory
-// (candidates.cc). Each gets a plan, unless its relaxed energy shows that no plan for it is better
-// than the best one so far. So no generated schedule has a better plan of the same effort than the
-// winner.
+// Finalists are the schedule that the search found, and all generated schedules within the same
+// memory (candidates.cc). Each finalist gets a plan, unless its relaxed energy shows that all its
+// plans are worse than the best plan so far. So with the same effort, no generated schedule has a
+// better plan than the winner.
 #pragma once
 
 #include <optional>
@@ -24,32 +25,33 @@ struct PlannedCandidate {
   Candidate candidate;
   plan::Plan plan;
   double saving = 0;            // The plan's saving against the reference at maximum frequency.
-  double bubble = 0;            // The part of an iteration at maximum frequency that GPUs wait.
+  double bubble = 0;            // The fraction of an iteration at maximum frequency that GPUs wait.
   double changes_per_rank = 0;  // Clock changes of a pp_rank in an iteration of the plan.
 };
 
-// Plans for the time of the reference, within the limit of clock changes of the job. Fails with
-// kUnreachable if no plan is found that is as fast.
+// Plans a candidate for the time of the reference, within the job's limit on clock changes. Fails
+// with kUnreachable if the search finds no plan that is as fast.
 Result<PlannedCandidate> PlanCandidate(const SearchJob& job, const Reference& reference,
                                        Candidate candidate, const plan::SearchLimits& limits);
 
-// Returns the best plan of the finalists. `searched` is the result of FindSchedule in the memory
-// `limit`. If `judged` is given, generated schedules that fit that memory are no finalists, because
-// an earlier call has compared them. After a request to finish, only the searched schedule gets a
-// plan, unless none is found.
+// Returns the best plan of the finalists. `searched` is the result of FindSchedule within the
+// memory `limit`. If `judged` is given, an earlier call has already compared the generated
+// schedules within that memory, so they are no finalists. After a finish request, only `searched`
+// gets a plan. If it has no plan, the other finalists follow.
 Result<PlannedCandidate> PlanBestFinalist(const SearchJob& job, const Reference& reference,
                                           Candidate searched, const MemoryLimit& limit,
                                           const plan::SearchLimits& limits,
                                           const MemoryLimit* judged = nullptr);
 
-// The best plan of the generated schedules that fit the memory `limit`, but not the memory
-// `judged`. Returns nullopt if no such plan has less energy than `than`, or after a request to
-// finish.
+// Considers the generated schedules within the memory `limit` that exceed the memory `judged`.
+// Returns the best plan of these schedules. Returns nullopt if no such plan has less energy than
+// `than`, or after a finish request.
 Result<std::optional<PlannedCandidate>> PlanBetterGenerated(
     const SearchJob& job, const Reference& reference, const PlannedCandidate& than,
     const MemoryLimit& limit, const plan::SearchLimits& limits, const MemoryLimit& judged);
 
-// Whether one of these generated schedules has less relaxed energy than `than`.
+// Whether one of the schedules that PlanBetterGenerated considers has less relaxed energy than
+// `than`.
 bool HasBetterGenerated(const SearchJob& job, const Reference& reference, const Candidate& than,
                         const MemoryLimit& limit, const MemoryLimit& judged);
 

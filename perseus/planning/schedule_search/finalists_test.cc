@@ -37,7 +37,7 @@ SearchJob FinalistsJob(const profile::Profile& profile) {
 
 const plan::SearchLimits kFirst{.effort = plan::kFirstLook, .stop = {}, .finish = {}};
 
-// The generated schedules with one chunk that need at most `more` microbatches beyond 1F1B.
+// The generated schedules with one chunk that need at most `more` microbatches more than 1F1B.
 std::vector<schedule::Schedule> GeneratedWithin(const Reference& reference, int more) {
   std::vector<schedule::Schedule> all;
   for (const std::string name : {"1f1b", "gpipe"}) {
@@ -61,7 +61,8 @@ std::vector<schedule::Schedule> GeneratedWithin(const Reference& reference, int 
   return all;
 }
 
-// The relaxation knows neither the latency nor the limit of changes, so only plans can tell.
+// The relaxation knows neither the latency nor the limit on changes, so only the plans show which
+// schedule is better.
 TEST(PlanBestFinalist, IsNoWorseThanThePlanOfAnyGeneratedSchedule) {
   const profile::Profile profile = FinalistsProfile();
   for (const Nanoseconds latency : {Nanoseconds{0}, 10 * kMillisecond}) {
@@ -95,20 +96,20 @@ TEST(PlanBestFinalist, IsNoWorseThanThePlanOfAnyGeneratedSchedule) {
   }
 }
 
-// A plan of few changes must not be compared with one of many.
+// A plan with few changes must not be compared with a plan with many changes.
 TEST(PlanBestFinalist, ReplacesAScheduleWithAWorsePlan) {
   const profile::Profile profile = FinalistsProfile();
   const SearchJob job = FinalistsJob(profile);
   const auto reference = FindReference(job);
   const MemoryLimit limit = MoreInFlight(*reference, 1);
-  // As if the search had found nothing better than 1F1B.
+  // Simulates a search that has found nothing better than 1F1B.
   const Candidate poor{.schedule = reference->schedule, .origin = "poor"};
   const auto best = PlanBestFinalist(job, *reference, poor, limit, kFirst);
   const auto of_poor = PlanCandidate(job, *reference, poor, kFirst);
   ASSERT_TRUE(best && of_poor);
   EXPECT_LT(best->plan.evaluation.energy_j, of_poor->plan.evaluation.energy_j);
   EXPECT_NE(best->candidate.origin, "poor");
-  // Schedules that fit an earlier memory are not judged again.
+  // Schedules that fit an earlier memory limit are not compared again.
   const auto again = PlanBestFinalist(job, *reference, poor, limit, kFirst, &limit);
   ASSERT_TRUE(again);
   EXPECT_EQ(again->candidate.origin, "poor");
@@ -134,7 +135,8 @@ TEST(PlanBetterGenerated, LooksOnlyAtFurtherMemory) {
   EXPECT_FALSE(*none);
 }
 
-// The search finds no use for +1. interleaved-zb needs +3, and is better.
+// With one more microbatch, the search finds nothing better. interleaved-zb needs three more, and
+// is better.
 TEST(Tradeoff, IsNoWorseThanAGeneratedScheduleThatNeedsMuchMoreMemory) {
   using Kind = InstructionKind;
   const profile::Profile profile = *synthetic::SynthesizeProfile(
@@ -182,7 +184,8 @@ TEST(Tradeoff, NeverSavesLessWithMoreMemoryUnderALimitOfChanges) {
     EXPECT_THAT(row.plan.evaluation.pp_rank_switches, Each(Le(2)));
     before = row.saving;
   }
-  // The relaxation of 1F1B is the best one, but its plan of 2 changes is far from that.
+  // The relaxation of 1F1B is the best one, but its plan with 2 changes is far from this
+  // relaxation.
   EXPECT_THAT(Conclude(*tradeoff), HasSubstr("No order was found that saves more in the memory"));
 }
 

@@ -11,8 +11,9 @@
 namespace perseus::schedule_search {
 namespace {
 
-// Adds `step` to the counts in the window. Counts never fall from one backward to the next. So a
-// smaller count limits the counts before the window, and a larger one raises those after it.
+// Adds `step` to the counts in the window. Counts never fall from one backward to the next. So if
+// counts become smaller, they limit the counts before the window. If they become larger, they raise
+// the counts after it.
 void Shift(std::vector<int>& counts, std::size_t begin, std::size_t end, int step) {
   for (std::size_t i = begin; i < end; ++i) counts[i] += step;
   if (begin == end) return;
@@ -22,7 +23,8 @@ void Shift(std::vector<int>& counts, std::size_t begin, std::size_t end, int ste
   }
 }
 
-// The numbers that the move changes, and their range. They are independent of each other.
+// The numbers that the move changes, and their allowed range. The numbers do not depend on each
+// other.
 struct Independent {
   std::vector<int>& numbers;
   int least;
@@ -38,7 +40,7 @@ Independent NumbersOf(Move::What what, const Choices& choices, RankPaths& rank) 
 using schedule::Instruction;
 using Kind = InstructionKind;
 
-// Sets what follows from the two sequences.
+// Computes the values that depend on the two sequences.
 void Derive(RankPaths& paths) {
   const auto places = [](const std::vector<Instruction>& instructions) {
     std::map<std::pair<int, int>, int> place_of;  // [stage, microbatch]
@@ -61,7 +63,7 @@ void Derive(RankPaths& paths) {
   }
 }
 
-// Continues the numbers beyond the last forward.
+// Lets the numbers continue to rise after the last forward.
 void Extend(RankPaths& paths) {
   const auto all = static_cast<int>(paths.forwards.size());
   for (std::size_t i = 1; i < paths.backwards.size(); ++i) {
@@ -70,8 +72,8 @@ void Extend(RankPaths& paths) {
   }
 }
 
-// The half steps of a pp_rank are numbered: 2 * i is before the forwards that come before backward
-// i, and 2 * i + 1 is directly before backward i. After the last backward is the last half step.
+// The half steps of a pp_rank are numbered. 2 * i is before the forwards that come before backward
+// i. 2 * i + 1 is directly before backward i. The last half step is after the last backward.
 int FirstStepOfWeight(int backward) { return 2 * (backward + 1); }
 
 RankPaths PathsOfRank(const std::vector<Instruction>& order) {
@@ -123,7 +125,8 @@ std::vector<std::vector<int>> WeightsByStep(const RankPaths& paths) {
   return weights;
 }
 
-// Walks along the order of a pp_rank with the activations that it holds, and makes it fit.
+// Walks along the order of a pp_rank, counts the activations that it holds, and makes the order
+// fit.
 class Fitting {
  public:
   Fitting(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives_way)
@@ -202,7 +205,7 @@ class Fitting {
     }
     if (forwards_ < least || held_ > most) return false;
     if (forwards_ < all || before < all) before = forwards_;
-    // If the limit delays forwards, the numbers beyond the last forward become smaller, too.
+    // If the limit delays forwards, the numbers after the last forward become smaller, too.
     if (backward > 0) {
       before = std::min(before, std::max(all, paths_.forwards_before[At(backward - 1)] + 1));
     }

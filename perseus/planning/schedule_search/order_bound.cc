@@ -21,8 +21,8 @@ using Kind = InstructionKind;
 enum Window { kWhole, kSuffix, kMiddle };
 constexpr int kWindows = 3;
 
-// Returns the curve of an instruction whose time has a price. Where more time saves less than the
-// price, the instruction takes no more time.
+// Returns the curve of an instruction if its time has a price. The instruction gets no slower where
+// more time saves less than the price.
 profile::Curve PricedCurve(profile::Curve curve, Microwatts price) {
   std::size_t kept = 0;
   while (kept < curve.slopes.size() && curve.slopes[kept] > price) ++kept;
@@ -32,8 +32,9 @@ profile::Curve PricedCurve(profile::Curve curve, Microwatts price) {
   return curve;
 }
 
-// The network without orders. Its instructions: all forwards, all backwards, and for each pp_rank
-// an instant before its first forward, an instant after its last backward, and its windows.
+// The network without orders. Its instructions are all forwards and all backwards. In addition,
+// each pp_rank has an instant before its first forward, an instant after its last backward, and its
+// windows.
 class OrderFreeJob {
  public:
   static Result<OrderFreeJob> Create(const SearchJob& job, Nanoseconds deadline,
@@ -59,14 +60,14 @@ class OrderFreeJob {
     return free;
   }
 
-  // The bound of these prices, and how much more work than time each window has (ns).
+  // The bound for these prices, and by how much the work of each window exceeds its time (ns).
   struct Outcome {
     double bound_j = 0;
     std::vector<Nanoseconds> excess;
     std::vector<Nanoseconds> event_times = {};
   };
-  // [kWindows * pp_rank + window] `near` has the event times of other prices, for the solver to
-  // start at (deadline.h). Empty: none.
+  // Solves for `prices` ([kWindows * pp_rank + window]). `near` has the event times of a solution
+  // for other prices, which the solver starts from (deadline.h). Empty: no such solution.
   Result<Outcome> Solve(const std::vector<Microwatts>& prices,
                         std::span<const Nanoseconds> near) const {
     const PricedCurves priced = Price(prices);
@@ -109,8 +110,8 @@ class OrderFreeJob {
   }
 
   int windows() const { return kWindows * pp_ranks_; }
-  // A pp_rank that is slowed down saves no more than the steepest slope of its curves. So a second
-  // of time is worth no more than the sum of all pp_ranks.
+  // If a pp_rank is slowed down, it saves at most the steepest slope of its curves. So a second of
+  // time is worth at most the sum over all pp_ranks.
   double MostPriceW() const {
     double sum_w = 0;
     for (std::size_t i = 0; i < curves_.size(); i += 2) {
@@ -129,7 +130,7 @@ class OrderFreeJob {
   struct PricedCurves {
     std::vector<profile::Curve> curves;
     std::vector<std::int32_t> curve_of_instruction;
-    double constant_j = 0;  // What the curves leave out.
+    double constant_j = 0;  // The energy that the curves leave out.
 
     std::int32_t Add(profile::Curve curve) {
       curves.push_back(std::move(curve));
@@ -141,7 +142,7 @@ class OrderFreeJob {
                         .curve_of_instruction = std::vector<std::int32_t>(
                             At(instructions() + (2 + kWindows) * pp_ranks_), 0),
                         .constant_j = fixed_j_};
-    // Curve 0 is that of the instants, which take no time.
+    // Curve 0 is the curve of the instants, which take no time.
     priced.Add({.times = {0}, .slopes = {}, .options = {}, .least_effective_energy_j = 0});
     for (int pp_rank = 0; pp_rank < pp_ranks_; ++pp_rank) {
       PriceComputations(pp_rank, Kind::kForward, prices, priced);
@@ -180,7 +181,8 @@ class OrderFreeJob {
     }
   }
 
-  // No window is longer than the deadline, so its arc never reaches the end of this curve.
+  // Returns the curve of a window. No window is longer than the deadline, so its arc never reaches
+  // the end of this curve.
   profile::Curve WindowCurve(int pp_rank, int window, Microwatts price) const {
     Nanoseconds least_work = 0;
     for (const Kind kind : {Kind::kForward, Kind::kBackward}) {
@@ -206,7 +208,7 @@ class OrderFreeJob {
     return instructions() + 2 * pp_ranks_ + kWindows * pp_rank + window;
   }
 
-  // The microbatches [first, last] whose forwards, or backwards, are in a window.
+  // The range of microbatches with their forwards (or backwards) in a window.
   struct Contents {
     int first = 0;
     int last = -1;
@@ -221,7 +223,7 @@ class OrderFreeJob {
     return {1, window == kMiddle ? last - held : last};
   }
 
-  // The windows of a pp_rank that have any contents.
+  // Returns the number of windows of a pp_rank that are not empty.
   int WindowsOf(int pp_rank) const {
     // The middle window ends with the last forward. If memory does not put the last forward after
     // the first backward, this window does not exist.
@@ -267,7 +269,7 @@ class OrderFreeJob {
   }
 
   // Every pp_rank ends with the all-reduce and the optimizer, so the computations have less time.
-  // The time of loading is left out, which only lowers the bound.
+  // The time of loading is left out, which can only lower the bound.
   void AddFixedInstructions(const SearchJob& job) {
     const schedule::FixedInstructions& fixed = job.model.fixed;
     const auto effective_j = [&](const schedule::FixedInstructions::Cost& cost) {
@@ -287,7 +289,7 @@ class OrderFreeJob {
 
   int pp_ranks_ = 0;
   int microbatches_ = 0;
-  std::vector<int> held_;     // [pp_rank] Microbatches, at most.
+  std::vector<int> held_;     // [pp_rank] The maximum number of microbatches.
   Nanoseconds deadline_ = 0;  // For the computations.
   double blocking_power_w_ = 0;
   double fixed_j_ = 0;                  // The energy of fixed instructions, with the waiting of all
@@ -299,9 +301,9 @@ class OrderFreeJob {
 // Returns fewer steps for larger jobs, like the evaluations of the search.
 int AscentSteps(int instructions) { return std::max(12, UsualEvaluations(instructions) / 5); }
 
-// Ascent with a step of its own for each price, which grows while the price moves the same way, and
-// shrinks when it turns. Where the optimum of the durations is not unique, a window may have too
-// much work at any price, so prices and steps have an end.
+// Raises the bound. Each price has its own step size. The step grows while the price moves in the
+// same direction, and shrinks when the direction changes. If the optimum of the durations is not
+// unique, a window may have too much work at any price. So prices and steps are limited.
 Result<double> Ascend(const OrderFreeJob& job, const std::stop_token& finish) {
   constexpr double kFirstStepW = 20;
   constexpr double kGrow = 1.3;

@@ -12,7 +12,7 @@ namespace {
 
 // The largest error of an estimated energy above the relaxed optimum, as a fraction.
 constexpr double kPrecision = 1e-6;
-// Energies that differ by less than this fraction count as equal.
+// Energies with a smaller relative difference are treated as equal.
 constexpr double kEqual = 2 * kPrecision;
 
 // Translates between the arcs of a network and the instructions of a schedule.
@@ -31,7 +31,7 @@ class OptimumOfSchedule {
     }
   }
 
-  // A guess for this schedule from the optimum of another one.
+  // Returns a guess for this schedule, made from the optimum of another schedule.
   frontier::Solution Guess(const RelaxedOptimum& other) const {
     const frontier::Network& network = planner_.network();
     frontier::Solution guess;

@@ -1,8 +1,9 @@
-// Estimates the relaxed energy of schedules, to compare them. The estimate is called a judgment.
+// Estimates the relaxed energy of schedules, to compare them. Such an estimate is called a
+// judgment.
 //
-// A search judges hundreds of schedules that differ little, and most of them are worse than the
-// best one so far. So the solver starts from the optimum of the best one, and stops as soon as it
-// knows that a schedule is worse (frontier::ApproximateSchedule). For 8 pp_ranks and 24
+// A search judges hundreds of schedules that differ little. Most of them are worse than the best
+// schedule so far. So the solver starts from the optimum of the best schedule, and stops as soon as
+// it knows that the new one is worse (frontier::ApproximateSchedule). For 8 pp_ranks and 24
 // microbatches, a judgment takes a fifth of the time of an exact solution.
 #pragma once
 
@@ -15,13 +16,13 @@
 
 namespace perseus::schedule_search {
 
-// The relaxed optimum of a schedule, in terms of its instructions. So it is a guess for a schedule
-// with the same instructions in another order.
+// The relaxed optimum of a schedule, stored for each instruction. So it can be the guess for
+// another schedule that has the same instructions in another order.
 struct RelaxedOptimum {
   struct Part {
     Nanoseconds start = 0;
     Nanoseconds end = 0;
-    // The flow of its arc, of its dependency on the instruction before it on its pp_rank, and of
+    // The flows of its arc, of its dependency on the previous instruction of its pp_rank, and of
     // its dependency on another pp_rank.
     Microwatts flow = 0;
     Microwatts flow_of_order = 0;
@@ -49,12 +50,12 @@ struct RelaxedOptimum {
 
 // The values that the search compares.
 struct Judgment {
-  double relaxed_energy_j = 0;  // Exceeds the relaxed optimum by less than a millionth part.
+  double relaxed_energy_j = 0;  // At most a millionth above the relaxed optimum.
   Nanoseconds time_at_maximum = 0;
   std::int64_t memory = 0;  // The sum of the peaks of all pp_ranks, in the unit of the limit.
   std::shared_ptr<const RelaxedOptimum> optimum;
 
-  // Whether it has less energy, or as much (within the precision) with less memory.
+  // Whether it has less energy, or the same energy (within the precision) and less memory.
   bool IsBetterThan(const Judgment& other) const;
 };
 
@@ -65,8 +66,9 @@ class RelaxedEnergy {
   RelaxedEnergy(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit)
       : job_(job), deadline_(deadline), limit_(limit) {}
 
-  // Judges a schedule. Returns nullopt if it deadlocks, exceeds the memory, or cannot meet the
-  // deadline. If `best` is given, an energy above that of `best` need not be exact.
+  // Judges a schedule. Returns nullopt if the schedule deadlocks, exceeds the memory, or cannot
+  // meet the deadline. If `best` is given and the energy is above the energy of `best`, the result
+  // need not be exact.
   std::optional<Judgment> Judge(const schedule::Schedule& schedule,
                                 const Judgment* best = nullptr) const;
 

@@ -19,8 +19,8 @@
 namespace perseus::schedule_search {
 namespace {
 
-// This many moves are evaluated at a time, on all cores. The number is the same on every machine,
-// so the result is, too.
+// The number of moves that are evaluated at a time, on all cores. It is the same on every machine,
+// and so is the result.
 constexpr std::size_t kBatch = 4;
 
 // A hash (FNV-1a) of the orders of instructions.
@@ -80,8 +80,8 @@ class Search {
         for (bool again = true; again && has_evaluations();) {
           PERSEUS_ASSIGN_OR_RETURN(again, TryMoves(moves));
           has_helped = has_helped || again;
-          // Only whole-iteration moves are repeated at once: they are few, and the smaller windows
-          // refine what they find.
+          // Only moves of the whole iteration are repeated at once. They are few, and the smaller
+          // windows refine their results.
           again = again && parts == 1;
         }
       }
@@ -197,7 +197,7 @@ Result<double> RelaxedEnergyOf(const SearchJob& job, const schedule::Schedule& s
   return planner.BoundFor(deadline);
 }
 
-// The error says what is missing, and how much the reference needs.
+// The error states what is missing, and how much the reference needs.
 tl::unexpected<Error> FailWithoutSchedule(const SearchJob& job,
                                           const std::vector<schedule::Schedule>& candidates,
                                           const MemoryLimit& limit, Nanoseconds deadline) {

@@ -54,14 +54,14 @@ RandomJob MakeRandomJob(std::uint32_t seed) {
   return job;
 }
 
-// The most that a pp_rank holds while the plan runs, at any time: a forward allocates when it
+// The maximum that a pp_rank holds at any time while the plan runs. A forward allocates when it
 // starts, and a full backward or a wgrad frees when it ends.
 std::vector<std::int64_t> PeaksInTime(const schedule::Schedule& schedule,
                                       const plan::Evaluation& evaluation,
                                       const schedule::InstructionGraph& graph) {
   std::vector<std::int64_t> peaks;
   for (std::size_t pp_rank = 0; pp_rank < schedule.pp_ranks.size(); ++pp_rank) {
-    std::vector<std::pair<Nanoseconds, int>> changes;  // What ends at a time comes first.
+    std::vector<std::pair<Nanoseconds, int>> changes;  // At equal times, ends come first.
     for (std::size_t i = 0; i < schedule.pp_ranks[pp_rank].size(); ++i) {
       const std::size_t node = At(graph.pp_rank_orders[pp_rank][i]);
       const Nanoseconds start = evaluation.starts[node];
@@ -80,7 +80,7 @@ std::vector<std::int64_t> PeaksInTime(const schedule::Schedule& schedule,
   return peaks;
 }
 
-// Every data dependency, in the times of the plan.
+// Checks every data dependency with the times of the plan.
 void ExpectDependenciesHold(const schedule::InstructionGraph& graph,
                             const plan::Evaluation& evaluation) {
   for (const schedule::Dependency& dependency : graph.dependencies) {
@@ -119,7 +119,7 @@ TEST(SearchProperties, HoldForRandomJobs) {
     const auto best = PlanBestFinalist(job, *reference, *found, limit, first);
     ASSERT_TRUE(best) << best.error().Message();
 
-    // Each instruction once, and no deadlock.
+    // Each instruction runs once, and the schedule does not deadlock.
     const schedule::Schedule& schedule = best->candidate.schedule;
     EXPECT_FALSE(schedule::FindDefect(schedule).has_value());
     const auto graph = schedule::BuildInstructionGraph(schedule, *profile, job.model);
@@ -127,7 +127,7 @@ TEST(SearchProperties, HoldForRandomJobs) {
     ExpectDependenciesHold(*graph, best->plan.evaluation);
     EXPECT_LE(best->plan.evaluation.time, reference->time);
 
-    // Never more memory than the limit, at any time of the plan.
+    // At any time of the plan, the memory is within the limit.
     const auto peaks = PeaksInTime(schedule, best->plan.evaluation, *graph);
     for (std::size_t i = 0; i < peaks.size(); ++i) {
       EXPECT_LE(peaks[i], limit.of_pp_rank[i]) << "pp_rank " << i;

@@ -85,7 +85,8 @@ std::string NameOf(const JobShape& shape) {
                      shape.is_folded ? ", in a V" : "");
 }
 
-// Every instruction once, no deadlock, and never more in flight than the limit.
+// Every instruction runs once, nothing deadlocks, and the microbatches in flight never exceed the
+// limit.
 TEST(FindSchedule, GivesAScheduleThatRunsInTheMemory) {
   for (const JobShape& shape : kShapes) {
     const profile::Profile profile = ProfileOf(shape);
@@ -124,7 +125,8 @@ TEST(FindSchedule, IsNoWorseThanAnyGeneratedScheduleThatFits) {
                                                         .pp_ranks = shape.stages,
                                                         .microbatches = shape.microbatches,
                                                         .chunks = shape.chunks});
-      // Schedules in a V place stages differently, so a profile is for the ones or for the others.
+      // Schedules in a V place stages differently. So a profile is either for these schedules or
+      // for the others.
       if (!schedule || (name == "zb-v" || name == "dualpipe-v") != shape.is_folded) continue;
       const auto judged = energy.Judge(*schedule);
       if (!judged) continue;
@@ -133,8 +135,8 @@ TEST(FindSchedule, IsNoWorseThanAnyGeneratedScheduleThatFits) {
   }
 }
 
-// A V needs no split backwards: the search starts from ZB-V with full ones. Which stage's forwards
-// come first is part of what it changes.
+// A V needs no split backwards: the search starts from ZB-V with full backwards. The search also
+// changes which stage's forwards come first.
 TEST(FindSchedule, FindsABetterOrderOfTheStagesInAV) {
   const JobShape shape{.microbatches = 12, .chunks = 2, .is_folded = true};
   const profile::Profile profile = ProfileOf(shape);
@@ -160,7 +162,7 @@ TEST(Reference, OfAVNeedsTwoChunks) {
   EXPECT_THAT(FindReference(job).error().Message(), HasSubstr("need two chunks on each pp_rank"));
 }
 
-// In the memory of 1F1B, wgrads fill the time in which pp_ranks would wait.
+// Within the memory of 1F1B, wgrads fill the time in which pp_ranks would wait.
 TEST(FindSchedule, SplitsBackwardsInTheSameMemory) {
   const JobShape shape{.has_split_backward = true};
   const profile::Profile profile = ProfileOf(shape);
@@ -174,7 +176,7 @@ TEST(FindSchedule, SplitsBackwardsInTheSameMemory) {
               Le(0.95 * energy.Judge(reference->schedule)->relaxed_energy_j));
 }
 
-// Recomputation costs time and energy, so only microbatches that do not fit otherwise have it.
+// A recompute costs time and energy. So only microbatches that otherwise do not fit have one.
 TEST(FindSchedule, RecomputesAsLittleAsTheMemoryAllows) {
   const JobShape shape{.stages = 3, .microbatches = 6, .has_recompute = true};
   const profile::Profile profile = ProfileOf(shape);
@@ -233,7 +235,8 @@ TEST(FindSchedule, GivesTheSameScheduleAgain) {
   EXPECT_EQ(first->schedule.pp_ranks, second->schedule.pp_ranks);
 }
 
-// Calls `visit` with every order of `forwards` F and as many B in which no B precedes its F.
+// Calls `visit` with every order of as many forwards as backwards in which no backward precedes its
+// forward.
 void ForEachOrder(int microbatches, std::vector<int>& forwards_before,
                   const std::function<void()>& visit) {
   const int backward = static_cast<int>(forwards_before.size());
@@ -285,15 +288,15 @@ TEST(FindSchedule, IsTheBestOfAllOrdersOfSmallPipelines) {
         const double best = BestOfAllOrders(energy, reference->schedule);
         const auto found = FindSchedule(job, reference->time, limit);
         ASSERT_TRUE(found);
-        // The search is not exhaustive. Here it is as good, up to the precision of its judgments
-        // and of the exhaustive ones.
+        // The search is not exhaustive. But here, its result is as good as the best order, up to
+        // the precision of both values.
         EXPECT_NEAR(found->relaxed_energy_j, best, best * 1e-5);
         const auto bound_j = BoundOfAnyOrder(job, reference->time, limit);
         ASSERT_TRUE(bound_j) << bound_j.error().Message();
         ASSERT_TRUE(*bound_j);
         EXPECT_LE(**bound_j, best * (1 + 1e-9));
-        // In the memory of the reference, and with two stages, nothing is between the two. With
-        // three stages and more memory, forwards and backwards overlap in the bound.
+        // With the memory of the reference, or with two stages, the bound equals the best order.
+        // With three stages and more memory, forwards and backwards overlap in the bound.
         const bool is_tight = more == 0 || stages == 2;
         EXPECT_GE(**bound_j, best * (1 - (is_tight ? 1e-5 : 0.005)));
       }
@@ -332,7 +335,7 @@ TEST(FindSchedule, SaysHowMuchMemoryTheReferenceNeeds) {
   const profile::Profile profile = ProfileOf({});
   const SearchJob job = JobOf({}, profile);
   const auto reference = FindReference(job);
-  // One in flight everywhere is possible, but slower.
+  // One microbatch in flight on each pp_rank is possible, but slower.
   const MemoryLimit limit{
       .of_pp_rank = {1, 1, 1, 1}, .size_of_stage = {1, 1, 1, 1}, .kept_of_stage = {}};
   const auto found = FindSchedule(job, reference->time, limit);
@@ -398,7 +401,7 @@ TEST(Tradeoff, SaysThatMemoryIsOfNoUse) {
   EXPECT_THAT(Conclude(*tradeoff), HasSubstr("More memory saves nothing more."));
 }
 
-// In the memory of 1F1B, every order is nearly forced.
+// Within the memory of 1F1B, there is hardly a choice of order.
 TEST(BoundOfAnyOrder, IsTightInTheMemoryOfTheReference) {
   const JobShape shape{.stages = 2, .microbatches = 5, .imbalance = 0.2};
   const profile::Profile profile = ProfileOf(shape);
@@ -447,8 +450,8 @@ TEST(RankPaths, KeepEveryGeneratedSchedule) {
     SetOrders(PathsOf(*generated), again);
     EXPECT_FALSE(schedule::FindDefect(again).has_value());
     EXPECT_EQ(schedule::PeakInFlight(again), schedule::PeakInFlight(*generated));
-    // Wgrads between the same two others may change places. Without split backwards, nothing
-    // moves.
+    // Wgrads between the same two other instructions may change places. Without split backwards,
+    // the order stays the same.
     if (name != "zb-v" && name != "dualpipe-v") {
       EXPECT_EQ(again.pp_ranks, generated->pp_ranks);
     }

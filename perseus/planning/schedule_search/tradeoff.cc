@@ -16,8 +16,8 @@
 namespace perseus::schedule_search {
 namespace {
 
-// Returns the limit of the row of `more` further microbatches. With recomputation,
-// microbatches in flight take different memory, so the row counts bytes.
+// Returns the limit of the row with `more` additional microbatches. With recomputation,
+// microbatches in flight need different amounts of memory, so the limit is in bytes.
 MemoryLimit LimitOfRow(const Reference& reference, const ByteMemory& memory, int more) {
   if (memory.kept.empty()) return MoreInFlight(reference, more);
   MemoryLimit limit{
@@ -39,8 +39,8 @@ bool HoldSame(const Candidate& a, const Candidate& b, const ByteMemory& memory) 
   return bytes(a) == bytes(b);
 }
 
-// Returns the schedules of the rows. The search of each row starts from the previous schedule.
-// Leaves out a row that holds no more than the previous row, and then further rows, unless a
+// Returns the schedules of the rows. The search of each row starts from the previous schedule. If a
+// row holds no more than the previous row, leaves out this row and the next ones, unless a
 // generated schedule that needs their memory is better.
 Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
                                                              const Reference& reference,
@@ -77,7 +77,8 @@ bool IsUnreachable(const Result<PlannedCandidate>& planned) {
   return !planned && planned.error().kind == ErrorKind::kUnreachable;
 }
 
-// The best schedule in the available bytes, from the best of the others that fits.
+// Returns the best schedule in the available bytes. Starts from the best of the other schedules
+// that fits.
 Result<TradeoffRow> PlanFitting(const SearchJob& job, const Tradeoff& tradeoff,
                                 const TradeoffOptions& options) {
   const MemoryLimit limit = LimitOf(options.memory);
@@ -144,7 +145,7 @@ Result<Tradeoff> PlanRows(const SearchJob& job, Reference reference,
   for (std::size_t i = 0; i < planned.size(); ++i) {
     if (!planned[i] && !IsUnreachable(planned[i])) return Fail(planned[i]);
     if (!bounds[i]) return Fail(bounds[i]);
-    // The schedule of a row with less memory is a schedule for this row too.
+    // The schedule of a row with less memory is also possible in this row.
     const TradeoffRow& before = i == 0 ? tradeoff.fixed : tradeoff.rows.back();
     const bool keeps_before = !planned[i] || before.saving > planned[i]->saving;
     TradeoffRow row = keeps_before ? before : TradeoffRow{*std::move(planned[i])};
@@ -156,8 +157,8 @@ Result<Tradeoff> PlanRows(const SearchJob& job, Reference reference,
   return tradeoff;
 }
 
-// Adds the rows that the search left out, if a generated schedule that needs their memory has a
-// better plan. (Its relaxed energy is not better.)
+// Adds rows that the search left out, if a generated schedule that needs their memory has a better
+// plan. (Its relaxed energy is not better.)
 Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& options,
                               Tradeoff& tradeoff) {
   const Reference& reference = tradeoff.reference;
@@ -180,8 +181,9 @@ Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& optio
   return {};
 }
 
-// No schedule saves more with less memory. So the bound of a row also holds for the rows before it.
-// The ascent of a bound ends early, so the bound of a later row may be the tighter one.
+// A schedule with less memory does not save more than one with more memory. So the bound of a row
+// is also valid for the previous rows. The ascent of a bound ends early, so the bound of a later
+// row may be tighter.
 void UseBoundsOfMoreMemory(std::vector<TradeoffRow>& rows) {
   std::optional<double> most;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
@@ -243,9 +245,9 @@ std::string ConcludeRow(const Tradeoff& tradeoff, const TradeoffRow& row) {
                      further * 100);
 }
 
-// The text if no better order was found in the memory of the reference (the row `same`).
+// Returns the text if no better order was found in the memory of the reference (the row `same`).
 std::string ConcludeWithoutMore(const Tradeoff& tradeoff, const TradeoffRow& same) {
-  // With a latency or a limit of clock changes, plans are far from the relaxation. Then the best
+  // With a latency or a limit on clock changes, plans are far from the relaxation. Then the best
   // relaxation proves nothing about the best plan.
   constexpr double kSmallGap = 0.005;
   const double relaxed = 1 - same.candidate.relaxed_energy_j / tradeoff.reference.energy_j;
@@ -271,8 +273,8 @@ std::string ConcludeRows(const Tradeoff& tradeoff) {
     if (!is_better) text += ConcludeWithoutMore(tradeoff, same);
     without_memory = same.saving;
   }
-  // The conclusion names the first row whose further memory saves energy, and the last row of the
-  // table.
+  // The conclusion names two rows: the first row with additional memory that saves energy, and the
+  // last row of the table.
   const TradeoffRow& last = tradeoff.rows.back();
   if (last.more == 0) return text;
   const auto first = std::ranges::find_if(tradeoff.rows, [&](const TradeoffRow& row) {

@@ -1,5 +1,5 @@
-// What more memory saves: the best schedule and its plan for each number of further microbatches in
-// flight.
+// What more memory saves: for each number of additional microbatches in flight, the best schedule
+// and its plan.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 
 namespace perseus::schedule_search {
 
-// Below this, a saving is not worth a row or a sentence: a hundredth of a percent.
+// A saving below this is not mentioned: a hundredth of a percent.
 inline constexpr double kWorthSaying = 1e-4;
 
 // A schedule with its plan that is no slower than the reference at maximum frequency.
 struct TradeoffRow : PlannedCandidate {
-  int more = 0;  // Further microbatches that each pp_rank may hold, beyond the reference.
+  int more = 0;  // Additional microbatches that each pp_rank may hold, above the reference.
   // No schedule in this memory saves more (order_bound.h). nullopt if the bound does not apply.
   std::optional<double> most_saving = {};
 };
@@ -27,9 +27,9 @@ struct TradeoffRow : PlannedCandidate {
 // The memory of GPUs, in bytes.
 struct ByteMemory {
   std::vector<std::int64_t> activations;  // [stage] For one microbatch, on one GPU.
-  // [stage] What stays of them until a recompute; empty: all.
+  // [stage] The part of the activations that stays until a recompute. Empty: all stay.
   std::vector<std::int64_t> kept = {};
-  // [pp_rank] What one GPU has for activations; empty if that is unknown.
+  // [pp_rank] The memory of one GPU for activations. Empty if it is unknown.
   std::vector<std::int64_t> available;
 };
 
@@ -39,7 +39,7 @@ MemoryLimit LimitOf(const ByteMemory& memory);
 struct Tradeoff {
   Reference reference;
   TradeoffRow fixed;              // The plan of the reference schedule.
-  std::vector<TradeoffRow> rows;  // +0, +1, ... Each saves at least as much as the row before.
+  std::vector<TradeoffRow> rows;  // +0, +1, ... Each saves at least as much as the previous row.
   // The best schedule in the available bytes. Its `more` is -1.
   std::optional<TradeoffRow> fitting = {};
   std::vector<std::int64_t> activations = {};  // [stage] In bytes; empty if they are unknown.
@@ -54,21 +54,22 @@ struct TradeoffOptions {
   int plan_effort = plan::kFirstLook;
   int evaluations = 0;  // For each row; 0: UsualEvaluations.
   std::stop_token stop = {};
-  // After a request to finish, the rows so far get plans, and no further rows follow.
+  // After a finish request, the rows so far get plans, and no more rows follow.
   std::stop_token finish = {};
-  // Called as SearchEffort::progress, for each row.
+  // Called for each row, as SearchEffort::progress is.
   std::function<void(int more, const Reference&, const Candidate&, double completed)> progress = {};
 };
 
-// Computes the trade-off. Leaves out rows that hold no more than the row before: their memory saves
-// nothing. (The first two rows always exist.)
+// Computes the trade-off. If a row holds no more microbatches than the previous row, leaves it out,
+// because its memory saves nothing. (The first two rows always exist.)
 Result<Tradeoff> ComputeTradeoff(const SearchJob& job, const TradeoffOptions& options = {});
 
 // The conclusion in a sentence: "One more microbatch in flight on pp_ranks 0 to 5 saves another
 // 3.37 % of the energy, at no slowdown."
 std::string Conclude(const Tradeoff& tradeoff);
 
-// The most bytes of activations that a GPU of any pp_rank holds. Requires Tradeoff::activations.
+// The maximum number of bytes of activations on a GPU of any pp_rank. Requires
+// Tradeoff::activations.
 std::int64_t MostBytes(const Tradeoff& tradeoff, const TradeoffRow& row);
 
 // "9 8 7 6", for tables.

@@ -1,4 +1,4 @@
-// Policies that set one clock for all, or one for each stage.
+// Policies that set one clock for all ranks, or one clock for each stage.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 namespace perseus::baselines {
 namespace {
 
-// Returns the option with the nearest clock. If several have it, returns the fastest of them. A
-// fixed instruction has one option.
+// Returns the option with the nearest clock. If several options have this clock, returns the
+// fastest of them. A fixed instruction has only one option.
 int OptionAt(const schedule::OptionSet& set, int frequency_mhz) {
   const auto distance = [&](const profile::Option& option) {
     return std::pair(std::abs(option.frequency_mhz - frequency_mhz), option.time);
@@ -71,8 +71,8 @@ class ZeusGlobal : public Policy {
   }
 };
 
-// The slowest option set of a rank's forwards, or of any kind if the rank has no forward. Null if
-// the rank has only fixed instructions.
+// The slowest option set among the forwards of a rank. If the rank has no forward, the slowest of
+// any kind. Null if the rank has only fixed instructions.
 const schedule::OptionSet* PacingSet(const schedule::InstructionGraph& graph, std::size_t rank) {
   const schedule::OptionSet* forward = nullptr;
   const schedule::OptionSet* any = nullptr;
@@ -114,7 +114,8 @@ class ZeusPerStage : public Policy {
   }
 
  private:
-  // The lowest clock at which the forward takes at most `pace`, or the fastest clock.
+  // Returns the option with the lowest clock at which the forward takes at most `pace`, or else the
+  // fastest option.
   static int SlowestWithin(const schedule::OptionSet& set, Nanoseconds pace) {
     const profile::Option* chosen = nullptr;
     const profile::Option* fastest = &set.options.front();

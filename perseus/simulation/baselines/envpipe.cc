@@ -4,15 +4,16 @@
 //        F0        B   B                 of the last stage, and the last backward of each stage. It
 //          F0 ... B      B(last)         stays at maximum frequency. The rest has to fit inside.
 //
-// The rest starts at its least-energy clock. While the critical path leaves the envelope, those of
-// its instructions that have the lowest clock are raised by one step ("balanced" reconfiguration).
-// EnvPipe assumes that the last stage is the slowest. If it is not, the envelope may never become
-// critical: all instructions end at maximum frequency, and EnvPipe's loop does not end. This
-// implementation notices that nothing on the path can be raised. It adds a note and returns the
-// plan of that moment.
+// The rest starts at its least-energy clock. Each step looks at a critical path. If the path leaves
+// the envelope, the instructions with the lowest clock on the path are raised by one step
+// ("balanced" reconfiguration). EnvPipe assumes that the last stage is the slowest. Otherwise, the
+// envelope may never become critical: all instructions end at maximum frequency, and EnvPipe's loop
+// does not end. If nothing on the path can be raised, this implementation adds a note and returns
+// the plan of that moment.
 //
-// If there are several critical paths, it uses one of them. Like EnvPipe's implementation, it stays
-// on the same rank if possible, and goes to another rank only if the instruction waited for it.
+// If there are several critical paths, it uses one of them. Like EnvPipe's own implementation, it
+// stays on the same rank if possible, and goes to another rank only if the instruction waited for
+// that rank.
 #include <algorithm>
 #include <utility>
 

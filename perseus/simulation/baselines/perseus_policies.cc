@@ -1,5 +1,5 @@
-// Two policies of Perseus: our planner, and its authors' planner (published_planner.h). The
-// schedules of both are evaluated on the measured options, as those of all policies.
+// Two policies of Perseus: our planner, and the planner of its authors (published_planner.h). As
+// for all policies, the schedules of both are evaluated on the measured options.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Perseus : public Policy {
     const plan::Plan& usual = plans.Find(wishes_.targets.front())->plan;
     std::vector<OperatingPoint> points{MakePoint(planner, usual.target, usual.options)};
     for (const Nanoseconds time : times) {
-      // The usual plan is for this time, unless its target allows more.
+      // The usual plan is sufficient for this time, unless its target allows more time.
       if (time <= planner.baseline().time && usual.evaluation.time <= time) continue;
       PERSEUS_ASSIGN_OR_RETURN(
           auto plan, recipe::PlanForStraggler(planner, wishes_.changes, usual.evaluation, time,
@@ -39,8 +39,8 @@ class Perseus : public Policy {
   recipe::Wishes wishes_;
 };
 
-// Keeps only the useful points of a very large number: the fastest, the best for each of the given
-// times, and the best of each of a thousand intervals of time, for charts.
+// Keeps only the useful points of a very large number of points: the fastest, the best for each of
+// the given times, and, for charts, the best in each of a thousand intervals of time.
 class BestSoFar {
  public:
   BestSoFar(const plan::Planner& planner, std::span<const Nanoseconds> times, Nanoseconds range)

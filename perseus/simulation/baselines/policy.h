@@ -9,12 +9,13 @@
 //   EnvPipe           (Choi et al., ATC '23) The outer envelope runs at maximum frequency. The rest
 //                     starts at the clock of least energy and is raised along the critical path
 //                     (envpipe.cc).
-//   PerseusPublished  Perseus as its authors' planner computes it: options up to the least measured
-//                     energy, times rounded down to a unit, energies from an exponential fit
-//                     (published_planner.h; a thousand of its schedules), up to T*, the time of
-//                     least energy. With a straggler of T', it plans for min(T*, T').
-//   Perseus           Our planner, as planning/recipe uses it. The two entries separate the idea
-//                     from its implementation.
+//   PerseusPublished  Perseus as the planner of its authors computes it: options up to the least
+//                     measured energy, times rounded down to a unit, energies from an exponential
+//                     fit (published_planner.h). Uses a thousand of its schedules, up to T*, the
+//                     time of least energy. With a straggler of T', it plans for min(T*, T').
+//   Perseus           Our planner, as planning/recipe uses it. A comparison of these last two
+//                     shows which part of a result comes from the idea, and which part from its
+//                     implementation.
 //
 // The same Evaluator (plan/evaluation.h) evaluates all of them on the same measured options.
 // Thread safety: const methods may be called from several threads.
@@ -49,8 +50,9 @@ class Policy {
  public:
   virtual ~Policy() = default;
   virtual std::string_view name() const = 0;
-  // The plans that the policy offers. `times` (ascending) are the iteration times for which it may
-  // plan: a straggler makes the iteration that long. Some policies ignore these times.
+  // Returns the plans that the policy offers. `times` (ascending) are the iteration times for which
+  // it may plan, because a straggler makes the iteration that long. Some policies ignore these
+  // times.
   virtual Result<PolicyPoints> Points(const plan::Planner& planner,
                                       std::span<const Nanoseconds> times) const = 0;
 };
@@ -61,15 +63,16 @@ std::unique_ptr<Policy> MakeZeusPerStage();
 std::unique_ptr<Policy> MakeEnvPipe();
 // Times are multiples of `unit`.
 std::unique_ptr<Policy> MakePerseusPublished(Nanoseconds unit);
-// Plans with these wishes, whose first target is for an iteration without a straggler.
+// Returns a policy that plans with these wishes. Their first target is for an iteration without a
+// straggler.
 std::unique_ptr<Policy> MakePerseus(recipe::Wishes wishes = {});
 
 // All policies in the order above. `unit` is for PerseusPublished, and `wishes` are for Perseus.
 std::vector<std::unique_ptr<Policy>> AllPolicies(Nanoseconds unit, recipe::Wishes wishes = {});
 
 // Returns the point of least planner.EnergyUntil(time) among the points that end by `time`. If no
-// point does, returns the fastest point, which makes the iteration longer. Requires at least one
-// point.
+// point ends by `time`, returns the fastest point, which makes the iteration longer. Requires at
+// least one point.
 const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint> points,
                                 const plan::Planner& planner);
 
@@ -77,8 +80,8 @@ const OperatingPoint& ChooseFor(Nanoseconds time, std::span<const OperatingPoint
 OperatingPoint MakePoint(const plan::Planner& planner, std::string setting,
                          std::vector<int> options);
 
-// Sorts the points by time, and drops every point that another point beats in time, and in energy
-// for any length of the iteration.
+// Sorts the points by time. Drops a point if another point is faster and needs less energy for any
+// length of the iteration.
 std::vector<OperatingPoint> Undominated(const plan::Planner& planner,
                                         std::vector<OperatingPoint> points);
 

@@ -142,10 +142,10 @@ TEST(PerseusPublished, NamesTheLeastUnit) {
   EXPECT_THAT(points.error().Message(), HasSubstr("`unit = 0.000121` or more"));
 }
 
-// No policy beats the bound, and no policy that does not plan beats Perseus at an equal time. The
-// published algorithm rounds times and energies, so only the first claim holds for it.
+// No policy beats the bound. No policy that does not plan beats Perseus at an equal time. The
+// published algorithm rounds times and energies, so for it, only the first claim is true.
 TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
-  // Without a limit of clock changes, which no other policy has.
+  // Without a limit on clock changes, because no other policy has one.
   const recipe::Wishes wishes{.changes = {.limit = recipe::ChangeRules::Limit::kNone}};
   const auto perseus = MakePerseus(wishes);
   int compared = 0;

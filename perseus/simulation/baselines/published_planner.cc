@@ -9,7 +9,7 @@
 namespace perseus::baselines {
 namespace {
 
-// The number of seconds rounded up to three digits.
+// Rounds a number of seconds up to three digits.
 double RoundedUp(double unit_s) {
   const double digit = std::pow(10, std::floor(std::log10(unit_s)) - 2);
   return std::ceil(unit_s / digit) * digit;
@@ -47,7 +47,7 @@ Result<PublishedPlanner> PublishedPlanner::Create(const schedule::InstructionGra
 Result<PublishedPlanner::Quantized> PublishedPlanner::Quantize(
     const schedule::OptionSet& set) const {
   Quantized quantized;
-  constexpr double kNoBlockingPower = 0;  // So that energies count as measured.
+  constexpr double kNoBlockingPower = 0;  // So that measured energies are compared.
   for (const int index : profile::ParetoFront(set.options, kNoBlockingPower)) {
     const profile::Option& option = set.options[At(index)];
     const Nanoseconds time = set.options.size() > 1 ? option.time / unit_ * unit_ : option.time;
@@ -55,7 +55,7 @@ Result<PublishedPlanner::Quantized> PublishedPlanner::Quantize(
       return Fail("{}: takes less than the unit of {} s (choose a smaller `unit`)", set.name,
                   ToSeconds(unit_));
     }
-    // If times are equal, the first one counts: the fastest as measured, with the most energy.
+    // If times are equal, the first option is used: the fastest as measured, with the most energy.
     if (!quantized.times.empty() && quantized.times.back() == time) continue;
     quantized.options.push_back(index);
     quantized.times.push_back(time);
@@ -105,7 +105,7 @@ Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set,
                        .time = quantized.times[i],
                        .energy_j = quantized.effective_energies_j[i]});
   }
-  const auto fit = profile::FitExponential(samples, 0);  // These energies are effective already.
+  const auto fit = profile::FitExponential(samples, 0);  // These energies are already effective.
   if (!fit) return Fail("{}: {} (choose a smaller `unit`)", set.name, fit.error().Message());
   for (Nanoseconds time = curve.times.back(); time < quantized.times.back(); time += unit_) {
     const double slope_w =

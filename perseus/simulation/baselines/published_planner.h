@@ -1,18 +1,19 @@
-// Perseus as its authors' planner computes it (Perseus, SOSP '24, section 4; the library lowtime).
+// Perseus as the planner of its authors computes it (Perseus, SOSP '24, section 4; the library
+// lowtime).
 //
-// For each instruction, that planner drops the options that another option beats in time and in
+// For each instruction, that planner drops an option if another option is better in time and in
 // *measured* energy. So the slowest remaining option is the one with the least measured energy. A
-// slower option could save more, because the GPUs that wait for it draw the blocking power for a
-// shorter time. The planner rounds times down to whole units, keeps the first of equal ones (the
-// fastest, with the most energy), and fits the effective energy of the rounded time by
-// a*exp(b*t) + c. Then it walks from the schedule in which everything runs slowest to the fastest
-// schedule, one unit at a time. The instructions of a schedule run at the slowest option that fits
-// the given time.
+// slower option could save more: the GPUs that wait for it would draw the blocking power for a
+// shorter time. The planner rounds times down to whole units. If several options then have equal
+// times, it keeps the first one (the fastest, with the most energy). It fits the effective energy
+// at the rounded time by a*exp(b*t) + c. Then it walks from the schedule in which all instructions
+// run slowest to the fastest schedule, one unit at a time. Each instruction of a schedule runs at
+// the slowest option that fits the given time.
 //
-// Here, the walk is the exact one (frontier/walk.h) over the fitted curve at whole units. It does
-// what the published walk does, but without a maximum flow from scratch at every step. So the
-// differences from our planner are the options that count, the rounding, and the fit. The published
-// frontiers are reproduced to the unit in time and to 1e-5 in energy:
+// Here, the walk is the exact one (frontier/walk.h) over the fitted curve at whole units. It has
+// the same steps as the published walk, but it does not compute a maximum flow from zero at every
+// step. So there are three differences from our planner: the options that are used, the rounding,
+// and the fit. The published frontiers are reproduced to the unit in time and to 1e-5 in energy:
 // tests/oracle/published_frontier_test.cc.
 #pragma once
 
@@ -33,8 +34,9 @@ class PublishedPlanner {
   static constexpr std::int64_t kMostSteps = 100'000;
 
   // Keeps a reference to the graph. `blocking_power_w` is the power of a rank. Fails (kInput) if an
-  // instruction is shorter than the unit, or if it has too few options left for a fit. Also fails
-  // if there would be more than kMostSteps steps, and names the least unit that avoids this.
+  // instruction is shorter than the unit, or if it has too few options for a fit. Also fails if the
+  // walk would have more than kMostSteps steps. The message then has the least unit that avoids
+  // this.
   static Result<PublishedPlanner> Create(const schedule::InstructionGraph& graph,
                                          double blocking_power_w, Nanoseconds unit);
 

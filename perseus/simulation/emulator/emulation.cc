@@ -20,9 +20,9 @@
 namespace perseus::emulator {
 namespace {
 
-// How many plans are tried for a pipeline that is slow, but not the slowest. Their times are
-// multiples of this part of the base plan's time, so that many nearly equal pipelines share a plan.
-// (A plan takes a tenth of a second, everything else is fast.)
+// The maximum number of plans to try for a pipeline that is slow, but not the slowest. The times of
+// these plans are multiples of 1 / kParts of the time of the base plan, so that many nearly equal
+// pipelines share a plan. (A plan takes a tenth of a second. Everything else is fast.)
 constexpr int kMostAttempts = 3;
 constexpr Nanoseconds kParts = 32;
 
@@ -32,7 +32,7 @@ Nanoseconds Scaled(Nanoseconds time, Nanoseconds up, Nanoseconds down) {
   return static_cast<Nanoseconds>(static_cast<Wide>(time) * up / std::max<Nanoseconds>(down, 1));
 }
 
-// Returns the index of the latest event that holds in `iteration`, or nullopt if no event holds.
+// Returns the index of the latest event for which `holds` is true in `iteration`, or nullopt.
 template <typename Event, typename Holds>
 std::optional<std::size_t> Latest(const std::vector<Event>& events, const JobClock& clock,
                                   int iteration, Holds holds) {
@@ -48,8 +48,8 @@ std::optional<std::size_t> Latest(const std::vector<Event>& events, const JobClo
   return latest;
 }
 
-// Which plan each pipeline of an emulated job runs: the base plan, as new plans and power caps
-// determine it, or the plan of a pipeline that waits for a straggler. emulation.h has the rules.
+// Chooses the plan of each pipeline of an emulated job. This is the base plan, which depends on new
+// plans and power caps, or a plan for waiting for a straggler. emulation.h has the rules.
 class PlanChoice {
  public:
   // Keeps references to all parameters, and adds its plans to `runs`.
@@ -100,7 +100,7 @@ class PlanChoice {
  private:
   struct Base {
     int plan = 0;
-    double most_w = 0;  // The most mean power of a pipeline.
+    double most_w = 0;  // The maximum mean power of a pipeline.
   };
 
   Result<Base> BaseIn(int iteration) {
@@ -121,7 +121,7 @@ class PlanChoice {
     return base;
   }
 
-  // The time of the slowest pipeline in `iteration` if all pipelines run `plan`.
+  // Returns the time of the slowest pipeline in `iteration` if all pipelines run `plan`.
   Result<Nanoseconds> SlowestIn(int iteration, int plan) {
     PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(plan));
     Nanoseconds slowest = 0;
@@ -137,8 +137,8 @@ class PlanChoice {
     return are_all_disturbed ? slowest : std::max(slowest, runs_.run(undisturbed).time);
   }
 
-  // The plan of a pipeline beside a straggler whose time is `straggler`, as known in `iteration`.
-  // If the pipeline itself is slow, the time for its plan is found by trial.
+  // Returns the plan of a pipeline that waits for a straggler with the time `straggler`, as known
+  // in `iteration`. If the pipeline itself is slow, tries several times for its plan.
   Result<int> PlanBeside(Nanoseconds straggler, int iteration, int pipeline, const Base& base) {
     PERSEUS_ASSIGN_OR_RETURN(const auto own, runs_.StateIn(iteration, pipeline, base.plan));
     PERSEUS_ASSIGN_OR_RETURN(const auto undisturbed, runs_.StateUndisturbed(base.plan));
@@ -172,7 +172,7 @@ class PlanChoice {
            planner_.model().blocking_power_w * planner_.pp_ranks() * ToSeconds(time - run.time);
   }
 
-  // The plan for a straggler whose iteration takes `time`.
+  // Returns the plan for a straggler with an iteration of length `time`.
   Result<int> PlanFollowing(Nanoseconds time) {
     const auto known = following_.find(time);
     if (known != following_.end()) return known->second;
@@ -217,15 +217,15 @@ std::vector<Moment> EdgesOf(const EmulationSpec& spec) {
   return edges;
 }
 
-// Which events of a spec had an effect, each by its index.
+// The events of a spec that had an effect, each by its index.
 struct Noticed {
   std::vector<bool> disturbances;  // An instruction began while the disturbance was present.
   std::vector<bool> changes;       // The plan was active in some iteration.
   std::vector<bool> power_caps;    // The cap was active in some iteration.
 };
 
-// The highest clock, over all instructions, at which an instruction runs because no clock within
-// the throttle was measured. 0: all instructions have a clock within the throttle.
+// If no clock within the throttle was measured for an instruction, the instruction runs at a clock
+// above the throttle. Returns the highest such clock over all instructions, or 0 if there is none.
 double LowestClockAbove(const schedule::InstructionGraph& graph, const Disturbance& throttle) {
   double highest = 0;
   if (throttle.kind != Disturbance::Kind::kThrottle) return highest;
@@ -245,8 +245,8 @@ std::string_view WhatDidNotBegin(Disturbance::Kind kind) {
   return kind == Disturbance::Kind::kInput ? "iteration" : "computation of its ranks";
 }
 
-// Remarks for the user about events that had no effect, or another effect than the file says: one
-// line for each. `time` is the time of all iterations.
+// Returns remarks for the user about events that had no effect, or an effect that differs from the
+// file: one line for each. `time` is the time of all iterations.
 std::vector<std::string> RemarksOn(const plan::Planner& planner, const EmulationSpec& spec,
                                    Nanoseconds time, const Noticed& noticed) {
   std::vector<std::string> remarks;
@@ -376,8 +376,8 @@ class Engine {
     return last_;
   }
 
-  // An iteration of pipelines in `states_`. The result is kept for equal numbers of pipelines in
-  // each state.
+  // Computes an iteration of pipelines in `states_`. Stores the result, and uses it again if equal
+  // numbers of pipelines have each state.
   Result<EmulatedIteration> Compute() {
     std::map<int, std::int64_t> counts;
     EmulatedIteration result;
@@ -401,7 +401,7 @@ class Engine {
       const auto times = static_cast<double>(count);
       result.energy_j += times * (run.energy_j + WaitingW() * ToSeconds(result.time - run.time));
       result.switches += count * run.switches;
-      // Executions are computed again here, because keeping all of them would need much memory.
+      // Computes executions again, because storing all of them would need much memory.
       PERSEUS_ASSIGN_OR_RETURN(const auto execution, runs_.Execute(runs_.state(state)));
       AddPower(power, execution.run.evaluation, times);
     }
@@ -500,7 +500,7 @@ class Engine {
     }
   }
 
-  // A rank that is not busy waits.
+  // Returns the totals until `end`. A rank that is not busy waits.
   std::vector<std::vector<RankTotals>> RankTotalsUntil(Nanoseconds end) const {
     std::vector<std::vector<RankTotals>> ranks(totals_.size());
     for (std::size_t pipeline = 0; pipeline < totals_.size(); ++pipeline) {
@@ -538,8 +538,8 @@ class Engine {
   JobClock clock_;
   PipelineRuns runs_;
   PlanChoice plans_;
-  // Without noise: the states and the result of the last iteration that may have differed from the
-  // previous one, and how many iterations are equal to it.
+  // Used without noise: the states and the result of the last iteration that may have differed from
+  // the previous one, and the number of iterations that are equal to it.
   std::vector<int> states_;  // By pipeline.
   EmulatedIteration last_;
   Nanoseconds reach_ = 0;

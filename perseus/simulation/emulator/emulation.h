@@ -1,40 +1,42 @@
-// A whole data-parallel job, iteration by iteration: its time and power while stragglers come and
-// go, a power cap begins, a new plan arrives, and times vary.
+// Emulates a whole data-parallel job, iteration by iteration. Computes its time and power while
+// stragglers come and go, a power cap begins, a new plan arrives, and times vary.
 //
 // Each pipeline runs an iteration and then waits for the slowest pipeline at blocking power (the
-// barrier of the gradients' all-reduce). plan/evaluation.h computes the iteration of a pipeline
+// barrier of the all-reduce of gradients). plan/evaluation.h computes the iteration of a pipeline
 // from its options. Without noise, events and latency, an emulation takes exactly the time of the
-// plan. As in the evaluation, a pp_rank finds its first clock set when an iteration begins. So a
-// plan that arrives between two iterations causes no additional switch: the pp_ranks wait at the
-// barrier anyway.
+// plan. As in the evaluation, the first clock of each pp_rank is already set when an iteration
+// begins. So a plan that arrives between two iterations causes no additional switch: the pp_ranks
+// wait at the barrier anyway.
 //
-// Cost. Pipelines with the same plan and the same disturbances in an iteration are computed once.
-// The same holds for equal iterations. So without noise, the cost grows with the number of
-// *different* (plan, disturbance) pairs and with the number of events, not with pipelines times
-// iterations. With noise, every execution is different, and each is computed. docs/benchmarks.md
-// shows the growth.
+// Cost. If several pipelines have the same plan and the same disturbances in an iteration, they are
+// computed once. So are equal iterations. Without noise, the cost therefore grows with the number
+// of *different* (plan, disturbance) pairs and with the number of events, not with pipelines times
+// iterations. With noise, every execution is different and is computed. docs/benchmarks.md shows
+// the growth.
 //
 // Disturbances. A throttled straggler runs the fastest measured option up to its clock (or the
 // option with the lowest clock, if all are above). A slow straggler (because of heat, or of a
 // neighbor on its host) takes `value` times as long, at the same power. Fixed instructions and
-// transfers do not become slower. Several slowdowns multiply. A straggler that waits for input
-// starts later. Disturbances that begin or end at a time may do so within an iteration. They affect
-// a computation that begins while they are present, until it ends. A straggler awaits input at the
-// beginning of an iteration. Plans and power caps change between iterations. Emulation::remarks
-// names the events that no iteration noticed.
+// transfers do not become slower. If several slowdowns overlap, their factors multiply. A straggler
+// that waits for input starts later.
 //
-// Controllers. The job runs its base plan: the plan that arrived last, or the plan of a power cap,
-// if the last plan does not keep to the cap. `kFollow` moves the pipelines that wait for a
-// straggler to the plan for its time, `delay` iterations after the straggler begins, and back after
-// it has ended. T' is the time of the slowest pipeline under the base plan, and this pipeline stays
-// on the base plan. A pipeline that is also slow, but not the slowest, gets a plan whose time with
-// its own slowdown is T'. A pipeline stays on the base plan if another plan would be too late, use
-// more energy, or draw more than its part of a power cap. All pipelines stay on the base plan while
-// the known T' belongs to another base plan.
+// Disturbances that begin or end at a time may do so within an iteration. If a computation begins
+// while a disturbance is present, it is disturbed until the computation ends. A straggler waits for
+// input at the beginning of an iteration. Plans and power caps change only between iterations.
+// Emulation::remarks names the events that had no effect on any iteration.
 //
-// Power caps limit the mean power of the job as planned, without disturbances. The extra energy of
-// a slow GPU, which is busy where it would have waited, is not compensated, and peaks are above the
-// mean.
+// Controllers. The base plan of the job is the plan that arrived last. If that plan exceeds a power
+// cap, the base plan is the plan of the cap. T' is the time of the slowest pipeline (the straggler)
+// with the base plan. This pipeline stays on the base plan. With `kFollow`, the pipelines that wait
+// for it change to the plan for T', `delay` iterations after the straggler begins. They change back
+// after it has ended. If another pipeline is also slow, but not the slowest, it gets a plan that
+// takes T' with its own slowdown. A pipeline stays on the base plan if another plan would be too
+// late, use more energy, or draw more than its part of a power cap. All pipelines stay on the base
+// plan while the known T' belongs to another base plan.
+//
+// Power caps limit the mean power of the job as planned, without disturbances. A slow GPU computes
+// while it would otherwise wait, which takes extra energy. The cap does not compensate for this
+// energy, and peaks are above the mean.
 #pragma once
 
 #include <cstdint>
@@ -50,8 +52,8 @@
 
 namespace perseus::emulator {
 
-// When an event happens: `after` later than the beginning of an iteration. {0, t} is time t of the
-// job, whose first iteration begins at 0.
+// When an event happens: `after` later than the beginning of an iteration. {0, t} means time t of
+// the job, because the first iteration begins at 0.
 struct Moment {
   // NOLINTNEXTLINE(google-explicit-constructor): an iteration is a moment.
   Moment(int of_iteration = 0, Nanoseconds later = 0) : iteration(of_iteration), after(later) {}
@@ -61,9 +63,10 @@ struct Moment {
   Nanoseconds after = 0;
 };
 
-// `where` is the place of an event in its file, for messages ("events.toml:3"). It may be empty.
+// In the types below, `where` is the place of an event in its file, for messages ("events.toml:3").
+// It may be empty.
 
-// A disturbance: it makes one pipeline slower for a while.
+// An event that makes one pipeline slower for some time.
 struct Disturbance {
   enum class Kind {
     kThrottle,  // The clock is at most `value` MHz.
@@ -79,15 +82,16 @@ struct Disturbance {
   std::string where = {};
 };
 
-// From `from` on, all pipelines run another plan. Of several plans, the latest one counts.
+// All pipelines run another plan from this moment on. If several plans have arrived, the latest one
+// is used.
 struct PlanChange {
   Moment from;
   std::vector<int> options;
   std::string where = {};
 };
 
-// While the cap is active, the job draws at most `watts` on average. Of several caps, the latest
-// one counts. Pipelines run `options`, unless the plan that they should run also keeps to the cap.
+// While the cap is active, the job draws at most `watts` on average. If several caps are active,
+// the latest one is used. If the base plan exceeds the cap, pipelines run `options` instead.
 struct PowerCap {
   Moment from;
   Moment until = Moment::Never();
@@ -107,8 +111,8 @@ struct EmulationSpec {
   std::vector<Disturbance> disturbances;
   Reaction reaction = Reaction::kNone;
   int delay = 1;  // Iterations until the others react to a straggler. 0: they know it in advance.
-  // The options of a pipeline whose iteration lasts this long because of a straggler. Empty:
-  // Planner::PlanForStraggler.
+  // Returns the options of a pipeline whose iteration lasts this long because of a straggler. If
+  // empty, Planner::PlanForStraggler is used.
   std::function<Result<std::vector<int>>(Nanoseconds)> plan_beside = {};
   profile::TimeNoise noise = {};  // In the logarithm of each computation's time.
   double latency_spread = 0;      // The same for the model's switch latency.
@@ -125,7 +129,7 @@ struct EmulatedIteration {
   double average_power_w() const { return energy_j / ToSeconds(time); }
 };
 
-// The sums for one pp_rank (all its GPUs) over the whole emulation.
+// The sums over the whole emulation for one pp_rank (all its GPUs).
 struct RankTotals {
   double busy_s = 0;
   double instruction_energy_j = 0;
@@ -150,9 +154,9 @@ struct Emulation {
   double peak_power_w() const;
 };
 
-// Fails (kInput) if a disturbance names a dp_rank or pp_rank that the job does not have; if times
-// no longer fit 64-bit nanoseconds (the message names the events that make them so long); and in
-// the cases in which the planner fails.
+// Fails (kInput) if a disturbance names a dp_rank or pp_rank that the job does not have, or if
+// times no longer fit 64-bit nanoseconds (the message names the events that make them so long).
+// Also fails in the cases in which the planner fails.
 Result<Emulation> Emulate(const plan::Planner& planner, const EmulationSpec& spec);
 
 // The runs of one iteration of `emulation`, without noise. Equal runs appear once, with the list of

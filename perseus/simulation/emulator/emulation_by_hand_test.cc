@@ -1,4 +1,4 @@
-// Emulations of a pipeline so small that every number is worked out by hand.
+// Emulations of a pipeline so small that every number can be computed by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -90,8 +90,8 @@ TEST_F(EmulationByHandTest, OneSlowRank) {
   EXPECT_NEAR(emulation.peak_power_w(), 400, 1e-9);  // From 1 s to 2 s all are busy.
 }
 
-// From 4.5 s to 6 s rank 1 is three times slower. Only its B1 begins meanwhile, at 5 s, and ends
-// at 11 s; F1, which began at 4 s, does not notice.
+// From 4.5 s to 6 s, rank 1 is three times slower. In this time, only its B1 begins (at 5 s). It
+// ends at 11 s. F1 began at 4 s, so it does not become slower.
 TEST_F(EmulationByHandTest, AnEventWithinAnIterationAffectsInstructionsThatBeginMeanwhile) {
   spec_.iterations = 2;
   spec_.disturbances = {{.kind = Disturbance::Kind::kSlow,
@@ -164,8 +164,9 @@ TEST_F(EmulationByHandTest, EventsWithoutEffectAreReported) {
                   HasSubstr("events.toml:11: this power cap was never in force")));
 }
 
-// Everything at half the clock takes 18 s and 960 + 2 * 6 * 10 = 1080 J: 60 W. As measured it is
-// 140 W. A cap of 200 W for two pipelines is met by the slow plan alone.
+// With all instructions at half the clock, an iteration takes 18 s and 960 + 2 * 6 * 10 = 1080 J:
+// 60 W. At maximum frequency, it is 140 W. Only the slow plan keeps a cap of 200 W for two
+// pipelines.
 TEST_F(EmulationByHandTest, APowerCapHoldsUntilItEndsWhateverPlanIsPushed) {
   const std::vector<int> slow(8, 1);
   const auto fast = spec_.options;
@@ -198,7 +199,7 @@ TEST_F(EmulationByHandTest, SlowdownsThatOverflowTogetherAreAnErrorThatNamesThem
   EXPECT_THAT(longest.error().Message(), HasSubstr("1000 iterations take more than 36 years"));
 }
 
-// Makes the same instructions, but independent of clock and noise.
+// Makes fixed instructions with the same times, independent of clock and noise.
 TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
   schedule::InstructionGraph graph = MakeGraph();
   for (schedule::OptionSet& set : graph.option_sets) {
@@ -215,7 +216,8 @@ TEST_F(EmulationByHandTest, FixedInstructionsHaveNoNoise) {
   EXPECT_NE(Run().time, 9 * kSecond);
 }
 
-// An iteration takes 9 s, and a window 1/256 of it. 11 days of waiting must not need windows.
+// An iteration takes 9 s, and a window is 1/256 of that. 11 days of waiting must not need memory
+// for windows.
 TEST_F(EmulationByHandTest, LongWaitsNeedNoMemory) {
   spec_.disturbances = {{.kind = Disturbance::Kind::kInput, .dp_rank = 0, .value = 1e6}};
   EXPECT_EQ(Run().time, 1'000'009 * kSecond);

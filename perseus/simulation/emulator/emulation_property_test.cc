@@ -122,8 +122,8 @@ void ExpectIterationsAddUp(const plan::Planner& planner, const EmulationSpec& sp
   EXPECT_NEAR(ranks_j, energy_j, 1e-9 * energy_j);
 }
 
-// With and without followers, the iterations add up. Followers with foresight cost neither time nor
-// energy.
+// With and without followers, the sums of the iterations are correct. Followers that know a
+// straggler in advance cost neither time nor energy.
 void ExpectSound(const plan::Planner& planner, EmulationSpec spec) {
   const auto alone = Emulate(planner, spec);
   ASSERT_TRUE(alone) << alone.error().Message();
@@ -152,7 +152,7 @@ TEST(EmulationProperties, HoldOfRandomJobsAndEvents) {
   }
 }
 
-// All-reduce, optimizer, load and transfers take their time whatever happens.
+// All-reduce, optimizer, load and transfers take the same time in every case.
 schedule::InstructionGraph MakeJobWithFixedInstructions() {
   return MakeSyntheticJob({.stages = 3,
                            .microbatches = 4,
@@ -200,7 +200,7 @@ TEST(EmulationProperties, OnlyComputationsSlowDown) {
   EXPECT_NEAR(runs->front().run.evaluation.instruction_energy_j, expected_j, 1e-9 * expected_j);
 }
 
-// A follower knows of a straggler that a later plan or power cap has superseded.
+// The known straggler ran another base plan: a later plan or power cap has replaced it.
 TEST(EmulationProperties, FollowersKeepToALaterPowerCap) {
   const plan::Planner planner = MakePlanner(MakeSyntheticJob({.microbatches = 6}));
   const auto base = planner.PlanFor(planner.baseline().time);

@@ -28,7 +28,7 @@ class EmulationTest : public testing::Test {
     return *std::move(emulation);
   }
 
-  // The energy of the ranks is that of the iterations.
+  // The sum of the energies of the ranks equals the energy of the iterations.
   static void ExpectConserved(const Emulation& emulation) {
     double iterations_j = 0;
     double ranks_j = 0;
@@ -147,7 +147,7 @@ TEST_F(EmulationTest, FollowersSlowDownAfterTheDelayAndRecover) {
   EXPECT_LT(foreseen.energy_j, followed.energy_j);
 }
 
-// Iterations take base_time() each, so that moments by the clock are known:
+// Iterations take base_time() each, so the times of iterations are known:
 //
 //   iteration     0     1     2     3     4     5
 //   late input       |-----------------|            from 0.5 to 2.2 base times after the job began:
@@ -175,7 +175,7 @@ TEST_F(EmulationTest, TimedLateInputAndPlansWaitForTheNextIteration) {
 TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
   const plan::Plan slower = *planner_.PlanFor(base_time() * 11 / 10);
   const plan::Plan slowest = *planner_.PlanFor(base_time() * 12 / 10);
-  // It is pushed first but arrives late.
+  // The plan `slowest` is pushed first but arrives late.
   spec_.changes = {{.from = {1, 3 * base_time()}, .options = slowest.options},
                    {.from = 2, .options = slower.options}};
   const Emulation emulation = Run();
@@ -184,7 +184,8 @@ TEST_F(EmulationTest, OfSeveralPlansTheOneThatArrivesLastHolds) {
   EXPECT_EQ(emulation.iterations.back().time, slowest.evaluation.time);
 }
 
-// The lesser of two stragglers has less slack than the healthy pipelines, and must not use more.
+// The slow pipeline that is not the slowest has less slack than the healthy pipelines, and must not
+// use more.
 TEST_F(EmulationTest, ASecondStragglerDoesNotDelayTheFirst) {
   for (const auto kind : {Disturbance::Kind::kSlow, Disturbance::Kind::kInput}) {
     spec_.disturbances = {

@@ -55,8 +55,8 @@ class EventReader {
     return moment;
   }
 
-  // A moment in iterations and one in seconds cannot be compared before the job has run. This
-  // checks what is certain: no moment comes before one that is earlier in both.
+  // A moment in iterations and a moment in seconds cannot be compared before the job has run. This
+  // function only checks what is certain: the end is not before the beginning in both.
   static void CheckOrder(TableReader& reader, std::string_view title, const Moment& from,
                          const Moment& until) {
     if (until.iteration > from.iteration || until.after > from.after) return;

@@ -36,7 +36,8 @@ struct Events {
   std::vector<PowerCap> power_caps;  // Without their options.
 };
 
-// Unknown keys, wrong types and values out of range are errors with file and line.
+// Parses a file of events. Unknown keys, wrong types and values out of range are errors with file
+// and line.
 Result<Events> ParseEvents(std::string_view toml, std::string_view name);
 
 }  // namespace perseus::emulator

@@ -67,7 +67,8 @@ bool Executor::Concerns(const Disturbance& disturbance, int instruction) const {
          graph_.instructions[At(instruction)].pp_rank == disturbance.pp_rank;
 }
 
-// The option with the highest clock up to `frequency_mhz`, if the clock of `option` is above.
+// If the clock of `option` is above `frequency_mhz`, returns the option with the highest clock up
+// to `frequency_mhz`.
 int Executor::Throttled(int option_set, int option, double frequency_mhz) const {
   const std::vector<profile::Option>& options = graph_.option_sets[At(option_set)].options;
   if (options[At(option)].frequency_mhz <= frequency_mhz) return option;
@@ -82,7 +83,7 @@ int Executor::Throttled(int option_set, int option, double frequency_mhz) const 
   return best < 0 ? lowest : best;
 }
 
-// Applies the presences to instructions that begin at `starts`.
+// Applies the presences to the instructions, which begin at `starts`.
 Executor::Disturbed Executor::Apply(const std::vector<int>& options,
                                     std::span<const Presence> presences,
                                     const plan::Variation& noise,
@@ -115,7 +116,7 @@ Executor::Disturbed Executor::Apply(const std::vector<int>& options,
 }
 
 // Checks that the durations fit. Durations without variation fit, because BuildNetwork checks them.
-// But variations multiply.
+// But a variation multiplies them.
 Result<void> Executor::CheckFits(const plan::Variation& variation,
                                  std::span<const Presence> presences) const {
   if (variation.time_factors.empty() && variation.earliest_starts.empty()) return {};

@@ -1,8 +1,8 @@
-// The different iterations of a job's pipelines, each computed once. Also finds which of them a
-// pipeline runs in a given iteration with a given plan.
+// The different iterations of the pipelines of a job. Each is computed once. Also finds which of
+// them a pipeline runs in a given iteration with a given plan.
 //
-// Two iterations are different if their plans or their disturbances differ. If an event that is
-// given by time begins or ends within an iteration, that moment also makes a difference.
+// Two iterations are different if their plans or their disturbances differ. If a timed event begins
+// or ends within an iteration, the moment of this event also makes a difference.
 #pragma once
 
 #include <compare>
@@ -29,7 +29,7 @@ inline constexpr Nanoseconds kForever = std::numeric_limits<Nanoseconds>::max();
 // bits.
 inline constexpr Nanoseconds kLongestRun = kForever / 8;
 
-// A disturbance within an iteration. Its times count from the beginning of the iteration.
+// A disturbance within an iteration. Its times are relative to the beginning of the iteration.
 struct Presence {
   int disturbance = 0;  // Its index in EmulationSpec::disturbances.
   Nanoseconds from = 0;
@@ -44,22 +44,22 @@ struct Execution {
   std::vector<bool> noticed;  // By presence: whether an instruction begins during it.
 };
 
-// One iteration of one pipeline under its disturbances: the options that it really runs, their time
-// and their energy.
+// Runs one iteration of one pipeline with its disturbances. Finds the options that the pipeline
+// really runs, and their time and energy.
 //
 // A disturbance that begins or ends within the iteration affects the computations that begin while
-// it is present. The start of a computation depends only on earlier computations. So the run is
-// found by repetition: assume when all computations begin, evaluate, and repeat with the result
-// until nothing changes. The n-th evaluation has the first n instructions right. Usually two or
-// three are enough.
+// it is present. The start of a computation depends only on earlier computations. So the executor
+// finds the run by repetition: it assumes when each computation begins, evaluates, and repeats with
+// the result until nothing changes. After the n-th evaluation, the first n instructions are
+// correct. Usually two or three evaluations are enough.
 //
 // Keeps references to both parameters of the constructor.
 class Executor {
  public:
   Executor(const plan::Planner& planner, const std::vector<Disturbance>& disturbances);
 
-  // `options` are those of a plan, and `noise` is the random variation. Fails (kInput) if the sum
-  // of the durations does not fit 64-bit nanoseconds. The message names the disturbances.
+  // `options` are the options of a plan, and `noise` is the random variation. Fails (kInput) if the
+  // sum of the durations does not fit 64-bit nanoseconds. The message names the disturbances.
   Result<Execution> Execute(const std::vector<int>& options, std::span<const Presence> presences,
                             const plan::Variation& noise = {}) const;
 
@@ -90,18 +90,19 @@ class Executor {
 // Returns a name such as "events.toml:3", or "the straggler of dp_rank 2" if `where` is empty.
 std::string NameOf(const Disturbance& disturbance);
 
-// When the iterations of an emulated job begin, and which moments have passed by then.
+// The times at which the iterations of an emulated job begin, and the moments that have passed by
+// then.
 class JobClock {
  public:
   // `edges` are the moments at which the states of pipelines may change.
   explicit JobClock(std::vector<Moment> edges);
 
-  // Begins the next iteration. Unless a state changes, it ends at most `reach` later.
+  // Begins the next iteration. It ends at most `reach` later, unless a state changes.
   void Begin(Nanoseconds start, Nanoseconds reach);
 
   Nanoseconds StartOf(int iteration) const { return starts_[static_cast<std::size_t>(iteration)]; }
-  // Returns the time of a moment, or nullopt if the moment belongs to an iteration after
-  // `iteration`: the beginning of that iteration is unknown.
+  // Returns the time of a moment. If the moment belongs to an iteration after `iteration`, the
+  // beginning of that iteration is unknown: returns nullopt.
   std::optional<Nanoseconds> TimeOf(const Moment& moment, int iteration) const;
   // Whether the moment is not later than the beginning of `iteration`.
   bool HasCome(const Moment& moment, int iteration) const;
@@ -119,8 +120,8 @@ class JobClock {
   bool was_cut_ = false;
 };
 
-// The data of a pipeline's iteration that the emulation needs. The iteration ends when the pipeline
-// itself is done.
+// The data of an iteration of a pipeline that the emulation needs. The iteration ends when the
+// pipeline itself is done, without waiting for others.
 struct RunSummary {
   struct Rank {
     Nanoseconds busy = 0;
@@ -133,7 +134,7 @@ struct RunSummary {
   std::vector<Rank> pp_ranks;
   std::vector<bool> noticed;  // By presence.
 
-  // The mean power without a straggler to wait for.
+  // The mean power if the pipeline does not wait for a straggler.
   double average_power_w() const { return energy_j / ToSeconds(time); }
 };
 
@@ -159,11 +160,11 @@ class PipelineRuns {
     return *plans_[static_cast<std::size_t>(plan)];
   }
 
-  // The number of the pipeline's state in `iteration` if the pipeline runs `plan`.
+  // Returns the number of the state that the pipeline has in `iteration` if it runs `plan`.
   Result<int> StateIn(int iteration, int pipeline, int plan);
   Result<int> StateUndisturbed(int plan) { return NumberOf({plan, {}}); }
 
-  // The state and the run of a number from StateIn. References stay valid.
+  // Return the state and the run with a number from StateIn. The references stay valid.
   const State& state(int number) const { return *states_[static_cast<std::size_t>(number)]; }
   const RunSummary& run(int number) const { return runs_[static_cast<std::size_t>(number)]; }
 
@@ -172,8 +173,8 @@ class PipelineRuns {
     return executor_.Execute(options(state.plan), state.presences, noise);
   }
 
-  // The disturbances of a pipeline in `iteration`. An edge that is `horizon` or more after the
-  // beginning of the iteration counts as after its end.
+  // Returns the disturbances of a pipeline in `iteration`. If an edge is at least `horizon` after
+  // the beginning of the iteration, it is treated as after the end of the iteration.
   std::vector<Presence> PresencesIn(int iteration, int pipeline, Nanoseconds horizon) const;
 
   bool IsDisturbed(int pipeline) const {
@@ -182,7 +183,7 @@ class PipelineRuns {
   const Executor& executor() const { return executor_; }
   std::int64_t executions() const { return static_cast<std::int64_t>(runs_.size()); }
 
-  // The longest run of the states that were returned since the last call.
+  // Returns the longest run of the states that were returned since the last call of TakeReach.
   Nanoseconds TakeReach() { return std::exchange(reach_, 0); }
 
  private:

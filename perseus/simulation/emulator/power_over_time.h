@@ -1,11 +1,11 @@
 // The power of many pp_ranks over an iteration, and its peak: the highest mean over a window.
 //
-// The power is stored as its steps, summed by window, and only windows with a step are stored. So
-// memory grows with the number of instructions, not with the length of the iteration (an iteration
-// that waits an hour for its input has as many steps as any other).
+// The power is stored as its steps, summed for each window, and only windows with a step are
+// stored. So memory grows with the number of instructions, not with the length of the iteration.
+// (An iteration that waits an hour for its input has as many steps as any other.)
 //
-// Windows are adjacent, from the beginning of the iteration on. The end of the iteration may cut
-// the last one short. So the peak is never below the mean of the whole iteration.
+// Windows are adjacent, beginning at the start of the iteration. The last window may be shorter,
+// because it ends with the iteration. So the peak is never below the mean of the whole iteration.
 #pragma once
 
 #include <algorithm>
@@ -23,13 +23,13 @@ class PowerOverTime {
   // Requires window > 0.
   explicit PowerOverTime(Nanoseconds window) : window_(window) {}
 
-  // Adds a consumer of `watts` from `start` until `end`.
+  // Adds a consumer that draws `watts` from `start` until `end`.
   void Add(Nanoseconds start, Nanoseconds end, double watts) {
     Step(start, watts);
     Step(end, -watts);
   }
 
-  // The highest mean over a window of [0, until), with `base_w` added all the time.
+  // Returns the highest mean over a window of [0, until). The constant power `base_w` is added.
   double Peak(Nanoseconds until, double base_w) const {
     std::vector<std::pair<std::int64_t, Steps>> windows(windows_.begin(), windows_.end());
     std::sort(windows.begin(), windows.end(),

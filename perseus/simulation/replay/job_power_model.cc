@@ -15,7 +15,7 @@ namespace {
 
 using synthetic::KernelWork;
 
-// What a roofline runs (job_power_model.h).
+// The workload of a roofline (job_power_model.h).
 constexpr const char* kRepresentativeModel = "gpt3-175b";
 constexpr int kRepresentativeTensorParallelism = 8;
 
@@ -25,8 +25,8 @@ struct ClockRange {
   int step_mhz = 0;
 };
 
-// The useful clocks of a computation. `run` gives its time and energy if the clock is requested.
-// The ratios must not depend on the duration.
+// Returns the useful clocks of a computation. `run` gives its time and energy if a clock is
+// requested. The ratios must not depend on the duration.
 std::vector<ClockPoint> UsefulPoints(
     const ClockRange& clocks, double blocking_power_w,
     const std::function<synthetic::TimeAndEnergy(double requested_mhz)>& run) {
@@ -35,13 +35,15 @@ std::vector<ClockPoint> UsefulPoints(
   for (int mhz = clocks.highest_mhz; mhz >= clocks.lowest_mhz; mhz -= clocks.step_mhz) {
     const auto [time_s, energy_j] = run(mhz);
     if (points.empty()) least_time_s = time_s;
-    // Clocks beyond the power limit run alike, except for the last bits of the bisection.
+    // All clocks above the power limit give the same result, except for the last bits of the
+    // bisection.
     constexpr double kAlike = 1 + 1e-9;
     if (!points.empty() && time_s <= points.back().time_ratio * least_time_s * kAlike) continue;
     points.push_back({mhz, time_s / least_time_s, energy_j / time_s});
   }
   std::vector<ClockPoint> useful;
-  // A second is large enough to round well.
+  // The ratios are rounded for a duration of one second, which is long enough for a small rounding
+  // error.
   for (const int i : profile::ParetoFront(OptionsOf(points, kSecond), blocking_power_w)) {
     useful.push_back(points[At(i)]);
   }

@@ -1,7 +1,7 @@
-// What the computations of a recorded job cost at each clock of a modeled GPU.
+// The time and energy of the computations of a recorded job at each clock of a modeled GPU.
 //
-// A recorded computation counts as running at the highest clock. The model gives its time and power
-// at every other clock, relative to that.
+// The model assumes that a recorded computation ran at the highest clock. It gives its time and
+// power at every other clock, relative to the highest clock.
 //
 // Two kinds of models exist. A GpuModel has the curves of two given stages of a large transformer.
 // A GpuRoofline runs kernels: here, those of one block of GPT-3 175B with tensor parallelism 8 and
@@ -35,7 +35,7 @@ double EnergyAt(const ClockPoint& point, Nanoseconds at_highest);
 std::vector<profile::Option> OptionsOf(const std::vector<ClockPoint>& points,
                                        Nanoseconds at_highest);
 
-// What computations cost at each useful clock. The highest clock comes first and has ratio 1.
+// The cost of computations at each useful clock. The highest clock comes first and has ratio 1.
 struct JobPowerModel {
   std::vector<ClockPoint> forward;
   std::vector<ClockPoint> backward;
@@ -48,10 +48,10 @@ struct JobPowerModel {
   }
 };
 
-// All GPU models by name, then all rooflines. A name that is in both lists means the GPU model, as
-// in `perseus synth`.
+// All GPU models by name, then all rooflines. If a name is in both lists, it means the GPU model,
+// as in `perseus synth`.
 std::vector<std::string> JobPowerModelNames();
-// Fails (kInput) for an unknown name. The message lists the known ones.
+// Fails (kInput) for an unknown name. The message lists the known names.
 Result<JobPowerModel> FindJobPowerModel(std::string_view gpu);
 
 }  // namespace perseus::replay

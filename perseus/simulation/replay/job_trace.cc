@@ -41,8 +41,8 @@ constexpr std::array<EventName, 16> kKnownEvents{{
 }};
 
 constexpr std::string_view kLaneForm = "\"PP rank 0, TP rank 0, compute\"";
-// Chrome counts microseconds, and some tracers count them since 1970. Larger values overflow a
-// count of nanoseconds.
+// Chrome counts microseconds, and some tracers count them since 1970. With larger values, a number
+// of nanoseconds would overflow.
 constexpr double kLatestMicroseconds = 4e15;
 constexpr std::int64_t kLargestNumber = 1'000'000'000;
 
@@ -175,7 +175,7 @@ class Reader {
   }
 
   Result<void> TakeTimes(const TraceEvent& event, JobEvent& taken) {
-    // The comparisons are such that NaN fails.
+    // These comparisons are false for NaN, so NaN is refused.
     if (!event.timestamp_us || !(std::abs(*event.timestamp_us) <= kLatestMicroseconds)) {
       return FailAt(event, "ts is not a time (expected microseconds)");
     }
@@ -193,7 +193,7 @@ class Reader {
     return {};
   }
 
-  // The start and the end of a communication may come from the clocks of two hosts, so that it ends
+  // The start and the end of a communication may come from the clocks of two hosts. So it may end
   // before it begins.
   void TakeNegativeDuration(const TraceEvent& event, JobEvent& taken) {
     if (-taken.duration <= options_.clock_tolerance) {
@@ -413,8 +413,8 @@ class Reader {
   }
 
   // Checks that each computation of a kind begins after its input was received. The trace does not
-  // say which transfer belongs to which computation, but the k-th computation needs k transfers.
-  // `first` is the (rank, chunk) whose computations receive nothing.
+  // show which transfer belongs to which computation. But before the k-th computation, k transfers
+  // must have ended. The computations of `first` (rank, chunk) receive nothing.
   Result<void> CheckReceived(const RecordedStep& step, std::span<const JobEvent> events,
                              EventKind kind, std::pair<int, int> first) const {
     const EventKind receive =
@@ -547,13 +547,13 @@ class Reader {
 };
 
 // Fails if the unit of the times is probably not the microsecond. A computation of a microbatch
-// launches tens of kernels, and each takes several microseconds. It does not take ten seconds,
-// because an iteration has many computations.
+// starts tens of kernels, and each takes several microseconds. The computation takes less than ten
+// seconds, because an iteration has many computations.
 Result<void> CheckUnitOfTime(const JobTrace& trace) {
   constexpr Nanoseconds kShortest = 50 * kMicrosecond;
   constexpr Nanoseconds kLongest = 10 * kSecond;
-  // A computation of up to 1 s has at most this length if its time is in seconds, but the trace is
-  // read as one in milliseconds.
+  // If a computation of up to 1 s has its time in seconds, but the trace is read as if the times
+  // were in milliseconds, the result is at most this length.
   constexpr Nanoseconds kShortestInMilliseconds = 1'000;
   std::vector<double> durations_ns;
   for (const RecordedStep& step : trace.steps) {

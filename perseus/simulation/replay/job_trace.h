@@ -1,8 +1,8 @@
 // A recorded timeline of a real training job: the events of every rank in several steps.
 //
-// The file format is Chrome's Trace Event Format in JSON, gzip or not (docs/formats.md has an
-// example): a list of events, or an object with such a list in "traceEvents". Two kinds of events
-// count:
+// The file format is Chrome's Trace Event Format in JSON, compressed with gzip or not
+// (docs/formats.md has an example): a list of events, or an object with such a list in
+// "traceEvents". Two kinds of events are used:
 //   - "ph": "X" is an event with a duration. It has name, pid (the dp_rank), tid (a lane of one
 //     rank), ts and dur (in us), args.step, and for computations args.mb_id. args.seq_id counts
 //     the events of a name on a rank within a step.
@@ -16,10 +16,10 @@
 //      one forward and one backward.
 //   3. The events of a step are sorted by (dp_rank, pp_rank, start). Computations of a rank do not
 //      overlap, and none begins before its input was received. The steps of a rank do not overlap.
-//      The clock tolerance applies to each of these rules.
+//      Each of these rules holds within the clock tolerance.
 //   4. The steps are numbered in the order of time.
-//   5. In every step, at least one computation has a duration above 0. The median of them is 0, or
-//      from a microsecond to an hour: otherwise, the file has another unit.
+//   5. In every step, at least one computation has a duration above 0. The median of the durations
+//      is 0, or from a microsecond to an hour. Otherwise, the file has another unit.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@
 
 namespace perseus::replay {
 
-// The kind of an event: what the event waits for. This determines how it is replayed.
+// The kind of an event. It determines what the event waits for, and so how the event is replayed.
 enum class EventKind : std::uint8_t {
   kForward,  // Computations: a clock changes the time of these events only.
   kBackward,
@@ -86,7 +86,7 @@ struct JobEvent {
 
 struct RecordedStep {
   std::int64_t number = 0;
-  Nanoseconds start = 0;  // When its earliest event starts. The times of events count from here.
+  Nanoseconds start = 0;  // When its earliest event starts. Event times are relative to this.
   Nanoseconds time = 0;   // From the start to the last end.
   std::vector<JobEvent> events;
 };
@@ -96,9 +96,10 @@ struct JobTrace {
   int pipelines = 0;
   int pp_ranks = 0;                 // In each pipeline.
   std::vector<RecordedStep> steps;  // In the order of time.
-  // How many events end before they begin, within the clock tolerance. They count as 0 long.
+  // The number of events that end before they begin, within the clock tolerance. Their duration is
+  // set to 0.
   int negative_durations = 0;
-  std::vector<std::string> unused_ignored;  // The names to leave out that no event has.
+  std::vector<std::string> unused_ignored;  // Names to leave out that no event has.
 
   int gpus() const { return pipelines * pp_ranks; }
 };
@@ -107,9 +108,11 @@ struct TraceReadOptions {
   // Names of events to leave out, known or unknown.
   std::vector<std::string> ignored;
   // The clocks of two machines are never exactly equal. If one event has to come before another
-  // one, they may overlap by this much. An event may also end before it begins by this much.
+  // one, the two may overlap by at most this time. An event may also end before it begins, by at
+  // most this time.
   Nanoseconds clock_tolerance = kMillisecond;
-  // The most text that the file may contain. If it is gzip, only the events are in memory.
+  // The maximum size of the text in the file, in bytes. If the file is gzip, only the events are in
+  // memory.
   std::size_t most_bytes = std::size_t{1} << 30;
 };
 

@@ -113,7 +113,7 @@ TEST(JobTrace, TruncatedOrDamagedGzipIsAnError) {
   for (std::size_t size = 2; size < whole.size(); size += 97) {
     EXPECT_THAT(JobTraceErrorOf(whole.substr(0, size)), HasSubstr("gzip data ends early")) << size;
   }
-  // The text is whole, but its checksum and size are not.
+  // The text is complete, but its checksum and size are not.
   for (std::size_t missing = 1; missing <= 8; ++missing) {
     EXPECT_THAT(JobTraceErrorOf(whole.substr(0, whole.size() - missing)),
                 HasSubstr("gzip data ends early"))

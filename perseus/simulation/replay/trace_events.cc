@@ -286,8 +286,8 @@ TextStream::int_type TextStream::underflow() {
 
 void TextStream::Show(char* piece, std::size_t size) { setg(piece, piece, piece + size); }
 
-// Replaces the current piece, which has been read, by the next one. The next one is empty at the
-// end of the text.
+// Replaces the current piece, which has been read, by the next piece. At the end of the text, the
+// next piece is empty.
 Result<void> TextStream::TakePiece() {
   before_ = position();
   Show(buffer_.data(), 0);

@@ -1,5 +1,5 @@
-// Reads the events of a Chrome trace as they stand in the file. It makes one pass over the JSON and
-// builds no tree, so its memory is that of the largest value.
+// Reads the events of a Chrome trace in the order of the file. Makes one pass over the JSON and
+// builds no tree, so it needs only the memory of the largest value.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +19,13 @@ namespace perseus::replay {
 // a whole value in memory.
 inline constexpr std::size_t kMostBytesOfValue = std::size_t{16} << 20;
 
-// The text of a file, gzip (RFC 1952) or not, for a reader that takes it in pieces.
+// The text of a file, compressed with gzip (RFC 1952) or not, for a reader that takes it in pieces.
 //
 // Only one piece of decompressed text is in memory at any time. A small gzip file may contain a
-// thousand times as much text, so the text and each value in it have a limit.
+// thousand times as much text. So the size of the text and the size of each value are limited.
 class TextStream : public std::streambuf {
  public:
-  // `bytes` must outlive the stream. Their text may have `most_bytes` bytes.
+  // `bytes` must outlive the stream. The decompressed text may have at most `most_bytes` bytes.
   TextStream(std::string_view bytes, std::size_t most_bytes);
   ~TextStream() override;
   TextStream(const TextStream&) = delete;
@@ -34,8 +34,9 @@ class TextStream : public std::streambuf {
   // Call it after each value.
   void EndValue() { value_begin_ = position(); }
 
-  // Why the text ended before the end of the file. Fails (kInput) if the gzip data end early or are
-  // damaged, if there is no text or another format, or if the text or a value is too long.
+  // The reason if the text ended before the end of the file. Fails (kInput) if the gzip data end
+  // early or are damaged, if there is no text or another format, or if the text or a value is too
+  // long.
   const Result<void>& status() const { return status_; }
 
  protected:
@@ -59,7 +60,7 @@ class TextStream : public std::streambuf {
   Result<void> status_;
 };
 
-// Fields that the event lacks, or that have another type, are absent.
+// An event. If the event lacks a field, or if the field has another type, the field is absent here.
 struct TraceEvent {
   std::int64_t index = 0;  // In the list of the file, from 0.
   std::string name;
@@ -76,9 +77,9 @@ struct TraceEvent {
   std::optional<std::int64_t> sequence;
 };
 
-// Calls `take` with each event in turn. Stops at the first failure of `take` and returns this
-// failure. Fails (kInput) for text that is not a Chrome trace, and as TextStream does. The message
-// names the event at which reading stopped. The caller puts the name of the file before it.
+// Calls `take` with each event, one after another. Stops at the first failure of `take` and returns
+// this failure. Fails (kInput) for text that is not a Chrome trace, and as TextStream does. The
+// message names the event at which reading stopped. The caller adds the name of the file.
 Result<void> ReadTraceEvents(TextStream& text,
                              const std::function<Result<void>(const TraceEvent&)>& take);
 

@@ -14,10 +14,11 @@
 namespace perseus::replay {
 namespace {
 
-// Events that communicate and so begin together, by their index, in ascending order.
+// The indices of events that communicate with each other, and so begin together, in ascending
+// order.
 using Group = std::vector<int>;
 // (name, chunk, sequence, dp_rank, pp_rank) of a group. For a transfer, name and pp_rank are those
-// of the sender. -1 stands for all.
+// of the sender. -1 means all.
 using GroupKey = std::tuple<int, int, int, int, int>;
 
 class GroupFinder {
@@ -187,7 +188,7 @@ class StepBuilder {
     return {};
   }
 
-  // Call it before Join, while the waits of each member are those of its own rank.
+  // Call it before Join, while each member still waits only for events of its own rank.
   void NoteDelay(const Group& group) {
     Nanoseconds ready = 0;
     Nanoseconds start = 0;
@@ -246,7 +247,8 @@ class StepBuilder {
   Unfinished result_;
 };
 
-// The median of `sorted` without the element at `left_out`. Of two middle elements, the lower one.
+// The median of `sorted` without the element at `left_out`. If two elements are in the middle, the
+// lower one.
 Nanoseconds MedianWithout(const std::vector<Nanoseconds>& sorted, std::size_t left_out) {
   const std::size_t middle = (sorted.size() - 2) / 2;
   return sorted[middle < left_out ? middle : middle + 1];
@@ -308,7 +310,7 @@ class RankOrder {
     return static_cast<int>(running_.size());
   }
 
-  // The added events that `event` comes directly after.
+  // The added events that come directly before `event`.
   std::vector<int> PredecessorsOf(const JobEvent& event) const {
     std::vector<int> candidates;
     // A candidate that begins at latest_start comes after every event that had ended by then.
@@ -409,8 +411,8 @@ std::vector<Nanoseconds> ReplayPipelinesAlone(const StepGraph& graph,
     const int pipeline = pipeline_of(event);
     std::span<const int> waits = graph.waits_of(event);
     if (!waits.empty() && graph.is_meeting(waits.front())) {
-      // The meeting waits for events of all pipelines. Only the events of this pipeline count here.
-      // Events are sorted by pipeline.
+      // The meeting waits for events of all pipelines. Here, only the events of this pipeline
+      // count. Events are sorted by pipeline.
       const auto of_all = graph.waits_of(waits.front());
       waits = {std::ranges::lower_bound(of_all, pipeline, {}, pipeline_of),
                std::ranges::upper_bound(of_all, pipeline, {}, pipeline_of)};

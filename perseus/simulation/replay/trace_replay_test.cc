@@ -84,7 +84,7 @@ TEST(TraceReplay, APipelineAloneWaitsForNoOther) {
   const auto read = ReadAndBuild(TwoPipelines());
   ASSERT_TRUE(read->graph) << read->graph.error().Message();
   const StepGraph& graph = read->graph->steps[0];
-  // Rank 0 is done at 93; 5 + 1 + 2 ms of collectives and optimizer.
+  // Rank 0 ends at 93. The collectives and the optimizer take 5 + 1 + 2 ms.
   EXPECT_THAT(ReplayPipelinesAlone(graph, graph.durations),
               testing::ElementsAre(101 * kMillisecond, 131 * kMillisecond));
 }
@@ -144,7 +144,7 @@ TEST(TraceReplay, ACollectiveNeedsAtMostTwoEdgesPerMember) {
   EXPECT_EQ(ReplayStep(graph, graph.durations).time, 61 * kMillisecond);
 }
 
-// The host begins each step 4 ms late, which only the other steps reveal.
+// The host begins each step 4 ms late. Only the other steps show this.
 TEST(TraceReplay, HostDelaysComeFromTheOtherSteps) {
   const auto read = ReadAndBuild(TwoPipelines({.steps = 3, .late_ms = 4}));
   ASSERT_TRUE(read->graph) << read->graph.error().Message();
@@ -271,8 +271,9 @@ TEST(RankOrder, OverlappingComputationsRunOneAfterTheOther) {
   EXPECT_THAT((*order)[2], ElementsAre(1));
 }
 
-// Checks the definition for each pair: an event waits, directly or through others, for exactly the
-// events that ended before it, and directly for none that another one implies.
+// Checks the definition for each pair. An event waits, directly or indirectly, for exactly the
+// events that ended before it. It waits directly only for events that no other of its waits
+// implies.
 TEST(RankOrderProperty, IsTheTransitiveReduction) {
   std::mt19937_64 random(3);
   constexpr EventKind kKinds[] = {EventKind::kForward, EventKind::kBackward, EventKind::kLocal,

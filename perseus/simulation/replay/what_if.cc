@@ -23,8 +23,8 @@
 namespace perseus::replay {
 namespace {
 
-// Returns, for each element of StepGraph::waited, how long a meeting still waits for other
-// pipelines when this pipeline is ready.
+// For each element of StepGraph::waited, returns how long the meeting still waits for other
+// pipelines after this pipeline is ready.
 std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
                                         std::span<const Nanoseconds> durations) {
   const std::vector<Nanoseconds> ends = ReplayStep(graph, durations).ends;
@@ -47,7 +47,7 @@ std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
 }
 
 // The relaxation of a step. Its instructions are the computations, in the order of the step, and
-// some of the events whose time no clock changes. Most of the latter become delays between
+// some of the events with a time that no clock changes. Most of these events become delays between
 // instructions, which makes the network about half as large.
 struct Relaxation {
   schedule::InstructionGraph graph;  // With an option set of its own for each instruction.
@@ -107,8 +107,8 @@ class Relaxer {
 
   // Adds a node whose time no clock changes.
   void AddFixed(int node, std::vector<After> start, Nanoseconds host_delay, Nanoseconds duration) {
-    // A delay needs an arc for each pair of a predecessor and a successor. Up to four predecessors,
-    // these are no more arcs than those of an instruction.
+    // A delay needs an arc for each pair of a predecessor and a successor. With up to four
+    // predecessors, an instruction would not need fewer arcs.
     constexpr std::size_t kMostPredecessors = 4;
     std::vector<After>& end = ends_[At(node)];
     if (start.empty()) {
@@ -121,7 +121,8 @@ class Relaxer {
     }
   }
 
-  // The node starts at the latest of these times, or at 0 if it waits for nothing.
+  // Returns the times at which the node may start. It starts at the latest of them, or at 0 if it
+  // waits for nothing.
   std::vector<After> StartOf(int node, Nanoseconds host_delay) const {
     std::vector<After> start;
     const std::span<const int> waits = graph_.waits_of(node);
@@ -135,7 +136,7 @@ class Relaxer {
     std::sort(start.begin(), start.end(), [](const After& left, const After& right) {
       return std::tie(left.instruction, right.delay) < std::tie(right.instruction, left.delay);
     });
-    // If several delays follow the same instruction, the longest one counts.
+    // If several delays follow the same instruction, only the longest one matters.
     const auto last =
         std::unique(start.begin(), start.end(), [](const After& left, const After& right) {
           return left.instruction == right.instruction;
@@ -189,8 +190,7 @@ int GpusOf(const StepGraph& graph) {
   return (last.dp_rank + 1) * (last.pp_rank + 1);
 }
 
-// Chooses the clocks that plan/search/choices.h gives: none makes the step longer than the relaxed
-// optimum.
+// Chooses clocks with plan/search/choices.h. The step takes no longer than the relaxed optimum.
 StepClocks RoundToClocks(const StepGraph& graph, const JobPowerModel& model,
                          const Relaxation& relaxation, const frontier::Solution& solution) {
   const plan::ChoiceGraph choices(relaxation.graph, model.blocking_power_w);
@@ -210,7 +210,8 @@ ComputationKey KeyOf(const JobEvent& event) {
   return {event.dp_rank, event.pp_rank, event.kind, event.chunk, event.microbatch};
 }
 
-// The durations with each computation replaced by the mean of its kind and chunk on its rank.
+// Returns the durations, but each computation has the mean duration of its kind and chunk on its
+// rank.
 std::vector<Nanoseconds> MeanDurations(const StepGraph& graph) {
   std::map<std::tuple<int, int, EventKind, int>, std::pair<Nanoseconds, int>> sums;
   const auto sum_of = [&](const JobEvent& event) -> std::pair<Nanoseconds, int>& {
@@ -276,7 +277,7 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   bloat.bound_j = oracle.energy_j;
 
   PERSEUS_ASSIGN_OR_RETURN(const auto kept, LeastEnergy(graph, model, highest.time, Waits::kKept));
-  // The highest clocks keep all waits, so only the rounding of sums can make this negative.
+  // At the highest clocks, all waits are kept, so only the rounding of sums can make this negative.
   bloat.intrinsic_j = std::max(0.0, bloat.energy_j - kept);
   bloat.extrinsic_j = kept - bloat.bound_j;
   bloat.pipeline_times = ReplayPipelinesAlone(graph, graph.durations);
@@ -294,8 +295,8 @@ Result<PlannedStep> PlanStep(const StepGraph& graph, const JobPowerModel& model,
   return planned;
 }
 
-// Returns the clocks of this step by the plan of another step. A computation that the plan lacks
-// runs at the highest clock.
+// Returns the clocks for this step from the plan of another step. If the plan lacks a computation,
+// it runs at the highest clock.
 StepClocks CarryOver(const std::map<ComputationKey, int>& clocks, const StepGraph& graph) {
   StepClocks carried(graph.durations.size(), 0);
   for (std::size_t i = 0; i < carried.size(); ++i) {
@@ -322,8 +323,8 @@ Result<std::vector<PlannedStep>> PlanSteps(const TraceGraph& trace, const JobPow
   return planned;
 }
 
-// Returns the typical duration in nanoseconds, rounded up, so that computations take time if at
-// least one of them does.
+// Returns the typical duration in nanoseconds, rounded up. So if at least one computation takes
+// time, the typical one does, too.
 Nanoseconds TypicalDuration(EventKind kind, std::vector<double> durations) {
   const auto count = static_cast<double>(durations.size());
   const double typical = IsCommunication(kind)

@@ -46,8 +46,8 @@ TEST(WhatIf, EnergyAtTheHighestClocksByHand) {
   EXPECT_NEAR(outcome.waiting_j, (4 * 0.131 - 0.270) * 10, kRounding);
 }
 
-// Pipeline 0 has a slack of 30 ms for all instructions. Alone it has none on rank 0, which is on
-// the critical path, while rank 1 ends 20 ms early:
+// Pipeline 0 has a slack of 30 ms for all instructions. Alone, it has no slack on rank 0, which is
+// on the critical path, while rank 1 ends 20 ms early:
 //
 //   p0 rank 0   |[F0]>|[ F1 ]                  <>|[     B0     ]             <|[  B1  ]
 //      rank 1          [ F0 ][      B0      ]  <>|[ F1 ][      B1      ]     >
@@ -59,14 +59,16 @@ TEST(WhatIf, BloatOfTwoPipelines) {
   EXPECT_EQ(bloat.slowest_dp_rank, 1);
   EXPECT_EQ(bloat.replayed, 131'000'000);
   EXPECT_THAT(bloat.pipeline_times, testing::ElementsAre(101'000'000, 131'000'000));
-  // A second of slack saves 400 J of computing; its half-clock costs 2 * 100 J, and 10 W of waiting
-  // are not paid: (400 - 200) J + 10 W * 1 s = 210 J for each second of work slowed by a second.
-  // Off the critical paths: rank 0 of either pipeline waits after F1 for rank 1, 20 and 35 ms, in
-  // which F1 (10 ms) fits doubled; B0 of pipeline 1's rank 0 waits 25 ms for 20; B0 of pipeline 0's
-  // waits 10 ms, of 20 that it would take.
+  // A second of slack saves 400 J of computing. At half the clock, it costs 2 * 100 J, and waiting
+  // at 10 W is saved: (400 - 200) J + 10 W * 1 s = 210 J for each second of work that becomes a
+  // second slower. Off the critical paths, rank 0 of each pipeline waits for rank 1 after F1, 20 ms
+  // and 35 ms. F1 (10 ms) fits into this wait at twice its time. B0 on rank 0 of pipeline 1 takes
+  // 20 ms and can use a wait of 25 ms. B0 on rank 0 of pipeline 0 can use only 10 ms, of the 20 ms
+  // that it would take.
   EXPECT_NEAR(bloat.intrinsic_j, 210 * (0.010 + 0.010 + 0.020 + 0.010), kRounding);
-  // Pipeline 0 has 30 ms more. In 10 of them two computations get slower at once: F1 of rank 1, and
-  // B0 of rank 0, of whose 20 ms the slack had covered half. In the others only one gets slower.
+  // Pipeline 0 has 30 ms more. In 10 of these, two computations get slower at once: F1 of rank 1,
+  // and B0 of rank 0 (the slack was enough for half of its 20 ms). In the other 20 ms, only one
+  // computation gets slower.
   EXPECT_NEAR(bloat.extrinsic_j, 210 * (2 * 0.010 + 0.020), kRounding);
 }
 
@@ -77,8 +79,8 @@ std::vector<TracedEvent> Alone(std::vector<TracedEvent> events, int pipeline) {
   return events;
 }
 
-// If pipelines meet only at the end, each can be analyzed by itself: how much energy it saves in
-// the time that it takes alone, and how much more in the time of the slowest.
+// If pipelines meet only at the end, each pipeline can be analyzed alone: its saving in the time
+// that it takes alone, and its additional saving in the time of the slowest pipeline.
 TEST(WhatIf, BloatOfPipelinesThatMeetAtTheEndIsWhatEachSavesAlone) {
   std::mt19937_64 random(9);
   for (const char* gpu : {"a100", "a40"}) {
@@ -113,8 +115,8 @@ TEST(WhatIf, BloatOfPipelinesThatMeetAtTheEndIsWhatEachSavesAlone) {
 }
 
 // Rank 0 of each pipeline has a slack of 90 ms: in pipeline 0 after the collective in the middle,
-// in pipeline 1 before it. If each used its slack alone, the collective would be late and the step
-// 90 ms too long. No rank waits for a slower pipeline, so all bloat is intrinsic.
+// in pipeline 1 before it. If each pipeline used its slack alone, the collective would be late, and
+// the step would be 90 ms too long. No rank waits for a slower pipeline, so all bloat is intrinsic.
 //
 //   p0 rank 0  |[F0][B0]<>[F1][B1]                                                |
 //      rank 1  |[    F0     ][    B0     ]<>[     F1     ][     B1     ]          |
@@ -233,7 +235,7 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
     EXPECT_GE(outcome.energy_j, bound_of_kept_j - kRounding);
     best_of_kept_j = std::min(best_of_kept_j, outcome.energy_j);
   }
-  EXPECT_GT(best_of_kept_j, best_j);  // To use the wait saves energy.
+  EXPECT_GT(best_of_kept_j, best_j);  // Using the wait saves energy.
   const auto answer = AnalyzeWhatIf(read->graph, model, {0});
   ASSERT_TRUE(answer) << answer.error().Message();
   EXPECT_NEAR(answer->steps[0].bound_j, bound_j, kRounding);
@@ -242,7 +244,8 @@ TEST(WhatIf, NoChoiceOfClocksIsBelowTheBound) {
   EXPECT_FALSE(LeastEnergy(graph, model, at_highest - 1));
 }
 
-// Slow, slow, fast, fast, ...: the last step predicts the next one wrongly every other time.
+// The slowness is slow, slow, fast, fast, ...: every second time, the last step predicts the next
+// one wrongly.
 TEST(WhatIf, AControllerIsAsGoodAsItsInformation) {
   const auto read = ReadTrace(TwoPipelines({.steps = 6, .slowness = {2, 2, 1, 1, 2, 2}}));
   const JobPowerModel model = JobPowerModel::Of(*synthetic::FindGpuModel("a100"));
@@ -262,7 +265,8 @@ TEST(WhatIf, AControllerIsAsGoodAsItsInformation) {
   // oracle.
   EXPECT_EQ(reactive[1].energy_j, oracle[1].energy_j);
   EXPECT_EQ(periodic[4].energy_j, oracle[4].energy_j);
-  // The straggler is gone but pipeline 0 was slowed down for it, so the step takes too long.
+  // The straggler is gone, but pipeline 0 still runs slowly because of it, so the step takes too
+  // long.
   EXPECT_GT(reactive[2].time, answer->steps[2].replayed);
   // The straggler is back: the step is not late, but saves less.
   EXPECT_EQ(reactive[4].time, answer->steps[4].replayed);
@@ -340,7 +344,7 @@ TEST(StragglerSlowdown, IsOneIfAllRanksAreEqual) {
   for (const StragglerSlowdown& step : slowdowns) EXPECT_EQ(step.ratio(), 1);
 }
 
-// The mean is that of all steps, so a fast step of a job with slow ones is below 1.
+// The mean is over all steps. So in a job with slow steps, a fast step has a slowdown below 1.
 TEST(StragglerSlowdown, TheTypicalTimeIsThatOfTheWholeJob) {
   const auto slowdowns = SlowdownsOf(TwoPipelines({.steps = 2, .slowness = {1.5, 1}}));
   ASSERT_EQ(slowdowns.size(), 2U);

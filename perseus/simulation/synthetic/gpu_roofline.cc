@@ -7,15 +7,15 @@
 namespace perseus::synthetic {
 namespace {
 
-// While the SMs wait for memory, they switch this fraction of what they switch while they compute.
-// The value is an assumption: with it, a stream through memory draws 245 W of the 400 W of an
-// A100-SXM. The measured profiles cannot settle it, because their kernels hardly wait for memory.
-// docs/reproduction.md shows the results with 0.6.
+// While the SMs wait for memory, their switching activity is this fraction of their activity while
+// they compute. The value is an assumption: with it, a stream through memory draws 245 W of the 400
+// W of an A100-SXM. The measured profiles cannot confirm it, because their kernels hardly wait for
+// memory. docs/reproduction.md shows the results with 0.6.
 constexpr double kWaitingActivity = 0.3;
 // Kernels that stream data reach about this fraction of the data sheet's bandwidth.
 constexpr double kMemoryEfficiency = 0.85;
-// The energy of one byte, in the memory and on the link to it. HBM2e needs about 5 pJ for a bit, of
-// which 3.9 pJ are in the memory (O'Connor et al., MICRO 2017). GDDR6 needs 7.5 pJ.
+// The energy of one byte, in the memory and on the link to it. HBM2e needs about 5 pJ for a bit
+// (3.9 pJ of these in the memory; O'Connor et al., MICRO 2017). GDDR6 needs 7.5 pJ.
 constexpr double kHbmJoulesPerByte = 40e-12;
 constexpr double kGddr6JoulesPerByte = 60e-12;
 constexpr double kPcie4BytesPerSecond = 31.5e9;  // 16 lanes, each way.

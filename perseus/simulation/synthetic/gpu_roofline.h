@@ -1,12 +1,12 @@
 // A model of the time and the energy of a kernel on a GPU at a clock: a roofline with voltage and
 // frequency.
 //
-// It makes profiles of workloads that nobody has measured (model_zoo.h says which kernels a model
-// runs). GpuModel (synthetic_profile.h) is simpler: its curves describe two given stages, and work
-// is a number. Here, the work follows from an architecture.
+// It makes profiles of workloads that nobody has measured (model_zoo.h lists the kernels that a
+// model runs). GpuModel (synthetic_profile.h) is simpler: its curves describe two given stages, and
+// the work is only a number. Here, the work follows from the architecture of the model.
 //
-// Time. A kernel computes and moves data, and the slower of the two decides. The core clock f
-// changes only the time of computing, because the memory has its own clock:
+// Time. A kernel computes and moves data, and the slower of the two determines its time. The core
+// clock f changes only the time of computing, because the memory has its own clock:
 //     compute(f) = flops / (efficiency * peak) * ((1 - stalls) * f_highest / f + stalls)
 //     memory     = bytes / (efficiency * memory bandwidth)
 //     time(f)    = max(compute(f), memory)
@@ -14,16 +14,17 @@
 // overlaps with it. `stalls` is the part of the time in which even a large matrix product waits for
 // its operands: a tenth on the A100, nearly half on the A40 with its small cache and slow memory.
 //
-// Power. It is the sum of static power, the switching of the SMs, and the memory's energy for each
-// byte:
+// Power. It is the sum of three parts: static power, the switching of the SMs, and the energy of
+// the memory for each byte:
 //     power(f) = static + activity * c * f * V(f)^2 + energy per byte * bytes / time(f)
 //     V(f)     = 1 + slope * max(0, f - f_floor)
 //     activity = 1 while the SMs compute, kWaitingActivity while they wait for memory or stall
 // A GPU that waits for others (all-reduce, pipeline neighbors) draws the blocking power.
 //
-// Power limit. The GPU keeps its *average* power within the limit, because it checks every few
-// milliseconds and kernels are shorter. A clock that would exceed the limit is lowered until the
-// instruction as a whole fits. All higher requested clocks run in the same way, as in GpuModel.
+// Power limit. The GPU keeps only its *average* power within the limit, because it checks every few
+// milliseconds, and kernels are shorter. If a clock would exceed the limit, it is lowered until the
+// whole instruction fits. So all requested clocks above this one give the same result, as in
+// GpuModel.
 //
 // Alternatives that we rejected:
 // (1) An invented stage time for each model. Such a time has no source, and nothing can check it.
@@ -61,7 +62,7 @@ namespace perseus::synthetic {
 struct KernelWork {
   double flops = 0;             // On tensor cores, FP16 or BF16.
   double memory_bytes = 0;      // Read from and written to the GPU's memory.
-  double all_reduce_bytes = 0;  // What the GPU sends, and receives, for tensor parallelism.
+  double all_reduce_bytes = 0;  // Sent, and also received, for tensor parallelism.
 };
 
 struct TimeAndEnergy {
@@ -96,15 +97,15 @@ struct GpuRoofline {
 
   // Runs the kernels one after another, without the power limit. Requires frequency_mhz > 0.
   TimeAndEnergy RunUnlimited(std::span<const KernelWork> kernels, double frequency_mhz) const;
-  // The clock at which the GPU runs these kernels if `requested_mhz` is requested. The lowest clock
-  // if memory and static power alone exceed the power limit.
+  // The clock at which the GPU runs these kernels if `requested_mhz` is requested. If memory and
+  // static power alone exceed the power limit, this is the lowest clock.
   double ActualFrequencyMhz(std::span<const KernelWork> kernels, double requested_mhz) const;
   // Runs the kernels one after another at the clock that the power limit allows.
   TimeAndEnergy Run(std::span<const KernelWork> kernels, double requested_mhz) const;
 };
 
 std::vector<GpuRoofline> GpuRooflines();
-// Fails (kInput) for an unknown name. The message lists the known ones.
+// Fails (kInput) for an unknown name. The message lists the known names.
 Result<GpuRoofline> FindGpuRoofline(std::string_view name);
 
 }  // namespace perseus::synthetic

@@ -54,8 +54,9 @@ void AddAllReduce(double bytes, LayerWork& layer) {
 
 // ---- Transformers ----
 
-// How many bytes of one number a kernel without products reads and writes in the forward pass. A
-// 16-bit number takes two bytes each way, a 32-bit one four, a dropout mask one.
+// The number of bytes that a kernel without products reads and writes for one number in the forward
+// pass. A 16-bit number takes two bytes each way, a 32-bit number four bytes, and a dropout mask
+// one byte.
 //
 // A score in eager attention, without what the products before and after it read and write: scale
 // (2 + 2), mask (2 + 2), softmax in 32 bits (2 + 4, 4 + 4), conversion to 16 bits (4 + 2), dropout
@@ -143,8 +144,8 @@ class Builder {
     return layer;
   }
 
-  // Attention of `tokens_` queries to as many keys and values, in self-attention or
-  // cross-attention.
+  // Adds attention of `tokens_` queries to the same number of keys and values (self-attention or
+  // cross-attention).
   void AddAttention(LayerWork& layer) const {
     const double queries = query_width() / batch_.gpus;
     const double key_values = key_value_width() / batch_.gpus;
@@ -258,7 +259,7 @@ struct Convolution {
   double out_pixels = 0;  // Pixels of one image.
 };
 
-// Counts a convolution as the product of the unrolled input and the weights. The unrolled input
+// Models a convolution as the product of the unrolled input and the weights. The unrolled input
 // stays in caches, so only the input itself passes through memory.
 void AddConvolution(const Convolution& conv, double images, double stride, LayerWork& layer) {
   const double weights = conv.in * conv.out * conv.kernel * conv.kernel;

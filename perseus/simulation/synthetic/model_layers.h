@@ -1,4 +1,4 @@
-// The layers of models: of a transformer (embeddings, blocks, and the language-model head with its
+// The layers of models: of transformers (embeddings, blocks, and the language-model head with its
 // loss), and of Wide-ResNet101.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace perseus::synthetic {
 
-// The blocks that the family has.
+// The blocks of the model family.
 enum class TransformerKind {
   kDecoder,         // GPT-3, Bloom, Llama: one stack.
   kEncoder,         // BERT: the same kernels, and a dense layer before the head.

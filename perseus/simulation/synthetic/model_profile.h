@@ -2,9 +2,9 @@
 // modeled GPU (gpu_roofline.h). Nothing is measured, and there is no noise. The same workload gives
 // the same profile on every machine, because results are rounded to nanoseconds and microjoules.
 //
-// docs/reproduction.md compares the savings of such profiles with those of measured ones, and says
-// how far to trust them. Use them to compare workloads, stages and methods. To plan a job that can
-// be measured, measure it.
+// docs/reproduction.md compares the savings of such profiles with the savings of measured profiles,
+// and states how reliable they are. Use them to compare workloads, stages and methods. If a job can
+// be measured, measure it before you plan it.
 #pragma once
 
 #include <span>
@@ -39,25 +39,25 @@ struct ModelProfileSpec {
   EvenPartition partition = EvenPartition::kLayers;
   std::vector<InstructionKind> kinds = {InstructionKind::kForward, InstructionKind::kBackward};
   // If true, the backward pass first runs the forward pass of its blocks again. With the kind
-  // `recompute` the schedule does that, and this stays false.
+  // `recompute`, the schedule does this, so this value stays false.
   bool recomputes_activations = false;
 };
 
-// Makes one option for each clock from the highest down to half of it. Below that, time and energy
-// both grow. Fails (kInput) where LayersOf and CheckBoundaries fail, for more parts than layers,
-// for a kind that is no computation or is given twice, and for a power limit that is not above the
-// blocking power.
+// Makes one option for each clock from the highest down to half of it. At lower clocks, time and
+// energy both grow. Fails (kInput) in the cases in which LayersOf and CheckBoundaries fail. Also
+// fails for more parts than layers, for a kind that is no computation or is given twice, and if the
+// power limit is not above the blocking power.
 Result<profile::Profile> SynthesizeModelProfile(const ModelProfileSpec& spec);
 
-// The memory of each stage on one GPU. The activations are what the layers keep (model_zoo.h). With
-// recomputed activations, blocks keep their inputs only. A parameter takes 16 bytes: weight and
-// gradient of 2 bytes each, and 12 bytes for Adam with mixed precision (Rajbhandari et al., arXiv
-// 1910.02054, section 3.1). Tensor parallelism divides them. The result does not include
-// communication buffers, temporary memory of kernels, and memory that the allocator wastes. Fails
-// as SynthesizeModelProfile.
+// Returns the memory of each stage on one GPU. The activations are the data that the layers keep
+// (model_zoo.h). With recomputed activations, blocks keep only their inputs. A parameter takes 16
+// bytes: weight and gradient of 2 bytes each, and 12 bytes for Adam with mixed precision
+// (Rajbhandari et al., arXiv 1910.02054, section 3.1). Tensor parallelism divides the parameters
+// among GPUs. The result does not include communication buffers, temporary memory of kernels, and
+// memory that the allocator wastes. Fails as SynthesizeModelProfile does.
 Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec);
 
-// Where a pipeline cuts a model: which layers each part (a stage, or a chunk of a stage) holds.
+// The cuts of a pipeline: the layers of each part (a stage, or a chunk of a stage).
 //
 // Part p holds the layers from boundaries[p] to boundaries[p + 1] - 1. The first boundary is 0, the
 // last one is the number of layers, and they increase, so no part is empty.
@@ -66,13 +66,13 @@ Result<profile::StageMemory> ModelMemory(const ModelProfileSpec& spec);
 // what is wrong and what was expected.
 Result<void> CheckBoundaries(std::span<const int> boundaries, int layers, int parts);
 
-// Gives each part the same number of layers. The first parts get one more each if there is a
-// remainder. Fails (kInput) if there are fewer layers than parts.
+// Gives each part the same number of layers. If there is a remainder, each of the first parts gets
+// one more layer. Fails (kInput) if there are fewer layers than parts.
 Result<std::vector<int>> UniformBoundaries(int layers, int parts);
 
-// Gives each part the same number of blocks, as UniformBoundaries does with layers. The layers
-// before the first block belong to the first part, those after the last block to the last part.
-// Fails (kInput) if there are fewer blocks than parts.
+// Gives each part the same number of blocks, as UniformBoundaries does with layers. The first part
+// also has the layers before the first block, and the last part has the layers after the last
+// block. Fails (kInput) if there are fewer blocks than parts.
 Result<std::vector<int>> UniformBlockBoundaries(std::span<const LayerWork> layers, int parts);
 
 }  // namespace perseus::synthetic

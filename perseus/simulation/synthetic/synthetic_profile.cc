@@ -105,9 +105,9 @@ double GpuModel::ActualFrequencyMhz(double requested_mhz) const {
 }
 
 std::vector<GpuModel> GpuModels() {
-  // Calibrated by hand: the curves have the shape and size of published measurements of such GPUs
-  // in three respects: the ratio of the times at the power limit and at the lowest clock, the power
-  // at the voltage floor, and the power at the limit. No measured value is copied.
+  // Calibrated by hand to published measurements of such GPUs, in three respects: the ratio of the
+  // times at the power limit and at the lowest clock, the power at the voltage floor, and the power
+  // at the limit. No measured value is copied.
   return {{.name = "a100",
            .lowest_frequency_mhz = 810,
            .highest_frequency_mhz = 1410,

@@ -1,16 +1,18 @@
 // Profiles without a GPU: a small model of dynamic voltage and frequency scaling (DVFS). It serves
 // examples, tests, and planning before anything is measured.
 //
-// Time. An instruction has compute work, whose time is inverse to the clock, and memory work, whose
-// time does not depend on the core clock:
+// Time. An instruction has compute work and memory work. The time of compute work is inverse to the
+// clock. The time of memory work does not depend on the core clock:
 //     time(f) = compute * f_highest / f + memory
 // Power. It is the sum of static power and dynamic power C * V^2 * f. Below a floor, the voltage
 // does not follow the clock down:
 //     power(f) = static + dynamic * f * V(f)^2,     V(f) = 1 + slope * max(0, f - f_floor)
-// So energy = power * time is least at a clock in between: above the voltage floor, a higher clock
-// costs voltage squared. Far below it, the GPU draws static power for longer.
-// Power limit. A GPU lowers its own clock to stay within its power limit. All higher requested
-// clocks run in the same way, which is why measured curves are flat at the top.
+// So energy = power * time is least at a clock in the middle. Above the voltage floor, a higher
+// clock costs energy with the square of the voltage. Far below the floor, the GPU draws static
+// power for longer.
+//
+// Power limit. A GPU lowers its own clock to stay within its power limit. So all requested clocks
+// above this one give the same result, which is why measured curves are flat at the top.
 //
 // The model leaves out temperature, the memory clock, differences between GPUs of one type, and how
 // power varies within an instruction. It is for experiments. A plan for real GPUs needs a measured
@@ -68,7 +70,7 @@ struct GpuModel {
 };
 
 std::vector<GpuModel> GpuModels();
-// Fails (kInput) for an unknown name. The message lists the known ones.
+// Fails (kInput) for an unknown name. The message lists the known names.
 Result<GpuModel> FindGpuModel(std::string_view name);
 
 // Rounds the energy to microjoules. The result is at least one microjoule.

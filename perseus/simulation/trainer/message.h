@@ -1,9 +1,9 @@
 // The messages between the processes of the trainer. They are datagrams (AF_UNIX, SOCK_SEQPACKET)
 // between processes of one program, so plain structs are sufficient.
 //
-// Times are those of the nodes' clock, and may be slightly in the future. A process that computes
-// on a virtual GPU knows when an instruction will end, and announces this shortly before. So a
-// process that the operating system wakes late does not cost virtual time.
+// Times are times of the clock of the nodes, and may be slightly in the future. A process that
+// computes on a virtual GPU knows when an instruction will end, and announces this shortly before.
+// So if the operating system wakes a process late, this does not cost virtual time.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,11 @@ enum class MessageKind : std::int32_t {
   kStatistics,  // The last message of a rank that ends well.
   // From the parent to a rank.
   kBeginStep,  // The step begins at `time`.
-  kStop,       // No further step follows.
+  kStop,       // The last step has ended.
   kPing,       // Asks for kPong.
 };
 
-// How late a rank was, as it measures itself.
+// How late a rank was, as measured by the rank itself.
 struct RankStatistics {
   std::int64_t instructions = 0;
   Nanoseconds wakeup_late_sum = 0;  // From an instruction's end to the call that reports the end.

@@ -28,8 +28,8 @@ namespace {
 
 // How long before its end an instruction is announced, in real time.
 constexpr Nanoseconds kLead = 3'000'000;
-// A new clock makes an instruction end earlier, and no message says so. So a rank checks the end at
-// least this often.
+// A new clock may make an instruction end earlier, and no message reports this. So a rank checks
+// the end at least this often.
 constexpr Nanoseconds kCheckPeriod = 2 * kMillisecond;
 
 // The client library's numbers of instruction kinds are those of InstructionKind.
@@ -179,7 +179,7 @@ class RankProcess {
     return {};
   }
 
-  // Does what is due for an instruction that runs or is queued. Removes it when it has ended.
+  // Performs the due actions for an instruction that runs or is queued. Removes it after its end.
   Result<void> Follow(InFlight& flight, bool is_first) {
     PERSEUS_ASSIGN_OR_RETURN(const auto run, Look(flight));
     const Nanoseconds now = clock_.Now();
@@ -212,8 +212,7 @@ class RankProcess {
   // When to check again whether a new clock has changed the end.
   Nanoseconds NextCheck(const RealRun& run, Nanoseconds now, Nanoseconds end) const {
     if (!part_) return now + std::max(kCheckPeriod, (end - now) / 2);
-    // Virtual time stands still until the agent has set the clock with which the instruction
-    // begins.
+    // Virtual time stands still until the agent has set the clock at which the instruction begins.
     return now < run.begin + kCheckPeriod ? run.begin + kCheckPeriod : Clock::kNever;
   }
 
@@ -290,7 +289,7 @@ class RankProcess {
     return {};
   }
 
-  // Fails unless the signal came from the parent, which knows the cause.
+  // Fails unless the parent sent the signal. (The parent knows the cause.)
   Result<void> DescribeSignal() const {
     signalfd_siginfo info{};
     if (read(signals_.get(), &info, sizeof info) != sizeof info) return {};
@@ -365,8 +364,8 @@ class RankProcess {
   FileDescriptor signals_;
 
   bool is_stopping_ = false;
-  // kBeginStep or kStop. The end of a step is announced before it comes, so this message may arrive
-  // before this rank has ended its own step.
+  // The message kBeginStep or kStop. The end of a step is announced in advance, so this message may
+  // arrive before this rank has ended its own step.
   std::optional<Message> next_step_;
   std::int64_t step_ = -1;
   bool is_in_step_ = false;         // From kBeginStep to the end of the last instruction.

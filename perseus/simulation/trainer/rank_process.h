@@ -1,17 +1,17 @@
 // A rank of the trainer: a process that computes on one virtual GPU, sends tensors to its
 // neighbors, and reports to the client library what it runs, as a training process does.
 //
-// It is one thread. It sleeps until something is due: an input arrives; an instruction may begin,
-// is about to end, or has ended. On a machine with fewer cores than ranks, threads are woken late.
-// This must not cost virtual time, because a comparison of plans would count it. Three rules
-// prevent it:
+// It is one thread. It sleeps until one of these events: an input arrives; an instruction may
+// begin, is about to end, or has ended. On a machine with fewer cores than ranks, threads are woken
+// late. This must not cost virtual time, because it would change the comparison of plans. Three
+// rules prevent it:
 //  1. The next instruction whose input is known waits in the queue of the GPU
 //     (VirtualWorker::Enqueue).
 //  2. `kLead` before an instruction ends, the rank announces the end to its neighbor, so that the
-//     neighbor's GPU begins on time. If a clock changes after that, the announced time is wrong.
-//     The statistics count by how much.
+//     GPU of the neighbor begins on time. If a clock changes after that, the announced time is
+//     wrong. The statistics contain the size of this error.
 //  3. The end of a step is announced to the parent in the same way.
-// RankStatistics has the lateness that remains.
+// RankStatistics has the remaining lateness.
 #pragma once
 
 #include <map>

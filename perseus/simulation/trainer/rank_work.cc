@@ -18,7 +18,7 @@ int RankOf(const schedule::Schedule& schedule, int stage) {
   return schedule.pp_rank_of_stage[At(stage)];
 }
 
-// The stage from which an instruction's input comes. -1: it needs no input of another stage.
+// The stage that sends the input of an instruction, or -1 if it needs no input of another stage.
 int SourceOf(const schedule::Schedule& schedule, const schedule::Instruction& instruction) {
   if (instruction.kind == kForward) return instruction.stage - 1;
   if (IsGradientStep(instruction.kind) && instruction.stage + 1 < schedule.stages())
@@ -26,7 +26,7 @@ int SourceOf(const schedule::Schedule& schedule, const schedule::Instruction& in
   return -1;
 }
 
-// The stage to which an instruction's output goes. -1: none.
+// The stage that receives the output of an instruction, or -1.
 int TargetOf(const schedule::Schedule& schedule, const schedule::Instruction& instruction) {
   if (instruction.kind == kForward && instruction.stage + 1 < schedule.stages())
     return instruction.stage + 1;

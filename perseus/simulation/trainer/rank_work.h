@@ -1,5 +1,5 @@
-// What one rank of the trainer runs in a step: its part of the schedule, with the virtual GPU's
-// table of each instruction, and the tensors that it receives from and sends to other ranks. All
+// The work of one rank of the trainer in a step: its part of the schedule, the table of the virtual
+// GPU for each instruction, and the tensors that it receives from and sends to other ranks. All
 // functions are pure.
 #pragma once
 

@@ -31,8 +31,8 @@
 namespace perseus::trainer {
 namespace {
 
-// How long the parent still collects messages after the first failure. They show which rank failed
-// first. On a busy machine, a healthy rank takes a moment to answer.
+// How long the parent still collects messages after the first failure, to find which rank failed
+// first. On a busy machine, a healthy rank needs some time to answer.
 constexpr Nanoseconds kTimeToCollectFailures = 2 * kSecond;
 // How long ranks may take to return their GPUs after SIGTERM.
 constexpr Nanoseconds kTimeToEnd = 5 * kSecond;
@@ -226,7 +226,7 @@ class Training {
       // Ranks announce the end slightly before it comes.
       Nanoseconds end = clock_.Now();
       for (const Rank& rank : ranks_) end = std::max(end, rank.answer->time);
-      // The next step is announced now, so that ranks know of it before it is due.
+      // Announces the next step now, so that ranks receive the message before the step begins.
       ++begin.step;
       const Nanoseconds begun = std::exchange(begin.time, end);
       is_last = is_asked_to_end_ || begin.step == options_.steps;
@@ -343,8 +343,8 @@ class Training {
     });
   }
 
-  // Finds the rank that failed first: one whose process ended without a message, then one that sent
-  // a failure, then those that do not answer the ping.
+  // Finds the rank that failed first. Checks three cases in this order: the process of a rank ended
+  // without a message, a rank sent a failure, a rank does not answer the ping.
   Error Diagnose(std::string_view what_they_do) {
     std::string silent;
     for (Rank& rank : ranks_) {
@@ -382,8 +382,9 @@ class Training {
     for (Rank& rank : ranks_) {
       const bool ended_well = rank.answer && rank.answer->kind == MessageKind::kStatistics;
       if (rank.process && !ended_well) {
-        // A stopped process handles SIGTERM only after SIGCONT. SIGCONT comes first: sent later, it
-        // may discard the SIGSTOP with which a leak check at the rank's end attaches to the rank.
+        // A stopped process handles SIGTERM only after SIGCONT. SIGCONT must come first. If it
+        // comes later, it may discard a SIGSTOP that the leak check of the rank uses at the end of
+        // the rank.
         rank.process->Send(SIGCONT);
         rank.process->Send(SIGTERM);
       }

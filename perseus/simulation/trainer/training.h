@@ -1,7 +1,7 @@
-// The parent process of the trainer. It starts a process for each rank. The parent is the barrier
-// at the end of each step, which stands for the all-reduce between pipelines: all wait for the
-// slowest pipeline. The parent measures the exact energy of the virtual GPUs, and also the energy
-// that their drivers publish.
+// The parent process of the trainer. It starts a process for each rank. It is also the barrier at
+// the end of each step, which stands for the all-reduce between pipelines: all wait for the slowest
+// pipeline. The parent measures the exact energy of the virtual GPUs, and also the energy that
+// their drivers publish.
 //
 // If a rank dies, hangs or does not start, the job ends with an error that names the rank.
 #pragma once
@@ -44,14 +44,14 @@ struct TrainingOptions {
   int ranks = 1;                            // The ranks of a pipeline.
   std::vector<std::vector<int>> neighbors;  // By rank.
   int steps = 0;                            // 0: until SIGTERM or SIGINT.
-  // The program and the arguments with which a rank starts. The last one is added: the pipeline,
+  // The program and the arguments that start a rank. One more argument is appended: the pipeline,
   // the rank and its sockets, such as "0:1,7,0:8,2:9".
   std::vector<std::string> command;
   // Variables for the environment of all ranks, such as PERSEUS_PLAN.
   std::vector<std::pair<std::string, std::string>> environment;
   // How long a rank may take to start, or to end a step, in real time.
   Nanoseconds rank_timeout = 30'000'000'000;
-  // Receives the warnings of the ranks' client libraries, each one once.
+  // Receives each warning of the client libraries of the ranks once.
   std::function<void(std::string_view)> warn;
 };
 

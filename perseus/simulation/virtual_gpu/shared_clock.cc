@@ -44,8 +44,8 @@ tl::unexpected<Error> CannotMakeClock(const std::filesystem::path& path) {
   return SystemFail(errno, "cannot create the clock of virtual nodes", InFile(path.string()));
 }
 
-// Rounds up to a grid, so that periodic threads wake at the same moments. Each jump of the time
-// costs real time.
+// Rounds up to a grid, so that periodic threads wake at the same moments, because each jump of the
+// time costs real time.
 Nanoseconds RoundedUp(Nanoseconds until) {
   constexpr Nanoseconds kGrid = 5 * kMillisecond;
   if (until > Clock::kNever - kGrid) return until;
@@ -75,8 +75,8 @@ std::pair<sockaddr_un, socklen_t> AddressOf(pid_t thread) {
   return {address, static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())};
 }
 
-// Waits until a word changes, a thread wakes its waiters, or `until` is reached. May also return
-// earlier, so the caller checks both words.
+// Waits until one of the two words changes, a thread wakes the waiters of a word, or `until` is
+// reached. May also return earlier, so the caller checks both words.
 void WaitForEither(const std::atomic<std::uint32_t>& one, std::uint32_t its_value,
                    const std::atomic<std::uint32_t>& other, std::uint32_t others_value,
                    Nanoseconds until) {
@@ -102,7 +102,7 @@ void WaitForEither(const std::atomic<std::uint32_t>& one, std::uint32_t its_valu
 
 struct SharedClock::Slot {
   enum State : std::uint32_t { kFree, kRunning, kWaiting };
-  // It becomes kWaiting only with the mutex held. It becomes kRunning without the mutex, too.
+  // A slot becomes kWaiting only with the mutex held. It may become kRunning without the mutex.
   alignas(64) std::atomic<std::uint32_t> state;
   std::uint32_t generation;  // How many threads have had this slot.
   std::atomic<pid_t> process;
@@ -332,8 +332,8 @@ SharedClock::Task SharedClock::Look(const Slot& slot) {
 
 // ---- Time ----
 
-// Returns a slot other than `own` that waits but whose thread is not asleep, or null. Call it with
-// the mutex held.
+// Returns another slot that waits although its thread is not asleep, or null. Call it with the
+// mutex held.
 const SharedClock::Slot* SharedClock::FindAwake(const Slot* own) {
   Layout& all = layout();
   for (std::uint32_t i = 0; i < all.used; ++i) {
@@ -374,8 +374,8 @@ Nanoseconds SharedClock::TryToMove(const Slot* own, const Sleep* sleep, Running 
     }
     const Slot* const awake = FindAwake(own);
     if (awake == nullptr) {
-      // A thread that was found asleep may have run since, and sleep for another reason now. No
-      // thread has begun to wait since, because that needs the mutex.
+      // A thread that was asleep may have run since then, and may now sleep for another reason. No
+      // thread has begun to wait since then, because this needs the mutex.
       const bool has_any_run = std::any_of(all.slots, all.slots + all.used, [](const Slot& slot) {
         return slot.state == Slot::kRunning;
       });
@@ -400,15 +400,15 @@ Nanoseconds SharedClock::RealTimeOf(Nanoseconds time) const {
 void SharedClock::MoveTo(Nanoseconds time, const Slot* own, bool is_led) {
   Layout& all = layout();
   const Nanoseconds real = MonotonicNow();
-  // At real pace, the clock catches up after a late wake-up, but not after a period in which no
-  // thread waited.
+  // At real pace, the clock catches up after a late wake-up. It does not catch up after a period in
+  // which no thread waited.
   all.moved_at = is_led ? real : std::max(RealTimeOf(time), real - kRecheckPeriod);
   all.now = time;
   for (std::uint32_t i = 0; i < all.used; ++i) {
     Slot& slot = all.slots[i];
-    // A thread that cannot get the mutex in time leaves its slot without the mutex. So only a slot
-    // that still waits becomes running here. Time would wait forever for a free slot that became
-    // running.
+    // If a thread cannot get the mutex in time, it leaves its slot without the mutex. So only a
+    // slot that still waits may become running here. If a free slot became running, time would wait
+    // forever.
     std::uint32_t waiting = Slot::kWaiting;
     if (slot.state != waiting || slot.until > time) continue;
     if (!slot.state.compare_exchange_strong(waiting, Slot::kRunning)) continue;
@@ -439,8 +439,8 @@ void SharedClock::Wait(Nanoseconds until, const Sleep& sleep) {
       if (guard && own == nullptr) own = ClaimSlot(Part::kFollows);
       if (!guard || own == nullptr) {
         sleep.sleep(kShortRecheckPeriod);
-        // Otherwise the thread would have two slots once it takes part, and time would wait for the
-        // unused slot.
+        // Otherwise, the thread would have two slots when it takes part, and time would wait for
+        // the unused slot.
         if (is_guest && own != nullptr) Leave(*own);
         return;
       }
@@ -511,7 +511,7 @@ int SharedClock::Poll(std::span<pollfd> descriptors, Nanoseconds until) {
     return ready > 0;
   };
   Wait(until, {true, has_event, poll_for});
-  // When the time has come, a descriptor may be ready, too.
+  // At the time `until`, a descriptor may also be ready.
   if (ready == 0) poll_for(0);
   std::transform(all.begin(), all.end() - 1, descriptors.begin(), descriptors.begin(),
                  [](const pollfd& one, pollfd wanted) {
@@ -539,7 +539,7 @@ Result<std::shared_ptr<Clock>> OpenClockOfJob(const std::filesystem::path& job_d
   const std::filesystem::path link = job_directory / "clock";
   std::error_code error;
   if (!std::filesystem::exists(link, error)) return std::make_shared<RealClock>();
-  // The owner of a link could choose a file that is written to, or hold its lock.
+  // Otherwise, the owner of a link could choose the file that this process writes to or locks.
   struct stat status {};
   if (lstat(link.c_str(), &status) != 0 || (status.st_uid != geteuid() && status.st_uid != 0)) {
     return FailAs(ErrorKind::kSystem, InFile(link.string()),

@@ -1,7 +1,7 @@
-// Virtual time that the processes of one or several nodes share. The time stands still while any of
-// the processes computes. When all of them wait, the time jumps to the next moment for which a
-// process waits. So the results of a job on virtual GPUs do not depend on the machine or its load,
-// and a minute of training takes seconds.
+// Virtual time that the processes of one or several nodes share. Time stands still while any of the
+// processes computes. When all of them wait, time jumps to the earliest moment that a process waits
+// for. So the results of a job on virtual GPUs do not depend on the machine or its load, and a
+// minute of training takes seconds.
 //
 //   const auto clock = SharedClock::Open("job.clock");
 //   // This thread takes part as long as `part` lives.
@@ -9,45 +9,46 @@
 //   ... compute: no time passes ...
 //   (*clock)->WaitWhile(word, value, (*clock)->Now() + 10'000'000);
 //
-// A virtual node whose description has `clock = "job.clock"` uses this clock. So do its agent, the
-// ranks that compute on it, and all processes that follow their job directory.
+// A virtual node uses this clock if its description has `clock = "job.clock"`. Its agent, the ranks
+// that compute on the node, and all processes that follow their job directory also use it.
 //
 // This is a conservative discrete-event simulation (Chandy and Misra, 1979) of real processes:
-//  1. A thread that takes part has a slot in the file: it runs, or it waits until a moment. Threads
-//     that take no part may wait, too. While they run, time goes on.
-//  2. Time moves only while no thread runs, to the earliest moment that a thread waits for. The
-//     last thread that begins to wait moves it. It marks all threads whose moment has come as
-//     running before it wakes them.
-//  3. A waiting thread may have been woken by another one, through a socket, an eventfd or a futex,
-//     without having run yet. The kernel marks it runnable before the call that woke it returns. So
-//     before a thread moves the time, it reads /proc/PID/task/TID/stat of all waiting threads. It
-//     moves the time only if all of them are asleep. So nothing has to count messages in flight,
-//     and the hot path of the client library and the protocol with the agent are unchanged. Threads
-//     that wait for time only (kPeriodic) are not checked.
-//  4. Without a thread that leads (a trainer whose steps run), time is never faster than real time.
-//     Otherwise, the timeout of a process that waits for a job would pass at once.
-//  5. A process may die at any instruction. The mutex is robust, a slot names its thread and the
-//     start time of the thread, and waiting threads check every 100 ms of real time whether the
-//     last running thread has died. A process that is stopped (SIGSTOP) stops the time of all.
+// 1. A thread that takes part has a slot in the file: it runs, or it waits until a moment. Threads
+//    that take no part may wait, too. While they run, time goes on.
+// 2. Time moves only while no thread that takes part runs. It moves to the earliest moment that a
+//    thread waits for. The last thread that begins to wait moves it. Before this thread wakes the
+//    threads whose moment has come, it marks all of them as running.
+// 3. A waiting thread may have been woken by another one (through a socket, an eventfd or a futex),
+//    but may not have run yet. The kernel marks the thread as runnable before the call that wakes
+//    it returns. So before a thread moves the time, it reads /proc/PID/task/TID/stat of all waiting
+//    threads, and moves the time only if all of them are asleep. So no code has to count messages
+//    in flight, and the hot path of the client library and the protocol with the agent need no
+//    change. Threads that wait only for time (kPeriodic) are not checked.
+// 4. If no thread leads (kLeads, a trainer with running steps), time is never faster than real
+//    time. Otherwise, the timeout of a process that waits for a job would pass at once.
+// 5. A process may die at any instruction. So the mutex is robust, and a slot names its thread and
+//    the start time of the thread. Every 100 ms of real time, waiting threads check whether the
+//    last running thread has died. If a process is stopped (SIGSTOP), the time stops for all.
 //
 // Alternatives that we rejected:
-//  - A rate (virtual seconds per real second, virtual_node_file.h). It multiplies the delays of the
-//    real scheduler. Eight ranks on two cores wake up milliseconds late, so a rate above 1 measures
-//    the machine. At a rate of 1, a busy machine makes steps longer, and plans look slow.
-//  - Counting messages in flight (the sender counts up, the receiver counts down). It is cheaper,
-//    but every channel has to count, including the client's hot path, and has to be corrected after
-//    each death.
-//  - One process with a fake clock. It is fast and exact, but tests no processes, sockets and
-//    signals. Tests that need no processes use it (tests/tuning).
-//  - A time namespace or libfaketime. They shift or scale time, but cannot stop it while a process
-//    computes.
+// - A rate (virtual seconds per real second, virtual_node_file.h). It multiplies the delays of the
+//   real scheduler. Eight ranks on two cores wake up milliseconds late, so with a rate above 1, the
+//   result depends on the machine. At a rate of 1, a busy machine makes steps longer, and plans
+//   look slow.
+// - Counting messages in flight (the sender adds one, the receiver subtracts one). It is cheaper,
+//   but every channel has to count, including the hot path of the client, and the count has to be
+//   corrected after each death.
+// - One process with a fake clock. It is fast and exact, but tests no processes, sockets and
+//   signals. Tests that need no processes use it (tests/tuning).
+// - A time namespace or libfaketime. They shift or scale time, but cannot stop it while a process
+//   computes.
 //
 // Cost: a check of a thread takes 4 us, and a switch to another thread 30 us (two cores of a
 // virtual machine). Two pipelines of four ranks, with agents and a job directory, take 35 ms of
 // real time for a step of 0.53 s, which is 15 times faster than real time.
 //
-// It works on Linux only. The processes have to see each other in /proc. They trust the file, as
-// they trust the state of a virtual node.
+// It works only on Linux. The processes have to see each other in /proc. They trust the contents of
+// the file, as they trust the state of a virtual node.
 //
 // Thread safety: all calls may come from several threads and processes at the same time.
 #pragma once
@@ -79,15 +80,15 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
 
   Nanoseconds Now() override;
   Nanoseconds SinceEpoch() override;
-  // Both may return without a reason after 100 ms of real time.
+  // Both may return early, without a reason, after 100 ms of real time.
   void WaitWhile(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                  Nanoseconds until) override;
   int Poll(std::span<pollfd> descriptors, Nanoseconds until) override;
   // Returns null if all slots are taken. Then time goes on while this thread runs.
   std::shared_ptr<void> TakePart(Part part) override;
 
-  // Simulates, for tests, a process that was stopped while it holds the mutex of the file. The
-  // process goes on when the same thread destroys the result.
+  // For tests: simulates a process that is stopped while it holds the mutex of the file. The
+  // process continues when the same thread destroys the result.
   std::shared_ptr<void> HoldMutex();
 
  private:
@@ -111,7 +112,7 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
     FileDescriptor file;
     std::uint32_t generation = 0;
   };
-  // Whether a slot that says "running" is trusted, or its thread is checked.
+  // Whether to trust a slot that says "running", or to check its thread.
   enum class Running { kTrust, kCheck };
 
   static Result<Mapping> Map(const std::filesystem::path& file);
@@ -136,8 +137,9 @@ class SharedClock final : public Clock, public std::enable_shared_from_this<Shar
   std::vector<TaskFile> task_files_;  // [slot]; guarded by the file's mutex.
 };
 
-// The clock of a job: its directory has a link named `clock` to the file of the clock, or no link
-// for real time. Every process that follows the job uses this clock.
+// Set and open the clock of a job. The directory of the job has a link named `clock` to the file of
+// the clock. Without this link, the job runs in real time. Every process that follows the job uses
+// this clock.
 Result<void> SetClockOfJob(const std::filesystem::path& job_directory,
                            const std::filesystem::path& clock);
 Result<std::shared_ptr<Clock>> OpenClockOfJob(const std::filesystem::path& job_directory);

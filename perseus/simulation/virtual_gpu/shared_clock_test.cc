@@ -126,8 +126,8 @@ TEST_F(SharedClockTest, ReadableDataEndsThePoll) {
   close(event);
 }
 
-// Processes pass a token around. Each keeps it for a while, and has a thread that wakes
-// periodically. However the processes are scheduled, no time passes between sending and receiving.
+// Processes pass a token around. Each process keeps it for some time, and has a thread that wakes
+// periodically. With any scheduling of the processes, no time passes between sending and receiving.
 TEST_F(SharedClockTest, NoTimePassesWhileAMessageIsOnItsWay) {
   constexpr int kProcesses = 4;
   constexpr int kRounds = 50;
@@ -226,8 +226,8 @@ TEST_F(SharedClockTest, AThreadThatDoesNotTakePartMayWait) {
 }
 
 // A wait may end early, because a process that holds the mutex is stopped. The thread then has no
-// slot any more, and gets one when it takes part. With two, time would wait for the one that it
-// does not use.
+// slot, and gets a slot when it takes part. If it had two slots, time would wait for the unused
+// one.
 TEST_F(SharedClockTest, AThreadWhoseWaitEndedEarlyMayTakePart) {
   const auto clock = Open();
   auto part = clock->TakePart(Part::kFollows);  // While this thread runs, time stands still.

@@ -11,7 +11,7 @@
 namespace perseus::virtual_gpu {
 namespace {
 
-// A VirtualGpu lies in shared memory of processes, so it has to be copyable as bytes.
+// A VirtualGpu is in memory that processes share, so it has to be copyable as bytes.
 static_assert(std::is_trivially_copyable_v<VirtualGpu>);
 
 constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
@@ -64,7 +64,7 @@ int VirtualGpu::CapForPower(int clock_mhz) const {
   const int limit_mw = power_limit_ ? power_limit_->upper : model_.default_power_limit_mw;
   if (limit_mw == 0) return clock_mhz;
   const double most_w = kPowerLimitSlack * limit_mw / kMilliwattsPerWatt;
-  // Power need not grow with the clock, because a table may be measured. So each clock is tried.
+  // The power of a measured table need not grow with the clock. So each clock is tried.
   for (int i = model_.sm_clocks.count - 1; i >= 0; --i) {
     const int candidate_mhz = model_.sm_clocks.mhz[static_cast<std::size_t>(i)];
     if (candidate_mhz > clock_mhz) continue;
@@ -154,13 +154,13 @@ void VirtualGpu::Integrate(const Pace& pace, Nanoseconds until) {
   const double duration_s = ToSeconds(duration);
   double drawn_j = pace.power_w * duration_s;
   if (is_running_) {
-    // The last part takes what remains of the instruction, not what its nanoseconds round to.
+    // The last part takes the rest of the instruction exactly, without the rounding to nanoseconds.
     const bool ends = duration >= TimeLeft(pace);
     const double share = ends ? 1 - done_ : std::min(1 - done_, duration_s / pace.whole.time_s);
     drawn_j = share * pace.whole.energy_j;
     done_ = ends ? 1 : done_ + share;
   }
-  // This does not use `until`, so that two reads between two ticks give exactly the same value.
+  // This does not use `until`, so that two reads between two ticks return exactly the same value.
   if (const Nanoseconds tick = LastTick(until); tick > at_) {
     published_energy_j_ = energy_j_ + pace.power_w * ToSeconds(tick - at_);
   }
@@ -254,7 +254,7 @@ Nanoseconds VirtualGpu::RequestLock(const std::optional<device::Setting>& lock, 
   if (pending_count_ > 0) {
     lands_at = std::max(lands_at, pending_[static_cast<std::size_t>(pending_count_ - 1)].lands_at);
   }
-  // If the queue is full, the last but one request is dropped.
+  // If the queue is full, the second-last request is dropped.
   if (pending_count_ == kMostPending) --pending_count_;
   pending_[static_cast<std::size_t>(pending_count_++)] = {lock, lands_at};
   HandleDue();

@@ -1,43 +1,45 @@
-// The physics of a GPU whose clock changes while it works: the progress of an instruction, its
-// energy, and the temperature. It uses no real time, no input and no output. Every call gets the
-// time, and the same calls give the same results.
+// The physics of a GPU whose clock may change while it works: the progress of an instruction, its
+// energy, and the temperature. The code uses no real time, no input and no output. Every call
+// receives the time, and the same calls give the same results.
 //
-// Instruction. At clock f it progresses at the rate 1/time(f) and draws energy(f)/time(f). A change
-// of the clock changes both from that moment on. So an instruction at a constant clock takes
-// exactly the time of its table, to the nanosecond, and its energy, to the last bits of a double.
+// Instruction. At clock f, an instruction progresses at the rate 1/time(f) and draws the power
+// energy(f)/time(f). After a change of the clock, both have their new values at once. So at a
+// constant clock, an instruction takes exactly the time of its table, to the nanosecond, and the
+// energy of its table, to the last bits of a double.
 //
-// Clock. If the GPU is not idle, its SM clock is the wanted clock: the upper end of the lock in
-// effect, or the GPU's highest clock without a lock. These limits lower it to the highest clock
-// that they allow, or to the GPU's lowest clock:
+// Clock. While the GPU is not idle, its SM clock is the wanted clock: the upper end of the lock in
+// effect, or the highest clock of the GPU without a lock. The following limits may lower this
+// clock. It becomes the highest clock that they allow, or the lowest clock of the GPU:
 //   kThermal  The injected throttle, and `thermal.throttle_mhz` while the GPU is hot (from
 //             throttle_at_c until it has cooled to resume_at_c).
 //   kPowerCap By its table, the instruction would draw more than the power limit
-//   (kPowerLimitSlack).
+//             (kPowerLimitSlack).
 // An idle GPU shows its lowest clock. The memory clock can be locked and is shown, but has no
 // effect, because the tables of instructions do not depend on it.
 //
 // Queue. One instruction may wait behind the running one, as on a CUDA stream. It begins exactly
-// when the running one ends, but not before the time that it was given (when its input arrives). So
-// a process that keeps the queue filled loses no time if it is woken late. Runs have the numbers 1,
-// 2, ..., in the order in which they begin.
+// when the running one ends, but not before its given time (when its input arrives). So a process
+// that keeps the queue filled loses no time if it is woken late. Runs are numbered 1, 2, ..., in
+// the order in which they begin.
 //
-// Lock. A requested lock takes effect ("lands") after a log-normal latency. Until then, the
-// previous lock stays. Requests land one by one, in their order, as in a driver's queue.
+// Lock. A requested lock takes effect after a log-normal latency. Until then, the previous lock
+// stays. Requests take effect one by one, in their order, as in the queue of a driver.
 //
 // Temperature. It approaches ambient + resistance * power with a time constant (first order). While
-// the power is constant, this is an exponential, so the moment at which it crosses a threshold is
-// computed directly. There are no time steps.
+// the power is constant, the temperature is an exponential function of time. So the moment at which
+// it crosses a threshold is computed directly, without time steps.
 //
 // Energy counter. A driver publishes the exact energy at the last tick. A GPU ticks once per
 // counter period, with a phase that differs between GPUs. The published power is the current one,
 // with a noise that changes at each tick.
 //
-// Noise. It is log-normal. The noise of an instruction's time and power is real and part of the
-// energy. The noise of power readings is not. Latencies and runs have separate generators, so the
-// order of calls from an agent and a rank has no effect on their values.
+// Noise. It is log-normal. The noise of the time and power of an instruction is real: it changes
+// the energy. The noise of power readings does not. Latencies and runs have separate random
+// generators. So the order of the calls from an agent and from a rank has no effect on their
+// values.
 //
-// A VirtualGpu is trivially copyable, of fixed size, without pointers. So it may lie in shared
-// memory, and predictions are made with a copy.
+// A VirtualGpu is trivially copyable, of fixed size, and without pointers. So it may be in shared
+// memory, and a prediction is made with a copy.
 //
 // Not thread-safe (virtual_node.h is).
 #pragma once
@@ -55,7 +57,7 @@
 
 namespace perseus::virtual_gpu {
 
-// No GPU's driver offers more for one memory clock (an H100 has 110).
+// The maximum number of clocks. No real GPU has more for one memory clock (an H100 has 110).
 inline constexpr int kMostClocks = 128;
 
 // The time and the energy of an instruction at each clock, in a block of memory of fixed size. A
@@ -65,8 +67,8 @@ struct InstructionTable {
   std::array<int, kMostClocks> frequencies_mhz{};  // Ascending.
   std::array<synthetic::TimeAndEnergy, kMostClocks> rows{};
 
-  // The row of this clock. Between two rows, time and energy are each interpolated linearly in the
-  // clock. Outside of all rows, the nearest row. Requires count > 0.
+  // The row for this clock. Between two rows, time and energy are each interpolated linearly over
+  // the clock. Outside of all rows, the nearest row is used. Requires count > 0.
   synthetic::TimeAndEnergy At(int frequency_mhz) const;
 };
 
@@ -80,8 +82,9 @@ Result<InstructionTable> MakeInstructionTable(const profile::Profile& profile, i
 // time_s > 0.
 InstructionTable FixedInstruction(synthetic::TimeAndEnergy cost);
 
-// An instruction may draw this many times the limit. A GPU keeps a limit on average. So a profile
-// that was measured under a limit has rows slightly above it, and these must not lower the clock.
+// An instruction may draw this factor times the limit. A GPU keeps a limit on average. So a profile
+// that was measured with a limit has rows slightly above the limit, and these rows must not lower
+// the clock.
 inline constexpr double kPowerLimitSlack = 1.01;
 
 struct ClockList {
@@ -130,7 +133,8 @@ enum class Rest : std::uint8_t {
   kBlocking,  // It spins while it waits for a neighbor.
 };
 
-// When an instruction ran. A time in the future assumes that no clock is set until then.
+// The begin and the end of the run of an instruction. A time in the future assumes that no clock is
+// set until then.
 struct VirtualRun {
   Nanoseconds begin = 0;
   Nanoseconds finish = 0;
@@ -164,25 +168,26 @@ class VirtualGpu {
 
   const VirtualGpuModel& model() const { return model_; }
 
-  // Advances to `now`. In all calls, a `now` before the latest one counts as the latest one.
+  // Advances to `now`. In all calls, a `now` before the latest one is treated as the latest one.
   void AdvanceTo(Nanoseconds now);
   VirtualGpuReading ReadAt(Nanoseconds now) const;
 
-  // Settings have to be valid for the model. An empty setting returns control to the GPU. The lock
-  // of the SM clock takes effect later: RequestLock returns that time. The other settings take
-  // effect at once.
+  // Settings have to be valid for the model. An empty setting returns control to the GPU. A lock of
+  // the SM clock takes effect later: RequestLock returns the time at which it will. The other
+  // settings take effect at once.
   Nanoseconds RequestLock(const std::optional<device::Setting>& lock, Nanoseconds now);
   void SetMemoryLock(const std::optional<device::Setting>& lock, Nanoseconds now);
   void SetPowerLimit(const std::optional<device::Setting>& limit_mw, Nanoseconds now);
   // Limits the clock independently of the lock, as heat or a power brake does.
   void SetThrottle(std::optional<int> clock_mhz, Nanoseconds now);
 
-  // Sets the state of the GPU from now on, or after the running instruction.
+  // Sets the state of the GPU while no instruction runs: from now on, or after the running
+  // instruction.
   void SetRest(Rest rest, Nanoseconds now);
   // Requires that no instruction runs or is queued at `now`.
   void Begin(const InstructionTable& instruction, Nanoseconds now);
-  // The instruction begins at `not_before`, at `now`, or when the running one ends: at the latest
-  // of the three. Returns the number of its run. Requires an empty queue at `now`.
+  // Queues an instruction. It begins at the latest of three times: `not_before`, `now`, and the end
+  // of the running instruction. Returns the number of its run. Requires an empty queue at `now`.
   std::uint64_t Enqueue(const InstructionTable& instruction, Nanoseconds not_before,
                         Nanoseconds now);
   // Ends the running instruction and drops the queued one. The GPU is idle then.
@@ -196,11 +201,11 @@ class VirtualGpu {
   // Requires that `run` is one of the kRunsRemembered latest.
   VirtualRun RunOf(std::uint64_t run) const;
   static constexpr std::uint64_t kRunsRemembered = 4;
-  // When the last instruction ended. The creation time of the GPU if there was none.
+  // When the last instruction ended. If there was none, the creation time of the GPU.
   Nanoseconds finished_at() const { return finished_at_; }
-  // When the running and the queued instruction will have ended if nothing is set until then.
-  // Without an instruction, finished_at(). Each change of the clock until then (throttling) makes
-  // the call slower.
+  // When the running and the queued instruction will have ended, if nothing is set until then.
+  // Equals finished_at() if there is no instruction. The call is slower if the clock changes often
+  // until then (throttling).
   Nanoseconds FinishTime() const;
 
  private:

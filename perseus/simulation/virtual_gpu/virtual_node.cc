@@ -105,7 +105,8 @@ class VirtualDevice final : public device::Device {
       if (SettingOf(*reading, control) == setting) effect.state = device::EffectState::kInEffect;
       return effect;
     }
-    // The clock of an idle GPU says nothing, and a request that has not landed is not in effect.
+    // The clock of an idle GPU shows nothing, and a request that has not yet taken effect is not in
+    // effect.
     if (reading->limits.Has(device::ClockLimit::kIdle) || reading->lock != setting) return effect;
     const int wanted_mhz = setting ? setting->upper : info_.sm_clocks_mhz.back();
     effect.state = reading->sm_clock_mhz < wanted_mhz ? device::EffectState::kLimited

@@ -1,5 +1,6 @@
 // A node of virtual GPUs. It has the same Device interface as real GPUs, with the physics of
-// virtual_gpu.h, and processes share it. An agent sets clocks, ranks compute, and tests read:
+// virtual_gpu.h. Several processes share the node: an agent sets clocks, ranks compute, and tests
+// read:
 //
 //   perseus agent     OpenVirtualNode("box.toml")           the GPUs as devices
 //   a training rank   VirtualNode::Open(...)->OpenWorker(2) computes on GPU 2 (virtual_worker.h)
@@ -9,9 +10,9 @@
 // beside it (virtual_node_memory.h). The first process creates it, and it survives the death of any
 // process.
 //
-// Time is virtual. It starts at 0 when the state is created, and `rate` virtual seconds pass per
-// second of the node's clock. That clock is CLOCK_MONOTONIC, or a virtual one that several nodes
-// may share (shared_clock.h). All times here and in Telemetry are the node's.
+// Time is virtual. It starts at 0 when the state is created, and `rate` virtual seconds pass in one
+// second of the clock of the node. That clock is CLOCK_MONOTONIC, or a virtual clock that several
+// nodes may share (shared_clock.h). All times here and in Telemetry are virtual times of the node.
 //
 // Thread safety: all calls may come from several threads and processes at the same time.
 #pragma once
@@ -30,8 +31,8 @@
 
 namespace perseus::virtual_gpu {
 
-// The interface of a virtual GPU for a training rank, which computes on it. On each GPU, only the
-// process that has opened the worker computes. Other processes may set clocks and read.
+// The interface of a virtual GPU for a training rank, which computes on the GPU. On each GPU, only
+// the process that has opened the worker computes. Other processes may set clocks and read.
 //
 //   auto worker = node->OpenWorker(0);
 //   worker->SetRest(Rest::kBlocking);                 // Spin while waiting for neighbors.
@@ -45,15 +46,15 @@ namespace perseus::virtual_gpu {
 //
 // When the worker is destroyed or its process dies, its instruction ends and the GPU is idle.
 //
-// Not thread-safe: only one thread at a time may use a worker. A child that is forked while a
-// worker is open also keeps the GPU claimed until it ends.
+// Not thread-safe: only one thread at a time may use a worker. If a child is forked while a worker
+// is open, the GPU stays claimed until the child ends, too.
 class VirtualWorker {
  public:
   // VirtualNode::OpenWorker() calls it.
   VirtualWorker(std::shared_ptr<VirtualNodeMemory> memory, int gpu,
                 std::unique_ptr<VirtualNodeMemory::Claim> claim);
 
-  // Sets the state of the GPU while it runs no instruction. At first, it is idle.
+  // Sets the state of the GPU while it runs no instruction. The initial state is idle.
   Result<void> SetRest(Rest rest);
 
   // Begins the instruction now, and returns the virtual time. Fails (kInput) if another one still
@@ -61,21 +62,20 @@ class VirtualWorker {
   Result<Nanoseconds> Begin(const InstructionTable& instruction);
 
   // Queues the instruction behind the running one. It begins at `not_before` (virtual time, may be
-  // in the past) at the earliest. Returns the number of its run (1, 2, ...). Fails (kInput) if an
-  // instruction is queued already.
+  // in the past) or later. Returns the number of its run (1, 2, ...). Fails (kInput) if another
+  // instruction is already queued.
   Result<std::uint64_t> Enqueue(const InstructionTable& instruction, Nanoseconds not_before);
 
-  // When this run of this worker began and ended, or when it will if no clock is set until then.
-  // Virtual time, exact. Fails (kInput) if `run` is not among the latest four.
+  // When this run of this worker began and ended. A time in the future assumes that no clock is set
+  // until then. Virtual time, exact. Fails (kInput) if `run` is not among the latest four.
   Result<VirtualRun> RunOf(std::uint64_t run);
 
-  // When the running instruction will end if no clock is set until then, or when the last one ended
-  // if none runs. Virtual time, exact. A wait for this time may end later, because the process is
-  // woken late.
+  // When the running instruction will end, if no clock is set until then. If none runs, when the
+  // last one ended. Virtual time, exact. A process that waits for this time may be woken later.
   Result<Nanoseconds> FinishTime();
 
-  // Sleeps until the running instruction has ended, also if its clock changes meanwhile. Then
-  // returns FinishTime(). Returns at once if none runs.
+  // Sleeps until the running instruction has ended, even if its clock changes during the sleep.
+  // Then returns FinishTime(). Returns at once if no instruction runs.
   Result<Nanoseconds> WaitUntilDone();
 
  private:

@@ -34,7 +34,7 @@ constexpr double kLeastTimeConstantS = 0.001;
 constexpr double kLeastHysteresisC = 0.5;
 constexpr double kMostNoise = 0.3;
 constexpr double kMostSpread = 2;
-// 95 % of a normal distribution lie below its mean and this many standard deviations.
+// 95 % of a normal distribution are below the mean plus this number of standard deviations.
 constexpr double kDeviationsTo95Percent = 1.6449;
 constexpr int kUsualStepMhz = 15;
 constexpr int kUsualMemoryClockMhz = 1215;
@@ -46,7 +46,7 @@ struct NamedGpu {
   double blocking_power_w, power_limit_w;
 };
 
-// "a40" is in both lists. It means the roofline, whose clocks are those of the driver.
+// "a40" is in both lists. It means the roofline, which has the clocks of the driver.
 std::vector<NamedGpu> NamedGpus() {
   std::vector<NamedGpu> gpus;
   const auto add = [&](const auto& gpu) {
@@ -266,7 +266,7 @@ class NodeReader {
     spec_.gpu.sm_clocks = *clocks;
   }
 
-  // The facts give defaults, so they are read before the keys that they stand for.
+  // The facts give defaults, so they are read before the keys.
   void ReadFacts(TableReader& reader) {
     const auto facts = hardware_facts::Read(path_.parent_path() / reader.Text("facts"));
     if (!facts) {
@@ -401,7 +401,7 @@ Result<VirtualNodeSpec> ParseVirtualNode(std::string_view text, const std::files
 std::filesystem::path DeviceFileOf(const VirtualNodeSpec& spec, int gpu) {
   std::string file = spec.device_file;
   if (file.empty()) return {};
-  // Replaces the last one, because the directory of the description may have such a name, too.
+  // Replaces the last placeholder, because the directory of the description may contain one, too.
   return file.replace(file.rfind(kNumberOfGpu), kNumberOfGpu.size(), std::to_string(gpu));
 }
 

@@ -304,15 +304,15 @@ VirtualNodeMemory::Claim::Claim(std::shared_ptr<VirtualNodeMemory> memory, int g
     : memory_(std::move(memory)), gpu_(gpu), file_(std::move(file)) {}
 
 VirtualNodeMemory::Claim::~Claim() {
-  // If it fails, the next reader sees that no process has the claim.
+  // If this fails, the next reader finds that no process has the claim.
   (void)memory_->Update(gpu_, [](VirtualCell& cell, Nanoseconds now) {
     cell.gpu.Stop(now);
     cell.worker = 0;
   });
 }
 
-// The lock belongs to the open file description (OFD). It ends with the process, in whatever thread
-// it was taken, and is independent of other descriptors of the process. So each claim opens the
+// The lock belongs to the open file description (OFD). It ends with the process, no matter which
+// thread took it, and does not depend on other descriptors of the process. So each claim opens the
 // file again.
 Result<std::unique_ptr<VirtualNodeMemory::Claim>> VirtualNodeMemory::ClaimGpu(
     const std::shared_ptr<VirtualNodeMemory>& memory, int gpu) {

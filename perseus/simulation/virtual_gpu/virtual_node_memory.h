@@ -14,11 +14,11 @@
 //     same time use the same file.
 // If a process is stopped during an update, the others wait for kLongestWait and then fail.
 //
-// Two copies would be enough for a reader without a lock, but the reader would have to notice when
-// two updates overtake it. An update takes microseconds, so the mutex costs little.
+// A reader without a lock could use the two copies, but it would have to notice if two updates
+// happen during its read. An update takes microseconds, so the mutex costs little.
 //
-// The file is trusted like a driver. A user who may write to it can make its readers fail in any
-// way. Its permissions are those that the umask leaves.
+// The file is trusted, like a driver. A user who may write to it can make its readers fail in any
+// way. The umask determines its permissions.
 #pragma once
 
 #include <sys/types.h>
@@ -47,8 +47,8 @@ class VirtualNodeMemory {
  public:
   // Opens the state file of the node. Creates it if it does not exist or is from an earlier boot.
   // Fails if the file is something else, was created from another description, or is ahead of the
-  // clock. In the last case, somebody replaced the file of the clock, but not the state. The GPUs
-  // have then passed the times at which ranks would call them.
+  // clock. The last case occurs if the file of the clock was replaced, but not the state. Then the
+  // GPUs have already passed the times at which ranks would call them.
   static Result<std::shared_ptr<VirtualNodeMemory>> Open(const VirtualNodeSpec& spec,
                                                          std::shared_ptr<Clock> clock);
   VirtualNodeMemory(const VirtualNodeMemory&) = delete;

@@ -1,5 +1,5 @@
-// A virtual node between processes, some of which are killed. Nothing here depends on how long
-// anything takes.
+// A virtual node that several processes share. Some of the processes are killed. The results do not
+// depend on any duration.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -133,8 +133,8 @@ TEST_F(VirtualNodeSharingTest, TheStateStaysConsistentWheneverAProcessIsKilled) 
   std::uint64_t writes = 0;
   double energy_j = 0;
   for (int round = 0; round < 300; ++round) {
-    // Wherever the child is killed, the first and the last value that it writes agree. It spends
-    // most of its time between them.
+    // At any point at which the child is killed, the first and the last value that it writes agree.
+    // It spends most of its time between these two writes.
     const pid_t child = Start([&] {
       for (;;) {
         const auto updated = memory->Update(0, [&](VirtualCell& cell, Nanoseconds now) {
@@ -148,8 +148,8 @@ TEST_F(VirtualNodeSharingTest, TheStateStaysConsistentWheneverAProcessIsKilled) 
         if (!updated) return false;
       }
     });
-    // The test watches without the mutex. Otherwise the child would wait for it and could not be
-    // killed within an update.
+    // The test watches without the mutex. Otherwise, the child would wait for the mutex and could
+    // not be killed during an update.
     const std::uint64_t until = writes + 1 + random() % 20;
     while (begun->load() < until) sched_yield();
     for (std::uint64_t spin = random() % 2000; spin > 0; --spin) (void)memory->Now();

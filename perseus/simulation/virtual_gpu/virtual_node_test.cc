@@ -1,4 +1,4 @@
-// One process, with a clock that advances only when the test says so.
+// Tests of one process with a clock that advances only when the test advances it.
 #include "perseus/simulation/virtual_gpu/virtual_node.h"
 
 #include <gmock/gmock.h>
@@ -233,7 +233,8 @@ TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierBootIsCreatedAgain) {
   EXPECT_FALSE(device_->ReadSetting(device::Control::kSmClock)->setting);
 }
 
-// In the state, the GPUs stand at a later time. Their instructions would begin only then.
+// The time in the state is later than the time of the new clock. Instructions would begin only at
+// that later time.
 TEST_F(VirtualNodeFakeClockTest, AStateOfAnEarlierClockIsRefused) {
   const auto description = Describe("clock = \"job.clock\"\n" + std::string(kTwoGpus));
   const auto earlier = std::make_shared<FakeClock>();

@@ -20,22 +20,22 @@ namespace {
 
 constexpr WindowSearch::Effort kShortSearch{8, 1'000};
 constexpr WindowSearch::Effort kLongSearch[] = {{10, 3'000}, {12, 5'000}, {14, 10'000}};
-// The rounds of one size end after this many rounds in a row without a gain. (Rounds alternate
-// between three schedules.)
+// Rounds of one window size end after this number of rounds in a row without a gain. (Rounds
+// alternate between three schedules.)
 constexpr int kRoundsWithoutGain = 3;
 // A round counts as a gain if it saves at least this fraction of the effective energy.
 constexpr double kNotWorthIt = 1e-5;
-// The search ends once the gap is below this fraction of the effective energy.
+// The search ends when the gap is below this fraction of the effective energy.
 constexpr double kGoodEnough = 1e-6;
 
 // The number of sharpening rounds for each tilt in turn. Different numbers give more varied starts:
-// with 4 only, the gap is 3 to 10 % greater with 12 and 24 microbatches.
+// if all are 4, the gap is 3 to 10 % greater with 12 and 24 microbatches.
 constexpr int kSharpeningRounds[] = {4, 3, 2, 2};
 // The fraction of the work of a cycle that is spent on starts.
 constexpr double kPartOfStarts = 0.6;
-// The work of a window, and of a solve for each instruction, in options tried. Measured: 10 ns for
-// an option, 2 us for a window, and 5 us for each instruction of a solve that starts near the
-// optimum.
+// The work of the setup of a window, and of a solve for each instruction, as a number of tried
+// options. Measured: 10 ns for an option, 2 us for a window, and 5 us for each instruction of a
+// solve that starts near the optimum.
 constexpr std::int64_t kWindowWork = 200;
 constexpr std::int64_t kSolveWork = 500;
 // Above this number of instructions, the first cycle has no sharpened schedules, because the solves
@@ -72,7 +72,7 @@ double Uniform(std::mt19937_64& random) {
 
 profile::Curve TiltCurve(const profile::Curve& curve, double part) {
   profile::Curve tilted = curve;
-  Microwatts least = 1;  // The loop starts at the flat end and keeps the slopes strictly ordered.
+  Microwatts least = 1;  // Keeps the slopes strictly ordered, from the flat end on.
   for (std::size_t i = curve.slopes.size(); i-- > 0;) {
     const double slope = static_cast<double>(curve.slopes[i].count()) * (1 + part);
     tilted.slopes[i] = std::max(Microwatts(std::llround(slope)), least);
@@ -81,7 +81,7 @@ profile::Curve TiltCurve(const profile::Curve& curve, double part) {
   return tilted;
 }
 
-// The same network, in which each instruction has its own tilted curve.
+// Returns the same network, but each instruction has its own tilted curve.
 frontier::Network TiltNetwork(const frontier::Network& network,
                               const schedule::InstructionGraph& graph, const Tilt& tilt) {
   std::mt19937_64 random(tilt.seed);
@@ -110,7 +110,8 @@ frontier::Network TiltNetwork(const frontier::Network& network,
   return tilted;
 }
 
-// The segment with `duration` strictly inside. nullopt if `duration` is at a vertex or outside.
+// Returns the segment that has `duration` strictly inside. nullopt if `duration` is at a vertex or
+// outside.
 std::optional<std::size_t> SegmentAround(const profile::Curve& curve, Nanoseconds duration) {
   if (duration >= curve.slowest()) return std::nullopt;
   const auto after = std::lower_bound(curve.times.begin(), curve.times.end(), duration);
@@ -145,7 +146,7 @@ class ChoiceSearch::Cycle {
         bound_j_(search.bound_j_),
         windows_(search.graph_, search.network_, search.solution_, stop) {}
 
-  // Rounds a schedule in both directions, and improves both a little.
+  // Rounds a schedule in both directions, and improves both results a little.
   void Consider(const Windows& schedule) {
     for (const TimeDirection direction : {TimeDirection::kForward, TimeDirection::kBackward}) {
       Choices choices = DiffuseRounding(graph_, schedule, direction);

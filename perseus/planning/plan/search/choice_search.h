@@ -1,32 +1,33 @@
-// From the relaxed optimum to the best choice of measured options that an effort finds.
+// Finds a choice of measured options that is close to the relaxed optimum, within a given effort.
 //
-// The search is a sequence of cycles. It does not depend on the effort: the effort is the number of
-// cycles. So a search can go on later, and more effort is never worse.
+// The search is a sequence of cycles. Each cycle is the same for any effort: the effort is only the
+// number of cycles. So a search can continue later, and more effort never gives a worse result.
 //
 //   first look   The relaxed optimum is rounded forward and backward in time (choices.h). Both
 //                choices are improved by one round of small windows (window_search.h). The better
-//                one is kept.
+//                choice is kept.
 //   a cycle      1. Starts: further schedules near the optimum, chosen so that they need little
 //                   rounding (SharpenedWindows), are rounded and improved in the same way. In the
-//                   first cycle, the first look is a start, too.
+//                   first cycle, the result of the first look is a start, too.
 //                2. The best start is improved by rounds of larger windows, until the work of the
 //                   cycle is done, or until nothing improves.
-//                3. It is kept if it is the best so far.
+//                3. If the result is the best so far, it is kept.
 //
 // WHY
 //   Which schedule is the best start depends on the profile. For GPT-3 on A100, the relaxed optimum
 //   itself is as good as any other. For Bloom on A40 with 96 microbatches, one sharpened schedule
-//   cuts the gap from 0.5 to 0.06 %. So the first cycle has at least one sharpened start. It has
-//   more as long as they take less than three fifths of the work. Rounds with windows of 10
-//   instructions find nearly everything that larger windows find: of 1,536 windows, the first round
-//   improves 14, and the next rounds one or two (GPT-3, 96 microbatches). So rounds end soon. A
-//   window that is not improved within 10,000 options tried is skipped. With up to 100,000, rounds
-//   of 14 used 8.7 of the 15.3 million options tried for Bloom with 96 microbatches, and found
-//   nothing. Without rounds of 14, the gap of GPT-3 with 12 microbatches and no slowdown is 0.098 %
-//   instead of 0.087 %.
+//   reduces the gap from 0.5 to 0.06 %. So the first cycle has at least one sharpened start. It has
+//   more sharpened starts, as long as they take less than three fifths of the work.
 //
-// Work is counted in options tried in windows. A window and a solve count as many options as take
-// the same time.
+//   Windows of 10 instructions find nearly everything that larger windows find. Of 1,536 windows,
+//   the first round improves 14, and each of the next rounds improves one or two (GPT-3, 96
+//   microbatches). So rounds end soon. A window is skipped if 10,000 tried options do not improve
+//   it. With a limit of 100,000, rounds of windows of 14 instructions used 8.7 of the 15.3 million
+//   tried options for Bloom with 96 microbatches, and found nothing. Without these rounds, the gap
+//   of GPT-3 with 12 microbatches and no slowdown is 0.098 % instead of 0.087 %.
+//
+// Work is counted as the number of options that are tried in windows. The setup of a window and the
+// solution of a schedule also count, as the number of options that take the same time.
 #pragma once
 
 #include <cstdint>
@@ -42,22 +43,27 @@ namespace perseus::plan {
 
 // Finds relaxed schedules that need little rounding.
 //
-// The relaxed optimum is far from unique. A training iteration repeats the same few instructions
-// hundreds of times. For the relaxation, it makes no difference which microbatch gets the slower
-// vertex of a curve and which gets the faster one. The optimum tends to give every microbatch the
-// same mix, and no measured option is such a mix. Rounding needs the opposite: whole instructions
-// on vertices. Two steps achieve this.
+// Many different schedules are optima of the relaxation. A training iteration repeats the same few
+// instructions hundreds of times. For the relaxation, it makes no difference which microbatch gets
+// the slower vertex of a curve and which gets the faster one. The solver tends to give every
+// microbatch the same mix of two vertices, but no measured option is such a mix. Rounding needs the
+// opposite: whole instructions on vertices. Two steps achieve this.
 //
-//   Tilt: multiply the slopes of each curve by a random factor near one, drawn for each microbatch
-//   (so that all instructions of a microbatch are fast or slow together) or for each instruction.
-//   Sharpen: if an instruction is still inside a segment of its curve, make this segment as steep
-//   (if it is nearer to the slow end) or as flat (if nearer to the fast end) as convexity allows.
-//   This pushes the instruction to that end. Solve again. After a few rounds, a fraction of the
-//   instructions is still inside a segment: the structure of the schedule forces these.
+//   Tilt: multiply the slopes of each curve by a random factor near one. The factor is chosen for
+//   each microbatch (so that all its instructions are fast or slow together) or for each
+//   instruction.
+//   Sharpen: find the instructions that are still inside a segment of their curve. If an
+//   instruction is nearer to the slow end, make its segment as steep as convexity allows. If it is
+//   nearer to the fast end, make the segment as flat as convexity allows. This pushes the
+//   instruction to that end. Then solve again.
 //
-// The schedule is then a little above the optimum (hundredths of a percent). But rounding and
-// window search turn it into a far better plan than the optimum itself: Bloom 176B on A40 at 2 %
-// slowdown, 96 microbatches: 0.08 % above the bound instead of 0.32 %.
+//   After a few rounds, only a fraction of the instructions is still inside a segment: the
+//   structure of the schedule forces these.
+//
+// The energy of this schedule is a little above the optimum (hundredths of a percent). But rounding
+// and window search turn it into a much better plan than they make from the optimum itself. For
+// Bloom 176B on A40 at 2 % slowdown with 96 microbatches, the plan is 0.08 % above the bound
+// instead of 0.32 %.
 enum class TiltBy { kMicrobatch, kInstruction };
 
 struct Tilt {
@@ -66,9 +72,9 @@ struct Tilt {
   std::uint64_t seed = 0;
 };
 
-// A schedule no longer than `optimum` from `rounds` + 1 solves. `network` is the relaxation of
-// `graph`, and `optimum` one of its optima. Each solve starts from the schedule of the one before.
-// Fails (kSystem) once `stop` is requested.
+// Returns a schedule no longer than `optimum`, after `rounds` + 1 solves. `network` is the
+// relaxation of `graph`, and `optimum` is an optimum of `network`. Each solve starts from the
+// schedule of the previous solve. Fails (kSystem) after a stop request.
 Result<Windows> SharpenedWindows(const frontier::Network& network,
                                  const schedule::InstructionGraph& graph,
                                  const frontier::Solution& optimum, const Tilt& tilt, int rounds,
@@ -77,13 +83,13 @@ Result<Windows> SharpenedWindows(const frontier::Network& network,
 class ChoiceSearch {
  public:
   // `solution` is an optimum of `network`, the relaxation of `graph`. Keeps references to all
-  // three. Does nothing yet.
+  // three. The search begins with the first call of Spend.
   ChoiceSearch(const ChoiceGraph& graph, const frontier::Network& network,
                const frontier::Solution& solution);
 
-  // Returns the best choices that this effort finds. Their schedule is no longer than the
-  // solution's. Continues the search of earlier calls. A call with less effort than before does
-  // nothing. Fails (kSystem) once a stop is requested.
+  // Continues the search of earlier calls, and returns the best choices that this effort finds.
+  // Their schedule is no longer than the schedule of the solution. A call with less effort than an
+  // earlier call does nothing. Fails (kSystem) after a stop request.
   Result<Choices> Spend(const SearchLimits& limits);
 
  private:

@@ -1,5 +1,5 @@
-// Tests of ChoiceSearch: it is deterministic, goes on where it ended, and more effort is never
-// worse.
+// Tests of ChoiceSearch: it is deterministic, a later call continues the search, and more effort is
+// never worse.
 #include "perseus/planning/plan/search/choice_search.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ TEST_F(ChoiceSearchTest, MoreEffortIsNeverWorseAndNeverLate) {
   }
 }
 
-// A search that goes on is the same as one with the whole effort at once.
+// A search that continues has the same result as a search that gets the whole effort at once.
 TEST_F(ChoiceSearchTest, GoesOnAsIfItHadNotEnded) {
   const frontier::Solution solution = Solve(20);
   ChoiceSearch steps = Search(solution);

@@ -108,7 +108,7 @@ Windows WindowsOf(const frontier::Network& network, const frontier::Solution& so
 Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction) {
   const int instructions = graph.instructions();
   Choices choices(At(instructions), 0);
-  // Forward in time, this is the actual end of each instruction. Backward, it is its actual start.
+  // Forward in time: the actual end of each instruction. Backward: its actual start.
   std::vector<Nanoseconds> reached(At(instructions), 0);
   if (direction == TimeDirection::kForward) {
     for (int i = 0; i < instructions; ++i) {

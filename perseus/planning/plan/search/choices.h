@@ -1,9 +1,9 @@
 // The discrete problem: choose one useful option for every instruction.
 //
-// Useful options are on the Pareto front of time and effective energy. For every other option, a
-// useful option exists that is no slower and needs no more effective energy. The rounding and
-// window_search.h share this view: candidates in order of time, and the neighbors of an instruction
-// in both directions of time.
+// Useful options are on the Pareto front of time and effective energy: for every other option, a
+// useful option exists that is at least as fast and needs no more effective energy. ChoiceGraph is
+// the common data of the rounding and of window_search.h. It has the useful options in order of
+// time, and the neighbors of each instruction in both directions of time.
 //
 // Thread safety: const methods may be called from several threads.
 #pragma once
@@ -20,7 +20,7 @@
 
 namespace perseus::plan {
 
-// A search ignores a smaller gain (in joules), because it may come from rounded sums of doubles.
+// A search ignores a smaller gain (in joules), because it may come from the rounding of sums.
 inline constexpr double kLeastGainJ = 1e-9;
 
 struct Candidate {
@@ -84,24 +84,25 @@ class ChoiceGraph {
   Neighbors successors_;
 };
 
-// The start of each instruction if all start as early, or as late, as the choices and the length
-// allow. Any convex combination of the two (with the same weights for all instructions) is also a
-// schedule.
+// The start of each instruction if all instructions start as early, or as late, as the choices and
+// the length allow. A convex combination of the two (with the same weights for all instructions) is
+// also a schedule.
 std::vector<Nanoseconds> EarliestStarts(const ChoiceGraph& graph, const Choices& choices);
 std::vector<Nanoseconds> LatestStarts(const ChoiceGraph& graph, const Choices& choices,
                                       Nanoseconds length);
 
-// Rounds relaxed durations to measured options. The result is never late.
+// Rounds the durations of a relaxed schedule to measured options. The result is never late.
 //
-// Rounding every instruction down to the next faster option wastes 0.1 to 3 % of the energy: each
-// instruction leaves a little slack that nothing uses. Error diffusion passes the slack on. (It is
-// known from printing gray with black dots.) Instructions are taken in order of time. Each starts
-// when its predecessors really end, which is no later than in the relaxed schedule. It takes the
-// slowest option that ends no later than in the relaxed schedule. So the next instruction can use
-// the remaining slack. Backward in time this works in the same way, and gives other plans.
+// The simple way is to round every instruction down to the next faster option. It wastes 0.1 to 3 %
+// of the energy, because each instruction leaves a little slack that nothing uses. Error diffusion
+// passes this slack on to later instructions. (The method is known from printing gray with black
+// dots.) It visits the instructions in order of time. Each instruction starts when its predecessors
+// really end, which is no later than in the relaxed schedule. It gets the slowest option that ends
+// no later than in the relaxed schedule. So the next instruction can use the remaining slack.
+// Backward in time, the method works in the same way and gives other plans.
 //
-// All useful options take part, not only those on the hull: an option beside the hull often fits
-// better.
+// All useful options take part, even if they are not on the convex hull: an option above the hull
+// often fits better.
 
 // The start and the end of each instruction in a relaxed schedule.
 struct Windows {
@@ -115,7 +116,8 @@ Windows WindowsOf(const frontier::Network& network, const frontier::Solution& so
 
 enum class TimeDirection { kForward, kBackward };
 
-// Returns a choice for every instruction. Their schedule is no longer than windows.length.
+// Returns a choice for every instruction. The schedule of the choices is no longer than
+// windows.length.
 Choices DiffuseRounding(const ChoiceGraph& graph, const Windows& windows, TimeDirection direction);
 
 }  // namespace perseus::plan

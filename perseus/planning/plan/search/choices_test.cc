@@ -147,7 +147,7 @@ TEST(DiffuseRoundingProperty, IsNeverLate) {
     for (int i = 0; i < graph.instructions(); ++i) {
       EXPECT_GE(latest[At(i)], windows.starts[At(i)]);
     }
-    // It also needs no more energy than everything at its fastest.
+    // The result also needs no more energy than all instructions at their fastest.
     const Choices fastest(At(graph.instructions()), 0);
     EXPECT_LE(graph.EffectiveEnergy(forward), graph.EffectiveEnergy(fastest));
     EXPECT_LE(graph.EffectiveEnergy(backward), graph.EffectiveEnergy(fastest));

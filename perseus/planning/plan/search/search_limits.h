@@ -1,4 +1,4 @@
-// How much a search for a plan may do, and when it ends early.
+// How much work a search for a plan may do, and when it ends early.
 //
 // EFFORT counts work (options that are examined, schedules that are solved), never seconds. So the
 // same effort gives the same plan on every machine and with any number of threads. More effort
@@ -17,10 +17,10 @@ inline constexpr int kMostEffort = 1'000'000;
 
 struct SearchLimits {
   int effort = kUsualEffort;
-  // After a stop request, the search fails (kSystem). It checks for a request between windows,
-  // rounds and solves, all of which are short.
+  // After a stop request, the search fails (kSystem). It checks for a request between short pieces
+  // of work: windows, rounds and solves.
   std::stop_token stop = {};
-  // After a request to finish, the search ends with the best plan so far. It always completes a
+  // After a finish request, the search ends with the best plan so far. It always completes the
   // first look.
   std::stop_token finish = {};
   // The work of each unit of effort, relative to the default. Above 0.

@@ -10,9 +10,9 @@ namespace perseus::plan {
 namespace {
 
 constexpr double kJoulesPerFemtojoule = 1e-15;
-// An instruction with more neighbors than this is only in its own window, because every window
-// examines all neighbors of its members. Pipelines have no such instruction. A barrier in a general
-// graph is one.
+// If an instruction has more neighbors than this, it is a member only of its own window, because
+// every window examines all neighbors of its members. Pipelines have no such instruction. A barrier
+// in a general graph is one.
 constexpr std::size_t kMostNeighbors = 64;
 constexpr double kLate = std::numeric_limits<double>::infinity();
 // Doubles hold whole nanoseconds exactly up to 2^53. A longer iteration (104 days) is not searched.
@@ -31,9 +31,9 @@ WindowSearch::WindowSearch(const ChoiceGraph& graph, const frontier::Network& ne
   };
   for (int i = 0; i < instructions; ++i) instruction_prices_.push_back(price(i));
 
-  // If the two events of a dependency coincide in the network, the dependency has no arc. Then it
-  // is the only dependency of one of its instructions on that side, so it has the flow of that
-  // instruction.
+  // If the two events of a dependency are one node in the network, the dependency has no arc. Then
+  // one of its two instructions has no other dependency on that side. So the dependency has the
+  // flow of this instruction.
   dependency_prices_.resize(graph.graph().dependencies.size());
   for (std::size_t d = 0; d < dependency_prices_.size(); ++d) {
     const schedule::Dependency& dependency = graph.graph().dependencies[d];
@@ -88,15 +88,15 @@ void WindowSearch::Reschedule(const Choices& choices) {
   std::int64_t part = static_cast<std::int64_t>(random_() % kWhole);
   if (round_ % 3 == 0) part = 0;
   if (round_ % 3 == 1) part = kWhole;
-  // This is slack * part / kWhole, rounded down once, without overflow. A single rounding keeps
-  // every dependency satisfied.
+  // This is slack * part / kWhole, without overflow, and rounded down only once. A single rounding
+  // keeps every dependency satisfied.
   for (std::size_t i = 0; i < starts_.size(); ++i) {
     const Nanoseconds slack = latest[i] - starts_[i];
     starts_[i] += slack / kWhole * part + slack % kWhole * part / kWhole;
   }
 }
 
-// Grows the window from `center` along dependencies: breadth first, at random, or in between.
+// Grows the window from `center` along dependencies: breadth first, at random, or a mix of both.
 void WindowSearch::CollectWindow(int center, int size) {
   window_.assign(1, center);
   fringe_.clear();
@@ -132,8 +132,8 @@ void WindowSearch::CollectWindow(int center, int size) {
   for (const int instruction : fringe_) member_of_[At(instruction)] = kOutside;
 }
 
-// Puts the members into the order of the search: in order of time, and the leaves last, in the
-// order of the members that complete them.
+// Sorts the members into the order of the search: first the members that the search decides, in
+// order of time, and then the leaves, in the order of the members that complete them.
 void WindowSearch::OrderWindow() {
   std::sort(window_.begin(), window_.end());  // Instructions are in topological order.
   const auto is_decided = [&](int instruction) {
@@ -168,7 +168,7 @@ void WindowSearch::OrderWindow() {
   }
 }
 
-// Fixes the ends and starts of the instructions around the window.
+// Fixes the ends and starts of the instructions outside the window.
 void WindowSearch::Surround(const Choices& choices) {
   origin_ = starts_[At(window_.front())];
   links_.clear();
@@ -226,8 +226,8 @@ WindowSearch::Place WindowSearch::PlaceOf(const Member& member) const {
 }
 
 // Chooses the option of a leaf. No instruction after a leaf is in the window. So the price of its
-// time is the price of ending earlier, and the slowest candidate that ends in time is the best.
-// Returns its cost, or kLate.
+// time is the price of an earlier end, and the slowest candidate that ends in time is the best.
+// Returns the cost of the leaf, or kLate.
 double WindowSearch::CloseLeaf(Member& leaf) {
   const Place place = PlaceOf(leaf);
   const double room = leaf.due - place.start;
@@ -282,7 +282,7 @@ void WindowSearch::Search(int index, double loss) {
 }
 
 double WindowSearch::ImproveWindow(int center, const Effort& effort, Choices& choices) {
-  // With varying sizes, rounds do not examine the same windows again.
+  // The window sizes vary, so that rounds do not examine the same windows again.
   const int size = effort.window - static_cast<int>(random_() % 3);
   CollectWindow(center, size);
   OrderWindow();

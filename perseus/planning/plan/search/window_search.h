@@ -1,9 +1,10 @@
 // Closes most of the gap that rounding leaves between a plan and its bound.
 //
 // IDEA
-//   The relaxed optimum comes with prices. The flow x_i of instruction i is the price of a second
-//   of its duration. The flow x_d of dependency d is the price of a second of waiting on d. Flow is
-//   conserved, so the gap of ANY plan of the same length is a sum of parts that are never negative:
+//   The relaxed optimum has prices. The flow x_i of instruction i is the price of a second of its
+//   duration. The flow x_d of dependency d is the price of a second of waiting on d. Flow is
+//   conserved. So for ANY plan of the same length, the gap is a sum of parts that are never
+//   negative:
 //
 //     energy - bound = sum over instructions i of  r_i(option) - the least r_i of all options  (1)
 //                    + sum over dependencies d of  x_d * (time that the successor waits on d)  (2)
@@ -11,31 +12,33 @@
 //     r_i(option) = e_i(option) + x_i * t_i(option)
 //
 //   Here e_i is the effective energy and t_i the time of an option. The start and the end of the
-//   iteration count as dependencies. So the certificate does not only say how good a plan is. It
-//   says where the plan is bad, and it gives a lower bound for every part of the plan that is
-//   decided. This makes an exact search of a small window cheap:
+//   iteration count as dependencies. So the parts show where the plan is bad. They also give a
+//   lower bound for a plan of which only a part is decided. This makes an exact search of a small
+//   window cheap:
 //
-//   - Take an instruction and some of its neighbors, up to about a dozen: a window in both pp_rank
-//     and time. (An instruction with very many neighbors is a window of its own.)
-//   - Fix the time at which everything around the window ends and starts.
+//   - Take an instruction and some of its neighbors, up to about a dozen. This is a window in both
+//     pp_rank and time. (An instruction with very many neighbors is a window of its own.)
+//   - Fix the ends of all instructions before the window, and the starts of all instructions after
+//     it.
 //   - Try all combinations of options in the window, depth first in order of time and of (1). Stop
-//     a branch when the parts (1) and (2) so far exceed the best total.
-//   - A member without successors in the window (a leaf) needs no search. Flow is conserved, so the
-//     price of its duration is the price of ending earlier. So the slowest option that ends in time
-//     is the best. A third of the members are leaves, and the rest is decided a third faster.
+//     a branch when the parts (1) and (2) so far are above the best total.
+//   - A member of the window without successors in the window (a leaf) needs no search. Flow is
+//     conserved, so the price of its duration equals the price of an earlier end. So its best
+//     option is the slowest option that ends in time. A third of the members are leaves, which
+//     makes the search of the other members a third faster.
 //
-// The search exchanges slack across pp_ranks, kinds and microbatches, over all useful options and
-// not only those on the hull. A window of ten instructions with thirty options each has 6e14
+// The search exchanges slack across pp_ranks, kinds and microbatches. It uses all useful options,
+// and not only those on the hull. A window of ten instructions with thirty options each has 6e14
 // combinations. The search examines a few thousand of them.
 //
-// It is arbitrary whether slack is before or after a window. So rounds alternate between schedules
-// in which everything is as early as possible, as late as possible, and in between.
+// The slack of a window may be before it or after it. So rounds alternate between schedules in
+// which everything is as early as possible, as late as possible, and in between.
 //
 // TRIED AND WORSE
 //   Repeated optimization of pairs of neighbors, and exact dynamic programming along one pp_rank.
-//   Both get stuck when two pp_ranks have to change together (a gap of 0.24 % where this search
-//   reaches 0.14 %). Beam search over larger windows (no better, slower). A least gain as a part of
-//   the window's gap (2 to 20 % of it; no faster for the same result).
+//   Both get stuck when two pp_ranks have to change together (a gap of 0.24 %, and 0.14 % with this
+//   search). Beam search over larger windows (no better, slower). A required least gain for each
+//   window, as a part of its gap (2 to 20 %; no faster for the same result).
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -62,13 +65,13 @@ class WindowSearch {
 
   struct Effort {
     int window = 8;              // Instructions in a window; at most kLargestWindow.
-    std::int64_t tries = 2'000;  // The most options that are tried in a window.
+    std::int64_t tries = 2'000;  // The maximum number of options that are tried in a window.
   };
   static constexpr int kLargestWindow = 16;
 
-  // Runs one round: a window around every instruction. Requires that the schedule of `choices` is
-  // no longer than that of the solution. This holds afterwards, too, and the energy never rises.
-  // Returns the saved energy in J.
+  // Runs one round: searches a window around every instruction. Requires that the schedule of
+  // `choices` is no longer than the schedule of the solution. This is also true afterwards, and the
+  // energy never rises. Returns the saved energy in J.
   double Improve(Choices& choices, const Effort& effort);
 
   // The number of options tried since the start.
@@ -82,20 +85,20 @@ class WindowSearch {
     double time = 0;
     int candidate = 0;
   };
-  // An instruction of the window, with the limits that its surroundings set. Times are counted from
-  // origin_.
+  // An instruction of the window, and the limits that the instructions outside the window set.
+  // Times are relative to origin_.
   struct Member {
     int instruction = 0;
     double release = 0;  // The earliest start that predecessors outside allow.
     double due = 0;      // The latest end that successors outside allow.
-    // The cost (2) of the dependencies is paid + in_price * start - out_price * end, minus what
-    // the links have already used.
+    // The cost (2) of the dependencies is paid + in_price * start - out_price * end. The links have
+    // already used a part of it, which is subtracted.
     double in_price = 0;
     double out_price = 0;
     double paid = 0;
-    int first_link = 0;  // The first of its predecessors inside the window, in links_.
+    int first_link = 0;  // Its first predecessor inside the window, in links_.
     int end_link = 0;
-    int first_leaf = 0;  // The first of the leaves that it completes, in members_.
+    int first_leaf = 0;  // The first leaf that it completes, in members_.
     int end_leaf = 0;
     double end = 0;
     int choice = 0;
@@ -105,7 +108,7 @@ class WindowSearch {
     double delay = 0;
     double price = 0;
   };
-  // The start of a member, and its cost (2) without the part of the chosen candidate.
+  // The start of a member, and its cost (2) without the part that depends on the chosen candidate.
   struct Place {
     double start = 0;
     double base = 0;
@@ -130,7 +133,7 @@ class WindowSearch {
   Nanoseconds length_;
   std::vector<double> instruction_prices_;  // J/ns
   std::vector<double> dependency_prices_;   // J/ns
-  // Instruction by instruction: the least energy first, and the fastest first.
+  // For each instruction: sorted by energy (least first), and sorted by time (fastest first).
   std::vector<Reduced> reduced_;
   std::vector<Reduced> by_time_;
   std::vector<std::size_t> first_reduced_;
@@ -140,8 +143,8 @@ class WindowSearch {
   std::mt19937_64 random_;
   std::int64_t tries_ = 0;
 
-  // The present window: first the members that the search decides, in order of time, and then the
-  // leaves.
+  // The present window. First come the members that the search decides, in order of time. Then come
+  // the leaves.
   std::vector<int> window_;
   std::vector<int> fringe_;     // Neighbors of the window that may join it.
   std::vector<int> member_of_;  // [instruction]; kOutside, kOnFringe, or its index in window_.

@@ -46,7 +46,7 @@ class Case {
     return end;
   }
 
-  // The least effective energy of all combinations that fit the length.
+  // The least effective energy of all combinations within the length.
   double LeastEnergy() const {
     Choices choices(At(graph_.instructions()), 0);
     double least = std::numeric_limits<double>::infinity();
@@ -84,9 +84,9 @@ JobSpec SpecOf(std::uint64_t seed, int instructions) {
   return spec;
 }
 
-// The search relies on an identity: what a window saves in the parts (1) and (2) of the gap is what
-// the energy of the plan falls by. An instruction needs about 20 J, so sums of doubles agree to
-// 1e-11 J. Gains below 1e-9 J are ignored.
+// The search relies on an identity: if a window reduces the parts (1) and (2) of the gap, the
+// energy of the plan falls by the same amount. An instruction needs about 20 J, so sums of doubles
+// agree to 1e-11 J. Gains below 1e-9 J are ignored.
 TEST(WindowSearchProperty, SavesTheReportedEnergyAndIsNeverLate) {
   for (std::uint64_t seed = 0; seed < Seeds(1500); ++seed) {
     SCOPED_TRACE(seed);
@@ -108,7 +108,7 @@ TEST(WindowSearchProperty, SavesTheReportedEnergyAndIsNeverLate) {
 }
 
 // A schedule between the earliest and the latest one is rounded to nanoseconds, and still has to
-// satisfy every dependency. A wrong rounding (by less than a microsecond) once made plans late.
+// satisfy every dependency. A wrong rounding (by less than a microsecond) would make plans late.
 // Small windows keep most of that schedule.
 TEST(WindowSearchProperty, IsNeverLateByNanoseconds) {
   for (std::uint64_t seed = 600; seed < 600 + Seeds(600); ++seed) {
@@ -141,8 +141,8 @@ TEST(WindowSearchProperty, TheSameInputGivesTheSamePlan) {
   }
 }
 
-// One window contains the whole job, and the tries are enough for all combinations. (Parts without
-// a connection are searched one after the other, which is also exact.)
+// One window contains the whole job, and the number of tries is enough for all combinations.
+// (Unconnected parts of a job are searched one after the other, which is also exact.)
 TEST(WindowSearchProperty, IsExactIfAWindowContainsTheWholeJob) {
   for (std::uint64_t seed = 0; seed < Seeds(600); ++seed) {
     SCOPED_TRACE(seed);
@@ -177,7 +177,7 @@ schedule::InstructionGraph Hub(int workers) {
   return graph;
 }
 
-// The options that one round tries, from a plan with everything at its fastest.
+// Returns how many options one round tries, from a plan with all instructions at their fastest.
 std::int64_t TriesOfARound(const schedule::InstructionGraph& job) {
   const Planner planner = MakePlanner(job, {});
   const ChoiceGraph graph(planner.graph(), 0);
