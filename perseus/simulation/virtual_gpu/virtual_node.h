@@ -3,7 +3,7 @@
 // read:
 //
 //   perseus agent     OpenVirtualNode("box.toml")           the GPUs as devices
-//   a training rank   VirtualNode::Open(...)->OpenWorker(2) computes on GPU 2 (virtual_worker.h)
+//   a training rank   VirtualNode::Open(...)->OpenWorker(2) computes on GPU 2
 //   a test            VirtualNode::Open(...)->Look(2)       the exact state, beside the driver's
 //
 // A file describes the node (virtual_node_file.h has the format). The shared state is in a file
