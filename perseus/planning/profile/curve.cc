@@ -90,7 +90,8 @@ std::vector<int> ParetoFront(std::span<const Option> options, double blocking_po
     const auto i = static_cast<std::size_t>(a);
     const auto j = static_cast<std::size_t>(b);
     if (options[i].time != options[j].time) return options[i].time < options[j].time;
-    return cost[i] < cost[j];
+    if (cost[i] != cost[j]) return cost[i] < cost[j];
+    return options[i].frequency_mhz < options[j].frequency_mhz;
   });
 
   std::vector<int> front;

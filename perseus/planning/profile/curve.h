@@ -58,8 +58,9 @@ inline double EffectiveEnergy(const Option& option, double blocking_power_w) {
 // The same, rounded down to whole femtojoules.
 Femtojoules FlooredEffectiveEnergy(const Option& option, double blocking_power_w);
 
-// The indices of the options that no other option dominates, fastest (and most expensive) first. If
-// several options are equal, only the first one remains. O(n log n).
+// The indices of the options that no other option dominates, fastest (and most expensive) first. Of
+// options with the same time and energy, only the one with the lowest clock remains: at its power
+// limit, a GPU reaches none of the higher ones. O(n log n).
 std::vector<int> ParetoFront(std::span<const Option> options, double blocking_power_w);
 
 // The lower hull of the Pareto front. A single option gives a curve of one vertex: a fixed

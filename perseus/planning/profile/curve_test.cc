@@ -27,6 +27,16 @@ TEST(ParetoFront, DropsOptionsThatAreNeitherFasterNorCheaper) {
   EXPECT_THAT(ParetoFront(options, 0), ElementsAre(1, 3, 0));
 }
 
+// At a power limit, the rows of all clocks that the GPU does not reach are the same.
+TEST(ParetoFront, OfEqualOptionsTheLowestClockRemains) {
+  std::vector<Option> options = {At(10, 9), At(10, 9), At(10, 9), At(20, 4)};
+  options[0].frequency_mhz = 1410;
+  options[1].frequency_mhz = 1200;
+  options[2].frequency_mhz = 1305;
+  options[3].frequency_mhz = 900;
+  EXPECT_THAT(ParetoFront(options, 0), ElementsAre(1, 3));
+}
+
 TEST(ParetoFront, CountsTheWaitingThatASlowerOptionSaves) {
   // The slow option takes 1 J more than the fast one but saves a second of waiting at 2 W.
   const std::vector<Option> options = {At(1 * kSecond, 10), At(2 * kSecond, 11)};
