@@ -63,9 +63,9 @@ RankClocks CollectClocksOfRank(const schedule::InstructionGraph& graph,
 }
 
 // Whether `other` can replace `clock` everywhere on the pp_rank. If two clocks can replace each
-// other, only the first one stays.
+// other, only the later one stays, which has the lower frequency.
 bool CanReplace(const RankClocks& rank, int other, int clock) {
-  bool is_better = other < clock;
+  bool is_better = other > clock;
   for (std::size_t first = 0; first < rank.options.size(); first += At(rank.clocks)) {
     const std::size_t mine = first + At(clock);
     const std::size_t its = first + At(other);

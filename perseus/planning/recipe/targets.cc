@@ -44,7 +44,8 @@ bool IsAmong(const std::vector<PlannedTarget>& planned, const plan::Plan& plan) 
 }  // namespace
 
 bool MayTake(Group from, Group to) {
-  // The plan for no slowdown is made whatever the targets are. So an asked target may take that plan.
+  // The plan for no slowdown is made whatever the targets are. So an asked target may take that
+  // plan.
   const auto rank = [](Group group) { return group == Group::kReference ? Group::kAsked : group; };
   return rank(from) <= rank(to);
 }
