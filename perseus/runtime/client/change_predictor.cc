@@ -12,8 +12,8 @@ constexpr double kMicrosecondNs = 1e3;
 constexpr double kJitterNs = 500 * kMicrosecondNs;
 // Errors that add up, for each period: phase and period wander.
 constexpr double kPhaseStepNs = 30 * kMicrosecondNs;
-constexpr double kPhaseStepPart = 0.0002;   // Of a period.
-constexpr double kPeriodStepPart = 0.0001;  // Of a period.
+constexpr double kPhaseStepPart = 0.0002;   // As a part of a period.
+constexpr double kPeriodStepPart = 0.0001;  // As a part of a period.
 // Looks that are less probable than this show that the filter is wrong.
 constexpr double kLeastPart = 1e-3;
 constexpr double kSurpriseNs = 1e6;

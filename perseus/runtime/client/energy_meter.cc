@@ -48,8 +48,8 @@ constexpr Nanoseconds kMostIntegratedPause = 50 * kMillisecond;
 // their periodogram (Rayleigh's test), near the median of the times between two changes.
 ChangePredictor::Start StartFrom(const std::vector<EnergyReading>& changes) {
   constexpr double kUniform = 12;  // The square of the width of a uniform error, by its variance.
-  constexpr double kLeastPart = 0.7;  // As a part of the median.
-  constexpr double kMostPart = 1.4;
+  constexpr double kLeastOfMedian = 0.7;
+  constexpr double kMostOfMedian = 1.4;
   constexpr double kStepsPerPeak = 8;
   const Nanoseconds last = changes.back().until;
   const auto count = static_cast<double>(changes.size());
@@ -67,7 +67,7 @@ ChangePredictor::Start StartFrom(const std::vector<EnergyReading>& changes) {
   const double step = 1 / kStepsPerPeak / (middles_ns.back() - middles_ns.front());
   std::complex<double> peak = 0;
   double rate = 1 / median_ns;
-  for (double tried = 1 / (kMostPart * median_ns); tried < 1 / (kLeastPart * median_ns);
+  for (double tried = 1 / (kMostOfMedian * median_ns); tried < 1 / (kLeastOfMedian * median_ns);
        tried += step) {
     std::complex<double> sum = 0;
     for (const double middle_ns : middles_ns) {

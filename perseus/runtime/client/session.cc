@@ -70,12 +70,8 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
           ? "; energy is not measured, and no clocks are set: a plan has no effect"
           : "; energy is not measured";
   const InDriver in_driver;
-  auto devices = device::OpenDevices(settings.devices, open_virtual);
-  if (!devices) {
-    core.warnings.Once("devices", devices.error().Message() + what_is_left);
-    return unmeasured;
-  }
-  auto chosen = ChooseGpu(*devices, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
+  auto chosen =
+      OpenGpu(settings.devices, open_virtual, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!chosen) {
     core.warnings.Once("gpu", chosen.error().Message() + what_is_left);
     return unmeasured;
