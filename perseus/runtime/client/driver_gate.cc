@@ -13,15 +13,18 @@ constexpr Nanoseconds kLongestFork = kSecond;
 
 std::atomic<std::uint32_t> inside = 0;  // Threads inside a driver.
 std::atomic<std::uint32_t> forks = 0;   // Forks that have begun and not ended. 0: the gate is open.
-std::atomic<std::uint32_t> left = 0;    // How often a thread left a driver, modulo 2^32.
-// `left` when a fork gave up. While it is still the same, the same threads are inside.
-std::atomic<std::uint64_t> left_at_timeout = ~std::uint64_t{0};
+// Threads that forks no longer wait for, because a driver hangs. Never more than those inside.
+std::atomic<std::uint32_t> given_up = 0;
 // A driver may fork itself: NVML starts a program that loads the kernel module. Such a fork does
 // not wait for its own thread.
 thread_local std::uint32_t depth = 0;
 
 void StepOut() {
-  inside.fetch_sub(1);
+  const std::uint32_t now = inside.fetch_sub(1) - 1;
+  // If fewer are inside than hung, one that hung has left.
+  std::uint32_t hung = given_up.load();
+  while (hung > now && !given_up.compare_exchange_weak(hung, now)) {
+  }
   if (forks.load() != 0) WakeAll(inside);
 }
 
@@ -45,9 +48,7 @@ InDriver::InDriver() {
 }
 
 InDriver::~InDriver() {
-  if (--depth != 0) return;
-  left.fetch_add(1);
-  StepOut();
+  if (--depth == 0) StepOut();
 }
 
 void CloseDriverGate() {
@@ -57,11 +58,13 @@ void CloseDriverGate() {
   const Nanoseconds until = clock.Now() + kLongestForkDelay;
   while (true) {
     const std::uint32_t now = inside.load();
-    if (now <= own || left_at_timeout.load() == left.load()) return;
-    if (clock.Now() >= until) break;
+    if (now <= own + given_up.load()) return;
+    if (clock.Now() >= until) {
+      given_up.store(now - own);
+      return;
+    }
     clock.WaitWhile(inside, now, until);
   }
-  left_at_timeout.store(left.load());
 }
 
 void OpenDriverGateInParent() {
@@ -72,6 +75,7 @@ void OpenDriverGateInParent() {
 // No other thread exists here.
 void OpenDriverGateInChild() {
   inside.store(depth != 0 ? 1 : 0);
+  given_up.store(0);
   forks.store(0);
 }
 
