@@ -301,6 +301,24 @@ TEST_F(EnergyMeterTest, AllowsForLateLooks) {
   EXPECT_LE(LooksPerSecond(kSecond), 21);
 }
 
+// A periodic thread of virtual time wakes at multiples of 5 ms.
+TEST_F(EnergyMeterTest, AllowsForAGridOfTime) {
+  for (int phase_ms = 0; phase_ms < 5; ++phase_ms) {
+    SCOPED_TRACE(phase_ms);
+    constexpr Nanoseconds kGrid = 5 * kMillisecond;
+    counter_.changes_until = Periodic(100 * kMillisecond, Now() + phase_ms * kMillisecond + 1);
+    EnergyMeter meter = Meter();
+    int readings = 0;
+    const Nanoseconds from = Now();
+    while (Now() < from + 100 * kSecond) {
+      counter_.clock.AdvanceTo((meter.due() + kGrid - 1) / kGrid * kGrid);
+      if (meter.Look()) ++readings;
+    }
+    EXPECT_GE(readings, 850);
+    EXPECT_LE(LooksPerSecond(from), 22);
+  }
+}
+
 TEST_F(EnergyMeterTest, IntegratedEnergyBelongsToTheTimeOfItsRead) {
   counter_.is_integrated = true;
   counter_.changes_until = [](Nanoseconds now) { return 300 * ToSeconds(now); };
