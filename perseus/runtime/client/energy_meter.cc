@@ -30,7 +30,7 @@ constexpr Nanoseconds kLeastBetweenPairs = 80 * kMillisecond;
 // Between the begins of the two looks of a pair, and what stays free for their delays.
 constexpr Nanoseconds kLeastGap = 4 * kMillisecond;
 constexpr Nanoseconds kGapReserve = 500 * kMicrosecond;
-constexpr Nanoseconds kMostDelay = 3 * kMillisecond;
+constexpr Nanoseconds kMostDelay = 20 * kMillisecond;
 constexpr Nanoseconds kSettlingTime = 20 * kMillisecond;
 constexpr Nanoseconds kSampleGap = 5 * kMillisecond;
 constexpr Nanoseconds kLeastBetweenSamples = 90 * kMillisecond;
@@ -173,13 +173,19 @@ std::optional<EnergyReading> EnergyMeter::Look() {
     return EnergyReading{seen->began, seen->ended, seen->energy_j};
   }
   NoteTimes(*seen);
-  switch (mode_) {
+  const auto reading = LookIn(mode_, *seen);
+  if (reading && reading->until - reading->after > kWidestReported) return std::nullopt;
+  return reading;
+}
+
+std::optional<EnergyReading> EnergyMeter::LookIn(Mode mode, const Seen& seen) {
+  switch (mode) {
     case Mode::kSearch:
-      return Search(*seen);
+      return Search(seen);
     case Mode::kFollow:
-      return Follow(*seen);
+      return Follow(seen);
     case Mode::kSample:
-      return Sample(*seen);
+      return Sample(seen);
   }
   return std::nullopt;
 }

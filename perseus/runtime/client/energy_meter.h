@@ -79,7 +79,9 @@ class EnergyMeter {
   // From the begin of the first look of a pair to the end of the second, if both take the usual
   // time and less than 5 ms.
   static constexpr Nanoseconds kWidestWindow = 10 * kMillisecond;
-  static constexpr int kMostMisses = 5;
+  // A window of a slow search or of a busy machine that is wider is not reported.
+  static constexpr Nanoseconds kWidestReported = 60 * kMillisecond;
+  static constexpr int kMostMisses = 8;
   static constexpr double kSearchLooks = 100;
 
   // `device` may be null: nothing is ever read. Meters with different seeds read at different
@@ -117,6 +119,7 @@ class EnergyMeter {
   device::DeviceResult<double> ReadEnergy(Nanoseconds now);
   std::optional<Seen> LookNow();
   void NoteTimes(const Seen& seen);
+  std::optional<EnergyReading> LookIn(Mode mode, const Seen& seen);
   void BeginSearch(Nanoseconds now);
   std::optional<EnergyReading> Search(const Seen& seen);
   Nanoseconds SearchPause(Nanoseconds now);
