@@ -31,6 +31,11 @@ constexpr Nanoseconds kLeastBetweenPairs = 80 * kMillisecond;
 constexpr Nanoseconds kLeastGap = 4 * kMillisecond;
 constexpr Nanoseconds kGapReserve = 500 * kMicrosecond;
 constexpr Nanoseconds kMostDelay = 20 * kMillisecond;
+// On a busy machine, delays scatter by more than this. Then pairs would miss half of all changes,
+// so their looks are farther apart.
+constexpr Nanoseconds kTolerableScatter = 1500 * kMicrosecond;
+constexpr Nanoseconds kGapPerScatter = 3;
+constexpr Nanoseconds kMostExtraGap = 15 * kMillisecond;
 constexpr Nanoseconds kSettlingTime = 20 * kMillisecond;
 constexpr Nanoseconds kSampleGap = 5 * kMillisecond;
 constexpr Nanoseconds kLeastBetweenSamples = 90 * kMillisecond;
@@ -200,6 +205,7 @@ void EnergyMeter::NoteTimes(const Seen& seen) {
   if (due_ == 0) return;
   constexpr Nanoseconds kAveraged = 8;
   const Nanoseconds delay = std::clamp<Nanoseconds>(seen.began - due_, 0, kMostDelay);
+  delay_scatter_ += (std::abs(delay - usual_delay_) - delay_scatter_) / kAveraged;
   usual_delay_ += (delay - usual_delay_) / kAveraged;
 }
 
@@ -270,14 +276,16 @@ void EnergyMeter::EndSearch(Nanoseconds now) {
 // The looks of a pair begin `gap` apart. Each takes the counter's value in its middle. So the
 // change is seen if it is in the `gap` between the two middles.
 void EnergyMeter::PlanPair(Nanoseconds now) {
-  const Nanoseconds gap = std::max(
-      {kLeastGap, usual_length_ + kGapReserve, kWidestWindow - kGapReserve - usual_length_});
+  const Nanoseconds extra = kGapPerScatter * (delay_scatter_ - kTolerableScatter);
+  const Nanoseconds widest = kWidestWindow - kGapReserve - usual_length_;
+  const Nanoseconds gap = std::max({kLeastGap, usual_length_ + kGapReserve, widest}) +
+                          std::clamp<Nanoseconds>(extra, 0, kMostExtraGap);
   const Nanoseconds lead = (gap + usual_length_) / 2 + usual_delay_;
   const Nanoseconds earliest = std::max(now, last_pair_ + kLeastBetweenPairs);
-  const Nanoseconds half = gap / 2;
+  const Nanoseconds half = widest / 2;
   const auto next = predictor_->FirstFrom(earliest + lead + half);
-  // The change is anywhere between the looks, with the same probability. A prediction with a large
-  // error gets pairs at more places.
+  // The change is anywhere between the looks, with the same probability. (The extra gap is for
+  // delays, which move a pair, too.) A prediction with a large error gets pairs at more places.
   const Nanoseconds most = std::max(half, static_cast<Nanoseconds>(next.error_ns));
   due_ = std::max(earliest, next.at - lead + Between(-most, most));
   periods_ = next.periods;

@@ -146,9 +146,10 @@ class EnergyMeter {
 
   Nanoseconds due_ = 0;
   Mode mode_ = Mode::kSearch;
-  double budget_ = kSearchLooks;  // In looks.
-  Nanoseconds usual_length_ = 0;  // The median time that a look takes.
-  Nanoseconds usual_delay_ = 0;   // How late a look usually begins.
+  double budget_ = kSearchLooks;   // In looks.
+  Nanoseconds usual_length_ = 0;   // The median time that a look takes.
+  Nanoseconds usual_delay_ = 0;    // How late a look begins on average.
+  Nanoseconds delay_scatter_ = 0;  // The mean deviation of delays from it.
 
   // The search.
   Nanoseconds search_began_ = 0;

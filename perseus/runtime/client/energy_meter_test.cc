@@ -301,6 +301,24 @@ TEST_F(EnergyMeterTest, AllowsForLateLooks) {
   EXPECT_LE(LooksPerSecond(kSecond), 21);
 }
 
+// On a busy machine, half of all looks begin late, by up to 16 ms.
+TEST_F(EnergyMeterTest, SeesMostChangesOnABusyMachine) {
+  counter_.changes_until = Periodic(100 * kMillisecond, Now());
+  counter_.read_length = LengthsOfH100(1);
+  EnergyMeter meter = Meter();
+  SplitMix64 random{1};
+  std::vector<EnergyReading> readings;
+  for (const Nanoseconds until = Now() + 100 * kSecond; Now() < until;) {
+    const bool is_late = Below(random, 2) == 0;
+    counter_.clock.AdvanceTo(meter.due() + (is_late ? Below(random, 16'000'000) : 0));
+    if (const auto reading = meter.Look()) readings.push_back(*reading);
+  }
+  ExpectTrue(readings);
+  EXPECT_GE(readings.size(), 750U) << "of 1000 changes";
+  EXPECT_EQ(WiderThan(readings, 60 * kMillisecond), 0);
+  EXPECT_LE(LooksPerSecond(kSecond), EnergyMeter::kMostLooksPerSecond);
+}
+
 // A periodic thread of virtual time wakes at multiples of 5 ms.
 TEST_F(EnergyMeterTest, AllowsForAGridOfTime) {
   for (int phase_ms = 0; phase_ms < 5; ++phase_ms) {
