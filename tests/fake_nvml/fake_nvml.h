@@ -120,6 +120,9 @@ class FakeNvml {
   void Heal();                          // Ends all faults of this section except reload and unload.
   // Each call waits this long first. A lower number also shortens the waits of calls in progress.
   void Slow(int gpu, Function function, int milliseconds);
+  // A process holds a lock of the library during such a wait, and all its calls take this lock. A
+  // child that is forked meanwhile hangs in its first call.
+  void SetSerial(bool is_serial) { node_->is_serial = is_serial ? 1 : 0; }
   void IgnoreChanges(int gpu, bool ignores);  // Changes return success but have no effect.
   void HideSetting(int gpu, bool hides);  // NVML does not name a lock as a reason for the clock.
   // Limits the SM clock; NVML then reports these reasons (0x4 power cap, 0x20 thermal).

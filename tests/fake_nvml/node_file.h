@@ -15,7 +15,7 @@
 
 namespace perseus::fake_nvml {
 
-inline constexpr std::uint64_t kMagic = 0x32304c4d564e4b46;  // "FKNVML02"
+inline constexpr std::uint64_t kMagic = 0x33304c4d564e4b46;  // "FKNVML03"
 inline constexpr int kMostGpus = 16;
 inline constexpr int kMostClocks = 256;
 inline constexpr int kMostInstances = 7;
@@ -108,6 +108,7 @@ struct Node {
   // Changes at a driver reload. Processes that initialized NVML before must do it again.
   std::atomic<std::uint64_t> driver_generation;
   std::atomic<std::uint32_t> is_driver_loaded;
+  std::atomic<std::uint32_t> is_serial;  // A process waits with a lock, so calls wait for others.
   std::atomic<std::uint32_t> faults[kFunctions];  // For functions without a GPU argument.
   std::atomic<std::uint64_t> calls[kFunctions];
   std::atomic<std::uint64_t> log_end;

@@ -94,6 +94,14 @@ void DelayCall(const std::atomic<std::uint32_t>& milliseconds) {
   }
 }
 
+// As the locks of the real library.
+void DelaySerialCall(const Node& node, const std::atomic<std::uint32_t>& milliseconds) {
+  static Mutex serial;
+  if (node.is_serial == 0) return DelayCall(milliseconds);
+  const MutexLock lock(serial);
+  DelayCall(milliseconds);
+}
+
 struct Attached {
   std::shared_ptr<Node> node;
   std::uint64_t epoch = 0;
@@ -136,7 +144,7 @@ int OnGpu(Function function, NvmlHandle handle, std::uint32_t first, std::uint32
   if (!attached.is_usable) return call.Return(kUninitialized);
   if (!is_known) return call.Return(kInvalidArgument);
   Gpu& gpu = attached.node->gpus[index];
-  DelayCall(gpu.slow_ms[static_cast<std::size_t>(function)]);
+  DelaySerialCall(*attached.node, gpu.slow_ms[static_cast<std::size_t>(function)]);
   if (gpu.is_lost != 0) return call.Return(kGpuIsLost);
   for (auto* faults : {attached.node->faults, gpu.faults}) {
     const int fault = TakeFault(faults[static_cast<std::size_t>(function)]);

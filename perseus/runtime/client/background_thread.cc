@@ -33,6 +33,8 @@ Result<Answered> SendAndReceive(int socket, const protocol::Request& request,
 
 // The time between two turns while no steps are recorded.
 constexpr Nanoseconds kQuietTurn = 50 * kMillisecond;
+// The longest time between two turns while steps are recorded.
+constexpr Nanoseconds kRecordingTurn = 10 * kMillisecond;
 constexpr Nanoseconds kBeatEvery = kSecond;
 constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kCheckLogEvery = kSecond;
@@ -189,7 +191,8 @@ Nanoseconds BackgroundThread::Turn() {
   WriteSteps(now);
   core_.ReportTroubles();
   core_.tables.FreeRetired();
-  return now + (IsRecording() ? meter_.Pause() : kQuietTurn);
+  if (!IsRecording()) return now + kQuietTurn;
+  return std::clamp(meter_.due(), now, now + kRecordingTurn);
 }
 
 void BackgroundThread::End() {
@@ -351,9 +354,16 @@ void BackgroundThread::OfferTables() {
 // ---- The record ----
 
 void BackgroundThread::MeasureEnergy(Nanoseconds now) {
-  if (now < next_look_) return;
-  next_look_ = IsRecording() ? now : now + kQuietLookEvery;
-  if (const auto reading = meter_.Look()) recorder_.Add(*reading);
+  if (IsRecording()) {
+    next_look_ = 0;
+    if (now >= meter_.due()) {
+      if (const auto reading = meter_.Look()) recorder_.Add(*reading);
+    }
+  } else {
+    if (now < next_look_) return;
+    next_look_ = now + kQuietLookEvery;
+    meter_.ReadState();
+  }
   if (const auto reached = meter_.ReachedClock()) recorder_.Add(*reached);
   if (meter_.info() == nullptr) return;
   if (meter_.trouble().empty()) {

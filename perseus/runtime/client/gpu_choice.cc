@@ -1,6 +1,8 @@
 #include "perseus/runtime/client/gpu_choice.h"
 
 #include <algorithm>
+#include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -21,59 +23,76 @@ std::vector<std::string_view> SplitAtCommas(std::string_view text) {
   }
 }
 
+using Names = std::vector<device::DeviceName>;
+
 // Virtual GPUs have no bus. Shorter names come first, so "box-2" comes before "box-10".
-bool ComesBefore(const device::DeviceInfo& a, const device::DeviceInfo& b) {
+bool ComesBefore(const device::DeviceName& a, const device::DeviceName& b) {
   if (a.pci_bus_id != b.pci_bus_id) return a.pci_bus_id < b.pci_bus_id;
   if (a.uuid.size() != b.uuid.size()) return a.uuid.size() < b.uuid.size();
   return a.uuid < b.uuid;
 }
 
-using Devices = std::vector<std::unique_ptr<device::Device>>;
-
-Devices::iterator FindInBusOrder(Devices& devices, std::size_t number) {
-  std::sort(devices.begin(), devices.end(),
-            [](const auto& a, const auto& b) { return ComesBefore(a->info(), b->info()); });
-  if (number >= devices.size()) return devices.end();
-  return devices.begin() + static_cast<std::ptrdiff_t>(number);
+// Returns the place of a GPU, or nullopt if it is not among them.
+std::optional<std::size_t> FindInBusOrder(const Names& names, std::size_t number) {
+  if (number >= names.size()) return std::nullopt;
+  std::vector<std::size_t> places(names.size());
+  std::iota(places.begin(), places.end(), 0);
+  std::sort(places.begin(), places.end(),
+            [&](std::size_t a, std::size_t b) { return ComesBefore(names[a], names[b]); });
+  return places[number];
 }
 
-Devices::iterator Find(Devices& devices, std::string_view wanted, const char* visible) {
-  if (const auto number = ParseNumber<std::size_t>(wanted)) {
-    if (visible == nullptr) return FindInBusOrder(devices, *number);
-    const auto names = SplitAtCommas(visible);
-    if (*number >= names.size()) return devices.end();
-    return Find(devices, names[*number], nullptr);
-  }
-  if (wanted.empty()) return devices.end();
-  return std::find_if(devices.begin(), devices.end(), [wanted](const auto& device) {
-    return device->info().uuid.starts_with(wanted);
-  });
+// The name or the number that CUDA_VISIBLE_DEVICES has at the place `wanted`, or `wanted` itself.
+// Returns nullopt if it has no such place.
+std::optional<std::string_view> NameOf(std::string_view wanted, const char* visible) {
+  const auto number = ParseNumber<std::size_t>(wanted);
+  if (!number || visible == nullptr) return wanted;
+  const auto names = SplitAtCommas(visible);
+  if (*number >= names.size()) return std::nullopt;
+  return names[*number];
 }
 
-}  // namespace
+std::optional<std::size_t> Find(const Names& names, std::string_view wanted, const char* visible) {
+  const auto name = NameOf(wanted, visible);
+  if (!name || name->empty()) return std::nullopt;
+  if (const auto number = ParseNumber<std::size_t>(*name)) return FindInBusOrder(names, *number);
+  const auto found = std::find_if(names.begin(), names.end(),
+                                  [&](const auto& one) { return one.uuid.starts_with(*name); });
+  if (found == names.end()) return std::nullopt;
+  return static_cast<std::size_t>(found - names.begin());
+}
 
-Result<ChosenGpu> ChooseGpu(device::DeviceList& list, const std::string& wanted,
-                            const char* visible) {
-  Devices& devices = list.devices;
-  if (wanted.empty() && visible == nullptr && devices.size() != 1) {
+Result<std::size_t> Choose(const Names& names, const std::string& wanted, const char* visible) {
+  if (wanted.empty() && visible == nullptr && names.size() != 1) {
     return Fail("which of {} GPUs? (set PERSEUS_GPU to its UUID, or to its number among them)",
-                devices.size());
+                names.size());
   }
   if (wanted.empty() && visible != nullptr && SplitAtCommas(visible).size() != 1) {
     return Fail("which of the visible GPUs {}? (set PERSEUS_GPU to its number among them)",
                 Excerpt(visible));
   }
-  const auto found = Find(devices, wanted.empty() ? "0" : wanted, visible);
-  if (found == devices.end()) {
-    return Fail("no GPU {} here{}: there are {} (set PERSEUS_GPU to a UUID of perseus gpu list)",
-                Excerpt(wanted.empty() ? "0" : wanted),
-                visible != nullptr ? " among the visible ones" : "", devices.size());
-  }
+  const auto found = Find(names, wanted.empty() ? "0" : wanted, visible);
+  if (found) return *found;
+  return Fail("no GPU {} here{}: there are {} (set PERSEUS_GPU to a UUID of perseus gpu list)",
+              Excerpt(wanted.empty() ? "0" : wanted),
+              visible != nullptr ? " among the visible ones" : "", names.size());
+}
+
+}  // namespace
+
+Result<ChosenGpu> OpenGpu(std::string_view devices, device::OpenVirtual open_virtual,
+                          const std::string& wanted, const char* visible) {
+  device::WantedDevice one;
+  // An empty setting means the only GPU, if there is only one.
+  const bool is_named =
+      !wanted.empty() || (visible != nullptr && SplitAtCommas(visible).size() == 1);
+  if (is_named) one.uuid = NameOf(wanted.empty() ? "0" : wanted, visible).value_or("");
+  one.choose = [&](const Names& names) { return Choose(names, wanted, visible); };
+  PERSEUS_ASSIGN_OR_RETURN(device::DeviceList list, device::OpenDevice(devices, open_virtual, one));
   ChosenGpu chosen;
-  chosen.uuid = (*found)->info().uuid;
-  chosen.device = std::move(*found);
+  chosen.uuid = list.devices.front()->info().uuid;
+  chosen.device = std::move(list.devices.front());
   chosen.clock = list.clock;
-  devices.erase(found);
   return chosen;
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "perseus/base/clock.h"
+#include "perseus/runtime/client/driver_gate.h"
 
 namespace perseus::client {
 namespace {
@@ -29,6 +30,7 @@ void CloseCopy(std::atomic<int>& descriptor) {
 }
 
 void InChild() {
+  OpenDriverGateInChild();
   generation.fetch_add(1);
   for (LiveSession& session : live_sessions) {
     if (!session.is_claimed.load()) continue;
@@ -54,9 +56,9 @@ void AtExit() {
 
 void Register() {
   if (is_registered.exchange(true)) return;
-  // If this call fails, a child shares its parent's descriptors, and background threads end without
-  // their last turn.
-  static_cast<void>(::pthread_atfork(nullptr, nullptr, InChild));
+  // If this call fails, a child shares its parent's descriptors and may hang in a driver, and
+  // background threads end without their last turn.
+  static_cast<void>(::pthread_atfork(CloseDriverGate, OpenDriverGateInParent, InChild));
   static_cast<void>(std::atexit(AtExit));
 }
 

@@ -17,8 +17,10 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
+#include "perseus/runtime/client/driver_gate.h"
 #include "perseus/runtime/client/gpu_choice.h"
 #include "perseus/runtime/client/own_agent.h"
+#include "perseus/runtime/client/own_core.h"
 
 namespace perseus::client {
 namespace {
@@ -68,12 +70,9 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
       unmeasured.uuid.empty()
           ? "; energy is not measured, and no clocks are set: a plan has no effect"
           : "; energy is not measured";
-  auto devices = device::OpenDevices(settings.devices, open_virtual);
-  if (!devices) {
-    core.warnings.Once("devices", devices.error().Message() + what_is_left);
-    return unmeasured;
-  }
-  auto chosen = ChooseGpu(*devices, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
+  const InDriver in_driver;
+  auto chosen =
+      OpenGpu(settings.devices, open_virtual, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!chosen) {
     core.warnings.Once("gpu", chosen.error().Message() + what_is_left);
     return unmeasured;
@@ -106,6 +105,7 @@ std::function<Result<std::filesystem::path>()> AgentFor(SessionCore& core,
 }
 
 void RunBackgroundThread(BackgroundThread& background_thread, SessionCore& core) {
+  LeaveSingleCore();
   Clock& clock = *core.clock;
   const auto part = clock.TakePart(Clock::Part::kPeriodic);
   LiveSession& live = core.live();

@@ -199,9 +199,9 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
 
   virtual DeviceResult<Telemetry> Read() = 0;
-  // Reads only the energy_j of Read(). This is cheaper, for a hundred calls per second.
+  // Reads only the energy_j of Read(). This is cheaper, for many calls per second.
   virtual DeviceResult<double> ReadEnergy();
-  // Reads only the sm_clock_mhz of Read(), for as many calls.
+  // Reads only the sm_clock_mhz of Read(), for a hundred calls per second.
   virtual DeviceResult<int> ReadSmClock();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 

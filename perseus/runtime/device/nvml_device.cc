@@ -92,9 +92,13 @@ std::string LockHint(std::string_view clock, int mhz, ClockLimits limits,
 
 class NvmlDevice final : public Device {
  public:
-  // `info` comes from OpenNvmlDevices. Its `uuid` identifies the GPU.
-  NvmlDevice(std::shared_ptr<NvmlLibrary> library, DeviceInfo info)
-      : library_(std::move(library)), info_(std::move(info)) {}
+  // `info` comes from OpenNvmlDevices. Its `uuid` identifies the GPU. `handle` is of `generation`.
+  NvmlDevice(std::shared_ptr<NvmlLibrary> library, DeviceInfo info, nvml::Handle handle,
+             std::uint64_t generation)
+      : library_(std::move(library)),
+        info_(std::move(info)),
+        handle_(handle),
+        handle_generation_(generation) {}
 
   const DeviceInfo& info() const override { return info_; }
   DeviceResult<Telemetry> Read() override {
@@ -332,8 +336,8 @@ class NvmlDevice final : public Device {
   const DeviceInfo info_;
 
   Mutex mutex_;  // Never held during a call of the driver.
-  nvml::Handle handle_ PERSEUS_GUARDED_BY(mutex_) = nullptr;
-  std::uint64_t handle_generation_ PERSEUS_GUARDED_BY(mutex_) = 0;  // 0: no handle yet.
+  nvml::Handle handle_ PERSEUS_GUARDED_BY(mutex_);
+  std::uint64_t handle_generation_ PERSEUS_GUARDED_BY(mutex_);
   EnergyIntegrator integrator_ PERSEUS_GUARDED_BY(mutex_);
   EnergyCounter counter_ PERSEUS_GUARDED_BY(mutex_);
 };
@@ -395,29 +399,38 @@ void ReadPowerLimits(const nvml::Functions& nvml, nvml::Handle handle, DeviceInf
   info.most_power_limit_mw = static_cast<int>(most);
 }
 
-DeviceInfo ReadInfo(const nvml::Functions& nvml, nvml::Handle handle, std::string uuid) {
+std::string BusIdOf(const nvml::Functions& nvml, nvml::Handle handle) {
+  nvml::PciInfo pci = {};
+  if (nvml.GetPciInfo == nullptr || nvml.GetPciInfo(handle, &pci) != nvml::kSuccess) return {};
+  pci.bus_id[sizeof pci.bus_id - 1] = '\0';
+  return pci.bus_id;
+}
+
+// Reads what a program needs to know that measures.
+DeviceInfo ReadInfoToMeasure(const nvml::Functions& nvml, nvml::Handle handle, std::string uuid) {
   DeviceInfo info;
   info.uuid = std::move(uuid);
   info.name = Text(nvml.GetName, handle);
   info.backend = "nvml";
-  nvml::PciInfo pci = {};
-  if (nvml.GetPciInfo != nullptr && nvml.GetPciInfo(handle, &pci) == nvml::kSuccess) {
-    pci.bus_id[sizeof pci.bus_id - 1] = '\0';
-    info.pci_bus_id = pci.bus_id;
-  }
-  info.minor_number = Number(nvml.GetMinorNumber, handle);
-  if (info.minor_number) info.device_file = fmt::format("/dev/nvidia{}", *info.minor_number);
-  if (const std::optional<int> mode = Number(nvml.GetPersistenceMode, handle)) {
-    info.is_persistent = *mode == static_cast<int>(nvml::kEnabled);
-  }
+  info.pci_bus_id = BusIdOf(nvml, handle);
   ReadClockLists(nvml, handle, info);
-  ReadPowerLimits(nvml, handle, info);
   if (nvml.SetGpuLockedClocks == nullptr || nvml.ResetGpuLockedClocks == nullptr) {
     info.measure_only = "its driver cannot lock clocks (install version 450 or later)";
   } else if (info.sm_clocks_mhz.empty()) {
     info.measure_only =
         "its driver lists no clocks that can be set (it is a virtual GPU, or too old)";
   }
+  return info;
+}
+
+DeviceInfo ReadInfo(const nvml::Functions& nvml, nvml::Handle handle, std::string uuid) {
+  DeviceInfo info = ReadInfoToMeasure(nvml, handle, std::move(uuid));
+  info.minor_number = Number(nvml.GetMinorNumber, handle);
+  if (info.minor_number) info.device_file = fmt::format("/dev/nvidia{}", *info.minor_number);
+  if (const std::optional<int> mode = Number(nvml.GetPersistenceMode, handle)) {
+    info.is_persistent = *mode == static_cast<int>(nvml::kEnabled);
+  }
+  ReadPowerLimits(nvml, handle, info);
   return info;
 }
 
@@ -450,40 +463,93 @@ void RefuseMig(const nvml::Functions& nvml, nvml::Handle gpu, const std::string&
   }
 }
 
+// A GPU that can be used.
+struct UsableGpu {
+  nvml::Handle handle = nullptr;
+  std::string uuid;
+  int index = 0;
+};
+
+// Adds the others to `refused`. Fails (kSystem) if NVML cannot count its GPUs.
+Result<std::vector<UsableGpu>> FindUsable(const NvmlLibrary& library, const nvml::Functions& nvml,
+                                          std::vector<RefusedDevice>& refused) {
+  unsigned count = 0;
+  if (const int code = nvml.GetCount(&count); code != nvml::kSuccess) {
+    return FailAs(ErrorKind::kSystem,
+                  "NVML cannot count the GPUs: {} (see whether nvidia-smi works)",
+                  library.Describe(code));
+  }
+  std::vector<UsableGpu> usable;
+  for (unsigned i = 0; i < count; ++i) {
+    nvml::Handle handle = nullptr;
+    const int code = nvml.GetHandleByIndex(i, &handle);
+    std::string uuid = code == nvml::kSuccess ? Text(nvml.GetUUID, handle) : std::string();
+    if (uuid.empty()) {
+      refused.push_back(
+          {fmt::format("NVML's GPU {}", i),
+           fmt::format(
+               "{} (see dmesg; reset it with nvidia-smi --gpu-reset, or reboot)",
+               code == nvml::kSuccess ? "it does not report its UUID" : library.Describe(code))});
+    } else if (IsInMigMode(nvml, handle)) {
+      RefuseMig(nvml, handle, uuid, refused);
+    } else {
+      usable.push_back({handle, std::move(uuid), static_cast<int>(i)});
+    }
+  }
+  return usable;
+}
+
+// Finds the GPU without a look at the others. Returns nullopt if NVML does not know it, or if it
+// cannot be used: then the list of all GPUs tells more.
+std::optional<UsableGpu> FindByUuid(const nvml::Functions& nvml, const std::string& uuid) {
+  // NVML also finds instances of MIG, whose UUIDs begin with "MIG-".
+  if (!uuid.starts_with("GPU-")) return std::nullopt;
+  UsableGpu gpu;
+  if (nvml.GetHandleByUUID(uuid.c_str(), &gpu.handle) != nvml::kSuccess) return std::nullopt;
+  // The driver may accept a part of a UUID.
+  gpu.uuid = Text(nvml.GetUUID, gpu.handle);
+  if (!gpu.uuid.starts_with(uuid) || IsInMigMode(nvml, gpu.handle)) return std::nullopt;
+  return gpu;
+}
+
 }  // namespace
 
 Result<DeviceList> OpenNvmlDevices(std::string_view file, DeviceClock clock) {
   PERSEUS_ASSIGN_OR_RETURN(std::shared_ptr<NvmlLibrary> library,
                            NvmlLibrary::Open(file, std::move(clock)));
   PERSEUS_ASSIGN_OR_RETURN(const NvmlLibrary::Visit visit, library->Enter());
-  const nvml::Functions& nvml = visit.nvml();
-  unsigned count = 0;
-  if (const int code = nvml.GetCount(&count); code != nvml::kSuccess) {
-    return FailAs(ErrorKind::kSystem,
-                  "NVML cannot count the GPUs: {} (see whether nvidia-smi works)",
-                  library->Describe(code));
-  }
   DeviceList list;
-  for (unsigned i = 0; i < count; ++i) {
-    nvml::Handle handle = nullptr;
-    const int code = nvml.GetHandleByIndex(i, &handle);
-    std::string uuid = code == nvml::kSuccess ? Text(nvml.GetUUID, handle) : std::string();
-    if (uuid.empty()) {
-      list.refused.push_back(
-          {fmt::format("NVML's GPU {}", i),
-           fmt::format(
-               "{} (see dmesg; reset it with nvidia-smi --gpu-reset, or reboot)",
-               code == nvml::kSuccess ? "it does not report its UUID" : library->Describe(code))});
-    } else if (IsInMigMode(nvml, handle)) {
-      RefuseMig(nvml, handle, uuid, list.refused);
-    } else {
-      DeviceInfo info = ReadInfo(nvml, handle, std::move(uuid));
-      info.index = static_cast<int>(i);
-      list.devices.push_back(std::make_unique<NvmlDevice>(library, std::move(info)));
-    }
+  PERSEUS_ASSIGN_OR_RETURN(auto usable, FindUsable(*library, visit.nvml(), list.refused));
+  for (UsableGpu& gpu : usable) {
+    DeviceInfo info = ReadInfo(visit.nvml(), gpu.handle, std::move(gpu.uuid));
+    info.index = gpu.index;
+    list.devices.push_back(
+        std::make_unique<NvmlDevice>(library, std::move(info), gpu.handle, visit.generation()));
   }
   std::sort(list.devices.begin(), list.devices.end(),
             [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });
+  return list;
+}
+
+Result<DeviceList> OpenNvmlDevice(std::string_view file, const WantedDevice& wanted,
+                                  DeviceClock clock) {
+  PERSEUS_ASSIGN_OR_RETURN(std::shared_ptr<NvmlLibrary> library,
+                           NvmlLibrary::Open(file, std::move(clock)));
+  PERSEUS_ASSIGN_OR_RETURN(const NvmlLibrary::Visit visit, library->Enter());
+  const nvml::Functions& nvml = visit.nvml();
+  DeviceList list;
+  std::optional<UsableGpu> gpu = FindByUuid(nvml, wanted.uuid);
+  if (!gpu) {
+    PERSEUS_ASSIGN_OR_RETURN(auto usable, FindUsable(*library, nvml, list.refused));
+    if (usable.empty() && list.refused.empty()) return list;
+    std::vector<DeviceName> names;
+    for (const UsableGpu& one : usable) names.push_back({one.uuid, BusIdOf(nvml, one.handle)});
+    PERSEUS_ASSIGN_OR_RETURN(const std::size_t chosen, wanted.choose(names));
+    gpu = std::move(usable[chosen]);
+  }
+  list.devices.push_back(std::make_unique<NvmlDevice>(
+      library, ReadInfoToMeasure(nvml, gpu->handle, std::move(gpu->uuid)), gpu->handle,
+      visit.generation()));
   return list;
 }
 

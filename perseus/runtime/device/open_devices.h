@@ -1,8 +1,16 @@
-// Finds the GPUs of this node, with any driver.
+// Finds the GPUs of this node, or one of them, with any driver.
+//
+// One GPU. A process of a training needs one GPU of eight. To read everything about all of them
+// took 106 calls of NVML, which takes a lock in each. So OpenDevice reads only what identifies the
+// GPUs, until one is chosen, and looks at no other if NVML knows its UUID (at most ten calls).
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
+#include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "perseus/base/clock.h"
 #include "perseus/base/result.h"
@@ -24,11 +32,31 @@ using OpenVirtual = Result<DeviceList> (*)(const std::filesystem::path& descript
 // that exist but cannot be used are no failure. They are in `refused`.
 Result<DeviceList> OpenDevices(std::string_view which, OpenVirtual open_virtual);
 
+// What identifies a GPU.
+struct DeviceName {
+  std::string uuid;
+  std::string pci_bus_id;  // Empty if it has none.
+};
+struct WantedDevice {
+  std::string uuid;  // Empty if only `choose` knows the GPU.
+  // Returns the place of the GPU in a list of the GPUs that can be used, or fails. It is called if
+  // the driver does not find the GPU by its UUID.
+  std::function<Result<std::size_t>(const std::vector<DeviceName>&)> choose;
+};
+// Opens one GPU, to measure it. `devices` has this GPU alone. From NVML, its `info` has only the
+// names, the clocks and `measure_only`: no power limits, no numbers and no file. Fails as
+// OpenDevices does, and as `choose` does.
+Result<DeviceList> OpenDevice(std::string_view which, OpenVirtual open_virtual,
+                              const WantedDevice& wanted);
+
 // An empty `file` means libnvidia-ml.so.1 by the loader's rules. Fails (kSystem), with cause and
 // remedy, without a driver. GPUs in MIG mode, their instances, and GPUs that do not report their
 // UUID are in `refused`. A GPU whose clocks cannot be set is in `devices` (`measure_only` says
 // why).
 Result<DeviceList> OpenNvmlDevices(std::string_view file, DeviceClock clock = MonotonicNow);
+// As OpenDevice. `devices` and `refused` are empty if there is no GPU at all.
+Result<DeviceList> OpenNvmlDevice(std::string_view file, const WantedDevice& wanted,
+                                  DeviceClock clock = MonotonicNow);
 // An empty `file` means librocm_smi64.so by the loader's rules. Fails (kSystem), with cause and
 // remedy, without a driver. GPUs that report neither a unique id nor a PCI id are in `refused`.
 Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock = MonotonicNow);

@@ -49,6 +49,39 @@ TEST(OpenDevices, AutoIsNvmlIfItHasGpusAndRocmOtherwise) {
               FailsAs(ErrorKind::kSystem, "no GPU found. NVIDIA: no GPU. AMD: no GPU"));
 }
 
+TEST(OpenDevice, OpensOneGpuOfEachKind) {
+  FakeNode fake;
+  const auto choose = [](const std::vector<DeviceName>& names) -> Result<std::size_t> {
+    if (names.empty()) return Fail("none");
+    return names.size() - 1;
+  };
+  const DeviceList by_uuid = ValueOf(OpenDevice("nvml:" FAKE_NVML_LIBRARY, NoVirtual,
+                                                {.uuid = fake.node.Uuid(1), .choose = choose}));
+  ASSERT_EQ(by_uuid.devices.size(), 1U);
+  EXPECT_EQ(by_uuid.devices[0]->info().uuid, fake.node.Uuid(1));
+  EXPECT_FALSE(by_uuid.devices[0]->info().sm_clocks_mhz.empty());
+
+  const DeviceList chosen =
+      ValueOf(OpenDevice("nvml:" FAKE_NVML_LIBRARY, NoVirtual, {.uuid = "", .choose = choose}));
+  ASSERT_EQ(chosen.devices.size(), 1U);
+  EXPECT_EQ(chosen.devices[0]->info().uuid, fake.node.Uuid(2));
+  EXPECT_EQ(chosen.devices[0]->info().pci_bus_id, "00000000:03:00.0");
+
+  EXPECT_THAT(OpenDevice("virtual:a.toml", NoVirtual, {.uuid = "", .choose = choose}),
+              FailsAs(ErrorKind::kInput, "no virtual GPUs: a.toml"));
+}
+
+// A handle is valid until the driver is reloaded. Then the GPU is found by its UUID.
+TEST(OpenDevice, TheGpuSurvivesAReloadOfTheDriver) {
+  FakeNode fake;
+  const DeviceList list = ValueOf(
+      OpenDevice("nvml:" FAKE_NVML_LIBRARY, NoVirtual, {.uuid = fake.node.Uuid(1), .choose = {}}));
+  EXPECT_TRUE(list.devices[0]->Read());
+  fake.node.ReloadDriver();
+  EXPECT_FALSE(list.devices[0]->Read());
+  EXPECT_TRUE(list.devices[0]->Read());
+}
+
 TEST(OpenDevices, LeavesVirtualGpusToTheProgram) {
   EXPECT_EQ(OpenDevices("virtual:a:b.toml", NoVirtual).error().Message(),
             "no virtual GPUs: a:b.toml");

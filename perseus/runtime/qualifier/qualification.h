@@ -32,8 +32,8 @@ namespace perseus::qualifier {
 struct QualifyOptions {
   double duration_s = 300;  // Approximately. Every measurement has a least number of samples.
   bool sets_clocks = true;
-  // Reads as often as the telemetry of a recording client.
-  double reads_per_s = 190;
+  // As many reads as a recording client makes at most (client/energy_meter.h).
+  double reads_per_s = 25;
   std::function<bool()> should_stop = [] { return false; };
   // The part that begins, and the completed fraction of the whole.
   std::function<void(std::string_view label, double fraction)> progress = [](std::string_view,

@@ -200,8 +200,8 @@ void CompareInterference(const HardwareFacts& facts, const SimulatedModel& model
                    1 / (1 - held.ms / made_ms) - 1);
     }
   }
-  slowdown.Add(Find(facts, "launch", 0, 190), 1 / (1 - 0.19 * model.read_holds_launch_ms) - 1);
-  slowdown.Add(Find(facts, "copy", 0, 190), 0);
+  slowdown.Add(Find(facts, "launch", 0, 25), 1 / (1 - 0.19 * model.read_holds_launch_ms) - 1);
+  slowdown.Add(Find(facts, "copy", 0, 25), 0);
   slowdown.Add(Find(facts, "host_function", 0, 0), model.host_function_us / model.launch_us);
 }
 
@@ -339,7 +339,7 @@ TEST(Qualification, WithoutRightsTheRestIsMeasured) {
   EXPECT_FALSE(facts.range_lock_saves);
   ASSERT_EQ(facts.power.size(), 1U);
   EXPECT_TRUE(facts.energy_counter);
-  EXPECT_NE(Find(facts, "launch", 0, 190), nullptr);
+  EXPECT_NE(Find(facts, "launch", 0, 25), nullptr);
   EXPECT_THAT(facts.limits, Contains(HasSubstr("permission denied")));
 }
 
@@ -375,7 +375,7 @@ TEST(Qualification, WithoutReadingsTheRestIsMeasured) {
   EXPECT_FALSE(facts.range_lock_saves);
   EXPECT_FALSE(facts.switches.empty());
   EXPECT_TRUE(facts.max_changes_per_s);
-  EXPECT_EQ(Find(facts, "launch", 0, 190), nullptr);
+  EXPECT_EQ(Find(facts, "launch", 0, 25), nullptr);
   EXPECT_THAT(facts.limits, Contains(HasSubstr("cannot read the power: not supported")));
 }
 
@@ -388,7 +388,7 @@ TEST(Qualification, NoClocksMeansNoWrites) {
 
 TEST(Qualification, OneGpuHasNoCollectives) {
   const HardwareFacts facts = FactsOf(PlainModel(), 1);
-  EXPECT_EQ(Find(facts, "collective", 0, 190), nullptr);
+  EXPECT_EQ(Find(facts, "collective", 0, 25), nullptr);
   EXPECT_THAT(facts.limits,
               Contains(HasSubstr("\"collective\" was not measured: the node has only one GPU")));
   for (const SwitchFacts& one : facts.switches) EXPECT_FALSE(one.all_gpus);
