@@ -309,6 +309,16 @@ class FailOpenTest(SessionTest):
         self.assertEqual(session.counters.may_set_clocks, False)
         self.assertEqual(session.counters.steps, 1)
 
+    def test_a_mig_instance_is_a_warning(self):
+        for devices in ("off", "virtual"):
+            (self.scratch / "node.toml").write_text('gpus = 1\n[gpu]\nmodel = "a100-sxm"\n')
+            if devices == "virtual":
+                devices = f"virtual:{self.scratch / 'node.toml'}"
+            with self.assertLogs("perseus", logging.WARNING) as logs:
+                self.open(gpu="MIG-0123", devices=devices).close()
+            self.assertEqual(len(logs.output), 1)
+            self.assertIn("MIG instance, without a clock of its own", logs.output[0])
+
     def test_use_plan(self):
         plan = self.scratch / "plan.json"
         perseus.plan(PROFILE, schedule="1f1b", microbatches=2, blocking_power_w=80).save(plan)

@@ -1,9 +1,13 @@
 // Which GPU each way to name it chooses.
 #include "perseus/runtime/client/gpu_choice.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "tests/support/virtual_node_fixture.h"
 
@@ -21,10 +25,48 @@ class GpuChoiceTest : public VirtualNodeTest {
                         << "\"\ngpus = " << gpus << "\n[gpu]\nmodel = \"a100-sxm\"\n";
     auto devices = virtual_gpu::OpenVirtualNode(path);
     if (!devices) return devices.error().Message();
-    const auto chosen = ChooseGpu(*devices, wanted, visible);
+    const auto chosen = ChooseGpu(*devices, wanted, {.cuda = visible});
     return chosen ? chosen->uuid : chosen.error().Message();
   }
 };
+
+class NamedDevice : public device::Device {
+ public:
+  NamedDevice(std::string backend, std::string uuid, std::string pci_bus_id) {
+    info_.backend = std::move(backend);
+    info_.uuid = std::move(uuid);
+    info_.pci_bus_id = std::move(pci_bus_id);
+  }
+  const device::DeviceInfo& info() const override { return info_; }
+  device::DeviceResult<device::Telemetry> Read() override { return device::Telemetry{}; }
+  device::DeviceResult<device::SettingReading> ReadSetting(device::Control) override {
+    return device::SettingReading{};
+  }
+  device::DeviceResult<void> Apply(device::Control,
+                                   const std::optional<device::Setting>&) override {
+    return {};
+  }
+  device::DeviceResult<device::Effect> ReadEffect(device::Control,
+                                                  const std::optional<device::Setting>&) override {
+    return device::Effect{};
+  }
+
+ private:
+  device::DeviceInfo info_;
+};
+
+// GPUs a0, a1, ... by their numbers on the bus; their UUIDs are in the reverse order.
+std::string ChooseAmong(const std::string& backend, const std::string& wanted,
+                        const VisibleGpus& visible) {
+  device::DeviceList list;
+  constexpr int kGpus = 8;
+  for (int i = kGpus - 1; i >= 0; --i) {
+    list.devices.push_back(std::make_unique<NamedDevice>(
+        backend, fmt::format("GPU-{}-a{}", kGpus - i, i), fmt::format("0000:0{}:00.0", i)));
+  }
+  const auto chosen = ChooseGpu(list, wanted, visible);
+  return chosen ? chosen->uuid.substr(chosen->uuid.rfind('-') + 1) : chosen.error().Message();
+}
 
 TEST_F(GpuChoiceTest, ByNumberInTheirOrder) {
   EXPECT_EQ(Choose(12, "2"), "GPU-virtual-box12-2");
@@ -47,6 +89,71 @@ TEST_F(GpuChoiceTest, SaysWhatIsMissing) {
   EXPECT_THAT(Choose(8, "8"), HasSubstr("no GPU \"8\" here"));
   EXPECT_THAT(Choose(8, "2", "5,3"), HasSubstr("no GPU \"2\" here among the visible ones"));
   EXPECT_THAT(Choose(8, "GPU-other"), HasSubstr("perseus gpu list"));
+}
+
+TEST(AmdGpuChoiceTest, TheVariablesOfRocmChooseOneAfterTheOther) {
+  const auto choose = [](const std::string& wanted, const VisibleGpus& visible) {
+    return ChooseAmong("rocm", wanted, visible);
+  };
+  EXPECT_EQ(choose("2", {}), "a2");
+  EXPECT_EQ(choose("1", {.hip = "5,3"}), "a3");
+  EXPECT_EQ(choose("1", {.cuda = "5,3"}), "a3");
+  EXPECT_EQ(choose("1", {.cuda = "0,1", .hip = "5,3"}), "a3");
+  EXPECT_EQ(choose("1", {.cuda = "6,7", .hip = ""}), "a7");
+  EXPECT_EQ(choose("1", {.rocr = "4,6"}), "a6");
+  EXPECT_EQ(choose("0", {.hip = "1", .rocr = "4,6"}), "a6");
+  EXPECT_EQ(choose("", {.hip = "1", .rocr = "4,6"}), "a6");
+  EXPECT_EQ(choose("0", {.hip = "GPU-2", .rocr = "4,6"}), "a6");
+  EXPECT_EQ(choose("1", {.rocr = "GPU-1,GPU-3"}), "a5");
+  EXPECT_EQ(choose("GPU-8-a0", {.rocr = "4,6"}), "a0");  // A UUID needs no variable.
+  EXPECT_THAT(choose("0", {.hip = "4", .rocr = "4,6"}), HasSubstr("among the visible ones"));
+  EXPECT_THAT(choose("0", {.hip = "GPU-8", .rocr = "4,6"}), HasSubstr("among the visible ones"));
+  EXPECT_THAT(choose("", {.rocr = "4,6"}), HasSubstr("which of the visible GPUs \"4,6\"?"));
+}
+
+TEST(AmdGpuChoiceTest, CudaReadsOnlyItsOwnVariable) {
+  EXPECT_EQ(ChooseAmong("nvml", "1", {.cuda = "5,3", .hip = "0,1", .rocr = "6,7"}), "a3");
+  EXPECT_EQ(ChooseAmong("nvml", "1", {.hip = "5,3", .rocr = "6,7"}), "a1");
+}
+
+class MigGpuChoiceTest : public ::testing::Test {
+ protected:
+  // GPU 0 of the bus is in MIG mode and has one instance.
+  MigGpuChoiceTest() {
+    list_.devices.push_back(std::make_unique<NamedDevice>("nvml", "GPU-b", "0000:02:00.0"));
+    list_.devices.push_back(std::make_unique<NamedDevice>("nvml", "GPU-c", "0000:03:00.0"));
+    list_.refused.push_back({"GPU-a (A100)", "it is in MIG mode", "GPU-a", "0000:01:00.0"});
+    list_.refused.push_back({"MIG-1", "it is a MIG instance of GPU-a", "MIG-1", {}});
+  }
+  std::string Choose(const std::string& wanted, const char* visible = nullptr) {
+    const auto chosen = ChooseGpu(list_, wanted, {.cuda = visible});
+    return chosen ? chosen->uuid : chosen.error().Message();
+  }
+  device::DeviceList list_;
+};
+
+TEST_F(MigGpuChoiceTest, NumbersCountAGpuInMigMode) {
+  EXPECT_EQ(Choose("1", "1,2"), "GPU-c");
+  EXPECT_EQ(Choose("1"), "GPU-b");
+}
+
+TEST_F(MigGpuChoiceTest, AGpuInMigModeIsNamedAndNoOtherIsTaken) {
+  for (const char* wanted : {"0", "GPU-a"}) {
+    EXPECT_THAT(Choose(wanted), HasSubstr("GPU-a (A100) cannot be used: it is in MIG mode"));
+  }
+  EXPECT_THAT(Choose("", "0"), HasSubstr("it is in MIG mode"));
+  EXPECT_THAT(Choose(""), HasSubstr("which of 3 GPUs?"));
+}
+
+TEST_F(MigGpuChoiceTest, AnInstanceIsNamedAndNoOtherGpuIsTaken) {
+  EXPECT_THAT(Choose("MIG-1"), HasSubstr("it is a MIG instance of GPU-a"));
+  EXPECT_THAT(Choose("", "MIG-1"), HasSubstr("it is a MIG instance of GPU-a"));
+  // A container may show an instance alone.
+  list_.refused.clear();
+  for (const char* name : {"MIG-1", "MIG-GPU-a/1/0"}) {
+    EXPECT_THAT(Choose(name), HasSubstr("is a MIG instance, without a clock of its own"));
+    EXPECT_THAT(Choose("0", name), HasSubstr("is a MIG instance, without a clock of its own"));
+  }
 }
 
 }  // namespace

@@ -53,8 +53,14 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
   const Settings& settings = core.settings;
   // A GPU that the agent may know, although this process cannot measure it.
   ChosenGpu unmeasured;
-  if (settings.gpu.find('-') != std::string::npos) unmeasured.uuid = settings.gpu;
+  const bool is_mig = IsMigInstance(settings.gpu);
+  if (settings.gpu.find('-') != std::string::npos && !is_mig) unmeasured.uuid = settings.gpu;
   if (settings.devices == "off") {
+    if (is_mig) {
+      core.warnings.Once("gpu", FailForMigInstance(settings.gpu).value().Message() +
+                                    "; no clocks are set: a plan has no effect");
+      return unmeasured;
+    }
     if (unmeasured.uuid.empty() && settings.agent != "off") {
       core.warnings.Once("gpu",
                          "no GPU is named by its UUID, so no clocks are set: a plan has no effect "
@@ -72,7 +78,7 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
     core.warnings.Once("devices", devices.error().Message() + what_is_left);
     return unmeasured;
   }
-  auto chosen = ChooseGpu(*devices, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
+  auto chosen = ChooseGpu(*devices, settings.gpu, VisibleGpus::FromEnvironment());
   if (!chosen) {
     core.warnings.Once("gpu", chosen.error().Message() + what_is_left);
     return unmeasured;

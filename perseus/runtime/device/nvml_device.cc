@@ -395,16 +395,20 @@ void ReadPowerLimits(const nvml::Functions& nvml, nvml::Handle handle, DeviceInf
   info.most_power_limit_mw = static_cast<int>(most);
 }
 
+// Returns an empty text if it is unknown.
+std::string PciBusId(const nvml::Functions& nvml, nvml::Handle handle) {
+  nvml::PciInfo pci = {};
+  if (nvml.GetPciInfo == nullptr || nvml.GetPciInfo(handle, &pci) != nvml::kSuccess) return {};
+  pci.bus_id[sizeof pci.bus_id - 1] = '\0';
+  return pci.bus_id;
+}
+
 DeviceInfo ReadInfo(const nvml::Functions& nvml, nvml::Handle handle, std::string uuid) {
   DeviceInfo info;
   info.uuid = std::move(uuid);
   info.name = Text(nvml.GetName, handle);
   info.backend = "nvml";
-  nvml::PciInfo pci = {};
-  if (nvml.GetPciInfo != nullptr && nvml.GetPciInfo(handle, &pci) == nvml::kSuccess) {
-    pci.bus_id[sizeof pci.bus_id - 1] = '\0';
-    info.pci_bus_id = pci.bus_id;
-  }
+  info.pci_bus_id = PciBusId(nvml, handle);
   info.minor_number = Number(nvml.GetMinorNumber, handle);
   if (info.minor_number) info.device_file = fmt::format("/dev/nvidia{}", *info.minor_number);
   if (const std::optional<int> mode = Number(nvml.GetPersistenceMode, handle)) {
@@ -436,17 +440,21 @@ void RefuseMig(const nvml::Functions& nvml, nvml::Handle gpu, const std::string&
        fmt::format(
            "it is in MIG mode: its instances share one clock, so setting it for one of them "
            "slows the others (turn it off: nvidia-smi -i {} -mig 0)",
-           uuid)});
+           uuid),
+       uuid, PciBusId(nvml, gpu)});
   const int most = Number(nvml.GetMaxMigDeviceCount, gpu).value_or(0);
   if (nvml.GetMigDeviceHandleByIndex == nullptr) return;
   for (unsigned i = 0; i < static_cast<unsigned>(most); ++i) {
     nvml::Handle instance = nullptr;
     // Some indices may be unused.
     if (nvml.GetMigDeviceHandleByIndex(gpu, i, &instance) != nvml::kSuccess) continue;
-    refused.push_back({Text(nvml.GetUUID, instance),
+    const std::string name = Text(nvml.GetUUID, instance);
+    refused.push_back({name,
                        fmt::format("it is a MIG instance of {}, without a clock of its own (use "
                                    "whole GPUs: nvidia-smi -i {} -mig 0)",
-                                   uuid, uuid)});
+                                   uuid, uuid),
+                       name,
+                       {}});
   }
 }
 
