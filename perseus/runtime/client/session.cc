@@ -242,12 +242,21 @@ void Session::DropStreamInstruction() {
   static_cast<void>(hot_.InstructionEndOn(HotPath::kNoTimes));
 }
 
+// The times of a thread that computes on a GPU are those of its launches.
+void Session::LookForCuda() {
+  --looks_for_cuda_;
+  if (!cuda::HasCurrentContext()) return;
+  core_->trouble.lacks_stream.store(true, std::memory_order_relaxed);
+  looks_for_cuda_ = 0;
+}
+
 void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   if (IsDead()) return;
   DropStreamInstruction();
   timing_ = Timing::kNone;
   if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
+  if (looks_for_cuda_ > 0) LookForCuda();
   RequestClock(
       hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
   hot_.SetFrequency(core_->clock_requester.published_mhz());

@@ -44,6 +44,7 @@ class Session {
   void RequestClock(int wanted_mhz);
   void RequestClockOn(void* stream, int wanted_mhz);
   void DropStreamInstruction();
+  void LookForCuda();
   void StartBackgroundThread(BackgroundThreadSetup setup);
 
   const std::uint32_t generation_;
@@ -56,6 +57,9 @@ class Session {
   // Once a stream was used, the training thread may be ahead of the GPU. Then it requests no clock
   // of a plan itself.
   bool has_used_streams_ = false;
+  // How many more instructions without a stream look for a CUDA context. Several, because training
+  // may make its context in the first ones.
+  int looks_for_cuda_ = 8;
 };
 
 }  // namespace perseus::client
