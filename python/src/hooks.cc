@@ -48,7 +48,7 @@ bool RefuseSecondThread() {
 // The queue cannot be asked whether it is full, so each call releases the lock. That costs 45 ns.
 // Beside a thread that computes in Python all the time, an instruction then takes 0.5 to 0.8 ms
 // (begin and end together), about as much as one torch.add (0.5 ms), which releases the lock, too.
-// An instruction has hundreds of such operations. With the lock held, one call on a full queue
+// An instruction has many such operations. With the lock held, one call on a full queue
 // stopped all other threads for 1.0 s, as long as the queue was full.
 template <typename Call>
 void CallOnStream(SessionObject* session, const Call& call) {
