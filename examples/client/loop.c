@@ -1,5 +1,6 @@
 /* A training loop with Perseus: the calls of each rank of a pipeline, with sleeps in place of the
- * computation. docs/client.md explains it.
+ * computation. If a GPU computes, use perseus_instruction_begin_on and perseus_instruction_end_on
+ * with the CUDA stream of the work. docs/client.md explains it.
  *
  *   cc loop.c -o loop -lperseus
  *   PERSEUS_PLAN=plan.json ./loop 0      # rank 0

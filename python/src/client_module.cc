@@ -1,5 +1,6 @@
 // perseus._client: the functions of libperseus.so for Python.
 #include "python/src/hooks.h"
+#include "python/src/torch_device.h"
 
 namespace {
 
@@ -18,7 +19,8 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT,
 PyMODINIT_FUNC PyInit__client() {
   PyObject* const module = PyModule_Create(&definition);
   if (module == nullptr) return nullptr;
-  if (!perseus::python::PrepareReading() || !perseus::python::AddSession(module) ||
+  if (!perseus::python::PrepareTorch() || !perseus::python::PrepareReading() ||
+      !perseus::python::AddSession(module) ||
       PyModule_AddStringConstant(module, "version", perseus_version()) != 0) {
     Py_DECREF(module);
     return nullptr;

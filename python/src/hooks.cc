@@ -1,5 +1,7 @@
 #include "python/src/hooks.h"
 
+#include "python/src/torch_device.h"
+
 namespace perseus::python {
 namespace {
 
@@ -31,48 +33,108 @@ std::int32_t CountMicrobatch(SessionObject* session, const Instruction& instruct
                         [static_cast<std::size_t>(instruction.chunk)]++;
 }
 
+// For a hook that begins while another thread is in a call on a stream.
+bool RefuseSecondThread() {
+  return WarnOnce(
+      "two threads use one session at the same time; Perseus ignores the calls of the second one "
+      "(open a session for each thread)");
+}
+
+// Calls a function of the library that enqueues on a stream. The call waits while the stream's
+// queue of launches is full, for as long as the GPU waits for another rank. Meanwhile, other
+// threads of Python run, and so do host functions of the program on the stream, which may need the
+// lock of the interpreter: holding it, the call would never return.
+//
+// The queue cannot be asked whether it is full, so each call releases the lock. That costs 45 ns.
+// Beside a thread that computes in Python all the time, an instruction then takes 0.5 to 0.8 ms
+// (begin and end together), about as much as one torch.add (0.5 ms), which releases the lock, too.
+// An instruction has many such operations. With the lock held, one call on a full queue
+// stopped all other threads for 1.0 s, as long as the queue was full.
+template <typename Call>
+void CallOnStream(SessionObject* session, const Call& call) {
+  std::shared_ptr<perseus_session> handle = session->handle;
+  session->is_in_call = true;
+  Py_BEGIN_ALLOW_THREADS;
+  call(handle.get());
+  handle.reset();  // This may close the session, which waits.
+  Py_END_ALLOW_THREADS;
+  session->is_in_call = false;
+}
+
+constexpr const char* kNotOnDevice =
+    "instruction: the device of the stream cannot be made the current one; Perseus ignores such "
+    "instructions";
+constexpr const char* kRocm =
+    "instructions on streams of ROCm cannot be timed; only whole steps are recorded, and no plan "
+    "applies";
+
+// Makes the device of the stream the current one and calls a function of the library. Keeps the
+// session alive: other threads run meanwhile. False if Python's error is set.
+template <typename Call>
+bool CallOnDevice(SessionObject* session, const Call& call) {
+  PyObject* const held = NewReference(session);
+  CurrentDevice device(session->device);
+  const bool is_current = device.is_current();
+  if (is_current) {
+    CallOnStream(session, call);
+  } else {
+    session->is_running = false;
+    perseus_instruction_end(session->handle.get());  // Drops an instruction that has begun.
+  }
+  Py_DECREF(held);
+  return device.Restore() && (is_current || WarnOnce(kNotOnDevice));
+}
+
 // False if Python's error is set.
 bool Begin(SessionObject* session, const Instruction& instruction) {
+  if (session->is_in_call) return RefuseSecondThread();
   session->is_running = false;
   if (instruction.kind < 0) return true;
   const std::int32_t microbatch =
       instruction.microbatch >= 0 ? instruction.microbatch : CountMicrobatch(session, instruction);
-  session->is_running = true;
   session->on_stream = instruction.on_stream;
   session->stream = instruction.stream;
+  session->device = instruction.device;
+  if (instruction.on_stream && IsTorchForRocm()) return WarnOnce(kRocm);
+  session->is_running = true;
   if (instruction.on_stream) {
-    perseus_instruction_begin_on(session->handle.get(), instruction.kind, microbatch,
-                                 instruction.chunk, instruction.stream);
-  } else {
-    perseus_instruction_begin(session->handle.get(), instruction.kind, microbatch,
-                              instruction.chunk);
+    return CallOnDevice(session, [&](perseus_session* handle) {
+      perseus_instruction_begin_on(handle, instruction.kind, microbatch, instruction.chunk,
+                                   instruction.stream);
+    });
   }
+  perseus_instruction_begin(session->handle.get(), instruction.kind, microbatch, instruction.chunk);
   return true;
 }
 
 bool End(SessionObject* session) {
+  if (session->is_in_call) return RefuseSecondThread();
   if (!session->is_running) return true;
   session->is_running = false;
   if (session->on_stream) {
-    perseus_instruction_end_on(session->handle.get(), session->stream);
-  } else {
-    perseus_instruction_end(session->handle.get());
+    return CallOnDevice(session, [stream = session->stream](perseus_session* handle) {
+      perseus_instruction_end_on(handle, stream);
+    });
   }
+  perseus_instruction_end(session->handle.get());
   return true;
 }
 
 bool BeginStep(SessionObject* session) {
+  if (session->is_in_call) return RefuseSecondThread();
   session->counts = {};
   perseus_step_begin(session->handle.get());
   return LogWarnings(session);
 }
 
 bool EndStep(SessionObject* session) {
+  if (session->is_in_call) return RefuseSecondThread();
   perseus_step_end(session->handle.get());
   return true;
 }
 // Training left the step before its end.
 bool AbandonStep(SessionObject* session) {
+  if (session->is_in_call) return RefuseSecondThread();
   perseus_step_abandon(session->handle.get());
   return true;
 }
@@ -93,12 +155,10 @@ PyObject* EnterStep(PyObject* self, PyObject*) {
 // With an exception, the step was left before its end.
 PyObject* ExitStep(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   if (SessionObject* const session = As<HookObject>(self)->entered) {
-    if (count > 0 && arguments[0] != Py_None) {
-      AbandonStep(session);
-    } else {
-      EndStep(session);
-    }
+    const bool has_failed = count > 0 && arguments[0] != Py_None;
+    const bool is_done = has_failed ? AbandonStep(session) : EndStep(session);
     Py_CLEAR(As<HookObject>(self)->entered);
+    if (!is_done) return nullptr;
   }
   Py_RETURN_NONE;
 }
@@ -113,8 +173,9 @@ PyObject* EnterInstruction(PyObject* self, PyObject*) {
 
 PyObject* ExitInstruction(PyObject* self, PyObject* const*, Py_ssize_t) {
   if (SessionObject* const session = As<HookObject>(self)->entered) {
-    End(session);
+    const bool is_done = End(session);
     Py_CLEAR(As<HookObject>(self)->entered);
+    if (!is_done) return nullptr;
   }
   Py_RETURN_NONE;
 }
@@ -208,7 +269,8 @@ PyMethodDef functions[] = {
      "the step.\n"
      "    chunk: Which model chunk of the pp_rank, from 0. It is 0 unless the schedule is "
      "interleaved.\n"
-     "    stream: The torch.cuda.Stream (or its address) of the work. Nothing waits for it.\n\n"
+     "    stream: The torch.cuda.Stream (or its address) of the work. Nothing waits for it. "
+     "Without it, the hooks time the calling thread, which on a GPU only launches the work.\n\n"
      "Never raises: wrong arguments are a warning, once for each cause. Does nothing while no "
      "session is open, or outside of a step."},
     {"step_begin", AsMethod(StepBeginFunction), METH_NOARGS,

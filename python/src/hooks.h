@@ -6,9 +6,11 @@
 //
 // Thread safety: all code runs under Python's global interpreter lock, which guards the globals and
 // the objects. The calls that may wait for files or for the agent (open, use_plan and close)
-// release it. During such a call, other threads may run any code here, and may close the session.
-// So the call changes no object of Python meanwhile, and holds a reference to the session of the
-// library.
+// release it, and so do the calls that enqueue on a stream: a call of the CUDA driver waits while
+// the stream's queue of launches is full. During such a call, other threads may run any code here,
+// and may close the session. So the call changes no object of Python meanwhile, and holds a
+// reference to the session of the library. A hook that begins meanwhile, in another thread, does
+// nothing.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -43,6 +45,8 @@ struct SessionObject {
   bool is_running;  // Between the begin and the end of an instruction.
   bool on_stream;   // Whether that instruction began on a stream.
   void* stream;
+  int device;       // The number of the device of the stream. -1: the current device.
+  bool is_in_call;  // A thread is in a call on a stream, without the lock of the interpreter.
 };
 
 // The arguments of an instruction.
@@ -52,6 +56,7 @@ struct Instruction {
   std::int32_t chunk = 0;
   bool on_stream = false;
   void* stream = nullptr;
+  int device = -1;  // The number of the device of the stream. -1: the current device.
 };
 
 // Reads the positional and keyword arguments of a METH_FASTCALL | METH_KEYWORDS function. Returns

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "python/src/hooks.h"
+#include "python/src/torch_device.h"
 
 namespace perseus::python {
 namespace {
@@ -51,6 +52,7 @@ bool ReadStream(PyObject* value, Instruction& instruction) {
   if (address != nullptr && PyLong_Check(address)) {
     instruction.stream = PyLong_AsVoidPtr(address);
     instruction.on_stream = true;
+    if (address != value) instruction.device = DeviceOfStream(value);
   }
   Py_XDECREF(address);
   if (PyErr_Occurred() != nullptr) {

@@ -259,6 +259,143 @@ class WrongArgumentsTest(SessionTest):
         self.assertEqual(session.counters.steps, 1)
 
 
+# The beginning of a program that computes on a fake GPU, with a fake of torch. Its current stream
+# is the default stream, with the address 0 on every device.
+FAKE_TORCH = """
+import ctypes, os, sys, threading, time, types, logging
+logging.basicConfig(format='%(message)s')
+driver = ctypes.CDLL(os.environ['PERSEUS_CUDA_LIBRARY'])
+now = 0
+def set_device(number):
+    global now
+    now = number
+    driver.fake_cuda_set_context(number)
+class Device:
+    def __init__(self, number): self.number = number
+    def __enter__(self): self.before = now; set_device(self.number)
+    def __exit__(self, *error): set_device(self.before)
+class Stream:
+    cuda_stream = 0
+    def __init__(self, device): self.device_index = device
+torch = sys.modules['torch'] = types.ModuleType('torch')
+torch.version = types.SimpleNamespace(hip=None)
+torch.cuda = types.SimpleNamespace(current_device=lambda: now, device=Device)
+set_device(0)
+import perseus
+session = perseus.open(agent='off', devices='off', job_directory='.')
+"""
+
+
+class StreamTest(SessionTest):
+    def run_with_torch(self, code):
+        library = os.path.join(os.environ["PERSEUS_BUILD"], "fake_cuda", "libcuda-held.so.1")
+        return self.run_python(FAKE_TORCH + code, PERSEUS_CUDA_LIBRARY=library)
+
+    def test_the_device_of_a_stream_is_the_current_one_in_each_call(self):
+        done = self.run_with_torch(
+            "for _ in range(3):\n"
+            "    with perseus.step():\n"
+            "        with perseus.instruction('forward', 0, stream=Stream(2)): print('in', now)\n"
+            "print([driver.fake_cuda_calls(i) for i in range(3)], now, session.counters.warnings)\n"
+        )
+        # A base, and the begin and the end of three instructions.
+        self.assertEqual(done.stdout, "in 0\n" * 3 + "[0, 0, 7] 0 0\n", done.stderr)
+
+    def test_the_current_device_is_not_changed_without_need(self):
+        done = self.run_with_torch(
+            "torch.cuda.device = None\n"
+            "with perseus.step():\n"
+            "    for stream in (Stream(0), 0):\n"
+            "        with perseus.instruction('forward', stream=stream): pass\n"
+            "print(driver.fake_cuda_calls(0))\n"
+        )
+        self.assertEqual((done.stdout, done.stderr), ("5\n", ""))
+
+    def test_a_device_that_torch_refuses_is_a_warning(self):
+        done = self.run_with_torch(
+            "with perseus.step():\n"
+            "    with perseus.instruction('forward', stream=Stream(2)): torch.cuda.device = None\n"
+            "    with perseus.instruction('forward', stream=Stream(2)): pass\n"
+            "print([driver.fake_cuda_calls(i) for i in range(3)], now, session.counters.steps)\n"
+        )
+        self.assertEqual(done.stdout, "[0, 0, 2] 0 1\n")
+        self.assertEqual(done.stderr.count("cannot be made the current one"), 1, done.stderr)
+
+    def test_an_interrupt_in_torch_passes_and_the_instruction_ends(self):
+        done = self.run_with_torch(
+            "def interrupt(): raise KeyboardInterrupt\n"
+            "perseus.step_begin()\n"
+            "perseus.instruction_begin('forward', stream=Stream(0))\n"
+            "torch.cuda.current_device = interrupt\n"
+            "try: perseus.instruction_end()\n"
+            "except KeyboardInterrupt: print('interrupted')\n"
+            "print(session.counters.instructions, driver.fake_cuda_calls(0))\n"
+        )
+        self.assertEqual(done.stdout, "interrupted\n1 3\n")
+
+    def test_other_threads_run_while_a_call_waits_for_the_stream(self):
+        done = self.run_with_torch(
+            "def second():\n"  # Cannot run while the first thread holds the interpreter's lock.
+            "    while not driver.fake_cuda_is_waiting(): time.sleep(0.001)\n"
+            "    perseus.instruction_begin('backward', 0)\n"
+            "    perseus.step_end()\n"
+            "    print('other thread', session.counters.instructions, session.counters.steps)\n"
+            "    driver.fake_cuda_hold(0)\n"
+            "thread = threading.Thread(target=second)\n"
+            "perseus.step_begin()\n"
+            "driver.fake_cuda_hold(1)\n"
+            "thread.start()\n"
+            "perseus.instruction_begin('forward', 0, stream=0)\n"
+            "thread.join()\n"
+            "perseus.instruction_end()\n"
+            "perseus.step_end()\n"
+            "print(session.counters.instructions, session.counters.steps)\n"
+        )
+        self.assertEqual(done.stdout, "other thread 0 0\n1 1\n")
+        self.assertEqual(done.stderr.count("two threads use one session"), 1, done.stderr)
+
+    def test_a_session_may_close_while_a_call_waits_for_the_stream(self):
+        done = self.run_with_torch(
+            "def second():\n"
+            "    while not driver.fake_cuda_is_waiting(): time.sleep(0.001)\n"
+            "    session.close()\n"
+            "    driver.fake_cuda_hold(0)\n"
+            "thread = threading.Thread(target=second)\n"
+            "perseus.step_begin()\n"
+            "driver.fake_cuda_hold(1)\n"
+            "thread.start()\n"
+            "with perseus.instruction('forward', 0, stream=0): pass\n"
+            "thread.join()\n"
+            "print(session.is_open)\n"
+        )
+        self.assertEqual(done.stdout, "False\n")
+
+    def test_instructions_without_a_stream_are_one_warning(self):
+        done = self.run_with_torch(
+            "for _ in range(4):\n"
+            "    with perseus.step():\n"
+            "        with perseus.instruction('forward'): pass\n"
+            "    end = time.monotonic() + 20\n"
+            "    while session.counters.warnings < 1 and time.monotonic() < end: time.sleep(0.01)\n"
+            "print(session.counters.warnings)\n"
+        )
+        self.assertEqual(done.stdout, "1\n")
+        self.assertEqual(done.stderr.count("instructions have no stream"), 1, done.stderr)
+
+    def test_on_rocm_whole_steps_are_recorded(self):
+        done = self.run_with_torch(
+            "torch.version.hip = '6.4'\n"
+            "for _ in range(3):\n"
+            "    with perseus.step():\n"
+            "        with perseus.instruction('forward', stream=Stream(0)): pass\n"
+            "print(session.counters.warnings, [driver.fake_cuda_calls(i) for i in range(3)])\n"
+        )
+        self.assertEqual(done.stdout, "0 [0, 0, 0]\n")
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn("only whole steps are recorded", done.stderr)
+        self.assertEqual([step["instructions"] for step in steps_of(self.scratch)], [[], [], []])
+
+
 class FailOpenTest(SessionTest):
     def test_warnings_have_the_name_of_the_library(self):
         """Also without any logging in the program, where Python prints the message alone."""
@@ -308,6 +445,16 @@ class FailOpenTest(SessionTest):
         self.assertIn("none.json", text)
         self.assertEqual(session.counters.may_set_clocks, False)
         self.assertEqual(session.counters.steps, 1)
+
+    def test_a_mig_instance_is_a_warning(self):
+        for devices in ("off", "virtual"):
+            (self.scratch / "node.toml").write_text('gpus = 1\n[gpu]\nmodel = "a100-sxm"\n')
+            if devices == "virtual":
+                devices = f"virtual:{self.scratch / 'node.toml'}"
+            with self.assertLogs("perseus", logging.WARNING) as logs:
+                self.open(gpu="MIG-0123", devices=devices).close()
+            self.assertEqual(len(logs.output), 1)
+            self.assertIn("MIG instance, without a clock of its own", logs.output[0])
 
     def test_use_plan(self):
         plan = self.scratch / "plan.json"

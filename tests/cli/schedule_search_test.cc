@@ -1,4 +1,5 @@
 // Tests `perseus schedule search` and `perseus plan --schedule auto`.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -261,6 +262,33 @@ TEST_F(ScheduleSearchTest, SaysWhichInstructionsAreOfNoUse) {
   EXPECT_THAT(RunWell("schedule search gap.csv --more 0" + job), HasSubstr(kGap));
   EXPECT_THAT(RunWell("plan gap.csv --schedule auto --no-frontier" + job), HasSubstr(kGap));
   EXPECT_THAT(RunWell("schedule search split.csv --more 0" + job), Not(HasSubstr("lacks")));
+}
+
+// The last rank of two receives within its forwards: they begin with the step.
+TEST_F(ScheduleSearchTest, TheScheduleThatRanNamesInstructionsThatWait) {
+  const auto log = [](int rank, const char* instructions) {
+    std::string text = fmt::format(
+        "{{\"perseus_rank_log\":1,\"dp_rank\":0,\"pp_rank\":{},\"tp_rank\":0,\"gpu\":\"\","
+        "\"gpu_name\":\"\",\"host\":\"h\",\"pid\":1,\"sm_clocks_mhz\":[],"
+        "\"may_set_clocks\":false,\"epoch_ns\":0,\"stages\":[{}],\"pp_ranks\":2}}\n",
+        rank, rank);
+    for (int step = 0; step < 3; ++step) {
+      text += fmt::format(
+          "{{\"step\":{},\"assignment_version\":0,\"has_plan\":false,\"on_plan\":true,"
+          "\"begin_ns\":{}000000000,\"end_ns\":{}100000000,\"instructions\":{},\"energy\":[],"
+          "\"clocks\":[],\"temperature_c\":0,\"power_w\":0,\"limited\":false}}\n",
+          step, step + 1, step + 1, instructions);
+    }
+    return text;
+  };
+  std::filesystem::create_directories(Directory() / "run/ranks");
+  Write("run/ranks/dp0-pp0-tp0.jsonl",
+        log(0, "[[0,0,0,0,10000000,0],[1,0,0,50000000,20000000,0]]"));
+  Write("run/ranks/dp0-pp1-tp0.jsonl", log(1, "[[0,0,0,2000000,20000000,0],[1,0,0,22000000,9,0]]"));
+  const auto done = Run("schedule run");
+  EXPECT_EQ(done.status, 0);
+  EXPECT_THAT(done.err, HasSubstr("perseus: warning: instructions begin before their input is"));
+  EXPECT_THAT(done.err, HasSubstr("forward of pp_rank 1 (3 of 3, 8 ms) (begin"));
 }
 
 TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {

@@ -272,6 +272,40 @@ TEST_F(StreamTest, WithoutADriverNothingIsTimedOrSet) {
   EXPECT_THAT(Steps(), IsEmpty());
 }
 
+TEST_F(StreamTest, InstructionsWithoutAStreamAreOneWarningIfTheThreadHasACudaContext) {
+  RankSession rank(Place());
+  const auto run_step = [&] {
+    perseus_step_begin(rank.get());
+    for (int i = 0; i < 3; ++i) {
+      perseus_instruction_begin(rank.get(), PERSEUS_FORWARD, i, 0);
+      perseus_instruction_end(rank.get());
+    }
+    perseus_step_end(rank.get());
+  };
+  for (int i = 0; i < 3; ++i) run_step();
+  EXPECT_TRUE(Comes([&] { return rank.Counters().warnings == 1; }));
+  EXPECT_THAT(rank.Warnings(), HasSubstr("instructions have no stream, but this process computes "
+                                         "on a GPU with CUDA"));
+  EXPECT_EQ(fake_cuda::Calls("cuCtxGetCurrent"), 1);
+  EXPECT_EQ(rank.Counters().steps, 3U);
+}
+
+TEST_F(StreamTest, AThreadWithoutACudaContextNeedsNoStream) {
+  std::thread([&] {  // A thread has no context until it uses a stream.
+    RankSession rank(Place());
+    perseus_step_begin(rank.get());
+    for (int i = 0; i < 100; ++i) {
+      perseus_instruction_begin(rank.get(), PERSEUS_FORWARD, i, 0);
+      perseus_instruction_end(rank.get());
+    }
+    perseus_step_end(rank.get());
+    rank.Close();
+    EXPECT_THAT(rank.Warnings(), IsEmpty());
+  })
+      .join();
+  EXPECT_EQ(fake_cuda::Calls("cuCtxGetCurrent"), 8);
+}
+
 TEST_F(StreamTest, NothingIsEnqueuedOnAStreamThatIsCaptured) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
@@ -406,7 +440,8 @@ TEST_F(StreamTest, MissingEndsCostNothingLater) {
   fake_cuda::Advance(1000 * kMillisecond);
   ASSERT_TRUE(Comes([&] { return Steps().size() == 1; })) << Steps().size();
   EXPECT_NEAR(static_cast<double>(Steps()[0].instructions[0].duration), 50e6, 16);
-  EXPECT_THAT(rank.Warnings(), IsEmpty());
+  EXPECT_THAT(rank.Warnings(), HasSubstr("instructions have no stream"));
+  EXPECT_EQ(rank.Counters().warnings, 1U);
 }
 
 TEST_F(StreamTest, AnEndWithoutABeginChangesNoEarlierInstruction) {

@@ -191,6 +191,7 @@ class MemoryTest(TorchTest):
     """The functions of torch.cuda are replaced, because the tests run on the CPU."""
 
     MODEL, ACTIVATIONS = 1000, 70
+    CPU = torch.device("cpu")  # That of the stages.
 
     class Keeping(torch.nn.Module):
         """Keeps memory of a fake allocator in forward, and frees it in backward."""
@@ -215,8 +216,9 @@ class MemoryTest(TorchTest):
         cuda = dict(
             is_available=lambda: True,
             is_initialized=lambda: True,
-            memory_allocated=lambda device=None: keeping.allocated,
-            max_memory_allocated=lambda device=None: keeping.most,
+            # Another device, such as the current one, has other work.
+            memory_allocated=lambda device=None: keeping.allocated if device == self.CPU else -1,
+            max_memory_allocated=lambda device=None: keeping.most if device == self.CPU else -1,
         )
         with unittest.mock.patch.multiple(torch.cuda, **cuda):
             handle = self.attach(schedule)
@@ -281,6 +283,38 @@ class DevicesTest(TorchTest):
             stream = _devices.current_stream(device)
             self.assertEqual([stream(), stream()], ["a", "b"])
         self.assertIsNone(_devices.current_stream(torch.device("cpu")))
+
+    def gpu_of(self, uuid, name, hip=None):
+        from perseus.adapters import _devices
+
+        properties = types.SimpleNamespace(uuid=uuid, name=name)
+        with unittest.mock.patch.object(
+            torch.cuda, "get_device_properties", return_value=properties
+        ), unittest.mock.patch.object(torch.version, "hip", hip):
+            return _devices.gpu_of(torch.device("cuda:0"))
+
+    def test_a_mig_instance_is_named_as_one(self):
+        uuid = "01234567-89ab-cdef-0123-456789abcdef"
+        self.assertEqual(self.gpu_of(uuid, "NVIDIA A100-SXM4-40GB MIG 1g.5gb"), f"MIG-{uuid}")
+        self.assertEqual(self.gpu_of(f"MIG-{uuid}", "NVIDIA A100-SXM4-40GB"), f"MIG-{uuid}")
+        self.assertEqual(self.gpu_of(uuid, "NVIDIA A100-SXM4-40GB"), f"GPU-{uuid}")
+
+    def test_an_amd_gpu_is_found_by_its_unique_id(self):
+        of_hip = "37626561-6331-3233-3435-363738396566"  # The characters of the unique id.
+        name = "AMD Instinct MI300X"
+        self.assertEqual(self.gpu_of(of_hip, name, "6.4"), "GPU-7beac123456789ef")
+        self.assertEqual(self.gpu_of("0" * 32, name, "6.4"), "GPU-" + "0" * 32)
+
+    def test_the_current_gpu_may_be_chosen_after_the_first_call(self):
+        from perseus.adapters import _devices
+
+        stream = _devices.stream_of_current_gpu()
+        with unittest.mock.patch.multiple(
+            torch.cuda, is_initialized=lambda: False, current_stream=lambda: "stream"
+        ):
+            self.assertIsNone(stream())
+            with unittest.mock.patch.object(torch.cuda, "is_initialized", lambda: True):
+                self.assertEqual(stream(), "stream")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,12 @@ import importlib.util
 import inspect
 import os
 import pathlib
+import sys
+import types
 import unittest
 from unittest import mock
 
+from perseus.adapters import zeus
 from perseus.adapters.zeus import PipelineFrequencyOptimizer
 from observed import KINDS, ScratchTest, read_log
 from works import works
@@ -42,9 +45,9 @@ class ZeusTest(ScratchTest):
     def test_signatures(self):
         """Each method has the parameters that it has in Zeus."""
         # Its source is read, because importing it needs packages that only its server needs.
-        zeus = pathlib.Path(importlib.util.find_spec("zeus").origin).parent
-        methods = {**methods_of(zeus / "callback.py", "Callback"),
-                   **methods_of(zeus / "optimizer/pipeline_frequency/optimizer.py",
+        package = pathlib.Path(importlib.util.find_spec("zeus").origin).parent
+        methods = {**methods_of(package / "callback.py", "Callback"),
+                   **methods_of(package / "optimizer/pipeline_frequency/optimizer.py",
                                 "PipelineFrequencyOptimizer")}  # fmt: skip
         public = {name for name in methods if name == "__init__" or name.startswith("on_")}
         self.assertGreater(len(public), 8)
@@ -74,9 +77,40 @@ class ZeusTest(ScratchTest):
             recorded = [(KINDS[kind], microbatch) for kind, microbatch, *_ in step["instructions"]]
             self.assertEqual(recorded, list(zip(order, numbers)))
 
+    def test_the_gpu_and_the_stream_are_those_of_the_first_step(self):
+        """The program chooses its visible GPUs and begins to use CUDA after the constructor."""
+        cuda = types.SimpleNamespace(
+            is_initialized=lambda: is_initialized,
+            is_available=lambda: True,
+            current_device=lambda: 0,
+            current_stream=lambda device: types.SimpleNamespace(cuda_stream=0, device_index=device),
+            device=mock.MagicMock(),
+            get_device_properties=lambda device: types.SimpleNamespace(uuid=f"uuid-{device.index}"),
+        )
+        torch = types.SimpleNamespace(
+            cuda=cuda, device=lambda kind, index: types.SimpleNamespace(type=kind, index=index)
+        )
+        is_initialized = False
+        with mock.patch.dict(sys.modules, torch=torch), mock.patch.object(
+            zeus._client, "Session"
+        ) as session:
+            optimizer = PipelineFrequencyOptimizer(**{**ARGUMENTS, "device_id": 3})
+            session.assert_not_called()
+            is_initialized = True
+            optimizer.on_step_begin()
+            optimizer.on_instruction_begin("forward")
+        self.assertEqual(session.call_args.kwargs["gpu"], "GPU-uuid-3")
+        begun = session.return_value.instruction_begin.call_args
+        self.assertEqual(begun.args, ("forward",))
+        self.assertEqual(begun.kwargs["stream"].device_index, 3)
+
     def test_it_never_raises(self):
         with self.assertLogs("perseus") as logs:
             optimizer = PipelineFrequencyOptimizer(**{**ARGUMENTS, "dp_rank": "one"})
+            for _ in range(2):
+                optimizer.on_step_begin()
+                optimizer.on_instruction_begin("forward")
+        self.assertEqual(len(logs.output), 1)
         self.assertIn("training runs without Perseus", logs.output[0])
         for broken in (optimizer, PipelineFrequencyOptimizer(**ARGUMENTS)):
             broken.on_instruction_end("forward")

@@ -19,6 +19,7 @@
 #include "perseus/planning/schedule/schedule.h"
 #include "perseus/planning/schedule_search/tradeoff.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
+#include "perseus/runtime/tuner/transfer_time.h"
 
 namespace perseus::cli {
 namespace {
@@ -55,6 +56,9 @@ Result<void> RunSchedule(const Streams& streams, const ScheduleFlags& flags) {
                            tuner::JobLogs::Open(flags.directory, tuner::JobLogs::Job::kIsOver));
   PERSEUS_ASSIGN_OR_RETURN(const auto ran,
                            tuner::FindRanSchedule(logs, tuner::LoggedRanks(logs), flags.directory));
+  const std::string waits = tuner::DescribeWaits(
+      tuner::FindWaits(logs, tuner::LoggedRanks(logs), ran.schedule, ran.first, ran.last));
+  if (!waits.empty()) streams.Warn(waits);
   const std::string csv = schedule::FormatSchedule(ran.schedule);
   if (flags.output.empty()) return streams.Print(csv);
   PERSEUS_RETURN_IF_ERROR(WriteFileAtomically(flags.output, csv));

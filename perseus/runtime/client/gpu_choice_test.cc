@@ -1,6 +1,7 @@
 // Which GPU each way to name it chooses.
 #include "perseus/runtime/client/gpu_choice.h"
 
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <cstdint>
@@ -21,11 +22,26 @@ class GpuChoiceTest : public VirtualNodeTest {
     const auto path = directory_ / "box.toml";
     std::ofstream(path) << "name = \"box" << gpus << "\"\nstate = \"state" << gpus
                         << "\"\ngpus = " << gpus << "\n[gpu]\nmodel = \"a100-sxm\"\n";
-    const auto chosen =
-        OpenGpu("virtual:" + path.string(), virtual_gpu::OpenVirtualNode, wanted, visible);
+    const auto chosen = OpenGpu("virtual:" + path.string(), virtual_gpu::OpenVirtualNode, wanted,
+                                {.cuda = visible});
     return chosen ? chosen->uuid : chosen.error().Message();
   }
 };
+
+// GPUs a0, a1, ... by their numbers on the bus; their UUIDs are in the reverse order.
+std::string ChooseAmong(bool are_amd, const std::string& wanted, const VisibleGpus& visible) {
+  device::FoundDevices found;
+  found.are_amd = are_amd;
+  constexpr int kGpus = 8;
+  for (int i = kGpus - 1; i >= 0; --i) {
+    found.usable.push_back(
+        {fmt::format("GPU-{}-a{}", kGpus - i, i), fmt::format("0000:0{}:00.0", i)});
+  }
+  const auto chosen = ChooseGpu(found, wanted, visible);
+  if (!chosen) return chosen.error().Message();
+  const std::string& uuid = found.usable[*chosen].uuid;
+  return uuid.substr(uuid.rfind('-') + 1);
+}
 
 TEST_F(GpuChoiceTest, ByNumberInTheirOrder) {
   EXPECT_EQ(Choose(12, "2"), "GPU-virtual-box12-2");
@@ -50,6 +66,70 @@ TEST_F(GpuChoiceTest, SaysWhatIsMissing) {
   EXPECT_THAT(Choose(8, "GPU-other"), HasSubstr("perseus gpu list"));
 }
 
+TEST(AmdGpuChoiceTest, TheVariablesOfRocmChooseOneAfterTheOther) {
+  const auto choose = [](const std::string& wanted, const VisibleGpus& visible) {
+    return ChooseAmong(true, wanted, visible);
+  };
+  EXPECT_EQ(choose("2", {}), "a2");
+  EXPECT_EQ(choose("1", {.hip = "5,3"}), "a3");
+  EXPECT_EQ(choose("1", {.cuda = "5,3"}), "a3");
+  EXPECT_EQ(choose("1", {.cuda = "0,1", .hip = "5,3"}), "a3");
+  EXPECT_EQ(choose("1", {.cuda = "6,7", .hip = ""}), "a7");
+  EXPECT_EQ(choose("1", {.rocr = "4,6"}), "a6");
+  EXPECT_EQ(choose("0", {.hip = "1", .rocr = "4,6"}), "a6");
+  EXPECT_EQ(choose("", {.hip = "1", .rocr = "4,6"}), "a6");
+  EXPECT_EQ(choose("0", {.hip = "GPU-2", .rocr = "4,6"}), "a6");
+  EXPECT_EQ(choose("1", {.rocr = "GPU-1,GPU-3"}), "a5");
+  EXPECT_EQ(choose("GPU-8-a0", {.rocr = "4,6"}), "a0");  // A UUID needs no variable.
+  EXPECT_THAT(choose("0", {.hip = "4", .rocr = "4,6"}), HasSubstr("among the visible ones"));
+  EXPECT_THAT(choose("0", {.hip = "GPU-8", .rocr = "4,6"}), HasSubstr("among the visible ones"));
+  EXPECT_THAT(choose("", {.rocr = "4,6"}), HasSubstr("which of the visible GPUs \"4,6\"?"));
+}
+
+TEST(AmdGpuChoiceTest, CudaReadsOnlyItsOwnVariable) {
+  EXPECT_EQ(ChooseAmong(false, "1", {.cuda = "5,3", .hip = "0,1", .rocr = "6,7"}), "a3");
+  EXPECT_EQ(ChooseAmong(false, "1", {.hip = "5,3", .rocr = "6,7"}), "a1");
+}
+
+class MigGpuChoiceTest : public ::testing::Test {
+ protected:
+  // GPU 0 of the bus is in MIG mode and has one instance.
+  MigGpuChoiceTest() {
+    found_.usable = {{"GPU-b", "0000:02:00.0"}, {"GPU-c", "0000:03:00.0"}};
+    found_.refused.push_back({"GPU-a (A100)", "it is in MIG mode", "GPU-a", "0000:01:00.0"});
+    found_.refused.push_back({"MIG-1", "it is a MIG instance of GPU-a", "MIG-1", {}});
+  }
+  std::string Choose(const std::string& wanted, const char* visible = nullptr) {
+    const auto chosen = ChooseGpu(found_, wanted, {.cuda = visible});
+    return chosen ? found_.usable[*chosen].uuid : chosen.error().Message();
+  }
+  device::FoundDevices found_;
+};
+
+TEST_F(MigGpuChoiceTest, NumbersCountAGpuInMigMode) {
+  EXPECT_EQ(Choose("1", "1,2"), "GPU-c");
+  EXPECT_EQ(Choose("1"), "GPU-b");
+}
+
+TEST_F(MigGpuChoiceTest, AGpuInMigModeIsNamedAndNoOtherIsTaken) {
+  for (const char* wanted : {"0", "GPU-a"}) {
+    EXPECT_THAT(Choose(wanted), HasSubstr("GPU-a (A100) cannot be used: it is in MIG mode"));
+  }
+  EXPECT_THAT(Choose("", "0"), HasSubstr("it is in MIG mode"));
+  EXPECT_THAT(Choose(""), HasSubstr("which of 3 GPUs?"));
+}
+
+TEST_F(MigGpuChoiceTest, AnInstanceIsNamedAndNoOtherGpuIsTaken) {
+  EXPECT_THAT(Choose("MIG-1"), HasSubstr("it is a MIG instance of GPU-a"));
+  EXPECT_THAT(Choose("", "MIG-1"), HasSubstr("it is a MIG instance of GPU-a"));
+  // A container may show an instance alone.
+  found_.refused.clear();
+  for (const char* name : {"MIG-1", "MIG-GPU-a/1/0"}) {
+    EXPECT_THAT(Choose(name), HasSubstr("is a MIG instance, without a clock of its own"));
+    EXPECT_THAT(Choose("0", name), HasSubstr("is a MIG instance, without a clock of its own"));
+  }
+}
+
 // What a choice among the GPUs of NVML costs, in calls.
 class NvmlGpuChoiceTest : public testing::Test {
  protected:
@@ -57,7 +137,7 @@ class NvmlGpuChoiceTest : public testing::Test {
   std::string Choose(const std::string& wanted, const char* visible = nullptr) {
     const std::uint64_t before = fake_.node.LogEnd();
     const auto chosen =
-        OpenGpu("nvml:" FAKE_NVML_LIBRARY, virtual_gpu::OpenVirtualNode, wanted, visible);
+        OpenGpu("nvml:" FAKE_NVML_LIBRARY, virtual_gpu::OpenVirtualNode, wanted, {.cuda = visible});
     calls_ = static_cast<int>(fake_.node.LogEnd() - before);
     if (!chosen) return chosen.error().Message();
     EXPECT_EQ(chosen->device->info().uuid, chosen->uuid);
@@ -82,7 +162,7 @@ TEST_F(NvmlGpuChoiceTest, AUuidNeedsNoLookAtTheOthers) {
 }
 
 TEST_F(NvmlGpuChoiceTest, OtherNamesOnlyNeedTheNamesOfTheOthers) {
-  EXPECT_EQ(Choose("6"), fake_.node.Uuid(7)) << "the GPU in MIG mode does not count";
+  EXPECT_EQ(Choose("6"), fake_.node.Uuid(6));
   EXPECT_LE(calls_, 55);
   EXPECT_EQ(Choose("0", "3"), fake_.node.Uuid(3));
   const std::string beginning = fake_.node.Uuid(2).substr(0, 16);
@@ -91,11 +171,12 @@ TEST_F(NvmlGpuChoiceTest, OtherNamesOnlyNeedTheNamesOfTheOthers) {
 }
 
 TEST_F(NvmlGpuChoiceTest, SaysWhatIsMissing) {
-  EXPECT_THAT(Choose(""), HasSubstr("which of 7 GPUs?"));
-  EXPECT_THAT(Choose("7"), HasSubstr("no GPU \"7\" here: there are 7"));
+  EXPECT_THAT(Choose(""), HasSubstr("which of 8 GPUs?"));
+  EXPECT_THAT(Choose("8"), HasSubstr("no GPU \"8\" here: there are 7"));
   EXPECT_THAT(Choose("GPU-other"), HasSubstr("no GPU \"GPU-other\" here: there are 7"));
-  EXPECT_THAT(Choose(fake_.node.Uuid(4)), HasSubstr("here: there are 7")) << "it is in MIG mode";
-  EXPECT_THAT(Choose("MIG-" + fake_.node.Uuid(4).substr(4)), HasSubstr("there are 7"));
+  EXPECT_THAT(Choose(fake_.node.Uuid(4)), HasSubstr("cannot be used: it is in MIG mode"));
+  EXPECT_THAT(Choose("4"), HasSubstr("cannot be used: it is in MIG mode"));
+  EXPECT_THAT(Choose("MIG-" + fake_.node.Uuid(4).substr(4)), HasSubstr("MIG instance"));
 }
 
 TEST_F(NvmlGpuChoiceTest, ALostGpuIsNotChosen) {

@@ -50,6 +50,8 @@ int HotPath::ClockOfNext() const {
 int HotPath::FirstClock() const {
   // Without a plan: the default clock.
   if (clocks_.table() == nullptr || Uses(ClockTable::Source::kNone)) return 0;
+  // A step without instructions (a CUDA graph, ROCm) would run at this clock as a whole.
+  if (!had_instruction_) return 0;
   return ClockOfNext();
 }
 
@@ -116,6 +118,7 @@ int HotPath::StepEnd(Nanoseconds now) {
     LeavePlan(&missing, nullptr);
     wanted = 0;
   }
+  had_instruction_ = position_ > 0;
   learned_size_ = position_ < kLongestLearned ? position_ : kLongestLearned;
   Bump(counters_.steps);
   if (is_off_plan_) Bump(counters_.steps_off_plan);

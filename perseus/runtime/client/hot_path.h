@@ -79,6 +79,8 @@ struct HotTrouble {
   std::atomic<bool> has_expired = false;
   std::atomic<bool> is_full = false;  // Whether the ring of events was full.
   std::atomic<bool> is_bad_kind = false;
+  // Whether an instruction without a stream began in a thread that computes on a GPU with CUDA.
+  std::atomic<bool> lacks_stream = false;
 };
 
 class HotPath {
@@ -141,7 +143,8 @@ class HotPath {
   bool is_recorded_ = false;  // Whether the ring had room for this step.
   bool is_whole_ = true;      // Whether no entry of this step was dropped.
   bool is_off_plan_ = false;
-  std::size_t position_ = 0;  // Instructions of this step that have ended.
+  bool had_instruction_ = true;  // In the previous step.
+  std::size_t position_ = 0;     // Instructions of this step that have ended.
   bool is_in_instruction_ = false;
   Instruction what_;
   Nanoseconds began_ = 0;

@@ -44,6 +44,12 @@ class HotPathTest : public testing::Test {
     return events;
   }
 
+  int BeginStepWithAnInstruction(Nanoseconds now) {
+    const int wanted = hot_.StepBegin(now);
+    Run({{kF, 0, 0}});
+    return wanted;
+  }
+
   Ring<Event> events_{16};
   Handover<ClockTable> tables_;
   HotCounters counters_;
@@ -113,6 +119,18 @@ TEST_F(HotPathTest, AnotherOrderLeavesThePlanUntilTheNextStep) {
   EXPECT_EQ(hot_.StepBegin(60), 1000);
   EXPECT_TRUE(counters_.follows_plan.load());
   EXPECT_THAT(Run({{kF, 0, 0}}), ElementsAre(1000, 900));
+}
+
+TEST_F(HotPathTest, StepsWithoutInstructionsRunAtTheDefaultClock) {
+  tables_.Offer(PlanOfFour());
+  EXPECT_EQ(hot_.StepBegin(0), 1000);
+  EXPECT_EQ(hot_.StepEnd(10), 0);
+  EXPECT_EQ(hot_.StepBegin(20), 0);
+  EXPECT_EQ(hot_.StepEnd(30), 0);
+  EXPECT_EQ(hot_.StepBegin(40), 0);
+  Run({{kF, 0, 0}});
+  hot_.StepEnd(50);
+  EXPECT_EQ(hot_.StepBegin(60), 1000);  // The previous step had instructions.
 }
 
 TEST_F(HotPathTest, AnInstructionIsAKindAMicrobatchAndAChunk) {
@@ -193,16 +211,16 @@ TEST_F(HotPathTest, AnAssignmentBeginsAtItsStepAndANewerOneReplacesIt) {
 
 TEST_F(HotPathTest, AnOwnPlanKeepsAssignmentsThatBeginLater) {
   tables_.Offer(PlanOfFour(7, 3));
-  hot_.StepBegin(0);  // 0
+  BeginStepWithAnInstruction(0);  // 0
   hot_.Follow(PlanOfFour(0));
   auto faster = PlanOfFour(0);
   faster->order[0].frequency_mhz = 1300;
   hot_.Follow(std::move(faster));
-  EXPECT_EQ(hot_.StepBegin(1), 1300);  // 1
+  EXPECT_EQ(BeginStepWithAnInstruction(1), 1300);  // 1
   EXPECT_EQ(counters_.version.load(), 0);
-  hot_.StepBegin(2);  // 2
+  BeginStepWithAnInstruction(2);  // 2
   EXPECT_EQ(counters_.version.load(), 0);
-  EXPECT_EQ(hot_.StepBegin(3), 1000);  // 3
+  EXPECT_EQ(BeginStepWithAnInstruction(3), 1000);  // 3
   EXPECT_EQ(counters_.version.load(), 7);
 }
 
@@ -227,24 +245,24 @@ TEST_F(HotPathTest, ATemporaryAssignmentEndsAtItsLastStep) {
 TEST_F(HotPathTest, TheOwnPlanIsFollowedIfTheAssignmentSaysSo) {
   auto own = PlanOfFour(0, 0);
   hot_.Follow(std::move(own));
-  EXPECT_EQ(hot_.StepBegin(0), 1000);
+  EXPECT_EQ(BeginStepWithAnInstruction(0), 1000);
   EXPECT_EQ(counters_.version.load(), 0);
   // The baseline of a verification.
   auto none = std::make_unique<ClockTable>();
   none->version = 1;
   none->until_step = 2;
   tables_.Offer(std::move(none));
-  EXPECT_EQ(hot_.StepBegin(1), 0);     // 1
-  EXPECT_EQ(hot_.StepBegin(2), 1000);  // 2: no assignment is in force.
+  EXPECT_EQ(BeginStepWithAnInstruction(1), 0);     // 1
+  EXPECT_EQ(BeginStepWithAnInstruction(2), 1000);  // 2: no assignment is in force.
   auto other = std::make_unique<ClockTable>();
   other->version = 2;
   tables_.Offer(std::move(other));
-  EXPECT_EQ(hot_.StepBegin(3), 0);  // 3
+  EXPECT_EQ(BeginStepWithAnInstruction(3), 0);  // 3
   auto back = std::make_unique<ClockTable>();
   back->source = ClockTable::Source::kOwn;
   back->version = 3;
   tables_.Offer(std::move(back));
-  EXPECT_EQ(hot_.StepBegin(4), 1000);  // 4
+  EXPECT_EQ(BeginStepWithAnInstruction(4), 1000);  // 4
   EXPECT_EQ(counters_.version.load(), 3);
   EXPECT_TRUE(counters_.follows_plan.load());
 }

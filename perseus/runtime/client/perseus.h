@@ -5,9 +5,9 @@
  *   perseus_session* session = perseus_open(&options);
  *   for (...) {
  *     perseus_step_begin(session);
- *     perseus_instruction_begin(session, PERSEUS_FORWARD, microbatch, 0);
- *     forward(...);
- *     perseus_instruction_end(session);
+ *     perseus_instruction_begin_on(session, PERSEUS_FORWARD, microbatch, 0, stream);
+ *     forward(...);  // Launches the work on the CUDA stream.
+ *     perseus_instruction_end_on(session, stream);
  *     ...
  *     perseus_step_end(session);
  *   }
@@ -134,7 +134,9 @@ PERSEUS_API void perseus_step_abandon(perseus_session* session);
 
 /* Call these around each computation, in the order in which the rank runs them. `chunk` is 0 unless
  * the schedule is interleaved. Outside of a step (an evaluation), the GPU has its default clocks.
- */
+ * These two time the calling thread. If it only launches work on a GPU, use the _on functions: the
+ * first eight instructions of a session look whether the thread has a CUDA context, and then a
+ * warning says so. */
 PERSEUS_API void perseus_instruction_begin(perseus_session* session, int32_t kind,
                                            int32_t microbatch, int32_t chunk);
 PERSEUS_API void perseus_instruction_end(perseus_session* session);

@@ -56,8 +56,14 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
   const Settings& settings = core.settings;
   // A GPU that the agent may know, although this process cannot measure it.
   ChosenGpu unmeasured;
-  if (settings.gpu.find('-') != std::string::npos) unmeasured.uuid = settings.gpu;
+  const bool is_mig = IsMigInstance(settings.gpu);
+  if (settings.gpu.find('-') != std::string::npos && !is_mig) unmeasured.uuid = settings.gpu;
   if (settings.devices == "off") {
+    if (is_mig) {
+      core.warnings.Once("gpu", FailForMigInstance(settings.gpu).value().Message() +
+                                    "; no clocks are set: a plan has no effect");
+      return unmeasured;
+    }
     if (unmeasured.uuid.empty() && settings.agent != "off") {
       core.warnings.Once("gpu",
                          "no GPU is named by its UUID, so no clocks are set: a plan has no effect "
@@ -72,7 +78,7 @@ ChosenGpu FindGpu(SessionCore& core, device::OpenVirtual open_virtual) {
           : "; energy is not measured";
   const InDriver in_driver;
   auto chosen =
-      OpenGpu(settings.devices, open_virtual, settings.gpu, std::getenv("CUDA_VISIBLE_DEVICES"));
+      OpenGpu(settings.devices, open_virtual, settings.gpu, VisibleGpus::FromEnvironment());
   if (!chosen) {
     core.warnings.Once("gpu", chosen.error().Message() + what_is_left);
     return unmeasured;
@@ -248,12 +254,21 @@ void Session::DropStreamInstruction() {
   static_cast<void>(hot_.InstructionEndOn(HotPath::kNoTimes));
 }
 
+// The times of a thread that computes on a GPU are those of its launches.
+void Session::LookForCuda() {
+  --looks_for_cuda_;
+  if (!cuda::HasCurrentContext()) return;
+  core_->trouble.lacks_stream.store(true, std::memory_order_relaxed);
+  looks_for_cuda_ = 0;
+}
+
 void Session::InstructionBegin(int kind, int microbatch, int chunk) {
   if (IsDead()) return;
   DropStreamInstruction();
   timing_ = Timing::kNone;
   if (!IsInstruction(kind, microbatch, chunk)) return;
   timing_ = Timing::kHost;
+  if (looks_for_cuda_ > 0) LookForCuda();
   RequestClock(
       hot_.InstructionBegin({static_cast<InstructionKind>(kind), microbatch, chunk}, Now()));
   hot_.SetFrequency(core_->clock_requester.published_mhz());

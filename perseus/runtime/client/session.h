@@ -43,6 +43,7 @@ class Session {
   bool IsInstruction(int kind, int microbatch, int chunk);
   void RequestClock(int wanted_mhz);
   void DropStreamInstruction();
+  void LookForCuda();
   void StartBackgroundThread(BackgroundThreadSetup setup);
   void StartStreams(void* stream);
   // Starts a thread of the session, which handles no signals. Returns false, and warns, if no
@@ -60,6 +61,9 @@ class Session {
   // Once a stream was used, the training thread may be ahead of the GPU. Then it requests no clock
   // of a plan itself.
   bool has_used_streams_ = false;
+  // How many more instructions without a stream look for a CUDA context. Several, because training
+  // may make its context in the first ones.
+  int looks_for_cuda_ = 8;
 };
 
 }  // namespace perseus::client

@@ -58,6 +58,15 @@ void SessionCore::ReportTroubles() {
                   "instructions came faster than they could be written down; the record does not "
                   "contain the affected steps (is PERSEUS_JOB_DIR on a slow file system?)");
   }
+  if (trouble.lacks_stream.load(std::memory_order_relaxed)) {
+    warnings.Once(
+        "no stream",
+        "instructions have no stream, but this process computes on a GPU with CUDA: their "
+        "times and clock changes are those of the launches, not of the work (pass the "
+        "stream of the work: stream=torch.cuda.current_stream() in Python, "
+        "perseus_instruction_begin_on in C; if each instruction waits for its work, "
+        "ignore this)");
+  }
   if (trouble.is_bad_kind.load(std::memory_order_relaxed)) {
     warnings.Once(
         "kind",

@@ -9,6 +9,7 @@
 
 #include "perseus/base/clock.h"
 #include "perseus/runtime/client/live_sessions.h"
+#include "perseus/runtime/client/own_core.h"
 #include "perseus/runtime/client/poll_times.h"
 
 namespace perseus::client {
@@ -186,6 +187,7 @@ void StreamTimer::RequestClock(int index, Moment moment, int wanted_mhz, Nanosec
 
 void StreamTimer::Watch(const std::atomic<std::uint32_t>& is_over) {
   watchers_.fetch_add(1);
+  LeaveSingleCore();
   // Otherwise, each sleep takes up to 50 us longer.
   ::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   RealClock clock;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <fmt/core.h>
+#include <link.h>
 
 #include <cstdlib>
 #include <iterator>
@@ -14,9 +15,26 @@
 namespace perseus::cuda {
 namespace {
 
+std::string NameOfCuda() { return EnvironmentOr("PERSEUS_CUDA_LIBRARY", "libcuda.so.1"); }
+
+std::string_view FileName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+// Looks for a library among those of the process. A dlopen() with RTLD_NOLOAD would search the file
+// system if the library is not loaded.
+struct LoadedLibrary {
+  std::string_view name;  // Wanted.
+  std::string path = {};  // Found. Empty: it is not loaded.
+  static int Look(dl_phdr_info* info, std::size_t, void* argument) {
+    auto& library = *static_cast<LoadedLibrary*>(argument);
+    if (info->dlpi_name == nullptr || FileName(info->dlpi_name) != library.name) return 0;
+    library.path = info->dlpi_name;
+    return 1;
+  }
+};
+
 template <typename Functions>
 Result<Functions> LoadCuda(std::string_view least_version) {
-  const std::string name = EnvironmentOr("PERSEUS_CUDA_LIBRARY", "libcuda.so.1");
+  const std::string name = NameOfCuda();
   auto opened = LibrarySymbols::Open(name, RTLD_NODELETE);
   if (!opened) {
     return FailAs(ErrorKind::kSystem,
@@ -64,6 +82,18 @@ Result<Driver> LoadForKernels() {
   PERSEUS_ASSIGN_OR_RETURN(Driver driver, LoadCuda<Driver>("11"));
   PERSEUS_RETURN_IF_ERROR(driver.Check(driver.Init(0), "start CUDA"));
   return driver;
+}
+
+bool HasCurrentContext() {
+  const std::string name = NameOfCuda();
+  LoadedLibrary loaded{FileName(name)};
+  ::dl_iterate_phdr(LoadedLibrary::Look, &loaded);
+  if (loaded.path.empty()) return false;
+  const auto library = LibrarySymbols::Open(loaded.path, RTLD_NOLOAD);
+  if (!library) return false;
+  Code (*const get_current)(Context*) = library->Optional("cuCtxGetCurrent");
+  Context context = nullptr;
+  return get_current != nullptr && get_current(&context) == kSuccess && context != nullptr;
 }
 
 Result<void> Nccl::Check(int code, const char* what) const {

@@ -130,6 +130,11 @@ Result<StreamDriver> LoadForStreams();
 // Initializes CUDA.
 Result<Driver> LoadForKernels();
 
+// Whether the calling thread has a CUDA context, as a thread that computes on a GPU has. Loads and
+// initializes nothing: returns false if the process has not loaded the library yet. Makes no system
+// call. In a process with 46 libraries (torch without CUDA), it takes 0.3 us.
+bool HasCurrentContext();
+
 struct Nccl {
   LibrarySymbols library;
   int (*CommInitAll)(void** communicators, int count,

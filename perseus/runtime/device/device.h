@@ -217,6 +217,8 @@ class Device {
 struct RefusedDevice {
   std::string what;
   std::string why;
+  std::string uuid = {};        // Empty if it is unknown. "MIG-…": a part of a GPU.
+  std::string pci_bus_id = {};  // The address of a whole GPU. Empty if it is unknown.
 };
 
 // The steady clock of a driver's GPUs. Tests pass their own.

@@ -399,7 +399,8 @@ void ReadPowerLimits(const nvml::Functions& nvml, nvml::Handle handle, DeviceInf
   info.most_power_limit_mw = static_cast<int>(most);
 }
 
-std::string BusIdOf(const nvml::Functions& nvml, nvml::Handle handle) {
+// Returns an empty text if it is unknown.
+std::string PciBusId(const nvml::Functions& nvml, nvml::Handle handle) {
   nvml::PciInfo pci = {};
   if (nvml.GetPciInfo == nullptr || nvml.GetPciInfo(handle, &pci) != nvml::kSuccess) return {};
   pci.bus_id[sizeof pci.bus_id - 1] = '\0';
@@ -412,7 +413,7 @@ DeviceInfo ReadInfoToMeasure(const nvml::Functions& nvml, nvml::Handle handle, s
   info.uuid = std::move(uuid);
   info.name = Text(nvml.GetName, handle);
   info.backend = "nvml";
-  info.pci_bus_id = BusIdOf(nvml, handle);
+  info.pci_bus_id = PciBusId(nvml, handle);
   ReadClockLists(nvml, handle, info);
   if (nvml.SetGpuLockedClocks == nullptr || nvml.ResetGpuLockedClocks == nullptr) {
     info.measure_only = "its driver cannot lock clocks (install version 450 or later)";
@@ -449,17 +450,21 @@ void RefuseMig(const nvml::Functions& nvml, nvml::Handle gpu, const std::string&
        fmt::format(
            "it is in MIG mode: its instances share one clock, so setting it for one of them "
            "slows the others (turn it off: nvidia-smi -i {} -mig 0)",
-           uuid)});
+           uuid),
+       uuid, PciBusId(nvml, gpu)});
   const int most = Number(nvml.GetMaxMigDeviceCount, gpu).value_or(0);
   if (nvml.GetMigDeviceHandleByIndex == nullptr) return;
   for (unsigned i = 0; i < static_cast<unsigned>(most); ++i) {
     nvml::Handle instance = nullptr;
     // Some indices may be unused.
     if (nvml.GetMigDeviceHandleByIndex(gpu, i, &instance) != nvml::kSuccess) continue;
-    refused.push_back({Text(nvml.GetUUID, instance),
+    const std::string name = Text(nvml.GetUUID, instance);
+    refused.push_back({name,
                        fmt::format("it is a MIG instance of {}, without a clock of its own (use "
                                    "whole GPUs: nvidia-smi -i {} -mig 0)",
-                                   uuid, uuid)});
+                                   uuid, uuid),
+                       name,
+                       {}});
   }
 }
 
@@ -542,9 +547,12 @@ Result<DeviceList> OpenNvmlDevice(std::string_view file, const WantedDevice& wan
   if (!gpu) {
     PERSEUS_ASSIGN_OR_RETURN(auto usable, FindUsable(*library, nvml, list.refused));
     if (usable.empty() && list.refused.empty()) return list;
-    std::vector<DeviceName> names;
-    for (const UsableGpu& one : usable) names.push_back({one.uuid, BusIdOf(nvml, one.handle)});
-    PERSEUS_ASSIGN_OR_RETURN(const std::size_t chosen, wanted.choose(names));
+    FoundDevices found;
+    found.refused = list.refused;
+    for (const UsableGpu& one : usable) {
+      found.usable.push_back({one.uuid, PciBusId(nvml, one.handle)});
+    }
+    PERSEUS_ASSIGN_OR_RETURN(const std::size_t chosen, wanted.choose(found));
     gpu = std::move(usable[chosen]);
   }
   list.devices.push_back(std::make_unique<NvmlDevice>(

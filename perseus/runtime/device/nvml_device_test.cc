@@ -439,6 +439,8 @@ TEST(NvmlDevices, MigIsRefusedWithItsInstances) {
   ASSERT_EQ(list.devices.size(), 1U);
   EXPECT_EQ(list.devices[0]->info().uuid, fake.node.Uuid(0));
   ASSERT_EQ(list.refused.size(), 3U);
+  EXPECT_EQ(list.refused[0].uuid, fake.node.Uuid(1));
+  EXPECT_FALSE(list.refused[0].pci_bus_id.empty());
   EXPECT_THAT(list.refused[0].what, HasSubstr(fake.node.Uuid(1)));
   EXPECT_THAT(list.refused[0].why, HasSubstr("-mig 0"));
   EXPECT_THAT(list.refused[1].what, HasSubstr("MIG-"));

@@ -65,11 +65,13 @@ Result<DeviceList> OpenDevice(std::string_view which, OpenVirtual open_virtual,
                              return one;
                            }));
   if (is_chosen) return list;
-  std::vector<DeviceName> names;
+  FoundDevices found;
+  found.refused = list.refused;
   for (const auto& device : list.devices) {
-    names.push_back({device->info().uuid, device->info().pci_bus_id});
+    found.are_amd = device->info().backend == "rocm";
+    found.usable.push_back({device->info().uuid, device->info().pci_bus_id});
   }
-  PERSEUS_ASSIGN_OR_RETURN(const std::size_t chosen, wanted.choose(names));
+  PERSEUS_ASSIGN_OR_RETURN(const std::size_t chosen, wanted.choose(found));
   std::swap(list.devices[0], list.devices[chosen]);
   list.devices.resize(1);
   return list;

@@ -37,11 +37,16 @@ struct DeviceName {
   std::string uuid;
   std::string pci_bus_id;  // Empty if it has none.
 };
+struct FoundDevices {
+  bool are_amd = false;
+  std::vector<DeviceName> usable;
+  std::vector<RefusedDevice> refused;
+};
 struct WantedDevice {
   std::string uuid;  // Empty if only `choose` knows the GPU.
-  // Returns the place of the GPU in a list of the GPUs that can be used, or fails. It is called if
-  // the driver does not find the GPU by its UUID.
-  std::function<Result<std::size_t>(const std::vector<DeviceName>&)> choose;
+  // Returns the place of the GPU in `usable`, or fails. It is called if the driver does not find
+  // the GPU by its UUID.
+  std::function<Result<std::size_t>(const FoundDevices&)> choose;
 };
 // Opens one GPU, to measure it. `devices` has this GPU alone. From NVML, its `info` has only the
 // names, the clocks and `measure_only`: no power limits, no numbers and no file. Fails as

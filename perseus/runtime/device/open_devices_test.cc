@@ -51,9 +51,9 @@ TEST(OpenDevices, AutoIsNvmlIfItHasGpusAndRocmOtherwise) {
 
 TEST(OpenDevice, OpensOneGpuOfEachKind) {
   FakeNode fake;
-  const auto choose = [](const std::vector<DeviceName>& names) -> Result<std::size_t> {
-    if (names.empty()) return Fail("none");
-    return names.size() - 1;
+  const auto choose = [](const FoundDevices& found) -> Result<std::size_t> {
+    if (found.usable.empty()) return Fail("none");
+    return found.usable.size() - 1;
   };
   const DeviceList by_uuid = ValueOf(OpenDevice("nvml:" FAKE_NVML_LIBRARY, NoVirtual,
                                                 {.uuid = fake.node.Uuid(1), .choose = choose}));

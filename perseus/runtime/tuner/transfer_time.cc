@@ -1,7 +1,11 @@
 #include "perseus/runtime/tuner/transfer_time.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <ranges>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -152,7 +156,121 @@ class TransferClock {
   std::map<Direction, Messages> messages_;
 };
 
+// Counts the waits of the instructions of one kind of one chunk of a pp_rank.
+class WaitFinder {
+ public:
+  WaitFinder(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
+             const schedule::Schedule& schedule)
+      : logs_(logs), ranks_(ranks), schedule_(schedule) {}
+
+  void Add(std::int64_t step) {
+    std::map<protocol::RankId, RunTimes> times;
+    for (const protocol::RankId& name : ranks_) {
+      if (const auto* ran = logs_.ranks().at(name).Find(step)) times[name] = RunTimesOf(*ran);
+    }
+    for (const auto& [name, received] : times) {
+      for (const auto& [what, time] : received) {
+        const auto [rank, input] = InputOf(name, what);
+        const auto sender = times.find(rank);
+        if (sender == times.end() || rank == name || !IsOneHost(rank, name)) continue;
+        const RunTime* sent = input.kind == InstructionKind::kForward
+                                  ? Find(sender->second, input)
+                                  : FindBackward(sender->second, input.microbatch, input.chunk);
+        if (sent != nullptr) Count(name, what, sent->end - time.begin);
+      }
+    }
+  }
+
+  std::vector<WaitingInstructions> Found() const {
+    std::vector<WaitingInstructions> found;
+    for (WaitingInstructions group : groups_ | std::views::values) {
+      if (group.waited * 10 < group.of || group.waited == 0) continue;
+      group.mean /= group.waited;  // It was the sum.
+      found.push_back(group);
+    }
+    return found;
+  }
+
+ private:
+  // Returns the rank and the instruction whose output is the input of `what`. If it has none, the
+  // rank is `name` itself.
+  std::pair<protocol::RankId, MatchedInstruction> InputOf(const protocol::RankId& name,
+                                                          const MatchedInstruction& what) const {
+    const bool is_forward = what.kind == InstructionKind::kForward;
+    const std::pair<protocol::RankId, MatchedInstruction> none(name, what);
+    if (!is_forward && what.kind != InstructionKind::kBackward &&
+        what.kind != InstructionKind::kBackwardInput) {
+      return none;
+    }
+    for (int stage = 0; stage < schedule_.stages(); ++stage) {
+      const int from = is_forward ? stage - 1 : stage + 1;
+      if (At(schedule_.pp_rank_of_stage, stage) != name.pp_rank ||
+          At(schedule_.chunk_of_stage, stage) != what.chunk) {
+        continue;
+      }
+      if (from < 0 || from >= schedule_.stages()) return none;
+      return {{name.dp_rank, At(schedule_.pp_rank_of_stage, from), name.tp_rank},
+              {what.kind, what.microbatch, At(schedule_.chunk_of_stage, from)}};
+    }
+    return none;
+  }
+
+  static int At(const std::vector<int>& numbers, int stage) {
+    return numbers[static_cast<std::size_t>(stage)];
+  }
+
+  bool IsOneHost(const protocol::RankId& a, const protocol::RankId& b) const {
+    return logs_.ranks().at(a).header.host == logs_.ranks().at(b).header.host;
+  }
+
+  void Count(const protocol::RankId& name, const MatchedInstruction& what, Nanoseconds wait) {
+    WaitingInstructions& group =
+        groups_
+            .try_emplace({name.pp_rank, what.chunk, what.kind},
+                         WaitingInstructions{what.kind, name.pp_rank, what.chunk, 0, 0, 0})
+            .first->second;
+    ++group.of;
+    if (wait <= kNoWait) return;
+    ++group.waited;
+    group.mean += wait;
+  }
+
+  const JobLogs& logs_;
+  const std::set<protocol::RankId>& ranks_;
+  const schedule::Schedule& schedule_;
+  std::map<std::tuple<int, int, InstructionKind>, WaitingInstructions> groups_;
+};
+
 }  // namespace
+
+std::vector<WaitingInstructions> FindWaits(const JobLogs& logs,
+                                           const std::set<protocol::RankId>& ranks,
+                                           const schedule::Schedule& schedule, std::int64_t first,
+                                           std::int64_t last) {
+  WaitFinder finder(logs, ranks, schedule);
+  for (std::int64_t step = first; step <= last; ++step) finder.Add(step);
+  return finder.Found();
+}
+
+std::string DescribeWaits(const std::vector<WaitingInstructions>& waits) {
+  if (waits.empty()) return {};
+  constexpr std::size_t kMostNamed = 4;
+  std::vector<std::string> groups;
+  for (std::size_t i = 0; i < std::min(waits.size(), kMostNamed); ++i) {
+    const WaitingInstructions& group = waits[i];
+    groups.push_back(fmt::format("{} of pp_rank {}{} ({} of {}, {:.3g} ms)", Name(group.kind),
+                                 group.pp_rank,
+                                 group.chunk == 0 ? "" : fmt::format(" on chunk {}", group.chunk),
+                                 group.waited, group.of, ToSeconds(group.mean) * 1000));
+  }
+  if (waits.size() > kMostNamed) {
+    groups.push_back(fmt::format("{} more", waits.size() - kMostNamed));
+  }
+  return fmt::format(
+      "instructions begin before their input is computed, so their times contain waits for other "
+      "ranks, and plans from these times are wrong: {} (begin an instruction after its receive)",
+      fmt::join(groups, ", "));
+}
 
 std::optional<Nanoseconds> TransferTime(const JobLogs& logs,
                                         const std::set<protocol::RankId>& ranks,

@@ -62,11 +62,19 @@ class TransferTimeTest : public testing::Test {
                         0, 3);
   }
 
+  std::vector<WaitingInstructions> Waits(const schedule::Schedule& schedule) const {
+    const auto logs = JobLogs::Open(directory_, JobLogs::Job::kIsOver).value();
+    return FindWaits(logs, RanksOf(1, static_cast<int>(schedule.pp_ranks.size()), 1), schedule, 0,
+                     3);
+  }
+
   static std::vector<std::string> Hosts(int count) {
     std::vector<std::string> hosts;
     for (int i = 0; i < count; ++i) hosts.push_back("n" + std::to_string(i));
     return hosts;
   }
+
+  int receive_in_forward_of_ = -1;  // The pp_rank whose forwards contain the receive.
 
  private:
   using Output = std::tuple<InstructionKind, int, int>;  // Kind, stage and microbatch.
@@ -108,12 +116,15 @@ class TransferTimeTest : public testing::Test {
           const Instruction& one = schedule.pp_ranks[rank][next[rank]];
           const auto sent = SentAt(schedule, one, transfer);
           if (!sent) break;
-          const Nanoseconds begin = std::max(free[rank], *sent);
-          free[rank] = begin + TimeOf(one.kind);
+          const bool receives = static_cast<int>(rank) == receive_in_forward_of_ &&
+                                one.kind == InstructionKind::kForward;
+          const Nanoseconds start = std::max(free[rank], *sent);
+          const Nanoseconds begin = receives ? free[rank] : start;
+          free[rank] = start + TimeOf(one.kind);
           ended_[{one.kind, one.stage, one.microbatch}] = free[rank];
           const int chunk = schedule.chunk_of_stage[static_cast<std::size_t>(one.stage)];
           ran_[static_cast<int>(rank)].push_back(
-              {one.kind, one.microbatch, chunk, begin, TimeOf(one.kind), 1000});
+              {one.kind, one.microbatch, chunk, begin, free[rank] - begin, 1000});
           goes_on = true;
         }
       }
@@ -150,6 +161,42 @@ TEST_F(TransferTimeTest, DoesNotDependOnTheClocksOfHosts) {
     Run(schedule, 2 * kMillisecond, {0, 40 * kMillisecond, -3 * kMillisecond, kStepTime}, Hosts(4));
     EXPECT_EQ(Measure(schedule), 2 * kMillisecond) << name;
   }
+}
+
+TEST_F(TransferTimeTest, AnInstructionThatWaitsForItsInputIsFound) {
+  for (const char* name : {"1f1b", "zb-h1"}) {
+    const schedule::Schedule schedule = Generate(name, 4);
+    receive_in_forward_of_ = 2;
+    Run(schedule, kMillisecond, {0, 0, 0, 0}, {"n", "n", "n", "n"});
+    const auto waits = Waits(schedule);
+    ASSERT_EQ(waits.size(), 1U) << name;
+    EXPECT_EQ(waits[0].pp_rank, 2);
+    EXPECT_EQ(waits[0].kind, InstructionKind::kForward);
+    EXPECT_EQ(waits[0].of, 4 * 8);  // Steps and microbatches.
+    EXPECT_GE(waits[0].waited, 4);
+    // The first forward of each step waits until stage 1 ends. The mean is rounded down.
+    EXPECT_GT((waits[0].mean + 1) * waits[0].waited, 4 * (2 * kForwardTime + kMillisecond));
+    EXPECT_THAT(DescribeWaits(waits), testing::HasSubstr("forward of pp_rank 2 ("));
+  }
+}
+
+TEST_F(TransferTimeTest, AJobThatReceivesBeforeAnInstructionHasNoWaits) {
+  for (const char* name : {"1f1b", "gpipe", "zb-h1"}) {
+    const schedule::Schedule schedule = Generate(name, 4);
+    Run(schedule, 0, {0, 0, 0, 0}, {"n", "n", "n", "n"});
+    EXPECT_THAT(Waits(schedule), testing::IsEmpty()) << name;
+  }
+  const schedule::Schedule folded = Generate("zb-v", 4, 2);
+  Run(folded, 0, {0, 0, 0, 0}, {"n", "n", "n", "n"});
+  EXPECT_THAT(Waits(folded), testing::IsEmpty());
+  EXPECT_EQ(DescribeWaits({}), "");
+}
+
+// The clocks of hosts are wrong by more than instructions wait.
+TEST_F(TransferTimeTest, RanksOfDifferentHostsAreNotCompared) {
+  const schedule::Schedule schedule = Generate("1f1b", 4);
+  Run(schedule, 0, {0, -40 * kMillisecond, 0, 0}, Hosts(4));
+  EXPECT_THAT(Waits(schedule), testing::IsEmpty());
 }
 
 TEST_F(TransferTimeTest, NoMessagesHaveNoTime) {

@@ -284,10 +284,21 @@ class Tuner {
   }
   // Not used while a plan is followed: the plan was made, and is evaluated, with one transfer time.
   void MeasureTransfers(std::int64_t first, std::int64_t last) {
+    WarnOfWaits(first, last);
     if (!options_.measures_p2p) return;
     const auto time =
         TransferTime(conductor_.logs(), conductor_.ranks(), options_.job.schedule, first, last);
     if (time) p2p_ = time;
+  }
+
+  // Nothing is left out or corrected: how long an instruction waits depends on the clocks.
+  void WarnOfWaits(std::int64_t first, std::int64_t last) {
+    if (has_named_waits_) return;
+    const std::string waits = DescribeWaits(
+        FindWaits(conductor_.logs(), conductor_.ranks(), options_.job.schedule, first, last));
+    if (waits.empty()) return;
+    has_named_waits_ = true;
+    Say("warning: " + waits);
   }
 
   using Gpus = std::map<protocol::RankId, profiler::KnownGpu>;
@@ -504,6 +515,7 @@ class Tuner {
   // clocks of the plan stay options.
   ClocksOfRanks reachable_mhz_;
   bool has_named_power_limit_ = false;
+  bool has_named_waits_ = false;
   std::optional<Nanoseconds> p2p_;  // As measured in the latest steps without a plan.
   int rounds_ = 0;
   std::optional<TunedPlan> plan_;

@@ -16,14 +16,35 @@ from typing import Any, Callable, Optional
 
 
 def gpu_of(device: Any) -> Optional[str]:
-    """The GPU of a torch.device, for the option `gpu` of perseus.open."""
+    """The GPU of a torch.device, for the option `gpu` of perseus.open.
+
+    A MIG instance is named as one ("MIG-…"). The session then says why it cannot be used.
+    """
     if getattr(device, "type", str(device)) != "cuda":
         return os.environ.get("LOCAL_RANK") if _has_virtual_gpus() else None
-    uuid = getattr(sys.modules["torch"].cuda.get_device_properties(device), "uuid", None)
+    torch = sys.modules["torch"]
+    properties = torch.cuda.get_device_properties(device)
+    uuid = getattr(properties, "uuid", None)
     if uuid is None:  # An old version. The session then says which GPUs it can choose from.
         return None
     uuid = str(uuid)
-    return uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    if uuid.startswith(("GPU-", "MIG-")):
+        return uuid
+    if getattr(getattr(torch, "version", None), "hip", None):
+        uuid = _unique_id(uuid)
+    # CUDA has the same form of UUID for both: only the name says "NVIDIA A100-SXM4-40GB MIG 1g.5gb".
+    is_mig = " MIG " in str(getattr(properties, "name", ""))
+    return f"{'MIG' if is_mig else 'GPU'}-{uuid}"
+
+
+def _unique_id(uuid: str) -> str:
+    """The unique id of an AMD GPU, as the driver has it. HIP's UUID has its digits as characters."""
+    try:
+        text = bytes.fromhex(uuid.replace("-", "")).decode("ascii")
+        int(text, 16)
+    except ValueError:
+        return uuid
+    return text
 
 
 def current_stream(device: Any) -> Optional[Callable[[], Any]]:
@@ -45,7 +66,7 @@ def is_capturing() -> bool:
 def has_cuda() -> bool:
     """Whether this process computes on CUDA devices already."""
     torch = sys.modules.get("torch")
-    return torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized()
+    return torch is not None and torch.cuda.is_initialized()
 
 
 def current_gpu() -> Optional[str]:
@@ -59,33 +80,29 @@ def current_gpu() -> Optional[str]:
 def stream_of_current_gpu() -> Callable[[], Any]:
     """Returns the current stream of the current CUDA device at each call. None: there is none.
 
-    Which device that is may be decided later, so the first call looks.
+    The program may begin to use CUDA, and may choose the device, at any time. So each call looks.
     """
-    found: Any = _unknown
 
     def stream() -> Any:
-        nonlocal found
-        if found is _unknown:
-            found = sys.modules["torch"].cuda.current_stream if has_cuda() else None
-        return None if found is None else found()
+        return sys.modules["torch"].cuda.current_stream() if has_cuda() else None
 
     return stream
 
 
 def gpu_by_number(device_id: int) -> str:
-    """The GPU that torch has this number for, or the virtual GPU of this number."""
+    """The GPU that torch has this number for, or the virtual GPU of this number.
+
+    Before the program uses CUDA, torch has no numbers: CUDA_VISIBLE_DEVICES may still change. The
+    result is then the number itself, which counts along the PCI bus.
+    """
     if has_cuda() and not _has_virtual_gpus():
         return gpu_of(sys.modules["torch"].device("cuda", device_id)) or str(device_id)
     return str(device_id)
 
 
-def stream_by_number(device_id: int) -> Optional[Callable[[], Any]]:
-    if not has_cuda():
-        return None
-    return functools.partial(sys.modules["torch"].cuda.current_stream, device_id)
-
-
-_unknown = object()
+def stream_by_number(device_id: int) -> Any:
+    """The current stream of this device. None: the program does not use CUDA."""
+    return sys.modules["torch"].cuda.current_stream(device_id) if has_cuda() else None
 
 
 def _has_virtual_gpus() -> bool:

@@ -26,27 +26,30 @@ FIRST_STEP = 2
 STEPS = 2
 
 
-def probe_of(options: Any, chunks: int) -> Optional[Probe]:
+def probe_of(options: Any, chunks: int, device: Any) -> Optional[Probe]:
     """Returns None if there is no GPU, or no job directory to write to.
 
     Args:
         options: Of perseus.open.
         chunks: The number of stages of this rank.
+        device: The torch.device of the stages. None: the current CUDA device.
     """
     directory = options.get("job_directory") or os.environ.get("PERSEUS_JOB_DIR")
     if not directory or not has_cuda():
         return None
     name = "dp{dp_rank}-pp{pp_rank}-tp{tp_rank}.memory.json".format(**options)
-    return Probe(pathlib.Path(directory) / "ranks" / name, chunks, sys.modules["torch"].cuda)
+    path = pathlib.Path(directory) / "ranks" / name
+    return Probe(path, chunks, sys.modules["torch"].cuda, device)
 
 
 class Probe:
     """Counts bytes in a few steps, and writes them once. `is_done` then."""
 
-    def __init__(self, path: pathlib.Path, chunks: int, cuda: Any) -> None:
+    def __init__(self, path: pathlib.Path, chunks: int, cuda: Any, device: Any) -> None:
         self.is_done = False
         self._path = path
         self._cuda = cuda
+        self._device = device
         self._step = -1
         self._before: Optional[int] = None
         self._model = 0
@@ -60,16 +63,16 @@ class Probe:
         self._step += 1
         self._before = None
         if self._measures:
-            self._model = max(self._model, self._cuda.memory_allocated())
+            self._model = max(self._model, self._cuda.memory_allocated(self._device))
 
     def forward_begin(self) -> None:
         if self._measures:
-            self._before = self._cuda.memory_allocated()
+            self._before = self._cuda.memory_allocated(self._device)
 
     def forward_end(self, chunk: int) -> None:
         if self._before is None:
             return
-        kept = self._cuda.memory_allocated() - self._before
+        kept = self._cuda.memory_allocated(self._device) - self._before
         self._before = None
         self._activations[chunk] = max(self._activations.get(chunk, 0), kept)
 
@@ -81,7 +84,7 @@ class Probe:
             "perseus_rank_memory": 1,
             "activation_bytes": [self._activations[chunk] for chunk in sorted(self._activations)],
             "model_bytes": self._model,
-            "peak_bytes": self._cuda.max_memory_allocated(),
+            "peak_bytes": self._cuda.max_memory_allocated(self._device),
         }
         _replace(self._path, json.dumps(measured) + "\n")
 

@@ -118,6 +118,7 @@ class Recorder:
         options: Mapping[str, Any],
         modules: Sequence[Any] = (),
         stream: Optional[Callable[[], Any]] = None,
+        device: Any = None,
     ) -> None:
         """
         Args:
@@ -127,6 +128,7 @@ class Recorder:
             modules: What the pipeline trains. Of pipelines that train the same modules, the newest
                 one is recorded.
             stream: Returns the current CUDA stream. None: the work runs on the CPU.
+            device: The torch.device whose memory is measured. None: the current CUDA device.
         """
         self.framework = framework
         self.patches = Patches()
@@ -138,6 +140,7 @@ class Recorder:
         self._options = _with_absolute_paths(options)
         self._modules = [weakref.ref(module) for module in modules]
         self._stream = stream
+        self._device = device
         self._session: Optional[_client.Session] = None
         self._is_open = False  # Between begin and end of an instruction.
         self._closes_later = False  # See end_later().
@@ -270,7 +273,7 @@ class Recorder:
         """Ends the instruction. Does nothing if none is open."""
         if self._is_open:
             self._is_open = self._closes_later = False
-            self._session.instruction_end()  # C++, never raises.
+            self._session.instruction_end()  # C++, raises no Exception.
             if self._measured_chunk is not None and self._memory is not None:
                 self._memory.forward_end(self._measured_chunk)
             self._measured_chunk = None
@@ -363,7 +366,7 @@ class Recorder:
         _recorders[key] = self
         self._session = _client.Session(**_plain(options))
         try:
-            self._memory = _memory.probe_of(options, self._chunks)
+            self._memory = _memory.probe_of(options, self._chunks, self._device)
         except Exception:
             _log.debug("attach: the memory is not measured", exc_info=True)
 

@@ -185,6 +185,7 @@ def _recorder_of(
         options,
         modules=[engine.module],
         stream=current_stream(engine.device),
+        device=engine.device,
     )
     originals = engine._INSTRUCTION_MAP
     ours = {one: _instruction(recorder, originals[one], kind) for one, kind in kinds.items()}

@@ -176,6 +176,7 @@ def _recorder_of(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Option
         options,
         modules=[stage.submod for stage in stages],
         stream=current_stream(device),
+        device=device,
     )
     recorder.stage_objects = lambda: [reference() for reference in references]
     try:

@@ -36,7 +36,10 @@ class PipelineFrequencyOptimizer:
         server_url: str,
         job_metadata: Optional[str] = None,
     ) -> None:
-        """Opens a session. It waits at most 20 s for the agent of the node.
+        """The session opens at the first step, and waits at most 20 s for the agent of the node.
+
+        Before the first step, the program may still choose which GPUs it sees, and torch may not have
+        numbered them.
 
         Args:
             rank, dp_degree, tp_degree, world_size, server_url: Not used.
@@ -45,23 +48,23 @@ class PipelineFrequencyOptimizer:
             pp_degree: The number of pipeline ranks.
             job_metadata: The name of the job, which other users see as the holder of the GPU.
         """
-        self.session: Optional[_client.Session] = None
-        self._stream: Any = None
+        self.session: Optional[_client.Session] = None  # None before the first step.
+        self._device_id = device_id
+        self._has_tried = False  # To open the session.
+        self._options = {
+            "dp_rank": dp_rank,
+            "pp_rank": pp_rank,
+            "tp_rank": tp_rank,
+            "job": job_metadata,
+            "stages": (pp_rank,),
+            "pp_ranks": pp_degree,
+        }
+
+    def _open(self) -> None:
+        self._has_tried = True
         try:
-            self.session = _client.Session(
-                **_plain(
-                    {
-                        "dp_rank": dp_rank,
-                        "pp_rank": pp_rank,
-                        "tp_rank": tp_rank,
-                        "gpu": gpu_by_number(device_id),
-                        "job": job_metadata,
-                        "stages": (pp_rank,),
-                        "pp_ranks": pp_degree,
-                    }
-                )
-            )
-            self._stream = stream_by_number(device_id)
+            gpu = gpu_by_number(self._device_id)
+            self.session = _client.Session(**_plain({**self._options, "gpu": gpu}))
         except Exception as error:
             warn(
                 "PipelineFrequencyOptimizer: no session (%s: %s); training runs without Perseus",
@@ -70,6 +73,8 @@ class PipelineFrequencyOptimizer:
             )
 
     def on_step_begin(self) -> None:
+        if not self._has_tried:
+            self._open()
         if self.session is not None:
             self.session.step_begin()
 
@@ -81,11 +86,8 @@ class PipelineFrequencyOptimizer:
         """`name` is "forward", "backward", or another kind of perseus.instruction."""
         if self.session is None:
             return
-        if self._stream is None:
-            self.session.instruction_begin(name)
-            return
         try:
-            stream = self._stream()
+            stream = stream_by_number(self._device_id)
         except Exception:
             stream = None
         self.session.instruction_begin(name, stream=stream)
