@@ -2,7 +2,9 @@
 //
 // PROBLEM
 //   The steps (instructions) of a pp_rank run in order. Step k starts at S_k within its window,
-//   lasts the time t of one of its choices, and ends at E_k = S_k + t within its window. It costs
+//   lasts the time t of one of its choices, and ends at E_k = S_k + t within its window. Its `late`
+//   penalties are for a start after a limit, and its `early` penalties for an end before a limit.
+//   It costs
 //
 //     reduced_cost of the choice  +  wait_price * (S_k - E_(k-1) - delay)
 //       + sum over late  price * max(0, S_k - limit)
@@ -17,11 +19,12 @@
 //   least v). Merging only adds possibilities, so the result is never above the least cost. The
 //   result is exact if no two labels are in the same cell.
 //
-//   The cost of a step as a function of its start is convex. Let `slope` be its derivative minus
-//   the wait price of the next step. Where slope >= 0, it is as good to start at once and to wait
-//   afterwards. So each label tries the start at its t. It tries later starts only in cells where
-//   slope < 0. In such a cell, the tangent at the beginning of the cell replaces the function. The
-//   tangent is below the function, so the result is still a lower bound.
+//   The cost of a step as a function of its start is convex. Let `slope` be the derivative of this
+//   function minus the wait price of the next step. Where slope >= 0, an early start and a wait
+//   afterwards cost no more than a later start. So each label tries the start at its t. It tries
+//   later starts only in cells where slope < 0. In such a cell, the tangent at the beginning of the
+//   cell replaces the function. The tangent is below the function, so the result is still a lower
+//   bound.
 //
 //   The search has a cap: it drops every label that costs more. If it finds a result, this result
 //   is the least cost. If not, the least cost is above the cap, and the next search has a higher

@@ -52,8 +52,8 @@ constexpr double kMostWindowChanges = 4;
 constexpr double kSmallPartOfWork = 0.25;
 // A bound takes much less time than a search. So for a bound, the effort is at least this value.
 constexpr double kLeastBoundEffort = 0.1;
-// For a budget of 0, this many times more steps: a step is cheap, and the prices of the relaxed
-// optimum are far from the best ones.
+// For a budget of 0, an ascent has this many times as many steps: a step is cheap, and the prices
+// of the relaxed optimum are far from the best ones.
 constexpr double kStepsWithoutChanges = 3;
 
 Result<void> CheckBudgets(std::span<const int> budgets) {

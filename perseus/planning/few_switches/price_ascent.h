@@ -1,11 +1,13 @@
-// Better prices for SwitchBound: a search over flows that raises the bound.
+// Finds better prices for SwitchBound than those of the relaxed optimum: a search over flows that
+// raises the bound.
 //
 // PROBLEM
 //   The bound is a concave function of the flow (a minimum of linear functions, one for each choice
-//   of clocks). At a flow x, the clocks that attain the bound give a supergradient: per unit of
-//   flow on arc a, the duration t_a of the arc; per unit of the value of the flow, -T0. The prices
-//   of the relaxed optimum assume that every instruction chooses its own clock. With few changes,
-//   many instructions share one clock, and better prices distribute the flow differently.
+//   of clocks). At a flow x, the clocks that attain the bound give a supergradient. For each unit
+//   of flow on arc a, it is the duration t_a of the arc. For each unit of the value of the flow, it
+//   is -T0, where T0 is the deadline. The prices of the relaxed optimum assume that every
+//   instruction chooses its own clock. With few changes, many instructions share one clock, and the
+//   best prices distribute the flow differently.
 //
 // IDEA
 //   A flow on a directed acyclic network is a distribution over paths from source to sink. Multiply
@@ -21,13 +23,14 @@
 //       lambda  <- lambda * Z_source * exp(-eta * T0)
 //
 //   The durations for one choice of clocks are a poor gradient, because the best clocks jump
-//   between a few choices. So a step uses a moving average of the durations, and starts from the
-//   best flow so far. This is the volume algorithm (Barahona & Anbil 2000) with another distance.
-//   The average of the durations also tends to a solution of the relaxed problem.
+//   between a few choices from step to step. So a step uses a moving average of the durations, and
+//   starts from the best flow so far. This is the volume algorithm (Barahona & Anbil 2000), with
+//   the relative entropy as its distance. The average of the durations also tends to a solution of
+//   the relaxed problem.
 //
 //   The first steps ignore the windows of the bound (switch_bound.h), and the last steps keep them.
-//   A step with windows takes three to twenty times as long. The function is still concave: with
-//   windows, it is a minimum over fewer choices.
+//   A step with windows takes three to twenty times as long as a step without them. The bound with
+//   windows is also a concave function of the flow: it is a minimum over fewer choices.
 //
 // ALTERNATIVES
 //   Branching divides the problem: in one part, an instruction may use only its slower clocks, and
@@ -75,7 +78,7 @@ class PriceAscent {
   // with windows.
   struct Effort {
     int steps = 0;
-    int window_steps = 0;          // The maximum number.
+    int window_steps = 0;          // The maximum number of steps with windows.
     std::int64_t window_work = 0;  // No step begins after this work (SwitchBound::Answer).
   };
   // Tries to raise the bound for at most `changes` changes.
@@ -101,7 +104,8 @@ class PriceAscent {
   std::vector<std::int32_t> last_out_;  // [node] Its last arc in order_; -1 at the sink.
   std::vector<double> delays_;          // [arc] The fixed durations; 0 for instructions.
   PathFlow flow_;                       // The best flow so far.
-  // [instruction] The averaged durations in ns, which are near a solution of the relaxed problem.
+  // [instruction] The moving average of the durations in ns. It is near a solution of the relaxed
+  // problem.
   std::vector<double> durations_;
   SwitchBound::Answer best_;
   Prices best_prices_;

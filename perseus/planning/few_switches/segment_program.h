@@ -18,9 +18,9 @@
 //        h[0] + min over c of f[N-1][c].
 //     2. The first and the last clock are the same clock c. The cost is f[N][c] from a program that
 //        holds the first clock at c. This needs a program for every c. But a program that does not
-//        hold the first clock gives a lower bound for each of them. One forward run (last clock c)
-//        and one backward run (first clock c) give two such bounds. Only the few clocks c whose
-//        bound is below the best answer so far need a program of their own.
+//        hold the first clock gives a lower bound on the cost for each c. One forward run (last
+//        clock c) and one backward run (first clock c) give two such bounds. Only the few clocks c
+//        whose bound is below the best answer so far need a program of their own.
 //
 // NUMBERS
 //   Weights are doubles that contain whole numbers. Their sums stay below 2^53, so all sums are
@@ -55,7 +55,8 @@ class SegmentProgram {
   double change_cost(int position) const { return change_costs_[At(position)]; }
 
   struct Answer {
-    double cost = 0;          // kForbidden or more: all sequences have unmeasured clocks.
+    // kForbidden or more: every sequence has at least one unmeasured clock.
+    double cost = 0;
     std::vector<int> clocks;  // [position]
     bool exists() const { return cost < kForbidden; }
   };

@@ -75,8 +75,8 @@ std::vector<PositionWindow> WindowsOf(const schedule::InstructionGraph& graph,
   return windows;
 }
 
-// Returns more than the guess `excess`. So if the prices are similar, the search finds a result
-// within its first cap.
+// Returns more than the guess `excess`. So if the prices are similar to those of the previous
+// search, the search finds a result within its first cap.
 Femtojoules Widen(Femtojoules excess) { return excess + excess / 4; }
 
 }  // namespace

@@ -13,10 +13,11 @@
 //     E = sum ê_i + P*S*T
 //       >= sum (ê_i + x_i*t_i) + sum x_d*delay_d - (lambda - P*S) * T0.
 //
-//   Only the first sum depends on the plan. It splits into one sum for each pp_rank. So its least
-//   value over all plans with at most N changes is a sum of answers of SegmentProgram, where clock
-//   c has the weight ê_i(c) + x_i*t_i(c) for instruction i. Every flow gives a valid bound. The
-//   prices of the relaxed optimum are a good start. PriceAscent (price_ascent.h) finds better ones.
+//   Only the sum over (ê_i + x_i*t_i) depends on the plan. It splits into one sum for each pp_rank.
+//   So its least value over all plans with at most N changes is a sum of answers of SegmentProgram.
+//   There, clock c has the weight ê_i(c) + x_i*t_i(c) for instruction i. Every flow gives a valid
+//   bound. The prices of the planner's relaxed optimum are a good start. PriceAscent
+//   (price_ascent.h) finds better prices.
 //
 // WINDOWS
 //   The window of an instruction is the time in which it can run if all other instructions run at
@@ -30,21 +31,22 @@
 //   that is too slow. So further steps of the ascent, which keep the windows, raise the bound.
 //
 //   With a switch latency, windows are not used. The COSTS section replaces an instruction at two
-//   clocks by one at a single clock that weighs no more. This single clock may take longer.
+//   clocks by one at a single clock that weighs no more. At this single clock, the instruction may
+//   take longer than in the plan, and so may break a window that the plan keeps.
 //
 // COSTS
 //   A switch cost has a stall of length s and an energy J. A change at instruction i then costs
-//   x_i*s + J. The reason: the stall makes i longer, and the GPU draws the blocking power in the
-//   stall, which effective energies leave out.
+//   x_i*s + J. The reason: the stall makes i longer. During the stall, the GPU draws the blocking
+//   power, which effective energies leave out.
 //
 //   With a switch latency, some instructions after a change run at the previous clock, entirely or
 //   partly. The weight of a mix of two clocks is at least the smaller of their weights. So for
-//   every real plan, there is a plan without mixes that has no more changes and weighs no more, in
-//   which each change may come later. The program can choose that plan. If the later change cost
-//   more than the real change, the bound would be wrong. So a change costs the least of its own
-//   cost and the costs at the positions before it, as far back as a latency reaches. If an
-//   instruction was not measured at a clock, the values of the nearest measured clock count, as in
-//   plan/evaluation.h.
+//   every real plan, a plan without mixes exists that has no more changes and weighs no more. In
+//   this plan, each change may come later than in the real plan. The program can choose this plan.
+//   If the later change cost more than the real change, the bound would be wrong. So a change costs
+//   the least of its own cost and the costs at the positions before it, as far back as a latency
+//   reaches. If an instruction was not measured at a clock, the values of the nearest measured
+//   clock count, as in plan/evaluation.h.
 //
 // EXACTNESS
 //   Weights are whole femtojoules (energies are rounded down). The program subtracts the least

@@ -116,14 +116,15 @@ class Timeline {
   void ForEachAwaited(int instruction, Visit visit) const;
   Nanoseconds StartOf(int instruction) const;
   int Critical(int instruction) const;
-  // The dependency of the cut that the longest path takes, and the length of this path.
+  // The dependency over the cut that is on the longest path, and the length of this path.
   struct Longest {
     const Crossing* crossing = nullptr;
     Nanoseconds time = 0;
   };
   Longest LongestOver(int cut) const;
   Nanoseconds TimeOverCut(int cut) const { return LongestOver(cut).time; }
-  // The duration of the instruction with a latency, which may let it start at an earlier clock.
+  // Returns the duration of the instruction with a latency. The instruction may start at the clock
+  // of an earlier instruction.
   Nanoseconds RunLate(int instruction, Nanoseconds start);
   void ComputePathsAfter();
 

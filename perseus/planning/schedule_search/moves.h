@@ -77,8 +77,8 @@ struct MemoryLimit {
 };
 
 // Swaps neighbors of different stages in the part [begin, end) of a sequence. With `later_first`,
-// instructions of a later stage move one place to the front. Otherwise, those of an earlier stage
-// do.
+// instructions of a later stage move one place to the front. Otherwise, instructions of an earlier
+// stage move one place to the front.
 enum class Sequence { kForwards, kBackwards };
 void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
                 bool later_first);
@@ -87,9 +87,9 @@ void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::siz
 enum class GivesWay { kForwards, kWeights };
 
 // Makes a pp_rank keep its memory limit: delays forwards, or runs wgrads earlier. (If a forward
-// cannot wait, wgrads run earlier in any case.) Also repairs numbers that a change has brought out
-// of order. Returns false if this is impossible, because a backward needs more forwards before it
-// than the memory permits.
+// cannot wait, wgrads run earlier in any case.) A change may have broken the rule that numbers
+// never fall: repairs this, too. Returns false if this is impossible, because a backward needs more
+// forwards before it than the memory permits.
 bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives_way);
 
 // A change of the search. It adds `step` to one number of each backward in a window of the
@@ -108,7 +108,7 @@ struct Move {
   int first_pp_rank = 0;
   int pp_ranks = 1;
   // The window is the part [first / parts, (first + 1) / parts) of the backwards of a pp_rank. If
-  // half_later is true, the window is half a part later.
+  // half_later is true, the window begins and ends half a part later.
   int parts = 1;
   int first = 0;
   bool half_later = false;
