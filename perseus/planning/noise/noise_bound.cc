@@ -49,8 +49,9 @@ class Curve {
     const std::size_t v = VertexAt(price_w);
     return energies_j_[v] + price_w * times_s_[v];
   }
-  // Returns a time near the time of least cost, continuous in the price. At the slope of a segment,
-  // it is the middle of the segment. Between two slopes, it is linear.
+  // Returns a time near the time of least cost, continuous in the price. If the price is the slope
+  // of a segment, the result is the middle of the segment. Between two slopes, the result is linear
+  // in the price.
   double SmoothTime(double price_w) const {
     if (slopes_w_.empty()) return times_s_.front();
     const std::size_t v = VertexAt(price_w);
@@ -66,7 +67,7 @@ class Curve {
   }
 
  private:
-  // The smooth time is the fastest time from this price on, relative to the steepest slope.
+  // From a price of kFastestAt times the steepest slope on, the smooth time is the fastest time.
   static constexpr double kFastestAt = 1.5;
 
   // The number of slopes above the price.
@@ -158,7 +159,7 @@ class LimitedCost {
       : most_changes_(most_changes),
         ranks_(few_switches::CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         bound_(planner, ranks_, planner.baseline().time, planner.blocking_price()) {
-    // With this price, the bound has no term for the deadline. Without flow, it has none for
+    // With this price, the bound has no term for the deadline. Without flow, it has no term for
     // dependencies.
     prices_.price = planner.blocking_price();
     prices_.flow.assign(planner.network().arcs.size(), 0);
@@ -216,7 +217,7 @@ class FrankWolfe {
     random_.state = limits.seed;
     for (const profile::Curve& curve : planner.network().curves) {
       curves_.emplace_back(curve);
-      if (curves_.size() == graph_.option_sets.size()) break;  // The rest is of dependencies.
+      if (curves_.size() == graph_.option_sets.size()) break;  // The remaining curves are those of dependencies.
     }
     const double blocking_w = planner.model().blocking_power_w;
     const std::vector<int> options = schedule::BaselineOptions(graph_);

@@ -99,12 +99,12 @@ class MarginDescent {
 
  private:
   NoisyMean Run(const NoisyExecution& execution, std::span<const int> options) {
-    if (&execution == &execution_) --runs_left_;  // The other has a single sample.
+    if (&execution == &execution_) --runs_left_;  // The other one has a single sample.
     return execution.Run(options);
   }
 
-  // Makes the slower moves that gain the most, up to this budget of mean time, and then repairs.
-  // Returns whether this saves energy. If not, changes nothing.
+  // Makes the slower moves with the highest gain per second of mean time, up to this budget of mean
+  // time. Then repairs. Returns whether this saves energy. If not, changes nothing.
   bool ImproveWithin(double budget_s, double target_s) {
     std::vector<Move> slower = moves_.Slower(options_, mean_);
     std::erase_if(slower, [&](const Move& move) { return move.time_s > 2 * budget_s; });

@@ -11,8 +11,8 @@
 namespace perseus::recipe {
 namespace {
 
-// Replaces the bound of a plan by the bound for measured options (planning/discrete_bound) if the
-// latter is greater. Leaves out stops, which have no row in the table. `raised` is a plan that
+// Replaces the bound of a plan by the bound for measured options (planning/discrete_bound), if this
+// bound is greater. Leaves out stops, which have no row in the table. `raised` is a plan that
 // already has such a bound. Other plans with its deadline get this bound, too.
 void RaiseBounds(const plan::Planner& planner, const std::stop_token& stop,
                  std::vector<PlannedTarget>& planned, const plan::Plan* raised = nullptr) {

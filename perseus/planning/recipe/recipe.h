@@ -24,8 +24,9 @@
 //
 // More time never needs more energy: if a plan is better for another target, it becomes the plan of
 // that target. So a plan depends on all asked targets. But a table does not change the plans of
-// asked targets (targets.h, Group). A plan of the table may be better for an asked target. The
-// result leaves out such a plan, so that the result does not contradict itself.
+// asked targets (targets.h, Group). A plan of the table may be better for an asked target than the
+// plan of that target. The result leaves out such a plan of the table, so that the result does not
+// contradict itself.
 //
 // Thread safety: PlanJob may be called from several threads. It uses all cores.
 #pragma once
@@ -59,7 +60,7 @@ struct ChangeRules {
   Limit limit = Limit::kPickShortly;
   int most_changes = 0;        // kGiven only: in an iteration.
   bool with_tradeoff = false;  // Whether to compute the trade-off even if no limit is picked.
-  // The greatest rate of one GPU. A given limit replaces it.
+  // The greatest rate of one GPU. If a limit is given, it replaces the rate.
   std::optional<double> changes_per_s = {};
 
   // The limit that is known before planning: the given limit, or else the rate.

@@ -70,7 +70,8 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
                       const std::optional<double>& most_changes_per_s) {
   PickedLimit picked;
   if (most_changes_per_s) {
-    // The limit is for all targets. None of them is faster than the faster of these two.
+    // The limit is for all targets. No target has less time than the shorter one of these two
+    // times.
     const Nanoseconds least = std::min(tradeoff.unlimited.deadline, planner.baseline().time);
     picked.allowed = few_switches::MostChanges(*most_changes_per_s, least);
   }
