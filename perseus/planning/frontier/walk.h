@@ -22,10 +22,11 @@
 //
 // IDEA (Fulkerson 1961; Kelley 1961; Phillips & Dessouky 1977)
 //   To shorten the schedule by dt, shift a set of events dt earlier. The set contains the sink.
-//   Arcs that cross into the set become shorter, which costs the slope of their curve. Arcs that
-//   cross out of the set become longer, which saves the slope. The cheapest set is a minimum cut.
-//   Its cost is the maximum flow from source to sink. The bounds of the flow of an arc are the
-//   slopes before and after the present length of the arc:
+//   Arcs that cross into the set become shorter. For each unit of time, this costs energy: the
+//   slope of their curve. Arcs that cross out of the set become longer. For each unit of time, this
+//   saves the slope of their curve. The set with the least total cost is a minimum cut. Its cost is
+//   the maximum flow from source to sink. The bounds of the flow of an arc are the slopes before
+//   and after the present length of the arc:
 //
 //     slope                     . at a vertex of the curve, the flow may be anywhere between the
 //       |\                        slopes before and after: the arc is rigid, and flow can be

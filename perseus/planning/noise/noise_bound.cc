@@ -217,7 +217,7 @@ class FrankWolfe {
     random_.state = limits.seed;
     for (const profile::Curve& curve : planner.network().curves) {
       curves_.emplace_back(curve);
-      if (curves_.size() == graph_.option_sets.size()) break;  // The remaining curves are those of dependencies.
+      if (curves_.size() == graph_.option_sets.size()) break;  // The rest belong to dependencies.
     }
     const double blocking_w = planner.model().blocking_power_w;
     const std::vector<int> options = schedule::BaselineOptions(graph_);

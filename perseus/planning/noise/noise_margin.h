@@ -16,7 +16,7 @@
 // Method. Two steps with 200 common samples: repair, then polish.
 //   repair   While the mean time is too long, some instructions get their next faster option. These
 //            are the instructions with the least energy per second of mean time, which is
-//            cost / (criticality * shorter by). Their number is such that they close the gap to first
+//            cost / (criticality * shorter by). There are as many of them as close the gap to first
 //            order. Then the samples run again.
 //   polish   The instructions with the highest gain per second of mean time get their next slower
 //            option, up to a budget of mean time. Then a repair follows. If this saves energy, the

@@ -16,9 +16,10 @@
 // previous clock. The switch then happens later, unless another request replaces it.
 //
 // At the start of an iteration, the first clock of each pp_rank is already set (by the previous
-// iteration). Fixed instructions do not change the clock. If the instruction was never measured at
-// the previous clock, the measured option with the nearest frequency takes its place. (If an
-// instruction was measured at only one clock, this is its own option.)
+// iteration). Fixed instructions do not change the clock. An instruction may have to run at a
+// previous clock at which it was never measured. Then its measured option with the nearest
+// frequency takes the place of this clock. (If an instruction was measured at only one clock, this
+// is its own option.)
 //
 // Switches. Requested changes are counted, so a latency does not affect the count. An iteration
 // repeats, so the change from the last clock of a pp_rank back to its first clock counts, too. So
@@ -87,7 +88,7 @@ class Evaluator {
 
   // `options[i]` is the option of instruction i: a valid index into its option set.
   Evaluation Evaluate(std::span<const int> options) const;
-  // As above, but for an execution that differs from the measurements. The emulator uses this.
+  // Evaluates an execution that differs from the measurements. The emulator uses this function.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
   // The data of a plan that an evaluation needs. Computed once, for many executions of one plan.

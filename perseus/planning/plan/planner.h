@@ -26,15 +26,15 @@
 
 namespace perseus::plan {
 
-// A point of the relaxed frontier. No plan that lasts `time` has less energy than `bound_j`: the
+// A point of the relaxed frontier. No plan that lasts `time` has less energy than `bound_j`, the
 // energy of an iteration that lasts exactly `time`, with waiting.
 struct FrontierPoint {
   Nanoseconds time = 0;
   double bound_j = 0;
-  // The marginal price of time just above `time`, in watts: the energy that instructions save for
-  // each additional second. Each additional second of waiting costs pp_ranks * blocking power. So
-  // while price_w is above this product, more time reduces the energy. After that, the energy
-  // rises.
+  // The marginal price of time just above `time`, in watts: for each additional second, the
+  // instructions save this energy. But for each additional second, the waiting costs pp_ranks *
+  // blocking power. So while price_w is above this product, more time reduces the energy. After
+  // that, more time costs energy.
   double price_w = 0;
   // The frontier is at most this far above `bound_j`, in J. 0: `bound_j` is exact.
   double error_j = 0;
@@ -101,7 +101,7 @@ class Planner {
   const Evaluation& baseline() const { return baseline_; }
   int pp_ranks() const { return static_cast<int>(graph_.pp_rank_orders.size()); }
 
-  // T_min of the relaxation. A plan of the fastest options attains it.
+  // The least possible time (T_min) of the relaxation. A plan of the fastest options attains it.
   Nanoseconds least_time() const { return least_time_; }
   // The time of the relaxation if every instruction uses its slowest useful option.
   Nanoseconds SlowestTime() const;

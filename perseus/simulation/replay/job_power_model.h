@@ -1,7 +1,7 @@
 // The time and energy of the computations of a recorded job at each clock of a modeled GPU.
 //
-// The model assumes that a recorded computation ran at the highest clock. It gives its time and
-// power at every other clock, relative to the highest clock.
+// The model assumes that a recorded computation ran at the highest clock. The model gives the time
+// and power of the computation at every other clock, relative to the highest clock.
 //
 // Two kinds of models exist. A GpuModel has the curves of two given stages of a large transformer.
 // A GpuRoofline runs kernels: here, those of one block of GPT-3 175B with tensor parallelism 8 and
