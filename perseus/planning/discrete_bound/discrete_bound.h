@@ -76,7 +76,7 @@ struct DiscreteBound {
   // No plan that meets the deadline has less energy (in joules). If this bound is not better than
   // Planner::BoundFor(deadline), it may be a little below it.
   double lower_bound_j = 0;
-  std::int64_t work = 0;  // The choices tried.
+  std::int64_t work = 0;  // The number of choices that were tried.
 };
 
 // Deterministic. Fails with kUnreachable if `deadline` is below planner.least_time(), and with

@@ -78,7 +78,7 @@ struct ProgramLimits {
 
 struct LeastCost {
   Femtojoules at_least = 0;  // The least cost is not below this.
-  std::int64_t work = 0;     // Choices tried.
+  std::int64_t work = 0;     // The number of choices that were tried.
   bool complete = false;     // False: the work limit or a stop request ended the search.
 };
 

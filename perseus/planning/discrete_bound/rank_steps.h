@@ -27,7 +27,7 @@ namespace perseus::discrete_bound {
 struct DualPrices {
   std::vector<Microwatts> instructions;  // [instruction], >= 0
   std::vector<Microwatts> dependencies;  // [dependency], >= 0
-  Microwatts value = 0;                  // From source to sink; at least planner.blocking_price().
+  Microwatts value = 0;                  // The flow to the sink; at least planner.blocking_price().
 };
 
 // Requires that the fastest schedule meets the deadline. Fails (kSystem) after a stop request, and

@@ -49,7 +49,7 @@ std::string NameWithLimit(std::string_view target, int most_changes);
 // The limit on the clock changes of one GPU: a number in an iteration, a rate, or both. If both are
 // given, the number is used and the rate is ignored. If neither is given, there is no limit.
 struct ChangeLimit {
-  std::optional<int> most_changes = {};  // In an iteration.
+  std::optional<int> most_changes = {};  // The number of changes in an iteration.
   std::optional<double> changes_per_s = {};
 
   bool IsNone() const { return !most_changes && !changes_per_s; }

@@ -111,7 +111,7 @@ struct BudgetBound {
   // limit. The computation stops when the bound is above the energy of every plan within the
   // deadline, which proves that no plan exists.
   SwitchBound::Answer best;
-  std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
+  std::vector<std::vector<std::vector<int>>> latest;  // As in PriceAscent::latest().
 };
 
 // The bounds for PlanFewSwitches, in the order of the budgets. Fails as PlanFewSwitches does.

@@ -62,7 +62,7 @@ class LatePaths {
   // does not visit the segment.
   struct Speedup {
     int clock = 0;
-    double energy_j = 0;  // Effective.
+    double energy_j = 0;  // The additional effective energy.
   };
   std::optional<Speedup> FindSpeedup(Nanoseconds excess, double most_j, int pp_rank,
                                      const Ring& ring, std::size_t segment);

@@ -66,7 +66,7 @@ namespace perseus::few_switches {
 // the arcs out of a node are positive and add up to 1.
 struct PathFlow {
   std::vector<double> shares;  // [arc]
-  double value = 0;            // From source to sink, in microwatts.
+  double value = 0;            // The flow from source to sink, in microwatts.
 };
 
 class PriceAscent {
@@ -79,7 +79,7 @@ class PriceAscent {
   struct Effort {
     int steps = 0;
     int window_steps = 0;          // The maximum number of steps with windows.
-    std::int64_t window_work = 0;  // No step begins after this work (SwitchBound::Answer).
+    std::int64_t window_work = 0;  // The work of steps with windows after which no step begins.
   };
   // Tries to raise the bound for at most `changes` changes.
   void Climb(int changes, const Effort& effort);

@@ -16,7 +16,7 @@ namespace perseus::few_switches {
 
 struct Segment {
   int start = 0;  // The first position. The segment ends where the next segment starts.
-  int clock = 0;  // A number of rank_clocks.h.
+  int clock = 0;  // The number of a clock in rank_clocks.h.
   bool operator==(const Segment&) const = default;
 };
 // Sorted by start. Neighbors have different clocks. The last segment may continue at position 0. A

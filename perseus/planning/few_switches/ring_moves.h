@@ -71,7 +71,7 @@ class RingMoves {
  private:
   enum class Kind { kClock, kBoundary, kShift, kSplit, kRemove };
   struct Move {
-    double place = 0;  // A fraction of the iteration.
+    double place = 0;  // Where the move is: a fraction of the iteration.
     Kind kind = Kind::kClock;
     int amount = 0;
   };

@@ -82,7 +82,7 @@ class SegmentProgram {
   struct Best {
     double cost = kForbidden;
     int changes = 0;
-    int held = kAny;  // The same clock at the first and the last position.
+    int held = kAny;  // The clock of both the first and the last position, or kAny.
   };
   enum class Direction { kForward, kBackward };
   enum class Keep { kLastStep, kAllSteps };
@@ -93,7 +93,7 @@ class SegmentProgram {
 
   int positions_;
   int clocks_;
-  int levels_ = 0;  // Levels of the latest Run: 0 to its number of changes.
+  int levels_ = 0;  // Levels of the latest Run: one for each number of changes, from 0.
   // Rows of clocks are padded with forbidden clocks, so that loops over a row need no special end.
   std::size_t stride_;
   std::vector<double> weights_;       // [position * stride + clock]

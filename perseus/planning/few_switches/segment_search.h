@@ -96,7 +96,7 @@ class SegmentSearch {
   // The best plan within the deadline since the last Forget.
   struct Found {
     std::vector<Ring> rings;
-    double energy_j = 0;  // Per iteration, with the energy of waiting.
+    double energy_j = 0;  // The energy of an iteration, with waiting.
   };
   const std::optional<Found>& best() const { return best_; }
   void Forget() { best_.reset(); }

@@ -85,7 +85,7 @@ class SwitchBound {
               Nanoseconds deadline, Microwatts least_price, bool on_all_cores = false);
 
   struct Answer {
-    bool exists = false;  // Whether a plan with at most these changes exists at any deadline.
+    bool exists = false;  // Whether a plan with at most `changes` changes exists at any deadline.
     Femtojoules bound = 0;
     // [pp_rank][position] The choice that attains the bound at these prices.
     std::vector<std::vector<int>> clocks;
@@ -110,7 +110,7 @@ class SwitchBound {
     // The result of the latest search minus the least cost without windows. A guess for the next
     // search.
     Femtojoules excess = 0;
-    int lateness = 0;  // After how many more positions a change may take effect.
+    int lateness = 0;  // By how many positions a change may take effect late.
     std::vector<Femtojoules> weights = {};
     std::vector<Femtojoules> change_costs = {};  // [position]
     int unit_shift = 0;                          // A unit is 2^unit_shift fJ.

@@ -139,7 +139,7 @@ class Timeline {
   };
   struct Late {
     Nanoseconds duration = 0;
-    double energy_j = 0;  // Effective.
+    double energy_j = 0;  // Effective energy.
   };
   Late RunMixed(const RankClocks& rank, int position, const Clock& clock, Nanoseconds begin) const;
   struct Place {
@@ -155,7 +155,7 @@ class Timeline {
   struct Awaited {
     Before first;
     Before second;
-    int rest_begin = 0;  // The others are more_awaited_[rest_begin] up to rest_end.
+    int rest_begin = 0;  // The rest is in more_awaited_, from here up to rest_end - 1.
     int rest_end = 0;
   };
   std::vector<Awaited> awaited_;  // [instruction]
@@ -171,9 +171,9 @@ class Timeline {
   std::vector<int> clocks_;
   std::vector<Nanoseconds> durations_;
   std::vector<Nanoseconds> starts_;
-  std::vector<Nanoseconds> ends_;  // One additional entry for empty places.
+  std::vector<Nanoseconds> ends_;  // An additional last entry is for empty places.
   std::vector<Clock> clocks_after_;
-  std::vector<double> late_energies_j_;  // The sum up to this instruction.
+  std::vector<double> late_energies_j_;  // [instruction] The sum up to this instruction.
   std::vector<Nanoseconds> kept_starts_;
   std::vector<Nanoseconds> kept_ends_;
   std::vector<Clock> kept_clocks_after_;

@@ -115,7 +115,7 @@ class WindowProgram {
   // A label at the start of the next position.
   struct Entry {
     Nanoseconds start = 0;
-    double cost = 0;  // With the cost of the change.
+    double cost = 0;  // Includes the cost of the change.
     std::int32_t parent = 0;
     std::int32_t first = 0;
   };
@@ -155,7 +155,7 @@ class WindowProgram {
   std::vector<Nanoseconds> fastest_;  // [position]
   int cell_shift_ = 0;                // A cell is 2^cell_shift_ ns wide.
   int coarsest_shift_ = 0;
-  std::int64_t most_labels_ = 0;  // The limit for all remaining searches.
+  std::int64_t most_labels_ = 0;  // The maximum number of labels of all remaining searches.
 
   std::vector<Label> labels_;  // The labels of all positions.
   // [changes * clocks + clock] Where each list of labels of the latest position begins. The last
@@ -163,7 +163,7 @@ class WindowProgram {
   std::vector<std::int32_t> lists_;
   std::vector<std::int32_t> next_lists_;
   std::vector<Entry> cells_;
-  std::vector<Entry> entering_;  // By rising start and falling cost.
+  std::vector<Entry> entering_;  // Sorted by rising start and falling cost.
 };
 
 }  // namespace perseus::few_switches

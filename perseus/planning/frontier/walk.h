@@ -129,7 +129,7 @@ class Walk {
     std::int64_t pivots = 0;
     std::int64_t degenerate_pivots = 0;
     std::int64_t nodes_moved = 0;
-    std::int64_t longest_stall = 0;  // Pivots in a row without progress.
+    std::int64_t longest_stall = 0;  // The most pivots in a row without progress.
   };
   const Statistics& statistics() const { return statistics_; }
 

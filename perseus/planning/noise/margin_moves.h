@@ -26,8 +26,8 @@ namespace perseus::noise {
 
 struct Move {
   std::vector<std::pair<int, int>> options;  // Pairs of an instruction and its new option.
-  double cost_j = 0;                         // In effective energy. Negative: a gain.
-  double time_s = 0;  // The change of the mean iteration time, to first order. Positive.
+  double cost_j = 0;                         // The additional effective energy. Negative: a saving.
+  double time_s = 0;  // How much the mean iteration time changes, to first order. Positive.
 
   double price_w() const { return cost_j / time_s; }
 };

@@ -83,7 +83,7 @@ class Curve {
 // Weights of paths, or their means.
 struct Paths {
   std::vector<double> of_instructions;  // w
-  std::vector<double> of_stalls;        // The same as w, but without the factors.
+  std::vector<double> of_stalls;        // The same as w, but with each factor 1.
   double delays_s = 0;
   double length_s = 0;  // The mean length of the baseline's longest path.
 };

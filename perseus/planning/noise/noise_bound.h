@@ -89,12 +89,12 @@
 namespace perseus::noise {
 
 struct BoundLimits {
-  int steps = 400;  // For each price.
-  int samples = 5;  // In each step.
+  int steps = 400;  // The number of steps for each price.
+  int samples = 5;  // The number of samples in each step.
   std::uint64_t seed = 2'000'003;
   // The maximum number of clock changes of a pp_rank that a plan may have.
   std::optional<int> most_changes = {};
-  std::stop_token finish = {};  // After a request, uses the prices so far.
+  std::stop_token finish = {};  // After a request, the bound uses the prices so far.
 };
 
 class NoiseBound {

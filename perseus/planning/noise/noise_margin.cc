@@ -99,7 +99,7 @@ class MarginDescent {
 
  private:
   NoisyMean Run(const NoisyExecution& execution, std::span<const int> options) {
-    if (&execution == &execution_) --runs_left_;  // The other one has a single sample.
+    if (&execution == &execution_) --runs_left_;  // The other execution has one sample.
     return execution.Run(options);
   }
 

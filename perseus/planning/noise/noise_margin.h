@@ -54,7 +54,7 @@ namespace perseus::noise {
 struct MarginLimits {
   int samples = 200;
   int check_samples = 2000;
-  int runs = 400;  // About how often all samples run.
+  int runs = 400;  // About how often the search runs all samples.
   // The mean time may exceed the promised time by allowance + tolerance. Both are fractions, too
   // small to notice. The target is the promised time plus `allowance`, because the last part of the
   // time is expensive: with 1 % of noise, 0.04 % more time saves 0.8 points more (GPT-3 on A100, 24
@@ -71,7 +71,7 @@ struct MarginLimits {
 struct NoisyPlan {
   plan::Plan plan;         // Evaluated without noise. Its deadline, bound and target are kept.
   NoisyDifference before;  // The given plan under noise, against the baseline.
-  NoisyDifference after;   // This plan, with the same samples.
+  NoisyDifference after;   // `plan` under noise, with the same samples.
   int runs = 0;
 };
 

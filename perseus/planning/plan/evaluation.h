@@ -62,7 +62,7 @@ struct Evaluation {
 
 struct ExecutionModel {
   double blocking_power_w = 0;            // For one pp_rank: all of its GPUs together.
-  Nanoseconds switch_latency = 0;         // From request to effect.
+  Nanoseconds switch_latency = 0;         // The time from the request to the effect.
   schedule::SwitchCost switch_cost = {};  // For one pp_rank: all of its GPUs together.
 
   // Whether the time and energy of an instruction depend only on its own option.
@@ -97,7 +97,7 @@ class Evaluator {
     std::vector<Nanoseconds> times;
     std::vector<double> energies_j;
     std::vector<int> clocks;            // kNoClock for an instruction without a clock.
-    std::vector<bool> changes;          // Whether it begins with a clock change.
+    std::vector<bool> changes;          // Whether the instruction begins with a clock change.
     std::vector<int> pp_rank_switches;  // [pp_rank]
   };
   Chosen Choose(std::span<const int> options) const;

@@ -60,7 +60,7 @@ struct Plan {
   std::string target;        // In words: "no slowdown", "deadline 2.9 s".
   Nanoseconds deadline = 0;  // evaluation.time <= deadline, always.
   std::vector<int> options;  // For each instruction, an index into its option set.
-  Evaluation evaluation;     // On the measured options, with latency and cost of switches.
+  Evaluation evaluation;     // With the measured options, and the latency and cost of switches.
   // The certificate: no plan for this profile that meets the deadline has less energy.
   double lower_bound_j = 0;
 

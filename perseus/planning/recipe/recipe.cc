@@ -83,7 +83,7 @@ class Run {
     PERSEUS_RETURN_IF_ERROR(LookFirst());
     const plan::SearchLimits search{.effort = wishes_.effort, .stop = stop_, .finish = finish_};
     if (is_short()) PERSEUS_RETURN_IF_ERROR(TradeOffShortly(search));
-    PlansOfEfforts of_less_effort;  // For a margin of noise, or a limit.
+    PlansOfEfforts of_less_effort;  // Starts for plans with a margin or a limit.
     if (!result_.limit.most_switches) {
       const bool needs_all = wishes_.noise || is_given();
       for (int effort = 1; needs_all && effort < wishes_.effort; ++effort) {

@@ -23,7 +23,7 @@ struct SwitchTradeoff {
   // An upper bound on the part of the saving that limits above 16 keep. Set only if these limits
   // were left out.
   std::optional<double> most_kept_further = {};
-  bool was_interrupted = false;  // The search within the limits has not ended.
+  bool was_interrupted = false;  // Whether the search within the limits ended early.
 };
 
 // Computes plans for the limits 0, 2, 3, 4, 6, 8, 12 and 16. `unlimited` is the plan without a

@@ -25,7 +25,7 @@ struct PlannedCandidate {
   Candidate candidate;
   plan::Plan plan;
   double saving = 0;            // The plan's saving against the reference at maximum frequency.
-  double bubble = 0;            // The fraction of an iteration at maximum frequency that GPUs wait.
+  double bubble = 0;            // The part of an iteration at maximum frequency in which GPUs wait.
   double changes_per_rank = 0;  // Clock changes of a pp_rank in an iteration of the plan.
 };
 

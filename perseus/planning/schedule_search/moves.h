@@ -41,11 +41,11 @@ namespace perseus::schedule_search {
 // With one stage on each pp_rank, these are all orders that matter. All microbatches are alike. So
 // the k-th forward of a stage can be the one of microbatch k, and so can the k-th backward. If a
 // schedule has another order of microbatches, each stage can renumber them, with the same times.
-inline constexpr int kFullBackward = -1;  // A weight_delay.
+inline constexpr int kFullBackward = -1;  // The weight_delay of a full backward.
 
 struct RankPaths {
   std::vector<schedule::Instruction> forwards;
-  std::vector<schedule::Instruction> backwards;  // As full backwards.
+  std::vector<schedule::Instruction> backwards;  // All of them as full backwards, even if split.
   std::vector<int> forwards_before;              // [backward] May exceed the number of forwards.
   std::vector<int> weight_delay;                 // [backward] In half steps, or kFullBackward.
   std::vector<int> has_recompute;                // [backward] 1 or 0.

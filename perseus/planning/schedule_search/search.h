@@ -70,7 +70,7 @@ struct Candidate {
   schedule::Schedule schedule;
   std::string origin = {};  // The generated schedule that it comes from: "1f1b", "zb-h1".
   std::vector<std::int64_t> in_flight = {};  // [pp_rank] the most microbatches at a time.
-  double relaxed_energy_j = 0;               // No plan for this schedule and deadline has less.
+  double relaxed_energy_j = 0;               // No plan for this schedule and deadline needs less.
   Nanoseconds time_at_maximum = 0;           // The time of an iteration at maximum frequency.
 };
 

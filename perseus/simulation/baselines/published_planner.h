@@ -42,7 +42,7 @@ class PublishedPlanner {
 
   struct Schedule {
     Nanoseconds time = 0;      // From rounded times, so slightly too short.
-    double energy_j = 0;       // From the fit, of all ranks, with waiting.
+    double energy_j = 0;       // The fitted energy of all ranks, with waiting.
     std::vector<int> options;  // By instruction, an index into its option set.
   };
 

@@ -31,7 +31,7 @@ struct ClockPoint {
 // The time and the energy of a computation that takes `at_highest` at the highest clock.
 Nanoseconds TimeAt(const ClockPoint& point, Nanoseconds at_highest);
 double EnergyAt(const ClockPoint& point, Nanoseconds at_highest);
-// The same as options, in the order of `points`.
+// The time and energy at each of `points`, as options in the same order.
 std::vector<profile::Option> OptionsOf(const std::vector<ClockPoint>& points,
                                        Nanoseconds at_highest);
 

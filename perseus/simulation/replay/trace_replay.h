@@ -62,7 +62,7 @@ struct StepGraph {
   std::vector<int> order;  // Each node comes after all nodes that it waits for.
   std::vector<int>
       first_waited;         // Node i waits for waited[first_waited[i] ... first_waited[i + 1]).
-  std::vector<int> waited;  // Ascending for each node.
+  std::vector<int> waited;  // The nodes that a node waits for, in ascending order.
   // By event. For a communication, the transfer without waiting.
   std::vector<Nanoseconds> durations;
   // By event. The time from the end of the last event that it waits for (or from the start of the

@@ -97,9 +97,9 @@ class WindowSearch {
     double in_price = 0;
     double out_price = 0;
     double paid = 0;
-    int first_link = 0;  // Its first predecessor inside the window, in links_.
+    int first_link = 0;  // Where its predecessors inside the window begin in links_.
     int end_link = 0;
-    int first_leaf = 0;  // The first leaf that it completes, in members_.
+    int first_leaf = 0;  // Where the leaves that it completes begin in members_.
     int end_leaf = 0;
     double end = 0;
     int choice = 0;
