@@ -94,7 +94,7 @@ double MostEnergy(const plan::Planner& planner, Nanoseconds deadline) {
   return most_j;
 }
 
-// The price of each second that the iteration ends before the deadline.
+// The price of each second by which the iteration ends before the deadline.
 Microwatts LeastPrice(const plan::Planner& planner, const SwitchLimits& limits) {
   return limits.waiting == SwitchLimits::Waiting::kUntilEnd ? planner.blocking_price() : 0;
 }

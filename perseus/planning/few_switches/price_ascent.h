@@ -36,8 +36,8 @@
 //   Branching divides the problem: in one part, an instruction may use only its slower clocks, and
 //   in the other part only its faster clocks. Each part has its own ascent, the smaller bound is
 //   the result, and each part can be divided again. For GPT-3 on A100 with 12 microbatches and 2
-//   changes, 16 such parts close half of the gap in 0.3 s. For twelve other jobs and limits, 16 to
-//   32 parts gain 0.01 to 0.15 points of saving in 0.3 to 16 s.
+//   changes, 16 such parts close half of the gap between the plan and its bound in 0.3 s. For
+//   twelve other jobs and limits, 16 to 32 parts gain 0.01 to 0.15 points of saving in 0.3 to 16 s.
 //
 //   Column generation needs a linear-programming solver, which the planner does not have, and its
 //   master problem has a row for every dependency. After a subgradient step in the flows, flow is

@@ -46,9 +46,10 @@
 //   Costs are whole numbers in doubles, as in SegmentProgram. Times are nanoseconds.
 //
 // COMPLEXITY
-//   One search takes O(n N C cells), and each cap needs at most C + 1 searches. Example: a step of
-//   the price ascent with eight stages, 96 microbatches and 2 changes. It has 110,000 labels for
-//   GPT-3 on A100, and 350,000 for Bloom on A40, where most last clocks need another search.
+//   Let n be the number of positions, N of changes and C of clocks. One search takes O(n N C
+//   cells), and each cap needs at most C + 1 searches. Example: a step of the price ascent with
+//   eight stages, 96 microbatches and 2 changes. It has 110,000 labels for GPT-3 on A100, and
+//   350,000 for Bloom on A40, where most last clocks need another search.
 //
 // ALTERNATIVES
 //   - Compare labels by the time since the earliest start, instead of by the end minus the sum of

@@ -65,8 +65,8 @@
 //   - Nine of ten pivots are degenerate: the path can carry no more flow, because many microbatches
 //     are alike. Then any arc of the path that is at its bound may leave. So the walk follows the
 //     path from the entering arc in both directions at once, only up to the nearest such arc, and
-//     moves the smaller parts of the trees. Perturbed slopes would avoid the ties, but take 12
-//     times as long.
+//     moves the smaller parts of the trees. With perturbed slopes, pivots would not be degenerate,
+//     but the walk would take 12 times as long.
 //   - The time of a late node is stored relative to the sink, so a shift touches no node.
 //
 // TERMINATION

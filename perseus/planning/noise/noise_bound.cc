@@ -26,8 +26,8 @@ constexpr int kPricesWithoutGain = 2;
 // For each new price, the step size starts as if this number of steps were done, because w is
 // already good.
 constexpr int kStepsBefore = 300;
-// The number of steps for plans within a limit on clock changes. Their work is about
-// LimitedCost::work().
+// Steps for plans within a limit on clock changes: their total work (LimitedCost::work() is the
+// work of one step), their maximum number, and kStepsBefore for them.
 constexpr double kLimitedWork = 60e6;
 constexpr double kMostLimitedSteps = 400;
 constexpr int kLimitedStepsBefore = 10;

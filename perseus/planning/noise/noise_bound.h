@@ -3,8 +3,8 @@
 // PROBLEM
 //   Instruction i takes t_i * f_i. Its factor f_i is random, with mean 1. Its effective energy e_i
 //   (profile/curve.h) is a convex function of t_i. T is the mean length of the longest path. If all
-//   pp_ranks together have the blocking power P, the mean energy is sum e_i(t_i) + P*T. What is its
-//   least value if T may be at most D?
+//   pp_ranks together have the blocking power P, the mean energy is sum e_i(t_i) + P*T. What is the
+//   least mean energy if T may be at most D?
 //
 // IDEA
 //   Weak duality, as for the bound without noise. Take any rule that chooses a path for each
@@ -57,9 +57,9 @@
 //
 //   With a switch latency, an instruction runs partly at the previous clock, and the size of this
 //   part depends on the outcome. But in this bound, a plan has one time for each instruction. So
-//   with a latency, the bound is only an estimate, except for a small part of the time. (In a small
-//   job with a latency of a fifth of an instruction, no plan was above the estimate: the test of
-//   the bound tries all plans.)
+//   with a latency, the bound is only an estimate. It is inexact only for the small part of the
+//   time in which instructions run at a previous clock. (In a small job with a latency of a fifth
+//   of an instruction, no plan was above the estimate: the test of the bound tries all plans.)
 //
 // TRIED
 //   For the same work, many steps of few samples give a better bound than few steps of many samples

@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::uint64_t kCheckSeed = 1'000'003;
 constexpr int kChecks = 6;
-// The earlier starts of a plan with a limit on clock changes. Each start is a search with
-// kEffortOfStart.
+// If clock changes are limited, the search also starts from this many plans for earlier deadlines.
+// A search with the effort kEffortOfStart makes each of these plans.
 constexpr int kEarlierStarts = 3;
 constexpr double kEffortOfStart = 0.3;
 

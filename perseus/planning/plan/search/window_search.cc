@@ -225,9 +225,9 @@ WindowSearch::Place WindowSearch::PlaceOf(const Member& member) const {
   return {start, base + (member.in_price - member.out_price) * start};
 }
 
-// Chooses the option of a leaf. No instruction after a leaf is in the window. So the price of its
-// time is the price of an earlier end, and the slowest candidate that ends in time is the best.
-// Returns the cost of the leaf, or kLate.
+// Chooses the option of a leaf. No instruction after a leaf is in the window. So a second of the
+// duration of the leaf has the same price as a second by which it ends earlier, and the slowest
+// candidate that ends in time is the best. Returns the cost of the leaf, or kLate.
 double WindowSearch::CloseLeaf(Member& leaf) {
   const Place place = PlaceOf(leaf);
   const double room = leaf.due - place.start;
