@@ -1,5 +1,5 @@
-// A lower bound on the energy of every plan. It is often higher than the bound of the relaxation,
-// because it knows that a GPU runs only measured options, and no mixtures of options.
+// A lower bound on the energy of every plan. It is often higher than the bound of the relaxation.
+// The reason: it knows that a GPU runs only measured options, and no mixtures of options.
 //
 // WHY
 //   In the bound of the relaxation (frontier/), each instruction may run at any point of the hull

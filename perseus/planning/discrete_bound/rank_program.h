@@ -1,10 +1,10 @@
 // The least cost of the options and the waits of one pp_rank, at given prices.
 //
 // PROBLEM
-//   The steps (instructions) of a pp_rank run in order. Step k starts at S_k within its window,
-//   lasts the time t of one of its choices, and ends at E_k = S_k + t within its window. Its `late`
-//   penalties are for a start after a limit, and its `early` penalties for an end before a limit.
-//   It costs
+//   The steps (instructions) of a pp_rank run in order. Step k has a window. It starts at S_k
+//   within the window, lasts the time t of one of its choices, and ends at E_k = S_k + t within the
+//   window. Its `late` penalties are for a start after a limit, and its `early` penalties for an
+//   end before a limit. It costs
 //
 //     reduced_cost of the choice  +  wait_price * (S_k - E_(k-1) - delay)
 //       + sum over late  price * max(0, S_k - limit)

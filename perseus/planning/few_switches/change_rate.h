@@ -10,9 +10,9 @@
 //   N grows with T, so a slower plan may have more changes.
 //
 //   The targets slowdown, deadline and least energy have one T. For these targets, N is fixed
-//   before the search. For a price and for the energy-delay product, T is the time of the plan
-//   without the limit, if a plan within the limit exists for this T. Another T may be slightly
-//   better.
+//   before the search. A price and the energy-delay product have no fixed T. For these targets, T
+//   is the time of the plan without the limit, if a plan within the limit exists for this T.
+//   Another T may be slightly better.
 //
 //   With the limit, a plan needs more energy for the same T than without it. So for an energy
 //   budget or a power cap, T grows in steps until a plan meets the target. The last step is the

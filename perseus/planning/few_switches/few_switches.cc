@@ -158,9 +158,9 @@ class FewSwitches {
 
   // The best plan of a budget so far.
   using Best = std::optional<SegmentSearch::Found>;
-  // Starts searches from the sequences of the bound, from the best plan of this budget so far, and
-  // from the best plan of the next smaller budget. Call it for the budgets in rising order.
-  // Requires search_number >= 0.
+  // Improves the best plan of this budget. Starts searches from the sequences of the bound, and
+  // from the best plans so far of this budget and of the next smaller one. Call it for the budgets
+  // in rising order. Requires search_number >= 0.
   void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best) {
     if (!bound.best.exists) return;
     if (best && (!search_.best() || best->energy_j < search_.best()->energy_j))

@@ -1,10 +1,11 @@
 // The clocks of a pp_rank, and the time and energy of its instructions at each clock.
 //
 // A clock here is one combination of frequency and other knobs. Several option sets of a pp_rank
-// (forward, backward, the stages of an interleaved schedule) share clocks. A clock is useless if
-// another clock is at least as fast and needs no more effective energy in every option set of the
-// pp_rank. That other clock can replace the useless one without an additional clock change. So the
-// best plan with any number of changes needs only the other, useful clocks.
+// (forward, backward, the stages of an interleaved schedule) share clocks. Compare two clocks in
+// every option set of the pp_rank. A clock is useless if another clock is always at least as fast
+// and never needs more effective energy. That other clock can replace the useless one without an
+// additional clock change. So the best plan with any number of changes needs only the other, useful
+// clocks.
 //
 // Thread safety: the values do not change after construction.
 #pragma once

@@ -13,8 +13,8 @@ constexpr int kOfferedPart = 6;
 constexpr int kDoublePart = 10;
 // The maximum distance between two clocks in one move.
 constexpr int kMostClockStep = 16;
-// If a pp_rank changes to a new period together with another one, its time may be too long by this
-// fraction of its time before the change. Small moves correct this later.
+// A move may change a pp_rank to a new period together with another pp_rank. Then its time may be
+// too long by this fraction of its time before the change. Small moves correct this later.
 constexpr double kPeriodTolerance = 0.002;
 
 struct Sum {

@@ -1,10 +1,11 @@
 // A lower bound on the energy of every plan with at most N clock changes per pp_rank.
 //
 // IDEA
-//   Take any flow x >= 0 from the source to the sink of the network (frontier/network.h), of value
-//   lambda >= P*S, where S is the number of pp_ranks and P the blocking power. A plan has event
-//   times pi with pi[head] - pi[tail] >= the duration of each arc. Flow is conserved, so the sum of
-//   x_a * (pi[head] - pi[tail]) over all arcs is lambda times the iteration time T. Therefore
+//   Let S be the number of pp_ranks and P the blocking power of each. Take any flow x >= 0 from the
+//   source to the sink of the network (frontier/network.h), of value lambda >= P*S. A plan has
+//   event times pi with pi[head] - pi[tail] >= the duration of each arc. Flow is conserved, so the
+//   sum of x_a * (pi[head] - pi[tail]) over all arcs is lambda times the iteration time T.
+//   Therefore
 //
 //     sum over instructions x_i*t_i  +  sum over dependencies x_d*delay_d  <=  lambda * T.
 //
@@ -50,9 +51,8 @@
 //
 // EXACTNESS
 //   Weights are whole femtojoules (energies are rounded down). The program subtracts the least
-//   weight of each position, and then counts in units of 2^k fJ, with the least k for which its
-//   sums are exact. Each weight is rounded down to a unit. So the result is never above the exact
-//   one.
+//   weight of each position. Then it counts in units of 2^k fJ, with the least k for which its sums
+//   are exact. Each weight is rounded down to a unit. So the result is never above the exact one.
 //
 // Thread safety: one thread at a time.
 #pragma once

@@ -178,9 +178,10 @@ class Timeline {
   std::vector<Nanoseconds> kept_ends_;
   std::vector<Clock> kept_clocks_after_;
   std::vector<double> kept_late_energies_j_;
-  // [instruction] The longest paths to the end of the iteration, from the start and from the end of
-  // the instruction, for the durations of the last Keep. paths_from_ has one additional entry, 0,
-  // for the end of the iteration. (The additional entry of paths_after_ has no meaning.)
+  // [instruction] The longest path to the end of the iteration: in paths_from_ from the start of
+  // the instruction, and in paths_after_ from its end. Both use the durations of the last Keep.
+  // paths_from_ has one additional entry, 0, for the end of the iteration. (The additional entry of
+  // paths_after_ has no meaning.)
   std::vector<Nanoseconds> paths_from_;
   std::vector<Nanoseconds> paths_after_;
   // [instruction] The next instruction on the longest path after it. The number of instructions

@@ -1,5 +1,5 @@
-// A close lower bound on the cost of the best clocks of one pp_rank, with a limited number of clock
-// changes, if each instruction has to run within a window of time.
+// A close lower bound on the cost of the best clocks of one pp_rank. The number of clock changes is
+// limited, and each instruction has to run within a window of time.
 //
 // WHY
 //   Prices alone let a pp_rank mix sequences: one that is too slow, and one that is too fast. Where

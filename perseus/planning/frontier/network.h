@@ -55,8 +55,9 @@ struct Network {
 inline constexpr Microwatts kMostPower(std::int64_t{1} << 59);
 
 // The relaxation of `graph`: curves[i] is the curve of graph.option_sets[i]. Requires
-// graph.instructions in topological order. Fails (kInput) if the graph has no instructions, or if
-// the sum of all durations, or of all slopes, does not fit the 64-bit integers of the solvers.
+// graph.instructions in topological order. Fails (kInput) if the graph has no instructions. Also
+// fails if the sum of all durations, or of all slopes, does not fit the 64-bit integers of the
+// solvers.
 Result<Network> BuildNetwork(const schedule::InstructionGraph& graph,
                              std::span<const profile::Curve> curves);
 

@@ -101,8 +101,8 @@ void Walk::Watch(std::int32_t index) {
   std::push_heap(arrivals_.begin(), arrivals_.end());
 }
 
-// Removes arrivals that are no longer valid. Since an arrival was queued, both ends of its arc may
-// have come into the same tree, or the arc may arrive at another time.
+// Removes arrivals that are no longer valid. After an arrival was queued, both ends of its arc may
+// have come into the same tree, or the time of the arrival may have changed.
 void Walk::DropStaleArrivals() {
   while (!arrivals_.empty()) {
     const Arrival& next = arrivals_.front();

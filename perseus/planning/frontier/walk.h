@@ -64,16 +64,16 @@
 //     times as long.
 //   - Nine of ten pivots are degenerate: the path can carry no more flow, because many microbatches
 //     are alike. Then any arc of the path that is at its bound may leave. So the walk follows the
-//     path from the entering arc in both directions at once, only up to the nearest such arc, and
+//     path from the entering arc in both directions at once, only up to the nearest such arc. It
 //     moves the smaller parts of the trees. With perturbed slopes, pivots would not be degenerate,
 //     but the walk would take 12 times as long.
 //   - The time of a late node is stored relative to the sink, so a shift touches no node.
 //
 // TERMINATION
 //   A pivot shortens the schedule, or raises the flow, or is stalled (does neither). In principle,
-//   stalled pivots could repeat in a cycle. After as many stalled pivots in a row as the network
-//   has arcs, the walk chooses entering and leaving arcs by smallest index (Bland 1977) until it
-//   makes progress. With this rule, no cycle is possible.
+//   stalled pivots could repeat in a cycle. Suppose that as many pivots in a row are stalled as the
+//   network has arcs. Then the walk chooses entering and leaving arcs by smallest index (Bland
+//   1977) until it makes progress. With this rule, no cycle is possible.
 //
 // LIMITS
 //   All numbers are integers, without tolerances. The times may add up to 36 years, and the slopes

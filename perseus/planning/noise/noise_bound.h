@@ -19,11 +19,11 @@
 // WHICH RULES
 //   The rule takes the longest path for some times t' of the instructions. The best t' are the
 //   times of the best relaxed plan, and the prices L*w give such times. The method of Frank & Wolfe
-//   (1956) finds both the times and w. A step computes the times that the prices require, takes the
-//   longest paths of a few new samples for these times, and moves w towards them. The rule is then
-//   a mixture of the rules of all steps, each with its weight. At a breakpoint of a curve, the
-//   times would jump. So the steps use smoothed curves, but the bound does not. The search for the
-//   next price starts from the w of the previous price.
+//   (1956) finds both the times and w. A step computes the times that the prices require. Then it
+//   takes the longest paths of a few new samples for these times, and moves w towards them. The
+//   rule is then a mixture of the rules of all steps, each with its weight. At a breakpoint of a
+//   curve, the times would jump. So the steps use smoothed curves, but the bound does not. The
+//   search for the next price starts from the w of the previous price.
 //
 // WHY ESTIMATES ARE SAFE
 //   The samples of a step are new, so the times of the step do not depend on them. So w is an

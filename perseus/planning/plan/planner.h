@@ -134,8 +134,8 @@ class Planner {
   // Returns the plan of least energy that takes no longer than `deadline`. The plan is the relaxed
   // optimum, rounded to measured options, and improved by a search that uses the remaining slack
   // (choice_search.h). With a switch latency or a switch cost, see switching.h. Fails with
-  // kUnreachable if `deadline` is below least_time(), or if a latency or cost is given and the
-  // search finds no plan that meets the deadline.
+  // kUnreachable if `deadline` is below least_time(). With a latency or cost, also fails with
+  // kUnreachable if the search finds no plan that meets the deadline.
   Result<Plan> PlanFor(Nanoseconds deadline, const SearchLimits& limits = {}) const;
 
   // Returns the lower bound of PlanFor without the plan, in a fraction of the time: no plan that

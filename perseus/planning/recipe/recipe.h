@@ -98,8 +98,8 @@ struct JobPlans {
 // limit of the file replaces kPickShortly. kGiven and kNone replace the rate.
 ChangeRules RulesWith(ChangeRules asked, const few_switches::ChangeLimit& of_job);
 
-// Returns the active rules for a job. They are the rules of RulesWith, but kPickShortly becomes
-// kNone for a large job, for a general graph, and if the user asks for the trade-off.
+// Returns the active rules for a job: the rules of RulesWith, with one exception. kPickShortly
+// becomes kNone for a large job, for a general graph, and if the user asks for the trade-off.
 ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
                      const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph);
 

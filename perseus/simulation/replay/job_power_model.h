@@ -4,8 +4,8 @@
 // and power of the computation at every other clock, relative to the highest clock.
 //
 // Two kinds of models exist. A GpuModel has the curves of two given stages of a large transformer.
-// A GpuRoofline runs kernels: here, those of one block of GPT-3 175B with tensor parallelism 8 and
-// microbatches of one sequence, because a timeline does not say what the job computes.
+// A GpuRoofline runs kernels. A timeline does not say what the job computes. So here, the kernels
+// are those of one block of GPT-3 175B with tensor parallelism 8 and microbatches of one sequence.
 #pragma once
 
 #include <string>

@@ -18,8 +18,9 @@
 //      overlap, and none begins before its input was received. The steps of a rank do not overlap.
 //      Each of these rules holds within the clock tolerance.
 //   4. The steps are numbered in the order of time.
-//   5. In every step, at least one computation has a duration above 0. The median of the durations
-//      is 0, or from a microsecond to an hour. Otherwise, the file has another unit.
+//   5. In every step, at least one computation has a duration above 0. The median duration of the
+//      computations of all steps is 0, or from 50 us to 10 s. Otherwise, the unit of time in the
+//      file is probably not the microsecond.
 #pragma once
 
 #include <cstdint>

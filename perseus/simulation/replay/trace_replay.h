@@ -17,10 +17,9 @@
 // The remaining time is not explained by a recorded event: kernel launches, data loading, Python.
 // The *host delay* of an event is an estimate of this time from the other steps. For each other
 // step, take the events of the same name on the same rank of all pipelines, and the least of their
-// delays. The host delay is the median of these least delays. The minimum over pipelines is
-// necessary because a rank may wait for something that is not recorded, while the same rank of
-// another pipeline does not. The first event of a name is treated separately. A trace of one step
-// has no host delays.
+// delays. The host delay is the median of these least delays. Why the least delay of all pipelines:
+// a rank may wait for something that is not recorded, while the same rank of another pipeline does
+// not. The first event of a name is treated separately. A trace of one step has no host delays.
 //
 // So the check of the replay is independent: the replayed time of a step uses nothing from this
 // step but the durations of its events.
