@@ -12,8 +12,8 @@
 //   Let P be the blocking power of a pp_rank, and S the number of pp_ranks. Let x be a flow from
 //   the source to the sink of the instruction graph, of value lambda >= P*S (rank_steps.h). Take a
 //   plan with the options o, effective energies ê_i, times t_i, starts S_i, ends F_i = S_i + t_i
-//   and iteration time T <= T0. Flow is conserved. So the sum of x times the lengths of all
-//   instructions, dependencies, and the ways from the source and to the sink, is lambda * T. So the
+//   and iteration time T <= T0. Flow is conserved. Take all instructions, all dependencies, and the
+//   ways from the source and to the sink. The sum of x times their lengths is lambda * T. So the
 //   energy of the plan is exactly
 //
 //     E = LB(x) + sum_i rc_i(o_i) + sum_d x_d*wait_d + (lambda - P*S)*(T0 - T)
@@ -29,10 +29,10 @@
 // THE BOUND
 //   Each term is assigned to one pp_rank. Each pp_rank then costs at least its own least sum over
 //   all of its options and starts (rank_program.h). A reduced cost is assigned to the pp_rank of
-//   its instruction, and the wait between two neighbors on a pp_rank to this pp_rank. The wait of
-//   any other dependency involves two instructions that need not be neighbors. Each instruction has
-//   a window: if all other instructions run at their fastest times, it has to start at `earliest`
-//   or later, and to end at `latest` or earlier. So this wait is at least
+//   its instruction. The wait between two neighbors on a pp_rank is assigned to this pp_rank. The
+//   wait of any other dependency involves two instructions that need not be neighbors. Each
+//   instruction has a window: if all other instructions run at their fastest times, it has to start
+//   at `earliest` or later, and to end at `latest` or earlier. So this wait is at least
 //
 //     max(0, S_to - latest_from - delay)    or    max(0, earliest_to - F_from - delay),
 //

@@ -13,11 +13,11 @@
 //   Every term is at least 0. Find the least sum, or a lower bound on it that is close.
 //
 // METHOD
-//   A label (t, v) of step k stands for all ways to reach the step that allow any start S >= t at
-//   the cost v + wait_price * S. If another label has t' <= t and v' <= v, the label (t, v) is
-//   dropped. The window is divided into cells, and the labels of a cell are merged into (least t,
-//   least v). Merging only adds possibilities, so the result is never above the least cost. The
-//   result is exact if no two labels are in the same cell.
+//   A label (t, v) of step k stands for a set of ways to reach the step. Each of them allows any
+//   start S >= t, at the cost v + wait_price * S. If another label has t' <= t and v' <= v, the
+//   label (t, v) is dropped. The window is divided into cells, and the labels of a cell are merged
+//   into (least t, least v). Merging only adds possibilities, so the result is never above the
+//   least cost. The result is exact if no two labels are in the same cell.
 //
 //   The cost of a step as a function of its start is convex. Let `slope` be the derivative of this
 //   function minus the wait price of the next step. Where slope >= 0, an early start and a wait

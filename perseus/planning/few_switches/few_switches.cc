@@ -158,7 +158,7 @@ class FewSwitches {
 
   // The best plan of a budget so far.
   using Best = std::optional<SegmentSearch::Found>;
-  // Improves the best plan of this budget. Starts searches from the sequences of the bound, and
+  // Improves the best plan of this budget. The searches start from the sequences of the bound, and
   // from the best plans so far of this budget and of the next smaller one. Call it for the budgets
   // in rising order. Requires search_number >= 0.
   void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best) {

@@ -122,8 +122,9 @@ Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
 
 // Returns a plan within `deadline` for each budget. The budgets must rise. Plans and bounds are
 // monotone: a larger budget never has more energy or a higher bound. `known` are plans that may be
-// part of the result, if they are within a budget, such as the plan without a budget. `bounds` must
-// be for the same deadline, budgets and limits. If `bounds` is empty, the function computes them.
+// part of the result if they are within a budget. An example is the plan without a budget. `bounds`
+// must be for the same deadline, budgets and limits. If `bounds` is empty, the function computes
+// them.
 //
 // Fails with kInput if a budget is negative or if the budgets do not rise. Fails with kUnreachable
 // if `deadline` is below planner.least_time(). Fails with kSystem after a stop request.

@@ -17,7 +17,7 @@
 // make a pp_rank faster, and a later move of another pp_rank can use the time. The result is the
 // best plan within the deadline that the search saw.
 //
-// Where time is short, a step that saves energy takes more time, and another step on the same path
+// Where time is short, a step that saves energy takes more time. So another step on the same path
 // has to save this time. So a move that makes a known path too long (late_paths.h) gets a second
 // try. The search tries a few faster clocks that make this path short enough, and adds the cheapest
 // of them to the move.

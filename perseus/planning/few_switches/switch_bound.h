@@ -26,10 +26,11 @@
 //   value over only those sequences that keep the windows (window_program.h).
 //
 //   This value may be higher than the one over all sequences. The reason: at the best prices
-//   without windows, a mixture of sequences may be optimal, and one of them may be too slow for its
-//   windows. Both values are valid bounds at any prices. At the best prices without windows, the
-//   windows raise the bound very little: at these prices, a sequence in time costs as little as one
-//   that is too slow. So further steps of the ascent, which keep the windows, raise the bound.
+//   without windows, a mixture of sequences may be optimal. One of these sequences may be too slow
+//   for its windows. Both values are valid bounds at any prices. At the best prices without
+//   windows, the windows raise the bound very little: at these prices, a sequence in time costs as
+//   little as one that is too slow. So further steps of the ascent, which keep the windows, raise
+//   the bound.
 //
 //   With a switch latency, windows are not used. The COSTS section replaces an instruction at two
 //   clocks by one at a single clock that weighs no more. At this single clock, the instruction may

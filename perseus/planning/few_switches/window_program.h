@@ -24,12 +24,13 @@
 //   label is dropped if another label with the same c costs no more, ends no later, and has no more
 //   changes.
 //
-//   Labels that are close to each other are merged into one, with the least cost and the least end
-//   of all of them. This only adds possibilities, so the result is never above the least cost. The
-//   program could compare labels by their ends. But then errors would add up: at each position, new
-//   sequences would change to a clock and pull the merged end forward. So for labels of clock c,
-//   the program compares the end minus the sum of the times of clock c up to here. This difference
-//   stays the same as long as the clock does. The error is then at most two cells for each change.
+//   Labels that are close to each other are merged into one label. It has the least cost and the
+//   least end of all of them. This only adds possibilities, so the result is never above the least
+//   cost. The program could compare labels by their ends. But then errors would add up: at each
+//   position, new sequences would change to a clock and pull the merged end forward. So for labels
+//   of clock c, the program compares the end minus the sum of the times of clock c up to here. This
+//   difference stays the same as long as the clock does. The error is then at most two cells for
+//   each change.
 //
 //   The search has a cap on the cost. A label is dropped if its cost plus the least cost of the
 //   remaining positions, without windows, is above the cap. A backward run of SegmentProgram gives

@@ -31,8 +31,8 @@
 //
 //     1. divides epsilon by 16;
 //     2. makes the schedule feasible: no arc is shorter than its fastest time, and no node is late.
-//        Without this step, step 3 would send huge flows through the arcs that are too short, and
-//        step 4 would send them back (1.6 times the time, measured);
+//        Without this step, step 3 would send huge flows through the arcs that are too short. Step
+//        4 would send them back (1.6 times the time, measured);
 //     3. sets the flow of each arc to the flow that its length requires. After that, some nodes
 //        have too much flow (an excess), and other nodes have too little;
 //     4. pushes the excess to the nodes that have too little flow, along arcs that violate (1) or

@@ -72,8 +72,8 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
 // to the source.
 std::vector<std::int32_t> ArcsInOrder(const Network& network);
 
-// Returns the earliest time of each node (the longest path from the source), if every arc runs at
-// its fastest, or at its slowest (cheapest). The time of the sink is the makespan.
+// Returns the earliest time of each node: the longest path from the source. Every arc runs at its
+// fastest, or every arc at its slowest (cheapest). The time of the sink is the makespan.
 enum class Pace { kFastest, kSlowest };
 std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace);
 

@@ -8,7 +8,7 @@
 // longest path without noise. But it ignores that some paths are the longest more often than
 // others, and each try is a whole plan. (b) A flat factor on all times. This also makes
 // instructions faster that are never critical. (c) A descent with the derivative of the mean time.
-// Chosen. At an optimum, a common price per second of mean time exists, and no instruction can run
+// Chosen. At an optimum, a common price per second of mean time exists: no instruction can run
 // faster for less than this price. The derivative of the mean time by the time of an instruction is
 // its criticality (Fulkerson 1962; infinitesimal perturbation analysis). Noise makes the mean time
 // smooth, so the derivative is useful here. Without noise, it is not.

@@ -117,9 +117,9 @@ class Planner {
                                    const std::stop_token& stop = {}) const;
 
   // Returns every breakpoint, by the walk (frontier/walk.h). If the walk would take too long and
-  // `precision` permits it, returns bounds of the frontier instead, from a few dozen deadlines
-  // (frontier/enclosure.h). The limit of the walk is a number of operations, so it is the same on
-  // every machine. Fails (kSystem) after a stop request.
+  // `precision` permits it, returns bounds of the frontier instead. They come from a few dozen
+  // deadlines (frontier/enclosure.h). The limit of the walk is a number of operations, so it is the
+  // same on every machine. Fails (kSystem) after a stop request.
   Result<Frontier> ComputeFrontier(
       const Progress& progress = {}, const std::stop_token& stop = {},
       FrontierPrecision precision = FrontierPrecision::kStatedError) const;

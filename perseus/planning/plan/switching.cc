@@ -190,7 +190,7 @@ class ClockSearch {
     if (update_.Try(change)) update_.Keep();
   }
 
-  // Tries to run an instruction, or two in a row, at the clock of a neighbor, and to run an
+  // Tries to run an instruction, or two in a row, at the clock of a neighbor. Also tries to run an
   // instruction one step slower.
   bool ChangeFew() {
     bool improved = false;

@@ -179,8 +179,8 @@ class Run {
     return plans_.LookFirst(&*result_.frontier, wanted, stop_);
   }
 
-  // Returns the plan for which the limits are compared. A picked limit applies to all plans. The
-  // plan with no slowdown would lose the most if another target decided the limit, so the limits
+  // Returns the plan for which the limits are compared. A picked limit applies to all plans. If
+  // another target decided the limit, the plan with no slowdown would lose the most. So the limits
   // are compared for this plan. If no limit is picked, or if this plan saves nothing, uses another
   // one: the plan with the least time among the asked plans that have a time.
   const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {

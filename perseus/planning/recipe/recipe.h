@@ -14,9 +14,9 @@
 //   3. The limit. The user gives it, or the recipe picks the fewest changes that keep 95 % of the
 //      saving with no slowdown. (If the plan with no slowdown saves nothing, the asked target with
 //      the least time decides.) Why a limit: a plan with a clock for each instruction changes a
-//      clock about ten times a second, and each change stops a real GPU for 0.1 ms. A search within
-//      the limit replaces each plan (few_switches.h). For a given limit, the search goes through
-//      all smaller limits first, beginning with 0. So a higher limit never needs more energy.
+//      clock about ten times a second. Each change stops a real GPU for 0.1 ms. A search within the
+//      limit replaces each plan (few_switches.h). For a given limit, the search goes through all
+//      smaller limits first, beginning with 0. So a higher limit never needs more energy.
 //   4. The margin. With noise, a plan with a limit of time gets faster options until its mean time
 //      is within the target (noise_margin.h).
 //   5. The bound. Each plan has the greatest known bound: from the relaxation, from the measured
@@ -106,7 +106,7 @@ ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
 // Plans the targets of a job. `wishes.changes` are the active rules (RulesFor).
 //
 // A request to `finish` ends the search with the best plans so far. If the search for a limit on
-// clock changes has not ended by then, the plans have no limit, except a given limit or a rate. If
+// clock changes has not ended by then, the plans have only a given limit or a rate, or no limit. If
 // no target needs the frontier, it is left out.
 //
 // Fails with kUnreachable if an asked target has no plan with its limit and its margin. The message

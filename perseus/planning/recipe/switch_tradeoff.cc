@@ -96,8 +96,8 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
 void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
                             const std::stop_token& finish, std::vector<PlannedTarget>& planned) {
   if (planner.model().SwitchesAreFree()) return;
-  // If switches have a latency but no cost, the plans are already good, and the search within a
-  // limit on changes is slow. So it gets a quarter of the effort.
+  // If switches have a latency but no cost, the plans are already good. The search within a limit
+  // on changes is slow in this case. So it gets a quarter of the effort.
   const bool has_cost = !planner.model().switch_cost.IsNone();
   const double effort = has_cost ? 1 : 0.25;
   constexpr int kMost = kTradeoffLimits[std::size(kTradeoffLimits) - 1];

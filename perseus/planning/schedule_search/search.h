@@ -3,7 +3,7 @@
 // WHY THE SCHEDULE MATTERS. A plan saves energy if some instructions may take longer while the
 // iteration does not. In 1F1B, a pp_rank may hold only a few microbatches. So it has no work while
 // it waits for its first gradient, and later it runs the remaining work at full clocks. With one
-// more microbatch in flight, it does a part of this work while it waits, and all later instructions
+// more microbatch in flight, it does a part of this work while it waits. So all later instructions
 // have more time.
 //
 // THE PROBLEM. Given are the profile, the number of microbatches, a deadline, and the activations
@@ -29,8 +29,9 @@
 // Alternatives that lost. (a) A mixed-integer program of the order needs a binary variable for
 // every pair (forward, backward) on a pp_rank: 4,608 for 8 pp_ranks and 24 microbatches. (b) Early
 // warm-up without a search: every pp_rank holds equally many more microbatches than in 1F1B. It is
-// one of the generated schedules. For two measured profiles with 24 microbatches, it misses a fifth
-// of the gain of the search with one more microbatch, and more than a third with two more.
+// one of the generated schedules. Its gain is less than the gain of the search. For two measured
+// profiles with 24 microbatches, it is less by a fifth with one more microbatch, and by more than a
+// third with two more.
 #pragma once
 
 #include <cstdint>

@@ -158,8 +158,8 @@ Result<Tradeoff> PlanRows(const SearchJob& job, Reference reference,
   return tradeoff;
 }
 
-// Adds rows that the search left out, if a generated schedule that needs their memory has a better
-// plan than the previous row. (Its relaxed energy is not better.)
+// Adds rows that the search left out: those for which a generated schedule that needs their memory
+// has a better plan than the previous row. (Its relaxed energy is not better.)
 Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& options,
                               Tradeoff& tradeoff) {
   const Reference& reference = tradeoff.reference;
