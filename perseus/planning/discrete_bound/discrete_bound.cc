@@ -28,7 +28,7 @@ Nanoseconds AverageFastestTime(const plan::Planner& planner) {
 
 struct Bound {
   Femtojoules base = 0;
-  Femtojoules gain = 0;  // Above the base.
+  Femtojoules gain = 0;  // By how much the bound is above `base`.
 };
 
 Femtojoules NegligibleGain(Femtojoules base) {

@@ -1,5 +1,5 @@
-// A lower bound on the energy of every plan. It is often higher than the bound of the relaxation,
-// because it knows that a GPU runs only measured options, and no mixtures of options.
+// A lower bound on the energy of every plan. It is often higher than the bound of the relaxation.
+// The reason: it knows that a GPU runs only measured options, and no mixtures of options.
 //
 // WHY
 //   In the bound of the relaxation (frontier/), each instruction may run at any point of the hull
@@ -9,11 +9,12 @@
 //   part of the period unused, and no other pair can use this part. This bound counts such parts.
 //
 // THE IDENTITY
-//   Let x be a flow from the source to the sink of the instruction graph, of value lambda >= P*S
-//   (rank_steps.h). Take a plan with the options o, effective energies ê_i, times t_i, starts S_i,
-//   ends F_i = S_i + t_i and iteration time T <= T0. Flow is conserved, so the sum of x times the
-//   lengths of all instructions, dependencies, and the ways from the source and to the sink, is
-//   lambda * T. Therefore its energy is exactly
+//   Let P be the blocking power of a pp_rank, and S the number of pp_ranks. Let x be a flow from
+//   the source to the sink of the instruction graph, of value lambda >= P*S (rank_steps.h). Take a
+//   plan with the options o, effective energies ê_i, times t_i, starts S_i, ends F_i = S_i + t_i
+//   and iteration time T <= T0. Flow is conserved. Take all instructions, all dependencies, and the
+//   ways from the source and to the sink. The sum of x times their lengths is lambda * T. So the
+//   energy of the plan is exactly
 //
 //     E = LB(x) + sum_i rc_i(o_i) + sum_d x_d*wait_d + (lambda - P*S)*(T0 - T)
 //
@@ -28,17 +29,17 @@
 // THE BOUND
 //   Each term is assigned to one pp_rank. Each pp_rank then costs at least its own least sum over
 //   all of its options and starts (rank_program.h). A reduced cost is assigned to the pp_rank of
-//   its instruction, and the wait between two neighbors on a pp_rank to this pp_rank. The wait of
-//   any other dependency involves two instructions that need not be neighbors. With the windows
-//   that the fastest times leave at the deadline, ends F <= latest and starts S >= earliest, this
-//   wait is at least
+//   its instruction. The wait between two neighbors on a pp_rank is assigned to this pp_rank. The
+//   wait of any other dependency involves two instructions that need not be neighbors. Each
+//   instruction has a window: if all other instructions run at their fastest times, it has to start
+//   at `earliest` or later, and to end at `latest` or earlier. So this wait is at least
 //
 //     max(0, S_to - latest_from - delay)    or    max(0, earliest_to - F_from - delay),
 //
 //   The first form is a cost of the pp_rank of `to`, and the second form is a cost of the pp_rank
 //   of `from`. The narrower of the two windows gives the better bound on the wait, so it decides
-//   which form is used. The last wait is at least T_min - F. The term (lambda - P*S)*(T0 - T) is
-//   dropped.
+//   which form is used. The wait from an end F to the end of the iteration is at least T_min - F,
+//   where T_min is the least possible time. The term (lambda - P*S)*(T0 - T) is dropped.
 //
 //   A pp_rank with wide windows costs nothing: it can mix two options with a reduced cost of 0 over
 //   time. Only narrow windows cause a cost. So this bound is above the bound of the relaxation only
@@ -75,7 +76,7 @@ struct DiscreteBound {
   // No plan that meets the deadline has less energy (in joules). If this bound is not better than
   // Planner::BoundFor(deadline), it may be a little below it.
   double lower_bound_j = 0;
-  std::int64_t work = 0;  // The choices tried.
+  std::int64_t work = 0;  // The number of choices that were tried.
 };
 
 // Deterministic. Fails with kUnreachable if `deadline` is below planner.least_time(), and with
@@ -84,9 +85,10 @@ Result<DiscreteBound> BoundDiscretePlans(const plan::Planner& planner, Nanosecon
                                          const BoundLimits& limits = {});
 
 // Whether BoundDiscretePlans will probably be above the bound of the relaxation. With a switch
-// latency, it cannot be. It rarely is if every instruction can be late by more than the largest
-// step between the times of two neighboring options: then one option more or less always fits.
-// O(options).
+// latency, it cannot be. Without one, compare two times: the deadline minus the least possible
+// time, and the largest step between the times of two neighboring options. If the first time is at
+// least as long as the second one, the bound is rarely above: every instruction has enough slack
+// for the next slower option. O(options).
 bool MayGain(const plan::Planner& planner, Nanoseconds deadline);
 
 // Replaces `lower_bound_j` of the plan by the discrete bound for its deadline, if MayGain() is true

@@ -52,7 +52,8 @@ void CompareWithAllPlans(const JobSpec& spec, std::uint64_t seed, Tally& tally) 
     ASSERT_TRUE(bound) << bound.error().Message();
     EXPECT_LE(bound->lower_bound_j, best->energy_j * (1 + kRounding));
     const double relaxed_j = *planner.BoundFor(deadline);
-    // Nudged prices may belong to another optimum, and so may lose a little.
+    // Nudged prices may belong to another optimum than the prices of the relaxation. So their bound
+    // may be a little lower.
     EXPECT_GE(bound->lower_bound_j, relaxed_j * (1 - 1e-3));
     if (best->energy_j > relaxed_j * (1 + 1e-6)) ++tally.gaps;
     if (bound->lower_bound_j > relaxed_j * (1 + 1e-6)) ++tally.raised;
@@ -109,7 +110,7 @@ TEST(DiscreteBound, CountsTheRestThatNoPairOfOptionsCanUse) {
   const plan::Planner planner = MakePlanner(TwoBesideOne(), {});
   EXPECT_NEAR(*planner.BoundFor(10 * kMillisecond), 1 + 16, 1e-6);
   EXPECT_NEAR(BoundDiscretePlans(planner, 10 * kMillisecond)->lower_bound_j, 1 + 20, 1e-6);
-  // With 11 ms, one of the two can be slow.
+  // With 11 ms, one of the two can take 7 ms.
   EXPECT_NEAR(BoundDiscretePlans(planner, 11 * kMillisecond)->lower_bound_j, 1 + 14, 1e-6);
 }
 
@@ -132,7 +133,7 @@ TEST(DiscreteBound, RaisesThePlansThatItCanRaise) {
   RaiseBound(planner, fast);
   EXPECT_NEAR(fast.lower_bound_j, 21, 1e-6);
   EXPECT_LT(fast.gap(), 1e-6);
-  // The relaxed optimum is a plan.
+  // Here, the relaxed optimum runs each instruction at a measured option, so it is a plan.
   plan::Plan slow = *planner.PlanFor(14 * kMillisecond);
   const double relaxed_j = slow.lower_bound_j;
   RaiseBound(planner, slow);

@@ -151,7 +151,7 @@ class CappedSearch {
   }
 
   // Runs the step with every choice, for starts from `begin` to `end`. A label also allows later
-  // starts, but where slope >= 0, these are no better.
+  // starts. But where slope >= 0, a later start is no better than an earlier one.
   void Expand(Nanoseconds begin, Nanoseconds end, std::int64_t value, bool is_label) {
     std::int64_t cost = value + price_ * begin;
     std::int64_t slope = price_ - next_price_;

@@ -121,7 +121,7 @@ TEST(RankProgram, FindsTheLeastCostOfRandomSteps) {
   EXPECT_GT(exact, positive / 4);
 }
 
-// Scaled times meet in cells, and scaled costs need a unit above 1 fJ.
+// With scaled times, several labels meet in one cell. With scaled costs, the unit is above 1 fJ.
 TEST(RankProgram, StaysBelowTheLeastCostWithLargeNumbers) {
   for (std::uint64_t seed = 0; seed < Seeds(1'000); ++seed) {
     SCOPED_TRACE(seed);

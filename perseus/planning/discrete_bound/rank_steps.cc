@@ -141,10 +141,11 @@ Result<void> CheckConserved(const schedule::InstructionGraph& graph, const DualP
 }
 
 // Returns the flow of each dependency. If the two events of a dependency are one node of the
-// network, the dependency has no arc. Such a node has one of two forms (network.h): the end of one
-// instruction and the starts of all instructions that wait only for it, or the start of one
-// instruction and the ends of all instructions for which only it waits. So the dependency has the
-// flow of the instruction that has no other dependency at this node.
+// network, the dependency has no arc. Such a node has one of two forms (network.h):
+//   - the end of one instruction, and the starts of all instructions that wait only for it;
+//   - the start of one instruction, and the ends of all instructions for which only it waits. In
+//     both forms, one of the two instructions of the dependency has no other dependency at this
+//     node. So the dependency has the flow of this instruction.
 DualPrices PricesOf(const schedule::InstructionGraph& graph, const frontier::Network& network,
                     const frontier::Solution& solution) {
   DualPrices prices;

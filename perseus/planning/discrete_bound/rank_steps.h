@@ -14,12 +14,12 @@ namespace perseus::discrete_bound {
 
 // Prices for the discrete bound: a flow from the source to the sink of the instruction graph.
 //
-// Every flow gives a valid bound (discrete_bound.h). The optimum of the relaxation's dual gives the
-// best bound without discrete options. If the deadline is the least possible time, there are many
-// such optima. The discrete bound uses the waits within a pp_rank, but hardly uses the waits
-// between pp_ranks. So the best of these optima has as little flow as possible on the arcs between
+// Every flow gives a valid bound (discrete_bound.h). An optimum of the relaxation's dual gives the
+// best bound without discrete options. If the deadline is the least possible time, many such optima
+// exist. The discrete bound uses the waits within a pp_rank, but hardly uses the waits between
+// pp_ranks. So the best of these optima has as little flow as possible on the arcs between
 // pp_ranks. To find it, solve the relaxation with a slightly shorter delay (a `nudge`) on these
-// arcs. If the nudge removes the pressure from an arc, the arc carries no flow.
+// arcs. If an arc then has a wait, it carries no flow.
 //
 // The flow of an instruction equals the flow of the dependencies into it (or from the source, if it
 // has none). It also equals the flow of the dependencies out of it (or to the sink, if it has
@@ -27,7 +27,7 @@ namespace perseus::discrete_bound {
 struct DualPrices {
   std::vector<Microwatts> instructions;  // [instruction], >= 0
   std::vector<Microwatts> dependencies;  // [dependency], >= 0
-  Microwatts value = 0;                  // From source to sink; at least planner.blocking_price().
+  Microwatts value = 0;                  // The flow to the sink; at least planner.blocking_price().
 };
 
 // Requires that the fastest schedule meets the deadline. Fails (kSystem) after a stop request, and

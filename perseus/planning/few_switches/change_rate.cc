@@ -38,9 +38,9 @@ Result<std::optional<KeptPlan>> LimitChanges(const plan::Planner& planner, Nanos
   }
 }
 
-// Tries longer times in steps, up to the time of `slowest`, and returns the first plan that keeps
-// the limit and the target. If none keeps both, returns `slowest`, the plan of least energy within
-// the limit.
+// Tries longer times in steps, up to the time of `slowest`. Returns the first plan that keeps the
+// limit and the target. If none keeps both, returns `slowest`, the plan of least energy within the
+// limit.
 Result<KeptPlan> FindForLongerTime(const plan::Planner& planner, const plan::Plan& plan,
                                    const plan::Target& target, const ChangeLimit& limit,
                                    const SwitchLimits& limits, KeptPlan slowest) {

@@ -10,16 +10,16 @@
 //   N grows with T, so a slower plan may have more changes.
 //
 //   The targets slowdown, deadline and least energy have one T. For these targets, N is fixed
-//   before the search. For a price and for the energy-delay product, T is the time of the plan
-//   without the limit, if a plan within the limit exists for this T. Another T may be slightly
-//   better.
+//   before the search. A price and the energy-delay product have no fixed T. For these targets, T
+//   is the time of the plan without the limit, if a plan within the limit exists for this T.
+//   Another T may be slightly better.
 //
-//   With the limit, a plan needs more energy for the same T. So for an energy budget or a power
-//   cap, the time grows in steps until a plan meets the target. The last step is the plan of least
-//   energy within the limit. If that plan misses the target, more time does not help, and the error
-//   states the energy or power of that plan. The steps (0.1 %, 0.2 %, 0.5 %, 1 %, 2 %, 4 %, ...)
-//   grow, because each step is a whole search, and most limits need little more time. A bisection
-//   would reduce T by up to half a step, for several times the work.
+//   With the limit, a plan needs more energy for the same T than without it. So for an energy
+//   budget or a power cap, T grows in steps until a plan meets the target. The last step is the
+//   plan of least energy within the limit. If that plan misses the target, more time does not help,
+//   and the error states the energy or power of that plan. The steps of T (0.1 %, 0.2 %, 0.5 %, 1
+//   %, 2 %, 4 %, ...) grow, because each step is a whole search, and most limits need little more
+//   time. A bisection would reduce T by up to half a step, but would take several times the work.
 //
 // Thread safety: pure functions.
 #pragma once
@@ -46,10 +46,10 @@ int MostSwitches(const plan::Evaluation& evaluation);
 // Names the target of a plan that has a limit: "no slowdown, at most 8 switches per GPU".
 std::string NameWithLimit(std::string_view target, int most_changes);
 
-// The limit on the clock changes of one GPU. If both values are given, the number replaces the
-// rate. If none is given, there is no limit.
+// The limit on the clock changes of one GPU: a number in an iteration, a rate, or both. If both are
+// given, the number is used and the rate is ignored. If neither is given, there is no limit.
 struct ChangeLimit {
-  std::optional<int> most_changes = {};  // In an iteration.
+  std::optional<int> most_changes = {};  // The number of changes in an iteration.
   std::optional<double> changes_per_s = {};
 
   bool IsNone() const { return !most_changes && !changes_per_s; }

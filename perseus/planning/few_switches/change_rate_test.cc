@@ -32,7 +32,7 @@ plan::Plan PlanOf(const plan::Planner& planner, const plan::Target& target) {
 double RateFor(double changes, Nanoseconds time) { return changes / 0.95 / ToSeconds(time); }
 
 TEST(MostChanges, LeavesATwentiethOfTheRate) {
-  EXPECT_EQ(MostChanges(10, 400 * kMillisecond), 3);  // 3.8.
+  EXPECT_EQ(MostChanges(10, 400 * kMillisecond), 3);  // Rounded down from 0.95 * 10 * 0.4 = 3.8.
   EXPECT_EQ(MostChanges(0, 400 * kMillisecond), 0);
   EXPECT_EQ(MostChanges(1e300, 400 * kMillisecond), 1'000'000'000);
 }
@@ -141,7 +141,7 @@ TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
     for (const ChangeLimit& limit : {ChangeLimit{.most_changes = 0}, ChangeLimit{.most_changes = 4},
                                      ChangeLimit{.changes_per_s = RateFor(3.5, fastest.time)}}) {
       for (const double part : {-0.1, 0.0, 0.05, 0.5, 1.1}) {
-        if (kIsSanitized && part != 0.05) continue;  // The same code. It takes minutes.
+        if (kIsSanitized && part != 0.05) continue;  // It runs the same code, and takes minutes.
         using Kind = plan::Target::Kind;
         const auto between = [&](double from, double to) { return from + part * (to - from); };
         for (const plan::Target& target :
@@ -158,7 +158,8 @@ TEST(KeepChangeLimit, KeepsEveryTargetOrSaysWhatIsPossible) {
   }
 }
 
-// Any time meets these targets. No plan within the limit is as fast as the plan without a limit.
+// The target limits no time, so a longer time also meets it. No plan within the limit is as fast as
+// the plan without a limit.
 TEST(KeepChangeLimit, TargetsWithoutATimeTakeALongerOne) {
   const plan::Planner planner = MakeRatePlanner();
   plan::Plan plan = PlanOf(planner, {.kind = plan::Target::Kind::kEdp});

@@ -52,8 +52,8 @@ constexpr double kMostWindowChanges = 4;
 constexpr double kSmallPartOfWork = 0.25;
 // A bound takes much less time than a search. So for a bound, the effort is at least this value.
 constexpr double kLeastBoundEffort = 0.1;
-// For a budget of 0, this many times more steps: a step is cheap, and the prices of the relaxed
-// optimum are far from the best ones.
+// For a budget of 0, an ascent has this many times as many steps: a step is cheap, and the prices
+// of the relaxed optimum are far from the best ones.
 constexpr double kStepsWithoutChanges = 3;
 
 Result<void> CheckBudgets(std::span<const int> budgets) {
@@ -94,7 +94,7 @@ double MostEnergy(const plan::Planner& planner, Nanoseconds deadline) {
   return most_j;
 }
 
-// The price of each second that the iteration ends before the deadline.
+// The price of each second by which the iteration ends before the deadline.
 Microwatts LeastPrice(const plan::Planner& planner, const SwitchLimits& limits) {
   return limits.waiting == SwitchLimits::Waiting::kUntilEnd ? planner.blocking_price() : 0;
 }
@@ -158,9 +158,9 @@ class FewSwitches {
 
   // The best plan of a budget so far.
   using Best = std::optional<SegmentSearch::Found>;
-  // Starts searches from the sequences of the bound, from the best plan of this budget so far, and
-  // from the best plan of the next smaller budget. Call it for the budgets in rising order.
-  // Requires search_number >= 0.
+  // Improves the best plan of this budget. The searches start from the sequences of the bound, and
+  // from the best plans so far of this budget and of the next smaller one. Call it for the budgets
+  // in rising order. Requires search_number >= 0.
   void Improve(int most_changes, const BudgetBound& bound, int search_number, Best& best) {
     if (!bound.best.exists) return;
     if (best && (!search_.best() || best->energy_j < search_.best()->energy_j))

@@ -14,16 +14,17 @@
 //   Bound. The module puts a price of time on each instruction (the prices are a flow). The
 //   energies of the pp_ranks then separate. For one pp_rank, a dynamic program over its clocks
 //   finds the best sequence with at most N changes exactly (switch_bound.h, segment_program.h). The
-//   prices of the relaxed optimum give a bound at once. This bound is loose for small N, because
-//   the prices assume that every instruction chooses its clock independently. Candidates to improve
-//   the prices were:
+//   optimum of the planner's relaxation (planner.h) has such prices, and they give a bound at once.
+//   This bound is loose for small N, because these prices assume that every instruction chooses its
+//   clock independently. Candidates to improve the prices were:
 //     - column generation: needs a linear-programming solver in the planner, with a row for every
 //       dependency;
 //     - a subgradient or bundle method in the flows: after every step, flow is no longer conserved,
 //       and the way back to a conserved flow is a network problem;
 //     - mirror ascent over paths (price_ascent.h): every step is one pass over the arcs. The result
-//       of each step is a flow, so each step proves a bound. Chosen: 40 steps reach the bounds of
-//       column generation to 0.1 points, in a few milliseconds for 12 microbatches.
+//       of each step is a flow, so each step proves a bound. Chosen: after 40 steps, the bounds
+//       differ from those of column generation by at most 0.1 points. For 12 microbatches, this
+//       takes a few milliseconds.
 //
 //   Search. The clocks of a pp_rank are a ring of segments (ring.h). Candidates were:
 //     - the best sequences at the best prices, then a repair: fast, but all pp_ranks react to the
@@ -33,8 +34,8 @@
 //       simulated annealing. It starts from the sequences of the bound, from the best plan with
 //       fewer changes, and from given plans. The result is the best plan that meets the deadline.
 //
-//   The effort is a number of steps, not of seconds. No function is used if its value differs
-//   between machines. So the same input gives the same plans everywhere.
+//   The effort is a number of steps, not of seconds. The module uses no function whose value
+//   differs between machines. So the same input gives the same plans everywhere.
 //
 //   A clock change may stall the GPU, use energy, and take effect late (a switch latency). The
 //   search includes all three in its exact times and energies. The dynamic program includes them as
@@ -43,9 +44,10 @@
 // LIMITS
 //   In a real plan, a pp_rank runs one sequence of clocks. The bound also allows a mixture: several
 //   sequences, each with a weight. With windows, each sequence of a mixture must be in time by
-//   itself (window_program.h). For more than four changes, only a larger effort uses windows. So
-//   where clocks are coarse, the bound stays below the energy of even the best plan. With a switch
-//   latency, the bound is looser.
+//   itself (window_program.h). If a job is not small and has more than four changes, the bound uses
+//   windows only with more effort than the default. So where clocks are coarse, the bound stays
+//   below the energy of even the best plan. With a switch latency, the bound is looser than without
+//   one.
 //
 // Thread safety: PlanFewSwitches may be called from several threads.
 #pragma once
@@ -80,14 +82,16 @@ struct BudgetPlan {
 struct SwitchLimits {
   // Relative effort. 1 takes about 2 s for eight budgets and 1,536 instructions on one core.
   double effort = 1;
-  // The number of searches for each budget. Each further search starts from the earlier plans and
-  // uses other random numbers. So more searches never give a worse plan.
+  // The number of searches for each budget. Each further search starts from the plans of the
+  // earlier searches and uses other random numbers than they do. So more searches never give a
+  // worse plan.
   int searches = 1;
   // The number of the first search. It selects the random numbers: searches with different numbers
   // use different ones.
   int first_search = 0;
-  // A narrow search has fewer starts, and one of them gets most of the effort, not two. A narrow
-  // search takes about half the time. Use it for plans that are near known ones.
+  // A usual search spends most of its effort on the two best of its starts. A narrow search has
+  // fewer starts, and spends most of its effort on the best one. It takes about half the time. Use
+  // it for plans that are near known plans.
   enum class Breadth { kUsual, kNarrow } breadth = Breadth::kUsual;
   std::stop_token stop = {};
   // When a finish is requested, the search ends, and the best plans so far are the result.
@@ -107,7 +111,7 @@ struct BudgetBound {
   // limit. The computation stops when the bound is above the energy of every plan within the
   // deadline, which proves that no plan exists.
   SwitchBound::Answer best;
-  std::vector<std::vector<std::vector<int>>> latest;  // PriceAscent::latest().
+  std::vector<std::vector<std::vector<int>>> latest;  // As in PriceAscent::latest().
 };
 
 // The bounds for PlanFewSwitches, in the order of the budgets. Fails as PlanFewSwitches does.
@@ -118,8 +122,9 @@ Result<std::vector<BudgetBound>> BoundFewSwitches(const plan::Planner& planner,
 
 // Returns a plan within `deadline` for each budget. The budgets must rise. Plans and bounds are
 // monotone: a larger budget never has more energy or a higher bound. `known` are plans that may be
-// part of the result, if they are within a budget, such as the plan without a budget. `bounds` must
-// be for the same deadline, budgets and limits. If `bounds` is empty, the function computes them.
+// part of the result if they are within a budget. An example is the plan without a budget. `bounds`
+// must be for the same deadline, budgets and limits. If `bounds` is empty, the function computes
+// them.
 //
 // Fails with kInput if a budget is negative or if the budgets do not rise. Fails with kUnreachable
 // if `deadline` is below planner.least_time(). Fails with kSystem after a stop request.

@@ -8,7 +8,8 @@ namespace perseus::few_switches {
 namespace {
 
 constexpr std::size_t kMostPaths = 16;
-// A pipeline has two or three rows for each stage of a pp_rank.
+// With more rows than this on a pp_rank, paths save no time. In a pipeline, a pp_rank has two or
+// three rows for each of its stages.
 constexpr int kMostRows = 48;
 // FindSpeedup tries at most this many faster clocks.
 constexpr int kMostClocksFaster = 8;

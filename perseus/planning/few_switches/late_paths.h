@@ -1,8 +1,8 @@
 // Stores paths of the iteration that made earlier moves late. They give a cheap test that rejects
 // most moves, and they show what else a move has to change.
 //
-// Most moves of a search are rejected because the iteration would end too late. Often the reason is
-// a path that made another move late just before. A path is no longer than the iteration. So if a
+// Most moves of a search are rejected because the iteration would end too late. Often, the reason
+// is a path that has just made another move late. A path is no longer than the iteration. So if a
 // move makes a known path longer than the latest allowed time, the search need not compute the
 // iteration time (timeline.h). The test never rejects a move that the computation would accept. Of
 // the moves that have a low energy but are too late, it rejects 95 to 98 % (docs/algorithm.md).
@@ -25,7 +25,8 @@
 
 namespace perseus::few_switches {
 
-// Instructions of a pp_rank that get another clock: the positions from `begin` to `end` - 1.
+// Instructions of a pp_rank that get another clock in a move: the positions from `begin` to `end` -
+// 1.
 struct Stretch {
   int pp_rank = 0;
   int begin = 0;
@@ -33,7 +34,7 @@ struct Stretch {
   int clock = 0;
   int old_clock = 0;
   bool pays = false;  // Whether it begins with a clock change after the move.
-  bool paid = false;  // The same before the move.
+  bool paid = false;  // Whether it began with a clock change before the move.
 };
 
 class LatePaths {
@@ -42,18 +43,18 @@ class LatePaths {
   LatePaths(const std::vector<RankClocks>& ranks, Nanoseconds stall);
 
   // Whether paths save time. They do not if each instruction has its own options, as in a general
-  // graph. Sums over many rows are then slower than a pass over the iteration, and need much
-  // memory.
+  // graph. Then there are many rows. A sum over many rows is slower than a pass over the iteration,
+  // and the counts of the rows need much memory.
   bool are_worthwhile() const { return are_worthwhile_; }
   // Forgets all paths.
   void Clear() { used_ = 0; }
   // Adds a path that now takes `length`. The instructions may be in any order. Requires
   // are_worthwhile().
   void Add(std::span<const int> instructions, Nanoseconds length);
-  // Returns by how much a known path is longer than `latest` with these changes, or nullopt if no
-  // known path is longer.
+  // Computes the lengths of the known paths after the changes in `stretches`. Returns by how much
+  // one of them is longer than `latest`, or nullopt if none is longer.
   std::optional<Nanoseconds> FindLate(std::span<const Stretch> stretches, Nanoseconds latest);
-  // Updates the lengths of the paths. Call it when the changes are accepted.
+  // Updates the lengths of the paths. Call it when the search accepts the changes in `stretches`.
   void Apply(std::span<const Stretch> stretches);
 
   // Returns the nearest faster clock of the segment that shortens the path of the latest FindLate
@@ -61,7 +62,7 @@ class LatePaths {
   // does not visit the segment.
   struct Speedup {
     int clock = 0;
-    double energy_j = 0;  // Effective.
+    double energy_j = 0;  // The additional effective energy.
   };
   std::optional<Speedup> FindSpeedup(Nanoseconds excess, double most_j, int pp_rank,
                                      const Ring& ring, std::size_t segment);

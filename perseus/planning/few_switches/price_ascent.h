@@ -1,11 +1,13 @@
-// Better prices for SwitchBound: a search over flows that raises the bound.
+// Finds better prices for SwitchBound than those of the relaxed optimum: a search over flows that
+// raises the bound.
 //
 // PROBLEM
 //   The bound is a concave function of the flow (a minimum of linear functions, one for each choice
-//   of clocks). At a flow x, the clocks that attain the bound give a supergradient: per unit of
-//   flow on arc a, the duration t_a of the arc; per unit of the value of the flow, -T0. The prices
-//   of the relaxed optimum assume that every instruction chooses its own clock. With few changes,
-//   many instructions share one clock, and better prices distribute the flow differently.
+//   of clocks). At a flow x, the clocks that attain the bound give a supergradient. For each unit
+//   of flow on arc a, it is the duration t_a of the arc. For each unit of the value of the flow, it
+//   is -T0, where T0 is the deadline. The prices of the relaxed optimum assume that every
+//   instruction chooses its own clock. With few changes, many instructions share one clock, and the
+//   best prices distribute the flow differently.
 //
 // IDEA
 //   A flow on a directed acyclic network is a distribution over paths from source to sink. Multiply
@@ -21,20 +23,21 @@
 //       lambda  <- lambda * Z_source * exp(-eta * T0)
 //
 //   The durations for one choice of clocks are a poor gradient, because the best clocks jump
-//   between a few choices. So a step uses a moving average of the durations, and starts from the
-//   best flow so far. This is the volume algorithm (Barahona & Anbil 2000) with another distance.
-//   The average of the durations also tends to a solution of the relaxed problem.
+//   between a few choices from step to step. So a step uses a moving average of the durations, and
+//   starts from the best flow so far. This is the volume algorithm (Barahona & Anbil 2000), with
+//   the relative entropy as its distance. The average of the durations also tends to a solution of
+//   the relaxed problem.
 //
 //   The first steps ignore the windows of the bound (switch_bound.h), and the last steps keep them.
-//   A step with windows takes three to twenty times as long. The function is still concave: with
-//   windows, it is a minimum over fewer choices.
+//   A step with windows takes three to twenty times as long as a step without them. The bound with
+//   windows is also a concave function of the flow: it is a minimum over fewer choices.
 //
 // ALTERNATIVES
 //   Branching divides the problem: in one part, an instruction may use only its slower clocks, and
 //   in the other part only its faster clocks. Each part has its own ascent, the smaller bound is
 //   the result, and each part can be divided again. For GPT-3 on A100 with 12 microbatches and 2
-//   changes, 16 such parts close half of the gap in 0.3 s. For twelve other jobs and limits, 16 to
-//   32 parts gain 0.01 to 0.15 points of saving in 0.3 to 16 s.
+//   changes, 16 such parts close half of the gap between the plan and its bound in 0.3 s. For
+//   twelve other jobs and limits, 16 to 32 parts gain 0.01 to 0.15 points of saving in 0.3 to 16 s.
 //
 //   Column generation needs a linear-programming solver, which the planner does not have, and its
 //   master problem has a row for every dependency. After a subgradient step in the flows, flow is
@@ -63,7 +66,7 @@ namespace perseus::few_switches {
 // the arcs out of a node are positive and add up to 1.
 struct PathFlow {
   std::vector<double> shares;  // [arc]
-  double value = 0;            // From source to sink, in microwatts.
+  double value = 0;            // The flow from source to sink, in microwatts.
 };
 
 class PriceAscent {
@@ -75,8 +78,8 @@ class PriceAscent {
   // with windows.
   struct Effort {
     int steps = 0;
-    int window_steps = 0;          // The maximum number.
-    std::int64_t window_work = 0;  // No step begins after this work (SwitchBound::Answer).
+    int window_steps = 0;          // The maximum number of steps with windows.
+    std::int64_t window_work = 0;  // The work of steps with windows after which no step begins.
   };
   // Tries to raise the bound for at most `changes` changes.
   void Climb(int changes, const Effort& effort);
@@ -101,7 +104,8 @@ class PriceAscent {
   std::vector<std::int32_t> last_out_;  // [node] Its last arc in order_; -1 at the sink.
   std::vector<double> delays_;          // [arc] The fixed durations; 0 for instructions.
   PathFlow flow_;                       // The best flow so far.
-  // [instruction] The averaged durations in ns, which are near a solution of the relaxed problem.
+  // [instruction] The moving average of the durations in ns. It is near a solution of the relaxed
+  // problem.
   std::vector<double> durations_;
   SwitchBound::Answer best_;
   Prices best_prices_;

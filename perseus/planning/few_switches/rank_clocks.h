@@ -1,10 +1,11 @@
 // The clocks of a pp_rank, and the time and energy of its instructions at each clock.
 //
 // A clock here is one combination of frequency and other knobs. Several option sets of a pp_rank
-// (forward, backward, the stages of an interleaved schedule) share clocks. A clock is useless if
-// another clock is at least as fast and needs no more effective energy in every option set of the
-// pp_rank. That other clock can replace the useless one without an additional clock change. So the
-// best plan with any number of changes needs only the other, useful clocks.
+// (forward, backward, the stages of an interleaved schedule) share clocks. Compare two clocks in
+// every option set of the pp_rank. A clock is useless if another clock is always at least as fast
+// and never needs more effective energy. That other clock can replace the useless one without an
+// additional clock change. So the best plan with any number of changes needs only the other, useful
+// clocks.
 //
 // Thread safety: the values do not change after construction.
 #pragma once
@@ -24,15 +25,16 @@ struct RankClocks {
   std::vector<int> rows;  // [position] The row of the instruction in the tables below.
   int clocks = 0;         // The number of useful clocks. The highest frequency is first.
   int row_count = 0;
-  // [position * row_count + row] How many earlier positions have that row. There is an entry for
-  // position n, too. So the count of a row in a stretch is the difference of two entries.
+  // [position * row_count + row] How many earlier positions have that row. Position n (the number
+  // of positions) also has an entry. So the count of a row in a stretch is the difference of two
+  // entries.
   std::vector<int> rows_before;
 
   // Tables: [row * clocks + clock]. A row is an option set.
   std::vector<int> options;  // Index in the option set, or kUnmeasured if it has no such option.
-  // An unmeasured option has the time and energy of the option with the nearest frequency. These
-  // values are needed with a switch latency, which may let an instruction run at a clock at which
-  // it was not measured (plan/evaluation.h).
+  // An unmeasured option has the time and energy of the option with the nearest frequency. A switch
+  // latency needs these values: it may let an instruction run at a clock at which the instruction
+  // was not measured (plan/evaluation.h).
   std::vector<Nanoseconds> times;
   std::vector<double> energies_j;     // Effective energy.
   std::vector<Femtojoules> energies;  // Effective energy, rounded down.
@@ -44,7 +46,7 @@ struct RankClocks {
   int CountRow(int row, int begin, int length) const {
     return CountRow(rows_before.data(), row, begin, length);
   }
-  // As above, but for other counts with the layout of rows_before.
+  // The same for `counts_before`, which has the layout of rows_before.
   int CountRow(const int* counts_before, int row, int begin, int length) const {
     const auto until = [&](int position) {
       return counts_before[At(position) * At(row_count) + At(row)];

@@ -15,8 +15,8 @@
 namespace perseus::few_switches {
 
 struct Segment {
-  int start = 0;  // Its first position. It ends where the next one starts.
-  int clock = 0;  // A number of rank_clocks.h.
+  int start = 0;  // The first position. The segment ends where the next segment starts.
+  int clock = 0;  // The number of a clock in rank_clocks.h.
   bool operator==(const Segment&) const = default;
 };
 // Sorted by start. Neighbors have different clocks. The last segment may continue at position 0. A
@@ -40,7 +40,7 @@ inline int Wrap(int position, int positions) {
   if (position < 0) return position + positions;
   return position < positions ? position : position - positions;
 }
-// The next segment, and the previous one.
+// The segment after the given one in the ring, and the segment before it.
 inline std::size_t After(const Ring& ring, std::size_t segment) {
   return segment + 1 < ring.size() ? segment + 1 : 0;
 }

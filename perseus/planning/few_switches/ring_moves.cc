@@ -13,8 +13,8 @@ constexpr int kOfferedPart = 6;
 constexpr int kDoublePart = 10;
 // The maximum distance between two clocks in one move.
 constexpr int kMostClockStep = 16;
-// If a pp_rank changes with another one to a new period, its time may exceed the period by this
-// part. Small moves correct this later.
+// A move may change a pp_rank to a new period together with another pp_rank. Then its time may be
+// too long by this fraction of its time before the change. Small moves correct this later.
 constexpr double kPeriodTolerance = 0.002;
 
 struct Sum {
@@ -333,7 +333,7 @@ void RingMoves::Mix(const std::vector<Ring>& rings, const Mixture& mix, int most
   const int length = LengthOf(ring, mix.segment, positions);
   if (ring.size() + 1 > MostSegments(most_changes) || length < 4) return;
   if (std::min(mix.left, mix.right) < 0 || std::max(mix.left, mix.right) >= rank.clocks) return;
-  // The part of the segment at each of its two clocks, such that the total time stays the same.
+  // The two clocks share the segment in such a way that its total time stays the same.
   const auto time = [&](int at) {
     return static_cast<double>(SumOf(rank, begin, length, at).time);
   };

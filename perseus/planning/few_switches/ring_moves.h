@@ -5,19 +5,20 @@
 //   - A boundary between two segments, or both ends of a segment, move along the iteration.
 //   - A segment splits, or becomes a part of a neighbor. If a split makes too many segments,
 //     another segment is removed.
-//   - A segment becomes two, a faster and a slower one, which together take the same time.
+//   - A segment becomes two, a faster and a slower one, which together take as long as before.
 //   - A pp_rank takes a ring that was offered (Offer).
 //
-// Good plans change clocks at about the same microbatch on all pp_ranks. So most moves often apply
-// to several neighboring pp_ranks at once, to the segments nearest to the same place. A tenth of
-// the moves consist of two moves.
+// Good plans change clocks at about the same microbatch on all pp_ranks. So most kinds of moves
+// often change several neighboring pp_ranks at once. On each of these pp_ranks, they change the
+// segment that is nearest to the same place in the iteration. A tenth of the moves consist of two
+// moves.
 //
 // Why a segment becomes two: in the steady state, each pp_rank has to run a microbatch within one
-// period. Clocks are coarse, so a single clock leaves slack in each period. Two clocks, each for a
-// part of the iteration, use this slack, but only if all pp_ranks have the short period at the same
-// time. Smaller moves do not lead to this state: until all pp_ranks have changed, the plan is late
-// or costs more. So one move changes the other pp_ranks, too, and gives them the clocks that fit
-// the same periods.
+// period. Clocks are coarse, so a single clock leaves slack in each period. Two clocks use this
+// slack: in one part of the iteration, the period is shorter than before, and in the other part it
+// is longer. This works only if all pp_ranks have the shorter period at the same time. Smaller
+// moves do not lead to this state: until all pp_ranks have changed, the plan is late or costs more.
+// So one move also changes the other pp_ranks, and gives them clocks that fit the same periods.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -50,27 +51,27 @@ class RingMoves {
   void ForgetOffers() { offered_.clear(); }
 
   // A random move from `rings` ([pp_rank]): for each pp_rank at most one new ring, with at most
-  // max(most_changes, 1) segments. Returns an empty span if the random move cannot be applied to
-  // the chosen ring. New rings may have unmeasured clocks. The span is valid until the next call.
-  // Requires a movable pp_rank.
+  // max(most_changes, 1) segments. Returns an empty span if the chosen move is impossible. New
+  // rings may have unmeasured clocks. The span is valid until the next call. Requires a movable
+  // pp_rank.
   std::span<Proposal> Propose(const std::vector<Ring>& rings, int most_changes);
 
   // The ring of the pp_rank after the latest move, or its ring in `rings` if the move does not
   // change it.
   const Ring& RingOf(const std::vector<Ring>& rings, int pp_rank) const;
-  // Adds another clock for a segment of this pp_rank to the latest move. Returns the whole move.
+  // Extends the latest move: `segment` of this pp_rank also gets `clock`. Returns the whole move.
   std::span<Proposal> AddClock(const std::vector<Ring>& rings, int pp_rank, std::size_t segment,
                                int clock);
 
   // Returns the rings after each possible mix. In a mix, the longest segment of a pp_rank becomes
-  // two, with clocks near its own, and all other pp_ranks that have room change with it. The rings
-  // may have unmeasured clocks.
+  // two, with clocks near its own. All other pp_ranks that have room for one more segment change
+  // with it. The rings may have unmeasured clocks.
   std::vector<std::vector<Ring>> Mixes(const std::vector<Ring>& rings, int most_changes);
 
  private:
   enum class Kind { kClock, kBoundary, kShift, kSplit, kRemove };
   struct Move {
-    double place = 0;  // A fraction of the iteration.
+    double place = 0;  // Where the move is: a fraction of the iteration.
     Kind kind = Kind::kClock;
     int amount = 0;
   };

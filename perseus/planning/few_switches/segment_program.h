@@ -18,9 +18,9 @@
 //        h[0] + min over c of f[N-1][c].
 //     2. The first and the last clock are the same clock c. The cost is f[N][c] from a program that
 //        holds the first clock at c. This needs a program for every c. But a program that does not
-//        hold the first clock gives a lower bound for each of them. One forward run (last clock c)
-//        and one backward run (first clock c) give two such bounds. Only the few clocks c whose
-//        bound is below the best answer so far need a program of their own.
+//        hold the first clock gives a lower bound on the cost for each c. One forward run (last
+//        clock c) and one backward run (first clock c) give two such bounds. Only the few clocks c
+//        whose bound is below the best answer so far need a program of their own.
 //
 // NUMBERS
 //   Weights are doubles that contain whole numbers. Their sums stay below 2^53, so all sums are
@@ -55,7 +55,8 @@ class SegmentProgram {
   double change_cost(int position) const { return change_costs_[At(position)]; }
 
   struct Answer {
-    double cost = 0;          // kForbidden or more: all sequences have unmeasured clocks.
+    // kForbidden or more: every sequence has at least one unmeasured clock.
+    double cost = 0;
     std::vector<int> clocks;  // [position]
     bool exists() const { return cost < kForbidden; }
   };
@@ -81,7 +82,7 @@ class SegmentProgram {
   struct Best {
     double cost = kForbidden;
     int changes = 0;
-    int held = kAny;  // The same clock at the first and the last position.
+    int held = kAny;  // The clock of both the first and the last position, or kAny.
   };
   enum class Direction { kForward, kBackward };
   enum class Keep { kLastStep, kAllSteps };
@@ -92,7 +93,7 @@ class SegmentProgram {
 
   int positions_;
   int clocks_;
-  int levels_ = 0;  // Levels of the latest Run: 0 to its number of changes.
+  int levels_ = 0;  // Levels of the latest Run: one for each number of changes, from 0.
   // Rows of clocks are padded with forbidden clocks, so that loops over a row need no special end.
   std::size_t stride_;
   std::vector<double> weights_;       // [position * stride + clock]

@@ -10,10 +10,12 @@ namespace {
 // The search ignores a gain below this value (in joules), because it may come from the rounding of
 // sums.
 constexpr double kLeastGain = 1e-9;
-// The price of being late, relative to the marginal price of time at the relaxed optimum.
+// The first and the last price of each second after the deadline, relative to the marginal price of
+// time at the relaxed optimum.
 constexpr double kFirstLatePrice = 0.5;
 constexpr double kLastLatePrice = 100;
-// The reward for being early, relative to the same marginal price. It falls to 0.
+// The first reward for each second before the deadline, relative to the same marginal price. It
+// falls to 0.
 constexpr double kFirstEarlyPrice = 0.5;
 // Temperatures, as fractions of the mean energy of an instruction in the baseline.
 constexpr double kFirstTemperature = 0.01;
@@ -21,9 +23,9 @@ constexpr double kLastTemperature = 0.0005;
 // Temperatures and prices change after this many moves.
 constexpr std::int64_t kMovesPerStage = 64;
 // If a latency is at least as long as the shortest instruction, it changes times and energies very
-// much. Then the latest time of a move gets this part of the latency as slack. (With 50 to 400 ms,
-// plans save 0.02 to 0.2 points more, and the search takes half as long again. For shorter
-// latencies, the slack only makes the search slower.)
+// much. Then the latest time of a move gets this part of the latency as slack. (With latencies of
+// 50 to 400 ms, plans save 0.02 to 0.2 points more than without the slack, and the search takes 1.5
+// times as long. For shorter latencies, the slack only makes the search slower.)
 constexpr double kLongLatencySlack = 0.3;
 // If a move makes a path too long, the search tries to make a segment faster. It tries this many
 // segments.
@@ -250,7 +252,7 @@ bool SegmentSearch::CollectChanges(Nanoseconds latest) {
 }
 
 // The longest time at which the changes cost about `threshold` or less. Assumes that a latency adds
-// as much energy as before.
+// as much energy as before the move.
 Nanoseconds SegmentSearch::LatestTime(double threshold) const {
   const double left_j = threshold - Cost(EnergyAfter() + timeline_.late_energy_j(), deadline_);
   const double price = waiting_j_per_ns_ + (left_j > 0 ? late_j_per_ns_ : early_j_per_ns_);
@@ -433,8 +435,8 @@ bool SegmentSearch::ImproveByTwoClocks(std::int64_t& tries_left) {
 void SegmentSearch::Polish(std::int64_t most_tries) {
   if (!best_) return;
   Start(best_->rings);
-  // A nanosecond too late costs more than any saving, because the descent would not return to the
-  // deadline.
+  // Each nanosecond after the deadline costs more than any saving. Otherwise, the descent could
+  // leave the deadline and would not return to it.
   late_j_per_ns_ = planner_.baseline().energy_j;
   early_j_per_ns_ = 0;
   cost_ = CurrentCost();

@@ -4,20 +4,20 @@
 // sequence of clocks of a pp_rank as segments (ring.h), so every state keeps the limit on changes.
 // ring_moves.h has the moves.
 //
-// One move replaces a ring by an offered ring: a sequence that attains the bound at the latest
-// prices (price_ascent.h), or a ring of the best plan from another start. Such a ring is good only
-// as a whole: small moves lead from one good ring to another only through worse rings. So this move
-// combines the rings of different plans, as recombination in a genetic algorithm does.
+// One kind of move replaces a ring by an offered ring: a sequence that attains the bound at the
+// latest prices (price_ascent.h), or a ring of the best plan from another start. Such a ring is
+// good only as a whole: small moves lead from one good ring to another only through worse rings. So
+// this move combines the rings of different plans, as recombination in a genetic algorithm does.
 //
-// A late plan is one that misses the deadline. It pays a price for each second. This price grows
-// during the search, until a late plan is never accepted. (With a low constant price, the search
-// never ends within the deadline. With a high constant price, it gets stuck if the deadline is the
-// least possible time.) An early plan is paid for each second: at first half of the marginal price
-// of time, and nothing at the end. So one move can make a pp_rank faster, and a later move of
-// another pp_rank can use the time. The result is the best plan within the deadline that the search
-// saw.
+// A late plan is one that misses the deadline. It pays a price for each second after the deadline.
+// This price grows during the search, until a late plan is never accepted. (With a low constant
+// price, the search never ends within the deadline. With a high constant price, it gets stuck if
+// the deadline is the least possible time.) An early plan gets a reward for each second before the
+// deadline: at first half of the marginal price of time, and nothing at the end. So one move can
+// make a pp_rank faster, and a later move of another pp_rank can use the time. The result is the
+// best plan within the deadline that the search saw.
 //
-// Where time is short, a step that saves energy takes more time, and another step on the same path
+// Where time is short, a step that saves energy takes more time. So another step on the same path
 // has to save this time. So a move that makes a known path too long (late_paths.h) gets a second
 // try. The search tries a few faster clocks that make this path short enough, and adds the cheapest
 // of them to the move.
@@ -96,7 +96,7 @@ class SegmentSearch {
   // The best plan within the deadline since the last Forget.
   struct Found {
     std::vector<Ring> rings;
-    double energy_j = 0;  // Per iteration, with the energy of waiting.
+    double energy_j = 0;  // The energy of an iteration, with waiting.
   };
   const std::optional<Found>& best() const { return best_; }
   void Forget() { best_.reset(); }
@@ -108,8 +108,8 @@ class SegmentSearch {
 
  private:
   void Start(std::vector<Ring> rings);
-  // Fills stretches_, the energy difference and the gain. Returns false if an option is not
-  // measured, or if the move changes nothing.
+  // Fills stretches_, energy_change_j_ and gain_. Returns false if an option is not measured, or if
+  // the move changes nothing.
   bool SumChanges();
   bool SumStretch(const Stretch& stretch);
   // Fills changes_. Returns false if the iteration certainly ends after `latest` with these
@@ -131,8 +131,9 @@ class SegmentSearch {
   std::vector<Step> Steps() const;
   // Takes the steps if they make the plan better.
   bool Improve(std::span<const Step> steps);
-  // These two return whether one step, or a slower and a faster clock, made the plan better. They
-  // subtract their tries from `tries_left`.
+  // ImproveByOneStep tries single steps. ImproveByTwoClocks tries pairs of steps: one clock gets
+  // slower and another one faster. Both return whether the plan became better, and subtract their
+  // tries from `tries_left`.
   bool ImproveByOneStep(std::int64_t& tries_left);
   bool ImproveByTwoClocks(std::int64_t& tries_left);
   Nanoseconds LatestTime(double threshold) const;

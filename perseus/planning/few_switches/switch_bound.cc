@@ -15,9 +15,9 @@ namespace {
 // More than any weight.
 constexpr Femtojoules kNever = std::numeric_limits<Femtojoules>::max();
 constexpr Nanoseconds kNoWait = -1;
-// A program with more cells than this (position, clock and number of changes) takes about 0.2 ms,
-// several times as long as the start of a thread. With windows, each cell takes kTimesWithWindows
-// times as long.
+// A program with more cells than this takes about 0.2 ms, several times as long as the start of a
+// thread. (A cell is a position, a clock and a number of changes.) With windows, each cell takes
+// kTimesWithWindows times as long.
 constexpr double kLongProgram = 150'000;
 constexpr double kTimesWithWindows = 4;
 
@@ -75,8 +75,8 @@ std::vector<PositionWindow> WindowsOf(const schedule::InstructionGraph& graph,
   return windows;
 }
 
-// Returns more than the guess `excess`. So if the prices are similar, the search finds a result
-// within its first cap.
+// Returns more than the guess `excess`. So if the prices are similar to those of the previous
+// search, the search finds a result within its first cap.
 Femtojoules Widen(Femtojoules excess) { return excess + excess / 4; }
 
 }  // namespace

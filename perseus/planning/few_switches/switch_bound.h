@@ -1,10 +1,11 @@
 // A lower bound on the energy of every plan with at most N clock changes per pp_rank.
 //
 // IDEA
-//   Take any flow x >= 0 from the source to the sink of the network (frontier/network.h), of value
-//   lambda >= P*S, where S is the number of pp_ranks and P the blocking power. A plan has event
-//   times pi with pi[head] - pi[tail] >= the duration of each arc. Flow is conserved, so the sum of
-//   x_a * (pi[head] - pi[tail]) over all arcs is lambda times the iteration time T. Therefore
+//   Let S be the number of pp_ranks and P the blocking power of each. Take any flow x >= 0 from the
+//   source to the sink of the network (frontier/network.h), of value lambda >= P*S. A plan has
+//   event times pi with pi[head] - pi[tail] >= the duration of each arc. Flow is conserved, so the
+//   sum of x_a * (pi[head] - pi[tail]) over all arcs is lambda times the iteration time T.
+//   Therefore
 //
 //     sum over instructions x_i*t_i  +  sum over dependencies x_d*delay_d  <=  lambda * T.
 //
@@ -13,10 +14,11 @@
 //     E = sum ê_i + P*S*T
 //       >= sum (ê_i + x_i*t_i) + sum x_d*delay_d - (lambda - P*S) * T0.
 //
-//   Only the first sum depends on the plan. It splits into one sum for each pp_rank. So its least
-//   value over all plans with at most N changes is a sum of answers of SegmentProgram, where clock
-//   c has the weight ê_i(c) + x_i*t_i(c) for instruction i. Every flow gives a valid bound. The
-//   prices of the relaxed optimum are a good start. PriceAscent (price_ascent.h) finds better ones.
+//   Only the sum over (ê_i + x_i*t_i) depends on the plan. It splits into one sum for each pp_rank.
+//   So its least value over all plans with at most N changes is a sum of answers of SegmentProgram.
+//   There, clock c has the weight ê_i(c) + x_i*t_i(c) for instruction i. Every flow gives a valid
+//   bound. The prices of the planner's relaxed optimum are a good start. PriceAscent
+//   (price_ascent.h) finds better prices.
 //
 // WINDOWS
 //   The window of an instruction is the time in which it can run if all other instructions run at
@@ -24,33 +26,34 @@
 //   value over only those sequences that keep the windows (window_program.h).
 //
 //   This value may be higher than the one over all sequences. The reason: at the best prices
-//   without windows, a mixture of sequences may be optimal, and one of them may be too slow for its
-//   windows. Both values are valid bounds at any prices. At the best prices without windows, the
-//   windows raise the bound very little: at these prices, a sequence in time costs as little as one
-//   that is too slow. So further steps of the ascent, which keep the windows, raise the bound.
+//   without windows, a mixture of sequences may be optimal. One of these sequences may be too slow
+//   for its windows. Both values are valid bounds at any prices. At the best prices without
+//   windows, the windows raise the bound very little: at these prices, a sequence in time costs as
+//   little as one that is too slow. So further steps of the ascent, which keep the windows, raise
+//   the bound.
 //
 //   With a switch latency, windows are not used. The COSTS section replaces an instruction at two
-//   clocks by one at a single clock that weighs no more. This single clock may take longer.
+//   clocks by one at a single clock that weighs no more. At this single clock, the instruction may
+//   take longer than in the plan, and so may break a window that the plan keeps.
 //
 // COSTS
 //   A switch cost has a stall of length s and an energy J. A change at instruction i then costs
-//   x_i*s + J. The reason: the stall makes i longer, and the GPU draws the blocking power in the
-//   stall, which effective energies leave out.
+//   x_i*s + J. The reason: the stall makes i longer. During the stall, the GPU draws the blocking
+//   power, which effective energies leave out.
 //
 //   With a switch latency, some instructions after a change run at the previous clock, entirely or
 //   partly. The weight of a mix of two clocks is at least the smaller of their weights. So for
-//   every real plan, there is a plan without mixes that has no more changes and weighs no more, in
-//   which each change may come later. The program can choose that plan. If the later change cost
-//   more than the real change, the bound would be wrong. So a change costs the least of its own
-//   cost and the costs at the positions before it, as far back as a latency reaches. If an
-//   instruction was not measured at a clock, the values of the nearest measured clock count, as in
-//   plan/evaluation.h.
+//   every real plan, a plan without mixes exists that has no more changes and weighs no more. In
+//   this plan, each change may come later than in the real plan. The program can choose this plan.
+//   If the later change cost more than the real change, the bound would be wrong. So a change costs
+//   the least of its own cost and the costs at the positions before it, as far back as a latency
+//   reaches. If an instruction was not measured at a clock, the values of the nearest measured
+//   clock count, as in plan/evaluation.h.
 //
 // EXACTNESS
 //   Weights are whole femtojoules (energies are rounded down). The program subtracts the least
-//   weight of each position, and then counts in units of 2^k fJ, with the least k for which its
-//   sums are exact. Each weight is rounded down to a unit. So the result is never above the exact
-//   one.
+//   weight of each position. Then it counts in units of 2^k fJ, with the least k for which its sums
+//   are exact. Each weight is rounded down to a unit. So the result is never above the exact one.
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -83,7 +86,7 @@ class SwitchBound {
               Nanoseconds deadline, Microwatts least_price, bool on_all_cores = false);
 
   struct Answer {
-    bool exists = false;  // Whether a plan with at most these changes exists at any deadline.
+    bool exists = false;  // Whether a plan with at most `changes` changes exists at any deadline.
     Femtojoules bound = 0;
     // [pp_rank][position] The choice that attains the bound at these prices.
     std::vector<std::vector<int>> clocks;
@@ -108,7 +111,7 @@ class SwitchBound {
     // The result of the latest search minus the least cost without windows. A guess for the next
     // search.
     Femtojoules excess = 0;
-    int lateness = 0;  // After how many more positions a change may take effect.
+    int lateness = 0;  // By how many positions a change may take effect late.
     std::vector<Femtojoules> weights = {};
     std::vector<Femtojoules> change_costs = {};  // [position]
     int unit_shift = 0;                          // A unit is 2^unit_shift fJ.

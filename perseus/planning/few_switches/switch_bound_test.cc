@@ -23,7 +23,7 @@ schedule::OptionSet FastAndSlow() {
 //
 // X runs slowly while pp_rank 0 waits for Z. Each change of the clock of pp_rank 0 takes 1 ms,
 // which delays the iteration only at Y. With a latency, a change may take effect one instruction
-// after its request. So in the bound, the change to Y may cost as little as the change to X, but
+// after its request. So in the bound, the change to Y may cost as little as the change to X. But
 // the change to X must not become more expensive.
 TEST(SwitchBound, AChangeCostsNoMoreThanItsOwnStallUnderALatency) {
   schedule::OptionSet fixed;

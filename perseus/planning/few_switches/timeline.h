@@ -116,14 +116,15 @@ class Timeline {
   void ForEachAwaited(int instruction, Visit visit) const;
   Nanoseconds StartOf(int instruction) const;
   int Critical(int instruction) const;
-  // The dependency of the cut that the longest path takes, and the length of this path.
+  // The dependency over the cut that is on the longest path, and the length of this path.
   struct Longest {
     const Crossing* crossing = nullptr;
     Nanoseconds time = 0;
   };
   Longest LongestOver(int cut) const;
   Nanoseconds TimeOverCut(int cut) const { return LongestOver(cut).time; }
-  // The duration of the instruction with a latency, which may let it start at an earlier clock.
+  // Returns the duration of the instruction with a latency. The instruction may start at the clock
+  // of an earlier instruction.
   Nanoseconds RunLate(int instruction, Nanoseconds start);
   void ComputePathsAfter();
 
@@ -138,7 +139,7 @@ class Timeline {
   };
   struct Late {
     Nanoseconds duration = 0;
-    double energy_j = 0;  // Effective.
+    double energy_j = 0;  // Effective energy.
   };
   Late RunMixed(const RankClocks& rank, int position, const Clock& clock, Nanoseconds begin) const;
   struct Place {
@@ -154,7 +155,7 @@ class Timeline {
   struct Awaited {
     Before first;
     Before second;
-    int rest_begin = 0;  // The others are more_awaited_[rest_begin] up to rest_end.
+    int rest_begin = 0;  // The rest is in more_awaited_, from here up to rest_end - 1.
     int rest_end = 0;
   };
   std::vector<Awaited> awaited_;  // [instruction]
@@ -170,16 +171,17 @@ class Timeline {
   std::vector<int> clocks_;
   std::vector<Nanoseconds> durations_;
   std::vector<Nanoseconds> starts_;
-  std::vector<Nanoseconds> ends_;  // One additional entry for empty places.
+  std::vector<Nanoseconds> ends_;  // An additional last entry is for empty places.
   std::vector<Clock> clocks_after_;
-  std::vector<double> late_energies_j_;  // The sum up to this instruction.
+  std::vector<double> late_energies_j_;  // [instruction] The sum up to this instruction.
   std::vector<Nanoseconds> kept_starts_;
   std::vector<Nanoseconds> kept_ends_;
   std::vector<Clock> kept_clocks_after_;
   std::vector<double> kept_late_energies_j_;
-  // [instruction] The longest paths to the end of the iteration, from the start and from the end of
-  // the instruction, for the durations of the last Keep. paths_from_ has one additional entry, 0,
-  // for the end of the iteration. (The additional entry of paths_after_ has no meaning.)
+  // [instruction] The longest path to the end of the iteration: in paths_from_ from the start of
+  // the instruction, and in paths_after_ from its end. Both use the durations of the last Keep.
+  // paths_from_ has one additional entry, 0, for the end of the iteration. (The additional entry of
+  // paths_after_ has no meaning.)
   std::vector<Nanoseconds> paths_from_;
   std::vector<Nanoseconds> paths_after_;
   // [instruction] The next instruction on the longest path after it. The number of instructions

@@ -22,7 +22,8 @@ constexpr std::int64_t kTooMany = 8;
 // ends.
 constexpr std::int64_t kFewLabels = 50'000;
 constexpr std::int64_t kMostLabels = 2'000'000;
-// The first cap is above the least cost without windows, by at least this part of the largest sum.
+// The first cap exceeds the least cost without windows by at least this part of the largest sum of
+// weights.
 constexpr double kLeastExcess = 1e-5;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// A close lower bound on the cost of the best clocks of one pp_rank, with a limited number of clock
-// changes, if each instruction has to run within a window of time.
+// A close lower bound on the cost of the best clocks of one pp_rank. The number of clock changes is
+// limited, and each instruction has to run within a window of time.
 //
 // WHY
 //   Prices alone let a pp_rank mix sequences: one that is too slow, and one that is too fast. Where
@@ -24,12 +24,13 @@
 //   label is dropped if another label with the same c costs no more, ends no later, and has no more
 //   changes.
 //
-//   Labels that are close to each other are merged into one, with the least cost and the least end
-//   of all of them. This only adds possibilities, so the result is never above the least cost. What
-//   is close? If ends were compared, errors would add up: at each position, new sequences change to
-//   a clock and pull the merged end forward. So for labels of clock c, the program compares end
-//   minus the sum of times of clock c up to here. This difference stays the same as long as the
-//   clock does. The error is then at most two cells for each change.
+//   Labels that are close to each other are merged into one label. It has the least cost and the
+//   least end of all of them. This only adds possibilities, so the result is never above the least
+//   cost. The program could compare labels by their ends. But then errors would add up: at each
+//   position, new sequences would change to a clock and pull the merged end forward. So for labels
+//   of clock c, the program compares the end minus the sum of the times of clock c up to here. This
+//   difference stays the same as long as the clock does. The error is then at most two cells for
+//   each change.
 //
 //   The search has a cap on the cost. A label is dropped if its cost plus the least cost of the
 //   remaining positions, without windows, is above the cap. A backward run of SegmentProgram gives
@@ -39,26 +40,28 @@
 //   The last position is followed by position 0, as in SegmentProgram. Either the clock changes at
 //   position 0, or the first and the last clock are the same. An open search ignores this
 //   condition. For each last clock, it gives a bound and the first clock of the sequence that
-//   attains the bound. If the two clocks differ, another search follows that holds the first clock
-//   at this last clock.
+//   attains the bound. If the two clocks differ, and if the bound is below the best result so far,
+//   another search follows. It holds the first clock at this last clock.
 //
 // NUMBERS
 //   Costs are whole numbers in doubles, as in SegmentProgram. Times are nanoseconds.
 //
 // COMPLEXITY
-//   One search takes O(n N C cells), and each cap needs at most C + 1 searches. Example: a step of
-//   the price ascent with eight stages, 96 microbatches and 2 changes. It has 110,000 labels for
-//   GPT-3 on A100, and 350,000 for Bloom on A40, where most last clocks need another search.
+//   Let n be the number of positions, N of changes and C of clocks. One search takes O(n N C
+//   cells), and each cap needs at most C + 1 searches. Example: a step of the price ascent with
+//   eight stages, 96 microbatches and 2 changes. It has 110,000 labels for GPT-3 on A100, and
+//   350,000 for Bloom on A40, where most last clocks need another search.
 //
-// ALTERNATIVES (docs/benchmarks.md has the numbers)
-//   - Merge labels by the time since the earliest start, without the sum of times. For GPT-3 with
-//     96 microbatches and 2 changes, 32 cells of the chosen kind close a gap, and a fifth of this
-//     gap remains with 64 cells of this other kind.
-//   - A backward run for each first clock, and a search for each first clock below the cap: five to
-//     ten times as slow for GPT-3, where the open search is enough.
+// ALTERNATIVES
+//   - Compare labels by the time since the earliest start, instead of by the end minus the sum of
+//     times. Example: a gap for GPT-3 with 96 microbatches and 2 changes. With 32 cells, the chosen
+//     comparison closes this gap. With 64 cells, this alternative leaves a fifth of it.
+//   - Run SegmentProgram backward for each first clock, and search for each first clock whose least
+//     cost in this run is below the cap. For GPT-3, this is five to ten times as slow, because
+//     there the open search is enough.
 //   - Narrower windows, computed without the clocks that no better plan can have (reduced costs).
 //     At a gap of 0.5 %, this excludes between none and a seventh of all clocks of instructions,
-//     and the windows hardly change.
+//     and the windows hardly change (docs/benchmarks.md).
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -114,7 +117,7 @@ class WindowProgram {
   // A label at the start of the next position.
   struct Entry {
     Nanoseconds start = 0;
-    double cost = 0;  // With the cost of the change.
+    double cost = 0;  // Includes the cost of the change.
     std::int32_t parent = 0;
     std::int32_t first = 0;
   };
@@ -123,15 +126,16 @@ class WindowProgram {
     std::int32_t label = 0;
   };
 
-  // Fills labels_ with the sequences that cost at most `cap`. Returns false if there are too many
-  // labels. Requires the backward costs of `program` for `changes` and `held`.
+  // Fills labels_ with the sequences that cost at most `cap`. `held` is the clock of the first and
+  // the last position, or kAny. Returns false if there are too many labels. Requires the backward
+  // costs of `program` for `changes` and `held`.
   bool Run(const SegmentProgram& program, int changes, int held, double cap);
   void Begin(const SegmentProgram& program, int changes, int held, double cap);
   // Fills entering_ with the labels that have one change less, and so may change their clock at the
   // position.
   void CollectEntries(int position, int changes, double change_cost);
   // Adds the labels of the position to list number `list`, which stands for a number of changes and
-  // a clock.
+  // a clock. Drops labels that cost more than `room` before this position.
   void Extend(const SegmentProgram& program, int position, int list, double room);
   void Add(const Entry& entry, int position, int clock, double weight, bool begins_list);
   Nanoseconds StartAfter(const Label& label, int position) const;
@@ -153,15 +157,15 @@ class WindowProgram {
   std::vector<Nanoseconds> fastest_;  // [position]
   int cell_shift_ = 0;                // A cell is 2^cell_shift_ ns wide.
   int coarsest_shift_ = 0;
-  std::int64_t most_labels_ = 0;  // The limit for all remaining searches.
+  std::int64_t most_labels_ = 0;  // The maximum number of labels of all remaining searches.
 
   std::vector<Label> labels_;  // The labels of all positions.
-  // [changes * clocks + clock] Where the list of labels of the latest position begins. One more:
-  // the end.
+  // [changes * clocks + clock] Where each list of labels of the latest position begins. The last
+  // additional entry is where the last list ends.
   std::vector<std::int32_t> lists_;
   std::vector<std::int32_t> next_lists_;
   std::vector<Entry> cells_;
-  std::vector<Entry> entering_;  // By rising start and falling cost.
+  std::vector<Entry> entering_;  // Sorted by rising start and falling cost.
 };
 
 }  // namespace perseus::few_switches

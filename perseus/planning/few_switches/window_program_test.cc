@@ -121,8 +121,8 @@ TEST(WindowProgram, AgreesWithExhaustiveSearchWhereNothingIsMerged) {
       if (answer.cost > ring.program.Cost(changes)) ++cost_more;
     }
   }
-  // In many cases, some sequence keeps the windows. In many of these, the windows make the best one
-  // more expensive.
+  // In many cases, some sequence keeps the windows. In many of these cases, the windows make the
+  // best sequence more expensive.
   EXPECT_GT(exist, static_cast<int>(Seeds(1'000)));
   EXPECT_GT(cost_more, static_cast<int>(Seeds(1'000) / 10));
 }

@@ -50,12 +50,12 @@ Result<void> CheckOptimality(const Network& network, const Solution& solution);
 //   7. `price` is above `price_floor` only if the schedule is as long as the deadline, or if more
 //      time saves nothing (`extra_energy` is 0).
 // If all seven hold, no schedule within the deadline has less extra energy + price_floor * length.
-// Proof: by 1 to 4, any schedule of length T has at least extra_energy + price * (time - T). First,
-// let T < time (a shorter schedule). It needs at least price * (time - T) more energy. By 6, this
-// is at least price_floor * (time - T), which is what it saves by its length. Second, let T > time
-// (a longer schedule within the deadline). Then time < deadline. So by 7, there are two cases.
-// Either price equals price_floor, and the schedule saves no more than its length costs. Or
-// extra_energy is 0, and it saves nothing.
+// Proof: let `time` be the length of the schedule. By 1 to 4, any schedule of length T has at least
+// extra_energy + price * (time - T). First, let T < time (a shorter schedule). It needs at least
+// price * (time - T) more energy. By 6, this is at least price_floor * (time - T), which is what it
+// saves by its length. Second, let T > time (a longer schedule within the deadline). Then time <
+// deadline. So by 7, there are two cases. Either price equals price_floor, and the longer schedule
+// saves no more than its length costs. Or extra_energy is 0, and the longer schedule saves nothing.
 Result<void> CheckDeadline(const Network& network, const Solution& solution, Nanoseconds deadline,
                            Microwatts price_floor);
 

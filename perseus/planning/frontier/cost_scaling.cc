@@ -22,7 +22,7 @@ constexpr Microwatts kUnboundedFlow = Microwatts::Max() / 2;
 constexpr int kLogFactor = 4;                // Each phase divides epsilon by 2^4.
 constexpr std::size_t kPathLength = 8;       // The longest partial augmentation, in arcs.
 constexpr int kLogNear = 12;                 // A near guess divides the first epsilon by 2^12.
-constexpr int kLogUnbalanced = 8;            // The same for an unbalanced flow guess.
+constexpr int kLogUnbalanced = 8;            // An unbalanced flow guess divides it by 2^8.
 constexpr Cost kFinishBelow = 2048;          // The epsilon, in ns, at which Finisher starts.
 constexpr std::int64_t kFinishEffort = 500;  // Arcs for each node that Finisher may examine.
 

@@ -7,9 +7,9 @@
 //       x_a could rise  =>  t_v - t_u >= the duration at the flow just above x_a    (1)
 //       x_a could fall  =>  t_v - t_u <= the duration at the flow just below x_a    (2)
 //
-//   where the flow of an arc is the slope of its convex curve, and the flow out of each node minus
-//   the flow into it is its supply. With (1) and (2), the times are an optimal schedule, and the
-//   flow is an optimal solution of its dual: a circulation of least convex cost.
+//   Here the flow of an arc is the slope of its convex curve. The supply of a node is the flow out
+//   of it minus the flow into it. With (1) and (2), the times are an optimal schedule, and the flow
+//   is an optimal solution of its dual: a circulation of least convex cost.
 //
 // NOTATION
 //   symbol    meaning                                           name here
@@ -29,10 +29,10 @@
 // Goldberg 1997)
 //   Each phase
 //
-//   1. divides epsilon by 16;
+//     1. divides epsilon by 16;
 //     2. makes the schedule feasible: no arc is shorter than its fastest time, and no node is late.
-//        Without this step, step 3 would send huge flows through the arcs that are too short, and
-//        step 4 would send them back (1.6 times the time, measured);
+//        Without this step, step 3 would send huge flows through the arcs that are too short. Step
+//        4 would send them back (1.6 times the time, measured);
 //     3. sets the flow of each arc to the flow that its length requires. After that, some nodes
 //        have too much flow (an excess), and other nodes have too little;
 //     4. pushes the excess to the nodes that have too little flow, along arcs that violate (1) or

@@ -6,15 +6,15 @@
 //
 // The dual problem is a convex-cost circulation. A unit of flow (a microwatt) on an arc has a
 // value: the duration at which the slope of the arc equals the flow. Each unit has to return from
-// the sink to the source, at the price T. With a price floor on time, this amount of flow from
-// source to sink need not return. cost_scaling.h solves the circulation.
+// the sink to the source, at the price T. If time has a price floor, as many units of flow as the
+// floor need not return. cost_scaling.h solves the circulation.
 //
 // At the least possible time, the events of the critical path cannot move. The solver then merges
 // all of them into one "ground" node at time 0. The ground absorbs flow that would otherwise travel
-// along the whole iteration. This makes that case about two times faster (docs/benchmarks.md).
-// Afterwards, some flow has entered the ground at one event and left it at another. This flow is
-// sent along the critical path. All its arcs have their fastest times, so they can carry any
-// amount.
+// along the whole iteration. For this deadline, the solver is about two times faster with the
+// ground than without it (docs/benchmarks.md). Afterwards, some flow has entered the ground at one
+// event and left it at another. This flow is sent along the critical path. All arcs of this path
+// have their fastest times, so they can carry any amount.
 //
 // Compared with the walk (walk.h): both are exact. The walk solves all deadlines at once, and this
 // solver solves one. With 65,536 instructions, one deadline is about 100 times faster than the walk

@@ -19,13 +19,15 @@
 //         |    ` .    `-- o
 //
 //   Before it solves a deadline, the method combines the solutions at its two neighbors: **between
+//   Before it solves a deadline, the method combines the solutions at its two neighbors: **between
 //   two schedules lies a schedule, and the mean of two flows is a flow**. Each energy is one pass
 //   over the arcs. The curves are convex, so the new schedule is below the chord, and the new line
 //   is above the other lines. This saves about a third of the deadlines. If the two bounds are
 //   still too far apart, the new schedule and flow are the warm start of the solver
-//   (ApproximateDeadline), which needs a tenth of the time of a cold start. For the warm start, the
-//   mean of the flows must be exactly balanced at each node, without an excess from rounding. Then
-//   the gap shows the epsilon to begin with. Otherwise, the solver takes 25 % longer.
+//   (ApproximateDeadline). It then needs a tenth of the time of a cold start. For the warm start,
+//   the mean of the flows must be exactly balanced at each node, without an excess from rounding.
+//   Then the gap shows with which epsilon the solver has to begin (cost_scaling.h). Otherwise, the
+//   solver takes 25 % longer.
 //
 // TRIED WITHOUT GAIN
 //   Several deadlines in one interval at once, as many as the distance of its bounds suggests: the
@@ -42,7 +44,7 @@
 //   the same for any number of threads, and in any order.
 //
 // COMPLEXITY
-//   O(sqrt(1 / error)) deadlines. Measured: 40 to 60 for an error of 0.01 %, of any job size.
+//   O(sqrt(1 / error)) deadlines. Measured: 40 to 60 for an error of 0.01 %, for jobs of any size.
 //
 // REFERENCE
 //   G. Rote, The Convergence Rate of the Sandwich Algorithm for Approximating Convex Functions,

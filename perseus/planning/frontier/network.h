@@ -55,8 +55,9 @@ struct Network {
 inline constexpr Microwatts kMostPower(std::int64_t{1} << 59);
 
 // The relaxation of `graph`: curves[i] is the curve of graph.option_sets[i]. Requires
-// graph.instructions in topological order. Fails (kInput) if the graph has no instructions, or if
-// the sum of all durations, or of all slopes, does not fit the 64-bit integers of the solvers.
+// graph.instructions in topological order. Fails (kInput) if the graph has no instructions. Also
+// fails if the sum of all durations, or of all slopes, does not fit the 64-bit integers of the
+// solvers.
 Result<Network> BuildNetwork(const schedule::InstructionGraph& graph,
                              std::span<const profile::Curve> curves);
 
@@ -71,8 +72,8 @@ Result<Network> BuildNetwork(std::span<const profile::Curve> curves,
 // to the source.
 std::vector<std::int32_t> ArcsInOrder(const Network& network);
 
-// Returns the earliest time of each node (the longest path from the source), if every arc runs at
-// its fastest, or at its slowest (cheapest). The time of the sink is the makespan.
+// Returns the earliest time of each node: the longest path from the source. Every arc runs at its
+// fastest, or every arc at its slowest (cheapest). The time of the sink is the makespan.
 enum class Pace { kFastest, kSlowest };
 std::vector<Nanoseconds> EarliestTimes(const Network& network, Pace pace);
 

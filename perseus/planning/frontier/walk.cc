@@ -101,8 +101,8 @@ void Walk::Watch(std::int32_t index) {
   std::push_heap(arrivals_.begin(), arrivals_.end());
 }
 
-// Removes arrivals that are no longer valid. Since an arrival was queued, both ends of its arc may
-// have come into the same tree, or the arc may arrive at another time.
+// Removes arrivals that are no longer valid. After an arrival was queued, both ends of its arc may
+// have come into the same tree, or the time of the arrival may have changed.
 void Walk::DropStaleArrivals() {
   while (!arrivals_.empty()) {
     const Arrival& next = arrivals_.front();
@@ -140,8 +140,8 @@ void Walk::Advance(Nanoseconds stop) {
 }
 
 // Follows the path from the entering arc to source and sink, and finds the link with the least
-// room. If several links have no room, takes the nearest to the entering arc, because a smaller
-// part of a tree then changes sides. In a long stall, takes the arc with the smallest index.
+// room. If several links have no room, takes the nearest to the entering arc. Then a smaller part
+// of a tree changes sides. In a long stall, takes the arc with the smallest index.
 Walk::Bottleneck Walk::FindBottleneck(std::int32_t early_end, std::int32_t late_end,
                                       Microwatts room) const {
   Bottleneck found{room, -1, Side::kEarly};

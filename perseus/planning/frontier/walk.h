@@ -22,10 +22,11 @@
 //
 // IDEA (Fulkerson 1961; Kelley 1961; Phillips & Dessouky 1977)
 //   To shorten the schedule by dt, shift a set of events dt earlier. The set contains the sink.
-//   Arcs that cross into the set become shorter, which costs the slope of their curve. Arcs that
-//   cross out of the set become longer, which saves the slope. The cheapest set is a minimum cut.
-//   Its cost is the maximum flow from source to sink. The bounds of the flow of an arc are the
-//   slopes before and after the present length of the arc:
+//   Arcs that cross into the set become shorter. For each unit of time, this costs energy: the
+//   slope of their curve. Arcs that cross out of the set become longer. For each unit of time, this
+//   saves the slope of their curve. The set with the least total cost is a minimum cut. Its cost is
+//   the maximum flow from source to sink. The bounds of the flow of an arc are the slopes before
+//   and after the present length of the arc:
 //
 //     slope                     . at a vertex of the curve, the flow may be anywhere between the
 //       |\                        slopes before and after: the arc is rigid, and flow can be
@@ -63,16 +64,16 @@
 //     times as long.
 //   - Nine of ten pivots are degenerate: the path can carry no more flow, because many microbatches
 //     are alike. Then any arc of the path that is at its bound may leave. So the walk follows the
-//     path from the entering arc in both directions at once, only up to the nearest such arc, and
-//     moves the smaller parts of the trees. Perturbed slopes would avoid the ties, but take 12
-//     times as long.
+//     path from the entering arc in both directions at once, only up to the nearest such arc. It
+//     moves the smaller parts of the trees. With perturbed slopes, pivots would not be degenerate,
+//     but the walk would take 12 times as long.
 //   - The time of a late node is stored relative to the sink, so a shift touches no node.
 //
 // TERMINATION
 //   A pivot shortens the schedule, or raises the flow, or is stalled (does neither). In principle,
-//   stalled pivots could repeat in a cycle. After as many stalled pivots in a row as the network
-//   has arcs, the walk chooses entering and leaving arcs by smallest index (Bland 1977) until it
-//   makes progress. With this rule, no cycle is possible.
+//   stalled pivots could repeat in a cycle. Suppose that as many pivots in a row are stalled as the
+//   network has arcs. Then the walk chooses entering and leaving arcs by smallest index (Bland
+//   1977) until it makes progress. With this rule, no cycle is possible.
 //
 // LIMITS
 //   All numbers are integers, without tolerances. The times may add up to 36 years, and the slopes
@@ -128,7 +129,7 @@ class Walk {
     std::int64_t pivots = 0;
     std::int64_t degenerate_pivots = 0;
     std::int64_t nodes_moved = 0;
-    std::int64_t longest_stall = 0;  // Pivots in a row without progress.
+    std::int64_t longest_stall = 0;  // The most pivots in a row without progress.
   };
   const Statistics& statistics() const { return statistics_; }
 

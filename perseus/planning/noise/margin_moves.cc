@@ -198,7 +198,7 @@ class SegmentMoves::Collector {
     return move;
   }
 
-  // With a switch latency, the next instruction begins at the clock of the segment. So this
+  // With a switch latency, the next instruction begins at the clock of the segment. So the next
   // instruction also gets faster or slower, as far as the latency reaches.
   double OfNext(int next, int before_mhz, int after_mhz) const {
     const Nanoseconds latency = planner_.model().switch_latency;
@@ -214,7 +214,8 @@ class SegmentMoves::Collector {
   }
 
   // The time of the stalls that disappear if the segment gets the clock of a neighbor. If all
-  // critical instructions already run at the fastest clock, only this makes an iteration shorter.
+  // critical instructions already run at the fastest clock, only such a move makes an iteration
+  // shorter.
   double OfChanges(int previous, int first, int next, int after_mhz) const {
     double criticality = 0;
     const auto add = [&](int neighbor, int stalled) {

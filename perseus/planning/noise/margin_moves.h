@@ -1,16 +1,16 @@
 // The steps by which a plan becomes faster or slower, for the descent of noise_margin.h.
 //
-// There are two sets of moves. If clock changes are free, each instruction changes its option
+// Two sets of moves exist. If clock changes are free, each instruction changes its option
 // independently (InstructionMoves). If a change costs time or energy, or if changes are limited, a
 // faster clock for one instruction would cause two more changes. So in this case, all instructions
-// from one change to the next get another clock (SegmentMoves). This never adds a change. It
+// from one change to the next get another clock (SegmentMoves). Such a move never adds a change. It
 // removes a change if the segment then has the same clock as its neighbor.
 //
 // TRIED
 //   Additional moves of the end of a segment: 1, 4 or 16 instructions take the clock of the
-//   neighbor. With these moves, the descent ends at worse plans: 10.5 instead of 11.5 % (GPT-3, 12
-//   microbatches, at most 8 changes, 3 % of noise). In other cases, it is better by at most 0.15
-//   points.
+//   neighbor. With these moves, the descent ends at worse plans than without them: they save 10.5
+//   instead of 11.5 % (GPT-3, 12 microbatches, at most 8 changes, 3 % of noise). In other cases,
+//   the moves make the saving better by at most 0.15 points.
 //
 // Thread safety: const methods may be called from several threads.
 #pragma once
@@ -26,8 +26,8 @@ namespace perseus::noise {
 
 struct Move {
   std::vector<std::pair<int, int>> options;  // Pairs of an instruction and its new option.
-  double cost_j = 0;                         // In effective energy. Negative: a gain.
-  double time_s = 0;  // The change of the mean iteration time, to first order. Positive.
+  double cost_j = 0;                         // The additional effective energy. Negative: a saving.
+  double time_s = 0;  // How much the mean iteration time changes, to first order. Positive.
 
   double price_w() const { return cost_j / time_s; }
 };
@@ -57,7 +57,7 @@ class InstructionMoves : public MarginMoves {
   std::vector<Move> Faster(std::span<const int> options, const NoisyMean& mean) const override;
   std::vector<Move> Slower(std::span<const int> options, const NoisyMean& mean) const override;
   // With a switch latency, an instruction begins at the clock of the previous instruction on its
-  // pp_rank. So these moves make the previous instruction faster.
+  // pp_rank. So the moves for a critical instruction make this previous instruction faster.
   std::vector<Move> BeforeCritical(std::span<const int> options,
                                    const NoisyMean& mean) const override;
 

@@ -133,8 +133,8 @@ struct SlowHalf {
   NoisyMean mean;
 };
 
-// An instruction begins at the clock of the previous segment. If only its own segment became
-// faster, it would still be late, and in the end only the baseline would be in time.
+// A critical instruction begins at the clock of the previous segment. If only its own segment
+// became faster, it would still be late. In the end, only the baseline would be in time.
 TEST(SegmentMoves, WithASwitchLatencyTheSegmentBeforeACriticalInstructionGetsFaster) {
   for (const Nanoseconds latency : {0, 10'000'000}) {
     const plan::Planner planner =

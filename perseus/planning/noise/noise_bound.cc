@@ -26,8 +26,8 @@ constexpr int kPricesWithoutGain = 2;
 // For each new price, the step size starts as if this number of steps were done, because w is
 // already good.
 constexpr int kStepsBefore = 300;
-// The number of steps for plans within a limit on clock changes. Their work is about
-// LimitedCost::work().
+// Steps for plans within a limit on clock changes: their total work (LimitedCost::work() is the
+// work of one step), their maximum number, and kStepsBefore for them.
 constexpr double kLimitedWork = 60e6;
 constexpr double kMostLimitedSteps = 400;
 constexpr int kLimitedStepsBefore = 10;
@@ -49,8 +49,9 @@ class Curve {
     const std::size_t v = VertexAt(price_w);
     return energies_j_[v] + price_w * times_s_[v];
   }
-  // Returns a time near the time of least cost, continuous in the price. At the slope of a segment,
-  // it is the middle of the segment. Between two slopes, it is linear.
+  // Returns a time near the time of least cost, continuous in the price. If the price is the slope
+  // of a segment, the result is the middle of the segment. Between two slopes, the result is linear
+  // in the price.
   double SmoothTime(double price_w) const {
     if (slopes_w_.empty()) return times_s_.front();
     const std::size_t v = VertexAt(price_w);
@@ -66,7 +67,7 @@ class Curve {
   }
 
  private:
-  // The smooth time is the fastest time from this price on, relative to the steepest slope.
+  // From a price of kFastestAt times the steepest slope on, the smooth time is the fastest time.
   static constexpr double kFastestAt = 1.5;
 
   // The number of slopes above the price.
@@ -82,7 +83,7 @@ class Curve {
 // Weights of paths, or their means.
 struct Paths {
   std::vector<double> of_instructions;  // w
-  std::vector<double> of_stalls;        // The same as w, but without the factors.
+  std::vector<double> of_stalls;        // The same as w, but with each factor 1.
   double delays_s = 0;
   double length_s = 0;  // The mean length of the baseline's longest path.
 };
@@ -158,7 +159,7 @@ class LimitedCost {
       : most_changes_(most_changes),
         ranks_(few_switches::CollectClocks(planner.graph(), planner.model().blocking_power_w)),
         bound_(planner, ranks_, planner.baseline().time, planner.blocking_price()) {
-    // With this price, the bound has no term for the deadline. Without flow, it has none for
+    // With this price, the bound has no term for the deadline. Without flow, it has no term for
     // dependencies.
     prices_.price = planner.blocking_price();
     prices_.flow.assign(planner.network().arcs.size(), 0);
@@ -216,7 +217,7 @@ class FrankWolfe {
     random_.state = limits.seed;
     for (const profile::Curve& curve : planner.network().curves) {
       curves_.emplace_back(curve);
-      if (curves_.size() == graph_.option_sets.size()) break;  // The rest is of dependencies.
+      if (curves_.size() == graph_.option_sets.size()) break;  // The rest belong to dependencies.
     }
     const double blocking_w = planner.model().blocking_power_w;
     const std::vector<int> options = schedule::BaselineOptions(graph_);

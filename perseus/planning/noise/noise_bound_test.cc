@@ -122,7 +122,7 @@ TEST(NoiseBound, NoPlanOfOneRankIsAboveWithCommonNoise) {
   }
 }
 
-// The relaxation has the exact optimum.
+// Without noise, the relaxation gives the exact optimum.
 TEST(NoiseBound, WithoutNoiseItIsTheExactBound) {
   const plan::Planner planner = SyntheticPlanner({.stages = 4, .microbatches = 8});
   constexpr double kAsked[] = {0, 0.02};

@@ -21,8 +21,8 @@ namespace {
 
 constexpr std::uint64_t kCheckSeed = 1'000'003;
 constexpr int kChecks = 6;
-// The earlier starts of a plan with a limit on clock changes. Each start is a search with
-// kEffortOfStart.
+// If clock changes are limited, the search also starts from this many plans for earlier deadlines.
+// A search with the effort kEffortOfStart makes each of these plans.
 constexpr int kEarlierStarts = 3;
 constexpr double kEffortOfStart = 0.3;
 
@@ -99,12 +99,12 @@ class MarginDescent {
 
  private:
   NoisyMean Run(const NoisyExecution& execution, std::span<const int> options) {
-    if (&execution == &execution_) --runs_left_;  // The other has a single sample.
+    if (&execution == &execution_) --runs_left_;  // The other execution has one sample.
     return execution.Run(options);
   }
 
-  // Makes the slower moves that gain the most, up to this budget of mean time, and then repairs.
-  // Returns whether this saves energy. If not, changes nothing.
+  // Makes the slower moves with the highest gain per second of mean time, up to this budget of mean
+  // time. Then repairs. Returns whether this saves energy. If not, changes nothing.
   bool ImproveWithin(double budget_s, double target_s) {
     std::vector<Move> slower = moves_.Slower(options_, mean_);
     std::erase_if(slower, [&](const Move& move) { return move.time_s > 2 * budget_s; });

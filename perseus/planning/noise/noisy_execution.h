@@ -2,7 +2,7 @@
 // iteration.
 //
 // Why the mean time differs from the evaluation without noise: an iteration ends when its longest
-// path ends, and the mean length of the longest of many paths is above the longest of their mean
+// path ends. With many paths, the mean length of the longest one is above the longest of the mean
 // lengths. A plan slows down instructions that are not on the longest path, so it has many paths
 // that are nearly the longest. The baseline has few such paths. So with noise, a plan with no
 // slowdown is slower than the baseline: 0.2 to 0.6 % with 1 % of noise (8 pp_ranks).

@@ -16,9 +16,10 @@
 // previous clock. The switch then happens later, unless another request replaces it.
 //
 // At the start of an iteration, the first clock of each pp_rank is already set (by the previous
-// iteration). Fixed instructions do not change the clock. If the instruction was never measured at
-// the previous clock, the measured option with the nearest frequency takes its place. (If an
-// instruction was measured at only one clock, this is its own option.)
+// iteration). Fixed instructions do not change the clock. An instruction may have to run at a
+// previous clock at which it was never measured. Then its measured option with the nearest
+// frequency takes the place of this clock. (If an instruction was measured at only one clock, this
+// is its own option.)
 //
 // Switches. Requested changes are counted, so a latency does not affect the count. An iteration
 // repeats, so the change from the last clock of a pp_rank back to its first clock counts, too. So
@@ -61,7 +62,7 @@ struct Evaluation {
 
 struct ExecutionModel {
   double blocking_power_w = 0;            // For one pp_rank: all of its GPUs together.
-  Nanoseconds switch_latency = 0;         // From request to effect.
+  Nanoseconds switch_latency = 0;         // The time from the request to the effect.
   schedule::SwitchCost switch_cost = {};  // For one pp_rank: all of its GPUs together.
 
   // Whether the time and energy of an instruction depend only on its own option.
@@ -87,7 +88,7 @@ class Evaluator {
 
   // `options[i]` is the option of instruction i: a valid index into its option set.
   Evaluation Evaluate(std::span<const int> options) const;
-  // As above, but for an execution that differs from the measurements. The emulator uses this.
+  // Evaluates an execution that differs from the measurements. The emulator uses this function.
   Evaluation Evaluate(std::span<const int> options, const Variation& variation) const;
 
   // The data of a plan that an evaluation needs. Computed once, for many executions of one plan.
@@ -96,7 +97,7 @@ class Evaluator {
     std::vector<Nanoseconds> times;
     std::vector<double> energies_j;
     std::vector<int> clocks;            // kNoClock for an instruction without a clock.
-    std::vector<bool> changes;          // Whether it begins with a clock change.
+    std::vector<bool> changes;          // Whether the instruction begins with a clock change.
     std::vector<int> pp_rank_switches;  // [pp_rank]
   };
   Chosen Choose(std::span<const int> options) const;

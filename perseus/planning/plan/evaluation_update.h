@@ -34,7 +34,7 @@ class EvaluationUpdate {
     double energy_j = 0;
     int switches = 0;
   };
-  using Change = std::pair<int, int>;  // Instruction, option.
+  using Change = std::pair<int, int>;  // An instruction and its new option.
 
   // Keeps a reference to the evaluator. The initial plan of `options` may miss the deadline.
   EvaluationUpdate(const Evaluator& evaluator, std::vector<int> options, Nanoseconds deadline);
@@ -103,7 +103,7 @@ class EvaluationUpdate {
   int switches_ = 0;
   Totals totals_;
 
-  std::vector<std::uint64_t> marked_;  // A bit for each instruction.
+  std::vector<std::uint64_t> marked_;  // A bit for each instruction: whether to visit it.
   Totals totals_before_;
   int switches_before_ = 0;
   std::vector<std::pair<int, Node>> nodes_before_;

@@ -26,15 +26,15 @@
 
 namespace perseus::plan {
 
-// A point of the relaxed frontier. No plan that lasts `time` has less energy than `bound_j`: the
+// A point of the relaxed frontier. No plan that lasts `time` has less energy than `bound_j`, the
 // energy of an iteration that lasts exactly `time`, with waiting.
 struct FrontierPoint {
   Nanoseconds time = 0;
   double bound_j = 0;
-  // The marginal price of time just above `time`, in watts: the energy that instructions save for
-  // each additional second. Each additional second of waiting costs pp_ranks * blocking power. So
-  // while price_w is above this product, more time reduces the energy. After that, the energy
-  // rises.
+  // The marginal price of time just above `time`, in watts: for each additional second, the
+  // instructions save this energy. But for each additional second, the waiting costs pp_ranks *
+  // blocking power. So while price_w is above this product, more time reduces the energy. After
+  // that, more time costs energy.
   double price_w = 0;
   // The frontier is at most this far above `bound_j`, in J. 0: `bound_j` is exact.
   double error_j = 0;
@@ -60,7 +60,7 @@ struct Plan {
   std::string target;        // In words: "no slowdown", "deadline 2.9 s".
   Nanoseconds deadline = 0;  // evaluation.time <= deadline, always.
   std::vector<int> options;  // For each instruction, an index into its option set.
-  Evaluation evaluation;     // On the measured options, with latency and cost of switches.
+  Evaluation evaluation;     // With the measured options, and the latency and cost of switches.
   // The certificate: no plan for this profile that meets the deadline has less energy.
   double lower_bound_j = 0;
 
@@ -101,7 +101,7 @@ class Planner {
   const Evaluation& baseline() const { return baseline_; }
   int pp_ranks() const { return static_cast<int>(graph_.pp_rank_orders.size()); }
 
-  // T_min of the relaxation. A plan of the fastest options attains it.
+  // The least possible time (T_min) of the relaxation. A plan of the fastest options attains it.
   Nanoseconds least_time() const { return least_time_; }
   // The time of the relaxation if every instruction uses its slowest useful option.
   Nanoseconds SlowestTime() const;
@@ -117,9 +117,9 @@ class Planner {
                                    const std::stop_token& stop = {}) const;
 
   // Returns every breakpoint, by the walk (frontier/walk.h). If the walk would take too long and
-  // `precision` permits it, returns bounds of the frontier instead, from a few dozen deadlines
-  // (frontier/enclosure.h). The limit of the walk is a number of operations, so it is the same on
-  // every machine. Fails (kSystem) after a stop request.
+  // `precision` permits it, returns bounds of the frontier instead. They come from a few dozen
+  // deadlines (frontier/enclosure.h). The limit of the walk is a number of operations, so it is the
+  // same on every machine. Fails (kSystem) after a stop request.
   Result<Frontier> ComputeFrontier(
       const Progress& progress = {}, const std::stop_token& stop = {},
       FrontierPrecision precision = FrontierPrecision::kStatedError) const;
@@ -134,8 +134,8 @@ class Planner {
   // Returns the plan of least energy that takes no longer than `deadline`. The plan is the relaxed
   // optimum, rounded to measured options, and improved by a search that uses the remaining slack
   // (choice_search.h). With a switch latency or a switch cost, see switching.h. Fails with
-  // kUnreachable if `deadline` is below least_time(), or if a latency or cost is given and the
-  // search finds no plan that meets the deadline.
+  // kUnreachable if `deadline` is below least_time(). With a latency or cost, also fails with
+  // kUnreachable if the search finds no plan that meets the deadline.
   Result<Plan> PlanFor(Nanoseconds deadline, const SearchLimits& limits = {}) const;
 
   // Returns the lower bound of PlanFor without the plan, in a fraction of the time: no plan that

@@ -58,8 +58,8 @@ class ClockSearch {
   ClockSearch(const ClockSearch&) = delete;
   ClockSearch& operator=(const ClockSearch&) = delete;
 
-  // Tries whole runs first: if a pp_rank has only one clock, a slower clock for the whole run adds
-  // no switch.
+  // Tries runs first (a run is all instructions in a row at one clock). If a pp_rank has only one
+  // clock, a slower clock for the whole run adds no switch.
   void Descend() {
     while (SlowRuns()) {
     }
@@ -190,7 +190,7 @@ class ClockSearch {
     if (update_.Try(change)) update_.Keep();
   }
 
-  // Tries to run an instruction, or two in a row, at the clock of a neighbor, and to run an
+  // Tries to run an instruction, or two in a row, at the clock of a neighbor. Also tries to run an
   // instruction one step slower.
   bool ChangeFew() {
     bool improved = false;

@@ -25,8 +25,9 @@ std::span<const FrontierPoint> UsefulPoints(const Frontier& frontier) {
   return std::span(frontier.points).first(frontier.least_energy + 1);
 }
 
-// Returns the least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`, or
-// nullopt if no point of the frontier is within the limit. Finds the segment, and then bisects it.
+// Returns the least time on the frontier at which `cost(time_s, energy_j)` is at most `limit`.
+// Returns nullopt if no point of the frontier is within the limit. Finds the segment of the
+// frontier that contains this time, and then bisects it.
 template <typename Cost>
 std::optional<Nanoseconds> FastestWithin(const Frontier& frontier, double limit, Cost cost) {
   const auto within = [&](Nanoseconds time) {

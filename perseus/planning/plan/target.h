@@ -88,8 +88,8 @@ Result<Plan> PlanForTarget(const Planner& planner, const Frontier* frontier, con
 //
 // Returns `own`, which was made for `target`, or a plan of `others` that meets the target at a
 // lower cost. The cost is the energy, the time (kEnergyBudget, kPowerCap), the energy-delay
-// product, or the money. At equal cost, the plan with less energy wins, and then `own`. The result
-// has a certificate for the target:
+// product, or the money. At equal cost, returns the plan with less energy. If the energy is equal,
+// too, returns `own`. The result has a certificate for the target:
 //   - with a deadline: the deadline and the bound of `own`;
 //   - for kMinEnergy: the bound of `own`, which is valid at any time;
 //   - otherwise: the deadline and the bound that the plan was made with.

@@ -152,8 +152,8 @@ TEST_F(TargetTest, TheErrorOfASmallPowerCapHasTheLeastPower) {
   }
 }
 
-// A plan for another target may meet the budget and be faster, but only by the tolerance of the
-// search and the granularity of plans.
+// A plan for another target may meet the budget and be faster. But it is faster only by the
+// tolerance of the search and the granularity of plans.
 TEST_F(TargetTest, NoPlanForAnotherTargetMeetsABudgetFaster) {
   std::vector<Plan> others;
   for (int percent = 0; percent <= 30; percent += 3) {

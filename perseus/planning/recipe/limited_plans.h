@@ -24,8 +24,8 @@ enum class WithoutPlan { kFail, kKeepUnlimited };
 // or is empty: no target gets a worse plan than its plan in `below`.
 //
 // A target may have no plan within the limit. With kKeepUnlimited, it then keeps its plan without
-// the limit (but a stop is dropped). With kFail, the target is dropped, or the function fails with
-// kUnreachable if the user asked for the target.
+// the limit (but a stop, Group::kStop, is dropped). With kFail, the target is dropped, or the
+// function fails with kUnreachable if the user asked for the target.
 Result<std::vector<PlannedTarget>> LimitSwitches(
     const plan::Planner& planner, std::vector<PlannedTarget> planned, int most_switches,
     const few_switches::SwitchLimits& limits, const std::optional<SwitchTradeoff>& tradeoff,

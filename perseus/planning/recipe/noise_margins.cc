@@ -57,7 +57,7 @@ Result<NoiseOutcome> AddNoiseMargins(
     std::vector<double> slowdowns;
     for (const PlannedTarget& one : planned) {
       const double asked = ToSeconds(one.plan.deadline) / ToSeconds(planner.baseline().time) - 1;
-      slowdowns.push_back(asked + limits.allowance);  // A margin aims at this.
+      slowdowns.push_back(asked + limits.allowance);  // The slowdown that a margin has to keep.
     }
     bound =
         noise::ComputeNoiseBound(planner, noise, slowdowns,

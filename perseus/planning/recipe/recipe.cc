@@ -11,8 +11,8 @@
 namespace perseus::recipe {
 namespace {
 
-// Replaces the bound of a plan by the bound for measured options (planning/discrete_bound) if the
-// latter is greater. Leaves out stops, which have no row in the table. `raised` is a plan that
+// Replaces the bound of a plan by the bound for measured options (planning/discrete_bound), if this
+// bound is greater. Leaves out stops, which have no row in the table. `raised` is a plan that
 // already has such a bound. Other plans with its deadline get this bound, too.
 void RaiseBounds(const plan::Planner& planner, const std::stop_token& stop,
                  std::vector<PlannedTarget>& planned, const plan::Plan* raised = nullptr) {
@@ -83,7 +83,7 @@ class Run {
     PERSEUS_RETURN_IF_ERROR(LookFirst());
     const plan::SearchLimits search{.effort = wishes_.effort, .stop = stop_, .finish = finish_};
     if (is_short()) PERSEUS_RETURN_IF_ERROR(TradeOffShortly(search));
-    PlansOfEfforts of_less_effort;  // For a margin of noise, or a limit.
+    PlansOfEfforts of_less_effort;  // Starts for plans with a margin or a limit.
     if (!result_.limit.most_switches) {
       const bool needs_all = wishes_.noise || is_given();
       for (int effort = 1; needs_all && effort < wishes_.effort; ++effort) {
@@ -179,8 +179,8 @@ class Run {
     return plans_.LookFirst(&*result_.frontier, wanted, stop_);
   }
 
-  // Returns the plan for which the limits are compared. A picked limit applies to all plans. The
-  // plan with no slowdown would lose the most if another target decided the limit, so the limits
+  // Returns the plan for which the limits are compared. A picked limit applies to all plans. If
+  // another target decided the limit, the plan with no slowdown would lose the most. So the limits
   // are compared for this plan. If no limit is picked, or if this plan saves nothing, uses another
   // one: the plan with the least time among the asked plans that have a time.
   const PlannedTarget& TradedPlan(const std::vector<PlannedTarget>& planned) const {

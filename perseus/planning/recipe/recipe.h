@@ -14,9 +14,9 @@
 //   3. The limit. The user gives it, or the recipe picks the fewest changes that keep 95 % of the
 //      saving with no slowdown. (If the plan with no slowdown saves nothing, the asked target with
 //      the least time decides.) Why a limit: a plan with a clock for each instruction changes a
-//      clock about ten times a second, and each change stops a real GPU for 0.1 ms. A search within
-//      the limit replaces each plan (few_switches.h). For a given limit, the search goes through
-//      all smaller limits first, beginning with 0. So a higher limit never needs more energy.
+//      clock about ten times a second. Each change stops a real GPU for 0.1 ms. A search within the
+//      limit replaces each plan (few_switches.h). For a given limit, the search goes through all
+//      smaller limits first, beginning with 0. So a higher limit never needs more energy.
 //   4. The margin. With noise, a plan with a limit of time gets faster options until its mean time
 //      is within the target (noise_margin.h).
 //   5. The bound. Each plan has the greatest known bound: from the relaxation, from the measured
@@ -24,8 +24,9 @@
 //
 // More time never needs more energy: if a plan is better for another target, it becomes the plan of
 // that target. So a plan depends on all asked targets. But a table does not change the plans of
-// asked targets (targets.h, Group). A plan of the table may be better for an asked target. The
-// result leaves out such a plan, so that the result does not contradict itself.
+// asked targets (targets.h, Group). A plan of the table may be better for an asked target than the
+// plan of that target. The result leaves out such a plan of the table, so that the result does not
+// contradict itself.
 //
 // Thread safety: PlanJob may be called from several threads. It uses all cores.
 #pragma once
@@ -59,7 +60,7 @@ struct ChangeRules {
   Limit limit = Limit::kPickShortly;
   int most_changes = 0;        // kGiven only: in an iteration.
   bool with_tradeoff = false;  // Whether to compute the trade-off even if no limit is picked.
-  // The greatest rate of one GPU. A given limit replaces it.
+  // The greatest rate of one GPU. If a limit is given, it replaces the rate.
   std::optional<double> changes_per_s = {};
 
   // The limit that is known before planning: the given limit, or else the rate.
@@ -97,15 +98,15 @@ struct JobPlans {
 // limit of the file replaces kPickShortly. kGiven and kNone replace the rate.
 ChangeRules RulesWith(ChangeRules asked, const few_switches::ChangeLimit& of_job);
 
-// Returns the active rules for a job. They are the rules of RulesWith, but kPickShortly becomes
-// kNone for a large job, for a general graph, and if the user asks for the trade-off.
+// Returns the active rules for a job: the rules of RulesWith, with one exception. kPickShortly
+// becomes kNone for a large job, for a general graph, and if the user asks for the trade-off.
 ChangeRules RulesFor(ChangeRules asked, const few_switches::ChangeLimit& of_job,
                      const plan_file::PlannedJob& job, const schedule::InstructionGraph& graph);
 
 // Plans the targets of a job. `wishes.changes` are the active rules (RulesFor).
 //
 // A request to `finish` ends the search with the best plans so far. If the search for a limit on
-// clock changes has not ended by then, the plans have no limit, except a given limit or a rate. If
+// clock changes has not ended by then, the plans have only a given limit or a rate, or no limit. If
 // no target needs the frontier, it is left out.
 //
 // Fails with kUnreachable if an asked target has no plan with its limit and its margin. The message

@@ -12,8 +12,9 @@ namespace {
 
 using Limit = ChangeRules::Limit;
 
-// Time before the end of the straggler's iteration has no price. If a plan ended at the time of its
-// own least energy, it would wait for the rest and need more energy.
+// Time before the end of the straggler's iteration has no price. Suppose that a plan ended at the
+// time of its own least energy. Then it would wait for the rest, and would need more energy than a
+// plan that uses this time.
 TEST(PlanForStraggler, WithALimitTakesTimeBeyondThatOfLeastEnergy) {
   const plan::Planner planner = MakePlanner(MakeSyntheticJob({}));
   const auto frontier = planner.ComputeFrontier();

@@ -70,7 +70,8 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
                       const std::optional<double>& most_changes_per_s) {
   PickedLimit picked;
   if (most_changes_per_s) {
-    // The limit is for all targets. None of them is faster than the faster of these two.
+    // The limit is for all targets. No target has less time than the shorter one of these two
+    // times.
     const Nanoseconds least = std::min(tradeoff.unlimited.deadline, planner.baseline().time);
     picked.allowed = few_switches::MostChanges(*most_changes_per_s, least);
   }
@@ -95,8 +96,8 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
 void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
                             const std::stop_token& finish, std::vector<PlannedTarget>& planned) {
   if (planner.model().SwitchesAreFree()) return;
-  // If switches have a latency but no cost, the plans are already good, and the search within a
-  // limit on changes is slow. So it gets a quarter of the effort.
+  // If switches have a latency but no cost, the plans are already good. The search within a limit
+  // on changes is slow in this case. So it gets a quarter of the effort.
   const bool has_cost = !planner.model().switch_cost.IsNone();
   const double effort = has_cost ? 1 : 0.25;
   constexpr int kMost = kTradeoffLimits[std::size(kTradeoffLimits) - 1];

@@ -23,13 +23,13 @@ struct SwitchTradeoff {
   // An upper bound on the part of the saving that limits above 16 keep. Set only if these limits
   // were left out.
   std::optional<double> most_kept_further = {};
-  bool was_interrupted = false;  // The search within the limits has not ended.
+  bool was_interrupted = false;  // Whether the search within the limits ended early.
 };
 
 // Computes plans for the limits 0, 2, 3, 4, 6, 8, 12 and 16. `unlimited` is the plan without a
-// limit. If no limit keeps 95 % of its saving, also computes plans for 24, 32 and 48, unless the
-// bound for 48 shows that these cannot keep it either. If a plan with a limit is better, it
-// replaces `unlimited`. `bounds` are the result of BoundTradeoff, or empty.
+// limit. If no limit keeps 95 % of its saving, also computes plans for 24, 32 and 48. Leaves these
+// out if the bound for 48 shows that they cannot keep 95 % either. If a plan with a limit is
+// better, it replaces `unlimited`. `bounds` are the result of BoundTradeoff, or empty.
 Result<SwitchTradeoff> ComputeSwitchTradeoff(const plan::Planner& planner,
                                              const plan::Plan& unlimited,
                                              const few_switches::SwitchLimits& limits,
@@ -61,9 +61,9 @@ PickedLimit PickLimit(const plan::Planner& planner, const SwitchTradeoff& tradeo
 // the plan of one target may be the better plan for another target.
 void ShareBetterPlans(std::vector<PlannedTarget>& planned);
 
-// For each plan with a time limit, searches the best plan with at most 16 changes, and uses it if
-// it needs less energy. If changes have a latency or a cost, few changes are often better. The
-// bounds do not change. After a request to stop or to finish, the plans so far stay.
+// For each plan with a time limit, searches the best plan with at most 16 changes. Uses the new
+// plan if it needs less energy. If changes have a latency or a cost, few changes are often better.
+// The bounds do not change. After a request to stop or to finish, the plans so far stay.
 void ImproveUnderSwitchCost(const plan::Planner& planner, const std::stop_token& stop,
                             const std::stop_token& finish, std::vector<PlannedTarget>& planned);
 

@@ -28,7 +28,7 @@ namespace perseus::recipe {
 // shows a table.
 enum class Group {
   kAsked,
-  kReference,  // No slowdown (decides a picked limit) and candidates, if not asked.
+  kReference,  // No slowdown (decides a picked limit), and candidates. Only if not asked.
   kTable,
   kStop,  // An additional slowdown for the slider of the report. Not printed as a row.
 };

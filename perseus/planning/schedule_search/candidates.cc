@@ -30,9 +30,9 @@ bool CanRun(const profile::Profile& profile, const schedule::Schedule& schedule)
   return true;
 }
 
-// 1F1B with a longer warm-up: from pp_rank to pp_rank, `per_hop` more forwards, but at most `more`
-// more than in 1F1B. If per_hop is at least `more`, every pp_rank except the last one has `more`
-// more.
+// 1F1B with a longer warm-up. Going from the last pp_rank to the first, each pp_rank gets `per_hop`
+// additional forwards more than the pp_rank after it. No pp_rank gets more than `more` additional
+// forwards. If per_hop is at least `more`, every pp_rank except the last one gets `more`.
 std::optional<schedule::Schedule> DeeperWarmup(const SearchJob& job, const MemoryLimit& limit,
                                                int more, int per_hop) {
   std::vector<int> in_flight;

@@ -58,7 +58,7 @@ class GeneratedFinalists {
     }
   }
 
-  // Returns the schedules that may have plans with less energy than this.
+  // Returns the schedules that may have plans with less energy than `energy_j`.
   std::vector<Candidate> Below(double energy_j) const {
     std::vector<Candidate> below;
     for (const schedule::Schedule& schedule : schedules_) {
@@ -144,7 +144,7 @@ Result<std::optional<PlannedCandidate>> PlanBetterGenerated(
 
 bool HasBetterGenerated(const SearchJob& job, const Reference& reference, const Candidate& than,
                         const MemoryLimit& limit, const MemoryLimit& judged) {
-  constexpr double kLess = 1 - 1e-5;  // Estimated relaxed energies are less exact.
+  constexpr double kLess = 1 - 1e-5;  // Smaller differences may be errors of the estimates.
   const GeneratedFinalists generated(job, reference, than, limit, &judged);
   return !generated.Below(kLess * than.relaxed_energy_j).empty();
 }

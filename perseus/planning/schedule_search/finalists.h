@@ -1,10 +1,10 @@
 // Plans schedules, and compares the finalists of a search by their plans.
 //
 // The search compares relaxed energies (relaxed_energy.h). The energy of the plan of a schedule is
-// above that: the plan uses measured options, a switch takes time or energy, and the number of
-// clock changes may be limited. So if one schedule has a greater relaxed energy than another, it
-// may still have the better plan. This happens most often with a switch latency or with few
-// changes.
+// above its relaxed energy: the plan uses measured options, a clock change takes time or energy,
+// and the number of clock changes may be limited. So if one schedule has a greater relaxed energy
+// than another, it may still have the better plan. This happens most often with a switch latency or
+// with few changes.
 //
 // Finalists are the schedule that the search found, and all generated schedules within the same
 // memory (candidates.cc). Each finalist gets a plan, unless its relaxed energy shows that all its
@@ -25,7 +25,7 @@ struct PlannedCandidate {
   Candidate candidate;
   plan::Plan plan;
   double saving = 0;            // The plan's saving against the reference at maximum frequency.
-  double bubble = 0;            // The fraction of an iteration at maximum frequency that GPUs wait.
+  double bubble = 0;            // The part of an iteration at maximum frequency in which GPUs wait.
   double changes_per_rank = 0;  // Clock changes of a pp_rank in an iteration of the plan.
 };
 

@@ -87,7 +87,7 @@ TEST(PlanBestFinalist, IsNoWorseThanThePlanOfAnyGeneratedSchedule) {
         }
         for (const schedule::Schedule& generated : GeneratedWithin(*reference, more)) {
           const auto planned = PlanCandidate(job, *reference, {.schedule = generated}, kFirst);
-          if (!planned) continue;  // It is not as fast.
+          if (!planned) continue;  // No plan is as fast as the reference.
           EXPECT_LE(best->plan.evaluation.energy_j, planned->plan.evaluation.energy_j)
               << generated.name;
         }

@@ -41,11 +41,11 @@ namespace perseus::schedule_search {
 // With one stage on each pp_rank, these are all orders that matter. All microbatches are alike. So
 // the k-th forward of a stage can be the one of microbatch k, and so can the k-th backward. If a
 // schedule has another order of microbatches, each stage can renumber them, with the same times.
-inline constexpr int kFullBackward = -1;  // A weight_delay.
+inline constexpr int kFullBackward = -1;  // The weight_delay of a full backward.
 
 struct RankPaths {
   std::vector<schedule::Instruction> forwards;
-  std::vector<schedule::Instruction> backwards;  // As full backwards.
+  std::vector<schedule::Instruction> backwards;  // All of them as full backwards, even if split.
   std::vector<int> forwards_before;              // [backward] May exceed the number of forwards.
   std::vector<int> weight_delay;                 // [backward] In half steps, or kFullBackward.
   std::vector<int> has_recompute;                // [backward] 1 or 0.
@@ -77,8 +77,8 @@ struct MemoryLimit {
 };
 
 // Swaps neighbors of different stages in the part [begin, end) of a sequence. With `later_first`,
-// instructions of a later stage move one place to the front. Otherwise, those of an earlier stage
-// do.
+// instructions of a later stage move one place to the front. Otherwise, instructions of an earlier
+// stage move one place to the front.
 enum class Sequence { kForwards, kBackwards };
 void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::size_t end,
                 bool later_first);
@@ -87,9 +87,9 @@ void SwapStages(RankPaths& paths, Sequence sequence, std::size_t begin, std::siz
 enum class GivesWay { kForwards, kWeights };
 
 // Makes a pp_rank keep its memory limit: delays forwards, or runs wgrads earlier. (If a forward
-// cannot wait, wgrads run earlier in any case.) Also repairs numbers that a change has brought out
-// of order. Returns false if this is impossible, because a backward needs more forwards before it
-// than the memory permits.
+// cannot wait, wgrads run earlier in any case.) A change may have broken the rule that numbers
+// never fall: repairs this, too. Returns false if this is impossible, because a backward needs more
+// forwards before it than the memory permits.
 bool Fit(RankPaths& paths, const MemoryLimit& limit, int pp_rank, GivesWay gives_way);
 
 // A change of the search. It adds `step` to one number of each backward in a window of the
@@ -108,7 +108,7 @@ struct Move {
   int first_pp_rank = 0;
   int pp_ranks = 1;
   // The window is the part [first / parts, (first + 1) / parts) of the backwards of a pp_rank. If
-  // half_later is true, the window is half a part later.
+  // half_later is true, the window begins and ends half a part later.
   int parts = 1;
   int first = 0;
   bool half_later = false;

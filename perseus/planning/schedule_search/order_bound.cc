@@ -21,8 +21,8 @@ using Kind = InstructionKind;
 enum Window { kWhole, kSuffix, kMiddle };
 constexpr int kWindows = 3;
 
-// Returns the curve of an instruction if its time has a price. The instruction gets no slower where
-// more time saves less than the price.
+// Returns the curve of an instruction if its time has a price. The curve ends where each further
+// second saves at most the price.
 profile::Curve PricedCurve(profile::Curve curve, Microwatts price) {
   std::size_t kept = 0;
   while (kept < curve.slopes.size() && curve.slopes[kept] > price) ++kept;
@@ -110,8 +110,9 @@ class OrderFreeJob {
   }
 
   int windows() const { return kWindows * pp_ranks_; }
-  // If a pp_rank is slowed down, it saves at most the steepest slope of its curves. So a second of
-  // time is worth at most the sum over all pp_ranks.
+  // For each second by which a pp_rank is slowed down, it saves at most the steepest slope of its
+  // curves (energy per second). So a second of time is worth at most the sum of these slopes over
+  // all pp_ranks.
   double MostPriceW() const {
     double sum_w = 0;
     for (std::size_t i = 0; i < curves_.size(); i += 2) {
@@ -208,7 +209,7 @@ class OrderFreeJob {
     return instructions() + 2 * pp_ranks_ + kWindows * pp_rank + window;
   }
 
-  // The range of microbatches with their forwards (or backwards) in a window.
+  // The range of microbatches whose forwards (or backwards) are in a window.
   struct Contents {
     int first = 0;
     int last = -1;

@@ -1,9 +1,9 @@
-// Estimates the relaxed energy of schedules, to compare them. Such an estimate is called a
-// judgment.
+// Estimates the relaxed energy of schedules (search.h), to compare them. Such an estimate is called
+// a judgment.
 //
 // A search judges hundreds of schedules that differ little. Most of them are worse than the best
-// schedule so far. So the solver starts from the optimum of the best schedule, and stops as soon as
-// it knows that the new one is worse (frontier::ApproximateSchedule). For 8 pp_ranks and 24
+// schedule so far. So the solver starts from the optimum of the best schedule. It stops as soon as
+// it knows that the judged schedule is worse (frontier::ApproximateSchedule). For 8 pp_ranks and 24
 // microbatches, a judgment takes a fifth of the time of an exact solution.
 #pragma once
 
@@ -55,7 +55,8 @@ struct Judgment {
   std::int64_t memory = 0;  // The sum of the peaks of all pp_ranks, in the unit of the limit.
   std::shared_ptr<const RelaxedOptimum> optimum;
 
-  // Whether it has less energy, or the same energy (within the precision) and less memory.
+  // Whether it has less energy than `other`, or the same energy (within the precision) and less
+  // memory.
   bool IsBetterThan(const Judgment& other) const;
 };
 

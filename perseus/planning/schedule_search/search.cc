@@ -126,7 +126,7 @@ class Search {
     for (std::size_t next = 0; next < moves.size() && has_evaluations();) {
       std::size_t tried = next;
       PERSEUS_ASSIGN_OR_RETURN(const bool is_better, TryBatch(moves, next, tried));
-      // A move that helped often helps again.
+      // If a move helped, it often helps again.
       next = is_better ? next : tried;
       has_helped = has_helped || is_better;
     }
@@ -162,7 +162,7 @@ class Search {
   const SearchEffort& effort_;
   RelaxedEnergy energy_;
   std::optional<Judged> best_;
-  std::vector<RankPaths> paths_;              // The paths of the best one.
+  std::vector<RankPaths> paths_;              // The paths of the best schedule.
   std::unordered_set<std::uint64_t> judged_;  // Fingerprints.
   int evaluations_ = 0;
   int evaluations_left_ = 0;

@@ -3,7 +3,7 @@
 // WHY THE SCHEDULE MATTERS. A plan saves energy if some instructions may take longer while the
 // iteration does not. In 1F1B, a pp_rank may hold only a few microbatches. So it has no work while
 // it waits for its first gradient, and later it runs the remaining work at full clocks. With one
-// more microbatch in flight, it does a part of this work while it waits, and all later instructions
+// more microbatch in flight, it does a part of this work while it waits. So all later instructions
 // have more time.
 //
 // THE PROBLEM. Given are the profile, the number of microbatches, a deadline, and the activations
@@ -19,18 +19,19 @@
 //   1. Start from the best generated schedule that the profile can run and that fits the memory:
 //      1F1B with warm-up +0, +1, ... (the same for all pp_ranks, or twice as deep toward pp_rank
 //      0), GPipe, ZB-H1, early recomputation, interleaved schedules, ZB-V and DualPipeV. So the
-//      result is never worse than any of them.
 //   2. Change the warm-up: one more or one less microbatch in flight on a run of neighboring
-//      pp_ranks. More is not always better: the second-last pp_rank gets worse with one more,
-//      because its first backward starts later.
+//      pp_ranks. More microbatches are not always better: with one more, the second-last pp_rank
+//      gets worse, because its first backward starts later.
 //   3. If the profile has dgrads and wgrads: split full backwards, and make the delay of their
 //      wgrads half a step longer or shorter. If the profile has recomputes: add or remove them.
 //   4. Do the same in windows of the iteration. The windows get shorter by half each time.
 //
 // Alternatives that lost. (a) A mixed-integer program of the order needs a binary variable for
 // every pair (forward, backward) on a pp_rank: 4,608 for 8 pp_ranks and 24 microbatches. (b) Early
-// warm-up, which is equally deeper on every pp_rank, is one of the candidates. For two measured
-// profiles with 24 microbatches, it misses a fifth of the gain at +1, and more than a third at +2.
+// warm-up without a search: every pp_rank holds equally many more microbatches than in 1F1B. It is
+// one of the generated schedules. Its gain is less than the gain of the search. For two measured
+// profiles with 24 microbatches, it is less by a fifth with one more microbatch, and by more than a
+// third with two more.
 #pragma once
 
 #include <cstdint>
@@ -70,7 +71,7 @@ struct Candidate {
   schedule::Schedule schedule;
   std::string origin = {};  // The generated schedule that it comes from: "1f1b", "zb-h1".
   std::vector<std::int64_t> in_flight = {};  // [pp_rank] the most microbatches at a time.
-  double relaxed_energy_j = 0;               // No plan for this schedule and deadline has less.
+  double relaxed_energy_j = 0;               // No plan for this schedule and deadline needs less.
   Nanoseconds time_at_maximum = 0;           // The time of an iteration at maximum frequency.
 };
 
@@ -84,12 +85,13 @@ struct Reference {
 };
 
 // Returns 1F1B, or interleaved 1F1B if the profile has several chunks for each pp_rank. If the
-// profile lacks full backwards, returns the first generated schedule that the profile can run.
-// Fails (kInput) if there is none. The message is the message for the first schedule.
+// profile lacks full backwards, returns the first generated schedule that the profile can run. If
+// there is none, fails (kInput). The message then says what the profile lacks for the first
+// generated schedule.
 //
-// If `limit` has a part that stays until a recompute, the reference is the first schedule that
-// fits, of those above and early recomputation. The reason: if the GPUs of a user are too small for
-// 1F1B, the user recomputes now.
+// If `limit` has a part that stays until a recompute, the reference is the first of these schedules
+// and early recomputation that fits. The reason: if the GPUs of a user are too small for 1F1B, the
+// user recomputes now.
 Result<Reference> FindReference(const SearchJob& job, const MemoryLimit& limit = {});
 
 struct SearchEffort {
@@ -110,9 +112,10 @@ struct SearchEffort {
 // Returns fewer evaluations for larger jobs, so that their search takes seconds, too.
 int UsualEvaluations(std::int64_t instructions);
 
-// Returns the best schedule that keeps `limit` and meets the deadline. If several are equal,
-// returns the one with fewer microbatches in flight. Fails with kUnreachable if no generated
-// schedule fits the memory and the deadline. The message states how much the reference needs.
+// Returns the best schedule that keeps `limit` and meets the deadline. If several schedules have
+// the same energy, returns the one with fewer microbatches in flight. Fails with kUnreachable if no
+// generated schedule fits the memory and the deadline. The message states how much memory the
+// reference needs.
 Result<Candidate> FindSchedule(const SearchJob& job, Nanoseconds deadline, const MemoryLimit& limit,
                                const SearchEffort& effort = {});
 

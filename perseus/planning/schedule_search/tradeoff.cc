@@ -40,8 +40,9 @@ bool HoldSame(const Candidate& a, const Candidate& b, const ByteMemory& memory) 
 }
 
 // Returns the schedules of the rows. The search of each row starts from the previous schedule. If a
-// row holds no more than the previous row, leaves out this row and the next ones, unless a
-// generated schedule that needs their memory is better.
+// row holds no more microbatches than the previous row, leaves out this row and the next ones. The
+// exception: a generated schedule that needs the memory of these rows is better than the last
+// schedule that was kept.
 Result<std::vector<std::pair<int, Candidate>>> FindSchedules(const SearchJob& job,
                                                              const Reference& reference,
                                                              const TradeoffOptions& options) {
@@ -157,8 +158,8 @@ Result<Tradeoff> PlanRows(const SearchJob& job, Reference reference,
   return tradeoff;
 }
 
-// Adds rows that the search left out, if a generated schedule that needs their memory has a better
-// plan. (Its relaxed energy is not better.)
+// Adds rows that the search left out: those for which a generated schedule that needs their memory
+// has a better plan than the previous row. (Its relaxed energy is not better.)
 Result<void> AddGeneratedRows(const SearchJob& job, const TradeoffOptions& options,
                               Tradeoff& tradeoff) {
   const Reference& reference = tradeoff.reference;

@@ -19,7 +19,7 @@ inline constexpr double kWorthSaying = 1e-4;
 
 // A schedule with its plan that is no slower than the reference at maximum frequency.
 struct TradeoffRow : PlannedCandidate {
-  int more = 0;  // Additional microbatches that each pp_rank may hold, above the reference.
+  int more = 0;  // How many more microbatches a pp_rank may hold than in the reference.
   // No schedule in this memory saves more (order_bound.h). nullopt if the bound does not apply.
   std::optional<double> most_saving = {};
 };

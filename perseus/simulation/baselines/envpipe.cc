@@ -11,9 +11,9 @@
 // does not end. If nothing on the path can be raised, this implementation adds a note and returns
 // the plan of that moment.
 //
-// If there are several critical paths, it uses one of them. Like EnvPipe's own implementation, it
-// stays on the same rank if possible, and goes to another rank only if the instruction waited for
-// that rank.
+// If there are several critical paths, this implementation uses one of them. Like EnvPipe's own
+// implementation, it stays on the same rank if possible. It goes to another rank only if the
+// instruction waited for that rank.
 #include <algorithm>
 #include <utility>
 

@@ -14,9 +14,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A 1F1B iteration of two stages and two microbatches, without waiting power. Clocks 300, 200 and
-// 100 MHz; a forward of stage 0 takes 1, 2, 3 ms, of stage 1 `heavier` times as long, and a
-// backward as long as a forward. Energies fall from clock to clock.
+// A 1F1B iteration of two stages and two microbatches, without waiting power. The clocks are 300,
+// 200 and 100 MHz. At these clocks, a forward of stage 0 takes 1, 2 and 3 ms. A forward of stage 1
+// takes `heavier` times as long. A backward takes as long as a forward of its stage. Energies fall
+// from clock to clock.
 //
 //   rank 0  F0 F1 .. B0 .. B1
 //   rank 1  .. F0 B0 F1 B1
@@ -142,8 +143,9 @@ TEST(PerseusPublished, NamesTheLeastUnit) {
   EXPECT_THAT(points.error().Message(), HasSubstr("`unit = 0.000121` or more"));
 }
 
-// No policy beats the bound. No policy that does not plan beats Perseus at an equal time. The
-// published algorithm rounds times and energies, so for it, only the first claim is true.
+// No policy needs less energy than the bound. At an equal time, no policy needs less energy than
+// Perseus. PerseusPublished rounds times and energies, so the test checks only the first claim for
+// it.
 TEST(PolicyProperty, NoPolicyBeatsTheBoundNorPerseusAtEqualTime) {
   // Without a limit on clock changes, because no other policy has one.
   const recipe::Wishes wishes{.changes = {.limit = recipe::ChangeRules::Limit::kNone}};

@@ -2,13 +2,13 @@
 // lowtime).
 //
 // For each instruction, that planner drops an option if another option is better in time and in
-// *measured* energy. So the slowest remaining option is the one with the least measured energy. A
-// slower option could save more: the GPUs that wait for it would draw the blocking power for a
-// shorter time. The planner rounds times down to whole units. If several options then have equal
-// times, it keeps the first one (the fastest, with the most energy). It fits the effective energy
-// at the rounded time by a*exp(b*t) + c. Then it walks from the schedule in which all instructions
-// run slowest to the fastest schedule, one unit at a time. Each instruction of a schedule runs at
-// the slowest option that fits the given time.
+// *measured* energy. So the slowest remaining option is the one with the least measured energy. An
+// even slower option could save more energy, because the GPUs that wait for it would draw the
+// blocking power for a shorter time. The planner rounds times down to whole units. If several
+// options then have equal times, it keeps the first one (the fastest, with the most energy). It
+// fits the effective energy at the rounded time by a*exp(b*t) + c. Then it walks from the schedule
+// in which all instructions run slowest to the fastest schedule, one unit at a time. Each
+// instruction of a schedule runs at the slowest option that fits the given time.
 //
 // Here, the walk is the exact one (frontier/walk.h) over the fitted curve at whole units. It has
 // the same steps as the published walk, but it does not compute a maximum flow from zero at every
@@ -42,7 +42,7 @@ class PublishedPlanner {
 
   struct Schedule {
     Nanoseconds time = 0;      // From rounded times, so slightly too short.
-    double energy_j = 0;       // From the fit, of all ranks, with waiting.
+    double energy_j = 0;       // The fitted energy of all ranks, with waiting.
     std::vector<int> options;  // By instruction, an index into its option set.
   };
 

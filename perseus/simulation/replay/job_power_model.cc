@@ -25,8 +25,9 @@ struct ClockRange {
   int step_mhz = 0;
 };
 
-// Returns the useful clocks of a computation. `run` gives its time and energy if a clock is
-// requested. The ratios must not depend on the duration.
+// Returns the useful clocks of a computation. `run` gives the time and energy of the computation if
+// a clock is requested. The results are used for computations of any duration. So the time relative
+// to the highest clock, and the power, must not depend on the duration.
 std::vector<ClockPoint> UsefulPoints(
     const ClockRange& clocks, double blocking_power_w,
     const std::function<synthetic::TimeAndEnergy(double requested_mhz)>& run) {
@@ -42,8 +43,8 @@ std::vector<ClockPoint> UsefulPoints(
     points.push_back({mhz, time_s / least_time_s, energy_j / time_s});
   }
   std::vector<ClockPoint> useful;
-  // The ratios are rounded for a duration of one second, which is long enough for a small rounding
-  // error.
+  // The Pareto front needs times in whole nanoseconds. They are for a computation of one second,
+  // which is long enough for a small rounding error.
   for (const int i : profile::ParetoFront(OptionsOf(points, kSecond), blocking_power_w)) {
     useful.push_back(points[At(i)]);
   }

@@ -1,11 +1,11 @@
 // The time and energy of the computations of a recorded job at each clock of a modeled GPU.
 //
-// The model assumes that a recorded computation ran at the highest clock. It gives its time and
-// power at every other clock, relative to the highest clock.
+// The model assumes that a recorded computation ran at the highest clock. The model gives the time
+// and power of the computation at every other clock, relative to the highest clock.
 //
 // Two kinds of models exist. A GpuModel has the curves of two given stages of a large transformer.
-// A GpuRoofline runs kernels: here, those of one block of GPT-3 175B with tensor parallelism 8 and
-// microbatches of one sequence, because a timeline does not say what the job computes.
+// A GpuRoofline runs kernels. A timeline does not say what the job computes. So here, the kernels
+// are those of one block of GPT-3 175B with tensor parallelism 8 and microbatches of one sequence.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ struct ClockPoint {
 // The time and the energy of a computation that takes `at_highest` at the highest clock.
 Nanoseconds TimeAt(const ClockPoint& point, Nanoseconds at_highest);
 double EnergyAt(const ClockPoint& point, Nanoseconds at_highest);
-// The same as options, in the order of `points`.
+// The time and energy at each of `points`, as options in the same order.
 std::vector<profile::Option> OptionsOf(const std::vector<ClockPoint>& points,
                                        Nanoseconds at_highest);
 

@@ -552,8 +552,8 @@ class Reader {
 Result<void> CheckUnitOfTime(const JobTrace& trace) {
   constexpr Nanoseconds kShortest = 50 * kMicrosecond;
   constexpr Nanoseconds kLongest = 10 * kSecond;
-  // If a computation of up to 1 s has its time in seconds, but the trace is read as if the times
-  // were in milliseconds, the result is at most this length.
+  // A trace with times in seconds is read as if the times were in microseconds. Then a computation
+  // of up to 1 s has at most this length.
   constexpr Nanoseconds kShortestInMilliseconds = 1'000;
   std::vector<double> durations_ns;
   for (const RecordedStep& step : trace.steps) {

@@ -18,8 +18,9 @@
 //      overlap, and none begins before its input was received. The steps of a rank do not overlap.
 //      Each of these rules holds within the clock tolerance.
 //   4. The steps are numbered in the order of time.
-//   5. In every step, at least one computation has a duration above 0. The median of the durations
-//      is 0, or from a microsecond to an hour. Otherwise, the file has another unit.
+//   5. In every step, at least one computation has a duration above 0. The median duration of the
+//      computations of all steps is 0, or from 50 us to 10 s. Otherwise, the unit of time in the
+//      file is probably not the microsecond.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,7 @@ enum class EventKind : std::uint8_t {
   kBackward,
   kForwardSend,  // To the next rank of the pipeline. It begins when both sides are ready.
   kForwardReceive,
-  kBackwardSend,  // To the previous rank.
+  kBackwardSend,  // To the previous rank of the pipeline. Otherwise like kForwardSend.
   kBackwardReceive,
   kDataParallel,  // A collective of the same pp_rank of all pipelines.
   kPipeline,      // A collective within a pipeline, of the ranks that record it.
@@ -74,7 +75,7 @@ struct JobEvent {
   EventKind kind = EventKind::kLocal;
   int dp_rank = 0;
   int pp_rank = 0;
-  int lane = 0;  // A number for the lane's name.
+  int lane = 0;  // A number that stands for the name of the lane.
   int chunk = 0;
   int microbatch = 0;  // Computations only.
   int sequence = 0;    // Counts the events of this name on this rank within the step.
@@ -99,7 +100,7 @@ struct JobTrace {
   // The number of events that end before they begin, within the clock tolerance. Their duration is
   // set to 0.
   int negative_durations = 0;
-  std::vector<std::string> unused_ignored;  // Names to leave out that no event has.
+  std::vector<std::string> unused_ignored;  // Names to leave out that no event of the file has.
 
   int gpus() const { return pipelines * pp_ranks; }
 };

@@ -34,9 +34,8 @@ class TextStream : public std::streambuf {
   // Call it after each value.
   void EndValue() { value_begin_ = position(); }
 
-  // The reason if the text ended before the end of the file. Fails (kInput) if the gzip data end
-  // early or are damaged, if there is no text or another format, or if the text or a value is too
-  // long.
+  // Whether reading has succeeded so far. Fails (kInput) if the gzip data end early or are damaged,
+  // if there is no text or another format, or if the text or a value is too long.
   const Result<void>& status() const { return status_; }
 
  protected:

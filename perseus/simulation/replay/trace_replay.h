@@ -16,10 +16,10 @@
 //
 // The remaining time is not explained by a recorded event: kernel launches, data loading, Python.
 // The *host delay* of an event is an estimate of this time from the other steps. For each other
-// step, take all events of that name on that rank, and the least delay over the pipelines. The host
-// delay is the median of these values. The minimum over pipelines is necessary because a rank may
-// wait for something that is not recorded, while the same rank of another pipeline does not. The
-// first event of a name is treated separately. A trace of one step has no host delays.
+// step, take the events of the same name on the same rank of all pipelines, and the least of their
+// delays. The host delay is the median of these least delays. Why the least delay of all pipelines:
+// a rank may wait for something that is not recorded, while the same rank of another pipeline does
+// not. The first event of a name is treated separately. A trace of one step has no host delays.
 //
 // So the check of the replay is independent: the replayed time of a step uses nothing from this
 // step but the durations of its events.
@@ -61,7 +61,7 @@ struct StepGraph {
   std::vector<int> order;  // Each node comes after all nodes that it waits for.
   std::vector<int>
       first_waited;         // Node i waits for waited[first_waited[i] ... first_waited[i + 1]).
-  std::vector<int> waited;  // Ascending for each node.
+  std::vector<int> waited;  // The nodes that a node waits for, in ascending order.
   // By event. For a communication, the transfer without waiting.
   std::vector<Nanoseconds> durations;
   // By event. The time from the end of the last event that it waits for (or from the start of the

@@ -46,9 +46,9 @@ std::vector<Nanoseconds> WaitsForOthers(const StepGraph& graph,
   return waits;
 }
 
-// The relaxation of a step. Its instructions are the computations, in the order of the step, and
-// some of the events with a time that no clock changes. Most of these events become delays between
-// instructions, which makes the network about half as large.
+// The relaxation of a step. Its instructions are the computations, in the order of the step. They
+// are also some of the events with a time that no clock changes. Most of these events become delays
+// between instructions, which makes the network about half as large.
 struct Relaxation {
   schedule::InstructionGraph graph;  // With an option set of its own for each instruction.
   frontier::Network network;

@@ -98,7 +98,7 @@ StepOutcome RunStep(const StepGraph& graph, const JobPowerModel& model, const St
 
 enum class Waits {
   kFree,  // The waits of pipelines for each other may become shorter.
-  kKept,  // At every meeting, waits are as long as at the highest clocks.
+  kKept,  // At every meeting, waits are as long as with all clocks at their highest.
 };
 // Returns the least energy of all choices of clocks, with any number of switches, for which the
 // step takes at most `deadline`. The energy includes waiting until the deadline. Fails
@@ -113,7 +113,7 @@ struct StepBloat {
   Nanoseconds without_host_delays = 0;  // The replayed time without host delays.
   int slowest_dp_rank = 0;
   std::vector<Nanoseconds> pipeline_times;  // The time of each pipeline alone.
-  double energy_j = 0;                      // At the highest clocks.
+  double energy_j = 0;                      // The energy at the highest clocks.
   double intrinsic_j = 0;
   double extrinsic_j = 0;
   double bound_j = 0;

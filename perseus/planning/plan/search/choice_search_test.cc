@@ -101,8 +101,8 @@ int InsideSegments(const frontier::Network& network, const Windows& windows) {
   return inside;
 }
 
-// If tilting or sharpening broke the convexity of a curve, the solver would not find an optimum, or
-// it would find a schedule in which an instruction is faster than its fastest option.
+// Suppose that tilting or sharpening broke the convexity of a curve. Then the solver would find no
+// optimum, or a schedule in which an instruction is faster than its fastest option.
 TEST(SharpenedWindows, AreSchedulesOfThatLength) {
   for (std::uint64_t seed = 0; seed < Seeds(500); ++seed) {
     SCOPED_TRACE(seed);

@@ -10,9 +10,9 @@ namespace perseus::plan {
 namespace {
 
 constexpr double kJoulesPerFemtojoule = 1e-15;
-// If an instruction has more neighbors than this, it is a member only of its own window, because
-// every window examines all neighbors of its members. Pipelines have no such instruction. A barrier
-// in a general graph is one.
+// If an instruction has more neighbors than this, it is a member only of its own window. The
+// reason: every window examines all neighbors of its members. Pipelines have no such instruction. A
+// barrier in a general graph is one.
 constexpr std::size_t kMostNeighbors = 64;
 constexpr double kLate = std::numeric_limits<double>::infinity();
 // Doubles hold whole nanoseconds exactly up to 2^53. A longer iteration (104 days) is not searched.
@@ -225,9 +225,9 @@ WindowSearch::Place WindowSearch::PlaceOf(const Member& member) const {
   return {start, base + (member.in_price - member.out_price) * start};
 }
 
-// Chooses the option of a leaf. No instruction after a leaf is in the window. So the price of its
-// time is the price of an earlier end, and the slowest candidate that ends in time is the best.
-// Returns the cost of the leaf, or kLate.
+// Chooses the option of a leaf. No instruction after a leaf is in the window. So a second of the
+// duration of the leaf has the same price as a second by which it ends earlier. So the slowest
+// candidate that ends in time is the best. Returns the cost of the leaf, or kLate.
 double WindowSearch::CloseLeaf(Member& leaf) {
   const Place place = PlaceOf(leaf);
   const double room = leaf.due - place.start;

@@ -23,9 +23,9 @@
 //   - Try all combinations of options in the window, depth first in order of time and of (1). Stop
 //     a branch when the parts (1) and (2) so far are above the best total.
 //   - A member of the window without successors in the window (a leaf) needs no search. Flow is
-//     conserved, so the price of its duration equals the price of an earlier end. So its best
-//     option is the slowest option that ends in time. A third of the members are leaves, which
-//     makes the search of the other members a third faster.
+//     conserved. So a second of its duration has the same price as a second by which it ends
+//     earlier. So its best option is the slowest option that ends in time. A third of the members
+//     are leaves, which makes the search of the other members a third faster.
 //
 // The search exchanges slack across pp_ranks, kinds and microbatches. It uses all useful options,
 // and not only those on the hull. A window of ten instructions with thirty options each has 6e14
@@ -36,9 +36,9 @@
 //
 // TRIED AND WORSE
 //   Repeated optimization of pairs of neighbors, and exact dynamic programming along one pp_rank.
-//   Both get stuck when two pp_ranks have to change together (a gap of 0.24 %, and 0.14 % with this
-//   search). Beam search over larger windows (no better, slower). A required least gain for each
-//   window, as a part of its gap (2 to 20 %; no faster for the same result).
+//   Both get stuck when two pp_ranks have to change together (they leave a gap of 0.24 %, and this
+//   search leaves 0.14 %). Beam search over larger windows (no better, slower). A required least
+//   gain for each window, as a part of its gap (2 to 20 %; no faster for the same result).
 //
 // Thread safety: one thread at a time.
 #pragma once
@@ -91,14 +91,15 @@ class WindowSearch {
     int instruction = 0;
     double release = 0;  // The earliest start that predecessors outside allow.
     double due = 0;      // The latest end that successors outside allow.
-    // The cost (2) of the dependencies is paid + in_price * start - out_price * end. The links have
-    // already used a part of it, which is subtracted.
+    // The cost (2) of the dependencies of this member is paid + in_price * start - out_price * end,
+    // minus for each of its links: the link's price * (the end of the link's member + the link's
+    // delay).
     double in_price = 0;
     double out_price = 0;
     double paid = 0;
-    int first_link = 0;  // Its first predecessor inside the window, in links_.
+    int first_link = 0;  // Where its predecessors inside the window begin in links_.
     int end_link = 0;
-    int first_leaf = 0;  // The first leaf that it completes, in members_.
+    int first_leaf = 0;  // Where the leaves that it completes begin in members_.
     int end_leaf = 0;
     double end = 0;
     int choice = 0;
