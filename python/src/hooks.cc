@@ -53,12 +53,10 @@ bool RefuseSecondThread() {
 template <typename Call>
 void CallOnStream(SessionObject* session, const Call& call) {
   std::shared_ptr<perseus_session> handle = session->handle;
-  session->is_in_call = true;
   Py_BEGIN_ALLOW_THREADS;
   call(handle.get());
   handle.reset();  // This may close the session, which waits.
   Py_END_ALLOW_THREADS;
-  session->is_in_call = false;
 }
 
 constexpr const char* kNotOnDevice =
@@ -73,6 +71,8 @@ constexpr const char* kRocm =
 template <typename Call>
 bool CallOnDevice(SessionObject* session, const Call& call) {
   PyObject* const held = NewReference(session);
+  // torch runs Python code, so other threads may run from here on.
+  session->is_in_call = true;
   CurrentDevice device(session->device);
   const bool is_current = device.is_current();
   if (is_current) {
@@ -81,8 +81,10 @@ bool CallOnDevice(SessionObject* session, const Call& call) {
     session->is_running = false;
     perseus_instruction_end(session->handle.get());  // Drops an instruction that has begun.
   }
+  const bool is_restored = device.Restore();
+  session->is_in_call = false;
   Py_DECREF(held);
-  return device.Restore() && (is_current || WarnOnce(kNotOnDevice));
+  return is_restored && (is_current || WarnOnce(kNotOnDevice));
 }
 
 // False if Python's error is set.

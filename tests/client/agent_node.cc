@@ -118,7 +118,7 @@ RankSession::RankSession(const Place& place) {
   options.plan = place.plan.c_str();
   options.job_directory = place.job_directory.c_str();
   options.plan_expires_at = place.plan_expires_at;
-  options.flags = PERSEUS_QUIET;
+  options.flags = place.flags;
   session_ = perseus_open(&options);
 }
 

@@ -64,6 +64,7 @@ class RankSession {
     std::string job_directory;
     std::int64_t plan_expires_at = 0;
     int dp_rank = 0;
+    unsigned flags = PERSEUS_QUIET;
   };
   explicit RankSession(const Place& place);
   ~RankSession() { Close(); }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "perseus/base/host.h"
+#include "perseus/base/wording.h"
 #include "perseus/runtime/protocol/messages/unix_socket.h"
 
 namespace perseus::client {
@@ -202,6 +203,13 @@ void BackgroundThread::End() {
   MeasureEnergy(now);
   // No further answers come.
   WriteSteps(now + kSecond);
+  if (const std::int64_t steps = recorder_.UnknownSteps(); steps > 0 && log_) {
+    core_.warnings.Once(
+        "unfinished",
+        fmt::format("the record lacks {}: the GPU had not finished when the session ended, or the "
+                    "driver failed (close the session after the GPU has finished)",
+                    Counted(steps, "step")));
+  }
   core_.ReportTroubles();
   if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
   GiveUp();

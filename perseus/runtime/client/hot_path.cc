@@ -119,6 +119,8 @@ int HotPath::StepEnd(Nanoseconds now) {
     wanted = 0;
   }
   had_instruction_ = position_ > 0;
+  // Such a step (a CUDA graph) may follow another one at the default clock.
+  if (!had_instruction_) wanted = 0;
   learned_size_ = position_ < kLongestLearned ? position_ : kLongestLearned;
   Bump(counters_.steps);
   if (is_off_plan_) Bump(counters_.steps_off_plan);

@@ -5,11 +5,12 @@
 // H100, it scatters by 1.3 to 3.3 %). So the looks are fine only near the expected end:
 //
 //   not begun    every 1/16 of the usual duration, so that the begin is known well enough
-//   begun        at 7/8 of the usual duration, then every kFine
+//   begun        every kEarly, because the work may be less this time; from 7/8 of the usual
+//                duration on, every kFine
 //   overdue      less and less often, because the event may take seconds
 //
-// Without a usual duration, a look comes when the wait has become 1/16 longer. All pauses are
-// between kFine and kCoarse, except for the one until 7/8.
+// Without a usual duration, a look comes when the wait has become 1/16 longer. All other pauses are
+// between kFine and kCoarse.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,7 @@ class PollTimes {
  public:
   static constexpr Nanoseconds kFine = 30 * kMicrosecond;
   static constexpr Nanoseconds kCoarse = 250 * kMicrosecond;
-  // The longest pause, so that the end of the session is noticed.
-  static constexpr Nanoseconds kLongest = 20 * kMillisecond;
+  static constexpr Nanoseconds kEarly = kMillisecond;
 
   // `since`: when the wait began. `usual`: how long the instruction before the event usually takes;
   // 0 if that is unknown, or if the event is not at the end of an instruction.
@@ -42,7 +42,7 @@ class PollTimes {
     if (usual_ <= 0) return now + Pause((now - since_) / 16);
     if (!has_begun_) return now + Pause(usual_ / 16);
     const Nanoseconds fine_from = begun_ + usual_ - usual_ / 8;
-    if (now < fine_from) return std::min(fine_from, now + kLongest);
+    if (now < fine_from) return std::min(fine_from, now + kEarly);
     const Nanoseconds overdue = now - (begun_ + usual_ + usual_ / 8);
     return now + Pause(overdue / 16);
   }

@@ -34,8 +34,10 @@ TEST(PollTimesTest, LooksAreFineAtTheUsualEnd) {
     for (const Nanoseconds lasts : {kUsual - kUsual / 32, kUsual, kUsual + kUsual / 32}) {
       const Looks looks = LookUntil({0, kUsual}, 0, wait, wait + lasts);
       EXPECT_LE(looks.late, PollTimes::kFine) << wait << " " << lasts;
-      // While it waits, 4 looks a millisecond. In the instruction, 1/4 of its time at most.
-      EXPECT_LE(looks.count, wait / PollTimes::kCoarse + kUsual / 4 / PollTimes::kFine + 3);
+      // While it waits, 4 looks a millisecond. In the instruction, one a millisecond, and fine ones
+      // for 1/4 of its time at most.
+      EXPECT_LE(looks.count, wait / PollTimes::kCoarse + kUsual / PollTimes::kEarly +
+                                 kUsual / 4 / PollTimes::kFine + 3);
     }
   }
 }
@@ -43,7 +45,7 @@ TEST(PollTimesTest, LooksAreFineAtTheUsualEnd) {
 TEST(PollTimesTest, AnUnusualEndIsSeenLittleLater) {
   for (const Nanoseconds lasts : {kUsual / 2, 2 * kUsual, 100 * kUsual}) {
     const Looks looks = LookUntil({0, kUsual}, 0, 0, lasts);
-    EXPECT_LE(looks.late, lasts < kUsual ? kUsual / 2 : PollTimes::kCoarse) << lasts;
+    EXPECT_LE(looks.late, lasts < kUsual ? PollTimes::kEarly : PollTimes::kCoarse) << lasts;
   }
 }
 

@@ -11,7 +11,6 @@
 #include <functional>
 #include <limits>
 #include <optional>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -176,7 +175,7 @@ bool Session::StartThread(Body body) {
       core->live().threads.fetch_sub(1);
       WakeAll(core->live().threads);
     }).detach();
-  } catch (const std::system_error& error) {
+  } catch (const std::exception& error) {
     has_started = false;
     live.threads.fetch_sub(1);
     core_->warnings.Once("thread", std::string("no thread can be started: ") + error.what() +
@@ -212,9 +211,16 @@ Nanoseconds Session::Now() const { return core_->clock->Now(); }
 bool Session::IsDead() const { return generation_ != ForkGeneration(); }
 
 void Session::RequestClock(int wanted_mhz) {
+  if (wanted_mhz == HotPath::kNoChange) return;
   // If another thread is in a request, the next instruction tries again.
-  if (wanted_mhz != HotPath::kNoChange)
-    static_cast<void>(core_->clock_requester.TryRequest(wanted_mhz, Now()));
+  static_cast<void>(core_->clock_requester.TryRequest(wanted_mhz, Now()));
+  core_->streams.ForgetRequest();
+}
+
+// At the end of a step that left its plan, or was abandoned.
+void Session::RequestAfterStep(int wanted_mhz) {
+  if (!has_used_streams_) return RequestClock(wanted_mhz);
+  if (wanted_mhz == 0) core_->streams.RequestDefaultClock(Now());
 }
 
 void Session::StepBegin() {
@@ -227,16 +233,14 @@ void Session::StepBegin() {
 
 void Session::StepEnd() {
   if (IsDead()) return;
-  const int wanted = hot_.StepEnd(Now());
-  if (!has_used_streams_) RequestClock(wanted);
+  RequestAfterStep(hot_.StepEnd(Now()));
 }
 
 void Session::StepAbandon() {
   if (IsDead()) return;
   DropStreamInstruction();
   timing_ = Timing::kNone;
-  const int wanted = hot_.StepAbandon(Now());
-  if (!has_used_streams_) RequestClock(wanted);
+  RequestAfterStep(hot_.StepAbandon(Now()));
 }
 
 bool Session::IsInstruction(int kind, int microbatch, int chunk) {

@@ -42,6 +42,7 @@ class Session {
   explicit Session(std::shared_ptr<SessionCore> core);
   bool IsInstruction(int kind, int microbatch, int chunk);
   void RequestClock(int wanted_mhz);
+  void RequestAfterStep(int wanted_mhz);
   void DropStreamInstruction();
   void LookForCuda();
   void StartBackgroundThread(BackgroundThreadSetup setup);

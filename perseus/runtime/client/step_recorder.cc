@@ -38,7 +38,7 @@ void StepRecorder::Add(const Event& event) {
   if (steps_.empty() || steps_.back().has_ended) return;
   Pending& pending = steps_.back();
   if (event.type == Event::Type::kStepEnd) {
-    pending.step.end = event.begin;
+    pending.step.end = std::max(pending.step.end, event.begin);
     pending.step.has_plan = event.has_plan;
     pending.step.on_plan = event.on_plan;
     // A step with missing instructions would look like another schedule.
@@ -102,6 +102,7 @@ bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_ti
     if (times.state == StreamTiming::State::kPending) return false;
     if (times.state == StreamTiming::State::kLost) {
       pending.is_wanted = false;
+      pending.is_lost = true;
       continue;
     }
     protocol::RanInstruction& instruction = pending.step.instructions[pending.untimed];
@@ -111,7 +112,6 @@ bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_ti
     pending.step.end = std::max(pending.step.end, times.end);
     pending.is_on_stream = true;
   }
-  if (pending.is_on_stream) MoveBegin(pending.step);
   return true;
 }
 
@@ -159,17 +159,26 @@ void StepRecorder::Complete(protocol::RanStep& step) {
 std::vector<protocol::RanStep> StepRecorder::TakeFinished(Nanoseconds now,
                                                           const StreamTimesOf& stream_times) {
   std::vector<protocol::RanStep> finished;
-  while (!steps_.empty() && steps_.front().has_ended) {
+  while (!steps_.empty()) {
     Pending& pending = steps_.front();
-    if (!ResolveTimes(pending, stream_times)) break;
+    // A long step gives pairs of events back before it ends.
+    const bool is_resolved = ResolveTimes(pending, stream_times);
+    if (!is_resolved || !pending.has_ended) break;
+    if (pending.is_on_stream) MoveBegin(pending.step);
     const Nanoseconds end = pending.step.end;
     if (!IsAnswered(end) && now < end + kLongestAnswer) break;
     Complete(pending.step);
     last_end_ = end;
+    if (pending.is_lost) ++lost_steps_;
     if (pending.is_wanted) finished.push_back(std::move(pending.step));
     steps_.pop_front();
   }
   return finished;
+}
+
+std::int64_t StepRecorder::UnknownSteps() const {
+  return lost_steps_ + std::count_if(steps_.begin(), steps_.end(),
+                                     [](const Pending& pending) { return pending.has_ended; });
 }
 
 }  // namespace perseus::client

@@ -48,6 +48,8 @@ class StepRecorder {
   std::vector<protocol::RanStep> TakeFinished(Nanoseconds now, const StreamTimesOf& stream_times);
   // Whether some steps were not taken yet.
   bool IsWaiting() const { return !steps_.empty(); }
+  // The steps that ended, and that the log does not get because times on a stream are not known.
+  std::int64_t UnknownSteps() const;
   // The end of the last step that was taken.
   Nanoseconds last_end() const { return last_end_; }
 
@@ -57,6 +59,7 @@ class StepRecorder {
     std::vector<int> timings;   // [instruction]: -1 for none, or known already.
     std::size_t untimed = 0;    // The first instruction without known times.
     bool is_on_stream = false;  // Whether an instruction has times of a stream.
+    bool is_lost = false;       // Whether times of an instruction will never be known.
     bool has_ended = false;
     bool is_wanted = true;  // Whether the step is whole, and the log gets it.
   };
@@ -73,6 +76,7 @@ class StepRecorder {
   };
   std::deque<Change> changes_;
   Nanoseconds last_end_ = 0;
+  std::int64_t lost_steps_ = 0;
   device::Telemetry telemetry_;
   // What has held the clock down since the last step was taken, and at the last look before that.
   device::ClockLimits limits_;

@@ -1,7 +1,6 @@
 #include "perseus/runtime/client/stream_context.h"
 
 #include <cstdint>
-#include <optional>
 
 namespace perseus::client {
 namespace {
@@ -20,15 +19,7 @@ bool IsOfAnyContext(cuda::Stream stream) {
 bool CanCompare(const cuda::StreamDriver& driver, const std::string& gpu) {
   constexpr std::size_t kCharacters = 40;  // "GPU-", 32 digits and 4 hyphens.
   return gpu.size() == kCharacters && driver.StreamGetContext != nullptr &&
-         driver.ContextGetDevice != nullptr && driver.DeviceGetUuid != nullptr &&
-         driver.DeviceGetCount != nullptr && driver.DeviceGet != nullptr &&
-         driver.PrimaryContextGetState != nullptr && driver.PrimaryContextRetain != nullptr;
-}
-
-Result<std::string> UuidOf(const cuda::StreamDriver& driver, cuda::Device device) {
-  cuda::Uuid uuid{};
-  PERSEUS_RETURN_IF_ERROR(Check(driver.DeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
-  return cuda::Name(uuid);
+         driver.ContextGetDevice != nullptr && driver.DeviceGetUuid != nullptr;
 }
 
 // The UUID of the GPU of this context, which becomes the current one.
@@ -36,32 +27,9 @@ Result<std::string> GpuOf(const cuda::StreamDriver& driver, cuda::Context contex
   PERSEUS_RETURN_IF_ERROR(Check(driver.SetCurrent(context), "cuCtxSetCurrent"));
   cuda::Device device = 0;
   PERSEUS_RETURN_IF_ERROR(Check(driver.ContextGetDevice(&device), "cuCtxGetDevice"));
-  return UuidOf(driver, device);
-}
-
-// The primary context of this GPU. Nullopt if this program does not use the GPU: a new context
-// would take hundreds of megabytes of its memory.
-Result<std::optional<cuda::Context>> PrimaryContextOf(const cuda::StreamDriver& driver,
-                                                      const std::string& gpu) {
-  int count = 0;
-  PERSEUS_RETURN_IF_ERROR(Check(driver.DeviceGetCount(&count), "cuDeviceGetCount"));
-  for (int i = 0; i < count; ++i) {
-    cuda::Device device = 0;
-    PERSEUS_RETURN_IF_ERROR(Check(driver.DeviceGet(&device, i), "cuDeviceGet"));
-    PERSEUS_ASSIGN_OR_RETURN(const std::string uuid, UuidOf(driver, device));
-    if (uuid != gpu) continue;
-    unsigned flags = 0;
-    int is_active = 0;
-    PERSEUS_RETURN_IF_ERROR(Check(driver.PrimaryContextGetState(device, &flags, &is_active),
-                                  "cuDevicePrimaryCtxGetState"));
-    if (is_active == 0) return std::optional<cuda::Context>();
-    // The program uses this context until it ends, so it is not released.
-    cuda::Context context = nullptr;
-    PERSEUS_RETURN_IF_ERROR(
-        Check(driver.PrimaryContextRetain(&context, device), "cuDevicePrimaryCtxRetain"));
-    return std::optional(context);
-  }
-  return std::optional<cuda::Context>();
+  cuda::Uuid uuid{};
+  PERSEUS_RETURN_IF_ERROR(Check(driver.DeviceGetUuid(&uuid, device), "cuDeviceGetUuid"));
+  return cuda::Name(uuid);
 }
 
 }  // namespace
@@ -69,25 +37,17 @@ Result<std::optional<cuda::Context>> PrimaryContextOf(const cuda::StreamDriver& 
 Result<cuda::Context> ContextOf(const cuda::StreamDriver& driver, cuda::Stream stream,
                                 const std::string& gpu) {
   cuda::Context context = nullptr;
-  const bool is_of_any = IsOfAnyContext(stream);
-  if (is_of_any || driver.StreamGetContext == nullptr) {
+  if (IsOfAnyContext(stream) || driver.StreamGetContext == nullptr) {
     PERSEUS_RETURN_IF_ERROR(Check(driver.GetCurrent(&context), "cuCtxGetCurrent"));
   } else {
     PERSEUS_RETURN_IF_ERROR(Check(driver.StreamGetContext(stream, &context), "cuStreamGetCtx"));
   }
-  if (!CanCompare(driver, gpu)) return context;
-  std::string found = "none";
-  if (context != nullptr) {
-    PERSEUS_ASSIGN_OR_RETURN(found, GpuOf(driver, context));
-    if (found == gpu) return context;
-  }
-  if (is_of_any) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto primary, PrimaryContextOf(driver, gpu));
-    if (primary) return *primary;
-  }
+  if (context == nullptr || !CanCompare(driver, gpu)) return context;
+  PERSEUS_ASSIGN_OR_RETURN(const std::string found, GpuOf(driver, context));
+  if (found == gpu) return context;
   return FailAs(ErrorKind::kSystem,
-                "the stream is on another GPU ({}) than the session ({}) (set PERSEUS_GPU to the "
-                "GPU of this process)",
+                "the stream is on another GPU ({}) than the session ({}) (make the session's GPU "
+                "the current device, as torch.cuda.set_device does, or set PERSEUS_GPU)",
                 found, gpu);
 }
 

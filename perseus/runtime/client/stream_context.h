@@ -3,8 +3,10 @@
 // A stream handle belongs to a context. The exceptions are the handles of the legacy stream (0 and
 // 1) and of the stream of the thread (2): they mean a stream of the context that is current at the
 // call. PyTorch's default stream has the handle 0 on every GPU, and a program may leave cuda:0
-// current while it trains on cuda:1. Then a call with the handle 0 would time an idle GPU. So these
-// handles mean a stream of the session's GPU here.
+// current while it trains on cuda:1. Then a call with the handle 0 would time an idle GPU. So the
+// first stream's GPU is compared with that of the session, and its context is used from then on.
+// (To take the session's GPU for such a handle was tried: with a wrong PERSEUS_GPU, an idle GPU was
+// timed, and its clock was set.)
 #pragma once
 
 #include <string>

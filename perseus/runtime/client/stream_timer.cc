@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "perseus/base/clock.h"
+#include "perseus/runtime/client/driver_gate.h"
 #include "perseus/runtime/client/live_sessions.h"
 #include "perseus/runtime/client/own_core.h"
 #include "perseus/runtime/client/poll_times.h"
@@ -18,6 +19,10 @@ namespace {
 constexpr Nanoseconds kNewBaseAfter = 10 * kSecond;
 constexpr Nanoseconds kBetterBaseAfter = kSecond;
 constexpr Nanoseconds kExactBase = 100 * kMicrosecond;
+// A wider window of a base says less than the time since the last base, by the clock of the GPU.
+constexpr Nanoseconds kWidestBase = 250 * kMicrosecond;
+// The longest sleep without a mark, so that the end of the session is noticed.
+constexpr Nanoseconds kLongestSleep = 20 * kMillisecond;
 constexpr const char* kWithoutStreams =
     "; instructions on streams are not timed, and the default clocks are used for them";
 
@@ -47,6 +52,7 @@ bool StreamTimer::Prepare(cuda::Stream stream, const std::string& gpu) {
   if (!context) return fail(context.error().Message());
   context_ = *context;
   if (!MakeEvents()) return false;
+  watchers_.store(1);
   state_.store(State::kReady, std::memory_order_release);
   return true;
 }
@@ -130,7 +136,7 @@ void StreamTimer::TakeNewBase(cuda::Stream stream, Nanoseconds now) {
   base.moment.store(0, std::memory_order_relaxed);
   if (!Check(driver_.EventRecord(base.event, stream), "cuEventRecord")) return;
   base.users.store(1, std::memory_order_relaxed);
-  static_cast<void>(PushMark({Mark::Kind::kBase, next, 0, now}));
+  static_cast<void>(PushMark({Mark::Kind::kBase, next, 0, now, stream, 0}));
   base_ = next;
   base_taken_ = now;
 }
@@ -146,6 +152,7 @@ int StreamTimer::Begin(cuda::Stream stream, InstructionKind kind, int chunk, Nan
   }
   if (!Check(driver_.EventRecord(pair.begin, stream), "cuEventRecord")) return kNone;
   pair.base = base_;
+  pair.stream = stream;
   pair.usual = static_cast<std::size_t>(kind) +
                std::size_t{ClockTable::kKinds} * static_cast<std::size_t>(chunk % kChunks);
   BaseAt(base_).users.fetch_add(1, std::memory_order_relaxed);
@@ -170,23 +177,33 @@ void StreamTimer::RequestClock(int index, Moment moment, int wanted_mhz, Nanosec
   // clock is requested again, behind them.
   if (const std::uint32_t resets = requester_.resets(); resets != seen_resets_) {
     seen_resets_ = resets;
-    enqueued_ = -1;
+    enqueued_ = kUnknown;
     enqueued_clock_ = 0;
   }
+  if (has_lost_request_.exchange(false)) enqueued_ = kUnknown;
   if (!requester_.may_set_clocks() || wanted_mhz == enqueued_) return;
+  if (index == kNone) return RequestDefaultClock(now);
   // If there is no room, the next instruction tries again.
-  if (index == kNone || !marks_.HasRoomFor(1)) return;
-  PairAt(index).users.fetch_add(1, std::memory_order_relaxed);
+  if (!marks_.HasRoomFor(1)) return;
+  Pair& pair = PairAt(index);
+  pair.users.fetch_add(1, std::memory_order_relaxed);
   const Mark::Kind kind = moment == Moment::kBegin ? Mark::Kind::kBegin : Mark::Kind::kEnd;
-  static_cast<void>(PushMark({kind, index, wanted_mhz, now}));
+  static_cast<void>(PushMark({kind, index, wanted_mhz, now, pair.stream, round_.load()}));
   enqueued_ = wanted_mhz;
   enqueued_clock_ = requester_.ClockFor(wanted_mhz);
+}
+
+void StreamTimer::RequestDefaultClock(Nanoseconds now) {
+  round_.fetch_add(1);
+  enqueued_ = kUnknown;
+  enqueued_clock_ = 0;
+  // If the watching thread is in a request, the next step tries again.
+  static_cast<void>(requester_.TryRequest(0, now));
 }
 
 // ---- The watching thread ----
 
 void StreamTimer::Watch(const std::atomic<std::uint32_t>& is_over) {
-  watchers_.fetch_add(1);
   LeaveSingleCore();
   // Otherwise, each sleep takes up to 50 us longer.
   ::prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
@@ -198,25 +215,26 @@ void StreamTimer::Watch(const std::atomic<std::uint32_t>& is_over) {
     const auto mark = marks_.Pop();
     if (!mark) {
       if (is_over.load() != 0) break;
-      clock.WaitWhile(pushes_, pushes, clock.Now() + PollTimes::kLongest);
+      clock.WaitWhile(pushes_, pushes, clock.Now() + kLongestSleep);
       continue;
     }
     is_asleep_.store(false);
     if (const auto passed = WaitFor(*mark, is_over)) Act(*mark, *passed);
     if (mark->kind == Mark::Kind::kBase) {
-      BaseAt(mark->index).users.fetch_sub(1, std::memory_order_release);
+      if (mark->index != known_base_) BaseAt(mark->index).users.fetch_sub(1);
     } else {
       Release(PairAt(mark->index));
     }
   }
   // Without the GPU's progress, only the default clock is right.
   if (state_.load(std::memory_order_acquire) == State::kFailed) Request(0);
-  watchers_.fetch_sub(1);
+  watchers_.store(0);
   WakeAll(watchers_);
 }
 
 // Whether the GPU has passed the event. Nullopt: this will never be known.
 std::optional<bool> StreamTimer::HasPassed(cuda::Event event) {
+  const InDriver in_driver;
   const cuda::Code done = driver_.EventQuery(event);
   if (done == cuda::kNotReady) return false;
   if (done == cuda::kDeinitialized || !Check(done, "cuEventQuery")) return std::nullopt;
@@ -230,15 +248,17 @@ std::optional<StreamTimer::Passed> StreamTimer::WaitFor(const Mark& mark,
   const bool is_end = mark.kind == Mark::Kind::kEnd;
   const cuda::Event event = is_base ? BaseAt(mark.index).event : is_end ? pair->end : pair->begin;
   PollTimes times(mark.since, is_end ? usual_[pair->usual] : 0);
-  Nanoseconds before = mark.since;  // The GPU had not passed the event.
-  // On one stream, the instruction cannot begin before the last event was passed.
-  Nanoseconds not_begun = std::max(mark.since, last_passed_);
+  // The GPU had not passed the event. It passes the events of one stream in their order.
+  Nanoseconds before =
+      mark.stream == last_stream_ ? std::max(mark.since, last_passed_) : mark.since;
+  Nanoseconds not_begun = before;
   while (is_over.load() != LiveSession::kProcessEnds && IsReady()) {
     const Nanoseconds now = MonotonicNow();
     const auto has_passed = HasPassed(event);
     if (!has_passed) return std::nullopt;
     if (*has_passed) {
       last_passed_ = before;
+      last_stream_ = mark.stream;
       return Passed{before, MonotonicNow()};
     }
     if (times.NeedsBegin()) {
@@ -256,27 +276,47 @@ std::optional<StreamTimer::Passed> StreamTimer::WaitFor(const Mark& mark,
 }
 
 void StreamTimer::Act(const Mark& mark, const Passed& passed) {
-  if (mark.kind == Mark::Kind::kBase) {
-    is_base_inexact_.store(passed.until - passed.after > kExactBase);
-    BaseAt(mark.index)
-        .moment.store(passed.after + (passed.until - passed.after) / 2, std::memory_order_release);
-    return;
-  }
-  Request(mark.wanted_mhz);
+  if (mark.kind == Mark::Kind::kBase) return KnowBase(mark.index, passed);
+  if (mark.round == round_.load()) Request(mark.wanted_mhz);
   if (mark.kind != Mark::Kind::kEnd) return;
   const Pair& pair = PairAt(mark.index);
-  float milliseconds = 0;
-  if (Check(driver_.EventElapsedTime(&milliseconds, pair.begin, pair.end), "cuEventElapsedTime")) {
-    usual_[pair.usual] = FromMilliseconds(milliseconds);
+  if (const auto elapsed = Elapsed(pair.begin, pair.end)) usual_[pair.usual] = *elapsed;
+}
+
+void StreamTimer::KnowBase(int index, const Passed& passed) {
+  const Nanoseconds width = passed.until - passed.after;
+  is_base_inexact_.store(width > kExactBase);
+  Base& base = BaseAt(index);
+  Nanoseconds moment = passed.after + width / 2;
+  if (known_base_ != kNone) {
+    Base& known = BaseAt(known_base_);
+    const auto elapsed =
+        width > kWidestBase ? Elapsed(known.event, base.event) : std::optional<Nanoseconds>();
+    if (elapsed) moment = std::clamp(known.moment.load() + *elapsed, passed.after, passed.until);
+    known.users.fetch_sub(1);
   }
+  known_base_ = index;
+  base.moment.store(moment, std::memory_order_release);
+}
+
+// Nullopt if the GPU has not passed both events, or if this will never be known.
+std::optional<Nanoseconds> StreamTimer::Elapsed(cuda::Event from, cuda::Event to) {
+  const InDriver in_driver;
+  float milliseconds = 0;
+  const cuda::Code code = driver_.EventElapsedTime(&milliseconds, from, to);
+  if (code == cuda::kNotReady || code == cuda::kDeinitialized) return std::nullopt;
+  if (!Check(code, "cuEventElapsedTime")) return std::nullopt;
+  return FromMilliseconds(milliseconds);
 }
 
 void StreamTimer::Request(int wanted_mhz) {
   // Another thread is in a request for at most a microsecond, unless it is preempted.
   constexpr int kMostTries = 1000;
-  for (int i = 0; i < kMostTries && !requester_.TryRequest(wanted_mhz, MonotonicNow()); ++i) {
+  for (int i = 0; i < kMostTries; ++i) {
+    if (requester_.TryRequest(wanted_mhz, MonotonicNow())) return;
     std::this_thread::yield();
   }
+  has_lost_request_.store(true);
 }
 
 // ---- The background thread ----
@@ -311,23 +351,18 @@ StreamTiming StreamTimer::Times(int index) {
   if (!has_passed) return lost();
   const Nanoseconds moment = base.moment.load(std::memory_order_acquire);
   if (!*has_passed || moment == 0) return kPending;
-  float begin = 0;
-  float end = 0;
-  // With several streams, the stream of the base may be behind.
-  const cuda::Code has_begun = driver_.EventElapsedTime(&begin, base.event, pair.begin);
-  if (has_begun == cuda::kNotReady) return kPending;
-  if (!Check(has_begun, "cuEventElapsedTime") ||
-      !Check(driver_.EventElapsedTime(&end, base.event, pair.end), "cuEventElapsedTime")) {
-    return lost();
-  }
+  // An instruction may end on another stream than it began on, and that stream may be behind.
+  const auto begin = Elapsed(base.event, pair.begin);
+  const auto end = Elapsed(base.event, pair.end);
+  if (!IsReady()) return lost();
+  if (!begin || !end) return kPending;
   Release(pair);
-  return {StreamTiming::State::kKnown, moment + FromMilliseconds(begin),
-          moment + FromMilliseconds(end)};
+  return {StreamTiming::State::kKnown, moment + *begin, moment + *end};
 }
 
 bool StreamTimer::HasStoppedWatching() {
   RealClock clock;
-  const Nanoseconds until = clock.Now() + 5 * PollTimes::kLongest;
+  const Nanoseconds until = clock.Now() + 5 * kLongestSleep;
   while (watchers_.load() != 0 && clock.Now() < until) clock.WaitWhile(watchers_, 1, until);
   return watchers_.load() == 0;
 }

@@ -18,9 +18,11 @@
 //
 // The driver reports only the time between two events. A base is an event at a known time: the
 // watching thread saw that the GPU had not passed the base, and some microseconds later that it
-// had. The error of a base is the same for all times that are measured from it, so durations are
-// not affected. Elapsed times are floats in milliseconds. Up to 10 s, a float still resolves
-// microseconds, so a new base is taken every 10 s, or every second while the error is above 0.1 ms.
+// had. (If the thread looked too late, because it followed another event meanwhile, the time of the
+// base comes from the base before it.) The error of a base is the same for all times that are
+// measured from it, so durations are not affected. Elapsed times are floats in milliseconds. Up to
+// 10 s, a float still resolves microseconds, so a new base is taken every 10 s, or every second
+// while the error is above 0.1 ms.
 //
 // The first use creates all events. All calls are made in the context of the first stream
 // (stream_context.h).
@@ -88,9 +90,14 @@ class StreamTimer {
   // Call it once for each user of a pair, except for the record if Times() will be called.
   void Release(int pair) { Release(PairAt(pair)); }
   // Requests the clock when the GPU passes the begin or the end of the pair, unless that clock was
-  // already requested.
+  // already requested. Without a pair (kNone), the plan cannot be followed: requests the default
+  // clock at once.
   enum class Moment { kBegin, kEnd };
   void RequestClock(int pair, Moment moment, int wanted_mhz, Nanoseconds now);
+  // Requests the default clock at once, and drops all requests on the way.
+  void RequestDefaultClock(Nanoseconds now);
+  // Call it after a request that did not go through this class.
+  void ForgetRequest() { enqueued_ = kUnknown; }
   // The clock that the last instruction gets.
   int enqueued_mhz() const { return enqueued_clock_; }
 
@@ -113,10 +120,14 @@ class StreamTimer {
   // Warns about the problems that the training thread met.
   void ReportTroubles();
   // No thread can watch, so streams are not timed.
-  void Fail() { state_.store(State::kFailed, std::memory_order_release); }
+  void Fail() {
+    state_.store(State::kFailed, std::memory_order_release);
+    watchers_.store(0);
+  }
 
  private:
   enum class State { kNew, kReady, kFailed };
+  static constexpr int kUnknown = -1;
   static constexpr int kBases = 8;
   static constexpr int kChunks = 16;  // Chunks with a usual duration of their own.
 
@@ -130,15 +141,18 @@ class StreamTimer {
     cuda::Event begin = nullptr;
     cuda::Event end = nullptr;
     int base = 0;
-    std::size_t usual = 0;       // The index of its usual duration.
+    std::size_t usual = 0;  // The index of its usual duration.
+    cuda::Stream stream = nullptr;
     std::atomic<int> users = 0;  // The training thread, the record, and marks.
   };
   // What the watching thread does when the GPU passes an event.
   struct Mark {
     enum class Kind { kBase, kBegin, kEnd } kind = Kind::kBase;
-    int index = 0;       // Of the base or the pair.
+    int index = 0;       // The number of the base or the pair.
     int wanted_mhz = 0;  // Unless it is a base.
     Nanoseconds since = 0;
+    cuda::Stream stream = nullptr;
+    std::uint32_t round = 0;  // A request of an earlier round is dropped.
   };
   // The GPU passed an event in (after, until].
   struct Passed {
@@ -160,7 +174,9 @@ class StreamTimer {
 
   std::optional<Passed> WaitFor(const Mark& mark, const std::atomic<std::uint32_t>& is_over);
   std::optional<bool> HasPassed(cuda::Event event);
+  std::optional<Nanoseconds> Elapsed(cuda::Event from, cuda::Event to);
   void Act(const Mark& mark, const Passed& passed);
+  void KnowBase(int index, const Passed& passed);
   void Request(int wanted_mhz);
 
   ClockRequester& requester_;
@@ -175,18 +191,23 @@ class StreamTimer {
   int base_ = kNone;  // The base in use.
   Nanoseconds base_taken_ = 0;
 
-  int enqueued_ = 0;        // The last wanted clock that was enqueued. -1: unknown.
+  int enqueued_ = 0;        // The last wanted clock that was enqueued, or kUnknown.
   int enqueued_clock_ = 0;  // The clock that will be published for it.
   std::uint32_t seen_resets_ = 0;
 
   Ring<Mark> marks_;
-  std::atomic<std::uint32_t> pushes_ = 0;     // Changes with each mark.
-  std::atomic<bool> is_asleep_ = false;       // Whether the watching thread waits for a mark.
-  std::atomic<std::uint32_t> watchers_ = 0;   // Threads in Watch().
+  std::atomic<std::uint32_t> pushes_ = 0;    // Changes with each mark.
+  std::atomic<bool> is_asleep_ = false;      // Whether the watching thread waits for a mark.
+  std::atomic<std::uint32_t> watchers_ = 0;  // Threads that are, or will be, in Watch().
+  std::atomic<std::uint32_t> round_ = 0;     // Increases with each RequestDefaultClock().
+  std::atomic<bool> has_lost_request_ = false;
   std::atomic<bool> is_base_inexact_ = true;  // Whether a better base should come soon.
   // The durations of the last instructions that were watched.
   std::array<Nanoseconds, std::size_t{ClockTable::kKinds} * kChunks> usual_{};
-  Nanoseconds last_passed_ = 0;  // When the last event had not been passed yet.
+  // The watching thread's:
+  Nanoseconds last_passed_ = 0;         // When the event of the last mark had not been passed yet.
+  cuda::Stream last_stream_ = nullptr;  // Its stream.
+  int known_base_ = kNone;              // The last base with a known time. It has a user for this.
   bool background_has_entered_ = false;
 
   std::atomic<std::uint64_t> failures_ = 0;

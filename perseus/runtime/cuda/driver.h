@@ -61,16 +61,10 @@ struct StreamDriver {
   Code (*StreamIsCapturing)(Stream stream, int* status) = library.Required("cuStreamIsCapturing");
   // Sets the calling thread's mode. The mode before is left in `mode`.
   Code (*ExchangeCaptureMode)(int* mode) = library.Required("cuThreadExchangeStreamCaptureMode");
-  // These find the GPU of a stream. A library without them has one GPU.
+  // These find the GPU of a stream. Without them, it is not compared.
   Code (*StreamGetContext)(Stream stream, Context* context) = library.Optional("cuStreamGetCtx");
   Code (*ContextGetDevice)(Device* device) = library.Optional("cuCtxGetDevice");
   Code (*DeviceGetUuid)(Uuid* uuid, Device device) = library.Optional("cuDeviceGetUuid");
-  Code (*DeviceGetCount)(int* count) = library.Optional("cuDeviceGetCount");
-  Code (*DeviceGet)(Device* device, int ordinal) = library.Optional("cuDeviceGet");
-  Code (*PrimaryContextGetState)(Device device, unsigned* flags,
-                                 int* is_active) = library.Optional("cuDevicePrimaryCtxGetState");
-  Code (*PrimaryContextRetain)(Context* context,
-                               Device device) = library.Optional("cuDevicePrimaryCtxRetain");
 };
 
 // Runs kernels of its own (CUDA 11 or later).
