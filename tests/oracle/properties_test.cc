@@ -26,7 +26,7 @@ struct Point {
       price;  // Slope of the segment between this point and the next slower one; 0 at the slow end.
 };
 
-// The frontier from slow to fast. Checks the proof of optimality at every point.
+// Returns the frontier from slow to fast. Checks the proof of optimality at every point.
 std::vector<Point> WalkedFrontier(const frontier::Network& network) {
   frontier::Walk walk(network);
   std::vector<Point> points;
@@ -38,7 +38,8 @@ std::vector<Point> WalkedFrontier(const frontier::Network& network) {
     EXPECT_EQ(solution.time(network), walk.time());
     EXPECT_TRUE(solution.extra_energy == walk.extra_energy());
     if (walk.finished()) return points;
-    // So the flow also proves the stretch to the next point: no breakpoint is missing there.
+    // So the flow also proves the segment to the next point: no breakpoint is missing in this
+    // segment.
     EXPECT_EQ(solution.price, walk.price());
     price = walk.price();
     walk.Advance(0);
@@ -55,7 +56,7 @@ Femtojoules EnergyAt(const std::vector<Point>& frontier, Nanoseconds time) {
   return frontier.back().extra_energy;
 }
 
-// Gives the same numbers with every library, unlike std::uniform_int_distribution.
+// Gives the same numbers with every standard library, unlike std::uniform_int_distribution.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
