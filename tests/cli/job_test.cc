@@ -95,7 +95,7 @@ TEST_F(JobProgramTest, AJobWithARefusedProfileIsNotRegistered) {
   EXPECT_EQ(Jobs(" --all"), "no jobs\n");
   EXPECT_THAT(JobWell(std::string("register run7 --profile profile.csv") + kJob),
               HasSubstr("planning has started"));
-  // A refused command does not change a job either.
+  // A profile that does not fit does not change an existing job either.
   RunWell("synth --stages 2 -o small.csv");
   EXPECT_THAT(Job(std::string("register run7 --profile small.csv") + kJob).err,
               StartsWith("perseus: small.csv does not fit the job, so nothing is "));

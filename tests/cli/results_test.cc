@@ -130,7 +130,8 @@ TEST_F(ResultsTest, ASearchThatFailsKeepsTheEarlierOne) {
               ElementsAre("more-1.csv", "more-1.txt", "more-mine.csv", "notes.txt", "search.json"));
 }
 
-// A figure can be drawn again, so it is not important. Nobody can write into /proc.
+// If the figure cannot be written, the results are kept, because a figure can be drawn again.
+// Nobody can write into /proc.
 TEST_F(ResultsTest, AFigureThatCannotBeWrittenKeepsTheResults) {
   const std::pair<std::string, std::string> runs[] = {
       {plan_, "summary.json"},
@@ -274,7 +275,7 @@ TEST_F(ResultsTest, TheEndOfAReplacementReplacesNoFileOfTheUser) {
   EXPECT_FALSE(fs::exists(Directory() / "out/plans/slowdown-9.json"));
 }
 
-// The directory in which the program runs is never replaced, because it may be a mount point.
+// The directory in which the program runs stays the same directory. It may be a mount point.
 TEST_F(ResultsTest, TheWorkingDirectoryCanBeTheDirectory) {
   Shell("mkdir out && cd out && mv ../profile.csv . && for i in 1 2; do '" PERSEUS_PROGRAM "' " +
         plan_ + "-o . >/dev/null || exit; done; [ -e summary.json ]");

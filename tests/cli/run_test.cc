@@ -49,7 +49,7 @@ TEST_F(RunVerbTest, SaysWhyATrainingCannotRun) {
   EXPECT_EQ(script.status, 127);
   EXPECT_THAT(script.err, HasSubstr("perseus: cannot run ./script: its interpreter "
                                     "\"/opt/absent/python3\" does not exist (correct"));
-  // The program was built for another C library.
+  // The program looks as if it was built for another C library.
   std::string program = *ReadFile("/bin/true");
   const std::size_t loader = program.find("ld-linux");
   ASSERT_NE(loader, program.npos);

@@ -2,7 +2,7 @@
 //
 // The kernel releases a lock when the process that holds it ends. But a killed process cannot end
 // while one of its threads is in an uninterruptible wait (state D: a driver call that hangs). Until
-// then, the process keeps its locks. It never runs again, because SIGKILL has reached all its
+// then, the process keeps its locks. It never runs again, because SIGKILL is pending for all its
 // threads. So another agent takes over the lock, and restores the GPUs. A driver call that hangs
 // may still take effect later. So a restore reads back the driver's settings, and repeats.
 //

@@ -62,7 +62,7 @@ class InstructionNoise {
  public:
   static constexpr std::size_t kGroups = 12;
   struct Sums {
-    double own = 0;  // In s^2, and so is `all`.
+    double own = 0;  // `own` and `all` are in s^2.
     double all = 0;
     double squares = 0;  // The factors of the two variances, in s^2.
     double own_common = 0;

@@ -8,8 +8,8 @@
 //
 // All requested steps belong to blocks, except one step if their number is odd. If the run ends
 // early (the job ends, or the user ends it), the result comes from the pairs that ran. A pair whose
-// second block is unfinished counts, too, because the coin decided the order of its blocks before
-// they ran.
+// second block is unfinished counts, too, because the order of its blocks was chosen at random
+// before they ran.
 //
 // Before the first block, Verify() reports how many steps a decision needs. This number comes from
 // the noise of the steps so far. After half of the blocks, Verify() reports the number again, from
