@@ -15,7 +15,6 @@
 //  - Access to the device. The kernel's own answer for a process with the caller's user, groups and
 //    cgroups (access_check.h). The answer is valid at the moment of the lease. A user who loses the
 //    access later keeps the lease, as a process keeps the GPU that it has open.
-// access later keeps the lease, as a process keeps the GPU that it has open.
 //
 // Races. The kernel can give a process number to another process at any time. Identify() and all
 // functions below compare start times before and after, so that all values come from the same

@@ -32,7 +32,6 @@
 //  7. If heartbeats were not checked for some time, this time does not count against the clients.
 //     An agent that was suspended must not take the time of its suspension for silence of its
 //     clients.
-//     suspended must not take the time of its suspension for silence of its clients.
 #pragma once
 
 #include <cstdint>
