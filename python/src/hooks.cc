@@ -12,10 +12,10 @@ PyTypeObject* instruction_type = nullptr;
 struct HookObject {
   // clang-format off
   PyObject_HEAD
-  SessionObject* session;  // Owned; null: the default session.
+  SessionObject* session;  // Owned. Null: the default session.
   // clang-format on
   SessionObject* entered;   // Owned.
-  Instruction instruction;  // Not of a step.
+  Instruction instruction;  // Not used for a step.
 };
 
 template <typename Object>
@@ -26,14 +26,15 @@ PyObject* NewReference(SessionObject* session) {
   return Py_XNewRef(reinterpret_cast<PyObject*>(session));
 }
 
-// Returns the microbatch of an instruction without one: the number of earlier ones of its kind.
+// Returns the microbatch of an instruction that has none: the number of earlier instructions of its
+// kind.
 std::int32_t CountMicrobatch(SessionObject* session, const Instruction& instruction) {
   if (instruction.chunk >= kCountedChunks) return 0;
   return session->counts[static_cast<std::size_t>(instruction.kind)]
                         [static_cast<std::size_t>(instruction.chunk)]++;
 }
 
-// For a hook that begins while another thread is in a call on a stream.
+// Refuses a hook that begins while another thread is in a call on a stream.
 bool RefuseSecondThread() {
   return WarnOnce(
       "two threads use one session at the same time; Perseus ignores the calls of the second one "
@@ -41,21 +42,22 @@ bool RefuseSecondThread() {
 }
 
 // Calls a function of the library that enqueues on a stream. The call waits while the stream's
-// queue of launches is full, for as long as the GPU waits for another rank. Meanwhile, other
-// threads of Python run, and so do host functions of the program on the stream, which may need the
-// lock of the interpreter: holding it, the call would never return.
+// queue of launches is full. The queue is full for as long as the GPU waits for another rank.
+// During this time, other threads of Python have to run, and so do host functions of the program on
+// the stream. A host function may need the lock of the interpreter. If the call kept the lock, it
+// would never return.
 //
-// The queue cannot be asked whether it is full, so each call releases the lock. That costs 45 ns.
-// Beside a thread that computes in Python all the time, an instruction then takes 0.5 to 0.8 ms
-// (begin and end together), about as much as one torch.add (0.5 ms), which releases the lock, too.
-// An instruction has many such operations. With the lock held, one call on a full queue
+// No function says whether the queue is full, so each call releases the lock. The release costs 45
+// ns. Suppose another thread computes in Python all the time. Then an instruction takes 0.5 to 0.8
+// ms (begin and end together). This is about as much as one torch.add (0.5 ms), which releases the
+// lock, too. An instruction has many such operations. With the lock held, one call on a full queue
 // stopped all other threads for 1.0 s, as long as the queue was full.
 template <typename Call>
 void CallOnStream(SessionObject* session, const Call& call) {
   std::shared_ptr<perseus_session> handle = session->handle;
   Py_BEGIN_ALLOW_THREADS;
   call(handle.get());
-  handle.reset();  // This may close the session, which waits.
+  handle.reset();  // This may close the session, and closing waits.
   Py_END_ALLOW_THREADS;
 }
 
@@ -66,8 +68,8 @@ constexpr const char* kRocm =
     "instructions on streams of ROCm cannot be timed; only whole steps are recorded, and no plan "
     "applies";
 
-// Makes the device of the stream the current one and calls a function of the library. Keeps the
-// session alive: other threads run meanwhile. False if Python's error is set.
+// Makes the device of the stream the current device, and calls a function of the library. Keeps the
+// session alive, because other threads run during the call. Returns false if Python's error is set.
 template <typename Call>
 bool CallOnDevice(SessionObject* session, const Call& call) {
   PyObject* const held = NewReference(session);
@@ -87,7 +89,7 @@ bool CallOnDevice(SessionObject* session, const Call& call) {
   return is_restored && (is_current || WarnOnce(kNotOnDevice));
 }
 
-// False if Python's error is set.
+// Begins an instruction. Returns false if Python's error is set.
 bool Begin(SessionObject* session, const Instruction& instruction) {
   if (session->is_in_call) return RefuseSecondThread();
   session->is_running = false;
@@ -134,14 +136,15 @@ bool EndStep(SessionObject* session) {
   perseus_step_end(session->handle.get());
   return true;
 }
-// Training left the step before its end.
+// Ends a step that training left before its end.
 bool AbandonStep(SessionObject* session) {
   if (session->is_in_call) return RefuseSecondThread();
   perseus_step_abandon(session->handle.get());
   return true;
 }
 
-// Remembers and returns the session of the object: its own or the default one, or null.
+// Stores and returns the session of the object: its own session, or the default session. May return
+// null.
 SessionObject* Enter(HookObject* object) {
   SessionObject* const session = object->session != nullptr ? object->session : DefaultSession();
   Py_XSETREF(object->entered, As<SessionObject>(NewReference(session)));
@@ -154,7 +157,7 @@ PyObject* EnterStep(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
-// With an exception, the step was left before its end.
+// If there is an exception, the step was left before its end.
 PyObject* ExitStep(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
   if (SessionObject* const session = As<HookObject>(self)->entered) {
     const bool has_failed = count > 0 && arguments[0] != Py_None;
@@ -212,8 +215,8 @@ PyType_Spec instruction_spec = {"perseus.Instruction", sizeof(HookObject), 0,
 
 // ---- The functions of the module, which are methods of a session, too ----
 
-// Calls the hook with the session, or with the default one if `self` is the module. Keeps it alive:
-// a handler of the log may open another default session.
+// Calls the hook with the session. If `self` is the module, uses the default session. Keeps the
+// session alive, because a handler of the log may open another default session.
 template <typename Hook>
 PyObject* WithSession(PyObject* self, const Hook& hook) {
   SessionObject* const session = IsSession(self) ? As<SessionObject>(self) : DefaultSession();
@@ -225,7 +228,8 @@ PyObject* WithSession(PyObject* self, const Hook& hook) {
   Py_RETURN_NONE;
 }
 
-// The object of `with`. The module's has the default session at the time of the `with`.
+// Returns the object of `with`. An object of the module uses the default session at the time of the
+// `with`.
 PyObject* MakeHook(PyTypeObject* type, PyObject* self, const Instruction& instruction) {
   PyObject* const object = type->tp_alloc(type, 0);
   if (object == nullptr) return nullptr;

@@ -1,16 +1,17 @@
-// The session and the hooks around steps and instructions. A training step calls a hook for every
-// instruction, so this is C++ on the C API of Python.
+// The session, and the hooks around steps and instructions. A training step calls a hook for every
+// instruction. So the hooks are written in C++, with the C API of Python.
 //
-// A hook never raises, whatever its arguments are: it logs a warning once for each cause, and then
-// does nothing. (Only a KeyboardInterrupt during the logging of a warning passes.)
+// A hook never raises an exception, whatever its arguments are. It logs a warning once for each
+// cause, and then does nothing. Exception: a KeyboardInterrupt during the logging of a warning is
+// raised.
 //
 // Thread safety: all code runs under Python's global interpreter lock, which guards the globals and
-// the objects. The calls that may wait for files or for the agent (open, use_plan and close)
-// release it, and so do the calls that enqueue on a stream: a call of the CUDA driver waits while
-// the stream's queue of launches is full. During such a call, other threads may run any code here,
-// and may close the session. So the call changes no object of Python meanwhile, and holds a
-// reference to the session of the library. A hook that begins meanwhile, in another thread, does
-// nothing.
+// the objects. Some calls release this lock. The calls open, use_plan and close may wait for files
+// or for the agent. The calls that enqueue on a stream may wait in the CUDA driver, while the
+// stream's queue of launches is full. While the lock is released, other threads may run any code in
+// these files, and may close the session. So during this time, the call changes no object of
+// Python, and holds a reference to the library's session. If a hook begins in another thread during
+// this time, it does nothing.
 #pragma once
 
 #define PY_SSIZE_T_CLEAN
@@ -27,32 +28,33 @@
 namespace perseus::python {
 
 inline constexpr int kKinds = 5;
-// Chunks from this number on have no counter: an instruction without a microbatch then has number
-// 0.
+// Chunks from this number on have no counter. In such a chunk, an instruction without a microbatch
+// has the number 0.
 inline constexpr int kCountedChunks = 32;
 
 struct SessionObject {
   // clang-format off
   PyObject_HEAD
-  // Null after close. The last reference closes the session of the library.
+  // Null after close. When the last reference ends, the session of the library closes.
   std::shared_ptr<perseus_session> handle;
   // clang-format on
   perseus_counters last_counters;  // The counters at close.
   std::uint64_t warnings_logged;
   std::array<char, 48> name;  // "dp0-pp3-tp0": the rank, in front of each warning.
-  // Microbatches so far in this step, for instructions without a microbatch.
+  // The number of microbatches so far in this step, for instructions without a microbatch.
   std::array<std::array<std::int32_t, kCountedChunks>, kKinds> counts;
   bool is_running;  // Between the begin and the end of an instruction.
   bool on_stream;   // Whether that instruction began on a stream.
   void* stream;
-  int device;       // The number of the device of the stream. -1: the current device.
-  bool is_in_call;  // A thread is in a call on a stream, without the lock of the interpreter.
+  int device;  // The number of the device of the stream. -1: the current device.
+  // A thread is in a call on a stream, and has released the lock of the interpreter.
+  bool is_in_call;
 };
 
 // The arguments of an instruction.
 struct Instruction {
-  int kind = -1;                 // -1: an argument was wrong, so hooks ignore it.
-  std::int32_t microbatch = -1;  // -1: to be counted.
+  int kind = -1;                 // -1: an argument was wrong, so hooks ignore the instruction.
+  std::int32_t microbatch = -1;  // -1: the hook counts microbatches.
   std::int32_t chunk = 0;
   bool on_stream = false;
   void* stream = nullptr;
@@ -64,22 +66,24 @@ struct Instruction {
 std::optional<Instruction> ReadInstruction(PyObject* const* arguments, Py_ssize_t count,
                                            PyObject* keyword_names);
 
-// Logs this warning once in this process. False if Python's error is set (KeyboardInterrupt).
+// Logs this warning once in this process. Returns false if Python's error is set
+// (KeyboardInterrupt).
 bool WarnOnce(const char* message);
-// Returns the current counters of an open session, or the last counters of a closed one.
+// Returns the current counters of an open session, or the last counters of a closed session.
 perseus_counters ReadCounters(const SessionObject* session);
-// Logs the new warnings of the session. False if Python's error is set.
+// Logs the new warnings of the session. Returns false if Python's error is set.
 bool LogWarnings(SessionObject* session);
 
-// The session that was opened last, until it closes; borrowed, may be null.
+// Returns the session that was opened last, or null if this session is closed. The reference is
+// borrowed.
 SessionObject* DefaultSession();
 bool IsSession(PyObject* object);
 
-// Add their types and functions to the module. The functions of the hooks are methods of the type
-// of sessions, too. False if Python's error is set.
+// These functions add their types and functions to the module. The functions of the hooks are also
+// methods of the type of sessions. Return false if Python's error is set.
 bool AddSession(PyObject* module);
 bool AddHooks(PyObject* module, PyTypeObject* session);
-bool PrepareReading();  // For ReadInstruction.
+bool PrepareReading();  // Needed before ReadInstruction. Returns false if Python's error is set.
 
 // Python stores every kind of function in one pointer type.
 template <typename Function>

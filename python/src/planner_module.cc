@@ -1,10 +1,10 @@
-// perseus._planner: the planner for Python. It loads a job and computes its frontier and its plans.
-// perseus/_plan.py makes objects with NumPy arrays of the results.
+// perseus._planner: the planner for Python. It loads a job, and computes the job's frontier and its
+// plans. perseus/_plan.py makes objects with NumPy arrays from the results.
 //
-// Errors have the text of the program, with the arguments of Python for flags. They are
-// perseus.Error (a ValueError) for wrong input, perseus.UnreachableError for a target that no plan
-// meets, and OSError for a failure of the system. Planning releases Python's global interpreter
-// lock.
+// The text of an error is the same as in the program, but it names arguments of Python instead of
+// flags. Wrong input raises perseus.Error (a ValueError). A target that no plan meets raises
+// perseus.UnreachableError. A failure of the system raises OSError. Planning releases Python's
+// global interpreter lock.
 #include <fmt/core.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
@@ -41,12 +41,12 @@ namespace py = pybind11;
 namespace perseus {
 namespace {
 
-// The argument of Python that sets this key of the job file.
+// Returns the argument of Python that sets this key of the job file.
 std::string ArgumentOf(std::string_view key) {
   return std::string(key == "gpu_gib" ? "memory_gib" : key);
 }
 
-// The message with the arguments of Python in place of the keys (RenameKeys): memory_gib=2.
+// Returns the message with arguments of Python instead of keys (RenameKeys): memory_gib=2.
 std::string WithArgumentNames(std::string_view message) {
   return RenameKeys(message, [](std::string_view key, std::string_view value) {
     return fmt::format("{}{}{}", ArgumentOf(key), value.empty() ? "" : "=", value);
@@ -63,7 +63,7 @@ T OrThrow(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-// Runs `work(stop)` in a further thread, without the global interpreter lock. After Ctrl-C,
+// Runs `work(stop)` in an additional thread, without the global interpreter lock. After Ctrl-C,
 // requests a stop, and throws what Python's handler raised. Requires that the caller has released
 // the lock.
 template <typename Work>
@@ -71,7 +71,7 @@ auto UntilInterrupt(Work work) {
   std::stop_source stop;
   auto result = std::async(std::launch::async, [&] { return work(stop.get_token()); });
   while (result.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
-    // Python runs the handlers of signals only when its main thread asks for them.
+    // Python runs the handlers of signals only if its main thread asks for them.
     const py::gil_scoped_acquire acquire;
     if (PyErr_CheckSignals() == 0) continue;
     const py::error_already_set interrupt;
@@ -90,7 +90,7 @@ struct PlanningJob {
             [&](const std::stop_token& stop) { return job::LoadJob(settings, {.stop = stop}); }))),
         planner(OrThrow(plan::Planner::Create(job.graph, job.model))) {}
 
-  // Likely mistakes in the input, one line each.
+  // Returns likely mistakes in the input, one line for each.
   std::vector<std::string> Warnings() const {
     auto warnings = job::CheckPlausible(job);
     if (!warnings) return {WithArgumentNames(warnings.error().Message())};
@@ -110,14 +110,14 @@ struct PlannedTarget {
   plan_file::PlanFile file;
 };
 
-// The plans of the targets, in this order.
+// The plans of the targets, in the order of the targets.
 struct PlannedTargets {
   recipe::JobPlans all;
   std::vector<PlannedTarget> asked;
 };
 
-// Plans with the limit and the noise of the job, if `wishes` have no noise. No target: the default
-// one of the job.
+// Makes plans with the limit of the job. If `wishes` have no noise, uses the noise of the job. If
+// there is no target, uses the default target of the job.
 PlannedTargets PlanTargets(const PlanningJob& job, std::vector<plan::Target> targets,
                            recipe::Wishes wishes) {
   const recipe::Wishes of_job = job.job.wishes();
@@ -139,9 +139,9 @@ PlannedTargets PlanTargets(const PlanningJob& job, std::vector<plan::Target> tar
   return planned;
 }
 
-// Returns a NumPy array. It is made by Python and filled through the buffer protocol: py::array_t
-// of pybind11 before 2.12 knows the memory layout of NumPy 1 only. With NumPy 2, all values of an
-// array were the same.
+// Returns a NumPy array. Python creates the array, and this function fills it through the buffer
+// protocol. The reason: py::array_t of pybind11 before 2.12 knows only the memory layout of NumPy
+// 1. With NumPy 2, all values of an array were the same.
 template <typename T, typename Items, typename Get>
 py::object Column(const Items& items, Get get) {
   static_assert(std::is_same_v<T, double> || std::is_same_v<T, std::int32_t>);
@@ -165,7 +165,7 @@ py::dict FrontierColumns(const plan::Frontier& frontier) {
   return columns;
 }
 
-// All instructions, pp_rank by pp_rank, in execution order.
+// Returns all instructions, pp_rank by pp_rank, in execution order.
 py::dict InstructionColumns(const plan_file::PlanFile& file) {
   struct Row {
     std::size_t pp_rank;
@@ -200,7 +200,7 @@ py::dict InstructionColumns(const plan_file::PlanFile& file) {
   return columns;
 }
 
-// The knobs other than the clock, by name. NaN if the plan chooses no value.
+// Returns the knobs other than the clock, by name. NaN: the plan chooses no value.
 py::dict KnobColumns(const plan_file::PlanFile& file) {
   py::dict columns;
   for (std::size_t knob = 0; knob < file.other_knob_names.size(); ++knob) {
@@ -216,7 +216,7 @@ py::dict KnobColumns(const plan_file::PlanFile& file) {
   return columns;
 }
 
-// The schedule of the job. Empty for a general graph.
+// Returns the schedule of the job. Empty for a general graph.
 py::dict ScheduleOf(const job::LoadedJob& job) {
   py::dict described;
   if (job.planned.IsGeneralGraph()) return described;
@@ -244,7 +244,8 @@ py::dict DescribeRow(const schedule_search::TradeoffRow& row) {
   return described;
 }
 
-// What memory saves, as `perseus schedule search` prints it. Empty `more`: its default rows.
+// Returns what memory saves, as `perseus schedule search` prints it. If `more` is empty, uses the
+// default rows.
 py::dict SearchSchedules(const job::JobSettings& settings, const std::vector<int>& more) {
   job::GpuMemory memory;
   std::vector<std::string> warnings;
@@ -317,7 +318,8 @@ std::vector<std::string_view> KindNames() {
   return names;
 }
 
-// Raises an exception with the message, and the parts of the error as attributes.
+// Raises an exception with the message. The attributes of the exception have the parts of the
+// error.
 void Raise(PyObject* type, const Error& error) {
   // The message may contain a path with any bytes.
   const auto text = [](std::string_view part) { return py::str(OneLine(WithArgumentNames(part))); };
@@ -334,7 +336,7 @@ void Raise(PyObject* type, const Error& error) {
 }
 
 void AddExceptions(py::module_& module) {
-  // They live as long as the interpreter does.
+  // These objects exist as long as the interpreter.
   static PyObject* const input_error = PyErr_NewExceptionWithDoc(
       "perseus.Error", "The input is wrong. The message says where, and the remedy.",
       PyExc_ValueError, nullptr);
@@ -342,7 +344,7 @@ void AddExceptions(py::module_& module) {
       "perseus.UnreachableError",
       "No plan meets the target. The message says which values can be met.", input_error, nullptr);
   if (input_error == nullptr || unreachable_error == nullptr) throw py::error_already_set();
-  // Raise sets them; an argument that Python refuses itself has none.
+  // Raise sets these attributes. If Python itself refuses an argument, the exception has none.
   for (const char* part : {"remedy", "setting", "file", "line"}) {
     py::handle(input_error).attr(part) = py::none();
   }
@@ -447,7 +449,7 @@ void AddTargets(py::module_& module) {
       .def("to_json", [](const PlannedTarget& p) { return plan_file::FormatPlan(p.file); });
 }
 
-// What each limit of clock changes saves. None without a trade-off.
+// Returns what each limit of clock changes saves. None if there is no trade-off.
 py::object TradeoffRows(const PlanningJob& job,
                         const std::optional<recipe::SwitchTradeoff>& tradeoff) {
   if (!tradeoff) return py::none();

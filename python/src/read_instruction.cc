@@ -12,7 +12,7 @@ constexpr const char* kKindNames[kKinds] = {"forward", "backward", "backward_inp
 enum Argument { kKind, kMicrobatch, kChunk, kStream, kArguments };
 constexpr const char* kArgumentNames[kArguments] = {"kind", "microbatch", "chunk", "stream"};
 
-// Interned, so that literals in user code are the same objects and compare by address.
+// Interned strings. Literals in user code are the same objects, so they are compared by address.
 PyObject* kind_texts[kKinds] = {};
 PyObject* argument_texts[kArguments] = {};
 
@@ -30,7 +30,7 @@ int Find(PyObject* text, PyObject* const* texts, int count) {
   return -1;
 }
 
-// Reads a whole number from 0 (Python's or NumPy's). Returns nullopt for anything else.
+// Reads a whole number from 0 on (Python's or NumPy's). Returns nullopt for any other value.
 std::optional<std::int32_t> ReadCount(PyObject* value) {
   long number = -1;
   if (PyLong_Check(value)) {
@@ -62,7 +62,7 @@ bool ReadStream(PyObject* value, Instruction& instruction) {
   return instruction.on_stream;
 }
 
-// Leaves `count` as it is without a number (None).
+// Reads a number into `count`. If there is no number (None), does not change `count`.
 bool ReadOptionalCount(PyObject* value, std::int32_t& count) {
   if (value == Py_None) return true;
   const auto number = ReadCount(value);

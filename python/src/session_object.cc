@@ -25,8 +25,8 @@ std::vector<SessionObject*>& OpenSessions() {
 
 SessionObject* AsSession(PyObject* object) { return reinterpret_cast<SessionObject*>(object); }
 
-// Returns false if Python's error must pass to the caller (KeyboardInterrupt and similar). Reports
-// any other error as unraisable and clears it.
+// Handles Python's error. Returns false if the error must pass to the caller (KeyboardInterrupt and
+// similar errors). Reports any other error as unraisable, and clears it.
 bool Swallow(PyObject* where) {
   if (PyErr_Occurred() == nullptr) return true;
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
@@ -72,7 +72,7 @@ PyObject* New(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   }
   options.plan_expires_at = expires;
   options.flags = PERSEUS_QUIET;                             // The logger prints warnings.
-  auto* const session = AsSession(type->tp_alloc(type, 0));  // All zero.
+  auto* const session = AsSession(type->tp_alloc(type, 0));  // All bytes are zero.
   if (session == nullptr) return nullptr;
   perseus_session* opened = nullptr;
   Py_BEGIN_ALLOW_THREADS;
@@ -116,15 +116,15 @@ PyObject* ExitMethod(PyObject* self, PyObject* const*, Py_ssize_t) {
 }
 
 PyObject* UsePlanMethod(PyObject* self, PyObject* path) {
-  PyObject* bytes = nullptr;  // Owned. A string or an os.PathLike as the system has it.
+  PyObject* bytes = nullptr;  // Owned. A string or an os.PathLike, in the encoding of the system.
   if (path != Py_None && PyUnicode_FSConverter(path, &bytes) == 0) return nullptr;
   const char* const text = bytes == nullptr ? nullptr : PyBytes_AS_STRING(bytes);
-  // Holds the session while another thread closes it, or the interpreter exits.
+  // Keeps the session alive while another thread closes it, or while the interpreter exits.
   std::shared_ptr<perseus_session> handle = AsSession(self)->handle;
   int status = -1;
   Py_BEGIN_ALLOW_THREADS;
   status = perseus_use_plan(handle.get(), text);
-  handle.reset();  // This may close the session, which waits.
+  handle.reset();  // This may close the session, and closing waits.
   Py_END_ALLOW_THREADS;
   Py_XDECREF(bytes);
   if (!LogWarnings(AsSession(self))) return nullptr;

@@ -22,11 +22,11 @@ constexpr const char* kNameTexts[kNames] = {"torch",    "cuda",         "current
                                             "__exit__", "version",      "hip"};
 PyObject* names[kNames] = {};
 
-// Borrowed. Null if the program has not imported torch. Sets no error.
+// Returns a borrowed reference. Null if the program has not imported torch. Sets no error.
 PyObject* Torch() { return PyDict_GetItem(PyImport_GetModuleDict(), names[kTorch]); }
 
-// Returns the number, or -1 if `value` (which may be null) is no number of a device. Leaves an
-// error as it is.
+// Returns the number, or -1 if `value` (which may be null) is no number of a device. Does not
+// change Python's error.
 int NumberOf(PyObject* value) {
   if (value == nullptr || !PyLong_Check(value)) return -1;
   int overflow = 0;

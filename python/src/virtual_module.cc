@@ -1,7 +1,7 @@
 // perseus._virtual: a virtual GPU for a training process in Python (perseus/virtual.py).
 //
-// Waiting releases Python's global interpreter lock. Errors are ValueError for wrong input, and
-// OSError for a failure of the system.
+// While it waits, it releases Python's global interpreter lock. Wrong input raises ValueError, and
+// a failure of the system raises OSError.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -43,7 +43,7 @@ class Profile {
   explicit Profile(const std::string& path)
       : profile_(OrThrow(profile::ParseProfile(OrThrow(ReadFile(path)), path))) {}
 
-  // Null if the profile does not have this instruction.
+  // Returns nullopt if the profile does not have this instruction.
   std::optional<InstructionTable> Find(int stage, const std::string& kind, int chunk) const {
     const auto parsed = ParseInstructionKind(kind);
     if (!parsed) throw py::value_error("\"" + kind + "\" is no kind of instruction");

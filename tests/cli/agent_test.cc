@@ -33,8 +33,9 @@ class AgentProgramTest : public CommandTest {
   // Returns whether the agent ended in time.
   bool StopAgent() {
     if (agent_ == 0) return true;
-    // A test may have stopped it. SIGCONT comes first: it also discards the SIGSTOP with which the
-    // leak check attaches to the process at its end, and that check then waits forever.
+    // A test may have stopped the agent. SIGCONT comes first, because it also discards the SIGSTOP
+    // with which the leak check attaches to the process at its end. Otherwise this check would wait
+    // forever.
     kill(agent_, SIGCONT);
     kill(agent_, SIGTERM);
     const bool has_ended = Comes([&] { return HasEnded(agent_); });
@@ -72,7 +73,7 @@ TEST_F(AgentProgramTest, MetricsAreValidForPrometheus) {
   const std::size_t at = log.find("metrics on 127.0.0.1:");
   ASSERT_NE(at, std::string::npos) << log;
   const std::string port = log.substr(at + 21, log.find('\n', at) - at - 21);
-  // Bash has sockets of its own, so this needs no other program.
+  // Bash has its own sockets, so this needs no other program.
   Write("scrape", "exec 3<>/dev/tcp/127.0.0.1/" + port +
                       "; printf 'GET /metrics HTTP/1.1\\r\\nHost: x\\r\\n\\r\\n' >&3; "
                       "sed '1,/^\\r$/d' <&3 >metrics\n");
@@ -97,7 +98,8 @@ TEST_F(AgentProgramTest, ARefusalIsOneLine) {
                   "an agent runs on");
 }
 
-// The lock of the state says where the agent listens. The default socket does not exist here.
+// The lock of the state records where the agent listens. The default socket does not exist in this
+// test.
 TEST_F(AgentProgramTest, RestoreWithoutSocketEndsNoAgentThatAnswers) {
   StartAgent();
   for (const std::string& devices : {std::string(kDevices), std::string()}) {
@@ -108,7 +110,8 @@ TEST_F(AgentProgramTest, RestoreWithoutSocketEndsNoAgentThatAnswers) {
 
 TEST_F(AgentProgramTest, RestoreOpensTheGpusBeforeItKillsAnAgent) {
   StartAgent();
-  RunWell(std::string("gpu grant 0 --uid 7") + kWhere);  // So that it has saved its state.
+  // After this command, the agent has saved its state.
+  RunWell(std::string("gpu grant 0 --uid 7") + kWhere);
   ASSERT_EQ(kill(agent_, SIGSTOP), 0);
   EXPECT_EQ(Run("gpu restore --state agent.json --devices nvml:/nowhere.so").status, 1);
   EXPECT_FALSE(HasEnded(agent_));
@@ -130,7 +133,7 @@ TEST_F(AgentProgramTest, DoctorRepeatsItsFlagsInTheCommandThatRestores) {
                                      "agent.sock --state agent.json\n"));
 }
 
-// As in the first column of the list.
+// The number is in the first column of the list.
 TEST_F(AgentProgramTest, AGpuHasANumber) {
   StartAgent();
   const std::string grantee = std::string(" --uid 4242") + kWhere;
@@ -163,7 +166,7 @@ TEST_F(AgentProgramTest, BadFlagsAndStateFilesAreErrorsAtTheStart) {
   ExpectComplaint(Run(quiet + "GPU-nope=210-1200"), 2, "this node has no GPU GPU-nope");
   ExpectComplaint(Run(quiet + "GPU-virtual-box-0=211-1201"), 2, "has no SM clock of 211 MHz");
   EXPECT_FALSE(std::filesystem::exists(Directory() / "new.json"));
-  // One line, which does not promise to try again.
+  // The error is one line, which does not promise another attempt.
   ExpectComplaint(Run(std::string("agent --log-level error --metrics localhost:29836") +
                       " --state new.json" + kDevices + kWhere),
                   2, "is not an address");

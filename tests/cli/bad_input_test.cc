@@ -34,7 +34,8 @@ class BadInputTest : public CommandTest {
   }
 };
 
-// What a reader of files refuses is in its own tests (profile_file_test.cc, graph_file_test.cc).
+// The tests of the readers (profile_file_test.cc, graph_file_test.cc) have the files that a reader
+// refuses.
 TEST_F(BadInputTest, AFileIsRefused) {
   Write("typo.csv", kHeader + "0,forward,14l0,0.01,4\n");
   Write("forward.csv", kHeader + kRows.substr(0, kRows.find("0,backward")));
@@ -83,7 +84,7 @@ TEST_F(UseTest, AFurtherValueOfAFlagIsExplained) {
   ExpectComplaint(Run(std::string("plan profile.csv --slowdown 0 2 10") + kJob), 2,
                   "\"2\" is unknown (see perseus plan --help; a flag takes one value, so repeat");
   EXPECT_EQ(Run("plan --help").out.find("PCT ..."), std::string::npos);
-  // So an argument may follow a flag.
+  // As a result, an argument may follow a flag.
   RunWell(std::string("plan --no-frontier --slowdown 3 --slowdown 4 profile.csv") + kJob);
   RunWell(std::string("plan --no-frontier --figure timeline.svg profile.csv") + kJob);
 }
@@ -108,7 +109,7 @@ TEST_F(UseTest, AnInterleavedScheduleNeedsChunks) {
                     "rounds, with the columns pp_rank and chunk: stage s is chunk floor(s / 4) "
                     "of pp_rank s mod 4)");
   }
-  // The advice is true.
+  // The advice of the error message is correct.
   std::string folded = "pp_rank,chunk,instruction,frequency,time,energy\n";
   std::istringstream rows(Read("eight.csv"));
   std::string row;

@@ -35,8 +35,8 @@ TEST_F(CompareTest, AFailedPolicyDoesNotStopTheOthers) {
   ExpectComplaint(Run(job + "--unit 2"), 2, "takes less than the unit of 0.002 s");
 }
 
-// The published rule is min(T*, T'), so its slowest plan is the one of least energy, whatever the
-// straggler. The energies are measured and T* comes from the fit, so they differ a little.
+// The published rule is min(T*, T'). So for any straggler, its slowest plan is the plan of least
+// energy. The energies are measured, but T* comes from the fit, so the two differ a little.
 TEST_F(CompareTest, PerseusPublishedIsNeverSlowerThanItsLeastEnergy) {
   const auto comparison =
       RunJson("compare '" PERSEUS_SOURCE_DIR

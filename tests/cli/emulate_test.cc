@@ -18,7 +18,7 @@ class EmulateTest : public CommandTest {
  protected:
   EmulateTest() { MakeProfile(); }
 
-  // The numbers of a CSV, without its header.
+  // Returns the numbers of a CSV, without its header.
   std::vector<std::vector<double>> RowsOf(const std::string& file) const {
     std::vector<std::vector<double>> rows;
     std::istringstream lines(Read(file));
@@ -53,7 +53,7 @@ TEST_F(EmulateTest, UnderNoiseItHasIntervals) {
   EXPECT_FALSE(RunJson("emulate " + job_ + "--iterations 2 --json").contains("noise"));
 }
 
-// Noise that a whole pp_rank shares does not average out within an iteration.
+// If a whole pp_rank shares noise, this noise does not average out within an iteration.
 TEST_F(EmulateTest, HasCommonNoiseAndThatOfTheProfile) {
   const std::string command = "emulate " + job_;
   const auto spread_of = [&](const std::string& noise) {
@@ -97,7 +97,7 @@ TEST_F(EmulateTest, WritesIterationsAndRanksWithEqualTotals) {
   double ranks_j = 0;
   for (const auto& row : RowsOf("emu/pp_ranks.csv")) ranks_j += row.at(4) + row.at(5);
   EXPECT_NEAR(ranks_j, energy_j, 1e-9 * energy_j);
-  // The straggler and the others are different kinds of pipeline.
+  // The straggler and the other pipelines are different kinds of pipeline.
   EXPECT_THAT(Read("emu/trace.json"), HasSubstr("dp_ranks 0, 2"));
   EXPECT_THAT(Read("emu/trace.json"), HasSubstr("dp_rank 1"));
 }

@@ -23,7 +23,7 @@ class EvaluateVerbTest : public CommandTest {
             kJob);
   }
 
-  // Changes the first `from` in a file.
+  // Changes the first occurrence of `from` in a file.
   void Damage(const std::string& name, const std::string& from, const std::string& to) const {
     std::string text = Read(name);
     const std::size_t place = text.find(from);
@@ -63,7 +63,7 @@ TEST_F(EvaluateVerbTest, AProfileThatIsElsewhereNowIsGivenByAFlag) {
   RunWell("evaluate out/plans/slowdown-5.json --profile moved/profile.csv");
 }
 
-// examples/frequency_lists.py.
+// Tests examples/frequency_lists.py.
 TEST_F(EvaluateVerbTest, TheExampleWritesAndReadsFrequencyLists) {
   const std::string example =
       "--version; python3 '" PERSEUS_SOURCE_DIR "/examples/frequency_lists.py' ";
@@ -92,7 +92,7 @@ TEST_F(EvaluateVerbTest, AFalseClaimIsReported) {
   const Outcome table = Run(plan_);
   EXPECT_EQ(table.status, 2);
   EXPECT_THAT(table.out, HasSubstr("The plan file has 1.71508 s and 11958.7 J, but this "));
-  // Under other conditions, other numbers are the answer.
+  // Under other conditions, the result has other numbers.
   const json late = RunJson(plan_ + " --switch-latency 20");
   EXPECT_EQ(late["claimed"]["holds"], false);
   EXPECT_EQ(late["switch_latency_s"], 0.02);

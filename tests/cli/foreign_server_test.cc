@@ -1,5 +1,5 @@
-// Tests that the verbs for a server say so if the answer is not that of a perseus server, such as
-// that of a proxy, of another service, or of another version.
+// Tests the verbs for a server with an answer that does not come from a perseus server. It may come
+// from a proxy, from another service, or from another version. The verbs must say so.
 #include <arpa/inet.h>
 #include <fmt/core.h>
 #include <netinet/in.h>
@@ -13,7 +13,7 @@
 namespace perseus {
 namespace {
 
-// Answers every request on a connection of its own with the same text.
+// Answers every request with the same text, on a new connection for each request.
 class ForeignServer {
  public:
   explicit ForeignServer(std::string answer)

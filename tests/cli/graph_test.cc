@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 
 class GraphTest : public CommandTest {
  protected:
-  //  gpu0: a ---- c        gpu1 waits for a, and c for b.
+  //  gpu0: a ---- c        gpu1 waits for a, and c waits for b.
   //          \  /
   //  gpu1:    b
   GraphTest() {

@@ -1,5 +1,5 @@
-// Tests of what surrounds the program: closed and broken outputs, names with any bytes, and values
-// at the edge of what a number can be.
+// Tests of hostile surroundings of the program: closed and broken outputs, names with any bytes,
+// and values at the limits of numbers.
 #include <gmock/gmock.h>
 
 #include <regex>
@@ -20,7 +20,8 @@ class HostileTest : public CommandTest {
       std::string("plan profile.csv") + kJob + "--no-frontier --effort 0 -o out";
 };
 
-// A file of the program would get the number of the closed descriptor, and the output.
+// Otherwise, a file of the program would get the number of the closed descriptor, and the output
+// would go to this file.
 TEST_F(HostileTest, AClosedStandardOutputIsAFailureAndNoFileGetsTheOutput) {
   ExpectComplaint(Run(plan_ + " >&-"), 1, "cannot write to standard output: Bad file descriptor (");
   EXPECT_FALSE(std::filesystem::exists(Directory() / "out"));
@@ -90,7 +91,7 @@ TEST_F(HostileTest, LimitsOfTheServerAreNumbers) {
   ExpectComplaint(Run("serve --rate nan"), 2, "--rate: \"nan\" is not a number from 0 to 1000000");
 }
 
-// A verb that waits or talks to a server first says what it cannot do.
+// Before a verb waits or talks to a server, it says what it cannot do.
 TEST_F(HostileTest, WordsThatContradictEachOtherAreRefusedAtOnce) {
   std::filesystem::create_directory(Directory() / "job");
   const std::pair<const char*, const char*> cases[] = {
@@ -128,7 +129,7 @@ TEST_F(HostileTest, WhatIsReadIsNotOverwritten) {
   RunWell(partition + "stages.csv");
 }
 
-// The profile and the graph are named only by the plans. Others lie beside the plans.
+// Only the plans name the profile and the graph. Other files lie beside the plans.
 TEST_F(HostileTest, AReportReplacesOnlyAPage) {
   Write("overlay.csv", "time,energy\n1.9,2000\n2.0,1900\n");
   RunWell(plan_);

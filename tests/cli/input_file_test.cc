@@ -1,5 +1,6 @@
-// Tests that every verb refuses what is no file, in place of each file that it reads, with status 2
-// and one line: at once, before it looks for missing flags, and without waiting for a pipe.
+// Tests that every verb refuses a thing that is no file, in place of each file that the verb reads.
+// The status is 2, and the error is one line. The error comes at once, before the verb looks for
+// missing flags, and without waiting for a pipe.
 #include <fmt/core.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -25,7 +26,7 @@ constexpr NoFile kNoFiles[] = {
     {"/dev/zero", "/dev/zero: is a device (give the path of a file)"},
 };
 
-// Each file that a verb reads, at {}.
+// Each file that a verb reads. The path replaces {}.
 constexpr const char* kReaders[] = {
     "plan {}",
     "plan --job {}",

@@ -67,7 +67,8 @@ TEST_F(JobProgramTest, AJobKeepsTheScheduleThatWasFoundForIt) {
       "register run7 --profile profile.csv --schedule auto --microbatches 8 --blocking-power 80 ";
   EXPECT_THAT(JobWell(flags + "--max-in-flight 5,4,3,1 --write-schedule found.csv"),
               HasSubstr("schedule auto: 5 4 3 1 microbatches in flight"));
-  // The same command finds the same schedule, and so the same job. Another memory is another job.
+  // The same command finds the same schedule, and so the same job. With another memory, the job is
+  // another one.
   EXPECT_THAT(JobWell(flags + "--max-in-flight 5,4,3,1"), StartsWith("job run7 is "));
   EXPECT_THAT(Job(flags).err, HasSubstr("has another registration"));
   EXPECT_TRUE(Comes([&] { return Job("plan run7").status == 0; }));
@@ -94,7 +95,7 @@ TEST_F(JobProgramTest, AJobWithARefusedProfileIsNotRegistered) {
   EXPECT_EQ(Jobs(" --all"), "no jobs\n");
   EXPECT_THAT(JobWell(std::string("register run7 --profile profile.csv") + kJob),
               HasSubstr("planning has started"));
-  // It does not change a job either.
+  // A profile that does not fit does not change an existing job either.
   RunWell("synth --stages 2 -o small.csv");
   EXPECT_THAT(Job(std::string("register run7 --profile small.csv") + kJob).err,
               StartsWith("perseus: small.csv does not fit the job, so nothing is "));
@@ -210,8 +211,8 @@ TEST_F(JobProgramTest, ShowSaysWhyThereIsNoNode) {
   EXPECT_THAT(JobWell("show run"), HasSubstr("\nno nodes\n"));
 }
 
-// The schemas are those of the server's answers (docs/server.md, "JSON"), which server.contract
-// checks.
+// The schemas describe the server's answers (docs/server.md, "JSON"). server.contract checks these
+// answers.
 TEST_F(JobProgramTest, EveryChangePrintsJson) {
   const auto printed = [&](const std::string& arguments) {
     return nlohmann::json::parse(JobWell(arguments + " --json"));

@@ -76,7 +76,7 @@ TEST_F(PartitionTest, JsonHasTheWholeAnswer) {
   EXPECT_LE(partition["lower_bound_j"], partition["energy"]["plan"]["energy_j"]);
 }
 
-// What a reader of layers and a split refuse is in their own tests.
+// The tests of the readers have the layers and splits that a reader refuses.
 TEST_F(PartitionTest, BadInputIsOneLineAndWritesNothing) {
   std::string rows = "layer,instruction,frequency,time,energy\n";
   for (const char* layer : {"0", "1", "2"}) {

@@ -1,4 +1,5 @@
-// Tests `perseus plan --noise`: margins, also within limits of clock changes, and their bound.
+// Tests `perseus plan --noise`: margins, also within limits of clock changes, and the bounds
+// of these plans.
 #include <gmock/gmock.h>
 
 #include <sstream>
@@ -58,7 +59,7 @@ TEST_F(PlanNoiseTest, TheBoundUnderNoiseKnowsTheLimitOfClockChanges) {
   const json any = RunJson(plan + "--per-instruction").at("noise");
   EXPECT_LT(most_of(limited), most_of(any) - 0.01);
   EXPECT_GE(most_of(limited), limited["plans"][0].at("saving"));
-  // The report of the directory has the same bound.
+  // The report of the directory must have the same bound.
   if (Files("out") == Results("out")) GTEST_SKIP() << "this build has no page (no npm)";
   RunWell("report out --noise 1 -o again.html");
   const std::string page = Read("again.html");

@@ -1,6 +1,6 @@
-// Tests how `perseus plan` and `perseus schedule search` search, as a user sees it: first plans
-// come soon and then get better, Ctrl-C ends the search with whole results, and the effort alone
-// decides which plans are found.
+// Tests how `perseus plan` and `perseus schedule search` search, from the view of a user. First
+// plans come soon and then get better. Ctrl-C ends the search with complete results. Only the
+// effort decides which plans are found.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <spawn.h>
@@ -85,7 +85,7 @@ class PlanSearchTest : public CommandTest {
  protected:
   PlanSearchTest() { MakeProfile(); }
 
-  // Waits until standard error of the run has the text. Returns false if the run ends before.
+  // Waits until standard error of the run has the text. Returns false if the run ends before that.
   bool WaitFor(const BackgroundRun& run, const std::string& text) const {
     while (true) {
       const bool has_ended = run.HasEnded();
@@ -95,9 +95,10 @@ class PlanSearchTest : public CommandTest {
     }
   }
 
-  // Runs the program, and interrupts it once standard error has the text `progress`. Repeats this
-  // until standard output has the text `sign`: on a busy machine, the interrupt may come after the
-  // end of the search. Then the results are whole, or the interrupt ends the program.
+  // Runs the program, and interrupts it when standard error has the text `progress`. On a busy
+  // machine, the interrupt may come after the end of the search. So this function repeats the run
+  // until standard output has the text `sign`. In each run, the results are complete, or the
+  // interrupt ends the program.
   void InterruptAt(const std::string& progress, const std::string& sign,
                    const std::string& arguments) const {
     for (int attempt = 0; attempt < 20; ++attempt) {
@@ -133,7 +134,7 @@ TEST_F(PlanSearchTest, ProgressPrintsEachPlanAndKeepsTheOutputPure) {
 }
 
 TEST_F(PlanSearchTest, TheNumberOfCoresChangesNoResult) {
-  // The first of the cores that this process may use.
+  // The first core that this process may use.
   const std::string one_core =
       "--version; taskset -c $(sed -n 's/^Cpus_allowed_list:[[:space:]]*\\([0-9]*\\).*/\\1/p' "
       "/proc/self/status) '" PERSEUS_PROGRAM "' ";
@@ -177,7 +178,7 @@ TEST_F(PlanSearchTest, AnInterruptKeepsTheBestPlansSoFar) {
   for (const auto& file : summary["files"]) {
     EXPECT_NE(Read("results/" + file.get<std::string>()), "") << file;
   }
-  // The plans are at least those of a first look.
+  // The plans are at least as good as the plans of a first look.
   const nlohmann::json first = RunJson(plan_ + "--effort 0");
   EXPECT_LE(summary["plans"][0]["energy_j"].get<double>(),
             first["plans"][0]["energy_j"].get<double>());
@@ -201,7 +202,8 @@ TEST_F(PlanSearchTest, AnInterruptedSearchWithinLimitsConcludesNothing) {
   }
 }
 
-// Few plans keep a limit, so an interrupt must not leave those without any change.
+// Only few plans keep a limit. An interrupt must not replace these plans by plans without any
+// change.
 TEST_F(PlanSearchTest, AnInterruptLeavesPlansThatUseTheirLimit) {
   RunWell("synth --stages 16 -o large.csv");
   const std::string limited =
@@ -231,7 +233,7 @@ TEST_F(PlanSearchTest, AFirstLookIsAShortSearchWithinLimits) {
   EXPECT_LT(first_j, RunJson(limited)["baseline"]["energy_j"].get<double>());
 }
 
-// The plans come first. The frontier follows, unless the user has had enough.
+// The plans come first. The frontier follows, unless the user interrupts.
 TEST_F(PlanSearchTest, AnInterruptLeavesTheFrontierOut) {
   RunWell("synth --stages 16 -o large.csv");
   ASSERT_NO_FATAL_FAILURE(
@@ -254,7 +256,8 @@ TEST_F(PlanSearchTest, AnInterruptEndsTheSearchUnderACostOfChanges) {
   const double whole_j = energy_j(RunJson(costly));
   ASSERT_NO_FATAL_FAILURE(
       InterruptAt("no slowdown: ", "Stopped early", costly + "--effort 1000000"));
-  // A search for few changes finds the better plan. After the interrupt, it does not begin.
+  // A search for few changes finds the better plan. After the interrupt, this search does not
+  // begin.
   EXPECT_GT(energy_j(nlohmann::json::parse(Read("results/summary.json"))), whole_j);
 }
 
@@ -262,7 +265,7 @@ TEST_F(PlanSearchTest, ASecondInterruptKeepsTheEarlierResults) {
   RunWell(plan_ + "--no-frontier -o results");
   auto before = Contents("results");
   bool was_killed = false;
-  // The second interrupt may come too late: then the run has written whole results.
+  // The second interrupt may come too late. In this case the run has written complete results.
   for (int attempt = 0; attempt < 20 && !was_killed; ++attempt) {
     BackgroundRun run(Directory(),
                       "plan profile.csv --schedule 1f1b --microbatches 64 "
@@ -279,7 +282,7 @@ TEST_F(PlanSearchTest, ASecondInterruptKeepsTheEarlierResults) {
     before = Contents("results");
   }
   EXPECT_TRUE(was_killed);
-  // The next run removes what the killed one left beside the results.
+  // The next run removes the files that the killed run left beside the results.
   EXPECT_NE(Run(plan_ + "--deadline 0.0001 -o results").status, 0);
   EXPECT_EQ(Contents("results"), before);
 }

@@ -1,6 +1,6 @@
-// Tests that every plan of `perseus plan` keeps its target, whatever else the flags ask for: a
-// limit of clock changes, a trade-off, noise, hardware facts, another schedule, what a change
-// costs. A target that cannot be kept is an error, whose value can be kept.
+// Tests that every plan of `perseus plan` keeps its target, for all other flags: a limit of clock
+// changes, a trade-off, noise, hardware facts, another schedule, the cost of a change. If a target
+// cannot be kept, the result is an error with a value that can be kept.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
   PlanTargetTest() {
     RunWell("synth --stages 2 -o profile.csv");  // Tiny jobs get shorter searches.
     Write("facts.toml", kFactsOfA100);
-    // The last stage lacks a clock that the others have, so some limits have no plan.
+    // The last stage lacks a clock that the other stages have, so some limits have no plan.
     std::string rows;
     std::istringstream lines(Read("profile.csv"));
     for (std::string row; std::getline(lines, row);) {
@@ -49,8 +49,8 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
     return Plan() + GetParam().flags + ' ' + targets + "--json";
   }
 
-  // Targets from one end of the frontier to the other, and beyond both. Some are exactly what the
-  // plan with no slowdown has, because limits are picked for that plan.
+  // Targets from one end of the frontier to the other, and beyond both ends. Some targets are
+  // exactly the values of the plan with no slowdown, because limits are picked for this plan.
   std::vector<Asked> Targets() const {
     const Outcome outcome = Run(Plan() + "--per-instruction --json");
     EXPECT_EQ(outcome.status, 0) << outcome.err;
@@ -80,7 +80,7 @@ class PlanTargetTest : public CommandTest, public testing::WithParamInterface<Pa
     ADD_FAILURE() << "no plan " << name;
     return summary;
   }
-  // The plan of the target is the one with its name: "power-cap-2000w".
+  // Checks the plan of the target. The plan has the name of the target: "power-cap-2000w".
   static void ExpectKept(const json& plans, const Asked& asked) {
     constexpr double kRounding = 1 + 1e-9;  // Covers the rounding to nanoseconds and of a quotient.
     const std::string name = asked.flag.substr(2, asked.flag.find(' ') - 2) + '-';
@@ -98,9 +98,9 @@ TEST_P(PlanTargetTest, EveryPlanKeepsItsTarget) {
     SCOPED_TRACE(asked.flag);
     Asked possible = asked;
     Outcome outcome = Run(Command(asked.flag));
-    // Impossible: the error has the nearest value, first without a limit of clock changes, then
-    // with it. Asking for this value works.
-    // With noise, the error has a slowdown, and no time.
+    // If the target is impossible, the error has the nearest possible value. The first error
+    // ignores the limit of clock changes, and the second one includes it. This value can be
+    // requested with success. With noise, the error has a slowdown, and no time.
     const auto has_slowdown = [&] {
       return outcome.err.find("with this noise") != std::string::npos;
     };
@@ -121,7 +121,8 @@ TEST_P(PlanTargetTest, EveryPlanKeepsItsTarget) {
 
 using UnaskedTargetTest = ProgramTest;
 
-// The table also has targets that nobody asks for. Some of them have no plan with so few changes.
+// The table also has targets that the user did not request. Some of these targets have no plan with
+// so few changes.
 TEST_F(UnaskedTargetTest, ATargetThatNobodyAsksForMayHaveNoPlan) {
   std::string rows;
   std::istringstream lines(RunWell("synth --gpu a100 --stages 4"));

@@ -49,7 +49,7 @@ TEST_F(PlanVerbTest, PrintsATableAndAFinding) {
   }
   EXPECT_THAT(out, HasSubstr("of the energy at maximum frequency"));
   EXPECT_THAT(out, HasSubstr("No plan was saved (-o DIR"));
-  EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // No -o, no files.
+  EXPECT_THAT(Files("."), ElementsAre("profile.csv"));  // Without -o, the program writes no files.
   ExpectComplaint(Run(plan_ + "--stops 3"), 2, "--stops needs a directory for the report");
 }
 
@@ -87,11 +87,11 @@ TEST_F(PlanVerbTest, WritesTheFilesThatTheSummaryLists) {
   while (std::getline(rows, row)) times_s.push_back(std::stod(row));
   EXPECT_EQ(std::ranges::adjacent_find(times_s, std::greater_equal()), times_s.end());
   EXPECT_EQ(json::parse(printed)["frontier"]["breakpoints"], times_s.size());
-  // The trace is of the first target.
+  // The trace shows the plan of the first target.
   EXPECT_THAT(Read("out/trace.json"), AllOf(HasSubstr("7 % slowdown"), Not(HasSubstr("least"))));
 }
 
-// The search for a plan is not exact, above all with a switch latency.
+// The search for a plan is not exact, especially with a switch latency.
 TEST_F(PlanVerbTest, NoRowIsBetterForTheTargetOfAnotherRow) {
   std::string flags = "--edp --price 0.12 0.5 ";
   for (int percent = 1; percent <= 16; ++percent) flags += fmt::format("--slowdown {} ", percent);
@@ -102,7 +102,7 @@ TEST_F(PlanVerbTest, NoRowIsBetterForTheTargetOfAnotherRow) {
     const auto edp = [](const json& plan) {
       return plan["energy_j"].get<double>() * plan["time_s"].get<double>();
     };
-    const auto dollars = [](const json& plan) {  // With 4 GPUs.
+    const auto dollars = [](const json& plan) {  // For 4 GPUs.
       return plan["energy_j"].get<double>() / 3.6e6 * 0.12 +
              plan["time_s"].get<double>() / 3600 * 0.5 * 4;
     };
@@ -173,7 +173,7 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
                   3,
                   "(the hardware facts allow 1 clock changes a second; a limit of your own "
                   "replaces that: --max-switches)");
-  // A limit that is picked is within the rate.
+  // If a limit is picked, it is within the rate.
   for (const char* way : {"", "--max-switches auto"}) {
     const json picked = RunJson(plan + "--switch-latency 0 " + way)["plans"][0];
     EXPECT_LE(picked.at("max_switches"), first.at("max_switches"));
@@ -193,7 +193,8 @@ TEST_F(PlanVerbTest, LimitsClockChanges) {
   RunWell("evaluate out/plans/no-slowdown.json --profile profile.csv");
 }
 
-// With one climb, which starts from the plans of the whole effort, effort 2 is worse than 1 here.
+// A single climb starts from the plans of the whole effort. With a single climb, effort 2 is worse
+// than effort 1 in this test.
 TEST_F(PlanVerbTest, MoreEffortIsNeverWorseWithALimitOfClockChanges) {
   RunWell("synth --gpu a40 --stages 4 -o a40.csv");
   const std::string plan =
@@ -210,7 +211,8 @@ TEST_F(PlanVerbTest, MoreEffortIsNeverWorseWithALimitOfClockChanges) {
   }
 }
 
-// The plan file says what changes cost, so another program that evaluates it agrees.
+// The plan file contains the cost of changes, so another program that evaluates the plan gets the
+// same result.
 TEST_F(PlanVerbTest, PlansForTheCostOfClockChanges) {
   const std::string plan = plan_ + "--no-frontier --max-switches 4 ";
   const json cheap = PlanNamed(RunJson(plan), "no-slowdown");
@@ -255,8 +257,9 @@ TEST_F(PlanVerbTest, PicksTheFewestClockChangesThatKeepMostOfTheSaving) {
   }
 }
 
-// Stage 0 has time for the low clock in each forward pass, but in no backward pass. So each further
-// change saves one more forward pass, and 48 changes reach a quarter of them.
+// Stage 0 has enough slack for the low clock in each forward pass, but in no backward pass. So each
+// further change saves energy in one more forward pass, and 48 changes reach a quarter of the
+// forward passes.
 TEST_F(PlanVerbTest, LeavesOutLimitsThatCannotKeepMostOfTheSaving) {
   Write("alternating.csv",
         "stage,instruction,frequency,time,energy\n"
@@ -277,15 +280,15 @@ TEST_F(PlanVerbTest, LeavesOutLimitsThatCannotKeepMostOfTheSaving) {
   for (const json& limit : tradeoff) {
     EXPECT_LE(limit["energy_j"], former_j);
     former_j = limit["energy_j"];
-    // What no plan can save, no plan with a limit can save either.
+    // If no plan can save a certain amount, no plan with a limit can save it either.
     EXPECT_GE(limit["lower_bound_j"], PlanNamed(summary, "no-slowdown")["lower_bound_j"]);
     // Windows of time make the bound tight (window_program.h).
     EXPECT_LE(limit["energy_j"], 1.0001 * limit["lower_bound_j"].get<double>());
   }
 }
 
-// The limit holds for all plans. Picked for 25 % slowdown, it would leave no slowdown without a
-// saving.
+// The limit applies to all plans. If it were picked for 25 % slowdown, the plan with no slowdown
+// would save nothing.
 TEST_F(PlanVerbTest, AnotherTargetLeavesNoSlowdownItsSaving) {
   const json alone = RunJson(plan_ + "--no-frontier");
   const json both = RunJson(plan_ + "--no-frontier --slowdown 25");
@@ -294,7 +297,7 @@ TEST_F(PlanVerbTest, AnotherTargetLeavesNoSlowdownItsSaving) {
   EXPECT_GT(PlanNamed(both, "slowdown-25")["saving"], PlanNamed(both, "no-slowdown")["saving"]);
 }
 
-// The default is a shorter search than --max-switches auto.
+// The default search is shorter than the search of --max-switches auto.
 TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   const json summary = RunJson(plan_ + "-o out");
   ASSERT_GE(summary["switch_tradeoff"].size(), 8U);
@@ -312,7 +315,7 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   EXPECT_THAT(Read("out/report.html"), HasSubstr("}," + mark + "}"));
   const std::string table = RunWell(plan_);
   EXPECT_THAT(table, HasSubstr("are the fewest found that keep 95 % of the saving"));
-  // Shares are rounded down: a row below 95 % does not look as if it kept 95 %.
+  // Shares are rounded down, so a row below 95 % does not look as if it kept 95 %.
   const double unlimited = summary["unlimited_plan"]["saving"];
   for (const json& limit : summary["switch_tradeoff"]) {
     const double share = limit.at("saving").get<double>() / unlimited;
@@ -320,8 +323,8 @@ TEST_F(PlanVerbTest, ByDefaultItPicksALimitOfClockChanges) {
   }
 }
 
-// Few clocks were measured, and for one instruction not the highest one. So a pp_rank that seldom
-// changes its clock is slow, and no plan with few changes meets the deadline.
+// Few clocks were measured, and for one instruction the highest clock is missing. So a pp_rank that
+// seldom changes its clock is slow, and no plan with few changes meets the deadline.
 TEST_F(PlanVerbTest, ALimitThatNoPlanKeepsHasNoBound) {
   std::string rows;
   std::istringstream lines(RunWell("synth --gpu a100 --stages 4"));
@@ -346,7 +349,7 @@ TEST_F(PlanVerbTest, ALimitThatNoPlanKeepsHasNoBound) {
   for (const json& limit : limits) {
     EXPECT_TRUE(limit["energy_j"].is_null() || limit["lower_bound_j"].is_number()) << limit;
   }
-  // The axis of the figure has no bound either, also for results of an earlier version.
+  // The axis of the figure has no bound either. The same is true for results of an earlier version.
   EXPECT_THAT(Read("switches.svg"), Not(HasSubstr("−")));
   json earlier = summary;
   earlier["switch_tradeoff"][0]["lower_bound_j"] = 3.9e10;
@@ -372,7 +375,7 @@ TEST_F(PlanVerbTest, DrawsTheLimitsOfClockChanges) {
   EXPECT_THAT(Read("switches.svg"), HasSubstr("most clock changes of a GPU"));
   RunWell(plan + "-o out");
   const std::string of_plan = Read("switches.svg");
-  // The report draws the same from the files.
+  // From the files, the report draws the same figure.
   RunWell("report out --profile profile.csv --figure switches.svg");
   EXPECT_EQ(Read("switches.svg"), of_plan);
   ExpectComplaint(Run(plan + "--per-instruction"), 2, "--switch-tradeoff");
@@ -392,7 +395,7 @@ TEST_F(PlanVerbTest, WithoutTheFrontierItMakesOnlyTheRequestedPlans) {
   const json summary = RunJson(plan_ + "--no-frontier --slowdown 5 -o out");
   EXPECT_EQ(summary["plans"].size(), 2U);
   EXPECT_THAT(Files("out"), Not(Contains("frontier.csv")));
-  // The deadline is unreachable, but only planning would find that.
+  // The deadline is unreachable, but only planning would find this.
   ExpectComplaint(Run(plan_ + "--no-frontier --deadline 0.001 --power-cap 900 -o other"), 2,
                   "frontier");
   EXPECT_THAT(Files("other"), IsEmpty());
@@ -411,8 +414,8 @@ TEST_F(PlanVerbTest, AnUnreachableTargetNamesAReachableValue) {
   }
 }
 
-// A slowdown as a fraction, a deadline in milliseconds, a price in cents, and a cap of all
-// pipelines.
+// The targets are a slowdown as a fraction, a deadline in milliseconds, a price in cents, and a cap
+// for all pipelines.
 TEST_F(PlanVerbTest, WarnsOfTargetsThatAreProbablyInAnotherUnit) {
   const auto warning = [&](const std::string& flags) {
     const Outcome outcome = Run(plan_ + "--per-instruction " + flags);

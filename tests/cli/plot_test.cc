@@ -21,7 +21,8 @@ class PlotTest : public CommandTest {
  protected:
   PlotTest() { SetTerminal("C.UTF-8", "60"); }
 
-  // For the programs that the test runs from now on. Their output is a file, so has no color.
+  // Sets the terminal for the programs that the test runs from now on. Their output is a file, so
+  // it has no color.
   static void SetTerminal(const char* locale, const char* columns) {
     ::setenv("LC_ALL", locale, 1);
     ::setenv("COLUMNS", columns, 1);

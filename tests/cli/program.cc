@@ -21,13 +21,14 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// The characters with a meaning for a shell between two of `quote`, or outside of quotes.
+// Returns the characters that have a meaning for a shell between two of `quote`, or outside of
+// quotes.
 std::string_view LanguageOf(char quote) {
   if (quote == '\'') return "";
   return quote == '"' ? "$`\\" : "\n\t$`\\|&;<>()*?[#~";
 }
 
-// The words as a shell splits them. Nothing if it would do more than split them.
+// Splits the words as a shell does. Returns nullopt if a shell would do more than split them.
 std::optional<std::vector<std::string>> SplitWords(std::string_view arguments) {
   std::vector<std::string> words{"perseus"};
   bool is_in_word = false;
@@ -52,8 +53,8 @@ std::optional<std::vector<std::string>> SplitWords(std::string_view arguments) {
   return words;
 }
 
-// What a verb leaves of its process: a child of a later test would inherit ignored and blocked
-// signals.
+// Restores the state of the process after a verb. Otherwise, a child of a later test would inherit
+// ignored and blocked signals.
 class KeepsProcess {
  public:
   explicit KeepsProcess(const std::filesystem::path& directory) {
@@ -102,7 +103,7 @@ ProgramTest::ProgramTest() { std::filesystem::create_directory(root_ / "here"); 
 
 Outcome ProgramTest::Run(const std::string& arguments) const {
   const std::string root = root_.path().string();
-  // A redirection in the arguments applies to the program alone, so it takes precedence.
+  // A redirection in the arguments applies only to the program, so it takes precedence.
   const std::string command = "cd '" + root + "/here' && { '" PERSEUS_PROGRAM "' " + arguments +
                               "; } >'" + root + "/out' 2>'" + root + "/err' </dev/null";
   const int status =

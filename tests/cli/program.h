@@ -25,7 +25,7 @@ class ProgramTest : public testing::Test {
 
   // Runs the program with arguments such as "plan profile.csv --json". The shell splits the words.
   virtual Outcome Run(const std::string& arguments) const;
-  // The same, but the program must succeed. Returns its output.
+  // Does the same as Run(), but the program must succeed. Returns its output.
   std::string RunWell(const std::string& arguments) const;
   nlohmann::json RunJson(const std::string& arguments) const;
 
@@ -33,19 +33,20 @@ class ProgramTest : public testing::Test {
   std::filesystem::path Directory() const { return root_ / "here"; }
   void Write(const std::string& name, const std::string& text) const;
   std::string Read(const std::string& name) const;
-  // Returns all files below a folder, relative to it and sorted. Empty if the folder does not
-  // exist.
+  // Returns all files below a folder, sorted, and relative to the folder. Empty if the folder does
+  // not exist.
   std::vector<std::string> Files(const std::string& folder) const;
-  // The same without the report page, because a build without npm does not have it.
+  // Returns the same files without the report page, because a build without npm does not have the
+  // page.
   std::vector<std::string> Results(const std::string& folder) const;
 
-  // Waits for at most a minute. Returns whether the condition came true.
+  // Waits for at most a minute. Returns whether the condition became true.
   static bool Comes(const std::function<bool()>& condition);
-  // A process that a shell started in the background. The test cannot wait for it, and it may
-  // remain a zombie.
+  // Whether a process has ended that a shell started in the background. The test cannot wait for
+  // this process, so the process may remain a zombie.
   static bool HasEnded(pid_t process);
 
-  // Makes profile.csv with four stages. kJob has the flags of a small job with it.
+  // Creates profile.csv with four stages. kJob has the flags of a small job with this profile.
   void MakeProfile() const;
   static constexpr const char* kJob =
       " --schedule 1f1b --pp-ranks 4 --microbatches 8 --blocking-power 83.64 ";
@@ -63,19 +64,20 @@ max_changes_per_s = {value = 20, low = 20, high = 40, samples = 35}
 )";
 
  private:
-  TemporaryDirectory root_;  // Contains that directory and the output of the program.
+  TemporaryDirectory root_;  // Contains the directory "here" and the output of the program.
 };
 
 // Runs the command line in the process of the test.
 class CommandTest : public ProgramTest {
  protected:
-  // Calls RunProgram, which takes no time to start a process. Arguments with a redirection, a pipe
-  // or another part of the language of the shell need the process that RunProcess starts.
+  // Calls RunProgram, so no time is lost by starting a process. Arguments may contain a
+  // redirection, a pipe or another part of the shell's language. Such arguments need the process
+  // that RunProcess starts.
   Outcome Run(const std::string& arguments) const override;
   Outcome RunProcess(const std::string& arguments) const { return ProgramTest::Run(arguments); }
 };
 
-// Expects this exit status, one line on standard error that contains `about`, and no output.
+// Expects this exit status, no output, and one line on standard error that contains `about`.
 void ExpectComplaint(const Outcome& outcome, int status, const std::string& about);
 
 }  // namespace perseus

@@ -1,5 +1,5 @@
-// Tests `perseus qualify` as a process on a fake NVML that shows whether the clocks are given back,
-// and what verbs do with facts.
+// Tests `perseus qualify` as a process on a fake NVML. The fake shows whether the clocks are
+// restored. Also tests what verbs do with facts.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -20,7 +20,7 @@ constexpr const char* kFacts = PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml
 
 class QualifyVerbTest : public CommandTest {
  protected:
-  // The GPUs of the fake NVML, and files of an agent that does not run.
+  // The flags for the GPUs of the fake NVML, and for files of an agent that does not run.
   static std::string OnFakeGpus() {
     return std::string("--devices nvml:") + FAKE_NVML_LIBRARY +
            " --socket none.sock --state state/agent.json ";
@@ -35,7 +35,7 @@ class QualifyVerbTest : public CommandTest {
   }
 };
 
-// Without CUDA, only the driver's own readings are measured, within seconds.
+// Without CUDA, only the driver's own readings are measured. This takes seconds.
 TEST_F(QualifyVerbTest, WritesFactsThatAPlanReads) {
   FakeNvml node = FakeNvml::Create(Directory() / "nvml", {.gpus = {{}, {}}});
   node.UseInThisProcess();
@@ -107,7 +107,7 @@ TEST_F(QualifyVerbTest, BusyGpusAreRefused) {
   ExpectComplaint(RunProcess(qualify), 1,
                   "the GPUs are busy: process 4242 runs on " + node.Uuid(1) + " (measure without");
   EXPECT_TRUE(node.Changes().empty());
-  // The other GPU can be measured, and --force measures all.
+  // The other GPU can be measured. With --force, all GPUs are measured.
   for (const std::string& which : {"--gpu " + node.Uuid(0), std::string("--force")}) {
     const pid_t process = Start(qualify + which);
     EXPECT_TRUE(Comes([&] { return node.SmLock(0).has_value(); })) << which << ": " << Read("err");

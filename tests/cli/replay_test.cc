@@ -60,7 +60,7 @@ void ExpectConsistent(const json& answer) {
       EXPECT_NEAR(outcome_j,
                   outcome["computing_j"].get<double>() + outcome["waiting_j"].get<double>(),
                   1e-9 * outcome_j);
-      // A controller that is not slower cannot save more than the bound.
+      // If a controller is not slower, it cannot save more than the bound.
       if (outcome["time_s"] > answer["steps"][s]["replayed_s"]) continue;
       EXPECT_GE(outcome_j, answer["steps"][s]["bound_j"].get<double>() * (1 - 1e-9));
     }
@@ -102,7 +102,7 @@ TEST_F(ReplayVerbTest, StatesTheStragglerSlowdownOfTheJobAndOfEachStep) {
                     ContainsRegex("0\\.106625 +1\\.229"), ContainsRegex("0\\.106625 +0\\.947")));
 }
 
-// What a reader of traces refuses is in its own tests (simulation/replay).
+// The tests of the reader (simulation/replay) have the traces that it refuses.
 TEST_F(ReplayVerbTest, BadInputIsOneLineThatNamesTheEvent) {
   std::vector<TracedEvent> events = TwoPipelines();
   events.push_back({"data-loading", 0, 0, 7, 0, 1, -1});
@@ -178,7 +178,7 @@ class RecordedJobTest : public CommandTest {
                           : std::filesystem::path(PERSEUS_SOURCE_DIR) / ".." / "shared";
     return root / "traces" / ("timeline-" + name + ".json.gz");
   }
-  // The answer for a timeline. It is replayed once for all tests.
+  // Returns the answer for a timeline. The timeline is replayed once for all tests.
   const json& Replay(const std::string& name) const {
     static std::map<std::string, json> answers;
     if (!answers.contains(name)) {
@@ -193,9 +193,9 @@ TEST_F(RecordedJobTest, ReplayGivesTheRecordedStepTimes) {
     const char* name;
     int pipelines, pp_ranks;
     std::size_t steps;
-    // For comparison: in the published replay of such jobs, half of the jobs are off by more than
-    // 1.3 %. Host delays that no event explains are 1.8 % of ST. The first four steps of AR have a
-    // delay of 1.3 % that the other steps do not have.
+    // For comparison: in the published replay of such jobs, the error is more than 1.3 % for half
+    // of the jobs. Host delays that no event explains are 1.8 % of ST. The first four steps of AR
+    // have a delay of 1.3 %, and the other steps do not have it.
     double median_error, largest_error;
     double straggler_slowdown;  // As published with the jobs (blocking_slowdown).
   } jobs[] = {{"ST", 2, 4, 32, 0.002, 0.005, 1.1787}, {"AR", 4, 4, 44, 0.005, 0.02, 1.9730}};
@@ -210,7 +210,8 @@ TEST_F(RecordedJobTest, ReplayGivesTheRecordedStepTimes) {
     EXPECT_EQ(answer["steps"].size(), job.steps);
     EXPECT_LT(answer["median_error"].get<double>(), job.median_error);
     EXPECT_LT(answer["largest_error"].get<double>(), job.largest_error);
-    // The published simulation differs in what waits for what, by at most a fifth of a percent.
+    // In the published simulation, other events wait for each other. The difference is at most a
+    // fifth of a percent.
     EXPECT_NEAR(answer["straggler_slowdown"].get<double>(), job.straggler_slowdown,
                 0.002 * job.straggler_slowdown);
     ExpectConsistent(answer);

@@ -49,7 +49,7 @@ TEST_F(ReportVerbTest, MakesTheSamePageAsPlan) {
     for (const char* key : {"energy_j", "lower_bound_j", "target"}) EXPECT_EQ(plan[key], file[key]);
     EXPECT_DOUBLE_EQ(plan["time_ns"].get<double>() / 1e9, file["time_s"]);
   }
-  // The files keep every nanosecond and every bit.
+  // The files contain every nanosecond and every bit.
   EXPECT_EQ(ours["frontier"], theirs["frontier"]);
 }
 
@@ -132,7 +132,7 @@ TEST_F(ReportVerbTest, ReportsAGeneralGraphWithAnyNames) {
   EXPECT_EQ(DataOf("again.html")["plans"], DataOf("graph/report.html")["plans"]);
   EXPECT_THAT(Read("timeline.svg"), Not(HasSubstr("<b>")));
   EXPECT_THAT(Read("profile.svg"), Not(HasSubstr("<script>")));
-  // Two options have no fit, and its path must not become an attribute without a value.
+  // Two options have no fit. The path of the fit must not become an attribute without a value.
   EXPECT_THAT(Read("profile.svg"), Not(HasSubstr("<path d ")));
 }
 

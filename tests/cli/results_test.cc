@@ -1,5 +1,5 @@
-// Tests the directory of results: whatever ends a run, the directory has the results of that run or
-// of the earlier one, complete, and the other files of the user.
+// Tests the directory of results. After any end of a run, the directory has the complete results of
+// this run or of the earlier run. It also still has the other files of the user.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -33,8 +33,8 @@ class ResultsTest : public CommandTest {
   // Runs a command of the shell in the directory.
   void Shell(const std::string& command) const { RunWell("--version; " + command); }
 
-  // Starts the program in the background, and waits until it has the directory. It then waits for
-  // the end of its profile, which only the end of the program brings about.
+  // Starts the program in the background, and waits until the program uses the directory. The
+  // program then waits for the end of its profile. This wait ends only when the program ends.
   std::string Hanging(const std::string& then) const {
     return fmt::format(
         "while sleep 0.1 && echo; do :; done | '{}' plan /dev/stdin {} -o out & run=$!; "
@@ -46,8 +46,9 @@ class ResultsTest : public CommandTest {
       std::string("plan profile.csv") + kJob + "--stops 0 --no-frontier --per-instruction ";
 };
 
-// Another user may be able to write into the directory, as into a job directory. A link in place of
-// what a killed run left must not make this one move or remove other files.
+// Another user may be able to write into the directory, as into a job directory. This user may put
+// a link in place of the files that a killed run left. Because of such a link, this run must not
+// move or remove other files.
 TEST_F(ResultsTest, WhatAnotherRunLeftIsNoLink) {
   RunWell(plan_ + "-o out");
   Write("precious/key", "secret");
@@ -57,7 +58,7 @@ TEST_F(ResultsTest, WhatAnotherRunLeftIsNoLink) {
   EXPECT_THAT(outcome.err, HasSubstr("out/.perseus-new: was not written by perseus"));
   EXPECT_EQ(Read("precious/key"), "secret");
   fs::remove(Directory() / "out/.perseus-new");
-  // Files that are not results stay where they are, too.
+  // Files that are not results also stay in their place.
   Write("out/.perseus-new/summary.json", Read("out/summary.json"));
   Write("out/.perseus-new/notes.txt", "theirs");
   RunWell(plan_ + "-o out");
@@ -90,7 +91,7 @@ TEST_F(ResultsTest, AFailedRunKeepsTheEarlierResults) {
   EXPECT_EQ(Of("out"), before);
   EXPECT_EQ(Run(plan_ + "-o out >/dev/full").status, 1);
   EXPECT_EQ(Of("out"), before);
-  // A limit on the size of files stands for a full disk.
+  // A limit on the size of files has the same effect as a full disk.
   const Outcome full =
       Run(fmt::format("--version; (ulimit -f 1; exec '{}' {} -o out)", PERSEUS_PROGRAM, plan_));
   EXPECT_EQ(full.status, 1);
@@ -110,13 +111,13 @@ TEST_F(ResultsTest, ASearchThatFailsKeepsTheEarlierOne) {
   EXPECT_EQ(Of("found"), before);
   ExpectComplaint(Run(search + "2 --memory 1 --activation-memory 1024"), 3, "no known schedule");
   EXPECT_EQ(Of("found"), before);
-  // A limit on the size of files stands for a full disk.
+  // A limit on the size of files has the same effect as a full disk.
   const Outcome full =
       Run(fmt::format("--version; (ulimit -f 1; exec '{}' {}2)", PERSEUS_PROGRAM, search));
   EXPECT_EQ(full.status, 1);
   EXPECT_THAT(full.err, HasSubstr("cannot write"));
   EXPECT_EQ(Of("found"), before);
-  // No row of the earlier run stays beside those of the new one.
+  // No row of the earlier run stays beside the rows of the new run.
   RunWell(search + "2");
   EXPECT_THAT(Results("found"),
               ElementsAre("more-2.csv", "more-2.txt", "more-mine.csv", "notes.txt", "search.json"));
@@ -129,7 +130,8 @@ TEST_F(ResultsTest, ASearchThatFailsKeepsTheEarlierOne) {
               ElementsAre("more-1.csv", "more-1.txt", "more-mine.csv", "notes.txt", "search.json"));
 }
 
-// A figure can be made again. Nobody can write into /proc.
+// If the figure cannot be written, the results are kept, because a figure can be drawn again.
+// Nobody can write into /proc.
 TEST_F(ResultsTest, AFigureThatCannotBeWrittenKeepsTheResults) {
   const std::pair<std::string, std::string> runs[] = {
       {plan_, "summary.json"},
@@ -150,7 +152,7 @@ TEST_F(ResultsTest, AFigureThatCannotBeWrittenKeepsTheResults) {
   }
 }
 
-// The answer claims no files before they exist.
+// The answer names no files before they exist.
 TEST_F(ResultsTest, WithoutADirectoryAFigureThatCannotBeWrittenNamesNoFiles) {
   const Outcome outcome = Run(plan_ + "--figure /proc/timeline.svg");
   if (outcome.err.find("no figures") != std::string::npos) GTEST_SKIP() << "no npm";
@@ -223,8 +225,9 @@ TEST_F(ResultsTest, TwoRunsDoNotWriteIntoOneDirectory) {
   EXPECT_EQ(Of("out"), before);
 }
 
-// Makes every state in which a run may be killed during the replacement, as results.h describes it.
-// Each time, the next run fails, so the results that it leaves are the complete new ones.
+// Creates every state in which a run may be killed during the replacement, as results.h describes
+// it. Each time, the next run fails. So the results that it leaves are the complete results of the
+// killed run.
 TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
   RunWell(plan_ + "--slowdown 7 -o earlier");
   RunWell(plan_ + "--slowdown 9 -o later");
@@ -259,7 +262,7 @@ TEST_F(ResultsTest, TheNextRunEndsAReplacementThatWasKilled) {
   }
 }
 
-// A replacement replaces no files that have appeared since it began.
+// A replacement replaces no files that appeared after it began.
 TEST_F(ResultsTest, TheEndOfAReplacementReplacesNoFileOfTheUser) {
   RunWell(plan_ + "-o out");
   RunWell(plan_ + "--slowdown 9 -o later");
@@ -272,7 +275,7 @@ TEST_F(ResultsTest, TheEndOfAReplacementReplacesNoFileOfTheUser) {
   EXPECT_FALSE(fs::exists(Directory() / "out/plans/slowdown-9.json"));
 }
 
-// The directory in which the program runs stays the same one, and it may be a mount point.
+// The directory in which the program runs stays the same directory. It may be a mount point.
 TEST_F(ResultsTest, TheWorkingDirectoryCanBeTheDirectory) {
   Shell("mkdir out && cd out && mv ../profile.csv . && for i in 1 2; do '" PERSEUS_PROGRAM "' " +
         plan_ + "-o . >/dev/null || exit; done; [ -e summary.json ]");
@@ -285,7 +288,7 @@ TEST_F(ResultsTest, TheNextRunRemovesWhatAKilledRunHadWritten) {
   const Contents before = Of("out");
   Write("out/.perseus-new/plans/slowdown-7.json", "{}");
   EXPECT_EQ(Run(std::string("emulate profile.csv") + kJob + "-o out").status,
-            2);  // trace.json is of the plan.
+            2);  // trace.json belongs to the plan.
   EXPECT_EQ(Of("out"), before);
 }
 

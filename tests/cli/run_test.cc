@@ -1,4 +1,5 @@
-// `perseus run` around programs that train nothing: what it gives them, and what it returns.
+// `perseus run` with programs that train nothing: what the verb gives to the programs, and what it
+// returns.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -48,7 +49,7 @@ TEST_F(RunVerbTest, SaysWhyATrainingCannotRun) {
   EXPECT_EQ(script.status, 127);
   EXPECT_THAT(script.err, HasSubstr("perseus: cannot run ./script: its interpreter "
                                     "\"/opt/absent/python3\" does not exist (correct"));
-  // As a program that was built for another C library.
+  // The program looks as if it was built for another C library.
   std::string program = *ReadFile("/bin/true");
   const std::size_t loader = program.find("ld-linux");
   ASSERT_NE(loader, program.npos);
@@ -71,11 +72,11 @@ TEST_F(RunVerbTest, GivesTheTrainingItsWordsUnchanged) {
   EXPECT_EQ(outcome.status, 0);
 }
 
-// A signal that the program ignored would be ignored by the training, too.
+// If `perseus run` ignored a further signal, the training would ignore it, too.
 TEST_F(RunVerbTest, TheTrainingIgnoresNoFurtherSignal) {
   const auto ignored = [&](const std::string& start) {
     const std::string line = Run(start + "grep SigIgn /proc/self/status").out;
-    // The C library keeps the first two real-time signals to itself, and posix_spawn ignores them.
+    // The C library reserves the first two real-time signals, and posix_spawn ignores them.
     constexpr unsigned long long kOfTheLibrary = 0x180000000;
     return std::stoull(line.substr(line.find(':') + 1), nullptr, 16) & ~kOfTheLibrary;
   };
@@ -116,7 +117,7 @@ TEST_F(RunVerbTest, TrainsWithoutAPlanThatCannotBeRead) {
       Run("run --job-directory run --plan absent.json -- sh -c 'echo \"<$PERSEUS_PLAN>\"'");
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.out, "<>\n");
-  // At the begin and at the end.
+  // The message appears at the beginning and at the end.
   EXPECT_THAT(
       outcome.err,
       ContainsRegex("absent.json: .*; no plan is followed\n(.*\n)*.*absent.json: .*; no plan "
@@ -129,8 +130,8 @@ TEST_F(RunVerbTest, SaysThatNothingWasTuned) {
   EXPECT_THAT(outcome.err, HasSubstr("perseus: there is no plan: no rank recorded a step\n"));
 }
 
-// The reason of tune, although the training has ended by then. The training waits until `perseus
-// run` has seen the end of tune: until then, tune is one of its child processes.
+// `perseus run` prints why tune failed, although the training has ended before. The training waits
+// until `perseus run` has seen the end of tune. Until then, tune is one of its child processes.
 TEST_F(RunVerbTest, SaysWhyTuneFailed) {
   Write("training", R"(
 echo >run/tuned
@@ -168,7 +169,8 @@ TEST_F(RunVerbTest, SaysWhyNothingIsRecorded) {
   unsetenv("PERSEUS_ATTACH");
 }
 
-// As with a disk that is full: one rank recorded a step, one four, and two recorded nothing.
+// The logs are as with a full disk: one rank recorded one step, one rank four steps, and two ranks
+// nothing.
 TEST_F(RunVerbTest, SaysThatRanksAreMissing) {
   const auto record = [](int rank, int steps) {
     std::string log = fmt::format(

@@ -54,13 +54,13 @@ TEST_F(ScheduleSearchTest, WritesSchedulesThatSaveWhatTheRowsSay) {
 
 TEST_F(ScheduleSearchTest, TheRowsMayBeChosen) {
   const std::string search = "schedule search" + std::string(kSearched) + "--more ";
-  // Each row is in its own memory, whatever the order of the flag.
+  // Each row has its own memory, for any order of the values in the flag.
   const auto rows = RunJson(search + "2,0,2 --json")["rows"];
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0]["more_in_flight"], 0);
   EXPECT_EQ(rows[0]["in_flight"][0], 4);
   EXPECT_EQ(rows[1]["more_in_flight"], 2);
-  // No sentence about memory that was not looked at.
+  // The output has no sentence about memory that was not examined.
   EXPECT_THAT(RunWell(search + "2"),
               AllOf(HasSubstr("2 more microbatches in flight"), Not(HasSubstr("nothing more")),
                     Not(HasSubstr("No other order"))));
@@ -69,7 +69,7 @@ TEST_F(ScheduleSearchTest, TheRowsMayBeChosen) {
 
 TEST_F(ScheduleSearchTest, CountsTheMemoryInBytes) {
   const std::string search = "schedule search" + std::string(kSearched) + "--more 0,1 ";
-  // Stage 0 holds 4 * 1 GiB with 1f1b.
+  // With 1f1b, stage 0 holds 4 * 1 GiB.
   const auto json = RunJson(search +
                             "--activation-memory 1024,1024,1024,1024 --memory 10 --model-memory 4 "
                             "--json -o schedules");
@@ -92,9 +92,9 @@ TEST_F(ScheduleSearchTest, PlansTheScheduleThatItFinds) {
   EXPECT_EQ(found["job"]["schedule"], "auto");
   EXPECT_LT(found["plans"].back()["energy_j"], fixed["plans"].front()["energy_j"]);
   EXPECT_LE(found["plans"].back()["time_s"], fixed["baseline"]["time_s"]);
-  // The plan has its schedule, so other verbs need nothing else.
+  // The plan contains its schedule, so other verbs need nothing else.
   RunWell("evaluate out/plans/no-slowdown.json");
-  // The training needs the schedule alone. A run that reads it does not remove it.
+  // The training needs only the schedule. A run that reads the schedule does not remove it.
   EXPECT_THAT(Read("out/schedule.txt"),
               HasSubstr("pp_rank 0: 5 forwards before its first backward"));
   const std::string csv = Read("out/schedule.csv");
@@ -122,7 +122,7 @@ TEST_F(ScheduleSearchTest, PlansWithinTheBytesOfTheGpus) {
       RunWell(flags),
       AllOf(HasSubstr("schedule auto: 5 4 3 1 microbatches in flight on pp_ranks 0 to 3"),
             HasSubstr("The bytes of activations are given."), HasSubstr("1.00 GiB more on a GPU")));
-  // The same numbers in the job file, and in the profile.
+  // The same numbers may be in the job file, and in the profile.
   Write("job.toml",
         "profile = \"profile.csv\"\n[pipeline]\nschedule = \"auto\"\nmicrobatches = 8\n"
         "[gpu]\nblocking_power_w = 84\n"
@@ -132,7 +132,7 @@ TEST_F(ScheduleSearchTest, PlansWithinTheBytesOfTheGpus) {
   };
   const auto given = RunJson(flags + "--json");
   EXPECT_TRUE(same(given, RunJson("plan --job job.toml --no-frontier --per-instruction --json")));
-  // Microbatches replace the bytes of the file.
+  // A number of microbatches in the flag replaces the bytes in the file.
   EXPECT_THAT(RunWell("plan --job job.toml --no-frontier --max-in-flight 4,3,2,1"),
               HasSubstr("schedule auto: 4 3 2 1"));
 }
@@ -170,7 +170,7 @@ TEST_F(ScheduleSearchTest, DrawsWhatMemoryBuys) {
       "memory.svg: this figure needs schedules that were searched for");
 }
 
-// The finalists are judged by plans within the limit, whichever way it is given.
+// The finalists are compared by plans within the limit, for each way to set the limit.
 TEST_F(ScheduleSearchTest, KeepsALimitOfClockChanges) {
   const std::string search = "schedule search" + std::string(kSearched) + "--more 0,1 --json ";
   const auto limited = RunJson(search + "--max-switches 2");
@@ -233,10 +233,11 @@ TEST_F(ScheduleSearchTest, ChoosesWhatIsRecomputed) {
   const std::string search =
       "schedule search recompute.csv --microbatches 8 --blocking-power 84 --more 0 "
       "--activation-memory 1024 ";
-  // 1F1B holds 4 GiB on pp_rank 0. With recomputes there, it fits into less.
+  // 1F1B holds 4 GiB on pp_rank 0. With recomputes on this rank, the schedule fits into less
+  // memory.
   const auto fitting =
       RunJson(search + "--kept-memory 100 --memory 3.5 -o schedules --json")["fitting"];
-  // The same memory is that of the reference in bytes, not in microbatches.
+  // In bytes, the schedule has the same memory as the reference. In microbatches, it does not.
   EXPECT_THAT(RunWell(search + "--kept-memory 100 --memory 3.5"),
               AllOf(ContainsRegex("early-recompute-1f1b +4 3 2 1 +1[.]29 "),
                     ContainsRegex("[+]0 +4 3 2 1 +1[.]29 ")));
@@ -264,7 +265,7 @@ TEST_F(ScheduleSearchTest, SaysWhichInstructionsAreOfNoUse) {
   EXPECT_THAT(RunWell("schedule search split.csv --more 0" + job), Not(HasSubstr("lacks")));
 }
 
-// The last rank of two receives within its forwards: they begin with the step.
+// The last rank of two receives within its forwards, so the forwards begin with the step.
 TEST_F(ScheduleSearchTest, TheScheduleThatRanNamesInstructionsThatWait) {
   const auto log = [](int rank, const char* instructions) {
     std::string text = fmt::format(
@@ -303,7 +304,7 @@ TEST_F(ScheduleSearchTest, SaysWhatIsWrong) {
   ExpectComplaint(Run("plan --schedule auto --max-in-flight 1" + job), 3,
                   "1f1b needs 4 3 2 1 microbatches on pp_ranks 0 to 3");
   ExpectComplaint(Run("tune --schedule auto ."), 2, "auto");
-  // What a plan would refuse: its savings would be too good.
+  // A plan would refuse this value, because its savings would be too good.
   ExpectComplaint(Run("schedule search profile.csv --microbatches 8 --blocking-power 5000"), 2,
                   "the blocking power of 5000 W is not below");
   ExpectComplaint(Run("plan --schedule 1f1b --memory 40" + job), 2,

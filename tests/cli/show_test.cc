@@ -79,7 +79,7 @@ TEST_F(ShowVerbTest, ReportsPlansOfDifferentJobs) {
               HasSubstr("different jobs"));
 }
 
-// In the order of their times.
+// The plans are in the order of their times.
 TEST_F(ShowVerbTest, ADirectoryStandsForItsPlans) {
   RunWell(std::string("plan profile.csv --no-frontier --slowdown 2 --slowdown 10 --min-energy ") +
           "--slowdown 0 -o many" + kJob);

@@ -1,4 +1,4 @@
-// Tests `perseus synth`, above all --model, which makes profiles of published architectures.
+// Tests `perseus synth`, especially --model, which makes profiles of published architectures.
 #include <gmock/gmock.h>
 
 #include <utility>
@@ -38,7 +38,7 @@ TEST_F(SynthModelTest, EveryFlagChangesTheProfile) {
         << flag;  // EXPECT_NE would print thousands of rows.
   }
   EXPECT_EQ(RunWell(base + " --boundaries layers"), profile);
-  // The flags of a profile without an architecture.
+  // These flags are only for a profile without an architecture.
   const std::string synthetic = RunWell("synth --stages 2 --chunks 2");
   for (const char* flag : {"--gpu a40", "--seed 8", "--noise 0", "--imbalance 0", "--head 0.2",
                            "--fold", "--instructions forward,backward,recompute"}) {
@@ -62,7 +62,7 @@ TEST_F(SynthModelTest, NamesMayHaveCapitalLetters) {
   EXPECT_EQ(RunWell(job + "--schedule 1F1B"), RunWell(job + "--schedule 1f1b"));
 }
 
-// `script` gives the program a terminal.
+// `script` runs the program in a terminal.
 TEST_F(SynthModelTest, OnATerminalItSaysWhatTheRowsAre) {
   const auto on_terminal = [&](const std::string& flags) {
     return RunWell("--version && script -qec \"'" PERSEUS_PROGRAM "' synth " + flags +
@@ -72,7 +72,7 @@ TEST_F(SynthModelTest, OnATerminalItSaysWhatTheRowsAre) {
               HasSubstr("perseus: this profile has 8 stages of a synthetic model on a100 GPUs"));
   EXPECT_THAT(on_terminal("--model gpt3-xl --stages 4"),
               HasSubstr("perseus: this profile has 4 stages of gpt3-xl on a100-sxm GPUs"));
-  EXPECT_THAT(RunWell("synth"), Not(HasSubstr("perseus")));  // Which expects no message, too.
+  EXPECT_THAT(RunWell("synth"), Not(HasSubstr("perseus")));  // RunWell expects no message, too.
 }
 
 TEST_F(SynthModelTest, ListsTheModels) {
@@ -80,7 +80,7 @@ TEST_F(SynthModelTest, ListsTheModels) {
               AllOf(HasSubstr("gpt3-175b"), HasSubstr("Mixtral 8x7B"), HasSubstr("images")));
 }
 
-// What a model refuses is in its own tests (simulation/synthetic).
+// The tests of simulation/synthetic have the values that a model refuses.
 TEST_F(SynthModelTest, WhatIsNotForAModelIsOneLine) {
   const std::pair<const char*, const char*> cases[] = {
       {"--model gpt3-xl --stages 28", "cannot fill 28 parts"},

@@ -32,12 +32,12 @@ TEST_F(VerbsTest, HelpHasExamples) {
 
 TEST_F(VerbsTest, Version) {
   for (const char* arguments : {"--version", "-V", "version"}) {
-    // The version, the commit and the build.
+    // The output has the version, the commit and the build.
     EXPECT_THAT(RunWell(arguments), ContainsRegex(R"(^perseus [0-9.]+ \([^;]+; [^)]+\))"));
   }
 }
 
-// The words at the beginning of the lines of the groups, which are after the example.
+// Returns the words at the beginning of the lines in the groups. The groups are after the example.
 std::vector<std::string> ListedVerbs(const std::string& help) {
   std::vector<std::string> verbs;
   std::istringstream lines(help.substr(0, help.find('`')));
@@ -66,7 +66,7 @@ TEST_F(VerbsTest, HelpFitsIn80Columns) {
   for (const std::string& verb : verbs) {
     std::istringstream help(RunWell("help " + verb));
     for (std::string line; std::getline(help, line);) {
-      // Characters, not bytes: a byte that continues one in UTF-8 begins with 10.
+      // Counts characters, not bytes. In UTF-8, a byte that continues a character begins with 10.
       const auto columns = std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; });
       EXPECT_LE(columns, 80) << verb << ": " << line;
     }
@@ -106,7 +106,7 @@ TEST_F(VerbsTest, SimilarVerbsAreSuggested) {
   }
 }
 
-// The value of such a flag is taken for a file that does not exist.
+// The value of such a flag would be taken for a file that does not exist.
 TEST_F(VerbsTest, AMisspelledFlagComesFirst) {
   ExpectComplaint(Run("plan --schdule 1f1b"), 2, "did you mean --schedule");
   ExpectComplaint(Run("plan absent.csv --schdule 1f1b"), 2, "did you mean --schedule");
@@ -114,7 +114,7 @@ TEST_F(VerbsTest, AMisspelledFlagComesFirst) {
   ExpectComplaint(Run("job shwo --json"), 2, "did you mean show");
 }
 
-// The first output is larger than a buffer, so writing fails before the end.
+// The first output is larger than a buffer, so writing fails before the program ends.
 TEST_F(VerbsTest, AFullStandardOutputIsASystemFailure) {
   for (const char* arguments :
        {"synth --stages 64", "synth --stages 1", "completion bash", "plan --help", "--version"}) {
@@ -142,7 +142,7 @@ TEST_F(VerbsTest, CompletionIsAScript) {
         "_perseus\n[[ ${COMPREPLY[*]} == 1f1b ]]\n"
         "COMP_WORDS=(perseus completion f) COMP_CWORD=2\n"
         "_perseus\n[[ ${COMPREPLY[*]} == fish ]]\n"
-        // The parts of a verb, and their flags.
+        // Words: the parts of a verb, and their flags.
         "COMP_WORDS=(perseus job stragglers) COMP_CWORD=2\n"
         "_perseus\n[[ ${COMPREPLY[*]} == stragglers ]]\n"
         "COMP_WORDS=(perseus job register key --prof) COMP_CWORD=4\n"

@@ -1,4 +1,5 @@
-// For tests: a node of virtual GPUs with the real agent as a process, and the clocks of its GPUs.
+// For tests: a node of virtual GPUs. The real agent runs as a process. Tests can read the clocks of
+// the GPUs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,14 +25,14 @@ class AgentNodeTest : public testing::Test {
   AgentNodeTest();
   ~AgentNodeTest() override;
 
-  // With these flags besides those that it needs.
+  // Starts the agent with these flags, and with the flags that the agent always needs.
   void StartAgent(const std::vector<std::string>& flags = {});
-  void KillAgent();  // SIGKILL.
+  void KillAgent();  // Sends SIGKILL.
 
   std::string socket() const { return (directory_ / "agent.sock").string(); }
   std::string devices() const { return "virtual:" + (directory_ / "node.toml").string(); }
   static std::string Uuid(int gpu) { return "GPU-virtual-box-" + std::to_string(gpu); }
-  // The locked clock of the GPU (MHz). Nothing if the driver chooses the clock.
+  // The locked clock of the GPU (MHz). nullopt if the driver chooses the clock.
   std::optional<int> Lock(int gpu) const;
   testing::AssertionResult LockBecomes(int gpu, std::optional<int> clock_mhz) const;
 
@@ -44,11 +45,11 @@ class AgentNodeTest : public testing::Test {
   pid_t agent_ = 0;
 };
 
-// Waits up to 20 s for the condition. Returns whether it holds.
+// Waits up to 20 s for the condition. Returns whether it became true.
 bool Comes(const std::function<bool()>& condition);
 
-// Forks a child that runs `body` and exits with its result, without exit handlers. WaitFor returns
-// its wait status.
+// Forks a child that runs `body`. The child exits with the result of `body`, without exit handlers.
+// WaitFor returns the child's wait status.
 pid_t StartChild(const std::function<int()>& body);
 int WaitFor(pid_t child);
 
@@ -90,7 +91,7 @@ class RankSession {
 };
 
 // Returns a plan of a GPipe schedule: each rank runs all microbatches forward, then all backward.
-// Its clocks are those of an A100.
+// The clocks of the plan are clocks of an A100.
 plan_file::PlanFile PlanGpipe(int ranks, int microbatches);
 
 }  // namespace perseus

@@ -32,7 +32,7 @@ TEST_F(ClientTest, SetsTheClocksOfThePlanAndReturnsTheGpu) {
     perseus_step_begin(rank.get());
     EXPECT_TRUE(LockBecomes(0, 1410));
     rank.Run(PERSEUS_FORWARD, 0);
-    EXPECT_TRUE(LockBecomes(0, 1200));  // Before the next instruction begins.
+    EXPECT_TRUE(LockBecomes(0, 1200));  // The clock changes before the next instruction begins.
     rank.Run(PERSEUS_FORWARD, 1);
     EXPECT_TRUE(LockBecomes(0, 1005));
     rank.Run(PERSEUS_BACKWARD, 0);
@@ -76,7 +76,7 @@ TEST_F(ClientTest, AnotherOrderGetsTheDefaultClocksUntilTheNextStep) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   rank.End();
   perseus_step_end(rank.get());
-  rank.RunStep(3);  // Another number of microbatches. No second warning.
+  rank.RunStep(3);  // The number of microbatches differs again. No second warning.
   EXPECT_EQ(rank.Counters().steps_off_plan, 2U);
   EXPECT_EQ(rank.Warnings(),
             "step 0, instruction 1: the plan has forward of microbatch 1, and training began "
@@ -97,7 +97,7 @@ TEST_F(ClientTest, EvaluationRunsAtTheDefaultClocks) {
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   rank.RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1005));
-  // An evaluation without calls: the default clocks return after one second.
+  // An evaluation makes no calls, so the default clocks return after one second.
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
   EXPECT_THAT(rank.Warnings(), IsEmpty());
@@ -154,7 +154,7 @@ TEST_F(ClientTest, PlansMayBeChangedBetweenSteps) {
 TEST_F(ClientTest, AnExpiredPlanIsNotFollowed) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
-  // The second time is too long ago to count in 64-bit nanoseconds.
+  // The second time is too far in the past for 64-bit nanoseconds.
   for (const std::int64_t at : {std::int64_t{std::time(nullptr)} - 10, -10'000'000'000}) {
     place.plan_expires_at = at;
     RankSession rank(place);
@@ -201,13 +201,13 @@ TEST_F(ClientTest, ALostAgentIsFoundAgain) {
   rank.RunStep(1);
   EXPECT_TRUE(LockBecomes(0, 1005));
   KillAgent();
-  // The library sets these one after another.
+  // The library sets these values one after another.
   EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
   EXPECT_TRUE(Comes([&] { return rank.Counters().agent_losses == 1; }));
   EXPECT_TRUE(Comes([&] { return rank.Counters().warnings >= 1; }));
   const std::string warnings = rank.Warnings();
   EXPECT_THAT(warnings, HasSubstr("the connection to the agent is lost"));
-  // No process is left that could restore the GPU.
+  // No process remains that could restore the GPU.
   EXPECT_THAT(warnings, HasSubstr("the GPU keeps the last clock"));
   EXPECT_EQ(Lock(0), 1005);
   rank.RunStep(1);
@@ -243,7 +243,8 @@ class OwnAgentTest : public ClientTest {
   ~OwnAgentTest() override {
     ::unsetenv("XDG_RUNTIME_DIR");
     ::unsetenv("PERSEUS_PROGRAM");
-    // The agent would end by itself after ten seconds, but then its directory no longer exists.
+    // The agent would end by itself after ten seconds, but the agent's directory no longer exists
+    // at that time.
     const auto listed = AgentProcesses();
     for (const pid_t agent : listed) ::kill(agent, SIGTERM);
     Comes([&] { return AgentProcesses().empty(); });
@@ -382,7 +383,8 @@ TEST_F(ClientTest, AForkedChildHasADeadSession) {
     for (int i = 0; i < 100; ++i) rank.RunStep(1);
     const bool did_nothing = rank.Counters().steps == 1;
     rank.Close();
-    // The child has no descriptor of the parent's session, such as the socket of the agent.
+    // The child has none of the descriptors of the parent's session, such as the socket of the
+    // agent.
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
       std::error_code ignored;
       const auto target = std::filesystem::read_symlink(entry, ignored).string();
@@ -410,8 +412,8 @@ TEST_F(ClientTest, AForkedChildMayExitAndOpenItsOwn) {
   EXPECT_EQ(rank.Counters().may_set_clocks, 1);
 }
 
-// A child that is forked while a session opens or closes may have copies of the descriptors that it
-// does not know of. A duplicate is such a copy.
+// A child that is forked while a session opens or closes may have unknown copies of the session's
+// descriptors. A duplicate has the same effect as such a copy.
 TEST_F(ClientTest, ACopyOfADescriptorHoldsNeitherTheLeaseNorTheLog) {
   StartAgent();
   RankSession::Place place = Place();

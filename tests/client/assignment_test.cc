@@ -32,7 +32,7 @@ class AssignmentTest : public ClientTest {
     const auto written = protocol::WriteAssignment(job_, assignment);
     ASSERT_TRUE(written) << written.error().Message();
   }
-  // Runs steps until they follow this version.
+  // Runs steps until they follow this version. Returns whether they do.
   static bool Follows(RankSession& rank, std::int64_t version) {
     return Comes([&] {
       rank.RunStep(1);
@@ -57,8 +57,8 @@ TEST_F(AssignmentTest, PlansAndClocksApplyFromTheirStepOn) {
                    {0, 0, InstructionKind::kBackward, 1305},
                    {1, 0, InstructionKind::kBackward, 300}};
   const auto steps = [&] { return static_cast<std::int64_t>(rank->Counters().steps); };
-  // On a busy machine, the rank may read the assignment after this step. Then another one is for a
-  // later step.
+  // On a busy machine, the rank may read the assignment after this step. Then the next attempt
+  // writes an assignment for a later step.
   for (const int ahead : {50, 500, 5000}) {
     ++clocks.version;
     clocks.from_step = steps() + ahead;
@@ -92,7 +92,7 @@ TEST_F(AssignmentTest, PlansAndClocksApplyFromTheirStepOn) {
   }
 }
 
-// The node may have requested the plan before this rank was attached, so the plan lacks this rank.
+// The node may have requested the plan before this rank was attached. So the plan lacks this rank.
 TEST_F(AssignmentTest, ARankWaitsIfThePlanWasCutDownToOthers) {
   const auto rank = Open();
   plan_file::PlanFile cut = PlanWithClocks({1410, 1005});
@@ -134,7 +134,7 @@ TEST_F(AssignmentTest, EachPipelineFollowsItsOwnPlan) {
   EXPECT_TRUE(LockBecomes(1, 705));
 }
 
-// `perseus verify` does this to a job that was started with PERSEUS_PLAN.
+// `perseus verify` does the same with a job that was started with PERSEUS_PLAN.
 TEST_F(AssignmentTest, AnAssignmentMayReturnToTheOwnPlan) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
@@ -250,7 +250,7 @@ TEST_F(AssignmentTest, ADeletedLogBeginsAgain) {
   ASSERT_TRUE(Comes(
       [&] { return Read("job/ranks/dp0-pp0-tp0.jsonl").find("\"step\":0") != std::string::npos; }));
   const std::filesystem::path moved = directory_ / "moved";
-  std::filesystem::rename(job_, moved);  // Nothing new can appear in it while it is deleted.
+  std::filesystem::rename(job_, moved);  // No new file can appear in it while it is deleted.
   std::filesystem::remove_all(moved);
   ASSERT_TRUE(Comes([&] { return rank->Counters().warnings > 0; }));
   EXPECT_THAT(rank->Warnings(), HasSubstr("job/ranks/dp0-pp0-tp0.jsonl was deleted"));
@@ -290,7 +290,7 @@ TEST_F(AssignmentTest, AnAssignmentWithAMissingPlanIsReadAgain) {
   const auto rank = Open();
   protocol::Assignment assignment;
   assignment.plan = "plans/1.json";
-  Assign(assignment);  // Its plan is not visible yet, as on a network file system.
+  Assign(assignment);  // The plan is not visible yet, as on a network file system.
   ASSERT_TRUE(Comes([&] { return rank->Counters().warnings == 1; }));
   rank->RunStep(1);
   EXPECT_EQ(rank->Counters().plan_version, 0);

@@ -1,5 +1,5 @@
 // Tests the limit on clock changes with a real agent, virtual GPUs and sessions, in virtual time:
-// what reaches the GPUs, and who reports a plan that is over the limit.
+// which changes reach the GPUs, and who reports a plan that is over the limit.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -31,14 +31,14 @@ class ChangeLimitTest : public ClientTest {
     auto node = virtual_gpu::VirtualNode::Open(directory_ / "node.toml");
     EXPECT_TRUE(node) << node.error().Message();
     node_ = std::make_unique<virtual_gpu::VirtualNode>(*std::move(node));
-    // 16 changes in a step of 0.8 s, which are 20 per second.
+    // The plan has 16 changes in a step of 0.8 s: 20 changes per second.
     plan_ = PlanWithClocks({1305, 1410, 1260, 1410, 1215, 1410, 1170, 1410,  //
                             1125, 1410, 1080, 1410, 1035, 1410, 990, 1410});
   }
 
   void Open() {
     // From now on, time passes only in Wait(). Otherwise, a busy machine could make a pause of a
-    // second between steps, after which a session requests the default clock.
+    // second between steps. After such a pause, a session requests the default clock.
     if (!part_) part_ = node_->clock()->TakePart(Clock::Part::kLeads);
     const int gpu = static_cast<int>(ranks_.size());
     RankSession::Place place = PlaceWithPlan(plan_);
@@ -54,7 +54,7 @@ class ChangeLimitTest : public ClientTest {
     while (node_->clock()->Now() < until) node_->clock()->WaitWhile(never, 0, until);
   }
 
-  // All ranks side by side.
+  // Runs steps of all ranks side by side.
   void RunSteps(int count) {
     for (int step = 0; step < count; ++step) {
       for (const auto& rank : ranks_) perseus_step_begin(rank->get());
@@ -100,7 +100,7 @@ TEST_F(ChangeLimitTest, APlanOverTheLimitIsNotSlowedAndIsReportedOnce) {
   StartAgent({"--max-changes", "12"});
   Open();
   RunSteps(kSteps);
-  // The bucket holds the changes of a second at first. In the end, it may lack two.
+  // At first, the bucket holds the changes of one second. In the end, it may lack two changes.
   EXPECT_LE(Listed(0).at("switches"), kLimit * kSteps * kStepSeconds + kLimit + 2);
   const auto postponed = Listed(0).at("postponed").get<std::uint64_t>();
   EXPECT_GT(postponed, 20U);

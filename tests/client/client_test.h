@@ -23,7 +23,7 @@ class ClientTest : public AgentNodeTest {
   static int ClockOf(const plan_file::PlanFile& plan, std::size_t at, std::size_t rank = 0) {
     return static_cast<int>(plan.pp_ranks[rank].instructions[at].frequency_mhz);
   }
-  // Returns a plan of rank 0 with these clocks, which must be clocks of an A100.
+  // Returns a plan of rank 0 with these clocks. They must be clocks of an A100.
   static plan_file::PlanFile PlanWithClocks(const std::vector<int>& clocks) {
     plan_file::PlanFile plan = PlanGpipe(1, static_cast<int>(clocks.size()) / 2);
     for (std::size_t i = 0; i < clocks.size(); ++i) {

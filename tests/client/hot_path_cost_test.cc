@@ -1,5 +1,5 @@
-// Tests what the header promises for the hot path, with a filter in the kernel and with the
-// allocator: no system call except the write that wakes the agent, and no allocation.
+// Tests the promise of the header for the hot path: no system call except the write that wakes the
+// agent, and no allocation. A filter in the kernel and the allocator check this.
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -60,8 +60,8 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
 
-// From now on, any system call of this thread kills the process, except a write of eight bytes (to
-// an eventfd) and the exit of the process. Other threads are not affected.
+// From now on, a system call of this thread kills the process. Two calls are allowed: a write of
+// eight bytes (to an eventfd) and the exit of the process. Other threads are not affected.
 bool ForbidSystemCalls() {
   const auto load = [](std::size_t offset) {
     return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
@@ -84,7 +84,7 @@ bool ForbidSystemCalls() {
       answer(SECCOMP_RET_KILL_PROCESS),
       answer(SECCOMP_RET_ALLOW),
   };
-  // A write of eight bytes jumps over the kill.
+  // For a write of eight bytes, the filter jumps over the kill.
   filter[7] = sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 8, 1, 0);
   const sock_fprog program{sizeof filter / sizeof filter[0], filter};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
@@ -97,7 +97,7 @@ enum ChildEnd : int { kGood = 0, kNoFilter = 3, kAllocated = 4, kOffPlan = 5, kN
 int RunForbidden(const RankSession::Place& place, bool wants_lease) {
   RankSession rank(place);
   if (wants_lease && rank.Counters().may_set_clocks == 0) return kNoLease;
-  rank.RunStep(4);  // Does the work that is done only once.
+  rank.RunStep(4);  // The first step also does the work that is done only once.
   if (!ForbidSystemCalls()) return kNoFilter;
   allocations = 0;  // The child inherited the count of the parent.
   is_counting = true;
@@ -128,7 +128,7 @@ class HotPathCostTest : public AgentNodeTest {
   }
 };
 
-// This test shows that the filter works, so that the other tests mean something.
+// This test shows that the filter works. Without this, the other tests would prove nothing.
 TEST_F(HotPathCostTest, AnyOtherSystemCallEndsTheProcess) {
   const int status = WaitFor(StartChild([] {
     if (!ForbidSystemCalls()) return static_cast<int>(kNoFilter);

@@ -1,4 +1,4 @@
-// Tests timing and clocks on CUDA streams, with a fake driver whose GPU only runs during Advance().
+// Tests timing and clocks on CUDA streams. The GPU of the fake driver runs only during Advance().
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -36,7 +36,7 @@ class StreamTest : public AgentNodeTest {
   RankSession::Place Place() const {
     return {"off", devices(), Uuid(0), 0, "", (directory_ / "job").string(), 0};
   }
-  // Forward at 1410, backward at 1005 MHz.
+  // Returns a place with a plan: forward at 1410 MHz, and backward at 1005 MHz.
   RankSession::Place PlaceWithPlan() const {
     plan_file::PlanFile plan = PlanGpipe(1, 1);
     plan.pp_ranks[0].instructions[0].frequency_mhz = 1410;
@@ -82,14 +82,14 @@ TEST_F(StreamTest, TheStreamTimesInstructionsNotTheLaunchingThread) {
   ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
   const auto steps = Steps();
   ASSERT_THAT(steps[0].instructions, SizeIs(2));
-  // Elapsed times are floats in ms. At 150 ms, their resolution is 2^-17 ms (8 ns), and a duration
-  // is the difference of two of them.
+  // Elapsed times are floats in ms. At 150 ms, their resolution is 2^-17 ms (8 ns). A duration is
+  // the difference of two elapsed times.
   constexpr double kFloatError = 2 * 8;
   EXPECT_NEAR(static_cast<double>(steps[0].instructions[0].duration), 50e6, kFloatError);
   EXPECT_NEAR(static_cast<double>(steps[0].instructions[1].duration), 100e6, kFloatError);
   EXPECT_NEAR(static_cast<double>(steps[0].instructions[1].begin - steps[0].instructions[0].begin),
               50e6, kFloatError);
-  // The step lasts until the GPU has finished it.
+  // The step lasts until the GPU has finished its work.
   EXPECT_EQ(steps[0].end - steps[0].begin,
             steps[0].instructions[1].begin + steps[0].instructions[1].duration);
   EXPECT_EQ(rank.Counters().stream_failures, 0U);
@@ -134,16 +134,16 @@ TEST_F(StreamTest, AnInstructionWithoutAStreamStaysWhereItWas) {
 TEST_F(StreamTest, ClocksChangeInTheOrderOfTheStream) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
-  // The first step begins before any stream is known, so the library requests its first clock at
-  // once.
+  // The first step begins before the library knows any stream. So the library requests the step's
+  // first clock at once.
   RunStep(rank);
   EXPECT_TRUE(LockBecomes(0, 1410));
   EXPECT_EQ(rank.Counters().clock_requests, 1U);
   fake_cuda::Advance(49 * kMillisecond);
   EXPECT_EQ(rank.Counters().clock_requests, 1U);
-  fake_cuda::Advance(2 * kMillisecond);  // Forward is done.
+  fake_cuda::Advance(2 * kMillisecond);  // The forward has ended.
   EXPECT_TRUE(LockBecomes(0, 1005));
-  RunStep(rank);  // Its clock requests wait for the stream.
+  RunStep(rank);  // The clock requests of this step wait for the stream.
   EXPECT_EQ(rank.Counters().clock_requests, 2U);
   fake_cuda::Advance(100 * kMillisecond);
   EXPECT_TRUE(LockBecomes(0, 1410));
@@ -165,13 +165,13 @@ TEST_F(StreamTest, ClockChangesEnqueueNothing) {
     fake_cuda::Advance(200 * kMillisecond);
   }
   EXPECT_TRUE(Comes([&] { return rank.Counters().clock_requests == 20; }));
-  // Two instructions a step with two events each, and at most one base a second.
+  // Each step has two instructions with two events each. There is at most one base event a second.
   EXPECT_GE(fake_cuda::Calls("cuEventRecord"), 40);
   EXPECT_LE(fake_cuda::Calls("cuEventRecord"), 50);
 }
 
-// Without a step for a second, the GPU gets its default clock. A step lasts until the GPU has ended
-// it, even if the training thread ended it long before.
+// If there is no step for a second, the GPU gets its default clock. A step lasts until the GPU has
+// ended it, even if the training thread ended it long before.
 TEST_F(StreamTest, AStreamThatIsSecondsBehindKeepsItsClock) {
   StartAgent();
   RankSession rank(PlaceWithPlan());
@@ -186,7 +186,7 @@ TEST_F(StreamTest, AStreamThatIsSecondsBehindKeepsItsClock) {
 
 TEST_F(StreamTest, ThousandsOfStepsReuseTheEvents) {
   RankSession rank(Place());
-  constexpr std::size_t kSteps = 1000;  // 2,000 of 4,096 pairs at a time.
+  constexpr std::size_t kSteps = 1000;  // This uses 2,000 of 4,096 pairs at a time.
   for (std::size_t round = 1; round <= 5; ++round) {
     for (std::size_t i = 0; i < kSteps; ++i) RunStep(rank);
     fake_cuda::Advance(static_cast<std::int64_t>(kSteps) * 200 * kMillisecond);
@@ -201,7 +201,7 @@ TEST_F(StreamTest, ThousandsOfStepsReuseTheEvents) {
 TEST_F(StreamTest, InstructionsBeyondTheEventsAreDropped) {
   RankSession rank(Place());
   for (int i = 0; i < 2100; ++i)
-    RunStep(rank);  // 4,200 instructions, but only 4,096 pairs of events.
+    RunStep(rank);  // 4,200 instructions need more than the 4,096 pairs of events.
   EXPECT_EQ(rank.Counters().records_dropped, 104U);
   EXPECT_EQ(rank.Counters().instructions, 4200U);
   EXPECT_THAT(rank.Warnings(), HasSubstr("launched ahead of the GPU"));
@@ -218,7 +218,8 @@ TEST_F(StreamTest, AfterAFailedCallTheSessionNeitherTimesNorSetsClocks) {
   RunStep(rank);
   fake_cuda::Advance(1000 * kMillisecond);
   ASSERT_TRUE(Comes([&] { return Steps().size() == 1; }));
-  RunStep(rank);  // Launched but not run yet, so the failure comes before its clocks.
+  // The step was launched, but has not run yet. So the failure comes before the clocks of the step.
+  RunStep(rank);
   fake_cuda::FailFrom("cuEventRecord", kOutOfMemory);
   RunStep(rank);
   const int calls = fake_cuda::Calls("cuEventRecord");
@@ -265,7 +266,7 @@ TEST_F(StreamTest, WithoutADriverNothingIsTimedOrSet) {
   for (int i = 0; i < 3; ++i) RunStep(rank);
   EXPECT_EQ(rank.Counters().stream_failures, 1U);
   EXPECT_THAT(rank.Warnings(), HasSubstr("no CUDA driver"));
-  // The first step began before any stream was known.
+  // The first step began before the library knew any stream.
   EXPECT_LE(rank.Counters().clock_requests, 2U);
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   rank.Close();
@@ -383,16 +384,17 @@ TEST_F(StreamTest, PendingRequestsOfALostLeaseDoNotReachTheNextLease) {
   RunStep(rank);
   fake_cuda::Advance(1000 * kMillisecond);
   EXPECT_TRUE(LockBecomes(0, 1005));
-  RunStep(rank);  // Its clock requests are pending.
+  RunStep(rank);  // The clock requests of this step are pending.
   KillAgent();
   ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
   StartAgent();
   ASSERT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
-  // An evaluation, which has no clock in the plan.
+  // An evaluation has no clock in the plan.
   Run(rank, PERSEUS_FORWARD, kMillisecond);
   fake_cuda::Advance(1000 * kMillisecond);
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
-  // Two for the first step, two for the second, and one for the default clocks.
+  // The requests are two for the first step, two for the second step, and one for the default
+  // clocks.
   EXPECT_TRUE(Comes([&] { return rank.Counters().clock_requests == 5; }));
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
 }
@@ -606,7 +608,7 @@ TEST_F(StreamTest, AnEndWithoutABeginChangesNoEarlierInstruction) {
   RankSession rank(Place());
   perseus_step_begin(rank.get());
   Run(rank, PERSEUS_FORWARD, kMillisecond);
-  perseus_instruction_begin_on(rank.get(), 17, 0, 0, stream_);  // No such kind.
+  perseus_instruction_begin_on(rank.get(), 17, 0, 0, stream_);  // This kind does not exist.
   fake_cuda::Launch(stream_, 57 * kMillisecond);
   perseus_instruction_end_on(rank.get(), stream_);
   perseus_instruction_end(rank.get());
@@ -656,8 +658,8 @@ class TwoGpuTest : public StreamTest {
  protected:
   static constexpr const char* kOther = "GPU-01020304-0506-0708-090a-0b0c0d0e0f10";
 
-  // The session is for the second GPU, and the first one is current. The legacy stream has the
-  // handle 0 on both.
+  // The session is for the second GPU, but the first GPU is current. The legacy stream has the
+  // handle 0 on each of the two GPUs.
   TwoGpuTest() {
     fake_cuda::AddGpu(kOther);
     stream_ = nullptr;
@@ -672,7 +674,8 @@ class TwoGpuTest : public StreamTest {
     fake_cuda::SetCurrentGpu(1);
     fake_cuda::SetCurrentGpu(0);
   }
-  // As an operation of a framework: on the second GPU, whichever is current before and after.
+  // Runs an instruction as an operation of a framework does: on the second GPU. The current GPU
+  // before and after the operation may be any GPU.
   static void RunOnOther(RankSession& rank, std::int64_t duration) {
     perseus_step_begin(rank.get());
     perseus_instruction_begin_on(rank.get(), PERSEUS_FORWARD, 0, 0, nullptr);
@@ -713,7 +716,7 @@ TEST_F(TwoGpuTest, TheLegacyStreamOfAnotherGpuIsRefused) {
 
 TEST_F(TwoGpuTest, AStreamOfAnotherGpuIsRefused) {
   UseBothGpus();
-  stream_ = fake_cuda::MakeStream();  // On the first GPU.
+  stream_ = fake_cuda::MakeStream();  // The stream is on the first GPU.
   RankSession rank(PlaceOnOther());
   RunStep(rank);
   EXPECT_THAT(rank.Warnings(), HasSubstr("set PERSEUS_GPU"));

@@ -1,4 +1,4 @@
-// A job on two nodes of virtual GPUs. Each node has an agent; the agents and the trainer's ranks
+// A job on two nodes of virtual GPUs. Each node has an agent. The agents and the trainer's ranks
 // are processes.
 #pragma once
 
@@ -14,12 +14,12 @@ class ClosedLoopJob : public TrainingFixture {
  protected:
   static constexpr int kGpusOfANode = 4;
 
-  // Writes truth.csv, the node descriptions a.toml and b.toml that refer to it, and job.toml, and
-  // starts the agents of the two nodes.
+  // Writes truth.csv, the node descriptions a.toml and b.toml that refer to truth.csv, and
+  // job.toml. Then starts the agents of the two nodes.
   void SetUpNodes(const std::string& schedule, int microbatches, const std::string& synth_flags,
                   double power_limit_w = 0);
-  // Starts the trainer in the background. Its output goes to trainer.out and trainer.err, its steps
-  // to record.csv.
+  // Starts the trainer in the background. Its output goes to trainer.out and trainer.err. Its steps
+  // go to record.csv.
   void StartTrainer(const std::string& flags);
   // Sends SIGTERM and waits for the end.
   void EndTrainer();

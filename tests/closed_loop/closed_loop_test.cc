@@ -1,5 +1,5 @@
-// Plans save as much energy as they promise. A job of eight processes follows a plan, and the
-// virtual GPUs' own energy counters judge it.
+// Tests that plans save as much energy as they promise. A job of eight processes follows a plan,
+// and the energy counters of the virtual GPUs show what it saves.
 #include <gmock/gmock.h>
 
 #include <csignal>
@@ -39,7 +39,8 @@ class ClosedLoopTest : public ClosedLoopJob {
   void TrainAndExpectKept(const Promise& promise) {
     StartTrainer("--steps 16");
     AwaitTrainer();
-    // The first step, and the step in which all clocks change, count neither before nor after.
+    // Two steps count neither before nor after the plan: the first step, and the step in which all
+    // clocks change.
     ExpectPromiseKept(promise, TrueSteps(), {1, 8}, {9, 16});
   }
 };
@@ -72,9 +73,9 @@ TEST_F(ClosedLoopTest, PlanFromOnlineProfileSavesWhatItPromises) {
   const auto version = tuned.at("assignment_version").get<std::int64_t>();
   ASSERT_GT(version, 0) << Read("tune.err");
   EXPECT_LE(tuned.at("frequencies"), 6);
-  // The virtual nodes' files say 84 W.
+  // The files of the virtual nodes have a blocking power of 84 W.
   EXPECT_NEAR(tuned.at("blocking_power_w").get<double>(), 84, 84 * 0.1);
-  // The virtual GPUs have 0.2 % of independent noise. The profiles contain it.
+  // The virtual GPUs have 0.2 % of independent noise, and the profiles contain it.
   EXPECT_NEAR(tuned.at("noise").at("independent").get<double>(), 0.002, 0.0006);
   EXPECT_LE(tuned["noise"].at("common").get<double>(), 0.0005);
   ASSERT_TRUE(logs->ReadNew());
@@ -119,8 +120,8 @@ TEST_F(ClosedLoopTest, ZeroBubblePlanSavesWhatItPromises) {
   TrainAndExpectKept(promise);
 }
 
-// With one more microbatch in flight, the same instructions take the same time at the highest clock
-// as with 1F1B, so the steps before the plan are the reference of the search.
+// The schedule has one more microbatch in flight. At the highest clock, its instructions take the
+// same time as with 1F1B. So the steps before the plan are the reference of the search.
 TEST_F(ClosedLoopTest, SearchedScheduleSavesWhatItPromises) {
   SetUpNodes("1f1b", 6, "--work-scale 0.5");
   const Promise fixed = PlanWithTruth();
@@ -136,7 +137,7 @@ TEST_F(ClosedLoopTest, SearchedScheduleSavesWhatItPromises) {
   TrainAndExpectKept(promise);
 }
 
-// A job keeps its schedule, so the schedules run one after the other.
+// A job keeps its schedule, so the two schedules run one after the other.
 TEST_F(ClosedLoopTest, VerifyComparesTheRunsOfTwoSchedules) {
   SetUpNodes("1f1b", 6, "--work-scale 0.5");
   const auto train = [this](const std::string& name) {

@@ -1,5 +1,6 @@
-// `perseus run` around a training of eight processes on virtual GPUs: from nothing to a verified
-// saving. `perseus trainer` is the training: it opens a session by itself.
+// `perseus run` with a training of eight processes on virtual GPUs. It starts without any
+// measurement, and ends with a verified saving. The training is `perseus trainer`, which opens a
+// session by itself.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -20,7 +21,7 @@ using ::testing::Not;
 
 class RunTest : public ClosedLoopJob {
  protected:
-  // The trainer under `perseus run`. Its output goes to run.out and run.err.
+  // Runs the trainer with `perseus run`. The output goes to run.out and run.err.
   void RunTrainer(const std::string& run_flags, int steps) {
     trainer_ =
         Start(fmt::format("run --job-directory run {} -- {} trainer --job job.toml --node "
@@ -34,7 +35,7 @@ class RunTest : public ClosedLoopJob {
       if (std::filesystem::exists(Directory() / log)) std::cout << Read(log);
     }
   }
-  // The result of the verification. Expects that the training saves what its plan promises.
+  // Returns the result of the verification. Expects that the training saves what its plan promises.
   nlohmann::json TuneAndVerify(int steps = 400,
                                const std::string& flags = "--budget-steps 40 --verify-steps 60") {
     RunTrainer("--tune --switch-latency 2 --assignment-delay 0.4 " + flags, steps);
@@ -47,10 +48,10 @@ class RunTest : public ClosedLoopJob {
   nlohmann::json JsonOf(const std::string& file) const { return nlohmann::json::parse(Read(file)); }
 };
 
-// Enough for a job with 1F1B: its verification ends after about 200 steps.
+// Enough steps for a job with 1F1B, because its verification ends after about 200 steps.
 constexpr int kEnoughSteps = 280;
 
-// No job file for Perseus: the schedule, the pipelines and the blocking power come from the job.
+// Perseus gets no job file. The schedule, the pipelines and the blocking power come from the job.
 TEST_F(RunTest, TuneGoesFromNothingToAVerifiedSaving) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4");
   const nlohmann::json verified = TuneAndVerify(kEnoughSteps);
@@ -73,7 +74,8 @@ TEST_F(RunTest, TuneGoesFromNothingToAVerifiedSaving) {
   EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
 }
 
-// Schedules with two model chunks on each rank: interleaved, and V-shaped with a split backward.
+// The schedules have two model chunks on each rank: interleaved, and V-shaped with a split
+// backward.
 TEST_F(RunTest, TuneOfAnInterleavedScheduleSavesWhatItPromises) {
   SetUpNodes("interleaved-1f1b", 8, "--chunks 2 --work-scale 0.8 --imbalance 0.1");
   TuneAndVerify();
@@ -88,8 +90,8 @@ TEST_F(RunTest, TuneOfAZeroBubbleScheduleSavesWhatItPromises) {
   EXPECT_THAT(Read("run.err"), HasSubstr(", 0 of them ran in another order\n"));
 }
 
-// Large trainings run at their power limit, and do not reach the highest clocks. These GPUs need
-// 475 W at 1410 MHz.
+// Large trainings run at their power limit, and do not reach the highest clocks. The GPUs of this
+// test need 475 W at 1410 MHz.
 TEST_F(RunTest, TuneOfAJobAtItsPowerLimitSavesWhatItPromises) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4", 420);
   const nlohmann::json verified = TuneAndVerify(kEnoughSteps);
@@ -99,7 +101,7 @@ TEST_F(RunTest, TuneOfAJobAtItsPowerLimitSavesWhatItPromises) {
               AllOf(ContainsRegex("at their power limit, GPUs do not reach their highest clock of "
                                   "1410 MHz: forward reaches 1[0-9]+.* MHz, backward reaches "),
                     Not(HasSubstr("warning"))));
-  // No plan asks for a clock above those that are reached.
+  // No plan requests a clock above the clocks that the GPUs reach.
   const nlohmann::json plan = JsonOf("run/tuned/plan.json");
   for (const auto& rank : plan.at("pp_ranks")) {
     for (const auto& one : rank.at("instructions")) {
@@ -108,9 +110,9 @@ TEST_F(RunTest, TuneOfAJobAtItsPowerLimitSavesWhatItPromises) {
   }
 }
 
-// The messages between the ranks of this job take 4 ms. A plan that does not know it takes 0.3 %
-// more time than promised, because more of its critical path is messages. tune measures this time,
-// and verify finds no slowdown: less than its default tolerance.
+// The messages between the ranks of this job take 4 ms. If a plan ignores this time, it takes 0.3 %
+// more time than promised, because messages are a larger part of its critical path. tune measures
+// this time. verify then finds no slowdown: the slowdown is less than its default tolerance.
 TEST_F(RunTest, TuneMeasuresAndPlansForTheTransferTime) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4");
   Write("job.toml", Read("job.toml") + "[[fixed]]\nkind = \"p2p\"\ntime_s = 0.004\n");
@@ -130,8 +132,8 @@ TEST_F(RunTest, TuneThatEndsEarlySaysHowManyStepsItNeeds) {
   EXPECT_TRUE(Comes([this] { return IsAllRestored(); }));
 }
 
-// Ctrl-C while clocks are lowered to measure them: no clock and no assignment stays, and what was
-// measured is kept.
+// Ctrl-C comes while clocks are lowered to measure them. After it, no clock and no assignment
+// remains, and the measurements are kept.
 TEST_F(RunTest, InterruptWhileTuneMeasuresRestoresAllClocks) {
   SetUpNodes("1f1b", 6, "--work-scale 0.4");
   trainer_ = Start(fmt::format(
@@ -146,7 +148,7 @@ TEST_F(RunTest, InterruptWhileTuneMeasuresRestoresAllClocks) {
   ASSERT_TRUE(Comes([&] {
     return has_clocks() && std::filesystem::exists(Directory() / "run/tuner.json");
   })) << Read("run.err");
-  // What tune says comes at once, not at the end.
+  // The messages of tune appear at once, not at the end.
   EXPECT_TRUE(
       Comes([this] { return Read("run.err").find("perseus: round 1: ") != std::string::npos; }));
   kill(trainer_, SIGINT);
@@ -158,7 +160,7 @@ TEST_F(RunTest, InterruptWhileTuneMeasuresRestoresAllClocks) {
   EXPECT_GT(JsonOf("run/tuner.json").at("spent").at("steps").get<int>(), 0);
 }
 
-// The schedule of the logs is the one that the trainer ran, and the planner reads it.
+// The schedule from the logs is the schedule that the trainer ran, and the planner reads it.
 TEST_F(RunTest, ScheduleOfTheLogsIsTheOneThatRan) {
   SetUpNodes("zb-v", 8,
              "--chunks 2 --instructions forward,backward_input,backward_weight --work-scale 0.1");

@@ -1,4 +1,4 @@
-// `perseus trainer` alone, and its error messages.
+// Tests `perseus trainer` alone, and its error messages.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -13,7 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Runs without agents, so clocks never change.
+// Tests run without agents, so clocks never change.
 class TrainerTest : public ClosedLoopJob {
  protected:
   TrainerTest() {
@@ -33,8 +33,8 @@ class TrainerTest : public ClosedLoopJob {
   }
 };
 
-// Nothing varies here, so a step takes the time and energy of the plan's baseline, except for
-// rounding.
+// Nothing varies in this test. So, except for rounding, a step takes the time and energy of the
+// plan's baseline.
 TEST_F(TrainerTest, StepTakesTheBaselineTimeAndEnergy) {
   const std::string out = RunWell("plan --job job.toml --no-frontier --per-instruction -o out");
   const auto baseline = nlohmann::json::parse(Read("out/plans/no-slowdown.json")).at("baseline");

@@ -1,4 +1,4 @@
-// A plan that was made from a false profile costs throughput, so the server takes it back.
+// A plan that was made from a false profile costs throughput. So the server withdraws the plan.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -17,7 +17,8 @@ using nlohmann::json;
 
 class GuardTest : public ServedJobs {
  protected:
-  // A profile that understates what lower clocks cost: its times are nearer to the shortest.
+  // Writes a profile in which lower clocks cost too little time: its times are too close to the
+  // shortest time.
   void WriteFalseProfile() {
     std::string csv = "stage,instruction,frequency,time,energy\n";
     std::map<std::pair<std::string, std::string>, double> shortest;
@@ -73,7 +74,7 @@ TEST_F(GuardTest, APlanFromAFalseProfileIsTakenBack) {
   AwaitStep("run", step + 10);
   EndTrainer();
 
-  // The job is as fast as before the plan, and was slower with it.
+  // The job is as fast as before the plan, and was slower with the plan.
   const std::vector<TrueStep> steps = TrueStepsOf("run.record.csv");
   const TrueMean before = MeanOf(steps, 2, static_cast<std::size_t>(planned_at));
   const TrueMean after =

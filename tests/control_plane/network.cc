@@ -24,7 +24,7 @@ void MustIp(const std::string& words) {
   if (const auto ran = Ip(words); !ran) throw std::runtime_error(ran.error().Message());
 }
 
-// Keeps the networks of tests that run at the same time apart.
+// A number that separates the networks of tests that run at the same time.
 int OwnNumber() { return static_cast<int>(getpid()); }
 
 // Each machine has a /30 of 198.18.0.0/15, which is reserved for tests of networks (RFC 2544).
@@ -82,8 +82,8 @@ std::vector<std::string> Network::InsideWords(int machine) const {
   return {"ip", "netns", "exec", Name(machine)};
 }
 
-// The other end of the cable goes down too, and with it the route, so connections from the test
-// fail at once, as they do when a machine vanishes. The addresses stay.
+// The other end of the cable goes down too, and so does the route. So connections from the test
+// fail at once, as they do when a machine disappears. The addresses stay.
 void Network::Cut(int machine) const {
   MustIp(fmt::format("-n {} link set eth0 down", Name(machine)));
 }

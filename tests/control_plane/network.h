@@ -1,4 +1,5 @@
-// Simulates other machines on the network: each is a network namespace with its own virtual cable.
+// Simulates other machines on the network. Each machine is a network namespace with its own virtual
+// cable.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@ namespace perseus {
 
 class Network {
  public:
-  // Why this machine cannot create such a network; empty if it can.
+  // The reason why this machine cannot create such a network. Empty if it can.
   static std::string WhyNot();
 
   explicit Network(int machines);  // Throws std::runtime_error.
@@ -21,10 +22,10 @@ class Network {
   // The prefix that makes a command run on that machine.
   std::string Inside(int machine) const;
   std::vector<std::string> InsideWords(int machine) const;
-  // Cut unplugs the machine's cable, which both ends notice; Repair plugs it in again.
+  // Cut unplugs the machine's cable, and both ends notice this. Repair plugs the cable in again.
   void Cut(int machine) const;
   void Repair(int machine) const;
-  // Silence drops every packet from and to the machine, and neither end is notified.
+  // Drops every packet from and to the machine. Neither end is notified.
   void Silence(int machine) const;
   void EndSilence(int machine) const;
 

@@ -1,4 +1,4 @@
-// Server replicas, and a real `perseus node` that reads rank logs which the test writes.
+// Server replicas, and a real `perseus node`. The node reads rank logs that the test writes.
 #pragma once
 
 #include <atomic>
@@ -19,9 +19,10 @@ class RecordedStream {
  public:
   RecordedStream(const std::string& servers, const std::string& node);
   ~RecordedStream();
-  // The versions of the assignments in order of arrival, duplicates included.
+  // The versions of the assignments in order of arrival, including duplicates.
   std::vector<std::int64_t> versions() const;
-  // The URL of the replica that the stream is connected to; empty while it is not connected.
+  // The URL of the replica to which the stream is connected. Empty while the stream is not
+  // connected.
   std::string server() const;
 
  private:
@@ -32,20 +33,20 @@ class RecordedStream {
   std::thread thread_;
 };
 
-// Reports stragglers all the time, each time with another slowdown, and remembers which reports the
+// Reports stragglers all the time, each time with another slowdown. Remembers which reports the
 // server acknowledged.
 class StragglerLoad {
  public:
   StragglerLoad(const std::string& servers, const std::string& job);
   ~StragglerLoad() { End(); }
   void End();
-  // What was reported of one pipeline.
+  // The reports about one pipeline.
   struct Reported {
     double acknowledged = 0;  // The last slowdown that the server acknowledged.
-    // Slowdowns sent after it: whether the server stored them is unknown.
+    // Slowdowns that were sent after `acknowledged`. It is unknown whether the server stored them.
     std::vector<double> unknown;
-    // All requests without an answer. The server may store them late, after a silent database
-    // answers again.
+    // All requests without an answer. If a silent database answers again, the server may store
+    // these requests late.
     std::vector<double> unanswered;
   };
   std::map<int, Reported> reported() const;  // By pipeline.
@@ -63,10 +64,10 @@ class Replicas : public Served {
  protected:
   static constexpr const char* kKey = "run";
 
-  // Registers a job of two pipelines of four ranks, with a profile, so that the server plans it.
+  // Registers a job of two pipelines of four ranks. The job has a profile, so the server plans it.
   void RegisterJob();
-  // Starts `perseus node` n0 for pipeline 0. A thread appends steps to its ranks' logs in the
-  // directory run.
+  // Starts `perseus node` n0 for pipeline 0. A thread appends steps to the logs of the pipeline's
+  // ranks, in the directory run.
   void StartNode();
   int ReplicaOfNode() const { return ReplicaOfLog("node.log"); }
   // The server's version of the assignment in the job's directory.
@@ -74,15 +75,15 @@ class Replicas : public Served {
   // The number of steps that the ranks have run.
   int steps() const { return steps_; }
 
-  // The response has status 0 if the request got no answer.
+  // If the request got no answer, the response has status 0.
   http::Response Send(const std::string& server, const std::string& method,
                       const std::string& target, const std::string& body = "") const;
   nlohmann::json Get(const std::string& target) const;
   // Attaches pipeline 1 to this node.
   void Attach(const std::string& node) const;
-  // Waits until nothing is left to plan. Then expects that the server has each acknowledged
-  // straggler, that the versions have no gap, and that the nodes received the last one and none
-  // twice.
+  // Waits until the server has nothing left to plan. Then checks three conditions: the server has
+  // each acknowledged straggler; the versions have no gap; the nodes received the last version, and
+  // no version twice.
   enum class Unanswered { kNeverComeLate, kMayComeLate };
   void ExpectNothingLost(const StragglerLoad& load, const RecordedStream& stream,
                          Unanswered unanswered = Unanswered::kNeverComeLate);

@@ -33,7 +33,8 @@ TEST_F(ReplicasTest, KilledUnderLoadNothingIsLostOrSentTwice) {
   StragglerLoad load(urls(), kKey);
   for (int round = 0; round < 4; ++round) {
     const std::int64_t version = VersionInForce();
-    // Kills in turn the replica of the real node and the replica of the recorded stream.
+    // Kills two replicas in turn: the replica of the real node, and the replica of the recorded
+    // stream.
     int killed = -1;
     ASSERT_TRUE(Comes([&] {
       const int of_node = ReplicaOfNode();
@@ -92,7 +93,7 @@ TEST_F(ReplicasTest, WithoutTheDatabaseNodesKeepTheirAssignmentAndCatchUp) {
 // The network drops every packet from and to the database, and no replica is notified.
 class SilentDatabaseTest : public ReplicasTest {
  protected:
-  // The loss lasts for that long at least, and until all replicas have noticed it.
+  // The loss lasts at least for this time, and until all replicas have noticed it.
   void LoseFor(std::chrono::seconds outage);
 };
 

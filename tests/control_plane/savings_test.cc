@@ -1,5 +1,5 @@
-// From an online profile to energy savings, with a server: the saving that the server promises for
-// a job (`perseus job show`) is the saving that the virtual GPUs' own counters measure.
+// From an online profile to energy savings, with a server. The server promises a saving for a job
+// (`perseus job show`). The energy counters of the virtual GPUs must show the same saving.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -16,8 +16,8 @@ using nlohmann::json;
 
 class SavingsTest : public ServedJobs {
  protected:
-  // `perseus tune` measures how long the instructions take and how much power a waiting GPU draws.
-  // It runs without --restore, because its measurements under its own plan correct the profile.
+  // `perseus tune` measures how long the instructions take, and how much power a waiting GPU draws.
+  // It runs without --restore, because measurements under its own plan correct the profile.
   void ProfileOnline(const ServedJob& job) {
     const std::string directory = job.nodes[0].directory;
     const std::string tuned = job.key + ".tuned";
@@ -46,8 +46,8 @@ class SavingsTest : public ServedJobs {
                           assignment.at("baseline").at("time_s").get<double>()};
     perseus::ExpectPromiseKept(promise, TrueStepsOf(job.key + ".record.csv"), before, window.steps);
   }
-  // Requires running servers. Trains two jobs one after the other; both are registered from the
-  // start. Calls `in_the_middle` after the first job is profiled.
+  // Requires running servers. Registers two jobs at the start, and trains them one after the other.
+  // Calls `in_the_middle` after the first job is profiled.
   void ProfileAndSave(const std::function<void()>& in_the_middle) {
     const ServedJob two{"two-pipelines", 2, 4, 6, {{"a", 4, "run-two"}, {"b", 4, "run-two"}}};
     const ServedJob one{"one-pipeline", 1, 8, 8, {{"c", 8, "run-one"}}};
@@ -74,7 +74,7 @@ TEST_F(SavingsTest, TwoJobsSaveWhatTheServerPromises) {
   ProfileAndSave([] {});
 }
 
-// The job is registered with a schedule that is searched for, and its trainer runs this schedule.
+// The job is registered with a searched schedule, and its trainer runs this schedule.
 TEST_F(SavingsTest, AJobWithASearchedScheduleSavesWhatTheServerPromises) {
   StartServer();
   const ServedJob job{"auto", 1, 4, 6, {{"a", 4, "run-auto"}}};
@@ -86,13 +86,13 @@ TEST_F(SavingsTest, AJobWithASearchedScheduleSavesWhatTheServerPromises) {
   file.replace(file.find(fixed), fixed.size(), "schedule_file = \"found.csv\"");
   Write("auto.toml", file);
   StartTrainer(job);
-  // Without a node, no plan comes: these are the steps at maximum frequency.
+  // Without a node daemon, the job gets no plan. So these are the steps at maximum frequency.
   EXPECT_TRUE(Comes([&] { return StepsOf("run-auto", {0, 0, 0}).size() >= 12; }));
   StartNodes(job);
   ExpectPromiseKept(job);
 }
 
-// The replica of the nodes is cut off right after it receives the profile.
+// The replica of the nodes is cut off immediately after it receives the profile.
 TEST_F(SavingsTest, AlsoWithThreeReplicasWhenOneIsCutOff) {
   const std::string why_not = Network::WhyNot();
   if (!why_not.empty()) GTEST_SKIP() << why_not;

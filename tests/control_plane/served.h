@@ -18,9 +18,9 @@ class Served : public TrainingFixture {
   void StartServer();
 
   static constexpr int kReplicas = 3;
-  // Starts the replicas. They listen at `addresses`; port 0 ("127.0.0.1:0") is any free port.
-  // `in_front` has a command prefix for each that runs it on another machine ("ip netns exec
-  // NAME").
+  // Starts the replicas. They listen at `addresses`. Port 0 ("127.0.0.1:0") is any free port.
+  // `in_front` has a command prefix for each replica that runs it on another machine ("ip netns
+  // exec NAME").
   void StartReplicas(const std::vector<std::string>& addresses,
                      const std::vector<std::string>& in_front = {},
                      const std::optional<PostgresServer::Machine>& database = {});
@@ -31,11 +31,13 @@ class Served : public TrainingFixture {
   int ReplicaAt(const std::string& url) const;  // -1: no replica has this URL.
   pid_t pid(int replica) const { return pids_.at(static_cast<std::size_t>(replica)); }
   PostgresServer& postgres() { return *postgres_; }
-  // The replica that the `perseus node` with this log is connected to; -1 if to none now.
+  // The replica to which the `perseus node` with this log is connected. -1: at the moment, no
+  // replica.
   int ReplicaOfLog(const std::string& node_log) const;
 
   int servers() const { return static_cast<int>(urls_.size()); }
-  // All URLs, separated by commas, in turn from replica `first` on.
+  // All URLs, separated by commas. The first URL is that of replica `first`, and the others follow
+  // in turn.
   std::string urls(int first = 0) const;
 
  private:

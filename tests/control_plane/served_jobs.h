@@ -1,5 +1,6 @@
-// Training jobs on virtual GPUs, managed by a `perseus serve`. Each node has a `perseus agent` and
-// a `perseus node`. All of them are real processes; tests observe them with `perseus job show`.
+// Training jobs on virtual GPUs. A `perseus serve` manages the jobs. Each node has a `perseus
+// agent` and a `perseus node`. All of these are real processes; tests observe the jobs with
+// `perseus job show`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -20,7 +21,7 @@ struct ServedJob {
     std::string name;
     int gpus = 4;
     std::string directory;  // Several nodes may share one.
-    int server = 0;         // The replica that it tries first.
+    int server = 0;         // The replica that the node tries first.
   };
   std::vector<Node> nodes;
 };
@@ -30,19 +31,19 @@ class ServedJobs : public Served {
   using Served::SetUp;
   // Writes the GPUs' profile KEY.csv and the job file KEY.toml, and starts the nodes' agents.
   void SetUp(const ServedJob& job, const std::string& synth_flags);
-  // Runs `perseus job register`. With a profile among the flags, the server plans the job.
+  // Runs `perseus job register`. If the flags contain a profile, the server plans the job.
   void Register(const ServedJob& job, const std::string& flags = "");
-  // The trainer writes its steps to KEY.record.csv when it ends.
+  // Starts the trainer. When the trainer ends, it writes its steps to KEY.record.csv.
   void StartTrainer(const ServedJob& job);
   void EndTrainer();
-  // Starts a `perseus node` for each job directory; its log is NAME.node.log.
+  // Starts a `perseus node` for each job directory. The log of a node is NAME.node.log.
   void StartNodes(const ServedJob& job);
 
   nlohmann::json Show(const std::string& key) const;
   void AwaitStep(const std::string& key, std::int64_t step) const;
-  // Waits until all pipelines have run `count` more steps under one assignment, for this number of
-  // stragglers, with planning done. Returns these steps and the job as `perseus job show` printed
-  // it. Fails and returns no steps after ten minutes.
+  // Waits until all pipelines have run `count` more steps under one assignment for this number of
+  // stragglers, and no planning is left. Returns these steps, and the job as `perseus job show`
+  // printed it. After ten minutes, fails and returns no steps.
   struct Steady {
     Steps steps;
     nlohmann::json job;
@@ -53,7 +54,8 @@ class ServedJobs : public Served {
                                          const protocol::RankId& rank) const;
 
  private:
-  // The last replica comes first, because tests cut off the others.
+  // The flag with the URLs. The URL of the last replica comes first, because tests cut off the
+  // other replicas.
   std::string server() const { return " --server " + urls(servers() - 1) + " "; }
   pid_t trainer_ = 0;
   std::string trained_;  // The key of the trainer's job.

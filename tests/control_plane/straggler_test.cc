@@ -1,9 +1,9 @@
-// One GPU becomes slow. The server detects it, the other pipeline saves energy meanwhile and delays
-// no step, and everything is as before once the GPU recovers.
+// One GPU becomes slow. The server detects this. Meanwhile, the other pipeline saves energy and
+// delays no step. When the GPU recovers, everything is as before.
 //
-// Training runs in virtual time, the server and `perseus node` in real time. The test therefore
-// judges energy and time by the virtual GPUs, but not how many steps detection takes
-// (straggler_detector_test.cc tests that).
+// Training runs in virtual time. The server and `perseus node` run in real time. So the test checks
+// the energy and time of the virtual GPUs, but not how many steps the detection takes
+// (straggler_detector_test.cc tests this).
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -36,8 +36,8 @@ class StragglerTest : public ServedJobs {
     return energy_j;
   }
 
-  // A pipeline's mean energy for a step, by its GPUs' own counters, over steps under one
-  // assignment.
+  // The mean energy of a pipeline for a step, from the counters of its GPUs. The mean is over steps
+  // under one assignment.
   struct Measured {
     json assignment;
     Steps steps;
@@ -51,7 +51,7 @@ class StragglerTest : public ServedJobs {
       if (HasFailure()) return {};
       Measured measured{steady.job.at("assignment"), {}, 0};
       {
-        // Virtual time, and with it training, stands still while this thread reads the counters.
+        // While this thread reads the counters, virtual time stands still, and so does training.
         const auto part = node.clock()->TakePart(Clock::Part::kFollows);
         const std::int64_t first = AwaitEndOfStep(0, *node.clock());
         const double before_j = EnergyOf(node);
@@ -59,8 +59,8 @@ class StragglerTest : public ServedJobs {
         measured.energy_j = (EnergyOf(node) - before_j) / static_cast<double>(last - first);
         measured.steps = {static_cast<std::size_t>(first) + 1, static_cast<std::size_t>(last) + 1};
       }
-      // The server may be late, because it runs in real time. Only once it has judged these steps,
-      // their assignment is what it finally wants.
+      // The server may be late, because it runs in real time. When it has judged these steps, their
+      // assignment is final.
       AwaitStep(job_.key, static_cast<std::int64_t>(measured.steps.end));
       const Steady after = AwaitSteady(job_.key, 1, stragglers);
       if (HasFailure()) return {};
@@ -69,7 +69,8 @@ class StragglerTest : public ServedJobs {
     ADD_FAILURE() << "the assignment never stayed the same for long enough";
     return {};
   }
-  // Waits until the first pipeline ends another step with at least that number; returns its number.
+  // Waits until the first pipeline ends another step with at least this number. Returns the number
+  // of the step.
   std::int64_t AwaitEndOfStep(std::int64_t number, Clock& clock) const {
     protocol::RankLogReader reader(protocol::RankLogPath(Directory() / "run-a", {0, 0, 0}));
     EXPECT_TRUE(reader.SkipToEnd());
@@ -94,8 +95,8 @@ class StragglerTest : public ServedJobs {
     }
     return between;
   }
-  // The first pipeline's energy for a step by its plan: its own, and that of waiting for the
-  // slowest pipeline.
+  // Returns the first pipeline's energy for a step according to its plan. This includes the energy
+  // of waiting for the slowest pipeline.
   double Predicted(const json& assignment) const {
     const json& share = assignment.at("pipelines").at(0);
     const double wait_s = assignment.at("time_s").get<double>() - share.at("time_s").get<double>();
@@ -108,8 +109,9 @@ TEST_F(StragglerTest, TheOtherPipelineSavesEnergyAndDelaysNoStep) {
   ThrottleAndRecover([] {});
 }
 
-// The replica that judges the job is cut off: that of the first node. Usually the other node is
-// connected to another one. But on a busy machine, an answer may take so long that a node moves.
+// The replica that judges the job is cut off. The first node is connected to this replica. Usually
+// the other node is connected to another replica. But on a busy machine, an answer may take so long
+// that a node changes its replica.
 TEST_F(StragglerTest, AlsoWithThreeReplicasWhenOneIsCutOff) {
   const std::string why_not = Network::WhyNot();
   if (!why_not.empty()) GTEST_SKIP() << why_not;
@@ -170,7 +172,7 @@ void StragglerTest::ThrottleAndRecover(const std::function<void()>& in_the_middl
   const TrueMean by_itself = MeanOf(steps, alone.begin, alone.end);
   const TrueMean meanwhile = MeanOf(steps, during.steps.begin, during.steps.end);
   const double delay = meanwhile.time_s / by_itself.time_s - 1;
-  // As in ExpectPromiseKept.
+  // The same limit as in ExpectPromiseKept.
   const double noise =
       3 * std::hypot(meanwhile.time_error_s, by_itself.time_error_s) / by_itself.time_s + 0.0052;
   EXPECT_LT(delay, noise);

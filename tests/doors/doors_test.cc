@@ -1,5 +1,6 @@
-// One job has the same plan from every door: the same clocks, energies and bounds, bit for bit. A
-// new door is a row of kDoors, and a new job a row of kJobs.
+// Tests that one job has the same plan from every door, which is a way to request a plan. The
+// clocks, energies and bounds are the same, bit for bit. To add a door, add a row to kDoors. To add
+// a job, add a row to kJobs.
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
@@ -25,12 +26,12 @@ namespace {
 
 struct Job {
   const char* name;
-  const char* profile;   // Flags of `perseus synth`, or the path of a profile; see DoorsTest.
+  const char* profile;   // Flags of `perseus synth`, or the path of a profile (see DoorsTest).
   const char* pipeline;  // Keys of [pipeline].
   const char* gpu = "";  // Further keys of [gpu].
 };
 constexpr const char* kPlain = "schedule = \"1f1b\"\nmicrobatches = 3";
-// On two stages: a search for few clock changes is short for at most eight instructions.
+// The job has two stages: a search for few clock changes is short for at most eight instructions.
 constexpr const char* kTiny = "schedule = \"1f1b\"\nmicrobatches = 2";
 
 constexpr Job kJobs[] = {
@@ -58,7 +59,7 @@ microbatches = 8)"},
     {"OneRank", "--stages 1", kPlain},
 };
 
-// Empty: the target of a user who asks for none.
+// Empty: the target that applies if the user requests none.
 using Asked = std::optional<plan::Target>;
 constexpr Asked kTargets[] = {{},
                               {{.kind = plan::Target::Kind::kSlowdown, .value = 3}},
@@ -144,7 +145,7 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
   }
 #endif
 
-  // The measurements of a sweep of all options of a profile. Fills in the clocks of the sweep.
+  // Returns the measurements of a sweep of all options of a profile. Sets the clocks of the sweep.
   static std::vector<profiler::MeasuredOption> Measure(const profile::Profile& profile,
                                                        profiler::SweepJob& sweep) {
     std::vector<std::set<int>> clocks(sweep.schedule.pp_ranks.size());
@@ -179,7 +180,7 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
 
   std::string JobFile() const { return Directory() / "job.toml"; }
 
-  // The file of the program's plan.
+  // Returns the plan file of the program.
   std::string PlanOf(const Asked& target) const {
     const auto job = job::LoadJob({.job_file = JobFile()}).value();
     return "out/plans/" + plan::Slug(job.wishes(target).targets.front()) + ".json";
@@ -210,7 +211,8 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
     Write("profile.csv", text);
   }
 
-  // Above 1,200 MHz, the power cap holds: each clock is as fast as the fastest that is reached.
+  // Above 1,200 MHz, the power cap limits the clock: each clock is as fast as the fastest clock
+  // that is reached.
   void Cap() const {
     std::vector<std::string> reached;
     Rewrite("", [&](std::vector<std::string> columns) {
@@ -218,7 +220,7 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
       std::string& energy = columns.back();
       if (std::stod(columns[2]) > 1200) {
         const int mhz = static_cast<int>(std::stod(columns[2]));
-        // Nearly the same values, as a measurement has them.
+        // Writes nearly the same values, as in a measurement.
         time = fmt::format("{:.6f}", 0.05 + 1e-5 * (mhz % 7));
         energy = fmt::format("{:.4f}", 15 + 1e-2 * (mhz % 5));
       } else {
@@ -240,7 +242,7 @@ class DoorsTest : public CommandTest, public testing::WithParamInterface<Job> {
 
 struct Door {
   const char* name;
-  Result<std::string> (DoorsTest::*plan)(const Asked& target);  // The text of a plan file.
+  Result<std::string> (DoorsTest::*plan)(const Asked& target);  // Returns the text of a plan file.
 };
 
 constexpr Door kDoors[] = {
@@ -259,7 +261,8 @@ TEST_P(DoorsTest, GiveTheSamePlan) {
     for (const Door& door : kDoors) {
       SCOPED_TRACE(door.name);
       const Result<std::string> made = (this->*door.plan)(target);
-      // One option leaves nothing to plan, and no door invents a plan.
+      // If each instruction has only one option, there is nothing to plan, and no door invents a
+      // plan.
       ASSERT_EQ(made.has_value(), std::string_view(GetParam().name) != "OneOption");
       if (!made) continue;
       auto file = plan_file::ParsePlan(*made, door.name);
@@ -273,9 +276,9 @@ TEST_P(DoorsTest, GiveTheSamePlan) {
   }
 }
 
-// The last step of `tune` plans the profile that it makes of its measurements, with margins for
-// their errors. Another door gives this profile the same clocks. `tune` measures noise itself, and
-// accepts a profile with one option for each instruction.
+// The last step of `tune` plans the profile that it makes from its measurements, with margins for
+// their errors. With this profile, another door gives the same clocks. `tune` measures noise
+// itself, and accepts a profile with one option for each instruction.
 TEST_P(DoorsTest, TuneHasThePlanOfItsProfile) {
   const std::string_view name = GetParam().name;
   if (name == "Noise" || name == "OneOption") return;
@@ -305,7 +308,7 @@ TEST_P(DoorsTest, TuneHasThePlanOfItsProfile) {
   }
 }
 
-// `compare` and `emulate` print no clocks, but what the plan of the job needs.
+// `compare` and `emulate` print no clocks. They print the time and energy of the job's plan.
 TEST_P(DoorsTest, CompareAndEmulateHaveThePlanOfTheJob) {
   const std::string emulate = "emulate --job job.toml --iterations 3 ";
   if (std::string_view(GetParam().name) == "OneOption") {

@@ -1,4 +1,4 @@
-// The functions of libcuda.so.1 that the client calls, and those that would synchronize.
+// The functions of libcuda.so.1 that the client calls, and the functions that would synchronize.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +29,7 @@ struct Gpu;
 struct Event {
   Gpu* gpu = nullptr;  // The event belongs to the context of this GPU.
   bool is_recorded = false;
-  std::int64_t at = -1;  // The GPU's time at the event; -1 if it has not reached the event.
+  std::int64_t at = -1;  // The GPU's time at the event. -1: the GPU has not reached the event.
 };
 struct Item {
   std::int64_t duration = 0;
@@ -38,9 +38,9 @@ struct Item {
 struct Stream {
   Gpu* gpu = nullptr;
   std::deque<Item> items;
-  std::int64_t free_at = 0;  // When the last started work ends.
+  std::int64_t free_at = 0;  // The time at which the last started work ends.
   bool is_capturing = false;
-  bool is_broken = false;  // The capture is invalid.
+  bool is_broken = false;  // True: the capture is invalid.
 };
 // A GPU and its primary context, whose handle is the address of this object.
 struct Gpu {
@@ -66,11 +66,11 @@ Driver& driver() {
   static Driver the_driver;
   return the_driver;
 }
-// A thread has no context until it makes a stream or sets one.
+// A thread has no context until it creates a stream or sets a context.
 thread_local Gpu* current_context = nullptr;
 thread_local int capture_mode = 0;  // 0 is the global mode.
 
-// Counts the call and returns its result; 0 is success.
+// Counts the call and returns its result. 0: success.
 int Enter(const char* entry_point) PERSEUS_REQUIRES(driver().mutex) {
   ++driver().calls[entry_point];
   const auto failure = driver().failures.find(entry_point);
@@ -78,7 +78,7 @@ int Enter(const char* entry_point) PERSEUS_REQUIRES(driver().mutex) {
   return failure->second.after-- > 0 ? 0 : failure->second.result;
 }
 
-// As Enter(), for functions that are forbidden during a capture.
+// Does the same as Enter(), for functions that are forbidden during a capture.
 int EnterUnsafe(const char* entry_point) PERSEUS_REQUIRES(driver().mutex) {
   const int failed = Enter(entry_point);
   if (failed != 0 || capture_mode == kRelaxed) return failed;
@@ -98,7 +98,7 @@ bool IsAnyCapturing() PERSEUS_REQUIRES(driver().mutex) {
 
 bool IsLegacy(const Stream* stream) { return stream == &stream->gpu->legacy; }
 
-// Null if the stream does not exist. The legacy stream is that of the current context.
+// Returns null if the stream does not exist. The legacy stream belongs to the current context.
 Stream* StreamOf(void* handle) PERSEUS_REQUIRES(driver().mutex) {
   if (handle == nullptr) return current_context == nullptr ? nullptr : &current_context->legacy;
   for (const auto& stream : driver().streams) {
@@ -112,7 +112,7 @@ int Enqueue(void* handle, const Item& item) PERSEUS_REQUIRES(driver().mutex) {
   if (stream == nullptr) return kInvalidHandle;
   if (item.event != nullptr && item.event->gpu != stream->gpu) return kInvalidHandle;
   if (IsLegacy(stream) && IsAnyCapturing()) return kCaptureImplicit;
-  // New work of an empty queue begins now, not in the past.
+  // If the queue is empty, new work begins now, not in the past.
   if (stream->items.empty()) stream->free_at = std::max(stream->free_at, driver().now);
   stream->items.push_back(item);
   return 0;
@@ -383,7 +383,7 @@ int cuDevicePrimaryCtxRetain(void** context, int device) {
   return 0;
 }
 
-// The work behind a host function waits for it: 0.11 ms on an H100.
+// The work behind a host function waits for this function: 0.11 ms on an H100.
 int cuLaunchHostFunc(void*, void (*)(void*), void*) {
   Refuse("cuLaunchHostFunc", "stops the stream");
 }

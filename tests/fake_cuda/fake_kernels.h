@@ -1,12 +1,13 @@
-// A fake CUDA driver that runs the kernels of perseus/runtime/qualifier/kernels.h on threads: a
-// load kernel counts at a given rate until its mailbox says stop. It knows the host's side of the
-// kernels only: it neither reads nor checks their PTX.
+// A fake CUDA driver that runs the kernels of perseus/runtime/qualifier/kernels.h on threads. A
+// load kernel counts at a given rate until its mailbox says stop. The fake knows only the host's
+// side of the kernels. It neither reads nor checks their PTX.
 //
-// It fails where the real driver fails: for handles of another context than the current one, for
-// addresses that were not allocated, and for peers that are connected twice. A small kernel does
-// not run while every multiprocessor has a block of a load kernel.
+// The fake fails where the real driver fails: for handles of another context than the current one,
+// for addresses that were not allocated, and for peers that are connected twice. A small kernel
+// does not run while every multiprocessor has a block of a load kernel.
 //
-// A library of its own: fake_cuda.h fakes streams whose time a test advances.
+// This fake is a library of its own. The other fake driver (fake_cuda.h) has streams whose time a
+// test advances.
 #pragma once
 
 #include <string>
@@ -20,19 +21,20 @@ struct GpuTraits {
   int multiprocessors = 108;
   int compute_capability = 8;
   bool ends_long_kernels = false;  // As a GPU that drives a display does.
-  bool has_peers = true;           // The GPUs reach the memory of each other.
+  bool has_peers = true;           // The GPUs can access each other's memory.
 };
 
 // Resets the driver: these GPUs ("GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"), no failures, and a
-// rate of one iteration per microsecond. Requires that nothing is allocated or runs.
+// rate of one iteration per microsecond. Requires that nothing is allocated and that nothing runs.
 void Reset(const std::vector<std::string>& uuids, const GpuTraits& traits = {});
-// Iterations per nanosecond of all load kernels.
+// Sets the iterations per nanosecond of all load kernels.
 void SetRate(double rate);
-// The call number `after` (from 0) of this entry point fails with this code, and only that one.
+// Makes one call of this entry point fail with this code: call number `after`, from 0.
 void FailOnce(std::string_view entry_point, int code, int after = 0);
-// How often the entry point was called.
+// Returns how often the entry point was called.
 int Calls(std::string_view entry_point);
-// Contexts, modules, streams and allocations that were not freed, and kernels that run.
+// Returns the number of contexts, modules, streams and allocations that were not freed, and of
+// kernels that run.
 int LiveResources();
 
 }  // namespace fake_kernels

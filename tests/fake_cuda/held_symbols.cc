@@ -1,6 +1,6 @@
-// The functions of libcuda.so.1 that the client calls, for tests in Python, which control them
-// through ctypes. Work ends at once. Calls can be held up, as by a full queue of launches. The
-// driver counts the calls that were made while each context was current.
+// The functions of libcuda.so.1 that the client calls, for tests in Python. These tests control the
+// functions through ctypes. Work ends at once. Calls can be delayed, as with a full queue of
+// launches. For each context, the driver counts the calls while the context was current.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -17,7 +17,7 @@ std::array<std::atomic<int>, kContexts> calls = {};
 thread_local char* current = nullptr;
 char contexts[kContexts];
 
-// Counts a call on a stream of the current context, and waits while calls are held up.
+// Counts a call on a stream of the current context. While calls are delayed, waits.
 int Enqueue() {
   if (current != nullptr) ++calls[static_cast<std::size_t>(current - contexts)];
   while (is_held) {
@@ -32,7 +32,7 @@ int Enqueue() {
 
 extern "C" {
 
-// For tests. Contexts have the numbers 0 to 7; -1 is none.
+// For tests. Contexts have the numbers 0 to 7. -1: no context.
 void fake_cuda_set_context(int number) { current = number < 0 ? nullptr : contexts + number; }
 int fake_cuda_calls(int number) { return calls[static_cast<std::size_t>(number)]; }
 void fake_cuda_hold(int held) { is_held = held != 0; }

@@ -25,11 +25,11 @@ using perseus::MutexLock;
 constexpr int kInvalid = 1, kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500,
               kFakeNotReady = 600, kPeerIsEnabled = 704;
 constexpr int kMostGpus = 16;
-constexpr std::size_t kBacking = 128;  // Bytes of an allocation that the host's side uses.
+constexpr std::size_t kBacking = 128;  // The bytes of an allocation that the host's side uses.
 
-// The kernel of a stream, of which one runs at most.
+// The kernel of a stream. At most one kernel runs.
 struct FakeStream {
-  int gpu = 0;  // The GPU of its context.
+  int gpu = 0;  // The GPU of the stream's context.
   std::jthread kernel;
   std::atomic<bool> is_running = false;
 };
@@ -44,7 +44,7 @@ struct FakeDriver {
   std::vector<std::string> uuids;
   GpuTraits traits;
   std::map<std::string, int, std::less<>> calls PERSEUS_GUARDED_BY(mutex);
-  // The code, and which call.
+  // The code, and the number of the call.
   std::map<std::string, std::pair<int, int>, std::less<>> failures PERSEUS_GUARDED_BY(mutex);
   int live PERSEUS_GUARDED_BY(mutex) = 0;
   // By device address. Kernels keep the memory that they use.
@@ -60,9 +60,9 @@ FakeDriver& TheDriver() {
 }
 std::atomic<double> the_rate = 0.001;
 
-// As with the driver, the primary context is the driver's own. A caller only counts.
+// As with the real driver, the driver owns the primary context. A caller only counts its uses.
 char primary_contexts[kMostGpus];
-// The GPU of a context; -1 for none.
+// Returns the GPU of a context. -1: none.
 int GpuOf(const void* context) {
   const auto* const found = std::find_if(
       std::begin(primary_contexts), std::end(primary_contexts),
@@ -89,7 +89,8 @@ void AddLive(int change) {
   TheDriver().live += change;
 }
 
-// The memory of an allocation at this address, and the offset in it. Null if there is none.
+// Returns the memory of the allocation at this address, and the offset in the allocation. Null if
+// no such allocation exists.
 std::pair<std::shared_ptr<FakeAllocation>, std::size_t> MemoryAt(std::uint64_t address) {
   FakeDriver& driver = TheDriver();
   const MutexLock lock(driver.mutex);
@@ -111,7 +112,7 @@ std::uint64_t Allocate(std::size_t bytes) {
   return address;
 }
 
-// Whether there was such an allocation.
+// Frees the allocation. Returns whether it existed.
 bool Free(std::uint64_t address) {
   FakeDriver& driver = TheDriver();
   const MutexLock lock(driver.mutex);
@@ -179,7 +180,7 @@ int LiveResources() {
 
 using namespace fake_kernels;
 
-// Each entry point counts its call first, and fails if it has to.
+// Each entry point first counts its call. If the call has to fail, it fails.
 #define FAKE_ENTER(name) \
   if (const int code = Count(name); code != 0) return code
 
@@ -252,7 +253,7 @@ int cuCtxSetCurrent(void* context) {
 int cuModuleLoadData(void** module, const void* image) {
   FAKE_ENTER("cuModuleLoadData");
   if (current_gpu < 0) return kInvalidContext;
-  // As the driver, it knows only kernels that the text has.
+  // As with the real driver, a module has only the kernels in its text.
   *module = ::strdup(static_cast<const char*>(image));
   AddLive(1);
   return 0;
@@ -300,7 +301,7 @@ int cuMemHostAlloc(void** memory, std::size_t bytes, unsigned flags) {
   *memory = MemoryAt(Allocate(bytes)).first->memory.data();
   return 0;
 }
-// The device address of an allocation of the host; 0 if it is none.
+// Returns the device address of an allocation of the host. 0: this is no allocation.
 static std::uint64_t AddressOf(const void* memory) {
   const MutexLock lock(TheDriver().mutex);
   for (const auto& [address, allocation] : TheDriver().allocations) {
@@ -352,7 +353,7 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned /*grid_y*/, unsigne
       Word(*memory, offset) = *static_cast<std::uint64_t*>(parameters[1]);
     return 0;
   }
-  // The kernel needs warps 0 and 1, and no second one may wait behind it.
+  // The kernel needs warps 0 and 1. No second kernel may wait behind it.
   if (block_x < 64 || stream.is_running) return kInvalid;
   const int blocks = static_cast<int>(grid_x);
   stream.is_running = true;

@@ -23,7 +23,7 @@ constexpr int kInvalidArgument = 4;
 constexpr int kDataTypes = 10, kOperations = 5;  // ncclInt8 … ncclBfloat16, ncclSum … ncclAvg.
 
 struct Communicator {
-  int clique = 0;  // Which CommInitAll made it.
+  int clique = 0;  // The number of the CommInitAll that created it.
   int size = 0;    // How many GPUs the clique has.
 };
 struct ReduceCall {
@@ -33,7 +33,7 @@ struct ReduceCall {
 struct Library {
   Mutex mutex;
   std::map<std::string, int, std::less<>> calls PERSEUS_GUARDED_BY(mutex);
-  // The code, and which call.
+  // The code, and the number of the call.
   std::map<std::string, std::pair<int, int>, std::less<>> failures PERSEUS_GUARDED_BY(mutex);
   std::map<const void*, std::unique_ptr<Communicator>> communicators PERSEUS_GUARDED_BY(mutex);
   int cliques PERSEUS_GUARDED_BY(mutex) = 0;

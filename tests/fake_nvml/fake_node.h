@@ -1,5 +1,5 @@
-// What the tests of the NVML backend share: a fake node in a directory of its own, time that
-// stands still, and the devices on it.
+// Shared code of the tests of the NVML backend: a fake node in its own directory, a clock that
+// stands still, and the devices of the node.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -37,7 +37,7 @@ class FakeNode {
     return *std::move(list);
   }
   void Pass(Nanoseconds time) { *now_ += time; }
-  // By NVML's index, which is not the order of the list.
+  // `gpu` is NVML's index. The list has another order.
   device::Device& At(const device::DeviceList& list, int gpu) const {
     for (const auto& device : list.devices) {
       if (device->info().uuid == node.Uuid(gpu)) return *device;

@@ -1,10 +1,10 @@
 // The file with the state of a fake node: its GPUs, their settings, the injected faults, and a log
-// of all calls. All processes that use the fake map the file, so they and the test see the same
-// hardware, and the file outlives them.
+// of all calls. All processes that use the fake map the file. So these processes and the test see
+// the same hardware, and the state remains when a process ends.
 //
 // A process may be killed at any instruction, so there are no locks. Each variable field is an
-// atomic, and values that belong together (the two ends of a clock range) share one atomic. All
-// processes must come from the same build; the magic number changes with the layout.
+// atomic. Values that belong together (the two ends of a clock range) share one atomic. All
+// processes must come from the same build. If the layout changes, the magic number changes, too.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ inline constexpr std::size_t kFunctions = 18;
 inline constexpr std::uint32_t kNoGpu = ~0U;
 
 struct Gpu {
-  // Constant: written before other processes map the file.
+  // These fields are constant. They are written before other processes map the file.
   char uuid[96];
   char name[96];
   char bus_id[32];
@@ -63,7 +63,7 @@ struct Gpu {
       mig_instances;  // -1: no MIG support; 0: MIG is off; otherwise the number of instances.
   std::uint32_t has_energy_counter;
 
-  // Settings made through NVML. A range is lower << 32 | upper; 0 means no lock.
+  // Settings that were made through NVML. A range is lower << 32 | upper. 0 means no lock.
   std::atomic<std::uint64_t> sm_lock;
   std::atomic<std::uint64_t> memory_lock;
   std::atomic<std::uint32_t> power_limit_mw;
@@ -72,7 +72,7 @@ struct Gpu {
   std::atomic<std::uint32_t> power_mw;
   std::atomic<std::uint32_t> temperature_c;
   std::atomic<std::uint32_t> is_persistent;
-  std::atomic<std::uint64_t> energy_mj;          // The counter; if it runs, at energy_since_ns.
+  std::atomic<std::uint64_t> energy_mj;  // The counter. If it runs, its value at energy_since_ns.
   std::atomic<std::uint32_t> is_energy_running;  // The counter adds power_mw since energy_since_ns.
   std::atomic<std::int64_t> energy_since_ns;
   std::atomic<std::uint32_t> is_idle;
@@ -91,7 +91,8 @@ struct Gpu {
 };
 
 struct LogEntry {
-  std::atomic<std::uint64_t> sequence;  // Position in the log + 1, written after all other fields.
+  // The position in the log + 1, written after all other fields.
+  std::atomic<std::uint64_t> sequence;
   std::atomic<std::uint32_t> function;
   std::atomic<std::uint32_t> gpu;
   std::atomic<std::uint32_t> first;
@@ -105,10 +106,11 @@ struct Node {
   std::uint64_t magic;
   std::uint32_t gpu_count;
   char driver_version[80];
-  // Changes at a driver reload. Processes that initialized NVML before must do it again.
+  // Changes at a driver reload. Processes that initialized NVML before the reload must do so again.
   std::atomic<std::uint64_t> driver_generation;
   std::atomic<std::uint32_t> is_driver_loaded;
-  std::atomic<std::uint32_t> is_serial;  // A process waits with a lock, so calls wait for others.
+  // A process holds a lock during each call, so its calls wait for each other.
+  std::atomic<std::uint32_t> is_serial;
   std::atomic<std::uint32_t> faults[kFunctions];  // For functions without a GPU argument.
   std::atomic<std::uint64_t> calls[kFunctions];
   std::atomic<std::uint64_t> log_end;
@@ -117,9 +119,9 @@ struct Node {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-// Maps the file; null if it does not exist or is not a node file.
+// Maps the file. Returns null if the file does not exist or is not a node file.
 std::shared_ptr<Node> MapNode(const std::string& path);
-// Makes the file with all fields zero except the magic number; null if it cannot.
+// Creates the file with all fields zero except the magic number. Returns null if this fails.
 std::shared_ptr<Node> CreateNode(const std::string& path);
 
 std::int64_t MonotonicNs();

@@ -1,8 +1,8 @@
-// The fake NVML library: NVML's interface to the fake node. With FAKE_NVML_OLD it lacks the
+// The fake NVML library: NVML's interface to the fake node. With FAKE_NVML_OLD, it lacks the
 // functions that an old driver does not have.
 //
-// This file declares NVML's interface independently of perseus/runtime/device/nvml_api.h, so that a
-// mistake there makes a test fail.
+// This file declares NVML's interface independently of perseus/runtime/device/nvml_api.h. So if
+// nvml_api.h has a mistake, a test fails.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ struct Process {
   Mutex mutex;
   std::shared_ptr<Node> node PERSEUS_GUARDED_BY(mutex);
   int references PERSEUS_GUARDED_BY(mutex) = 0;
-  // Counts initializations. Handles of an earlier one are invalid.
+  // The number of initializations. Handles of an earlier initialization are invalid.
   std::uint64_t epoch PERSEUS_GUARDED_BY(mutex) = 0;
   std::uint64_t driver_generation PERSEUS_GUARDED_BY(mutex) = 0;
 };
@@ -44,7 +44,7 @@ Process& TheProcess() {
   return process;
 }
 
-// One call. The log has it from its beginning, so a kill during the call shows.
+// One call. The log contains the call from its beginning, so the log shows a kill during the call.
 class Call {
  public:
   Call(std::shared_ptr<Node> node, Function function, std::uint32_t gpu, std::uint32_t first,
@@ -75,7 +75,8 @@ class Call {
   std::uint64_t sequence_ = 0;
 };
 
-// Returns the injected error code, or kSuccess if no fault is set. Counts the fault's times down.
+// Returns the injected error code, or kSuccess if no fault is set. Reduces the remaining number of
+// the fault.
 int TakeFault(std::atomic<std::uint32_t>& fault) {
   std::uint32_t now = fault;
   while ((now & 0xffff) != 0) {
@@ -85,7 +86,7 @@ int TakeFault(std::atomic<std::uint32_t>& fault) {
   return kSuccess;
 }
 
-// Waits for the time that the test sets, and may change during the wait.
+// Waits for the time that the test sets. The test may change this time during the wait.
 void DelayCall(const std::atomic<std::uint32_t>& milliseconds) {
   const std::timespec slice{.tv_sec = 0, .tv_nsec = 1'000'000};
   const std::int64_t begin = MonotonicNs();
@@ -94,7 +95,7 @@ void DelayCall(const std::atomic<std::uint32_t>& milliseconds) {
   }
 }
 
-// As the locks of the real library.
+// Waits as a call of the real library waits for its locks.
 void DelaySerialCall(const Node& node, const std::atomic<std::uint32_t>& milliseconds) {
   static Mutex serial;
   if (node.is_serial == 0) return DelayCall(milliseconds);
@@ -209,7 +210,7 @@ int SetLock(Gpu& gpu, std::atomic<std::uint64_t>& lock, const std::uint32_t* clo
   return kSuccess;
 }
 
-// Writes the list of programs in entries of this size, of which the process is the first field.
+// Writes the list of programs in entries of this size. The process is the first field of an entry.
 int CopyPrograms(const Gpu& gpu, unsigned* count, void* entries) {
   const std::uint32_t have = gpu.program_count;
   const unsigned room = *count;

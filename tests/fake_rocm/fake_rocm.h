@@ -1,4 +1,4 @@
-// A fake librocm_smi64 for tests within one process. Its GPUs are plain variables; a test accesses
+// A fake librocm_smi64 for tests within one process. The GPUs are plain variables. A test accesses
 // them with FakeRocmNode() of the loaded library.
 #pragma once
 
@@ -7,13 +7,14 @@
 namespace perseus::fake_rocm {
 
 struct Gpu {
-  std::uint64_t unique_id = 0;  // 0: the driver reports none.
+  std::uint64_t unique_id = 0;  // 0: the driver reports no unique id.
   std::uint64_t pci_id = 0;
-  bool has_clock_range = true;  // Otherwise the GPU has only performance levels.
+  bool has_clock_range = true;  // False: the GPU has only performance levels.
   bool has_energy_counter = true;
-  bool has_average_power = true;      // Otherwise it reports the current power.
+  bool has_average_power = true;      // False: the GPU reports the current power.
   bool has_long_frequencies = false;  // Uses the frequency struct of ROCm 6.
-  std::uint32_t fault = 0;  // Result of all functions that change a setting; 0: they work.
+  // The result of all functions that change a setting. 0: the functions work.
+  std::uint32_t fault = 0;
   int level = 0;
   std::uint64_t range_mhz[2] = {500, 1700};
   std::uint64_t sm_mhz = 1700;
@@ -32,5 +33,5 @@ struct Node {
 
 }  // namespace perseus::fake_rocm
 
-// The library exports it; find it with dlsym().
+// The library exports this function. Find it with dlsym().
 extern "C" perseus::fake_rocm::Node* FakeRocmNode();

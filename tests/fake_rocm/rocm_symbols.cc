@@ -172,7 +172,7 @@ std::uint32_t rsmi_dev_perf_level_set_v1(std::uint32_t index, int level) {
 std::uint32_t rsmi_dev_clk_range_set(std::uint32_t index, std::uint64_t least, std::uint64_t most,
                                      int clock) {
   return Change(index, [&](Gpu& gpu) {
-    // The real library asserts that the lower limit is below the upper one.
+    // The real library asserts that the lower limit is below the upper limit.
     if (!gpu.has_clock_range || clock != 0 || least >= most) return kInvalid;
     gpu.level = 3;
     gpu.range_mhz[0] = least;

@@ -23,7 +23,8 @@ void KillAgent(Round& round) {
   round.AwaitChangeInHalf();
   round.Strikes();
   round.node.KillAgent();
-  // In some rounds the clients die with the agent; in the others they connect to the next one.
+  // In some rounds, the clients die with the agent. In the other rounds, they connect to the next
+  // agent.
   if (round.random() % 3 == 0) clients.clear();
   round.node.StartAgent();
   round.SleepUpTo(5000);
@@ -39,8 +40,8 @@ void TerminateAgent(Round& round) {
   round.node.StartAgent();
 }
 
-// Kills the agent while it restores GPUs with a slow driver, and then kills the next agents while
-// they restore what the earlier ones left.
+// Kills the agent while it restores GPUs with a slow driver. Then kills the next agents while they
+// restore the settings that the earlier agents left.
 void KillAgentWhileRestoring(Round& round) {
   Process holder = round.StartHolder();
   for (int gpu = 0; gpu < round.node.fake().gpu_count(); ++gpu) {

@@ -1,5 +1,5 @@
 // fault_campaign runs the real agent with real clients and fake GPUs, and injects faults.
-// docs/reliability.md lists what it found, and how often it tried each fault.
+// docs/reliability.md lists the problems that it found, and how often it tried each fault.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -93,8 +93,8 @@ double Mean(const std::vector<long>& values, std::size_t begin, std::size_t end)
          static_cast<double>(end - begin);
 }
 
-// The growth in kB of the agent's memory, from its mean in the first quarter of the rounds to its
-// mean in the last quarter; nothing if this agent has run for too few rounds.
+// Returns the growth in kB of the agent's memory, from its mean in the first quarter of the rounds
+// to its mean in the last quarter. nullopt if this agent has run for too few rounds.
 std::optional<double> Growth(const Outcome& outcome) {
   constexpr std::size_t kFewest = 40;
   const std::size_t count = outcome.memory_kb.size();
@@ -102,9 +102,9 @@ std::optional<double> Growth(const Outcome& outcome) {
   return Mean(outcome.memory_kb, count - count / 4, count) - Mean(outcome.memory_kb, 0, count / 4);
 }
 
-// Without a leak, malloc may keep this much: each thread has an arena that returns memory only when
-// 128 KiB at its end are free (M_TRIM_THRESHOLD). The agent has two threads for each GPU and one
-// more.
+// Without a leak, malloc may keep this much memory. Each thread has an arena. An arena returns
+// memory only if 128 KiB at its end are free (M_TRIM_THRESHOLD). The agent has two threads for each
+// GPU, and one more thread.
 double MostGrowth(const Fault& fault) { return (2 * fault.needs.gpus + 1) * 128.0; }
 
 void PrintEnd(const std::filesystem::path& log) {
@@ -115,7 +115,7 @@ void PrintEnd(const std::filesystem::path& log) {
   fmt::print(stderr, "the end of the agent's log:\n{}", text->substr(begin));
 }
 
-// The rounds of one fault. They use one node, and a new node after each violation.
+// The rounds of one fault. They use one node. After each violation, they use a new node.
 class Series {
  public:
   Series(const Fault& fault, const Options& options) : fault_(fault), options_(options) {}
@@ -138,7 +138,7 @@ class Series {
                                           "{:.0f} kB are normal",
                                           *growth, MostGrowth(fault_))));
     }
-    // Faults that only occur while no clock is set would show nothing.
+    // A fault that only occurs while no clock is set would show nothing.
     constexpr int kEnough = 20;
     if (outcome_.rounds >= kEnough && outcome_.struck == 0) {
       Report(count, Violation("no fault occurred while a clock was set"));

@@ -10,8 +10,8 @@
 namespace perseus::faults {
 namespace {
 
-// Starts a process with the number `pid` that only sleeps; none if the kernel gave that number to
-// another process.
+// Starts a process with the number `pid` that only sleeps. Returns no process if the kernel gave
+// this number to another process.
 Process StartAs(pid_t pid) {
   for (int attempt = 0; attempt < 100; ++attempt) {
     std::ofstream("/proc/sys/kernel/ns_last_pid") << pid - 1;

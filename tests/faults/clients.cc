@@ -54,7 +54,7 @@ void Raise(std::atomic<std::uint64_t>& most, std::uint64_t value) {
   }
 }
 
-// Publishes a clock and waits for the answer; false if none arrives.
+// Publishes a clock and waits for the answer. Returns false if no answer arrives.
 bool Switch(Client& client, int gpu, int clock_mhz, Board& board) {
   const Nanoseconds begin = Now();
   const std::uint32_t sequence = client.publisher().Publish(gpu, clock_mhz);
@@ -67,7 +67,7 @@ bool Switch(Client& client, int gpu, int clock_mhz, Board& board) {
   return true;
 }
 
-// Publishes clocks as in training. Some are invalid, and 0 requests none.
+// Publishes clocks as in training. Some clocks are invalid, and 0 requests no clock.
 void Train(Client& client, const protocol::Lease& lease, SplitMix64& random, Board& board) {
   const auto count = static_cast<int>(lease.gpus.size());
   for (std::uint64_t left = 1 + random() % 40; left > 0; --left) {
@@ -82,7 +82,7 @@ void Train(Client& client, const protocol::Lease& lease, SplitMix64& random, Boa
   }
 }
 
-// A message that the agent must refuse.
+// Returns a message that the agent must refuse.
 std::string Nonsense(SplitMix64& random) {
   static constexpr std::array<std::string_view, 8> kTexts = {
       "{\"perseus\":1,\"acquire\":{\"gpus\":[],\"job\":\"x\"}}",
@@ -98,7 +98,7 @@ std::string Nonsense(SplitMix64& random) {
       return std::string(AnyOf(kTexts, random));
     case 1:  // Deeply nested.
       return std::string(1 + random() % 3000, random() % 2 == 0 ? '[' : '{');
-    case 2: {  // Truncated, with one byte changed.
+    case 2: {  // Truncated, and one byte changed.
       std::string text(AnyOf(kTexts, random));
       text[random() % text.size()] = static_cast<char>(random());
       return text.substr(0, 1 + random() % text.size());
@@ -111,7 +111,7 @@ std::string Nonsense(SplitMix64& random) {
   }
 }
 
-// Sends what a correct client never sends: a message that is too long, or a descriptor.
+// Sends data that a correct client never sends: a message that is too long, or a descriptor.
 void SendForbidden(int socket, SplitMix64& random) {
   if (random() % 2 == 0) {
     const std::string text(protocol::kLongestMessage + 1 + random() % 1000, 'x');
@@ -121,7 +121,7 @@ void SendForbidden(int socket, SplitMix64& random) {
   SendDescriptors(socket, {&socket, 1});
 }
 
-// Discards all answers of the agent; false at the end of the connection.
+// Discards all answers of the agent. Returns false at the end of the connection.
 bool Drain(int socket) {
   std::array<char, 2048> bytes{};
   for (;;) {
@@ -147,8 +147,8 @@ FileDescriptor ListenOnTcp() {
   return listener;
 }
 
-// Sends a TCP socket with unsent data and SO_LINGER, whose last close waits until the other end,
-// which goes to `receiving` and does not read, is closed.
+// Sends a TCP socket with unsent data and SO_LINGER. The last close of this socket waits until the
+// other end is closed. The other end is moved to `receiving`, and does not read.
 void SendLingering(int socket, int listener, std::vector<FileDescriptor>& receiving) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
@@ -263,7 +263,7 @@ int Hold(const ClientPlan& plan) {
     const std::size_t gpu = random() % lease->gpus.size();
     const int clock_mhz = plan.clock_mhz.value_or(AnyOf(lease->sm_clocks_mhz[gpu], random));
     if (!Switch(*client, static_cast<int>(gpu), clock_mhz, *plan.board)) break;
-    // Now and then it asks the agent whether the lease still exists.
+    // From time to time, it asks the agent whether the lease still exists.
     if (round % 64 != 0) continue;
     const auto renewed = client->Send(protocol::Renew{lease->id});
     if (!renewed || !std::holds_alternative<protocol::Done>(*renewed)) break;
@@ -341,7 +341,7 @@ int StormDescriptors(const ClientPlan& plan, int descriptors) {
   constexpr rlim_t kOthers = 256;
   const auto most = static_cast<rlim_t>(descriptors) + kOthers;
   rlimit limit{most, most};
-  // A container may not let even root raise the limit.
+  // In a container, even root may be unable to raise the limit.
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;
     limit.rlim_cur = std::min(most, limit.rlim_max);

@@ -1,6 +1,6 @@
-// A library that is preloaded into the agent and shifts the wall clock that the agent sees by the
-// seconds in FAULTS_CLOCK_FILE, which may change at any time. It changes neither the machine's
-// clock nor any other clock.
+// A library that is preloaded into the agent. It shifts the wall clock that the agent sees by the
+// seconds in FAULTS_CLOCK_FILE. This file may change at any time. The library changes neither the
+// machine's clock nor any other clock.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

@@ -1,6 +1,6 @@
 // The faults of the campaign. Each function is one round: it runs clients, injects the fault at a
-// random moment, and checks the requirements of this fault. The campaign then checks what must hold
-// after every fault (Node::Settle).
+// random moment, and checks the requirements of this fault. Then the campaign checks the
+// requirements that apply after every fault (Node::Settle).
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct Round {
   Node& node;
   SplitMix64& random;
   std::shared_ptr<Board> board;
-  // Call this at the moment of the fault. It records whether a client's clock is set then, because
-  // faults that only occur while no clock is set would show nothing.
+  // Whether a client's clock was set at the moment of the fault. A fault that only occurs while no
+  // clock is set would show nothing.
   bool was_changed = false;
   void Strikes() { was_changed = was_changed || node.IsChanged(); }
 
@@ -33,7 +33,7 @@ struct Round {
         static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(microseconds)));
   }
   // In half of the rounds, waits until a client's clock is set. On a busy machine, clients spend
-  // most of their time on other things, and faults at random moments would hardly ever meet a
+  // most of their time on other things. So faults at random moments would hardly ever meet a
   // changed GPU.
   void AwaitChangeInHalf() const;
   // Starts a client that runs Hold(), and returns after its first clock is set.
@@ -44,7 +44,7 @@ struct Round {
 // Requires that the clients of Hold() keep their leases and set clocks for this time.
 void ExpectWork(const Round& round, Nanoseconds duration);
 
-// Waits for the condition; false if it takes longer than any retry of the agent.
+// Waits for the condition. Returns false if the wait takes longer than any retry of the agent.
 template <typename Condition>
 bool Eventually(Condition condition) {
   const Nanoseconds begin = RealClock().Now();
@@ -59,15 +59,15 @@ struct FaultNeeds {
   int gpus = 4;
   AgentEnvironment environment = {};
   bool root = false;
-  bool whole_share = false;  // Skipped if its share is less than one round.
-  // Why this system cannot run the fault. Empty: it can.
+  bool whole_share = false;  // Skips the fault if its share is less than one round.
+  // The reason why this system cannot run the fault. Empty: the system can.
   std::string (*obstacle)() = nullptr;
 };
 struct Fault {
   const char* name;
   const char* what;  // A description of one line.
   void (*run)(Round&);
-  int one_in = 1;  // It gets one in this number of the campaign's rounds.
+  int one_in = 1;  // The fault gets one in this number of the campaign's rounds.
   FaultNeeds needs = {};
 };
 

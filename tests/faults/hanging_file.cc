@@ -85,7 +85,7 @@ class Server {
     header.unique = reinterpret_cast<const fuse_in_header*>(request_.data())->unique;
     std::memcpy(bytes.data(), &header, sizeof header);
     if (size > 0) std::memcpy(bytes.data() + sizeof header, body, size);
-    // It fails if the caller has died meanwhile.
+    // The write fails if the caller has died meanwhile.
     (void)!write(device_, bytes.data(), header.len);
   }
 
@@ -122,7 +122,7 @@ class Server {
       case FUSE_FLUSH:
         if (unanswered_ != Unanswered::kFlush) Reply(0);
         return;
-      // No answer is expected, or none is given.
+      // For these requests, no answer is expected, or the server gives none.
       case FUSE_FORGET:
       case FUSE_BATCH_FORGET:
       case FUSE_INTERRUPT:
@@ -177,7 +177,7 @@ int ServeHangingFile(const HangingFileSystem& system,
   const pid_t child = fork();
   if (child < 0) return failed("fork");
   if (child == 0) {
-    // Only the server may hold the device: its end then ends all waits.
+    // Only the server may hold the device, so that the end of the server ends all waits.
     close(device);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     body(system.directory / kFileName);

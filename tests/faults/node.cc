@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 using fake_nvml::ClockRange;
 using fake_nvml::FakeNvml;
 
-// The agent retries a restore after at most 5 s, and checks heartbeats every 250 ms. The rest is a
-// reserve for a busy machine.
+// The agent retries a restore after at most 5 s, and checks heartbeats every 250 ms. The remaining
+// time is a reserve for a busy machine.
 constexpr Nanoseconds kLongestSettling = 30 * kSecond;
 constexpr std::int64_t kPollPeriodUs = 2000;
 
@@ -46,7 +46,7 @@ std::string EndInWords(int status) {
 }
 
 void SetMemoryLock(const FakeNvml& fake, int gpu, const std::optional<ClockRange>& range) {
-  // Only this test sets a memory lock, so FakeNvml has no function for it.
+  // Only this test sets a memory lock, so FakeNvml has no function for this.
   fake_nvml::MapNode(fake.path())->gpus[gpu].memory_lock =
       range ? fake_nvml::Range(static_cast<unsigned>(range->lower),
                                static_cast<unsigned>(range->upper))
@@ -152,7 +152,7 @@ void Node::ExecAgent() const {
   if (environment_.has_clock_shim) {
     setenv("LD_PRELOAD", FAULTS_CLOCK_SHIM, 1);
     setenv("FAULTS_CLOCK_FILE", (directory_ / "clock").c_str(), 1);
-    // In a sanitizer build, the sanitizer otherwise insists on being the first library.
+    // In a sanitizer build, the sanitizer otherwise requires that it is the first library.
     setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
   }
   if (environment_.has_old_kernel) {
@@ -163,7 +163,8 @@ void Node::ExecAgent() const {
     const rlimit limit{*environment_.open_files, *environment_.open_files};
     setrlimit(RLIMIT_NOFILE, &limit);
   }
-  signal(SIGXFSZ, SIG_IGN);  // The limit on file sizes then makes writes fail, as a full disk does.
+  // Because of this, the limit on file sizes makes writes fail, as a full disk does.
+  signal(SIGXFSZ, SIG_IGN);
   const int log_file = open(log().c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
   dup2(log_file, STDERR_FILENO);
   close(log_file);
@@ -200,7 +201,7 @@ void Node::StartAgent() {
   }
   List();
   if (descriptors_when_new_ != 0) return;
-  // Without clients, the number is stable once the connection of List() is closed.
+  // Without clients, the number does not change after the connection of List() is closed.
   do {
     descriptors_when_new_ = Descriptors();
     SleepMicroseconds(20'000);
@@ -306,7 +307,7 @@ std::string Node::HardwareProblem() const {
 }
 
 std::string Node::StateProblem() const {
-  if (!fs::exists(state())) return {};  // The agent writes it when it first saves something.
+  if (!fs::exists(state())) return {};  // The agent creates the file when it first saves something.
   const auto text = ReadFile(state());
   if (!text) return text.error().Message();
   const auto saved = agent::ParseSavedState(*text, "state");

@@ -1,5 +1,5 @@
-// A node under test: fake GPUs with settings of an administrator, and the real agent as a process
-// that tests kill and start again.
+// A node under test: fake GPUs with settings of an administrator, and the real agent. The agent is
+// a process that tests kill and start again.
 #pragma once
 
 #include <sys/resource.h>
@@ -38,13 +38,13 @@ struct Hardware {
 struct AgentEnvironment {
   bool has_clock_shim = false;                      // Preloads clock_shim.cc into the agent.
   std::optional<rlim_t> open_files = std::nullopt;  // The soft and the hard limit.
-  // The agent's state is on a disk of 64 KiB. Works only in RunIsolated().
+  // Puts the agent's state on a disk of 64 KiB. Works only in RunIsolated().
   bool has_small_disk = false;
-  // Virtual GPUs in place of fake NVIDIA GPUs. Only root and kGpuGroup may open their device files,
-  // and every user may connect.
+  // Uses virtual GPUs instead of fake NVIDIA GPUs. Only root and kGpuGroup may open their device
+  // files. Every user may connect to the agent.
   bool has_device_files = false;
-  // Preloads old_kernel_shim.cc into the agent: its sockets accept descriptors, as on every Linux
-  // before 6.16.
+  // Preloads old_kernel_shim.cc into the agent. The agent's sockets then accept descriptors, as on
+  // every Linux before 6.16.
   bool has_old_kernel = false;
 };
 
@@ -61,8 +61,8 @@ class Node {
   // ---- The agent ----
   void LaunchAgent();  // Returns at once.
   void StartAgent();   // Returns when the agent answers.
-  void KillAgent();    // SIGKILL.
-  void StopAgent();    // SIGTERM; the agent must exit with status 0, and within 30 s.
+  void KillAgent();    // Sends SIGKILL.
+  void StopAgent();    // Sends SIGTERM. The agent must exit with status 0 within 30 s.
   pid_t agent_pid() const { return agent_.pid(); }
   const AgentEnvironment& environment() const { return environment_; }
 
@@ -73,7 +73,7 @@ class Node {
   std::filesystem::path state() const { return directory_ / "state" / "agent.json"; }
   std::filesystem::path log() const { return directory_ / "agent.log"; }
   std::vector<std::string> uuids() const;
-  // With has_device_files: the file that decides who may use the GPU.
+  // The file that decides who may use the GPU. Requires has_device_files.
   std::filesystem::path device_file(int gpu) const;
   Hardware Now(int gpu) const;
   Hardware& Expected(int gpu) { return expected_[static_cast<std::size_t>(gpu)]; }
@@ -86,12 +86,13 @@ class Node {
   void ShiftWallClock(std::int64_t seconds);
 
   // ---- Requirements when no lease exists ----
-  // Waits until every GPU has its expected settings, no lease exists, the agent has saved no GPU's
-  // settings, it has no more descriptors than after its start, and no unexpected file exists.
-  // Throws Violation with the first problem if that takes longer than all retries of the agent.
-  // `connections` is the number of connections that clients still have open.
+  // Waits until the agent and the node are at rest: every GPU has its expected settings, no lease
+  // exists, the agent has saved no GPU's settings, the agent has no more descriptors than after its
+  // start, and no unexpected file exists. If this takes longer than all retries of the agent,
+  // throws Violation with the first problem. `connections` is the number of connections that
+  // clients still have open.
   void Settle(std::size_t connections = 0);
-  // Checks the same without the agent, which has ended.
+  // Checks the same requirements without the agent, which has ended.
   void RequireAllRestored();
   // The agent's anonymous memory in kB, without the mapped file of the fake GPUs.
   long OwnMemory() const;

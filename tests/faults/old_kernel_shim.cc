@@ -1,4 +1,4 @@
-// A library that is preloaded into the agent and hides the socket option SO_PASSRIGHTS, which Linux
+// A library that is preloaded into the agent. It hides the socket option SO_PASSRIGHTS, which Linux
 // has since 6.16. So the agent's sockets accept descriptors, as on an older kernel.
 #include <errno.h>
 #include <sys/socket.h>

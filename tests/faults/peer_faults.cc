@@ -1,4 +1,4 @@
-// Faulty clients, and too many correct ones.
+// Faulty clients, and too many correct clients.
 #include <sys/wait.h>
 
 #include <string>
@@ -39,8 +39,8 @@ void KeepSilence(Round& round) {
   ExpectWork(round, kSecond / 20);
 }
 
-// The agent closes silent connections, but not that of a client that holds a lease and only
-// publishes.
+// The agent closes silent connections. It does not close the connection of a client that holds a
+// lease and only publishes.
 void KeepSilenceForAMinute(Round& round) {
   const Process peer = Process::Start([plan = round.Plan()] { return StaySilent(plan, 100); });
   Process holder = round.StartHolder();

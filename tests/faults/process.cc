@@ -97,7 +97,8 @@ int RunIsolated(const std::function<int()>& body) {
   const pid_t first = fork();
   if (first == 0) _exit(RunAsInit(body));
   const int status = ExitStatusOf(WaitFor(first));
-  // This process cannot fork any more, which the leak sanitizer does at exit. _exit() skips it.
+  // This process cannot fork any more. The leak sanitizer forks at exit, but _exit() skips the leak
+  // sanitizer.
   _exit(status);
 }
 
@@ -108,7 +109,7 @@ void BecomeUser(uid_t user, const std::vector<gid_t>& groups) {
       setresuid(user, user, user) != 0) {
     throw std::runtime_error("cannot become another user");
   }
-  // The change of the user cleared both.
+  // The change of the user cleared the dumpable flag and the parent-death signal.
   prctl(PR_SET_DUMPABLE, 1);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);

@@ -1,4 +1,4 @@
-// Child processes that end with the campaign.
+// Child processes that end when the campaign ends.
 #pragma once
 
 #include <sys/types.h>
@@ -20,11 +20,11 @@ class Process {
     std::swap(pid_, other.pid_);
     return *this;
   }
-  ~Process();  // SIGKILL.
+  ~Process();  // Sends SIGKILL.
 
-  pid_t pid() const { return pid_; }  // 0 if there is no process or it has ended.
+  pid_t pid() const { return pid_; }  // 0: there is no process, or it has ended.
   void Send(int signal) const;
-  // Waits for the end and returns the status of waitpid(); -1 if there is no process.
+  // Waits for the end and returns the status of waitpid(). Returns -1 if there is no process.
   int Wait();
   bool HasEnded(int* status);
   void Kill();  // Sends SIGKILL and waits for the end.
@@ -34,15 +34,15 @@ class Process {
   pid_t pid_ = 0;
 };
 
-// Runs `body` in new namespaces for process numbers and mounts, so that all its processes end with
-// it, and returns its status. Without root it only runs `body`; some faults then do less, and
-// report it.
+// Runs `body` in new namespaces for process numbers and mounts, so that all processes of `body` end
+// when `body` ends. Returns the status of `body`. Without root, only runs `body`. Some faults then
+// do less, and report this.
 int RunIsolated(const std::function<int()>& body);
 // Whether this process runs in the namespaces of RunIsolated().
 bool IsIsolated();
 
-// Turns this process into one of an ordinary user, in these further groups. It still ends with its
-// parent. Requires root.
+// Makes this process a process of an ordinary user, in these further groups. The process still ends
+// with its parent. Requires root.
 void BecomeUser(uid_t user, const std::vector<gid_t>& groups);
 
 void SleepMicroseconds(std::int64_t microseconds);

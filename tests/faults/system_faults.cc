@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using fake_nvml::Function;
 
-// The disk has no space for the agent's state while this object exists.
+// While this object exists, the disk has no space for the agent's state.
 class FullDisk {
  public:
   explicit FullDisk(Node& node) : node_(node) {
@@ -72,14 +72,15 @@ void FillDisk(Round& round) {
     const FullDisk full(round.node);
     round.SleepUpTo(20'000);
     round.Strikes();
-    // The limit on file sizes ends with the process, so only a real full disk survives its death.
+    // The limit on file sizes ends with the process. So only a real full disk remains full after
+    // the death of the process.
     const bool agent_dies = IsIsolated() && round.random() % 3 == 0;
     if (agent_dies) round.node.KillAgent();
     holder.Kill();
     // The new agent must begin to restore without writing anything.
     if (agent_dies) round.node.StartAgent();
-    // The agent restores clocks although it cannot save that it did. It lends no GPU whose settings
-    // it cannot save.
+    // The agent restores clocks although it cannot save that it restored them. It lends no GPU
+    // whose settings it cannot save.
     const Nanoseconds begin = RealClock().Now();
     while (round.node.IsChanged()) {
       Require(RealClock().Now() - begin < 30'000'000'000, "a full disk keeps clocks locked");
@@ -121,14 +122,15 @@ void FailRestores(Round& round) {
 void ReloadDriver(Round& round) {
   constexpr int kClockMhz = 1200;
   fake_nvml::FakeNvml& fake = round.node.fake();
-  // A client that requests the same clock all the time must get it on the new driver too, which has
-  // no settings. (The agent reads each GPU every 100 ms, and no reload is as fast as that.)
+  // A client that requests the same clock all the time must also get this clock on the new driver,
+  // which has no settings. (The agent reads each GPU every 100 ms, and no reload is as fast as
+  // that.)
   const bool continues = round.random() % 2 == 0;
   Process holder = round.StartHolder(30, kClockMhz);
   round.SleepUpTo(20'000);
   round.Strikes();
-  // A reload removes every lock and limit, also those of the administrator. The agent restores only
-  // the declared SM clock of a leased GPU.
+  // A reload removes every lock and limit, including those of the administrator. The agent restores
+  // only the declared SM clock of a leased GPU.
   for (int gpu = 0; gpu < fake.gpu_count(); ++gpu) {
     round.node.Expected(gpu).memory_lock.reset();
     round.node.Expected(gpu).power_limit_mw = fake_nvml::GpuSpec().default_power_limit_mw;
@@ -157,14 +159,14 @@ void ShiftWallClock(Round& round) {
   Process holder = round.StartHolder(1);
   const std::int64_t shifts[] = {10 * kYear, -20 * kYear, 3600, -3600, 29 * 60, 0};
   const std::uint64_t lost = round.board->lost;
-  // In total longer than the heartbeat period of 1 s.
+  // Together, the shifts are longer than the heartbeat period of 1 s.
   for (const std::int64_t shift : shifts) {
     round.node.ShiftWallClock(shift);
     SleepMicroseconds(250'000);
     round.Strikes();
     Require(round.board->lost == lost, "a lease ended when the wall clock jumped");
   }
-  // A missing heartbeat must end the lease nevertheless.
+  // If the heartbeat is missing, the lease must nevertheless end.
   round.node.ShiftWallClock(-10 * kYear);
   holder.Send(SIGSTOP);
   round.node.Settle(1);

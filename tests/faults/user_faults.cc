@@ -1,4 +1,4 @@
-// Ordinary users: those who may use a GPU, those who may not, and hostile ones.
+// Ordinary users: users who may use a GPU, users who may not, and hostile users.
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
@@ -22,7 +22,7 @@ namespace perseus::faults {
 namespace {
 
 constexpr int kManyDescriptors = 20'000;
-// The agent bounds what a user may request in a second. So each client is a user of its own.
+// The agent limits what a user may request in a second. So each client has its own user.
 constexpr uid_t kFirstUser = 100'000;
 constexpr uid_t kUsers = 1'000'000;
 
@@ -49,8 +49,8 @@ void RequireRestored(const Round& round, int gpu) {
           "the GPU of a killed client was not restored");
 }
 
-// Beside the hostile process that `start` starts: a client keeps its lease and gets its clocks, a
-// killed client's GPU comes back, and other users get leases.
+// Starts a hostile process with `start`. Beside this process, a client keeps its lease and gets its
+// clocks, a killed client's GPU is restored, and other users get leases.
 void ServeOthersBeside(Round& round, const std::function<Process()>& start) {
   const Process holder = round.StartHolder(PlanOfUser(round, Right::kToUse, {0}));
   Process victim = round.StartHolder(PlanOfUser(round, Right::kToUse, {1}));
@@ -83,10 +83,11 @@ void ServeOthersBeside(Round& round, const std::function<Process()>& start) {
   round.node.StartAgent();
 }
 
-// The children of a process that sends a file: none of them may end, so their number is limited.
+// The number of child processes that send a file. None of these children may end, so their number
+// is limited.
 constexpr int kMostPassers = 24;
 
-// Opens the file, locks it and sends it. Then it closes it, or exchanges it for another file.
+// Opens the file, locks it and sends it. Then closes the file, or exchanges it for another file.
 void PassOnce(const ClientPlan& plan, const std::filesystem::path& file, bool flips) {
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   const int descriptor = open(file.c_str(), O_RDWR | O_CLOEXEC);
@@ -97,7 +98,7 @@ void PassOnce(const ClientPlan& plan, const std::filesystem::path& file, bool fl
   SendDescriptors(client->socket(), std::vector<int>{descriptor, null, descriptor});
   ++plan.board->messages;
   for (int i = 0; flips && i < 100; ++i) {
-    dup2(null, descriptor);  // Never returns, if the server does not answer FUSE_FLUSH.
+    dup2(null, descriptor);  // If the server does not answer FUSE_FLUSH, this never returns.
     dup2(open(file.c_str(), O_RDWR | O_CLOEXEC), descriptor);
   }
   close(descriptor);
@@ -132,7 +133,7 @@ void ServeOtherUsers(Round& round) {
     refused.push_back(Process::Start(
         [plan = PlanOfUser(round, Right::kNone, {0, 1, 2, 3})] { return BeRefused(plan, 5); }));
   }
-  // The user of GPU 1 keeps its lease, but nobody gets a new one.
+  // The user of GPU 1 keeps its lease, but no user gets a new lease.
   Require(chmod(round.node.device_file(1).c_str(), 0600) == 0, "cannot take the right away");
   refused.push_back(Process::Start(
       [plan = PlanOfUser(round, Right::kToUse, {1})] { return BeRefused(plan, 5); }));

@@ -40,7 +40,7 @@ def group(rank, size):
 class RobustTest(ScratchTest):
     @classmethod
     def setUpClass(cls):
-        cls.job = Job(1)  # Megatron-core makes 17 process groups for it, with 51 threads.
+        cls.job = Job(1)  # For this job, Megatron-core makes 17 process groups, with 51 threads.
 
     def attach(self):
         handle = perseus.attach("megatron", job_directory=self.scratch, **OFF)
@@ -215,7 +215,8 @@ class RobustTest(ScratchTest):
         outputs = [torch.zeros(1), torch.zeros(1)]
         for microbatch, output in enumerate(outputs):
             pipeline._remember((output, 1), (0, microbatch))
-        # When an id returns is up to the memory of Python, so the test moves the entry instead.
+        # Python's memory manager decides when an id is used again. So the test moves the entry
+        # instead.
         freed, later = outputs.pop(0), torch.zeros(1)
         pipeline._of_output[id(later)] = pipeline._of_output.pop(id(freed))
         del freed

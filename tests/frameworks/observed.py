@@ -110,11 +110,12 @@ class ObservedTest(ScratchTest):
         header = self.check_record(found, f"{name}/ranks/dp0-pp{rank}-tp0.jsonl", stages)
         self.assertEqual(header["pp_ranks"], ranks)
         self.assertGreater(found["steps"], 0)
-        # Nothing that is computed changes, and every original is back.
+        # Attaching changes no computed value, and every original function is restored.
         self.assertEqual(found["never"], found["attached"])
         self.assertEqual(found["never"], found["detached"])
         self.assertEqual(found["patched"], [])
-        # A plan of this order is followed in every step, one with two exchanged microbatches in none.
+        # A plan of this order is followed in every step. A plan with two exchanged microbatches is
+        # followed in no step.
         self.assertEqual(found["off_plan"], 0)
         self.assertEqual(found["off_swapped_plan"], found["steps"])
 

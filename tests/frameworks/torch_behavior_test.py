@@ -38,7 +38,8 @@ class StepsTest(TorchTest):
         handles = [self.attach(schedule), self.attach(larger)]
         for _ in range(4):
             self.step(schedule)
-        stages[0]._inference_mode = None  # As a job does that changes the batch: other buffers.
+        # As in a job that changes the batch, torch makes other buffers.
+        stages[0]._inference_mode = None
         for _ in range(4):
             self.step(larger, 6)
         self.assertTrue(all(handle.is_attached for handle in handles))
@@ -191,7 +192,7 @@ class MemoryTest(TorchTest):
     """The functions of torch.cuda are replaced, because the tests run on the CPU."""
 
     MODEL, ACTIVATIONS = 1000, 70
-    CPU = torch.device("cpu")  # That of the stages.
+    CPU = torch.device("cpu")  # The device of the stages.
 
     class Keeping(torch.nn.Module):
         """Keeps memory of a fake allocator in forward, and frees it in backward."""
@@ -216,7 +217,7 @@ class MemoryTest(TorchTest):
         cuda = dict(
             is_available=lambda: True,
             is_initialized=lambda: True,
-            # Another device, such as the current one, has other work.
+            # Other devices, such as the current device, do other work.
             memory_allocated=lambda device=None: keeping.allocated if device == self.CPU else -1,
             max_memory_allocated=lambda device=None: keeping.most if device == self.CPU else -1,
         )
@@ -238,7 +239,8 @@ class MemoryTest(TorchTest):
                 "perseus_rank_memory": 1,
                 "activation_bytes": [self.ACTIVATIONS],
                 "model_bytes": self.MODEL,
-                # One rank holds one microbatch at a time with 1F1B; and that of the shapes.
+                # With 1F1B, one rank holds one microbatch at a time. One more is held for the
+                # shapes.
                 "peak_bytes": self.MODEL + 2 * self.ACTIVATIONS,
             },
         )

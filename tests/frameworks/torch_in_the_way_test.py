@@ -54,7 +54,7 @@ class Interrupts:
 
     def __init__(self, places):
         self.places = places
-        self.count = 0  # Raised interrupts.
+        self.count = 0  # The number of raised interrupts.
         self._line = 0
 
     def __enter__(self):
@@ -71,7 +71,7 @@ class Interrupts:
             self._line += 1
             if self._line in self.places:
                 self.count += 1
-                # A function that raises is not traced any longer.
+                # If a trace function raises, Python stops tracing it.
                 sys.settrace(self._trace)
                 raise KeyboardInterrupt
         return self._trace
@@ -288,7 +288,8 @@ class NeverInTheWayTest(TorchTest):
                 expected = self.step(self.make(name))
                 schedule = self.make(name)
                 handle = self.attach(schedule)
-                other = way(schedule)  # Before its first step: torch copies no non-leaf tensors.
+                # The copy comes before the first step, because torch copies no non-leaf tensors.
+                other = way(schedule)
                 self.assertEqual(self.step(other), expected)
                 self.assertIsNone(handle.session)
                 self.assertEqual([p.grad for p in parameters_of(schedule) if p.grad is not None], [])

@@ -105,7 +105,8 @@ class RanksTest(unittest.TestCase):
         expected = lambda rank: (rank % 8 // 2, rank % 2)  # noqa: E731
         self.check(ranks_of, expected)
         self.check(lambda: ranks_of("dense"), expected)
-        # These meshes do not say what is tensor parallel, so each rank has a pipeline of its own.
+        # These meshes do not say which dimension is tensor parallel, so each rank has its own
+        # pipeline.
         self.check(lambda: ranks_of("world"), lambda rank: (rank % 8, 0))
         self.check(lambda: ranks_of("pp"), lambda rank: (rank % 8, 0))
 
@@ -136,12 +137,12 @@ class RanksTest(unittest.TestCase):
         def ranks(members, *tensor):
             return _mesh.ranks_of_groups(members[0], members, tensor)
 
-        # Eight ranks, pipelines of four: with pp as the first or as the last dimension.
+        # There are eight ranks, with pipelines of four: pp is the first or the last dimension.
         self.assertEqual([ranks([0, 2, 4, 6]), ranks([1, 3, 5, 7])], [(0, 0), (1, 0)])
         self.assertEqual([ranks([0, 1, 2, 3]), ranks([4, 5, 6, 7])], [(0, 0), (1, 0)])
         # Two blocks of two interleaved pipelines.
         self.assertEqual(ranks([5, 7]), (3, 0))
-        # Tensor parallel as the first dimension, then data, then the pipeline.
+        # Tensor parallel is the first dimension. Data parallel and the pipeline follow.
         self.assertEqual(ranks([14, 15], [6, 14]), (3, 1))
         self.assertEqual(ranks([2, 3], [2, 10]), (1, 0))
 

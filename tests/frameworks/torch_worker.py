@@ -52,7 +52,7 @@ def make(name, csv=None, indices=None):
 def observe_all(results):
     torch.use_deterministic_algorithms(True)
     found = {}
-    # The file that rank 0 wrote for the plan of Interleaved1F1B is a schedule of torch, too.
+    # Rank 0 wrote this file for the plan of Interleaved1F1B. It is a schedule of torch, too.
     for name in [*tiny_gpt.SCHEDULES, "csv"]:
         made = functools.partial(make, name, results / "Interleaved1F1B.csv" if name == "csv" else None)
         found[name] = observe(results, name, made, train, patched)

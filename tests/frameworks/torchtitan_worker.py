@@ -58,7 +58,7 @@ def observe_all(results):
     meshes = build_meshes()
     csv = results / "schedule.csv"
     if dist.get_rank() == 0:
-        # Building stages with FSDP needs no other rank.
+        # Stages with FSDP can be built without another rank.
         compute = build_schedule("Interleaved1F1B", *meshes, None)
         rows = [compute.pipeline_order[rank] for rank in range(PP)]
         csv.write_text("".join(",".join(str(a or "") for a in row) + "\n" for row in rows))

@@ -44,7 +44,8 @@ class ZeusTest(ScratchTest):
 
     def test_signatures(self):
         """Each method has the parameters that it has in Zeus."""
-        # Its source is read, because importing it needs packages that only its server needs.
+        # The test reads the source, because importing it needs packages that only the Zeus server
+        # needs.
         package = pathlib.Path(importlib.util.find_spec("zeus").origin).parent
         methods = {**methods_of(package / "callback.py", "Callback"),
                    **methods_of(package / "optimizer/pipeline_frequency/optimizer.py",

@@ -1,5 +1,6 @@
-# Installs the build to a scratch prefix. Then configures, builds and runs the project in this directory
-# with only that prefix. CTest runs this script as install.find_package (../CMakeLists.txt).
+# Installs the build to a scratch prefix. Then configures, builds and runs the project in this
+# directory with only this prefix. CTest runs this script as install.find_package
+# (../CMakeLists.txt).
 function(run)
   execute_process(COMMAND ${ARGV} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
   if(NOT status EQUAL 0)

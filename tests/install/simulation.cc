@@ -1,5 +1,6 @@
-// A program outside this project that links the modules with private libraries: the emulator and
-// the virtual GPUs need tomlplusplus, the replay needs zlib. It reads one file with each of them.
+// A program outside this project that links the modules with private libraries. The emulator and
+// the virtual GPUs need tomlplusplus, and the replay needs zlib. The program reads one file with
+// each of these three modules.
 #include <perseus/base/file.h>
 #include <perseus/simulation/emulator/event_file.h>
 #include <perseus/simulation/replay/job_trace.h>

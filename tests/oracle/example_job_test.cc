@@ -1,11 +1,11 @@
-// The checks of published_policies_test.cc on a job that every clone has: the example profile of
-// this repository (eight unbalanced synthetic stages of a GPT-3-like model on A100 GPUs, made by
-// the generator in perseus/simulation/synthetic).
+// Makes the checks of published_policies_test.cc on a job that every clone has: the example profile
+// of this repository. This profile has eight unbalanced synthetic stages of a GPT-3-like model on
+// A100 GPUs. The generator in perseus/simulation/synthetic made it.
 //
 // The published measurements are not part of the repository. published_policies_test.cc compares
-// the policies with published results on these measurements (docs/reproduction.md). The numbers
-// here pin the same code on the example, so a change of behavior shows without the measurements
-// too.
+// the policies with published results on these measurements (docs/reproduction.md). This file pins
+// the numbers of the same code on the example. So a change of behavior also shows without the
+// published measurements.
 #include <gtest/gtest.h>
 
 #include "bench/measured_job.h"
@@ -29,13 +29,14 @@ plan::Planner ExamplePlanner(int microbatches) {
 
 struct Expected {
   int microbatches;
-  double saving;     // The plan with no slowdown saves this fraction.
-  double bound;      // Upper bound on the saving of any plan with no slowdown.
-  double published;  // Saving of the published planner.
-  double envpipe;    // Saving of EnvPipe.
+  double saving;     // The saving of the plan with no slowdown, as a fraction.
+  double bound;      // An upper bound on the saving of any plan with no slowdown.
+  double published;  // The saving of the published planner.
+  double envpipe;    // The saving of EnvPipe.
 };
-// The results of the version that agreed with the published results on the published measurements.
-// The tolerance is 0.05 percentage points, because a better search may save a little more.
+// These results come from the version that agreed with the published results on the published
+// measurements. The tolerance is 0.05 percentage points, because a better search may save a little
+// more.
 constexpr Expected kExpected[] = {
     {.microbatches = 12,
      .saving = 0.13569,

@@ -33,11 +33,12 @@ double ProvedBound(const ClpSimplex& program) {
 
 }  // namespace
 
-// The variables are the event time of each node, and for each segment of each arc the time that the
-// segment takes off the arc's slowest duration (from 0 to the length of the segment, at the
-// segment's slope). The rows say that an arc lasts at least its slowest time minus all time taken
-// off. The source happens at 0, the sink by the deadline. Slopes rise toward the fast end, so an
-// optimum uses the slow segments first, and no constraint has to enforce that.
+// There are two kinds of variables. The first is the event time of each node. The second is, for
+// each segment of each arc, the time that the segment takes off the arc's slowest duration. This
+// time is between 0 and the length of the segment, and its cost is the segment's slope. The rows
+// say that an arc lasts at least its slowest time minus all time taken off. The source happens at
+// 0, and the sink by the deadline. Slopes rise toward the fast end. So an optimum uses the slow
+// segments first, and no constraint has to enforce this order.
 //
 //     minimize   sum over segments  slope * taken_off
 //     subject to time[head] - time[tail] + sum(taken_off) >= slowest     for each arc

@@ -6,21 +6,22 @@
 
 namespace perseus {
 
-// CLP's result for the least extra energy. CLP computes with doubles and up to tolerances. But any
-// dual solution proves a lower bound (weak duality). `proved_j` is computed from the dual values
-// alone, so it is a valid bound even if they are inexact: the exact optimum is never below it.
+// CLP's result for the least extra energy. CLP computes with doubles, and only up to tolerances.
+// But any dual solution proves a lower bound (weak duality). `proved_j` is computed only from the
+// dual values. So it is a valid bound even if the dual values are inexact: the exact optimum is
+// never below it.
 struct LinearOptimum {
   bool solved = false;
   double objective_j = 0;
   double proved_j = 0;
-  // How far `proved_j` may lie below the optimum because CLP treats small reduced costs as zero:
-  // its dual tolerance times the range of each variable. It matters only where the energy is about
-  // 0.
+  // How far `proved_j` may lie below the optimum, because CLP treats small reduced costs as zero.
+  // The value is CLP's dual tolerance times the range of each variable. It matters only if the
+  // energy is about 0.
   double slack_j = 0;
 };
 
-// The units of the program. They are chosen so that typical durations and slopes are between 1 and
-// 1,000 there, which keeps the rounding errors of CLP small.
+// The units of the program. In these units, typical durations and slopes are between 1 and 1,000.
+// This keeps the rounding errors of CLP small.
 struct ProgramUnits {
   Nanoseconds time = 1;
   Microwatts slope = 1;

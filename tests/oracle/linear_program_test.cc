@@ -16,8 +16,9 @@ ProgramUnits UnitsOf(Scale scale) {
   return {};
 }
 
-// CLP's dual values prove the walk's energy to 1 ppm, and never prove more. Rounding of doubles
-// costs a thousandth of that: 1e-16 times a few hundred terms, each up to 1e4 times the result.
+// CLP's dual values prove the walk's energy to 1 ppm, and never prove more than this energy. The
+// rounding errors of doubles are a thousandth of 1 ppm: 1e-16 times a few hundred terms, each up to
+// 1e4 times the result.
 void ExpectAgreement(const frontier::Network& network, Nanoseconds deadline,
                      const ProgramUnits& units, double energy_j) {
   const LinearOptimum optimum = SolveLinearProgram(network, deadline, units);

@@ -13,24 +13,24 @@ namespace perseus {
 inline constexpr double kNanosecondsPerUnit = 1e6;
 inline double ToUnits(Nanoseconds time) { return static_cast<double>(time) / kNanosecondsPerUnit; }
 
-// Minimizes the sum of cost * value over the columns. CBC needs the entries column by column, and
-// the users add them row by row.
+// Minimizes the sum of cost * value over the columns. Users add the entries row by row. CBC needs
+// the entries column by column.
 class MixedProgram {
  public:
   static constexpr double kInfinite = std::numeric_limits<double>::infinity();
   enum class Column { kReal, kInteger };
 
   int columns() const { return static_cast<int>(costs_.size()); }
-  // A column is between 0 and `most`.
+  // Adds a column whose value is between 0 and `most`.
   int AddColumn(Column kind, double cost, double most);
   int AddRow(double least, double most);
   void AddEntry(int row, int column, double value);
 
   struct Answer {
     bool proved = false;         // Whether CBC has proved that no better values exist.
-    std::vector<double> values;  // [column]; empty if none are found.
+    std::vector<double> values;  // [column]. Empty if no values were found.
     double cost = 0;             // The cost of the values.
-    double least_cost = 0;       // No values cost less.
+    double least_cost = 0;       // A lower bound: no values have a lower cost.
   };
   Answer Solve(double most_seconds) const;
 

@@ -18,7 +18,7 @@ struct Case {
 
 class MeasuredPlanTest : public ::testing::TestWithParam<Case> {};
 
-// Returns nothing if the profile is absent.
+// Returns nullopt if the profile is absent.
 std::optional<plan::Planner> MakePlanner(const Case& given) {
   Result<schedule::InstructionGraph> graph = ReadIteration(given.job, given.microbatches);
   if (!graph) return std::nullopt;
@@ -28,8 +28,9 @@ std::optional<plan::Planner> MakePlanner(const Case& given) {
   return *std::move(planner);
 }
 
-// The goal is 0.15 %. For Bloom with 12 microbatches and no slowdown, a mixed-integer program
-// finds no better plan than ours in five minutes (docs/benchmarks.md), so our gap is the limit.
+// Returns the largest allowed gap. The goal is 0.15 %. For Bloom with 12 microbatches and no
+// slowdown, a mixed-integer program finds no better plan than ours in five minutes
+// (docs/benchmarks.md). So in this case, the limit is our gap.
 double LargestGap(const Case& given, int slowdown_percent) {
   const bool is_hard = given.job.name == "bloom-176b_a40" && given.microbatches == 12;
   return is_hard && slowdown_percent == 0 ? 0.00176 : 0.0015;
@@ -64,8 +65,8 @@ TEST(MeasuredPlan, SavesMoreThanPublishedAndIsNoSlower) {
   EXPECT_NEAR(1 - plan->lower_bound_j / baseline.energy_j, 0.1606, 0.00005);
 }
 
-// Few clock changes keep most of the saving. The limits are a little below what we measured
-// (docs/benchmarks.md). A column generation of the same bound gave 14.55 % for 4 changes.
+// Plans with few clock changes keep most of the saving. The limits are a little below the measured
+// values (docs/benchmarks.md). For 4 changes, a column generation of the same bound gave 14.55 %.
 TEST(MeasuredPlan, KeepsMostOfTheSavingWithFewSwitches) {
   const MeasuredJob& gpt3 = kMeasuredJobs[0];
   const std::optional<plan::Planner> planner = MakePlanner({gpt3, 12});

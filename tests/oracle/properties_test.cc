@@ -1,6 +1,6 @@
-// Properties of every frontier, checked on thousands of random networks and on real jobs: each
-// point is proved optimal, the points form a convex curve, and the two solvers, which share no
-// code, agree.
+// Properties of every frontier, checked on thousands of random networks and on real jobs. Each
+// point is proved optimal, and the points form a convex curve. The two solvers share no code, and
+// their results agree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,10 +23,11 @@ struct Point {
   Nanoseconds time;
   Femtojoules extra_energy;
   Microwatts
-      price;  // Slope of the segment between this point and the next slower one; 0 at the slow end.
+      // The slope of the segment between this point and the next slower point. 0 at the slow end.
+      price;
 };
 
-// The frontier from slow to fast. Checks the proof of optimality at every point.
+// Returns the frontier from slow to fast. Checks the proof of optimality at every point.
 std::vector<Point> WalkedFrontier(const frontier::Network& network) {
   frontier::Walk walk(network);
   std::vector<Point> points;
@@ -38,7 +39,8 @@ std::vector<Point> WalkedFrontier(const frontier::Network& network) {
     EXPECT_EQ(solution.time(network), walk.time());
     EXPECT_TRUE(solution.extra_energy == walk.extra_energy());
     if (walk.finished()) return points;
-    // So the flow also proves the stretch to the next point: no breakpoint is missing there.
+    // So the flow also proves the segment to the next point: no breakpoint is missing in this
+    // segment.
     EXPECT_EQ(solution.price, walk.price());
     price = walk.price();
     walk.Advance(0);
@@ -55,7 +57,7 @@ Femtojoules EnergyAt(const std::vector<Point>& frontier, Nanoseconds time) {
   return frontier.back().extra_energy;
 }
 
-// Gives the same numbers with every library, unlike std::uniform_int_distribution.
+// Gives the same numbers with every standard library, unlike std::uniform_int_distribution.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : random_(seed) {}
@@ -67,7 +69,7 @@ class Draw {
   std::mt19937_64 random_;
 };
 
-// Returns the number of points.
+// Checks the frontier, and returns the number of points.
 std::size_t ExpectConvexAndProved(const frontier::Network& network) {
   const auto sink = static_cast<std::size_t>(network.sink);
   const std::vector<Point> frontier = WalkedFrontier(network);
@@ -135,8 +137,8 @@ TEST(Frontier, DoesNotDependOnWhereTheWalkStops) {
   }
 }
 
-// The random networks never stall long enough to switch to Bland's rule, so this test starts with
-// it.
+// The random networks never stall long enough to switch to Bland's rule. So this test starts with
+// this rule.
 TEST(Frontier, IsTheSameUnderBlandsRule) {
   for (std::uint64_t seed = 0; seed < Seeds(kNetworks); ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

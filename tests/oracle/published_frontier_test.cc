@@ -1,4 +1,4 @@
-// The frontiers of the published planner on the measured profiles, compared with our implementation
+// Compares the frontiers of the published planner on the measured profiles with our implementation
 // of that planner, and with our bounds.
 #include <gtest/gtest.h>
 
@@ -19,10 +19,10 @@ namespace {
 
 struct PublishedPoint {
   double time_s = 0;
-  double energy_j = 0;  // One GPU of each stage, waiting included.
+  double energy_j = 0;  // The energy of one GPU of each stage, including waiting.
 };
 
-// The points from slow to fast. Empty if the file does not have the expected contents.
+// Returns the points from slow to fast. Empty if the file does not have the expected contents.
 std::vector<PublishedPoint> ReadPublishedFrontier(const std::filesystem::path& path) {
   const Result<std::string> text = ReadFile(path);
   if (!text || !text->starts_with("time,energy\n")) return {};
@@ -40,10 +40,10 @@ std::vector<PublishedPoint> ReadPublishedFrontier(const std::filesystem::path& p
   return points;
 }
 
-// Our lower bounds, with waiting included, of an iteration that lasts as long as each point. Times
-// are rounded down to whole units, as the published planner does: an instruction of 50.16 ms takes
-// 50 ms. The bound is infinite below the least possible time. Requires the points from slow to
-// fast.
+// Our lower bounds for an iteration that lasts as long as each point, including the energy of
+// waiting. Times are rounded down to whole units, as in the published planner: an instruction of
+// 50.16 ms takes 50 ms. Below the least possible time, the bound is infinite. Requires the points
+// from slow to fast.
 struct Bounds {
   std::vector<double> energies_j;
   double least_time_s = 0;
@@ -77,9 +77,10 @@ Bounds BoundsAt(std::span<const PublishedPoint> points, schedule::InstructionGra
   return bounds;
 }
 
-// Both fits minimize the same sum of squares; the published one does so by iteration. If it stops
-// when the relative change of the sum is below 1e-8, its curve differs from the best one by 1e-4 of
-// the root mean square error. That error is at most a tenth of the energy, which gives 1e-5.
+// Both fits minimize the same sum of squares. The published fit does so by iteration. It stops when
+// the relative change of the sum is below 1e-8. At this stop, its curve differs from the best curve
+// by 1e-4 of the root mean square error. That error is at most a tenth of the energy, so the
+// tolerance is 1e-5.
 constexpr double kFitTolerance = 1e-5;
 
 TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
@@ -99,7 +100,8 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
       planner->ForEachSchedule([&](const baselines::PublishedPlanner::Schedule& schedule) {
         energy_at[schedule.time] = schedule.energy_j;
       });
-      // The published frontier begins with the first schedule that is shorter than the slowest.
+      // The published frontier begins with the first schedule that is shorter than the slowest
+      // schedule.
       EXPECT_EQ(planner->slowest(), ToNanoseconds(published.front().time_s) + job.planner_unit);
       EXPECT_EQ(planner->fastest(), ToNanoseconds(published.back().time_s));
       for (const PublishedPoint& point : published) {
@@ -111,11 +113,12 @@ TEST(PublishedPlannerTest, FindsThePublishedFrontiers) {
   }
 }
 
-// The published planner rounds times down, so its iterations are too short by up to one unit for
-// each instruction on the critical path. With the same rounded times, our frontier must have the
-// same least time, to the unit, and at each published time at most the published energy. The
-// published energy comes from an exponential fit that our planner does not use; the comparison
-// needs no margin for that. docs/benchmarks.md has the distances, also on unrounded times.
+// The published planner rounds times down. So its iterations are too short by up to one unit for
+// each instruction on the critical path. With the same rounded times, our frontier must have
+// exactly the same least time, in units. At each published time, it must have at most the published
+// energy. The published energy comes from an exponential fit that our planner does not use. The
+// comparison needs no margin for this difference. docs/benchmarks.md has the distances, also on
+// unrounded times.
 TEST(MeasuredJob, ThePublishedFrontierLiesOnOrAboveOurs) {
   for (const MeasuredJob& job : kMeasuredJobs) {
     SKIP_WITHOUT(ProfilePath(job));

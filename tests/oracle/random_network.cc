@@ -94,7 +94,7 @@ class RandomDraw {
   }
 
  private:
-  // A number from 0 to end - 1. std::uniform_int_distribution differs between libraries.
+  // Returns a number from 0 to end - 1. std::uniform_int_distribution differs between libraries.
   int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
   bool OneIn(int n) { return Below(n) == 0; }
 
@@ -119,7 +119,7 @@ class RandomDraw {
     return curve;
   }
 
-  // If few curves serve many instructions, as in a pipeline, many cuts cost the same.
+  // If few curves serve many instructions, as in a pipeline, many cuts have the same cost.
   void AddCurves() {
     share_curves_ = OneIn(2);
     if (!share_curves_) return;

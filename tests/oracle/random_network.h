@@ -11,8 +11,8 @@ namespace perseus {
 
 // How the dependencies are drawn.
 enum class Shape {
-  kAnyOrder,        // An instruction may wait for any earlier one.
-  kLayered,         // An instruction may wait for those of the layer before.
+  kAnyOrder,        // An instruction may wait for any earlier instruction.
+  kLayered,         // An instruction may wait for instructions of the layer before.
   kSeriesParallel,  // Nested chains and forks.
   kPipeline,        // 1F1B: the instructions of a stage and kind share a curve.
 };
@@ -27,11 +27,13 @@ enum class Scale {
 };
 inline constexpr Scale kScales[] = {Scale::kTies, Scale::kMixed, Scale::kMeasured};
 
-// Up to about 40 instructions. Some curves have a single vertex, some dependencies have a delay,
-// some occur twice. The same seed gives the same problem with every library.
+// Returns a problem of up to about 40 instructions. Some curves have a single vertex, some
+// dependencies have a delay, and some dependencies occur twice. The same seed gives the same
+// problem with every standard library.
 frontier::Network RandomNetwork(Shape shape, Scale scale, std::uint64_t seed);
 
-// The seed also chooses shape and scale; any twelve consecutive seeds have all combinations.
+// The seed also chooses the shape and the scale. Any twelve consecutive seeds have all
+// combinations.
 frontier::Network RandomNetwork(std::uint64_t seed);
 
 }  // namespace perseus

@@ -1,4 +1,5 @@
-// Skips a test that needs a file of published measurements, which is not part of the repository.
+// Skips a test if a file of published measurements does not exist. This file is not part of the
+// repository.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,8 +1,8 @@
 // Compares plans with few clock changes, and their bounds, with a mixed-integer program.
 //
-// Planning with at most N clock changes per pp_rank as a mixed-integer program, solved by COIN-OR
-// CBC. It shows how good such a plan could be. It shares no idea and no code with
-// perseus/planning/few_switches.
+// The problem is planning with at most N clock changes per pp_rank. Here it is a mixed-integer
+// program, which COIN-OR CBC solves. The result shows how good such a plan could be. The program
+// shares no idea and no code with perseus/planning/few_switches.
 //
 //   minimize   sum over i, c of ê_ic * z_ic  +  sum of J * y_i  +  pp_ranks * P * length
 //   subject to one clock each:  sum over c of z_ic = 1
@@ -31,12 +31,13 @@
 namespace perseus {
 namespace {
 
-// The answers of CBC are doubles. They are right up to its tolerances, about 1e-6 ms.
+// CBC computes with doubles. Its results are exact up to its tolerances, about 1e-6 ms.
 struct ProgramOptimum {
-  bool proved = false;       // Whether CBC has proved that no better plan exists.
-  std::vector<int> options;  // [instruction] an index into its option set; empty if none is found.
+  bool proved = false;  // Whether CBC has proved that no better plan exists.
+  // [instruction] an index into its option set. Empty if no plan was found.
+  std::vector<int> options;
   double energy_j = 0;       // The energy of `options` according to CBC.
-  double lower_bound_j = 0;  // No plan needs less energy.
+  double lower_bound_j = 0;  // A lower bound: no plan needs less energy.
 };
 
 class SwitchProgram {
@@ -82,7 +83,7 @@ class SwitchProgram {
     return graph_.options_of(static_cast<int>(instruction)).options;
   }
 
-  // The change from one instruction to the next one of its pp_rank.
+  // Adds the change from one instruction to the next instruction of its pp_rank.
   void AddChange(int from, int to) {
     change_[At(to)] =
         program_.AddColumn(MixedProgram::Column::kReal, model_.switch_cost.energy_j, 1);
@@ -130,7 +131,7 @@ class SwitchProgram {
     }
   }
 
-  // The event is at least `delay` after the end of the instruction.
+  // Adds a rule: the event is at least `delay` after the end of the instruction.
   void AddOrder(int first_start, int instruction, int event, double delay) {
     const int row = program_.AddRow(delay, MixedProgram::kInfinite);
     program_.AddEntry(row, event, 1);
@@ -153,12 +154,12 @@ class SwitchProgram {
 };
 
 constexpr int kBudgets[] = {0, 2, 3, 5};
-// CBC's results hold up to its tolerances: 1e-6 of a time or of an option of a few joules.
+// CBC's results are exact up to its tolerances: 1e-6 of a time, or of an option of a few joules.
 constexpr double kCbcTolerance = 1e-6;
 constexpr double kWithin = 0.001;
 
-// Compares plans and bounds for all kBudgets and some deadlines. A quarter of the usual effort
-// finds these plans.
+// Compares plans and bounds for all kBudgets and some deadlines. A quarter of the usual effort is
+// enough to find these plans.
 void CompareWithProgram(const schedule::InstructionGraph& graph,
                         const plan::ExecutionModel& model) {
   const Result<plan::Planner> planner = plan::Planner::Create(graph, model);
@@ -187,7 +188,8 @@ void CompareWithProgram(const schedule::InstructionGraph& graph,
   }
 }
 
-// Two pp_ranks and up to six microbatches: 24 instructions, more than an exhaustive search covers.
+// Two pp_ranks and up to six microbatches: 24 instructions. An exhaustive search cannot cover so
+// many.
 JobSpec Pipeline() {
   return {.shape = JobShape::kPipeline,
           .instructions = 24,

@@ -12,7 +12,7 @@ import jsonschema
 import yaml
 
 PATIENCE_S = 60
-NOTHING = object()  # Stands for a value whose key is left out.
+NOTHING = object()  # Means that the key of this value is left out.
 WRONG = [NOTHING, None, True, -1, 1.5, 1e300, "", "\0", "no such", [], {}, [[]]]
 # Numbers near some upper limits. The contract says which fields have these limits.
 LARGE = [4_096, 70_000, 200_000, 500_000, 2_000_000, 10**16]

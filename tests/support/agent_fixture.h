@@ -1,5 +1,5 @@
-// For tests of the agent: an agent in a thread, with two fake GPUs, and clients in this process and
-// in others.
+// For tests of the agent: an agent in a thread, with two fake GPUs. Its clients are in this process
+// and in other processes.
 #pragma once
 
 #include <fmt/ranges.h>
@@ -67,7 +67,7 @@ class Client {
   }
 
   bool HasEnded() {
-    // The socket blocks, so this returns at the end of the connection.
+    // The socket blocks, so Receive() returns only at the end of the connection.
     const auto received = protocol::Receive(socket_.get());
     return received && received->state == protocol::Received::kEnd;
   }
@@ -80,9 +80,10 @@ class Client {
   std::optional<protocol::ClockPublisher> publisher_;
 };
 
-// A process that is forked before the agent has threads, and runs its function on request. A child
-// of a process with several threads must not allocate: a thread that the child does not have may
-// hold the lock of the address sanitizer's allocator, and the child would wait for it forever.
+// A process that is forked before the agent has threads. It runs its function on request. A child
+// of a process with several threads must not allocate memory. A thread that the child does not have
+// may hold the lock of the address sanitizer's allocator, and the child would wait for this lock
+// forever.
 class LaterProcess {
  public:
   explicit LaterProcess(const std::function<int()>& function) {
@@ -145,7 +146,7 @@ class AgentTest : public testing::Test {
     change(options);
     Start(std::move(options));
   }
-  // Does what SIGTERM does.
+  // Does the same as SIGTERM.
   void Stop() {
     if (!agent_) return;
     agent_->Stop();
@@ -163,13 +164,13 @@ class AgentTest : public testing::Test {
 
   std::filesystem::path socket() const { return directory_ / "agent.sock"; }
   std::filesystem::path state() const { return directory_ / "state" / "agent.json"; }
-  // Expects that no setting of the agent is in effect and that its state is empty.
+  // Whether no setting of the agent is in effect, and the agent's state is empty.
   bool IsAllBack() const {
     return !a_.setting(device::Control::kSmClock) && !b_.setting(device::Control::kSmClock) &&
            ParseSavedState(*ReadFile(state()), "state")->gpus.empty();
   }
 
-  // What the agent has logged. Its threads may log meanwhile.
+  // The text that the agent has logged. The agent's threads may log during this call.
   std::string Logged() const { return fmt::format("{}", fmt::join(sink_->last_formatted(), "")); }
   void ForgetLogged() { log_.sinks() = {sink_ = NewSink()}; }
 

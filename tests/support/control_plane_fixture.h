@@ -69,8 +69,8 @@ class NodeStream {
     thread_.join();
   }
 
-  // Waits for an event for which `wanted` is true, from index `from` on. Returns its index, or -1
-  // after kTimeout.
+  // Waits for an event for which `wanted` is true, from index `from` on. Returns the index of the
+  // event, or -1 after kTimeout.
   template <typename Wanted>
   int Await(Wanted wanted, std::size_t from = 0) {
     const MutexLock lock(mutex_);
@@ -98,7 +98,7 @@ class NodeStream {
   std::thread thread_;
 };
 
-// Whether the condition becomes true within this time.
+// Returns whether the condition becomes true within this time.
 template <typename Condition>
 bool Comes(Condition condition, std::chrono::seconds within = kTimeout) {
   const auto until = std::chrono::steady_clock::now() + within;
@@ -109,8 +109,8 @@ bool Comes(Condition condition, std::chrono::seconds within = kTimeout) {
   return true;
 }
 
-// A control plane that runs on its own thread until its destructor. By default, it has any port and
-// a database in memory.
+// A control plane that runs on its own thread until its destructor. By default, it has any free
+// port and a database in memory.
 class RunningControlPlane {
  public:
   explicit RunningControlPlane(

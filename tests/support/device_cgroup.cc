@@ -47,7 +47,8 @@ bpf_insn Instruction(int code, int destination, int source, int offset, int imme
   return instruction;
 }
 
-// return context->minor != 5, for a struct bpf_cgroup_dev_ctx {access_type, major, minor}.
+// The program is: return context->minor != 5, for a struct bpf_cgroup_dev_ctx {access_type, major,
+// minor}.
 FileDescriptor LoadProgram() {
   const bpf_insn program[] = {
       Instruction(BPF_LDX | BPF_MEM | BPF_W, BPF_REG_2, BPF_REG_1, 8, 0),
@@ -65,7 +66,7 @@ FileDescriptor LoadProgram() {
   return FileDescriptor(static_cast<int>(::syscall(SYS_bpf, BPF_PROG_LOAD, &load, sizeof load)));
 }
 
-// A new cgroup. Empty if this process may not make one.
+// Creates a new cgroup. Returns nullopt if this process may not create one.
 std::optional<fs::path> MakeCgroup(const fs::path& root) {
   static int made = 0;
   const fs::path directory =
@@ -75,7 +76,7 @@ std::optional<fs::path> MakeCgroup(const fs::path& root) {
 }
 
 void RemoveCgroup(const fs::path& directory) {
-  // A process that has just ended may still be in it for a moment.
+  // A process that has just ended may still be in the cgroup for a moment.
   for (int i = 0; i < 100 && ::rmdir(directory.c_str()) != 0; ++i) ::usleep(10'000);
 }
 

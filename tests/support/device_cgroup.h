@@ -8,26 +8,27 @@
 
 namespace perseus {
 
-// A cgroup whose processes may use every device but /dev/zero (1:5), as a batch system confines a
-// job to its GPUs.
+// A cgroup whose processes may use every device except /dev/zero (1:5). A batch system confines a
+// job to its GPUs in the same way.
 class DeviceCgroup {
  public:
   enum Version {
     kVersion1,  // devices.deny of the devices controller.
     kVersion2,  // A device program (BPF).
   };
-  // Null if this system has no such hierarchy, or does not let this process make a cgroup in it.
+  // Returns null if this system has no such hierarchy, or does not let this process create a cgroup
+  // in it.
   static std::unique_ptr<DeviceCgroup> DenyingZero(Version version);
   ~DeviceCgroup();
   DeviceCgroup(const DeviceCgroup&) = delete;
   DeviceCgroup& operator=(const DeviceCgroup&) = delete;
 
-  // As in /proc/PID/cgroup: "/perseus-test-4711-0".
+  // The name as in /proc/PID/cgroup: "/perseus-test-4711-0".
   std::filesystem::path name() const { return "/" / directory_.filename(); }
   std::filesystem::path procs() const { return directory_ / "cgroup.procs"; }
   // Moves this process into the cgroup.
   bool Join() const;
-  // Version 2. False if the kernel cannot.
+  // Freezes the cgroup. Only for version 2. Returns false if the kernel cannot do this.
   bool Freeze() const;
   bool Thaw() const;
   bool IsEmpty() const;
@@ -40,12 +41,13 @@ class DeviceCgroup {
   FileDescriptor program_;
 };
 
-// A cgroup of the freezer of cgroup v1, whose processes do not even end while they are frozen.
+// A cgroup of the freezer of cgroup v1. While its processes are frozen, they do not even end.
 class FreezerCgroup {
  public:
-  // Null if this system has none, or does not let this process make one.
+  // Returns null if this system has no such freezer, or does not let this process create a cgroup
+  // in it.
   static std::unique_ptr<FreezerCgroup> Make();
-  ~FreezerCgroup();  // Thaws it.
+  ~FreezerCgroup();  // Thaws the cgroup.
   FreezerCgroup(const FreezerCgroup&) = delete;
   FreezerCgroup& operator=(const FreezerCgroup&) = delete;
 

@@ -7,7 +7,7 @@
 
 namespace perseus::partition {
 
-// Visits them in lexicographic order.
+// Calls the function for each split, in lexicographic order.
 inline void ForEachSplit(int layers, int stages,
                          const std::function<void(const Boundaries&)>& visit,
                          Boundaries begun = {0}) {

@@ -46,7 +46,7 @@ class FakeGpu::FakeDevice : public device::Device {
     const MutexLock lock(state_->mutex);
     if (state_->broken) return tl::unexpected<device::DeviceError>(*state_->broken);
     if (control == device::Control::kSmClock && state_->hint) {
-      // As with NVML, the reading shows only that a clock is locked.
+      // As with NVML, the reading shows only that some clock is locked.
       return device::SettingReading{.is_known = false,
                                     .setting = std::nullopt,
                                     .hint = state_->settings[control] ? *state_->hint : "",

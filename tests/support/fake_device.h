@@ -13,7 +13,7 @@
 
 namespace perseus {
 
-// The test's view of the GPU. Open() makes the device that the code under test owns. Thread-safe.
+// The test's view of the GPU. Open() creates the device that the code under test owns. Thread-safe.
 class FakeGpu {
  public:
   explicit FakeGpu(std::string uuid);
@@ -29,25 +29,25 @@ class FakeGpu {
 
   // Changes the setting as an administrator would, without a record in the history.
   void Set(device::Control control, std::optional<device::Setting> setting);
-  // The next `times` calls of Apply() on this control fail with this error.
+  // Makes the next `times` calls of Apply() on this control fail with this error.
   void FailNext(device::Control control, int times, device::DeviceErrorKind kind,
                 std::string message);
-  // The next `times` calls of Apply() on this control succeed but change nothing.
+  // Makes the next `times` calls of Apply() on this control succeed but change nothing.
   void IgnoreNext(device::Control control, int times);
-  // ReadSetting() of the SM clock then returns only this hint, as NVML does.
+  // Makes ReadSetting() of the SM clock return only this hint, as with NVML.
   void HideSmClock(std::string hint);
   void SetLimits(device::ClockLimits limits);
-  // Every call fails until Repair() is called.
+  // Makes every call fail until Repair() is called.
   void Break(device::DeviceErrorKind kind, std::string message);
   void Repair();
-  // Apply() then does not return until Unblock() is called.
+  // Makes Apply() wait until Unblock() is called.
   void Block();
   void Unblock();
 
-  // Its DeviceInfo::device_file. Before Open().
+  // Sets DeviceInfo::device_file. Call it before Open().
   void SetDeviceFile(std::filesystem::path file);
 
-  // May be called again: a restarted agent opens the same GPU.
+  // Opens the GPU. A test may call it again: a restarted agent opens the same GPU.
   std::unique_ptr<device::Device> Open();
 
  private:
@@ -56,8 +56,8 @@ class FakeGpu {
   std::shared_ptr<State> state_;
 };
 
-// Waits up to a minute for what other threads do, and returns whether `condition` became true.
-// It checks once a millisecond.
+// Waits up to a minute for the work of other threads. Returns whether `condition` became true.
+// Checks the condition once a millisecond.
 bool Eventually(const std::function<bool()>& condition);
 
 }  // namespace perseus

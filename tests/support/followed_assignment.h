@@ -1,5 +1,5 @@
-// For tests: which assignment of a job's directory is in force at each step, as a rank's client
-// sees it.
+// For tests: which assignment of a job's directory is in force at each step. A rank's client sees
+// the same assignment.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ class FollowedAssignment {
   explicit FollowedAssignment(std::filesystem::path job_directory)
       : job_directory_(std::move(job_directory)) {}
 
-  // Reads new assignments first. Version 0 means none. Requires ascending steps.
+  // Reads new assignments first. Version 0 means no assignment. Requires ascending steps.
   const protocol::Assignment& At(std::int64_t step) {
     const auto read = protocol::ReadAssignment(job_directory_);
     if (read && *read && (waiting_.empty() || waiting_.back().version < (*read)->version)) {

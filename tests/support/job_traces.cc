@@ -17,16 +17,16 @@ int LaneOf(std::string_view name) {
 constexpr const char* kLaneNames[] = {"compute", "pp-comm", "dp-comm"};
 constexpr int kLanes = 3;
 
-// One step of TwoPipelines().
+// One step of the trace of TwoPipelines().
 class Step {
  public:
   Step(const TimelineSpec& spec, int number, double begin_ms)
       : waits_are_recorded_(spec.waits_are_recorded), number_(number), begin_ms_(begin_ms) {}
 
   void Pipeline(int p, double slowness) {
-    const double f = 10 * slowness;  // Rank 1's times. Rank 0 takes 10 and 20.
+    const double f = 10 * slowness;  // The times of rank 1. Rank 0 takes 10 and 20.
     const double b = 20 * slowness;
-    const double second = 11 + f + b;  // Rank 1 has finished its first microbatch.
+    const double second = 11 + f + b;  // At this time, rank 1 has finished its first microbatch.
     const double third = second + 1 + f + b;
     Compute("forward", p, 0, 0, 0, 10);
     Transfer("forward", p, 0, 10, 0, 10);
@@ -76,8 +76,8 @@ class Step {
   void Compute(const char* direction, int p, int r, int microbatch, double start, double end) {
     Add(fmt::format("{}-compute", direction), p, r, start, end, microbatch);
   }
-  // A transfer from `sender` to the other rank. `sender_ms` and `receiver_ms` say when each is
-  // ready; both continue 1 ms after `meet`.
+  // Adds a transfer from `sender` to the other rank. `sender_ms` and `receiver_ms` are the times at
+  // which each of them is ready. Both continue 1 ms after `meet`.
   void Transfer(const char* direction, int p, int sender, double sender_ms, double receiver_ms,
                 double meet) {
     Add(fmt::format("{}-send", direction), p, sender, waits_are_recorded_ ? sender_ms : meet,
@@ -128,7 +128,7 @@ std::vector<TracedEvent> TwoPipelines(const TimelineSpec& spec) {
   double begin_ms = 0;
   for (int s = 0; s < spec.steps; ++s) {
     const std::size_t known = std::min(static_cast<std::size_t>(s), spec.slowness.size() - 1);
-    // The gc events that begin the step are on time; everything after them is late.
+    // The gc events that begin the step are on time. Everything after these events is late.
     if (spec.late_ms > 0) {
       for (int i = 0; i < 4; ++i) {
         events.push_back({"gc", i / 2, i % 2, spec.first_step + s, begin_ms, begin_ms + 1, -1});

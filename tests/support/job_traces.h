@@ -1,4 +1,4 @@
-// Timelines of small jobs, for tests, as a tracer writes them.
+// Timelines of small jobs, for tests. A tracer writes timelines in the same format.
 #pragma once
 
 #include <map>
@@ -38,10 +38,11 @@ std::string FormatTimeline(const std::vector<TracedEvent>& events);
 struct TimelineSpec {
   int first_step = 7;
   int steps = 1;
-  double late_ms = 0;  // Each rank starts its step this much later than it could, after a gc event.
-  // Events of communication begin when their rank is ready, and so include waiting.
+  double late_ms = 0;  // Each rank starts its step this much later than possible, after a gc event.
+  // True: events of communication begin when their rank is ready, so they include waiting.
   bool waits_are_recorded = false;
-  // Time factor of rank 1 of pipeline 1, by step; the last value holds for all later steps.
+  // The factor on the times of rank 1 of pipeline 1, by step. The last value applies to all later
+  // steps.
   std::vector<double> slowness = {1.5};
 };
 std::vector<TracedEvent> TwoPipelines(const TimelineSpec& spec = {});

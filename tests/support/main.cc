@@ -1,6 +1,6 @@
-// The main function of the test programs. With --gtest_brief, GoogleTest prints only what fails.
-// Then the seed of the order and the name of a test that crashes are missing, so they are printed
-// here.
+// The main function of the test programs. With --gtest_brief, GoogleTest prints only failures. The
+// seed of the order and the name of a test that crashes would then be missing, so this file prints
+// them.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
@@ -20,9 +20,9 @@ class RememberTest : public ::testing::EmptyTestEventListener {
 };
 
 constexpr std::array kCrashes = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-std::array<struct sigaction, kCrashes.size()> earlier;  // Such as that of a sanitizer.
+std::array<struct sigaction, kCrashes.size()> earlier;  // For example, the handler of a sanitizer.
 
-// The crash happens again when it returns, and the earlier handler takes it.
+// When this handler returns, the crash happens again, and the earlier handler handles it.
 void NameTest(int signal) {
   [[maybe_unused]] const auto written = ::write(STDOUT_FILENO, running.data(), running.size());
   for (std::size_t i = 0; i < kCrashes.size(); ++i) {

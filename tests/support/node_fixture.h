@@ -1,4 +1,4 @@
-// The node with a function as its server and a number as its clock.
+// The node daemon, with a function as its server and a number as its clock.
 #pragma once
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// The plan of a synthetic pipeline, for tests of what reads plans.
+// The plan of a synthetic pipeline, for tests of code that reads plans.
 #pragma once
 
 #include "perseus/planning/plan/make_plan_file.h"
@@ -6,7 +6,7 @@
 
 namespace perseus {
 
-// One stage on each pp_rank, and a plan that is at most 5 % slower than maximum frequency.
+// The plan has one stage on each pp_rank, and is at most 5 % slower than maximum frequency.
 inline plan_file::PlanFile PlanPipeline(const schedule::ScheduleSpec& schedule) {
   synthetic::SyntheticProfileSpec spec;
   spec.pp_ranks = schedule.pp_ranks;

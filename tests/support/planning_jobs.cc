@@ -18,11 +18,11 @@ class Draw {
   schedule::InstructionGraph AnyOrder();
 
  private:
-  // A number from 0 to end - 1. std::uniform_int_distribution differs between libraries.
+  // Returns a number from 0 to end - 1. std::uniform_int_distribution differs between libraries.
   int Below(int end) { return static_cast<int>(random_() % static_cast<std::uint64_t>(end)); }
 
-  // Options whose effective energy falls at any blocking power below 100 W: each slower option
-  // saves at least 100 J for each second that it takes longer.
+  // Returns options whose effective energy falls at any blocking power below 100 W. For each second
+  // that a slower option takes longer, it saves at least 100 J.
   schedule::OptionSet RandomOptions(int number) {
     schedule::OptionSet set;
     set.name = "set " + std::to_string(number);
@@ -70,7 +70,8 @@ schedule::InstructionGraph Draw::Pipeline() {
     order.push_back(index);
     return index;
   };
-  // In topological order: rank 1's instructions of a microbatch, then those of rank 0 that follow.
+  // In topological order: the instructions of rank 1 for a microbatch, then the following
+  // instructions of rank 0.
   std::vector<int> first_forward(At(microbatches));
   first_forward[0] = add(0, false, 0);
   for (int m = 0; m < microbatches; ++m) {

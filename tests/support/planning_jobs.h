@@ -1,5 +1,5 @@
-// Planning problems for tests: small random ones, an exhaustive search of them, and a synthetic
-// job.
+// Planning problems for tests: small random problems, an exhaustive search of such problems, and a
+// synthetic job.
 #pragma once
 
 #include <cstdint>
@@ -21,22 +21,26 @@ enum class JobShape {
 
 struct JobSpec {
   JobShape shape = JobShape::kAnyOrder;
-  int instructions = 7;  // At most; kPipeline: 4 for each microbatch.
-  int options = 4;       // At most, per option set; at least 2. Each lies on the Pareto front.
+  int instructions = 7;  // At most. For kPipeline: 4 for each microbatch.
+  // The number of options in each option set: at least 2, and at most this. Each option is on the
+  // Pareto front.
+  int options = 4;
   enum class Times {
     kAny,           // Milliseconds, to the nanosecond.
     kMilliseconds,  // A few whole milliseconds, which gives many ties.
-    kNanoseconds,   // A few thousand, options hundreds apart, so that rounding errors show.
+    // A few thousand ns. Options are hundreds of ns apart, so that rounding errors show.
+    kNanoseconds,
   } times = Times::kAny;
 };
 
-// Option sets are "set 0", "set 1", ...; kind kGeneric. Some dependencies have delays. The same
-// seed gives the same problem everywhere. Its blocking power is RandomBlockingPower(seed).
+// Option sets are "set 0", "set 1", and so on. The kind is kGeneric. Some dependencies have delays.
+// The same seed gives the same problem everywhere. The blocking power of the problem is
+// RandomBlockingPower(seed).
 schedule::InstructionGraph RandomJob(const JobSpec& spec, std::uint64_t seed);
 double RandomBlockingPower(std::uint64_t seed);
 
-// The combination of options with the least energy that meets the deadline; nothing if none meets
-// it.
+// Returns the combination of options with the least energy that meets the deadline. nullopt if no
+// combination meets it.
 struct Exhaustive {
   std::vector<int> options;
   double energy_j = 0;
@@ -44,8 +48,9 @@ struct Exhaustive {
 std::optional<Exhaustive> SearchAll(const schedule::InstructionGraph& graph,
                                     const plan::ExecutionModel& model, Nanoseconds deadline);
 
-// Stages of a synthetic A100 that differ only by the imbalance. The blocking power is 84 W. Each
-// pp_rank has as many chunks, and the profile has the instructions, as the schedule needs.
+// Stages of a synthetic A100. The stages differ only by the imbalance. The blocking power is 84 W.
+// Each pp_rank has as many chunks as the schedule needs, and the profile has the instructions that
+// the schedule needs.
 struct SyntheticJob {
   std::string schedule = "1f1b";
   int stages = 4;  // One on each pp_rank.
@@ -61,11 +66,11 @@ plan::Planner MakePlanner(schedule::InstructionGraph graph,
                           const plan::ExecutionModel& model = {
                               .blocking_power_w = kSyntheticBlockingPowerW});
 
-// Instructions on one pp_rank, one after the other. Instruction i has option set i.
+// Returns instructions on one pp_rank, one after the other. Instruction i has option set i.
 schedule::InstructionGraph MakeChain(std::vector<schedule::OptionSet> sets);
 
-// A pp_rank whose two instructions share no clock: it cannot run without changes. Each takes 10 or
-// 20 ns, and the least energy is 14 J.
+// A pp_rank whose two instructions share no clock, so it cannot run without clock changes. Each
+// instruction takes 10 or 20 ns, and the least energy is 14 J.
 schedule::InstructionGraph MakeJobWithoutSharedClock();
 
 }  // namespace perseus

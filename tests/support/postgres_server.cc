@@ -24,11 +24,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// PostgreSQL refuses to run as root. Debian runs it as this user.
+// PostgreSQL refuses to run as root. On Debian, it runs as this user.
 constexpr const char* kUser = "postgres";
 
-// The program directory of the newest installed version. Debian does not put it on the PATH. Empty
-// if PostgreSQL is not installed.
+// Returns the program directory of the newest installed version. On Debian, this directory is not
+// on the PATH. Empty if PostgreSQL is not installed.
 std::string FindPrograms() {
   const fs::path versions = "/usr/lib/postgresql";
   std::string found;
@@ -102,8 +102,8 @@ std::vector<std::string> PostgresServer::CommandOf(
     const std::string& program, const std::vector<std::string>& arguments) const {
   // The user may not have access to the current directory, so the program runs in the root
   // directory. setpriv replaces itself with the program, so the program is a child of this process.
-  // When this process ends, the program receives SIGQUIT and ends at once, together with its own
-  // children.
+  // When this process ends, the program receives SIGQUIT. It then ends at once, together with its
+  // own children.
   std::vector<std::string> command = {"env", "-C", "/", "setpriv", "--pdeathsig", "QUIT"};
   if (::geteuid() == 0) {
     command.insert(command.end(), {std::string("--reuid=") + kUser, std::string("--regid=") + kUser,

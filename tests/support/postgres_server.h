@@ -1,6 +1,6 @@
-// A PostgreSQL server for one test. Its data and its socket are in a temporary directory, so tests
-// run side by side, and the machine's own server stays untouched. The server ends with the object,
-// and also with the test process, however that ends.
+// A PostgreSQL server for one test. Its data and its socket are in a temporary directory. So tests
+// run side by side, and the machine's own server is not changed. The server ends when the object is
+// destroyed. It also ends when the test process ends for any reason.
 #pragma once
 
 #include <sys/types.h>
@@ -15,23 +15,23 @@ namespace perseus {
 
 class PostgresServer {
  public:
-  // Why this machine cannot run one; empty if it can.
+  // The reason why this machine cannot run a PostgreSQL server. Empty if it can.
   static std::string WhyNot();
 
-  // A simulated other machine (tests/control_plane/network.h). The server runs there and listens at
-  // the address.
+  // A simulated other machine (tests/control_plane/network.h). The server runs on this machine and
+  // listens at its address.
   struct Machine {
     std::vector<std::string> in_front;  // The prefix that makes a command run there.
     std::string address;
   };
-  // Starts the server, which takes about 2 s. Throws std::runtime_error.
+  // Starts the server. This takes about 2 s. Throws std::runtime_error.
   explicit PostgresServer(std::optional<Machine> machine = {});
   ~PostgresServer();
   PostgresServer(const PostgresServer&) = delete;
   PostgresServer& operator=(const PostgresServer&) = delete;
 
-  void Start();  // Returns once the server answers.
-  // Stops as in a crash: connections break, and the next start runs a recovery.
+  void Start();  // Returns when the server answers.
+  // Stops the server as in a crash: connections break, and the next start runs a recovery.
   void Stop();
   void Restart();
 
@@ -42,14 +42,14 @@ class PostgresServer {
 
  private:
   std::string AddressOf(const std::string& database) const;
-  // The command that runs this program of PostgreSQL as a user that PostgreSQL accepts.
+  // The command that runs this program of PostgreSQL, as a user that PostgreSQL accepts.
   std::vector<std::string> CommandOf(const std::string& program,
                                      const std::vector<std::string>& arguments) const;
 
   TemporaryDirectory directory_;
   const std::optional<Machine> machine_;
   std::string programs_;  // The directory of PostgreSQL's programs.
-  pid_t server_ = 0;      // 0 while it is stopped.
+  pid_t server_ = 0;      // 0: the server is stopped.
   int databases_ = 0;
 };
 

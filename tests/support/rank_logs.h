@@ -28,12 +28,12 @@ class RankLogs {
     header.epoch = 1'700'000'000'000'000'000;
     return header;
   }
-  // The process of a rank starts and begins its log.
+  // Starts the log of a rank, as the rank's process does at its start.
   void Begin(const protocol::RankId& name, int pid) const {
     std::ofstream(protocol::RankLogPath(job_directory_, name), std::ios::trunc)
         << protocol::FormatRecord(Header(name, pid));
   }
-  // The rank ends a step under the assignment of this version.
+  // Records that the rank ended a step under the assignment of this version.
   void End(const protocol::RankId& name, std::int64_t number, std::int64_t version) const {
     protocol::RanStep step;
     step.step = number;

@@ -1,5 +1,5 @@
-// For tests of what may fail: the value of a result, and matchers of failures. A result is a
-// Result, a DeviceResult or an Answer.
+// For tests of functions that may fail: the value of a result, and matchers of failures. A result
+// is a Result, a DeviceResult or an Answer.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ std::string TextOfFailure(const AnyError& error) {
   }
 }
 
-// If there is no value, the test fails with the message of the error.
+// Returns the value. If there is no value, the test fails with the message of the error.
 template <typename AnyResult>
 auto ValueOf(AnyResult result) {
   if (!result) throw std::runtime_error(TextOfFailure(result.error()));

@@ -23,9 +23,9 @@ inline constexpr bool kHasFewCases = true;
 inline constexpr bool kHasFewCases = kIsSanitized;
 #endif
 
-// `count`, or a twentieth of it under a sanitizer and in the dev preset. A sanitizer makes the
-// planner about 20 times slower, and looks for other errors than a property test: a few cases reach
-// the same code. In the dev preset, tests run after each edit.
+// Returns `count`, or a twentieth of `count` under a sanitizer and in the dev preset. A sanitizer
+// makes the planner about 20 times slower. It looks for other errors than a property test, and a
+// few cases reach the same code. In the dev preset, tests run after each edit.
 constexpr std::uint64_t Seeds(std::uint64_t count) {
   return kHasFewCases ? (count + 19) / 20 : count;
 }

@@ -23,8 +23,8 @@ inline constexpr SharedJob kSharedJobs[] = {
     {"BloomA40", "bloom-176b_a40_pp8_tp8", 70.38},
 };
 
-// The path of the profile, in the directory that PERSEUS_SHARED_DIR names, or in ../shared. The
-// file may be absent.
+// Returns the path of the profile, in the directory that PERSEUS_SHARED_DIR names, or else in
+// ../shared. The file may be absent.
 std::filesystem::path PathOf(const SharedJob& shared);
 // Requires that the file exists.
 profile::Profile ReadSharedProfile(const SharedJob& shared);

@@ -53,11 +53,13 @@ class SimulatedJob {
   };
   double noise = 0.001;  // The relative noise of energy and time.
   double counter_period_s = 0.1;
-  // Steps contain the instructions of this schedule; an empty one gives steps without them.
+  // Steps contain the instructions of this schedule. If the schedule is empty, steps have no
+  // instructions.
   schedule::Schedule schedule;
   // Ranks that ignore assignments.
   std::set<protocol::RankId> ignoring;
-  // What holds all clocks down, if anything does. Empty: the ranks do not say what.
+  // The causes that hold all clocks down. An empty list: the ranks do not record causes. nullopt:
+  // no clock is held down.
   std::optional<std::vector<std::string>> limited_by;
 
   void RunStep() {
@@ -93,7 +95,7 @@ class SimulatedJob {
   void Append(const protocol::RankId& rank, const std::string& text) const {
     std::ofstream(protocol::RankLogPath(directory(), rank), std::ios::app) << text;
   }
-  // The instructions run one after the other and share the time equally.
+  // Returns instructions that run one after the other and take the same time.
   std::vector<protocol::RanInstruction> InstructionsOf(const protocol::RankId& rank,
                                                        Nanoseconds time) const {
     std::vector<protocol::RanInstruction> instructions;

@@ -107,7 +107,7 @@ class SimulatedNode::Gpu final : public device::Device {
         {}};
   }
 
-  // Returns when the call ends, without moving the time.
+  // Returns the time at which the call ends, without moving the clock.
   DeviceResult<Nanoseconds> Request(Control control, const std::optional<Setting>& setting,
                                     Nanoseconds now, int set_at_once) {
     const SimulatedModel& model = shared_.model;
@@ -128,7 +128,7 @@ class SimulatedNode::Gpu final : public device::Device {
     const double factor = to_mhz < from_mhz ? model.landing_down_factor : 1;
     const Nanoseconds lands =
         call_end + FromMs(factor * shared_.LogNormal(model.landing_ms, model.landing_spread));
-    // Requests land in their order.
+    // Requests land in the order in which they were made.
     pending_.push_back({std::max(lands, pending_.empty() ? 0 : pending_.back().at), setting});
     return call_end;
   }
@@ -185,7 +185,7 @@ class SimulatedNode::Gpu final : public device::Device {
     return 0;
   }
 
-  // Iterations per nanosecond.
+  // The rate in iterations per nanosecond.
   double WorkRate() const { return load_ == Load::kIdle ? 0 : ClockNow() / 1000.0; }
 
   void Tick() {
@@ -220,12 +220,12 @@ class SimulatedNode::Gpu final : public device::Device {
   Shared& shared_;
   device::DeviceInfo info_;
   bool can_set_clocks_ = true;
-  double own_power_ = 1;    // A factor.
+  double own_power_ = 1;    // A factor on the power.
   Nanoseconds period_ = 0;  // The period of the energy counter.
   Nanoseconds at_ = 0;
   Nanoseconds phase_ = 0;
   Load load_ = Load::kIdle;
-  std::optional<Setting> lock_;  // In effect.
+  std::optional<Setting> lock_;  // The lock that is in effect.
   std::optional<Setting> requested_;
   std::deque<Pending> pending_;
   double power_factor_ = 1;
@@ -326,8 +326,8 @@ Result<Timing> SimulatedNode::Time(Operation operation, const Disturbance& distu
   const bool is_launch = operation == Operation::kLaunch || operation == Operation::kHostFunction;
   const double read_held =
       is_launch ? model.read_holds_launch_ms * disturbance.reads_per_s / 1000 : 0;
-  // Readings are frequent, so they take a constant part of the time. Changes are rare: the ones in
-  // this block count.
+  // Readings are frequent, so they take a constant part of the time. Changes are rare, so only the
+  // changes in this block count.
   const Nanoseconds call = FromMs(model.call_ms + model.call_per_other_ms * (gpu_count() - 1));
   const Nanoseconds period =
       disturbance.change_period == 0 ? 0 : std::max(disturbance.change_period, call);

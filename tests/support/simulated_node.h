@@ -1,13 +1,13 @@
-// GPUs whose behavior the caller gives, in virtual time: the measurements find what was given, or
-// they are wrong.
+// GPUs in virtual time. The caller gives their behavior. Tests check that the measurements find
+// this behavior.
 //
-// It has only what qualification.h can see: clocks that land late, calls that take longer the more
-// GPUs are set at once, changes and readings that hold up work, an energy counter with a period and
-// a bias, and power by load and clock. Temperature and instructions are the matter of
-// simulation/virtual_gpu, which runs plans.
+// The node has only what qualification.h can see: clocks that land late; calls that take longer the
+// more GPUs are set at once; changes and readings that delay work; an energy counter with a period
+// and a bias; power by load and clock. It has no temperature and no instructions.
+// simulation/virtual_gpu, which runs plans, has them.
 //
-// The node's clock is a FakeClock that its own calls advance. So a measurement of minutes takes
-// milliseconds, and the same seed gives the same result.
+// The node's clock is a FakeClock, and the node's own calls advance it. So a measurement of minutes
+// takes milliseconds, and the same seed gives the same result.
 //
 // Not thread-safe.
 #pragma once
@@ -25,42 +25,45 @@ struct SimulatedModel {
   std::string name = "Simulated GPU";
   std::vector<int> sm_clocks_mhz;  // Ascending.
 
-  // A switch, from the call.
-  int highest_reached_mhz = 0;     // The clock stays at or below this. 0: it reaches all clocks.
-  double call_ms = 1;              // The call, with one GPU set.
-  double call_per_other_ms = 0;    // More for each other GPU that is set at the same time.
-  double landing_ms = 10;          // From the driver's answer to the new clock: the median.
-  double landing_spread = 0;       // The standard deviation of its logarithm.
-  double landing_down_factor = 1;  // Times landing_ms, if the clock falls.
+  // How a switch behaves. Times begin at the call.
+  int highest_reached_mhz = 0;  // The clock stays at or below this. 0: it reaches all clocks.
+  double call_ms = 1;           // The duration of the call, if one GPU is set.
+  // The additional duration for each other GPU that is set at the same time.
+  double call_per_other_ms = 0;
+  double landing_ms = 10;          // The median time from the driver's answer to the new clock.
+  double landing_spread = 0;       // The standard deviation of the logarithm of this time.
+  double landing_down_factor = 1;  // A factor on landing_ms, if the clock falls.
   bool can_set_clocks = true;      // False: the driver refuses with "permission denied".
   bool can_read = true;            // False: the driver refuses readings with "not supported".
 
-  // What one change of a clock holds up: nothing of that kind goes on for this long.
+  // How long one change of a clock delays work. During this time, no work of that kind proceeds.
   double holds_launch_ms = 0;
   double holds_kernel_ms = 0;
   double holds_copy_ms = 0;
   double holds_collective_ms = 0;
-  double read_holds_launch_ms = 0;  // What one reading of one GPU holds up.
+  double read_holds_launch_ms = 0;  // How long one reading of one GPU delays work.
   double launch_us = 5;
-  double host_function_us = 15;  // More for a launch behind a host function.
-  double time_noise = 0;         // In the mean time of a block, and in a work sample.
+  double host_function_us = 15;  // The additional time of a launch behind a host function.
+  double time_noise = 0;         // The noise of the mean time of a block, and of a work sample.
 
   double counter_period_ms = 100;
   double counter_resolution_j = 0.001;
   double counter_bias = 0;
-  // In the power itself, which changes at each tick of the counter, and in each power reading.
+  // The noise of the power itself, which changes at each tick of the counter, and of each power
+  // reading.
   double power_noise = 0;
 
   double idle_power_w = 50;
-  double busy_power_w = 400;           // At the highest clock.
-  double blocked_power_w = 84;         // At the highest clock.
-  double blocked_power_lowest_w = 84;  // At the lowest clock; linear between.
-  // With a lock from min to max, a GPU that only waits runs at this clock. 0: at the upper end.
+  double busy_power_w = 400;    // At the highest clock.
+  double blocked_power_w = 84;  // At the highest clock.
+  // At the lowest clock. Between the two clocks, the power is linear.
+  double blocked_power_lowest_w = 84;
+  // The clock of a GPU that only waits, if the lock is a range. 0: the upper end of the range.
   int waiting_mhz = 0;
 
-  // This GPU differs from the others. -1: none.
+  // The index of a GPU that differs from the others. -1: none.
   int odd_gpu = -1;
-  std::string odd_name;  // Empty: the name of the others.
+  std::string odd_name;  // Empty: the same name as the others.
   bool odd_can_set_clocks = true;
   double odd_power_factor = 1;
   double odd_period_factor = 1;
@@ -84,7 +87,7 @@ class SimulatedNode final : public MeasuredNode {
   Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                       Nanoseconds duration) override;
 
-  // The lock that was requested last, for tests: empty if the driver is in control.
+  // The lock that was requested last, for tests. Empty if the driver manages the clock.
   std::optional<device::Setting> RequestedLock(int gpu) const;
   // How many settings were requested.
   int writes() const;

@@ -10,8 +10,8 @@
 
 namespace perseus {
 
-// Lengthens a file to 15 TB, or to 1 TB if its file system has no larger ones. The new part is a
-// hole: it takes no space, and reads as zeros.
+// Lengthens a file to 15 TB. If the file system has no files of this size, lengthens it to 1 TB.
+// The new part is a hole: it takes no space, and reads as zeros.
 inline void LengthenWithHole(const std::filesystem::path& path) {
   constexpr off_t kTerabyte = 1'000'000'000'000;
   if (::truncate(path.c_str(), 15 * kTerabyte) == 0) return;

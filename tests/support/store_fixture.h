@@ -20,7 +20,8 @@
 
 namespace perseus::store {
 
-// One server for all tests of the process. The first test that needs it starts it.
+// Returns the server that all tests of the process share. The first test that needs the server
+// starts it.
 inline PostgresServer& SharedPostgres() {
   static PostgresServer server;
   return server;
@@ -77,7 +78,7 @@ inline std::string NameOf(const testing::TestParamInfo<Backend>& info) {
 inline const auto kBackends =
     testing::Values(Backend::kSqlite, Backend::kMemory, Backend::kPostgres);
 
-// Notices that a listener received. A test waits for them.
+// The notices that a listener received. A test can wait for a notice.
 class ReceivedNotices {
  public:
   void Add(const Notice& notice) {

@@ -1,8 +1,9 @@
 // Whole sweeps of a shared profile.
 //
-// A measurement of n instructions is the truth with a noise of 1 % / sqrt(n) on time and
-// 1.5 % / sqrt(n) on power. That is about the precision of gpu_measurements.h with virtual GPUs
-// that have 1 % noise and a counter period of 100 ms (its test measures about 1.7 % on power).
+// A measurement of n instructions is the true value with noise. The noise is 1 % / sqrt(n) on time,
+// and 1.5 % / sqrt(n) on power. This is about the precision of gpu_measurements.h with virtual GPUs
+// that have 1 % noise and a counter period of 100 ms. (The test of gpu_measurements.h measures
+// about 1.7 % on power.)
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ namespace perseus {
 
 class SweptJob {
  public:
-  // Stages 0 to 6 of the shared profiles are copies of each other. `own_deviation` changes the
-  // truth of every option by this relative amount, independently, and of every stage by a few
+  // Stages 0 to 6 of the shared profiles are copies of each other. `own_deviation` changes the true
+  // value of every option by this relative amount, independently. It changes every stage by a few
   // percent.
   SweptJob(const SharedJob& shared, std::uint64_t seed, double own_deviation = 0);
 
@@ -30,7 +31,7 @@ class SweptJob {
   };
   void UseClocks(profiler::SweepJob::Clocks clocks) { job_.clocks = clocks; }
   Outcome Sweep(const profiler::SweepBudget& budget);
-  // So many clocks, exact values, nothing modeled.
+  // Measures this number of evenly spaced clocks, with exact values, and without a model.
   Outcome EvenlySpaced(int frequencies) const;
   double baseline_s() const { return truth_.baseline_s(); }
 

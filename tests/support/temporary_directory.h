@@ -1,5 +1,5 @@
-// A temporary directory for one test, removed at the end of the object. Tests run side by side, so
-// a fixed name would be a race.
+// A temporary directory for one test. The destructor removes it. Tests run side by side, so with a
+// fixed name, two tests could use the same directory.
 #pragma once
 
 #include <stdlib.h>

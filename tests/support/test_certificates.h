@@ -12,7 +12,7 @@ namespace perseus::http {
 
 class TestAuthority {
  public:
-  // Writes its files to `directory`.
+  // Writes the authority's files to `directory`.
   TestAuthority(std::filesystem::path directory, const std::string& name);
 
   std::string file() const { return file_; }
@@ -20,7 +20,7 @@ class TestAuthority {
     std::string certificate;
     std::string key;
   };
-  // `names`: subject alternative names, such as "DNS:localhost,IP:127.0.0.1"; may be empty.
+  // `names`: subject alternative names, such as "DNS:localhost,IP:127.0.0.1". It may be empty.
   // Replaces existing files with the prefix `file`.
   Files Issue(const std::string& file, const std::string& common_name, const std::string& names);
 

@@ -21,8 +21,8 @@
 
 namespace perseus::http {
 
-// For a test that compares the bytes of a stream: a heartbeat would come between them if the test
-// is slow.
+// Limits without heartbeats. A test may compare the bytes of a stream, and if the test is slow, a
+// heartbeat would be between them.
 inline Limits WithoutHeartbeats() { return {.stream_beat = std::chrono::hours(1)}; }
 
 class TestServer {
@@ -35,7 +35,7 @@ class TestServer {
     port_ = server_->port();
     thread_ = std::thread([this] { loop_.run(); });
   }
-  // Returns only if a stopped server leaves no work on the loop.
+  // Returns only if the stopped server leaves no work on the loop.
   ~TestServer() {
     asio::post(loop_, [this] {
       server_.reset();
@@ -55,8 +55,8 @@ class TestServer {
   Server::Counts Counts() {
     return OnLoop([this] { return server_->counts(); });
   }
-  // Waits until the condition holds for Counts(), because connections end at any time. Returns
-  // false only if it does not hold for a minute.
+  // Waits until the condition is true for Counts(), because connections end at any time. Returns
+  // false if the condition does not become true within a minute.
   template <typename Condition>
   bool Until(Condition condition) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
@@ -159,8 +159,8 @@ class RawClient {
   std::string input_;
 };
 
-// The answer to a client of its own that sends this text: one response, or everything until the
-// server closes the connection.
+// Connects a new client that sends this text. Returns the answer: one response, or everything until
+// the server closes the connection.
 inline std::string ResponseTo(const TestServer& server, std::string_view text) {
   return RawClient(server.port()).Ask(text);
 }

@@ -40,15 +40,15 @@ void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& step
   const double saving = 1 - planned.energy_j / baseline.energy_j;
   const double slowdown = planned.time_s / baseline.time_s - 1;
   // The limit has three parts.
-  // (1) Three standard errors of the difference, by the steps' own scatter.
+  // (1) Three standard errors of the difference, from the variation of the steps.
   // (2) With noise, a plan without slack waits for the slowest of many paths, where the baseline
-  //     waits for one path. Of k paths with an error of s each, the slowest is about
-  //     s sqrt(2 ln k) late. 4 ranks with 0.05 to 0.15 % (sweep_plan.h) give at most 0.25 %.
-  // (3) A clock switch takes effect after 2 ms in the median with a spread of 0.3, which is 2.1 ms
-  //     in the mean with a deviation of 0.6 ms. An instruction that waits for a switch loses a
-  //     quarter of that: 0.4 ms over the 16 switches of a path, and
-  //     0.25 * 0.6 ms * sqrt(16) * sqrt(2 ln 4) = 1 ms more on the latest of four paths. Together
-  //     that is 0.27 % of half a second.
+  //     waits for one path. Suppose each of k paths has an error of s. Then the slowest path is
+  //     about s sqrt(2 ln k) late. 4 ranks with 0.05 to 0.15 % (sweep_plan.h) give at most 0.25 %.
+  // (3) A clock switch takes effect after 2 ms in the median, with a spread of 0.3. The mean is
+  //     2.1 ms, with a deviation of 0.6 ms. An instruction that waits for a switch loses a quarter
+  //     of this time. Over the 16 switches of a path, this is 0.4 ms. On the latest of four paths,
+  //     0.25 * 0.6 ms * sqrt(16) * sqrt(2 ln 4) = 1 ms is added. Together, this is 0.27 % of half
+  //     a second.
   const double noise =
       3 * std::hypot(planned.time_error_s, baseline.time_error_s) / baseline.time_s + 0.0052;
   std::cout << fmt::format(
@@ -74,7 +74,7 @@ pid_t TrainingFixture::Start(const std::string& command, const std::string& in_f
                                        Directory().string(), in_front, command);
   const pid_t process = fork();
   if (process == 0) {
-    // It ends with a test that is killed. Otherwise ctest would wait for it.
+    // The process ends when a test is killed. Otherwise ctest would wait for the process.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
     _exit(127);

@@ -1,5 +1,5 @@
-// Shared code of tests that run whole jobs: virtual nodes, their agents and other programs as real
-// processes, and the time and energy of a job's steps by the virtual GPUs' own counters.
+// Shared code of tests that run whole jobs. Virtual nodes, their agents and other programs are real
+// processes. The virtual GPUs' own counters give the time and energy of a job's steps.
 //
 // Nodes, agents, ranks and the programs that follow the job directory share one virtual time
 // (perseus/simulation/virtual_gpu/shared_clock.h). The test itself and the server run in real time.
@@ -16,20 +16,20 @@
 
 namespace perseus {
 
-// A step's time and energy by the virtual GPUs' own clock and counters.
+// A step's time and energy, from the virtual GPUs' own clock and counters.
 struct TrueStep {
   double time_s = 0;
   double energy_j = 0;
 };
 struct TrueMean {
   double time_s = 0;
-  double time_error_s = 0;  // Standard error of the mean.
+  double time_error_s = 0;  // The standard error of the mean.
   double energy_j = 0;
 };
 TrueMean MeanOf(const std::vector<TrueStep>& steps, std::size_t begin, std::size_t end);
 
-// One percentage point of energy: the usual difference allowed between a promised and a measured
-// saving.
+// One percentage point of energy: the usual tolerance for the difference of a promised and a
+// measured saving.
 inline constexpr double kOnePoint = 0.01;
 
 struct Promise {
@@ -42,42 +42,42 @@ struct Steps {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
-// Expects that the steps `after` save the promised energy against the steps `before` and are as
-// fast, within the noise of the virtual GPUs. Prints promised and measured values.
+// Expects that the steps `after`, compared with the steps `before`, save the promised energy and
+// are as fast, within the noise of the virtual GPUs. Prints promised and measured values.
 void ExpectPromiseKept(const Promise& promise, const std::vector<TrueStep>& steps,
                        const Steps& before, const Steps& after);
 
 class TrainingFixture : public ProgramTest {
  protected:
-  // Ends all started processes that still run, the last one first.
+  // Ends all started processes that still run. Begins with the last one.
   ~TrainingFixture() override;
 
-  // Runs `perseus COMMAND` in the background; the command may contain redirections. `in_front` is a
+  // Runs `perseus COMMAND` in the background. The command may contain redirections. `in_front` is a
   // prefix ("ip netns exec NAME").
   pid_t Start(const std::string& command, const std::string& in_front = "");
   static void Kill(pid_t process, int signal);
-  // Waits until `perseus serve` logs its address and returns it: "127.0.0.1:41234".
+  // Waits until `perseus serve` logs its address. Returns this address: "127.0.0.1:41234".
   std::string AwaitAddress(const std::string& log) const;
-  // Waits up to twenty minutes, enough for a busy machine, until `condition` is true; returns
-  // whether it is.
+  // Waits until `condition` is true, for at most twenty minutes, which is enough for a busy
+  // machine. Returns whether it became true.
   static bool Comes(const std::function<bool()>& condition);
   static bool HasEnded(pid_t process);
 
   static constexpr const char* kClock = "job.clock";
-  // Writes NAME.toml, whose GPUs take the time and power of `profile`, and starts its agent at
-  // NAME.sock.
+  // Writes NAME.toml. The GPUs in this file have the time and power of `profile`. Then starts the
+  // agent of the node at NAME.sock.
   struct NodeSpec {
     std::string name;
     int gpus = 4;
     std::string profile = "truth.csv";
     int seed = 1;
-    double power_limit_w = 0;  // 0: that of the profile.
+    double power_limit_w = 0;  // 0: the power limit of the profile.
   };
   void StartAgent(const NodeSpec& spec);
   void AwaitAgent(const std::string& name) const;
   virtual_gpu::VirtualNode OpenNode(const std::string& name) const;
 
-  // Reads the file of a trainer's --record.
+  // Reads the file that a trainer wrote with --record.
   std::vector<TrueStep> TrueStepsOf(const std::string& record) const;
 
  private:

@@ -10,7 +10,7 @@
 
 namespace perseus::store {
 
-// A database in memory that calls a function after each read, before it returns the rows.
+// A database in memory. After each read, and before it returns the rows, it calls a function.
 class WatchedDatabase final : public Database {
  public:
   WatchedDatabase() { (void)CreateTables(*database_); }

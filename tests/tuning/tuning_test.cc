@@ -1,5 +1,5 @@
-// The complete `perseus tune` on the shared measurements. Virtual GPUs have their times and powers,
-// and the coordinator sees only the ranks' logs.
+// The complete `perseus tune` on the shared measurements. Virtual GPUs have the times and powers of
+// these measurements. The coordinator sees only the ranks' logs.
 #include "perseus/runtime/tuner/tuning.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ namespace {
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// The job of some stages of a profile, numbered from 0.
+// Returns the job of some stages of a profile. The stages are numbered from 0.
 profile::Profile SomeStages(const profile::Profile& all, const std::vector<int>& stages) {
   std::vector<profile::ProfileEntry> entries;
   for (const profile::ProfileEntry& entry : all.entries()) {
@@ -50,20 +50,20 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
 
   struct Tuned {
     tuner::TuningResult result;
-    double slowdown = 0;          // Without noise.
+    double slowdown = 0;          // The slowdown without noise.
     noise::NoisyDifference mean;  // With the noise of the virtual GPUs.
-    // In mean energy, compared with the plan with a margin that the whole true profile gives.
+    // The loss of mean energy, compared with a plan with a margin from the whole true profile.
     double loss = 0;
   };
-  // The job without a power limit. It is tuned once for all tests.
+  // Returns the job without a power limit. It is tuned once for all tests.
   static const Tuned& TunedJob() {
     static std::map<std::string, Tuned> tuned;
     const std::string name(GetParam().name);
     if (!tuned.contains(name)) tuned.emplace(name, Tune(ReadSharedProfile(GetParam())));
     return tuned.at(name);
   }
-  // Tunes the job and judges the plan by the truth. The coordinator has to measure the blocking
-  // power. `unlimited`: the truth without a power limit.
+  // Tunes the job, and evaluates the plan with the true profile. The coordinator has to measure the
+  // blocking power. `unlimited`: the true profile without a power limit.
   static Tuned Tune(const profile::Profile& unlimited, double power_limit_w = 0) {
     const profile::Profile truth =
         power_limit_w > 0 ? AtPowerLimit(unlimited, power_limit_w) : unlimited;
@@ -77,10 +77,11 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
       if (text.starts_with("at their power limit")) std::cout << text << '\n';
     };
     options.job.schedule = sweep.schedule;
-    // A limit of clock changes costs more than the measurements, which the test is about.
+    // A limit of clock changes would cost more than the measurements, but this test is about the
+    // measurements.
     options.changes.limit = recipe::ChangeRules::Limit::kNone;
     options.leaves_plan_in_force = true;
-    // The coordinator only ever waits for steps, so each wait runs one.
+    // The coordinator waits only for steps, so each wait runs one step.
     options.should_end = [&] {
       pipeline.RunStep();
       return false;
@@ -108,7 +109,8 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
         100 * result.noise->noise.common, 100 * result.noise->common_ci);
     return tuned;
   }
-  // How GPUs with that power limit run: all clocks above those that fit are the same.
+  // Returns the profile of GPUs with this power limit: all clocks above the clocks that fit are the
+  // same.
   static profile::Profile AtPowerLimit(const profile::Profile& truth, double limit_w) {
     std::vector<profile::ProfileEntry> entries(truth.entries().begin(), truth.entries().end());
     for (profile::ProfileEntry& entry : entries) {
@@ -123,14 +125,15 @@ class TunedSharedJob : public testing::TestWithParam<SharedJob> {
     }
     return profile::Profile(truth.name(), {}, std::move(entries));
   }
-  // The plan is not slower, with noise and without. 0.1 % is the requirement (sweep_test.cc).
+  // Expects that the plan is not slower, with noise and without. 0.1 % is the requirement
+  // (sweep_test.cc).
   static void ExpectInTime(const Tuned& tuned) {
     EXPECT_LE(tuned.slowdown, 0.001);
     EXPECT_LE(tuned.mean.slowdown, 0.001);
     ASSERT_TRUE(tuned.result.noise);
     EXPECT_NEAR(tuned.result.noise->noise.independent, kNoise.independent, 0.0005);
-    // With 24 microbatches, the common part is known to about 1 % / sqrt(48), and more exactly with
-    // more steps.
+    // With 24 microbatches, the error of the common part is about 1 % / sqrt(48). With more steps,
+    // the error is smaller.
     EXPECT_LE(tuned.result.noise->noise.common, 0.001);
   }
   static constexpr noise::Noise kNoise{.independent = 0.01};
@@ -157,12 +160,12 @@ TEST_P(TunedSharedJob, PlanPromisesItsTrueSaving) {
   EXPECT_NEAR(1 - plan.energy_j / plan.baseline_energy_j, seen.saving(), 0.003);
   std::cout << fmt::format("seen: {:+.3f} % slower, {:.2f} % saved\n", 100 * seen.slowdown(),
                            100 * seen.saving());
-  // Twelve steps, whose median has an error.
+  // The median of twelve steps has an error.
   EXPECT_LT(seen.slowdown(), 0.001 + 3 * seen.time_error_s / seen.baseline_time_s);
 }
 
-// Large trainings run at their power limit. Kinds of instructions reach different clocks there.
-// Four stages are enough: all except the last one are equal.
+// Large trainings run at their power limit. At this limit, kinds of instructions reach different
+// clocks. Four stages are enough, because all stages except the last one are equal.
 TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingAtAPowerLimit) {
   const profile::Profile truth = SomeStages(ReadSharedProfile(GetParam()), {0, 1, 2, 7});
   const profile::Option& fastest = truth.entries()[0].options.front();
@@ -174,15 +177,16 @@ TEST_P(TunedSharedJob, PlanPromisesItsTrueSavingAtAPowerLimit) {
     const double promised = 1 - plan.energy_j / plan.baseline_energy_j;
     EXPECT_GT(promised, 0.01);
     EXPECT_NEAR(promised, tuned.result.seen->saving(), 0.003);
-    // No clock is planned or measured that no GPU reaches.
+    // If no GPU reaches a clock, the clock is neither planned nor measured.
     for (const profile::ProfileEntry& entry : tuned.result.planned.entries()) {
       EXPECT_LT(entry.options.front().frequency_mhz, 0.95 * fastest.frequency_mhz);
     }
   }
 }
 
-// Other plans that a server makes with the measured options promise their true saving too, within
-// half a percentage point. A planner prefers options that noise makes look better than they are.
+// Other plans that a server makes with the measured options also promise their true saving, within
+// half a percentage point. A planner prefers options that look better than they are because of
+// noise.
 TEST_P(TunedSharedJob, OtherPlansPromiseTheirTrueSaving) {
   const profile::Profile truth = ReadSharedProfile(GetParam());
   const profiler::SweepJob sweep = SweepJobOf(GetParam(), truth);
@@ -242,7 +246,7 @@ TEST(TunedSmallJob, AnnouncesWhatItSavesAndWhatIsLeft) {
     ASSERT_TRUE(result.expected);
     double percent = 0;
     ASSERT_EQ(std::sscanf(last.c_str(), "plan 2 of 2 saves %lf %%", &percent), 1) << last;
-    // Against the plan of the truth with a margin for the same noise.
+    // Compared with the plan from the true profile, with a margin for the same noise.
     const plan::Plan full = job.planner().PlanFor(job.planner().baseline().time).value();
     const noise::NoisyPlan best =
         noise::AddNoiseMargin(job.planner(), full, {.independent = 0.02}, 0).value();
@@ -260,16 +264,16 @@ TEST(TunedSmallJob, AnnouncesWhatItSavesAndWhatIsLeft) {
     found += loss / kRuns;
     left += result.expected->left / kRuns;
     EXPECT_LE(result.expected->twice, result.expected->left);
-    // The plan holds while the job still runs, after all steps that the tuning took.
+    // While the job still runs, the plan stays in force, after all steps that the tuning took.
     EXPECT_LE(result.plan_from_step, pipeline.steps());
     EXPECT_GT(result.plan_from_step, result.spent.steps);
     EXPECT_GE(result.steps_taken, result.plan_from_step - 1);
   }
   // Twelve steps of 42 instructions with 2 % noise, once for the plan and once for the baseline.
-  // Most noise of an instruction ends in the slack of others. If all of it were in the energy, the
-  // standard error of a run would be 2 % / sqrt(6 * 42) * sqrt(2) = 0.2 %.
+  // Most noise of an instruction disappears in the slack of other instructions. If all noise were
+  // in the energy, the standard error of a run would be 2 % / sqrt(6 * 42) * sqrt(2) = 0.2 %.
   EXPECT_NEAR(announced, saved, 0.006);
-  // The estimate has the right order: its mean is within half a percentage point.
+  // The estimate has the right size: its mean is within half a percentage point.
   EXPECT_NEAR(left, found, 0.005);
 }
 

@@ -116,7 +116,8 @@ void VirtualPipeline::RunNext(Rank& rank, const protocol::Assignment& assignment
 int VirtualPipeline::ClockOf(const Rank& rank, const trainer::RankInstruction& instruction,
                              const protocol::Assignment& assignment) {
   if (!assignment.plan.empty()) {
-    // The instructions of the plan and of the work have the same order: that of the schedule.
+    // The instructions of the plan and of the work have the same order, which is the order of the
+    // schedule.
     const plan_file::PlannedRank& planned =
         PlanOf(assignment).pp_ranks.at(static_cast<std::size_t>(rank.name.pp_rank));
     return static_cast<int>(planned.instructions.at(rank.next).frequency_mhz);

@@ -1,13 +1,12 @@
 // A job that trains on virtual GPUs (perseus/simulation/virtual_gpu) in virtual time, without
-// processes and without waiting. Each call runs one step. Its ranks follow assignments and write
-// logs as the client does:
-//   - an instruction begins when its rank is free and its input has arrived; waiting GPUs spin;
-//   - the clock of the next instruction is requested when the one before it ends, and takes effect
-//   at
-//     once;
-//   - each rank reads its energy counter every 10 ms, at its own moments, and at the power limit
-//     also its clock;
-//   - a step ends for all ranks when the last rank is done.
+// processes and without waiting. Each call runs one step. The job's ranks follow assignments and
+// write logs as the client does:
+//  - An instruction begins when its rank is free and its input has arrived. Waiting GPUs spin.
+//  - The clock of the next instruction is requested when the previous instruction ends. The clock
+//    takes effect at once.
+//  - Each rank reads its energy counter every 10 ms, at its own moments. At the power limit, it
+//    also reads its clock.
+//  - A step ends for all ranks when the last rank has ended it.
 #pragma once
 
 #include <cstdint>
@@ -27,15 +26,16 @@
 namespace perseus {
 
 struct VirtualPipelineSpec {
-  double noise = 0.01;  // Relative; on the time and the power of each run of an instruction.
+  // The relative noise of the time and the power of each run of an instruction.
+  double noise = 0.01;
   Nanoseconds counter_period = 100'000'000;
-  double power_limit_w = 0;  // 0: none.
+  double power_limit_w = 0;  // 0: no power limit.
   std::uint64_t seed = 1;
 };
 
 class VirtualPipeline {
  public:
-  // `job` has the schedule, the model and the clocks of each rank; `truth` has the time and energy
+  // `job` has the schedule, the model and the clocks of each rank. `truth` has the time and energy
   // of the instructions.
   VirtualPipeline(const profiler::SweepJob& job, const profile::Profile& truth,
                   const VirtualPipelineSpec& spec, std::filesystem::path job_directory);
@@ -48,11 +48,11 @@ class VirtualPipeline {
     protocol::RankId name;
     std::vector<trainer::RankInstruction> work;
     virtual_gpu::VirtualGpu gpu;
-    Nanoseconds next_read = 0;  // When the energy counter is read next.
+    Nanoseconds next_read = 0;  // The time of the next read of the energy counter.
     Nanoseconds last_read = 0;
     double read_j = 0;               // The counter's last value.
-    int clock_mhz = 0;               // The requested clock; 0 if none is requested.
-    bool is_at_power_limit = false;  // At some reading. It stays there.
+    int clock_mhz = 0;               // The requested clock. 0: no clock is requested.
+    bool is_at_power_limit = false;  // True after a reading at the power limit. It stays true.
     std::size_t next = 0;
     protocol::RanStep step;
   };

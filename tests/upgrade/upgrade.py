@@ -84,7 +84,7 @@ def record(program, sources, directory):
         run(program, "plan", "profile.csv", "--schedule", "1f1b", "--microbatches", 6, "--pipelines", 2,
             "--blocking-power", 84, "--no-frontier", "-o", "out", cwd=root)
         shutil.copy(root / "out/plans/no-slowdown.json", root / "plan.json")
-        # The state of the agent of node b stays: it has leased GPUs.
+        # The state of the agent of node b remains, because this agent has leased GPUs.
         trainer = ["trainer", "--job", loop / "job.toml", "--job-directory", "run", "--steps", STEPS]
         for node in ("a", "b"):
             start_agent(processes, program, f"{loop}/{node}.toml", node)
@@ -129,7 +129,7 @@ def check(program, directory):
         for key, value in expected.items():
             if found[key] != value:
                 sys.exit(f"{directory.name}: {key} was {value}, and is {found[key]}")
-        # An agent starts with the state of the earlier one.
+        # An agent starts with the state of the earlier agent.
         loop = root / "examples/closed-loop"
         shutil.copytree(pathlib.Path(__file__).parents[2] / "examples/closed-loop", loop)
         shutil.copy(root / "profile.csv", loop / "truth.csv")

@@ -22,19 +22,20 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// The step that failed, or kDone.
+// The step that failed. kDone: no step failed.
 enum class ProbeStep : int { kDone, kJoinCgroup, kBecomeUser };
 
-// What the child reports, in memory that it shares with the agent. `errors` follow it.
+// The child's report, in memory that the child shares with the agent. The `errors` are behind the
+// report.
 struct ProbeReport {
   std::atomic<int> is_complete;  // 0 or 1: a futex.
   ProbeStep step;
   int error;
-  int cgroup;  // kJoinCgroup: which.
+  int cgroup;  // For kJoinCgroup: the index of the cgroup.
 };
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// Memory for a report and `devices` error numbers. It begins with zeros.
+// Memory for a report and `devices` error numbers. At first, all bytes are zero.
 class SharedReport {
  public:
   explicit SharedReport(std::size_t devices)
@@ -56,8 +57,8 @@ class SharedReport {
   void* memory_;
 };
 
-// Everything that the child needs, prepared before it starts: a child of a process with threads may
-// only make system calls.
+// Everything that the child needs. It is prepared before the child starts, because a child of a
+// process with threads may only make system calls.
 struct ProbePlan {
   const Identity& identity;
   pid_t agent;
@@ -125,7 +126,7 @@ tl::unexpected<Error> ProbeFailure(std::string_view what, int error) {
 
 enum class ProbeEnd { kAnswered, kDied, kTooSlow, kStopped };
 
-// Waits for the answer. Reaps a child that died, and no other.
+// Waits for the answer. If the child died, reaps it, and reaps no other child.
 ProbeEnd WaitForAnswer(pid_t child, const ProbeReport& report, std::chrono::milliseconds longest,
                        const std::atomic<bool>& is_stopped) {
   // Neither the death of the child nor Stop() wakes up this thread.
@@ -143,7 +144,7 @@ ProbeEnd WaitForAnswer(pid_t child, const ProbeReport& report, std::chrono::mill
   return ProbeEnd::kAnswered;
 }
 
-// Reaps the child, if it ends in time. A child that is reaped already has ended as well.
+// Reaps the child, if it ends in time. A child that was reaped before also counts as ended.
 bool HasEndedWithin(pid_t child, std::chrono::milliseconds longest) {
   constexpr std::chrono::microseconds kLongestSleep{20'000};
   const auto until = SteadyClock::now() + longest;

@@ -36,7 +36,8 @@ class AccessCheckTest : public ::testing::Test {
     fs::permissions(directory_.path(), fs::perms(0755));
   }
 
-  // A file in place of a device: the file's permissions are checked alike.
+  // Creates a file that replaces a device. The kernel checks the permissions of both in the same
+  // way.
   fs::path File(const std::string& name, mode_t mode, gid_t group) {
     const fs::path path = directory_.path() / name;
     std::ofstream(path) << "";
@@ -77,7 +78,7 @@ TEST_F(AccessCheckTest, TheAgentKeepsItsOwnUserGroupsAndCgroup) {
 class DeviceCgroupTest : public AccessCheckTest,
                          public ::testing::WithParamInterface<DeviceCgroup::Version> {};
 
-// /dev/null stands for a GPU that a job was given, /dev/zero for another job's.
+// /dev/null represents a GPU of the job, and /dev/zero a GPU of another job.
 TEST_P(DeviceCgroupTest, AppliesTheDeviceRulesOfTheCgroup) {
   const auto cgroup = DeviceCgroup::DenyingZero(GetParam());
   if (!cgroup) GTEST_SKIP() << "this system has no such cgroups, or lets nobody make one";
@@ -104,7 +105,7 @@ TEST_F(AccessCheckTest, AFrozenCgroupMakesItFailInTime) {
   EXPECT_TRUE(cgroup->IsEmpty()) << "the child is gone";
 }
 
-// SIGKILL does not end a process in such a cgroup before it is thawed.
+// SIGKILL does not end a process in a frozen cgroup before the cgroup is thawed.
 TEST_F(AccessCheckTest, AChildThatCannotBeKilledIsLeftAndHoldsUpItsUserOnly) {
   const auto cgroup = FreezerCgroup::Make();
   if (!cgroup) GTEST_SKIP() << "this system has no freezer of cgroup v1, or lets nobody use it";
@@ -138,7 +139,7 @@ TEST_F(AccessCheckTest, AnAgentThatStopsDoesNotWaitForACheck) {
   EXPECT_THAT(checked, FailsWith(HasSubstr("is stopping")));
 }
 
-// As on a node so loaded that the child goes on late.
+// The test delays the child, as a heavily loaded node does.
 TEST_F(AccessCheckTest, AChildThatIsHeldUpForAWhileStillAnswers) {
   const auto cgroup = DeviceCgroup::DenyingZero(DeviceCgroup::kVersion2);
   if (!cgroup) GTEST_SKIP() << "this system has no cgroup v2, or lets nobody make one";
@@ -166,15 +167,16 @@ TEST_F(AccessCheckTest, AKilledChildFailsTheCheckAtOnce) {
     }
     EXPECT_EQ(::kill(child, SIGKILL), 0);
   });
-  // Without the kill, the check would take as long as the longest test may.
+  // Without the kill, the check would take longer than a test may take.
   const auto checked = checker_.Check({kOtherUser, kOtherGroup, {}, {cgroup->procs()}},
                                       {"/dev/null"}, std::chrono::hours(1));
   kills.join();
   EXPECT_THAT(checked, FailsWith(HasSubstr("was killed")));
 }
 
-// A copy in the child would delay the end of a client's connection. On kernels before 6.16, the
-// child might even be the last to close a socket whose close waits for a hostile client.
+// If the child had a copy, it would delay the end of a client's connection. On kernels before 6.16,
+// the child might even be the last process to close a socket whose close waits for a hostile
+// client.
 TEST_F(AccessCheckTest, TheChildHoldsNoClientsSocket) {
   const LowDescriptors low;
   std::atomic<bool> is_over = false;
@@ -190,7 +192,7 @@ TEST_F(AccessCheckTest, TheChildHoldsNoClientsSocket) {
     const FileDescriptor reading(ends[0]);
     std::this_thread::yield();
     ::close(ends[1]);
-    // The end of the file, unless another process holds the pipe.
+    // read() returns the end of the file, unless another process holds the pipe.
     char byte = 0;
     if (::read(reading.get(), &byte, 1) != 0) ++held;
   }

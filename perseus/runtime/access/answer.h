@@ -10,7 +10,7 @@
 
 namespace perseus::agent {
 
-// A value or a refusal, ready to be sent.
+// A value or a refusal that is ready to be sent.
 template <typename T>
 using Answer = Result<T, protocol::Refused>;
 

@@ -48,7 +48,7 @@ std::vector<std::string_view> StatusWords(std::string_view status, std::string_v
 }
 
 // Each line is "hierarchy:controllers:path". A path may contain colons. A path with " (deleted)" at
-// its end belongs to no cgroup any more.
+// its end belongs to a cgroup that no longer exists.
 std::vector<Caller::Cgroup> ParseCgroups(std::string_view text) {
   std::vector<Caller::Cgroup> cgroups;
   for (std::string_view line : Split(text, "\n")) {
@@ -191,7 +191,7 @@ Answer<Identity> IdentityOf(const Host& host, const Caller& caller) {
   Identity identity{caller.uid, caller.gid, caller.groups, {}, caller.account};
   const std::vector<Caller::Cgroup> own = ParseCgroups(ReadOrEmpty(host.root / "proc/self/cgroup"));
   for (const Caller::Cgroup& cgroup : caller.cgroups) {
-    // Only these two have rules for devices.
+    // Only cgroup v2 and the devices controller of v1 have rules for devices.
     if (!cgroup.controllers.empty() && !HasController(cgroup, "devices")) continue;
     if (std::find(own.begin(), own.end(), cgroup) != own.end()) continue;
     // A path with ".." leads out of the agent's own cgroup namespace.

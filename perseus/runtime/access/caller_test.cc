@@ -23,7 +23,7 @@ constexpr const char* kContainersCapabilities = "00000000a80425fb";  // Docker's
 
 const GpuFile kGpu{"GPU-a", "/dev/nvidia3"};
 
-// An imitation of /proc and /sys.
+// Tests with an imitation of /proc and /sys.
 class CallerTest : public ::testing::Test {
  protected:
   void SetUp() override {

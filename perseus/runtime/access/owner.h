@@ -8,12 +8,12 @@
 
 namespace perseus::agent {
 
-// Identifies a process, and distinguishes it from a later one with the same number. Two processes
-// could only be confused if they had the same number and started within the same clock tick (1/100
-// s). For that, the kernel would have to use every process number between two ticks.
+// Identifies a process, and distinguishes it from a later process with the same number. Two
+// processes could only be confused if they had the same number and started within the same clock
+// tick (1/100 s). For that, the kernel would have to use every process number between two ticks.
 struct ProcessId {
   pid_t pid = 0;
-  // In clock ticks since boot: field 22 of /proc/PID/stat.
+  // The start time in clock ticks since boot: field 22 of /proc/PID/stat.
   std::uint64_t started = 0;
   friend bool operator==(const ProcessId&, const ProcessId&) = default;
 };

@@ -11,7 +11,7 @@
 namespace perseus::agent {
 namespace {
 
-// A directory service may give users more ids than the agent knows of, and each needs a bucket.
+// A directory service may give users more ids than the agent knows, and each id needs a bucket.
 constexpr Nanoseconds kForgetEvery = 10 * kSecond;
 
 constexpr uid_t kHighestUser = std::numeric_limits<uid_t>::max();
@@ -57,7 +57,7 @@ SubordinateUsers SubordinateUsers::Parse(std::string_view text) {
     const auto first =
         ParseNumber<std::uint64_t>(line.substr(first_at + 1, count_at - first_at - 1));
     const auto count = ParseNumber<std::uint64_t>(line.substr(count_at + 1));
-    // Root's account is free, so no range may begin with root.
+    // Root's account has no limit, so no range may begin with root.
     if (!first || !count || *first == 0 || *first > kHighestUser || *count == 0) continue;
     uid_t begin = static_cast<uid_t>(*first);
     uid_t last =

@@ -1,10 +1,10 @@
 // How much of the agent's time each user may take, so that one user's connections do not slow down
 // the others. Users here are accounts (SubordinateUsers).
 //
-// A token bucket per user: a user starts with kBurst units and gets kUnitsPerSecond of them back.
+// Each user has a token bucket: a user starts with kBurst units, and receives kUnitsPerSecond.
 // Connections, messages and access checks cost units in proportion to the agent's time that they
-// take: one unit is about 0.05 ms of the event loop, so a user takes at most about 5 % of one core
-// in the long run. Root is exempt: it could stop the agent as well.
+// take. One unit is about 0.05 ms of the event loop, so in the long run a user takes at most about
+// 5 % of one core. Root has no limit, because root could stop the agent as well.
 //
 // Not thread safe. The caller passes the time.
 #pragma once
@@ -43,31 +43,32 @@ class UserBudget {
 
   void ForgetFull(Nanoseconds now);
 
-  std::map<uid_t, Bucket> buckets_;  // A user without one has kBurst.
+  std::map<uid_t, Bucket> buckets_;  // A user without a bucket has kBurst.
   Nanoseconds next_forget_ = 0;
 };
 
-// Whose account pays for what a user costs the agent.
+// The account that pays for what a user costs the agent.
 //
-// Many systems give each user 65,536 subordinate user ids (/etc/subuid), and newuidmap(1) lets the
-// user's processes run as any of them. A limit for each user id would then be no limit. So all ids
-// of a range share one account.
+// Many systems give each user 65,536 subordinate user ids (/etc/subuid). With newuidmap(1), the
+// user's processes can run as any of these ids. A limit for each user id would then have no effect.
+// So all ids of a range share one account.
 //
-// This class reads only the file, and asks no name service, which may be slow. Ranges of a
-// directory service are unknown.
+// This class reads only the file. It asks no name service, because a name service may be slow. So
+// it does not know the ranges of a directory service.
 //
 // Thread safety: as a value.
 class SubordinateUsers {
  public:
-  // `text`: the content of /etc/subuid, with lines "ann:100000:65536". Ignores lines of another
-  // form. Ranges that overlap become one.
+  // `text`: the content of /etc/subuid, with lines such as "ann:100000:65536". Ignores lines of
+  // another form. Merges ranges that overlap.
   static SubordinateUsers Parse(std::string_view text);
 
-  // Returns the first id of the range that contains `uid`. Without one, and for root: `uid`.
+  // Returns the first id of the range that contains `uid`. If no range contains `uid`, and for
+  // root, returns `uid`.
   uid_t AccountOf(uid_t uid) const;
 
  private:
-  std::map<uid_t, uid_t> last_of_;  // By the first id of a range.
+  std::map<uid_t, uid_t> last_of_;  // Key: the first id of a range.
 };
 
 }  // namespace perseus::agent

@@ -1,6 +1,7 @@
-// Requests that wait until it is known whether their caller may use the GPUs.
+// Requests that wait until the agent knows whether their caller may use the GPUs.
 //
-// Not thread-safe. `post` brings the answers of the checks' threads to the thread of this object.
+// Not thread-safe. The checks run on other threads; `post` passes their answers to the thread of
+// this object.
 #pragma once
 
 #include <spdlog/logger.h>
@@ -25,8 +26,8 @@ namespace perseus::agent {
 
 // Threads for access checks, so that the event loop never waits for one.
 //
-// Fair: one check per account (user_budget.h) runs at a time, so that a user whose checks
-// hang (a frozen cgroup) holds only one thread, and only for the limits in access_check.h.
+// Fair: one check per account (user_budget.h) runs at a time. So a user whose checks hang (a frozen
+// cgroup) holds only one thread, and only for the limits in access_check.h.
 //
 // Thread safe.
 class AccessQueue {
@@ -64,23 +65,25 @@ class AccessQueue {
   std::vector<std::thread> threads_;
 };
 
-// Asks whether a caller may lease GPUs although they were not granted to its user, and the caller
-// is no administrator: by a grant to its cgroup, or because the kernel lets it use them.
+// A question about a caller that is no administrator, and whose user has no grant: may the caller
+// lease these GPUs? A grant to the caller's cgroup gives the right, and so does the kernel if it
+// lets the caller use the GPUs.
 struct AccessQuestion {
   Caller caller;
   std::vector<GpuFile> gpus;
   std::vector<protocol::Grant> grants;  // All grants of the agent.
 };
 
-// Refuses (kNotAllowed) a caller without the right, or (kUnavailable) if the answer is unknown now.
-// May take as long as `checker` takes for a check. Any thread that may wait may call it.
+// Refuses (kNotAllowed) a caller without the right. If the answer is unknown now, refuses with
+// kUnavailable. May take as long as `checker` takes for a check. Any thread that may wait may call
+// it.
 Answer<void> JudgeAccess(const Host& host, const AccessQuestion& question, AccessChecker& checker);
 
 class AccessRequests {
  public:
   // Runs its argument later on the thread of this object. Any thread may call it.
   using Post = std::function<void(std::function<void()>)>;
-  // Receives the caller as it is after the check, or why it may not use the GPUs.
+  // Receives the current caller after the check, or the reason why the caller may not use the GPUs.
   using Done = std::function<void(Answer<Caller>)>;
 
   AccessRequests(const Host& host, Post post, spdlog::logger& log)
@@ -104,7 +107,7 @@ class AccessRequests {
   spdlog::logger& log_;
   // Only requests with a connection and a process that have not ended.
   std::set<std::shared_ptr<Request>> waiting_;
-  // Protects answers of the queue from an object that no longer exists.
+  // Tells answers of the queue that come late that this object no longer exists.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
   AccessQueue queue_;  // Ends first.
 };

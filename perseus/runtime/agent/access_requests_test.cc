@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 constexpr uid_t kHangingUser = 1000;
 constexpr uid_t kOtherUserOfQueue = 1001;
 
-// Checks that end when the test says so.
+// Checks that end when the test ends them.
 class HeldChecks {
  public:
   void Run(uid_t user) {
@@ -37,7 +37,7 @@ class HeldChecks {
     const MutexLock lock(mutex_);
     --running_[user];
   }
-  // Checks of the user wait until the promise is set.
+  // Makes checks of the user wait until the promise is set.
   void Hold(uid_t user, std::shared_future<void> until) {
     const MutexLock lock(mutex_);
     held_[user] = std::move(until);
@@ -99,7 +99,7 @@ TEST(AccessQueue, RefusesOneUserTooManyWaitingChecks) {
   AccessQueue queue;
   std::vector<std::future<int>> held;
   held.push_back(AddFor(queue, checks, kHangingUser));
-  checks.WaitUntilOneRuns(kHangingUser);  // It waits no more.
+  checks.WaitUntilOneRuns(kHangingUser);  // It no longer waits.
   for (int i = 0; i < AccessQueue::kMostWaiting; ++i)
     held.push_back(AddFor(queue, checks, kHangingUser));
   EXPECT_EQ(AddFor(queue, checks, kHangingUser).get(), -1);
@@ -118,14 +118,14 @@ TEST(AccessQueue, EndsWithChecksThatWait) {
     for (int i = 0; i < 3; ++i) held.push_back(AddFor(queue, checks, kHangingUser));
     release->set_value();
   }
-  // Answered, or dropped with its promise: nothing is left to wait for.
+  // The request was answered, or dropped together with its promise. So nothing waits any more.
   for (auto& answer : held) {
     EXPECT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::ready);
   }
 }
 
-// The child that asks the kernel joins two cgroups, which are pipes. So it waits twice, and the
-// process moves between the two.
+// The child that asks the kernel joins two cgroups, which are pipes in this test. So the child
+// waits twice, and the process moves to another cgroup between the two waits.
 TEST(JudgeAccess, RefusesAProcessThatMovesToAnotherCgroupMeanwhile) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root may become another user";
   const TemporaryDirectory root;

@@ -43,9 +43,11 @@ constexpr mode_t kSocketMode = 0666;
 constexpr auto kTick = std::chrono::milliseconds(250);
 constexpr Nanoseconds kReadSubordinateUsersEvery = 60 * kSecond;
 constexpr auto kStoppingTick = std::chrono::milliseconds(10);
-// How many messages of one connection are handled before the others have their turn.
+// The number of messages of one connection that are handled before the other connections have their
+// turn.
 constexpr int kMessagesPerTurn = 16;
-// After this many malformed messages, a client is not expected to send a valid one.
+// After this many malformed messages in a row, the agent closes the connection, because it does not
+// expect a valid message any more.
 constexpr int kMostMalformedInARow = 32;
 // How long to wait before accepting again if no descriptors are left.
 constexpr auto kAcceptPause = std::chrono::milliseconds(200);
@@ -54,8 +56,8 @@ constexpr const char* kFull =
 
 Nanoseconds NanosecondsOf(std::chrono::milliseconds time) { return time.count() * kMillisecond; }
 
-// How many connections are possible so that enough descriptors remain for leases, the state file
-// and metrics. Otherwise, any user who may connect could use up all descriptors.
+// Returns how many connections are possible so that enough descriptors remain for leases, the state
+// file and metrics. Without this limit, any user who may connect could use up all descriptors.
 std::size_t RoomForConnections(std::size_t gpus) {
   constexpr std::size_t kOfConnection = 2;  // Its socket and the pidfd of its process.
   constexpr std::size_t kOfLeasedGpu = 3;   // The channel, the eventfd and its epoll descriptor.
@@ -69,7 +71,8 @@ std::size_t RoomForConnections(std::size_t gpus) {
   return limit.rlim_cur > taken + kOfConnection ? (limit.rlim_cur - taken) / kOfConnection : 1;
 }
 
-// Makes `to` own and watch the descriptor. False if the kernel cannot watch more descriptors.
+// Makes `to` own and watch the descriptor. Returns false if the kernel cannot watch more
+// descriptors.
 bool Watch(asio::posix::stream_descriptor& to, FileDescriptor&& descriptor) {
   error_code failed;
   to.assign(descriptor.get(), failed);
@@ -78,9 +81,9 @@ bool Watch(asio::posix::stream_descriptor& to, FileDescriptor&& descriptor) {
   return true;
 }
 
-// A wait may end although nothing happened: Asio may assign pending events of a closed descriptor
-// to a new one with the same number. For sockets, reading detects this. For pidfds, this function
-// does.
+// Whether the descriptor is really readable. A wait may end although nothing happened: Asio may
+// assign pending events of a closed descriptor to a new descriptor with the same number. For
+// sockets, reading detects this case. For pidfds, this function detects it.
 bool IsReadable(int descriptor) {
   pollfd wanted{.fd = descriptor, .events = POLLIN, .revents = 0};
   return poll(&wanted, 1, 0) > 0;
@@ -99,7 +102,8 @@ class Agent::Loop {
         accept_pause_(context_) {}
 
   Result<void> Start() {
-    // Listening comes first. It fails if another agent runs here, whose GPUs must not be touched.
+    // Listening comes first. It fails if another agent runs here. The GPUs of that agent must not
+    // be touched.
     PERSEUS_ASSIGN_OR_RETURN(auto listening, protocol::Listen(options_.socket, kSocketMode));
     if (!Watch(listener_, std::move(listening))) {
       return FailAs(ErrorKind::kSystem, "cannot watch the socket {} (the system is out of memory)",
@@ -156,14 +160,15 @@ class Agent::Loop {
     ConnectionId id = 0;
     asio::posix::stream_descriptor socket;
     asio::posix::stream_descriptor process;  // A pidfd: readable when the process has ended.
-    asio::steady_timer pause;                // While its user has spent the budget.
+    asio::steady_timer pause;  // Runs while the user of the connection has spent the budget.
     Caller caller;
     int malformed_in_a_row = 0;
     Nanoseconds last_message_at = 0;
   };
   using ConnectionPtr = std::shared_ptr<Connection>;
 
-  // GPUs are served even if metrics cannot be, for example because another program uses the port.
+  // The agent serves GPUs even if it cannot serve metrics, for example because another program uses
+  // the port.
   Result<void> ServeMetrics() {
     if (options_.metrics_address.empty()) return {};
     auto server = MetricsServer::Listen(context_, options_.metrics_address, [this] {
@@ -173,7 +178,7 @@ class Agent::Loop {
       metrics_.emplace(*std::move(server));
       return {};
     }
-    // The caller has to fix the address, so another attempt would not help.
+    // The user has to fix the address, so another attempt would not help.
     if (server.error().kind == ErrorKind::kInput) return Fail(server);
     if (std::exchange(has_logged_metrics_failure_, true)) return Fail(server);
     log_.error("{} (the agent tries again)", server.error().Message());
@@ -212,13 +217,13 @@ class Agent::Loop {
   void Welcome(FileDescriptor accepted) {
     if (const auto refused = Admit(accepted)) {
       ++refusals_;
-      // A client that does not receive this refusal sees the connection end.
+      // If the client does not receive this refusal, it sees the connection end.
       static_cast<void>(protocol::Send(accepted.get(), protocol::Format(*refused)));
     }
     disposal_.Close(std::move(accepted));
   }
 
-  // Takes the socket, or returns why it refuses.
+  // Takes the socket, or returns the reason for a refusal.
   std::optional<protocol::Refused> Admit(FileDescriptor& accepted) {
     const auto refuse = [](Refusal code, std::string message) {
       return protocol::Refused{code, std::move(message)};
@@ -242,7 +247,7 @@ class Agent::Loop {
     if (!caller) return caller.error();
     caller->account = account;
     FileDescriptor process(static_cast<int>(syscall(SYS_pidfd_open, caller->process.pid, 0)));
-    // Linux before 5.3 has no pidfds. On later systems, only a pidfd shows the end of the process.
+    // Linux before 5.3 has no pidfds. On later kernels, only a pidfd shows the end of the process.
     if (!process && errno != ENOSYS) return refuse(Refusal::kUnavailable, kFull);
     auto connection =
         std::make_shared<Connection>(Connection{.id = ++last_connection_,
@@ -274,7 +279,7 @@ class Agent::Loop {
            connections_.size() + kLeftForRoot >= std::max(most, 2 * kLeftForRoot);
   }
 
-  // A child may keep the connection open after the process that leased has died.
+  // Needed because a child may keep the connection open after the process that leased has died.
   void WatchProcess(const ConnectionPtr& connection) {
     connection->process.async_wait(asio::posix::descriptor_base::wait_read,
                                    [this, connection](error_code error) {
@@ -302,7 +307,7 @@ class Agent::Loop {
       if (wait > 0) return PauseReading(connection, wait);
       auto received = protocol::Receive(connection->socket.native_handle());
       if (!received) {
-        // The message is invalid, but the connection still works.
+        // The message is invalid, but the connection can still be used.
         Malformed(connection, received.error().Message());
         continue;
       }
@@ -325,7 +330,7 @@ class Agent::Loop {
     if (IsOpen(connection)) Listen(connection);
   }
 
-  // What the client sends meanwhile fills its own socket's buffer.
+  // During the pause, the client's messages fill its own socket's buffer.
   void PauseReading(const ConnectionPtr& connection, Nanoseconds wait) {
     connection->pause.expires_after(std::chrono::nanoseconds(wait));
     connection->pause.async_wait([this, connection](error_code error) {
@@ -446,7 +451,7 @@ class Agent::Loop {
     });
   }
 
-  // Without the file, each user id is an account.
+  // Without the file /etc/subuid, each user id is an account.
   void ReadSubordinateUsers() {
     const Nanoseconds now = options_.clock->Now();
     if (now < read_subordinate_users_at_) return;
@@ -477,10 +482,10 @@ class Agent::Loop {
     log_.info("stopping: restoring all GPUs");
     is_stopping_ = true;
     stop_until_ = std::chrono::steady_clock::now() + options_.timeout;
-    // Clients that connected and were not accepted yet may have sent descriptors, too.
+    // Clients that connected but were not accepted yet may have sent descriptors, too.
     disposal_.Close(FileDescriptor(listener_.release()));
     manager_->EndAll();
-    tick_.cancel();  // So that the next tick comes at once, and then at kStoppingTick.
+    tick_.cancel();  // The next tick comes at once, and later ticks at kStoppingTick.
   }
 
   bool IsStopOver() {
@@ -488,8 +493,8 @@ class Agent::Loop {
     return is_all_back_ || std::chrono::steady_clock::now() > stop_until_;
   }
 
-  const LowDescriptors low_descriptors_;  // Before any socket.
-  AgentOptions options_;                  // Without the GPUs, which the manager owns.
+  const LowDescriptors low_descriptors_;  // Constructed before any socket.
+  AgentOptions options_;                  // The options without the GPUs, which the manager owns.
   Host host_;
   spdlog::logger& log_;
   asio::io_context context_{1};
@@ -499,7 +504,7 @@ class Agent::Loop {
   asio::steady_timer accept_pause_;
   UserBudget budget_;
   SubordinateUsers subordinate_users_;
-  Nanoseconds read_subordinate_users_at_ = 0;  // The next time.
+  Nanoseconds read_subordinate_users_at_ = 0;  // The time of the next read.
   SocketDisposal disposal_;
   std::optional<MetricsServer> metrics_;
   bool has_logged_metrics_failure_ = false;

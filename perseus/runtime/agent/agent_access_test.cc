@@ -1,5 +1,5 @@
-// Who may lease a GPU: tried with real users, groups and cgroups. Only root may run as
-// another user, so these tests need root.
+// Who may lease a GPU, with real users, groups and cgroups. Only root may run processes as another
+// user, so these tests need root.
 #include <fcntl.h>
 #include <grp.h>
 #include <poll.h>
@@ -27,7 +27,7 @@ constexpr uid_t kTrainingUser = 54'321;
 constexpr gid_t kTrainingGroup = 54'322;
 constexpr gid_t kGpuGroup = 54'323;
 
-// What a process of another user saw, as its exit status.
+// The result of another user's process, as its exit status.
 enum Outcome : int { kLeaseGranted = 10, kLeaseRefused = 11, kNoAnswer = 12 };
 
 bool BecomeTrainingUser(std::vector<gid_t> groups) {
@@ -58,7 +58,8 @@ class AgentAccessTest : public AgentTest {
     ASSERT_EQ(::chmod(directory_.path().c_str(), 0755), 0);
   }
 
-  // A file in place of a GPU's device: the kernel checks its permissions in the same way.
+  // Creates a file that replaces a GPU's device. The kernel checks the permissions of both in the
+  // same way.
   std::filesystem::path DeviceFile(const std::string& name, mode_t mode, gid_t group) {
     const std::filesystem::path path = directory_ / name;
     std::ofstream(path) << "";
@@ -67,7 +68,8 @@ class AgentAccessTest : public AgentTest {
     return path;
   }
 
-  // A process of another user, in `cgroup` if there is one, that tries to lease the GPU.
+  // Returns a process of another user that tries to lease the GPU. If `cgroup` is given, the
+  // process is in it.
   std::unique_ptr<LaterProcess> Trainer(const std::string& gpu, std::vector<gid_t> groups = {},
                                         const DeviceCgroup* cgroup = nullptr) {
     return std::make_unique<LaterProcess>([this, gpu, groups, cgroup] {
@@ -77,7 +79,7 @@ class AgentAccessTest : public AgentTest {
   }
 };
 
-// No grant, no CUDA context, nothing open: the permissions of the device decide.
+// There is no grant, no CUDA context and no open file, so the permissions of the device decide.
 TEST_F(AgentAccessTest, AnotherUserLeasesTheGpusThatItMayOpen) {
   a_.SetDeviceFile(DeviceFile("gpu0", 0660, kGpuGroup));
   b_.SetDeviceFile(DeviceFile("gpu1", 0660, 0));
@@ -105,7 +107,8 @@ TEST_F(AgentAccessTest, AGrantNeedsNoAccess) {
 class AgentCgroupTest : public AgentAccessTest,
                         public ::testing::WithParamInterface<DeviceCgroup::Version> {};
 
-// /dev/null stands for the GPU that the batch system gave to the job, /dev/zero for another one.
+// /dev/null represents the GPU that the batch system gave to the job. /dev/zero represents another
+// GPU.
 TEST_P(AgentCgroupTest, AJobLeasesTheGpusOfItsCgroup) {
   if (IsSkipped()) return;
   const auto cgroup = DeviceCgroup::DenyingZero(GetParam());
@@ -127,7 +130,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, AgentCgroupTest,
                            return version.param == DeviceCgroup::kVersion1 ? "V1" : "V2";
                          });
 
-// The agent as the shipped systemd unit runs it.
+// The agent has the capabilities that the shipped systemd unit gives.
 TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
   a_.SetDeviceFile(DeviceFile("gpu0", 0666, 0));
   b_.SetDeviceFile(DeviceFile("gpu1", 0600, 0));
@@ -150,9 +153,9 @@ TEST_F(AgentAccessTest, FiveCapabilitiesSuffice) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-// A host on which reading the cgroups of this process waits, as for a user who holds the kernel's
-// lock of all cgroups: the file is a pipe whose writer does not end. And this process is no
-// administrator there.
+// A host on which reading the cgroups of this process waits, because a user holds the kernel's lock
+// of all cgroups. In this test, the file is a pipe whose writer does not end. On this host, this
+// process is no administrator.
 class SlowCgroups {
  public:
   explicit SlowCgroups(const fs::path& root) : root_(root) {
@@ -176,7 +179,7 @@ class SlowCgroups {
     fs::create_symlink(fmt::format("/proc/{}/fd/{}", ::getpid(), reader_.get()), cgroups_);
   }
   Host host() const { return {root_, /*agent_uid=*/12'345}; }
-  // Returns once a thread has read what there is, and waits for more.
+  // Returns when a thread has read the available text, and waits for more.
   void WaitForReader() {
     for (int left = 1; left > 0;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -214,19 +217,19 @@ TEST_F(AgentTest, AUserWhoseCgroupsTakeLongToReadHoldsUpNobody) {
   EXPECT_THAT(refusal, HasSubstr("no device file"));
 }
 
-// A request that the agent has to answer, and one that it may not answer.
+// The timeouts of a request that the agent has to answer, and of a request that it must not answer.
 constexpr std::chrono::seconds kAnswered(30);
 constexpr std::chrono::seconds kUnanswered(1);
 
-// The lists of two GPUs that a user's budget pays for.
+// The number of lists of two GPUs for which a user's budget is enough.
 constexpr int kPaidLists = static_cast<int>((UserBudget::kBurst - UserBudget::kConnection) /
                                             (UserBudget::kMessage + 2 * UserBudget::kListedGpu));
 constexpr std::chrono::seconds TimeoutAfter(int answers) {
   return answers < kPaidLists ? kAnswered : kUnanswered;
 }
 
-// Sends requests until the agent answers no more. Returns whether it answered what the budget pays
-// for, and less than the budget without the cost of lists.
+// Sends requests until the agent does not answer any more. Returns whether the agent answered as
+// many requests as the budget allows, and fewer than it would allow if lists cost nothing.
 int Flood(const fs::path& socket) {
   const auto connected = protocol::Connect(socket);
   if (!connected) return kNoAnswer;
@@ -239,7 +242,7 @@ int Flood(const fs::path& socket) {
   return answers >= kPaidLists && answers < UserBudget::kBurst ? 0 : 1;
 }
 
-// The clock of the agent stands still in these tests, so the budget does not come back.
+// The clock of the agent stands still in these tests, so users receive no new units.
 TEST_F(AgentAccessTest, AUserWhoFloodsTheAgentWaitsAndOthersDoNot) {
   LaterProcess flood([this] { return BecomeTrainingUser({}) ? Flood(socket()) : int{kNoAnswer}; });
   StartWith([&](AgentOptions& options) { options.clock = std::make_shared<FakeClock>(); });
@@ -248,7 +251,7 @@ TEST_F(AgentAccessTest, AUserWhoFloodsTheAgentWaitsAndOthersDoNot) {
   EXPECT_EQ(root.StatusOf("GPU-a").uuid, "GPU-a");
 }
 
-// A list takes the agent longer the more GPUs it has.
+// The more GPUs the agent has, the longer a list takes.
 TEST_F(AgentAccessTest, ListsOfManyGpusCostMore) {
   LaterProcess lists([this] {
     if (!BecomeTrainingUser({})) return int{kNoAnswer};
@@ -258,7 +261,7 @@ TEST_F(AgentAccessTest, ListsOfManyGpusCostMore) {
     int listed = 0;
     while (listed <= UserBudget::kBurst) {
       const auto answer = protocol::SendRequest(connected->get(), list, TimeoutAfter(listed));
-      // Where the budget ends exactly after a list, the agent only stops reading.
+      // If the budget ends exactly after a list, the agent only stops reading.
       if (!answer || answer->text.find("lists GPUs too often") != std::string::npos) break;
       ++listed;
     }
@@ -268,7 +271,7 @@ TEST_F(AgentAccessTest, ListsOfManyGpusCostMore) {
   EXPECT_EQ(lists.Run(), 0);
 }
 
-// newuidmap lets a user act as thousands of others.
+// With newuidmap, a user's processes can run as thousands of other users.
 TEST_F(AgentAccessTest, SubordinateUsersShareTheBudgetOfTheirOwner) {
   const fs::path root = directory_ / "host";
   fs::create_directories(root / "etc");

@@ -32,7 +32,7 @@ Result<FileDescriptor> OpenLockFile(const fs::path& path) {
                 path.string(), std::generic_category().message(errno));
 }
 
-// Whether `path` still names the open file, which a takeover may have replaced.
+// Whether `path` still names the open file. A takeover may have replaced the file.
 bool IsAt(const fs::path& path, const FileDescriptor& file) {
   struct stat named {};
   struct stat opened {};
@@ -49,7 +49,7 @@ Result<FileDescriptor> TryLock(const fs::path& path) {
   }
 }
 
-// The holder's name is only of use to others, so a full disk does not matter.
+// Only other processes use the holder's name, so a full disk does not matter here.
 void WriteHolder(const FileDescriptor& file, const std::string& socket = "") {
   const auto self = ReadProcessState(::getpid());
   const std::string text = fmt::format("{} {}\n{}", ::getpid(), self ? self->started : 0, socket);
@@ -65,7 +65,8 @@ Holder StateOf(const ProcessId& process) {
   return state->is_ending ? Holder::kIsEnding : Holder::kRuns;
 }
 
-// One process takes over at a time, so that none removes a file that another has just locked.
+// Only one process takes over at a time, so that no process removes a file that another process has
+// just locked.
 Result<FileDescriptor> TakeOver(const fs::path& path) {
   fs::path guard_path = path;
   guard_path += ".takeover";
@@ -135,7 +136,7 @@ Result<std::vector<FileDescriptor>> LockGpus(
     std::ranges::replace(name, '/', '_');
     auto lock = LockFile(directory / name);
     if (!lock) {
-      // A process that may not write there is usually not allowed to set clocks either.
+      // A process that may not write to the directory is usually not allowed to set clocks either.
       log.warn("cannot lock out other agents: {}", lock.error().Message());
       return locks;
     }

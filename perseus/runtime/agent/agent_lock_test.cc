@@ -17,7 +17,7 @@ namespace {
 
 class AgentLockTest : public ::testing::Test {
  protected:
-  // Another process, which takes the lock and does `then`.
+  // Starts another process, which takes the lock and then calls `then`.
   pid_t LockInChild(void (*then)()) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -63,7 +63,7 @@ TEST_F(AgentLockTest, NamesTheSocketOfItsHolder) {
   EXPECT_EQ(HolderOf(path_)->pid, ::getpid());
 }
 
-// A stopped process is not killed: it may go on at any moment, and set clocks.
+// A stopped process is not a killed process: it may continue at any moment, and set clocks.
 TEST_F(AgentLockTest, AStoppedProcessKeepsIt) {
   const pid_t other = LockInChild([] { ::pause(); });
   ::kill(other, SIGSTOP);
@@ -74,8 +74,8 @@ TEST_F(AgentLockTest, AStoppedProcessKeepsIt) {
   ::waitpid(other, nullptr, 0);
 }
 
-// A descriptor keeps the kernel's lock though the process that took it was killed. The zombie
-// stands for a process that cannot end.
+// A descriptor keeps the kernel's lock although the process that took the lock was killed. The
+// zombie represents a process that cannot end.
 TEST_F(AgentLockTest, AKilledProcessThatDoesNotEndLosesIt) {
   const FileDescriptor kept = [&] {
     auto lock = LockFile(path_);
@@ -99,7 +99,7 @@ TEST_F(AgentLockTest, AKilledProcessThatDoesNotEndLosesIt) {
   ::waitpid(killed, nullptr, 0);
 }
 
-// A child that the agent forked before its end has a copy of the descriptor for some more time.
+// For some time, a child that the agent forked before its end has a copy of the descriptor.
 TEST_F(AgentLockTest, ALockOfAnAgentThatIsGoneIsWaitedFor) {
   const pid_t gone = ::fork();
   if (gone == 0) ::_exit(0);

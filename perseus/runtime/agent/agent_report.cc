@@ -10,13 +10,14 @@ namespace {
 
 using device::ClockLimit;
 
-// In the order of LeaseEnd and of SlowBy.
+// These names are in the order of LeaseEnd and of SlowBy.
 constexpr std::string_view kLeaseEnds[] = {"released",     "by_hand", "connection_closed",
                                            "process_gone", "silent",  "agent_stopped"};
 constexpr std::string_view kSlowBy[] = {"plan",        "power",           "temperature",
                                         "power_brake", "another_program", "unknown"};
 
-// The SM clock that the job requested. nullopt if it requested the clock from before its lease.
+// The SM clock that the job requested. nullopt if the job requested the clock from before its
+// lease.
 std::optional<device::Setting> PlannedClock(const GpuReport& gpu) {
   const GpuSnapshot& snapshot = gpu.snapshot;
   if (!snapshot.is_serving || !snapshot.setting) return std::nullopt;
@@ -93,8 +94,8 @@ std::vector<SlowBy> WhySlow(const GpuReport& gpu) {
   add(ClockLimit::kPowerCap, SlowBy::kPower);
   add(ClockLimit::kThermal, SlowBy::kTemperature);
   add(ClockLimit::kPowerBrake, SlowBy::kPowerBrake);
-  // While the agent sets the clock, a reading may be older than the last change. Then several
-  // readings decide (`foreign`).
+  // While the agent sets the clock, a reading may be older than the last change. In this case,
+  // several readings decide (`foreign`).
   if (gpu.snapshot.foreign || (!planned && telemetry->limits.Has(ClockLimit::kSetting))) {
     reasons.push_back(SlowBy::kAnotherProgram);
   }

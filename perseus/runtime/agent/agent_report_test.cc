@@ -12,7 +12,7 @@ namespace {
 using device::ClockLimit;
 using ::testing::HasSubstr;
 
-// A GPU with clocks of up to 1410 MHz, at `mhz`, that a job has set to `set_mhz`.
+// Returns a GPU with clocks of up to 1410 MHz. It runs at `mhz`, and a job has requested `set_mhz`.
 GpuReport BusyGpu(int mhz, std::optional<int> set_mhz, std::initializer_list<ClockLimit> limits) {
   GpuReport gpu;
   gpu.info.uuid = "GPU-a";

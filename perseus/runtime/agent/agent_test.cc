@@ -16,7 +16,8 @@ using ::testing::HasSubstr;
 
 class AgentRestoreTest : public AgentTest {
  protected:
-  // A lease sets the SM clock of GPU-a. At its end, the agent restores what was set before.
+  // Expects that a lease sets the SM clock of GPU-a, and that the agent restores `before` at the
+  // end of the lease.
   void ExpectLeaseRestores(const device::Setting& before) {
     {
       Client client(socket());
@@ -84,7 +85,7 @@ TEST_F(AgentTest, WithoutALimitNoLeaseHasAShare) {
   EXPECT_EQ(client.StatusOf("GPU-a").most_changes_per_s, 0);
 }
 
-// In a thousand seconds, one change.
+// The limit is one change in a thousand seconds.
 TEST_F(AgentTest, WarnsOnceForEachLeaseThatIsOverTheLimitOnChanges) {
   StartWith([&](AgentOptions& options) { options.gpus.most_changes_per_s = 0.001; });
   const auto warnings = [&] {
@@ -128,18 +129,18 @@ TEST_F(AgentTest, EndsByItselfOnlyWithoutClients) {
     Client client(socket());
     client.Acquire({"GPU-a"});
     client.publisher().Publish(0, 1000);
-    // This is three times as long as it waits for a client.
+    // This is three times the time for which the agent waits for a client.
     clock->Advance(1500 * kMillisecond);
     EXPECT_EQ(client.StatusOf("GPU-a").job, "test");
   }
-  // It has to notice first that the client is gone.
+  // The agent first has to notice that the client is gone.
   const std::jthread passing([&](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       clock->Advance(100 * kMillisecond);
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  thread_.join();  // It ends by itself.
+  thread_.join();  // The agent ends by itself.
   EXPECT_TRUE(result_);
   EXPECT_TRUE(IsAllBack());
   agent_.reset();
@@ -196,7 +197,7 @@ TEST_F(AgentTest, RestingClocksThatCannotBeAreAnErrorAndNotSaved) {
   EXPECT_TRUE(start_with("GPU-none", std::nullopt));
 }
 
-// The declaration stays in the state, also while the GPU is missing, until it is removed.
+// The declaration stays in the state until it is removed, also while the GPU is missing.
 TEST_F(AgentTest, RestingClocksAreSavedUntilTheyAreRemoved) {
   const auto resting_after = [&](std::vector<GpuManager::Setup::Resting> resting) {
     AgentOptions options = Options();
@@ -220,7 +221,7 @@ TEST_F(AgentTest, SilenceEndsALease) {
   Client client(socket());
   client.Acquire({"GPU-a"}, 1);
   client.publisher().Publish(0, 1200);
-  // The client sends nothing more, but its connection stays open.
+  // The client sends nothing more, but the connection stays open.
   EXPECT_TRUE(Eventually([&] {
     return !client.StatusOf("GPU-a").is_restoring && client.StatusOf("GPU-a").lease.empty();
   }));
@@ -246,13 +247,14 @@ class HeldClock final : public Clock {
   std::atomic<Nanoseconds> now_ = kSecond;
 };
 
-// On a busy machine, virtual time is slower than real time, and so is the client that beats by it.
+// On a busy machine, virtual time is slower than real time. The heartbeats of a client use virtual
+// time, so they are slower, too.
 TEST_F(AgentTest, SilenceIsMeasuredByTheClockOfTheGpus) {
   const auto clock = std::make_shared<HeldClock>();
   StartWith([&](AgentOptions& options) { options.gpus.devices.clock = clock; });
   Client client(socket());
   const std::string lease = client.Acquire({"GPU-a"}, 1);
-  // In real time, the agent looks several times.
+  // In this real time, the agent checks heartbeats several times.
   std::this_thread::sleep_for(std::chrono::nanoseconds(3 * LeaseTable::kLongestGap));
   EXPECT_EQ(client.StatusOf("GPU-a").lease, lease);
   EXPECT_TRUE(Eventually([&] {
@@ -269,7 +271,7 @@ TEST_F(AgentTest, StoppingRestoresAllGpus) {
   Stop();
   EXPECT_TRUE(result_);
   EXPECT_TRUE(IsAllBack());
-  // Meanwhile no GPU is leased, and the connection has ended.
+  // At this time, no GPU is leased, and the connection has ended.
   EXPECT_TRUE(client.HasEnded());
 }
 
@@ -318,7 +320,7 @@ TEST_F(AgentTest, AGpuIsNotLeasedIfTheStateCannotBeSaved) {
   EXPECT_THAT(client.Acquire({"GPU-a"}), HasSubstr("no space left"));
   EXPECT_TRUE(a_.history().empty());
   *is_full = false;
-  // Once the disk has room again, the GPU becomes available.
+  // When the disk has space again, the GPU becomes available.
   EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
   client.Acquire({"GPU-a"});
   SetClock(client, a_, 1200);
@@ -330,7 +332,7 @@ TEST_F(AgentTest, AGpuIsNotLeasedIfTheStateCannotBeSaved) {
   EXPECT_TRUE(Eventually([&] { return IsAllBack(); }));
 }
 
-// Both before the state is written for the first time and afterwards.
+// Tests both cases: before the state is written for the first time, and afterwards.
 TEST_F(AgentTest, ALeaseThatWasNotSavedChangesNothing) {
   AgentOptions options = Options();
   auto is_full = std::make_shared<std::atomic<bool>>(true);
@@ -355,7 +357,7 @@ TEST_F(AgentTest, ALeaseThatWasNotSavedChangesNothing) {
     EXPECT_TRUE(Eventually([&] { return client.StatusOf("GPU-a").lease.empty(); }));
   }
   Stop();
-  // One line for each time that the disk was full.
+  // The log has one line for each time at which the disk was full.
   const std::string log = Logged();
   const std::size_t first = log.find("no space left");
   const std::size_t second = log.find("no space left", first + 1);
@@ -363,7 +365,7 @@ TEST_F(AgentTest, ALeaseThatWasNotSavedChangesNothing) {
   EXPECT_EQ(log.find("no space left", second + 1), std::string::npos) << log;
 }
 
-// As if the new file was in place, and only its directory could not be flushed.
+// Simulates that the new file is in place, and only its directory could not be flushed.
 TEST_F(AgentTest, AGpuIsNotLeasedWhileTheDiskMayHaveALeaseOfIt) {
   AgentOptions options = Options();
   auto is_unsure = std::make_shared<std::atomic<bool>>(true);
@@ -385,7 +387,7 @@ TEST_F(AgentTest, AGpuIsNotLeasedWhileTheDiskMayHaveALeaseOfIt) {
   EXPECT_TRUE(IsAllBack());
 }
 
-// The owner of the lease dies, and a child of it keeps the connection open.
+// The owner of the lease dies, and a child of the owner keeps the connection open.
 TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
   int pipe_ends[2];
   ASSERT_EQ(pipe(pipe_ends), 0);
@@ -396,7 +398,7 @@ TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
     if (fork() != 0) _exit(0);
     close(pipe_ends[1]);
     char byte = 0;
-    // Ends with the test.
+    // The child ends when the test ends.
     [[maybe_unused]] const auto end = read(pipe_ends[0], &byte, 1);
     return 0;
   });
@@ -407,7 +409,7 @@ TEST_F(AgentTest, AChildThatInheritsTheConnectionDoesNotInheritTheLease) {
   close(pipe_ends[1]);
 }
 
-// The kernel's report that one process ended must not be taken for the end of the next one.
+// The kernel's report that one process ended must not be taken for the end of another process.
 TEST_F(AgentTest, ClientsThatEndDoNotEndOtherClients) {
   const auto come_and_go = [&] {
     const auto connection = protocol::Connect(socket());
@@ -418,7 +420,7 @@ TEST_F(AgentTest, ClientsThatEndDoNotEndOtherClients) {
     }
     return connection ? 0 : 1;
   };
-  // All of them are children of a process without other threads.
+  // All clients are children of a process without other threads.
   LaterProcess parent([&] {
     constexpr int kClients = 100;
     for (int i = 0; i < kClients; ++i) {
@@ -455,13 +457,13 @@ TEST_F(AgentTest, ASilentPeerWithoutALeaseIsDisconnected) {
   Client silent(socket());
   Client leasing(socket());
   leasing.Acquire({"GPU-a"});
-  // The agent accepts connections in their order, so both are connected.
+  // The agent accepts connections in their order, so both clients are connected.
   clock->Advance(61 * kSecond);
-  EXPECT_TRUE(silent.HasEnded());  // This waits for the end.
+  EXPECT_TRUE(silent.HasEnded());  // HasEnded() waits for the end.
   EXPECT_EQ(leasing.StatusOf("GPU-a").pid, getpid());
 }
 
-// A client that may connect can use up the agent's descriptors, so each step of accepting a
+// A client that may connect can use up the agent's descriptors. So each step of accepting a
 // connection may fail.
 TEST_F(AgentTest, WithoutDescriptorsItRefusesAndContinues) {
   Start();

@@ -62,7 +62,7 @@ Finding ExamineKernel() {
   const char* end = system.release + std::string_view(system.release).size();
   const auto first = std::from_chars(system.release, end, major);
   if (first.ptr != end) std::from_chars(first.ptr + 1, end, minor);
-  // Linux 5.3 has pidfds, with which the agent notices the end of a process.
+  // With pidfds (Linux 5.3), the agent notices the end of a process.
   if (std::pair(major, minor) >= std::pair(5, 3)) {
     return {Level::kGood, "kernel", system.release, ""};
   }
@@ -200,7 +200,7 @@ std::vector<Finding> ExamineOtherTools(const DoctorScene& scene) {
   return findings;
 }
 
-// Describes a GPU and what may prevent setting it. The remedy is that of the worst finding.
+// Describes a GPU and what may prevent setting it. The remedy is the remedy of the worst finding.
 Finding ExamineDevice(device::Device& device) {
   const device::DeviceInfo& info = device.info();
   Finding finding{Level::kGood, info.uuid, info.name, ""};

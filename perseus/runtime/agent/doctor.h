@@ -1,4 +1,4 @@
-// Finds out what works on this node, what does not, and how to fix it. It changes nothing.
+// Finds out what works on this node, what does not work, and how to fix it. Changes nothing.
 #pragma once
 
 #include <filesystem>

@@ -14,8 +14,8 @@ namespace {
 
 using protocol::Refusal;
 
-// Encloses the name in quotes, and replaces quotes inside it. The user chose the name, and it must
-// not look like another part of a message.
+// Encloses the name in quotes, and replaces quotes inside the name. The user chose the name, and
+// the name must not look like another part of a message.
 std::string QuotedJob(std::string job) {
   std::ranges::replace(job, '"', '\'');
   return '"' + job + '"';
@@ -53,7 +53,7 @@ Result<void> CheckClock(const std::vector<int>& clocks_mhz, int clock_mhz, std::
               nearest);
 }
 
-// Accepts a missing GPU that was declared earlier, because the other GPUs need their agent.
+// Accepts a missing GPU that was declared earlier, because the other GPUs need an agent.
 Result<void> CheckResting(const GpuManager::Setup::Resting& resting,
                           const std::vector<std::unique_ptr<device::Device>>& devices,
                           const SavedState& saved) {
@@ -75,13 +75,13 @@ Result<void> CheckResting(const GpuManager::Setup::Resting& resting,
 
 struct GpuManager::Gpu {
   std::unique_ptr<GpuWorker> worker;
-  // As logged last.
-  bool has_failed = false;  // The current restore.
+  // These values were logged last.
+  bool has_failed = false;  // Whether the current restore has failed.
   bool has_foreign_clock = false;
   std::uint64_t foreign_resets = 0;
 
-  // Logs once that a failure is still there at a tick, after the first retries. Logs once that
-  // another program sets the clock of the leased GPU, and that it no longer does.
+  // Logs a failure once, if it still exists at a tick after the first retries. If another program
+  // sets the clock of the leased GPU, logs this once, and logs once when this ends.
   void Log(const std::string& uuid, const GpuSnapshot& snapshot, spdlog::logger& log) {
     if (snapshot.is_restoring && !snapshot.setting_trouble.empty() &&
         !std::exchange(has_failed, true)) {
@@ -109,7 +109,7 @@ struct GpuManager::Gpu {
 struct GpuManager::Acquiring {
   std::string lease;
   std::map<std::string, GpuWorker::Found> found;
-  std::string failure;  // The first one.
+  std::string failure;  // The first failure.
   std::size_t missing = 0;
   Reply done;
 };
@@ -160,7 +160,7 @@ Result<void> GpuManager::Begin(std::vector<std::unique_ptr<device::Device>> devi
     next.DeclareResting(resting.uuid, resting.control, resting.setting);
   }
   const std::vector<Restore> restores = RestoresAfterStart(next, setup_.boot_id, readings);
-  // This warns before the state forgets these controls.
+  // The warning comes before the state forgets these controls.
   for (const auto& [wanted, reading] : NotRestoredAfterStart(next, restores, readings)) {
     const SavedGpu& saved = next.gpus.at(wanted.uuid);
     log_.warn(
@@ -231,7 +231,7 @@ void GpuManager::Acquire(const Caller& caller, ConnectionId connection,
   access_.Check(std::move(question), connection,
                 [this, connection, wanted, done](const Answer<Caller>& allowed) {
                   if (!allowed) return done(Fail(allowed));
-                  // The agent may be stopping by now.
+                  // Meanwhile, the agent may have begun to stop.
                   if (const auto possible = CheckWanted(wanted); !possible) {
                     return done(Fail(possible));
                   }
@@ -271,7 +271,7 @@ void GpuManager::Lend(const Caller& caller, ConnectionId connection,
 void GpuManager::Found(const std::shared_ptr<Acquiring>& acquiring) {
   const Lease* found = table_.Find(acquiring->lease);
   if (found == nullptr) {
-    // If its connection has ended, `done` sends nothing.
+    // If the connection of the request has ended, `done` sends nothing.
     return acquiring->done(
         Refuse(Refusal::kUnavailable, "the lease ended while the driver was read (try again)"));
   }
@@ -342,7 +342,7 @@ double GpuManager::ShareOfChanges() const {
   return setup_.most_changes_per_s / std::max(leased, 1);
 }
 
-// GPUs that are restored need no share, because restoring does not use the limit.
+// GPUs that are being restored need no share, because restoring does not use the limit.
 void GpuManager::ShareOutChanges() {
   const double share = ShareOfChanges();
   for (const auto& [id, channel] : channels_) {
@@ -411,8 +411,9 @@ void GpuManager::StartRestore(const std::string& uuid, const std::string& lease,
 
 void GpuManager::IsRestored(const std::string& uuid, const std::string& lease) {
   if (Free(uuid, lease)) return;
-  // No client gets the GPU until this is saved. Otherwise, if this agent died, the next one would
-  // restore the GPU again, and overwrite settings that others may have made meanwhile.
+  // No client gets the GPU until this state is saved. Suppose the GPU were free before, and this
+  // agent died. The next agent would restore the GPU again, and overwrite settings that others may
+  // have made meanwhile.
   restored_unsaved_[uuid] = lease;
 }
 

@@ -13,7 +13,7 @@
 // If a step of Acquire fails, the steps before it are undone, and nothing has changed. If a step of
 // the end fails, it is repeated.
 //
-// Not thread-safe. The thread of the event loop makes all calls. `post` brings the answers of other
+// Not thread-safe. The thread of the event loop makes all calls. `post` passes the answers of other
 // threads to this thread.
 #pragma once
 
@@ -47,13 +47,15 @@ class GpuManager {
   struct Setup {
     device::DeviceList devices;
     std::filesystem::path state;
-    // The agent listens on it. The lock of the state records it, for `perseus gpu restore`.
+    // The socket on which the agent listens. The lock of the state records it, for `perseus gpu
+    // restore`.
     std::filesystem::path socket;        // Empty: nothing listens.
     SavedStateFile::Writer write_state;  // For tests. Empty: writes to disk.
     std::string boot_id;
     Host host;
-    // What a control returns to if the driver cannot report it. It replaces the saved declaration.
-    // Empty: the driver's default, without a saved declaration.
+    // The setting to which a control returns if the driver cannot report the original setting. It
+    // replaces the saved declaration. Empty: the driver's default, and the saved declaration is
+    // removed.
     struct Resting {
       std::string uuid;
       device::Control control = device::Control::kSmClock;
@@ -66,19 +68,19 @@ class GpuManager {
     std::filesystem::path lock_directory;
     GpuWorker::Periods periods;
     WhenOverridden when_overridden = WhenOverridden::kYield;
-    // The limit on clock changes per second for all GPUs together. Each leased GPU gets the same
-    // share, so the shares change when a lease begins or ends. 0: no limit.
+    // The limit on clock changes per second for all GPUs together. Each leased GPU gets an equal
+    // share of this limit. So the shares change when a lease begins or ends. 0: no limit.
     double most_changes_per_s = 0;
   };
   // Runs its argument later on the thread of the event loop. Any thread may call it.
   using Post = std::function<void(std::function<void()>)>;
 
   // First restores what an earlier agent left changed. Fails if the state cannot be read or
-  // written, or if another manager uses it. Fails (kInput) if a resting setting is for a GPU that
-  // neither this node nor the state has, or has clocks that the GPU does not have. Then it touches
-  // no GPU, and saves nothing.
+  // written, or if another manager uses the state. Fails (kInput) if a resting setting is for a GPU
+  // that neither this node nor the state has. Also fails (kInput) if a resting setting has clocks
+  // that its GPU does not have. After such a failure, no GPU was touched, and nothing was saved.
   static Result<std::unique_ptr<GpuManager>> Open(Setup setup, Post post, spdlog::logger& log);
-  // Restores nothing. Call EndAll() before, and wait until IsAllBack().
+  // The destructor restores nothing. Before it, call EndAll(), and wait until IsAllBack().
   ~GpuManager();
   GpuManager(const GpuManager&) = delete;
   GpuManager& operator=(const GpuManager&) = delete;
@@ -90,7 +92,7 @@ class GpuManager {
     std::shared_ptr<protocol::ClockChannel> channel;
   };
   using Reply = std::function<void(Answer<Granted>)>;
-  // Calls `done` on the loop's thread, now or later. Does not call it if the connection has ended.
+  // Calls `done` on the loop's thread, now or later. If the connection has ended, does not call it.
   void Acquire(const Caller& caller, ConnectionId connection, const protocol::Acquire& wanted,
                Reply done);
   Answer<void> Release(ConnectionId connection, const protocol::Release& wanted);
@@ -106,12 +108,13 @@ class GpuManager {
 
   void EndOfConnection(ConnectionId connection);
   void EndOfProcess(const ProcessId& process);
-  // Checks heartbeats, and repeats failed saves. Call it at least every LeaseTable::kLongestGap.
+  // Checks heartbeats, and repeats failed saves. Call this function at least every
+  // LeaseTable::kLongestGap.
   void Tick();
   bool HasLease(ConnectionId connection) const;
   // Grants no more leases, and restores all GPUs.
   void EndAll();
-  // Whether all present GPUs are free: none is held or being restored.
+  // Whether all present GPUs are free: no GPU is held or being restored.
   bool IsAllBack() const;
 
   // GPUs, leases and failures, without the counts of the socket.
@@ -123,8 +126,9 @@ class GpuManager {
 
   GpuManager(Setup setup, FileDescriptor lock, SavedStateFile state, Post post,
              spdlog::logger& log);
-  // The time of the leases. Clients beat on the clock of their devices. If this clock is virtual
-  // and slower than real time, because the machine is busy, a heartbeat is not late by this clock.
+  // The time of the leases, on the clock of the devices. Clients send heartbeats on the same clock.
+  // Suppose this clock is virtual, and slower than real time because the machine is busy. Then a
+  // heartbeat is still not late by this clock.
   Nanoseconds Now() const { return setup_.devices.clock->Now(); }
   Result<void> Begin(std::vector<std::unique_ptr<device::Device>> devices);
   Answer<void> CheckWanted(const protocol::Acquire& wanted) const;
@@ -143,7 +147,7 @@ class GpuManager {
   void StartRestore(const std::string& uuid, const std::string& lease,
                     const std::vector<Restore>& restores);
   void IsRestored(const std::string& uuid, const std::string& lease);
-  // Saves that the GPU is restored, and frees it. False if this could not be saved.
+  // Saves that the GPU is restored, and frees the GPU. Returns false if this could not be saved.
   bool Free(const std::string& uuid, const std::string& lease);
 
   const Setup setup_;          // Without its devices.
@@ -156,12 +160,13 @@ class GpuManager {
   std::map<std::string, Gpu> gpus_;                                          // By UUID.
   std::map<std::string, std::shared_ptr<protocol::ClockChannel>> channels_;  // By lease.
   std::set<std::string> over_limit_;  // Leases that were logged as over the limit on changes.
-  // By UUID: the last lease of GPUs that are restored, but whose new state could not be saved yet.
+  // For GPUs that are restored, but whose new state could not be saved yet. Key: the UUID. Value:
+  // the last lease of the GPU.
   std::map<std::string, std::string> restored_unsaved_;
   std::vector<std::string> missing_;  // GPUs to restore that are missing.
   std::map<LeaseEnd, std::uint64_t> ended_;
   bool is_stopping_ = false;
-  // Protects answers of workers from a manager that no longer exists.
+  // Tells answers of workers that come late that this manager no longer exists.
   std::shared_ptr<bool> is_alive_ = std::make_shared<bool>(true);
   AccessRequests access_;  // Ends first.
 };

@@ -11,18 +11,19 @@
 namespace perseus::agent {
 namespace {
 
-// A clock this close to its setting is at it: drivers round by a step or two.
+// A clock counts as equal to its setting if it is this close, because drivers round by a step or
+// two.
 constexpr int kNearMhz = 30;
 constexpr int kReadingsToJudge = 3;
 
 Nanoseconds ToNs(std::chrono::nanoseconds time) { return time.count(); }
 
-// How many changes the bucket of the limit holds.
+// Returns how many changes the bucket of the limit holds.
 double BucketFor(double most_changes_per_s) { return std::max(1.0, most_changes_per_s); }
 
-// Whether a control has been restored. If the driver reports settings, it is read back. Otherwise,
-// only a reason that names a clock setting shows that a lock is still in force. A clock that is
-// only low proves nothing.
+// Whether a control has been restored. If the driver reports settings, the reading has to show the
+// setting. If it does not report them, only a reason that names a clock setting shows that a lock
+// is still in force. A low clock alone proves nothing.
 bool HasTaken(const device::SettingReading& reading, const std::optional<device::Setting>& wanted) {
   if (reading.is_known) return reading.setting == wanted;
   return wanted || !reading.is_certain;
@@ -47,7 +48,7 @@ class GpuWorker::Doorbell {
   int fd() const { return event_.get(); }
   void Ring() const {
     const std::uint64_t one = 1;
-    // It only fails if the counter is full, and then the thread is being woken anyway.
+    // The write fails only if the counter is full. In this case the thread is being woken anyway.
     [[maybe_unused]] const auto written = write(event_.get(), &one, sizeof one);
   }
   void Silence() const {
@@ -142,7 +143,8 @@ void GpuWorker::Serve(std::shared_ptr<protocol::ClockChannel> channel, int gpu_o
       unobserved_ = 0;
       overridden_.reset();
     }
-    // Ring the bell only now. Earlier, the observer would find the GPU free, and sleep too long.
+    // The bell must not ring earlier. The observer would still find the GPU free, and sleep too
+    // long.
     observer_bell_->Ring();
   });
 }
@@ -164,7 +166,7 @@ void GpuWorker::Restore(std::vector<ControlSetting> settings, std::function<void
     snapshot_.is_serving = false;
     snapshot_.is_over_limit = false;
     snapshot_.is_restoring = true;
-    snapshot_.setting_trouble.clear();  // It was about the lease.
+    snapshot_.setting_trouble.clear();  // The trouble was about the lease.
     unobserved_ = 0;
   });
 }
@@ -214,7 +216,7 @@ void GpuWorker::ServeRequest() {
   bool has_yielded = false;
   {
     const MutexLock lock(mutex_);
-    // A larger jump comes from a client with wrong numbers, not from so many requests.
+    // A larger jump comes from a client with wrong numbers, not from this many requests.
     if (overtaken < 1U << 20) snapshot_.counts.coalesced += overtaken;
     is_set = snapshot_.setting && snapshot_.setting->setting == target;
     has_yielded = snapshot_.foreign && snapshot_.foreign->has_yielded;
@@ -243,7 +245,7 @@ bool GpuWorker::MustWait(const protocol::ClockRequest& request) {
   wait_until_ = changes_left_at_ + ToNanoseconds((1 - changes_left_) / most_changes_per_s_) + 1;
   if (std::exchange(postponed_request_, request.sequence) != request.sequence) {
     ++snapshot_.counts.postponed;
-    // Requests count from 1.
+    // Requests are counted from 1.
     if (std::uint64_t{10} * ++postponed_ > request.sequence) snapshot_.is_over_limit = true;
     channel_->SetPostponed(slot_, postponed_);
   }
@@ -262,13 +264,13 @@ std::optional<device::Setting> GpuWorker::TargetOf(const protocol::ClockRequest&
   return device::Setting{request.sm_clock_mhz, request.sm_clock_mhz};
 }
 
-// The latest request, whose clock another program has changed.
+// Repeats the latest request if another program has changed its clock.
 void GpuWorker::SetAgain() {
   if (!channel_ || handled_ == 0) return;
   protocol::ClockRequest request = channel_->Latest(slot_);
-  // A newer request, or one that was refused, sets nothing again.
+  // Does nothing if a newer request exists, or if the latest request was refused.
   if (request.sequence != handled_ || answer_.outcome == protocol::ClockOutcome::kRefused) return;
-  request.requested_at = 0;  // Its latency was counted.
+  request.requested_at = 0;  // The latency of this request was already counted.
   SwitchTo(request, TargetOf(request));
 }
 
@@ -278,7 +280,7 @@ void GpuWorker::SwitchTo(const protocol::ClockRequest& request,
   const auto applied = Apply({device::Control::kSmClock, target});
   {
     const MutexLock lock(mutex_);
-    // The client sets this time, so it may be wrong. A time in the future is ignored.
+    // The client sets this time, so it may be wrong. Ignores a time in the future.
     if (request.requested_at > 0 && request.requested_at <= started) {
       snapshot_.request_to_call.Add(started - request.requested_at);
     }
@@ -366,7 +368,7 @@ device::DeviceResult<void> GpuWorker::PutBack(const ControlSetting& wanted) {
 
 void GpuWorker::SleepUntilNeeded(const std::stop_token& stop) {
   if (channel_) channel_->Announce(slot_, protocol::ClockChannel::Sleep::kAboutToSleep);
-  // A request that waits is looked at again if a newer one replaces it.
+  // If a newer request replaces a waiting request, the worker examines it at once.
   const bool is_waiting =
       wait_until_ != 0 && HasRequest() && channel_->Latest(slot_).sequence == postponed_request_;
   const bool is_needed = stop.stop_requested() || (HasRequest() && !is_waiting);
@@ -396,7 +398,8 @@ void GpuWorker::Observe(const std::stop_token& stop) {
       is_serving = snapshot_.is_serving;
       snapshot_.reading_trouble = telemetry ? "" : telemetry.error().Message();
       snapshot_.telemetry = telemetry ? std::optional(*telemetry) : std::nullopt;
-      // A driver that comes back has lost all settings. So the same clock has to be set again.
+      // A driver that comes back has lost all settings. So the worker has to set the same clock
+      // again.
       if (!telemetry && telemetry.error().kind == device::DeviceErrorKind::kGone) {
         snapshot_.setting.reset();
       }
@@ -437,7 +440,7 @@ void GpuWorker::LookAtEffect() {
   // Only the worker writes answers.
   Command([this, of_switch, outcome] {
     if (!channel_ || last_switch_ != of_switch) return;
-    // A later refusal stays. A later request for this clock gets the new outcome, too.
+    // A refusal that came later stays. A later request for this clock gets the new outcome, too.
     const bool is_of_setting = answer_.outcome == setting_outcome_;
     setting_outcome_ = outcome;
     if (!is_of_setting) return;
@@ -472,7 +475,7 @@ void GpuWorker::LookAtHolder(const device::Telemetry& telemetry) {
   bool sets_again = false;
   {
     const MutexLock lock(mutex_);
-    // The worker has set a clock meanwhile, or is setting one now.
+    // Meanwhile, the worker has set a clock, or is setting one now.
     if (!snapshot_.is_serving || snapshot_.counts.switches != switches ||
         snapshot_.in_driver_since != 0) {
       return;
@@ -515,11 +518,11 @@ GpuWorker::Judgement GpuWorker::Judge(const device::Telemetry& telemetry,
 bool GpuWorker::ActOn(const Judgement& judgement) {
   const bool was_yielding = snapshot_.foreign && snapshot_.foreign->has_yielded;
   if (judgement.holder == Holder::kPerseus) {
-    // The other program has set exactly our clock, or no longer sets another one.
+    // The other program has set exactly our clock, or no longer sets another clock.
     if (was_yielding) snapshot_.setting = {device::Control::kSmClock, overridden_};
     snapshot_.foreign.reset();
     overridden_.reset();
-    return was_yielding;  // The job may have requested another clock meanwhile.
+    return was_yielding;  // Meanwhile, the job may have requested another clock.
   }
   if (judgement.holder == Holder::kNobody) {
     if (!was_yielding) ++snapshot_.counts.foreign_resets;

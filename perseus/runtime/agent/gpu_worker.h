@@ -9,16 +9,16 @@
 //                                           +-----+ a control failed: again, later
 //
 // Invariants:
-//  1. The driver changes something only while serving (the SM clock, to one that the GPU lists) or
-//     restoring.
+//  1. The driver changes a setting only in two states of the GPU: serving and restoring. While
+//     serving, it changes only the SM clock, and only to a clock that the GPU lists.
 //  2. Restoring tries every control, even if others fail. It continues until the driver has
-//     accepted each and, if the driver can report it, each was read back. No number of failures
-//     ends it.
+//     accepted each setting. If the driver can report the control, the setting was also read back.
+//     No number of failures ends restoring.
 //  3. The latest request wins. Requests that arrive while the driver is busy are counted and
 //     dropped. A request for the current clock does not reach the driver, unless the driver was
 //     away meanwhile and may have forgotten the clock.
-//
-//  4. A clock that another program has set since is not overwritten in silence (ForeignClock).
+//  4. If another program has set the clock since, that clock is not overwritten silently
+//     (ForeignClock).
 //
 // Other programs may set the same clock: an administrator's nvidia-smi, a health check, a power
 // manager. The observer judges three readings in a row, each at least `landing` after the last
@@ -26,39 +26,42 @@
 //
 //   ours      the driver reports our lock, or the clock is where our lock puts it
 //   reset     nothing is locked: another program removed our lock, or the driver confirmed a write
-//             that it did not perform. No program holds the clock, so it is set again.
+//             that it did not perform. No program holds the clock, so the worker sets it again.
 //   foreign   another lock is in force. With kYield, the worker sets nothing until that lock is
-//             gone. With kInsist, it sets our clock again.
+//             gone. With kInsist, the worker sets our clock again.
 //
-// A driver that reports locks (virtual, ROCm) makes this certain. NVML does not report them. Then a
-// busy GPU has a foreign lock if its clock differs from ours and the driver names a clock setting
-// as the only reason. If the clock is below ours, this is likely but not certain, because our own
-// lock is a clock setting too. Such a lock ends with the lease: to leave our own lock behind would
-// be worse. A plan that changes the clock more often than `landing` overwrites other locks before
-// they can be seen, on any driver.
+// A driver that reports locks (virtual, ROCm) makes these findings certain. NVML does not report
+// locks. With NVML, a busy GPU counts as having a foreign lock in one case: its clock differs from
+// ours, and the driver names a clock setting as the only reason. If the clock is below ours, a
+// foreign lock is likely but not certain, because our own lock is a clock setting too. A foreign
+// lock that is not certain ends with the lease: to leave our own lock behind would be worse. A plan
+// may change the clock more often than `landing`. Then, on any driver, it overwrites other locks
+// before they can be seen.
 //
 // Limit on changes. An operator may limit the changes of the clock per second, for hardware or
-// drivers that should not change it often. The limit must not make a job slower than its plan. So
-// only a change to a lower clock waits; the job runs faster meanwhile, and loses a part of its
-// saving. A change to a higher clock never waits. Both take a token from a bucket that holds one
-// second of changes, and at least one. The number of tokens may become negative, so the limit holds
-// in the long run. A request that arrives while another one waits replaces the waiting one, as
-// always (invariant 3), so a short phase at a low clock is skipped and costs no change. A restore
-// takes no token. If another program has changed the clock, setting it again takes no token.
+// drivers whose clock should not change often. The limit must not make a job slower than its plan.
+// So only a change to a lower clock waits. While it waits, the job runs faster and loses a part of
+// its saving. A change to a higher clock never waits. Each change takes a token from a bucket. The
+// bucket holds the tokens for one second of changes, and at least one token. The number of tokens
+// may become negative, so the limit holds in the long run. A request that arrives while another
+// request waits replaces the waiting request, as always (invariant 3). So a short phase at a low
+// clock is skipped and costs no change. A restore takes no token. If another program has changed
+// the clock, setting it again takes no token.
 //
 // The limit of a GPU is its share of the node's limit (gpu_manager.h). When the share changes, the
-// bucket stays as full as it was: its tokens grow or shrink with its size. So the tokens of all
-// buckets are never more than one second of the node's limit (or one for each GPU), however often
-// leases come and go.
+// bucket stays as full as it was: its tokens grow or shrink with its size. So however often leases
+// come and go, the tokens of all buckets are never more than one second of the node's limit (or one
+// token for each GPU).
 //
 // If a plan is made for the limit (perseus plan --facts or --max-switches), almost no request
-// waits. If more than a tenth of the requests of a lease wait, it is over the limit.
+// waits. A lease is over the limit if more than a tenth of its requests wait.
 //
-// There are two threads because reading a GPU takes up to milliseconds, which must not delay a
-// switch. The worker sleeps in poll() until a client's eventfd, a command or a retry wakes it. The
-// observer reads power and clocks from time to time, and whether the last switch is in effect.
+// There are two threads because reading a GPU takes up to milliseconds, and a reading must not
+// delay a switch. The worker sleeps in poll() until a client's eventfd, a command or a retry wakes
+// it. From time to time, the observer reads power and clocks, and whether the last switch is in
+// effect.
 //
-// Thread safety: any thread may call. A call leaves a command and returns. The answer comes through
+// Thread safety: any thread may call. A call stores a command and returns. The answer is passed to
 // the given function, on a thread of the worker.
 #pragma once
 
@@ -112,9 +115,10 @@ enum class WhenOverridden { kYield, kInsist };
 
 // A lock of another program that replaced ours.
 struct ForeignClock {
-  std::optional<device::Setting> setting;  // If the driver can report it.
-  int sm_clock_mhz = 0;                    // At the reading that showed it.
-  // This lock cannot be our own, so it is not removed when the lease ends.
+  // Empty: the driver cannot report this setting.
+  std::optional<device::Setting> setting;
+  int sm_clock_mhz = 0;  // The clock at the reading that showed this lock.
+  // True: this lock cannot be our own, so it is not removed when the lease ends.
   bool is_certain = false;
   bool has_yielded = false;  // The worker sets no clock while this lock is in force.
 };
@@ -136,17 +140,19 @@ struct GpuCounts {
 };
 
 struct GpuSnapshot {
-  std::optional<device::Telemetry> telemetry;  // Empty before the first reading, or if it failed.
+  // Empty before the first reading, and after a failed reading.
+  std::optional<device::Telemetry> telemetry;
   // The last failure, until a call succeeds. Empty: none.
   std::string reading_trouble;
   std::string setting_trouble;
   std::optional<ControlSetting> setting;  // The last SM clock that the driver accepted.
   std::optional<device::Effect> effect;   // The effect of that setting at the last reading.
-  std::optional<ForeignClock> foreign;    // While it is in force.
+  std::optional<ForeignClock> foreign;    // Empty: no foreign lock is in force.
   bool is_serving = false;
   bool is_over_limit = false;  // More than a tenth of the requests of this lease waited.
   bool is_restoring = false;
-  // Since when (CLOCK_MONOTONIC) a call of the driver by the worker has not returned. 0: none runs.
+  // The time (CLOCK_MONOTONIC) since which a call of the driver by the worker has not returned. 0:
+  // no call runs.
   Nanoseconds in_driver_since = 0;
   GpuCounts counts;
   LatencyHistogram request_to_call;  // From a client's request to the call of the driver.
@@ -158,19 +164,22 @@ class GpuWorker {
   struct Periods {
     std::chrono::milliseconds observe_serving{100};
     std::chrono::milliseconds observe_free{1000};
-    std::chrono::milliseconds first_retry{50};   // Before a restore is tried again. Doubles
-    std::chrono::milliseconds last_retry{5000};  // with each retry, up to this.
-    // How long after a switch a reading shows who holds the clock.
+    // The wait before a restore is tried again. It starts at first_retry, and doubles with each
+    // retry until it is last_retry.
+    std::chrono::milliseconds first_retry{50};
+    std::chrono::milliseconds last_retry{5000};
+    // The time after a switch from which a reading shows who holds the clock.
     std::chrono::milliseconds landing{250};
   };
 
   explicit GpuWorker(std::unique_ptr<device::Device> device)
       : GpuWorker(std::move(device), Periods{}) {}
-  // `clock` is that of the GPU (device::DeviceList).
+  // `clock` is the clock of the GPU (device::DeviceList).
   GpuWorker(std::unique_ptr<device::Device> device, Periods periods,
             std::shared_ptr<Clock> clock = std::make_shared<RealClock>(),
             WhenOverridden when_overridden = WhenOverridden::kYield);
-  // Restores nothing. Call Restore before, and wait for it. Waits for a running call of the driver.
+  // The destructor restores nothing. Before it, call Restore() and wait for `done`. The destructor
+  // waits for a running call of the driver.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
   GpuWorker& operator=(const GpuWorker&) = delete;
@@ -181,7 +190,7 @@ class GpuWorker {
   using Found = std::array<device::SettingReading, std::size(device::kAllControls)>;  // By Control.
   void Find(std::function<void(device::DeviceResult<Found>)> done);
 
-  // Limits the clock changes per second from now on. 0: no limit, which is the state at first.
+  // Limits the clock changes per second from now on. 0: no limit. At first, no limit applies.
   void LimitChanges(double most_per_s);
 
   // Lets this slot of the channel set the SM clock from now on. A request of 0 returns to `before`.
@@ -213,7 +222,7 @@ class GpuWorker {
   enum class Holder { kUnknown, kPerseus, kNobody, kOther };
   struct Judgement {
     Holder holder = Holder::kUnknown;
-    ForeignClock foreign;  // kOther only.
+    ForeignClock foreign;  // Set only for kOther.
   };
   void LookAtHolder(const device::Telemetry& telemetry);
   Judgement Judge(const device::Telemetry& telemetry, const device::Setting& ours);
@@ -248,12 +257,13 @@ class GpuWorker {
   double most_changes_per_s_ = 0;
   double changes_left_ = 0;  // The tokens of the limit on changes.
   Nanoseconds changes_left_at_ = 0;
-  Nanoseconds wait_until_ = 0;           // The latest request waits until then. 0: it does not.
-  std::uint32_t postponed_request_ = 0;  // The last one that was counted.
-  std::uint32_t postponed_ = 0;          // Requests of this lease.
+  Nanoseconds wait_until_ = 0;  // The latest request waits until then. 0: it does not.
+  // The last postponed request that was counted.
+  std::uint32_t postponed_request_ = 0;
+  std::uint32_t postponed_ = 0;  // The number of postponed requests of this lease.
 
   // Only the observer thread uses these.
-  bool reports_locks_ = true;  // Until the driver says that it cannot.
+  bool reports_locks_ = true;  // False: the driver has said that it cannot.
   Holder last_holder_ = Holder::kUnknown;
   int same_in_a_row_ = 0;
 

@@ -34,7 +34,7 @@ class ChannelTest : public testing::Test {
     publisher_.emplace(*protocol::ClockPublisher::Attach(std::move(descriptors)));
   }
 
-  // Publishes and waits for the answer.
+  // Publishes a request and waits for the answer.
   protocol::ClockAnswer Ask(int mhz) {
     const std::uint32_t sequence = publisher_->Publish(0, mhz, MonotonicNow());
     EXPECT_TRUE(Eventually([&] { return publisher_->answer(0).sequence == sequence; }));
@@ -54,7 +54,7 @@ class ChannelTest : public testing::Test {
 
 class GpuWorkerTest : public ChannelTest {
  protected:
-  // No reading shows who holds the clock, however slow the test is.
+  // However slow the test is, no reading shows who holds the clock.
   GpuWorker worker_{gpu_.Open(), PeriodsWithLanding(std::chrono::hours(1))};
 };
 
@@ -63,10 +63,10 @@ TEST_F(GpuWorkerTest, SetsTheRequestedClock) {
   EXPECT_EQ(Ask(1200).sm_clock_mhz, 1200);
   Ask(1000);
   EXPECT_THAT(gpu_.history(), ElementsAre(Sm(1200), Sm(1000)));
-  // The same request again does not reach the driver.
+  // If the same clock is requested again, the request does not reach the driver.
   Ask(1000);
   EXPECT_EQ(gpu_.history().size(), 2U);
-  // Nothing: what was there before.
+  // A request of 0 restores the setting from before the lease.
   Ask(0);
   EXPECT_EQ(gpu_.setting(device::Control::kSmClock), std::nullopt);
   const GpuSnapshot snapshot = worker_.snapshot();
@@ -130,7 +130,7 @@ TEST_F(GpuWorkerTest, TheAnswerTellsThePowerLimitFromOtherCauses) {
   EXPECT_TRUE(comes(protocol::ClockOutcome::kLimited));
 }
 
-// Another program sets the same GPU.
+// Tests in which another program sets the same GPU.
 class OverriddenTest : public ChannelTest {
  protected:
   static constexpr device::Control kSm = device::Control::kSmClock;
@@ -157,7 +157,8 @@ class OverriddenTest : public ChannelTest {
     return foreign;
   }
   void EndLease() { GiveBack(*worker_, {{kSm, std::nullopt}}); }
-  // The driver reports no lock, only that a clock setting is the reason for a low clock.
+  // Makes the driver report no lock. It then reports only that a clock setting is the reason for a
+  // low clock.
   void HideLocks() {
     gpu_.HideSmClock("a clock setting");
     device::ClockLimits setting;
@@ -216,7 +217,7 @@ TEST_F(OverriddenTest, TheEndOfTheLeaseLeavesTheLockOfTheOtherProgram) {
   WaitForForeign(1000);
   EndLease();
   EXPECT_EQ(gpu_.setting(kSm), (device::Setting{1000, 1000}));
-  // It no longer overrides a clock of a job.
+  // The other program no longer overrides a clock of a job.
   EXPECT_FALSE(worker_->snapshot().foreign);
 }
 
@@ -232,7 +233,7 @@ TEST_F(OverriddenTest, ADriverThatReportsNoLockShowsAHigherClock) {
   EXPECT_EQ(gpu_.setting(kSm), (device::Setting{1300, 1300}));
 }
 
-// It might be the agent's own lock, which must not be left behind.
+// A lower clock might be the agent's own lock, which must not be left behind.
 TEST_F(OverriddenTest, ALowerClockIsNotProofEnoughToLeaveIt) {
   HideLocks();
   Start(WhenOverridden::kYield);
@@ -242,14 +243,14 @@ TEST_F(OverriddenTest, ALowerClockIsNotProofEnoughToLeaveIt) {
   EXPECT_TRUE(foreign.has_yielded);
   EXPECT_FALSE(foreign.is_certain);
   HideLocks();
-  gpu_.SetLimits({});  // So that the restore is confirmed.
+  gpu_.SetLimits({});  // Needed so that the restore is confirmed.
   EndLease();
   EXPECT_EQ(gpu_.setting(kSm), std::nullopt);
 }
 
 using LimitedChangesTest = OverriddenTest;
 
-// In a thousand seconds, one change.
+// One change in a thousand seconds.
 constexpr double kAlmostNone = 0.001;
 
 TEST_F(LimitedChangesTest, OnlyALowerClockWaits) {
@@ -264,7 +265,7 @@ TEST_F(LimitedChangesTest, OnlyALowerClockWaits) {
   publisher_->Publish(0, 1300);
   ASSERT_TRUE(Eventually([&] { return worker_->snapshot().counts.postponed == 2; }));
   EXPECT_EQ(Ask(1201).outcome, protocol::ClockOutcome::kRefused) << "it does not wait";
-  // The current clock needs no change.
+  // A request for the current clock needs no change.
   Ask(1410);
   EXPECT_EQ(gpu_.history().size(), 3U);
 }
@@ -297,7 +298,7 @@ TEST_F(LimitedChangesTest, AHigherLimitServesAWaitingRequest) {
   EXPECT_TRUE(IsSoonAt(900));
 }
 
-// The bucket holds one change whatever the limit is, and stays as full as it was.
+// The bucket holds one change for any limit, and stays as full as it was.
 TEST_F(LimitedChangesTest, ALowerLimitLeavesNotMoreThanItsBucketHolds) {
   Start(WhenOverridden::kYield, 1000);
   Ask(1000);
@@ -330,7 +331,7 @@ TEST_F(LimitedChangesTest, ALeaseIsOverTheLimitIfMoreThanATenthOfItsRequestsWait
   EXPECT_FALSE(worker_->snapshot().is_over_limit);
 }
 
-// The observer of a free GPU may sleep for very long.
+// The observer of a free GPU may sleep for a very long time.
 TEST(GpuWorkerObserverTest, ReadsOftenFromTheBeginningOfALease) {
   FakeGpu gpu("GPU-a");
   const auto never = std::chrono::milliseconds(3'600'000);
@@ -352,7 +353,8 @@ TEST_F(GpuWorkerTest, SetsTheClockAgainAfterAReloadOfTheDriver) {
   Ask(1200);
   gpu_.Break(device::DeviceErrorKind::kGone, "the driver is gone");
   ASSERT_TRUE(Eventually([&] { return !worker_.snapshot().reading_trouble.empty(); }));
-  gpu_.Set(device::Control::kSmClock, std::nullopt);  // A reload of the driver does this.
+  // A reload of the driver removes the setting in the same way.
+  gpu_.Set(device::Control::kSmClock, std::nullopt);
   gpu_.Repair();
   Ask(1200);
   EXPECT_EQ(gpu_.setting(device::Control::kSmClock), (device::Setting{1200, 1200}));
@@ -426,7 +428,7 @@ TEST_F(GpuWorkerTest, ServesNoRequestOnceItRestores) {
   GiveBack(worker_, {{device::Control::kSmClock, std::nullopt}});
   const std::size_t writes = gpu_.history().size();
   publisher_->Publish(0, 1000);
-  // The next request that is served shows that the worker ran.
+  // If the next request is served, the worker has run.
   std::atomic<bool> has_come_by = false;
   worker_.Find([&](const auto&) { has_come_by = true; });
   ASSERT_TRUE(Eventually([&] { return has_come_by.load(); }));

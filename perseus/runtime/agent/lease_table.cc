@@ -31,7 +31,8 @@ std::string WhyNotFree(std::string_view gpu, const GpuHold& hold, Nanoseconds no
 }  // namespace
 
 std::string EpochOf(std::string_view boot_id, Nanoseconds started_at) {
-  constexpr std::size_t kDigits = 8;  // 8 of 32. Two boots of one machine will hardly share them.
+  // 8 of 32 digits. Two boots of one machine will almost never have the same 8 digits.
+  constexpr std::size_t kDigits = 8;
   // The socket allows one agent at a time, and no agent starts and ends within a millisecond.
   return fmt::format("{}-{:x}", boot_id.substr(0, kDigits), started_at / kMillisecond);
 }

@@ -29,7 +29,7 @@ class LeaseTableTest : public ::testing::Test {
     EXPECT_TRUE(lease) << lease.error().message;
     return lease.value_or(Lease());
   }
-  // Advances time like an agent that checks often enough.
+  // Advances the time, and checks as often as an agent does.
   std::vector<Lease> Watch(Nanoseconds duration) {
     std::vector<Lease> ended;
     const Nanoseconds end = now_ + duration;
@@ -200,7 +200,7 @@ TEST_F(LeaseTableTest, TheEndOfAProcessEndsItsLeasesButNotThoseOfAnotherWithTheS
 TEST_F(LeaseTableTest, AHeartbeatThatStopsEndsTheLease) {
   const Lease lease = Acquire(kAnn, kAnnConnection, {"GPU-a"});
   EXPECT_TRUE(Watch(29 * kSecond).empty());
-  table_.Beat(lease.id, 0, now_);  // The counter stands still.
+  table_.Beat(lease.id, 0, now_);  // The counter does not change.
   const std::vector<Lease> ended = Watch(kSecond);
   ASSERT_EQ(ended.size(), 1U);
   EXPECT_EQ(ended[0].id, lease.id);
@@ -211,7 +211,7 @@ TEST_F(LeaseTableTest, AHeartbeatThatMovesKeepsTheLease) {
   const Lease lease = Acquire(kAnn, kAnnConnection, {"GPU-a"});
   for (std::uint64_t beat = 1; beat < 20; ++beat) {
     EXPECT_TRUE(Watch(20 * kSecond).empty());
-    // Any other value counts as progress: counters may start anywhere.
+    // Any other value counts as progress, because counters may start anywhere.
     table_.Beat(lease.id, beat % 2 == 0 ? beat : ~beat, now_);
   }
   for (int i = 0; i < 20; ++i) {
@@ -239,7 +239,7 @@ TEST_F(LeaseTableTest, TimeBeforeTheFirstCheckDoesNotCount) {
 
 TEST_F(LeaseTableTest, TimeBeforeTheLeaseDoesNotExtendIt) {
   EXPECT_TRUE(table_.Expire(now_).empty());
-  now_ += 3600 * kSecond;  // Without a lease the agent need not check.
+  now_ += 3600 * kSecond;  // Without a lease, the agent need not check heartbeats.
   Acquire(kAnn, kAnnConnection, {"GPU-a"});
   EXPECT_TRUE(Watch(29 * kSecond).empty());
   EXPECT_EQ(Watch(kSecond).size(), 1U);

@@ -21,7 +21,7 @@
 namespace perseus::agent {
 namespace {
 
-// How long a killed agent may take to end.
+// The time that a killed agent has to end.
 constexpr std::chrono::milliseconds kEndTime{5'000};
 constexpr std::chrono::milliseconds kLookAgain{20};
 
@@ -47,7 +47,8 @@ Result<bool> Answers(const ProcessId& process, const std::filesystem::path& sock
     if (protocol::SendRequest(connected.get(), protocol::Format(protocol::List{}), left)) {
       return true;
     }
-    // A stopping agent ends its connections, and closes its socket next. It must not be killed.
+    // A stopping agent ends its connections, and then closes its socket. Such an agent must not be
+    // killed.
     std::this_thread::sleep_for(kLookAgain);
   }
 }
@@ -70,7 +71,8 @@ Result<std::optional<ProcessId>> FindUnresponsiveAgent(const std::filesystem::pa
   }
   std::filesystem::path asked = SocketOfHolder(lock_path);
   auto answers = Answers(*holder, asked, answer_time);
-  // An agent in a container may know its socket by a path that this process does not have.
+  // An agent in a container may have recorded its socket with a path that this process does not
+  // have.
   if (!answers) {
     asked = socket;
     answers = Answers(*holder, asked, answer_time);

@@ -21,7 +21,7 @@ class UnresponsiveAgentTest : public AgentTest {
  protected:
   auto Find() { return FindUnresponsiveAgent(state(), socket(), kAnswerTime); }
 
-  // A process that does `then` and never ends by itself.
+  // Forks a process that calls `then` and never ends by itself.
   template <typename Function>
   static pid_t Fork(Function then) {
     const pid_t child = ::fork();
@@ -32,7 +32,7 @@ class UnresponsiveAgentTest : public AgentTest {
     }
     return child;
   }
-  // An agent that has the state, listens on `where`, and never answers.
+  // Forks an agent that has the state, listens on `where`, and never answers.
   pid_t ForkSilentAgent(const std::filesystem::path& where) {
     const pid_t agent = Fork([&] {
       auto listener = protocol::Listen(where, 0600);
@@ -52,7 +52,7 @@ class UnresponsiveAgentTest : public AgentTest {
 
 TEST_F(UnresponsiveAgentTest, WithoutAnAgentThereIsNothingToEnd) { EXPECT_FALSE(ValueOf(Find())); }
 
-// Also if the caller names a socket that does not exist, as it does without --socket.
+// The test also names a socket that does not exist, as a caller without --socket does.
 TEST_F(UnresponsiveAgentTest, AnAgentThatAnswersOnItsOwnSocketIsNotEnded) {
   const pid_t agent = Fork([&] {
     Start();
@@ -67,7 +67,7 @@ TEST_F(UnresponsiveAgentTest, AnAgentThatAnswersOnItsOwnSocketIsNotEnded) {
   ExpectRuns(agent);
 }
 
-// Such as an agent of an earlier version, or perseus qualify.
+// Example of such a holder: an agent of an earlier version, or perseus qualify.
 TEST_F(UnresponsiveAgentTest, AHolderOfUnknownSocketIsNotEnded) {
   const pid_t holder = Fork([&] { return LockSavedState(state()); });
   ASSERT_TRUE(Eventually([&] { return HolderOf(LockPathOf(state())).has_value(); }));
@@ -76,7 +76,7 @@ TEST_F(UnresponsiveAgentTest, AHolderOfUnknownSocketIsNotEnded) {
   ExpectRuns(holder);
 }
 
-// That the other agent is silent says nothing about the holder.
+// If another agent is silent on its socket, this says nothing about the holder.
 TEST_F(UnresponsiveAgentTest, TheSocketOfAnotherProcessProvesNothing) {
   const auto other = protocol::Listen(socket(), 0600);
   ASSERT_TRUE(other);
@@ -86,8 +86,8 @@ TEST_F(UnresponsiveAgentTest, TheSocketOfAnotherProcessProvesNothing) {
   ExpectRuns(holder);
 }
 
-// The parent of the killed process waits for it only later, so the process cannot end: as with a
-// driver call that hangs.
+// The parent of the killed process waits for it only later, so the process cannot end. A driver
+// call that hangs has the same effect.
 TEST_F(UnresponsiveAgentTest, AStoppedAgentIsKilledAndLosesItsState) {
   const pid_t agent = ForkSilentAgent(directory_ / "other.sock");
   ::kill(agent, SIGSTOP);
@@ -114,7 +114,7 @@ TEST_F(UnresponsiveAgentTest, AProcessThatIsNotTheAgentIsNotKilled) {
   ExpectRuns(bystander);
 }
 
-// What a killed agent leaves: GPU-a is locked, and the state says so.
+// The state that a killed agent leaves: GPU-a is locked, and the state records this.
 class LeftoversTest : public AgentTest {
  protected:
   LeftoversTest() {
@@ -138,7 +138,7 @@ class LeftoversTest : public AgentTest {
     setup.write_state = Write;
     return GiveBackLeftovers(std::move(setup), std::chrono::seconds(60), log_);
   }
-  // Without a flush, because the tests do this often. (To truncate a file may flush it, too.)
+  // Writes without a flush, because the tests do this often. (Truncating a file may flush it, too.)
   static Result<void> Write(const std::filesystem::path& path, std::string_view text) {
     std::filesystem::remove(path);
     std::ofstream(path) << text;

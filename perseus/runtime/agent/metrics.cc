@@ -73,7 +73,7 @@ Labels With(Labels labels, const char* name, const char* value) {
   return labels;
 }
 
-// Adds what the driver reports, with the names of DCGM's exporter.
+// Adds the driver's readings, with the names of DCGM's exporter.
 void AddReadings(Families& families, const Labels& labels, const device::Telemetry& telemetry) {
   families.Gauge("DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", labels,
                  telemetry.sm_clock_mhz);
@@ -82,7 +82,7 @@ void AddReadings(Families& families, const Labels& labels, const device::Telemet
   families.Gauge("DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", labels,
                  telemetry.temperature_c);
   families.Gauge("DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", labels, telemetry.power_w);
-  // It is a gauge because promtool requires _total at the end of a counter's name.
+  // The energy is a gauge, because promtool requires _total at the end of a counter's name.
   families.Gauge("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
                  "Total energy consumption since boot (in mJ).", labels,
                  telemetry.energy_j * kMillijoulesPerJoule);
@@ -172,7 +172,7 @@ void AddCounts(Families& families, const Labels& labels, const GpuSnapshot& snap
 
 void AddGpu(Families& families, const GpuReport& gpu, std::size_t index,
             const std::string& hostname, const AgentReport& report) {
-  // DCGM's labels without modelName, which Prometheus' linter rejects.
+  // These are DCGM's labels without modelName, because Prometheus' linter rejects modelName.
   const Labels labels = {
       {"gpu", std::to_string(gpu.info.minor_number.value_or(static_cast<int>(index)))},
       {"UUID", gpu.info.uuid},

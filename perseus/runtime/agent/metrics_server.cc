@@ -22,11 +22,11 @@ using boost::asio::ip::tcp;
 constexpr std::size_t kMostSessions = 128;
 constexpr std::size_t kLongestRequest = 8 * 1024;
 constexpr std::chrono::seconds kTimeout{10};
-// How long to wait before accepting again after an error. If no descriptors are left, the pending
-// connection makes accept() fail again at once.
+// The wait before the next accept() after an error. If no descriptors are left, the pending
+// connection would make accept() fail again at once.
 constexpr std::chrono::milliseconds kPauseAfterError{200};
 
-// The text of the last answer, which is made again when it is too old.
+// The text of the last answer. If the text is too old, it is built again.
 class MetricsText {
  public:
   MetricsText(std::function<std::string()> make, std::shared_ptr<Clock> clock)
@@ -48,7 +48,7 @@ class MetricsText {
   std::optional<Nanoseconds> made_at_;
 };
 
-// One request and its answer. Then the connection is closed.
+// One request and its answer. After the answer, the connection is closed.
 class Session : public std::enable_shared_from_this<Session> {
  public:
   Session(tcp::socket socket, std::shared_ptr<MetricsText> metrics)
@@ -154,8 +154,9 @@ class MetricsServer::Listener : public std::enable_shared_from_this<Listener> {
     });
   }
 
-  // With too many connections, the oldest one is closed. Prometheus sends its request at once, so
-  // its connection ends before it is the oldest. A silent connection becomes the oldest.
+  // If there are too many connections, the oldest connection is closed. Prometheus sends its
+  // request at once, so its connection ends before it becomes the oldest. A silent connection
+  // becomes the oldest.
   void Serve(tcp::socket socket) {
     std::erase_if(sessions_, [](const auto& session) { return session.expired(); });
     if (sessions_.size() >= kMostSessions) {

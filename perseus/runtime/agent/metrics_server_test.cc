@@ -45,7 +45,7 @@ TEST(MetricsServer, AnAddressInUseIsASystemFailure) {
               FailsAs(ErrorKind::kSystem));
 }
 
-// A client of a server whose loop runs in the same thread.
+// A client of a server. The server's loop runs in the same thread.
 class Scraper {
  public:
   Scraper(boost::asio::io_context& loop, int port)
@@ -58,7 +58,8 @@ class Scraper {
     return socket;
   }
 
-  // What the server answers until it closes the connection. Empty if it does not do so in time.
+  // Returns what the server answers until it closes the connection. Empty if the server does not
+  // answer in time.
   std::string Get(tcp::socket& socket) {
     boost::asio::write(socket, boost::asio::buffer(std::string("GET /metrics HTTP/1.0\r\n\r\n")));
     socket.non_blocking(true);
@@ -81,7 +82,7 @@ class Scraper {
   tcp::endpoint address_;
 };
 
-// More connections than the server keeps, which send nothing.
+// The test opens more connections than the server keeps. These connections send nothing.
 TEST(MetricsServer, AnswersBesideConnectionsThatSendNothing) {
   boost::asio::io_context loop;
   const auto server =
@@ -98,7 +99,7 @@ TEST(MetricsServer, AnswersBesideConnectionsThatSendNothing) {
   EXPECT_THAT(answer, testing::HasSubstr("up 1"));
 }
 
-// A process that asks without a pause costs the agent little.
+// A process that asks without a pause costs the agent only a little time.
 TEST(MetricsServer, AnswersShortlyAfterEachOtherAreMadeOnce) {
   boost::asio::io_context loop;
   const auto clock = std::make_shared<FakeClock>();
@@ -117,7 +118,7 @@ TEST(MetricsServer, AnswersShortlyAfterEachOtherAreMadeOnce) {
   EXPECT_THAT(answer(), testing::HasSubstr("made 2"));
 }
 
-// Lets this process open no more files while it exists.
+// While this object exists, this process cannot open more files.
 class NoMoreFiles {
  public:
   NoMoreFiles() {
@@ -135,7 +136,7 @@ class NoMoreFiles {
   rlimit before_{};
 };
 
-// The connection that cannot be accepted stays, so an immediate retry would never end.
+// The connection that cannot be accepted stays in the queue, so immediate retries would never end.
 TEST(MetricsServer, PausesWhileNoDescriptorIsLeft) {
   boost::asio::io_context loop;
   const auto server =

@@ -26,7 +26,7 @@ Result<void> FailHere(const char* what) {
 Result<void> KeepOnlyNeededCapabilities() {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return FailHere("no new privileges");
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  // The lower and the upper 32 capabilities.
+  // data[0] has the lower 32 capabilities, and data[1] the upper 32.
   __user_cap_data_struct data[2]{};
   if (syscall(SYS_capget, &header, data) != 0) return FailHere("read them");
   for (int half = 0; half < 2; ++half) {

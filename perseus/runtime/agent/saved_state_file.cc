@@ -49,7 +49,7 @@ std::vector<Restore> RestoresOf(const SavedState& state, const SavedGpu& gpu) {
   return restores;
 }
 
-// After another boot: whether the control seems to have the setting that the driver's reset left.
+// Whether, after another boot, the control seems to have the setting that the driver's reset left.
 bool IsUntouchedSinceBoot(const std::optional<device::SettingReading>& reading) {
   if (!reading) return true;
   return reading->is_known ? !reading->setting.has_value() : reading->hint.empty();
@@ -58,9 +58,9 @@ bool IsUntouchedSinceBoot(const std::optional<device::SettingReading>& reading) 
 constexpr std::string_view kFormat = "perseus-agent-state";
 constexpr int kVersion = 2;
 constexpr int kVersionWithoutChecksum = 1;
-// file -> gpus -> gpu -> controls -> control -> before -> lower.
+// The depth of file -> gpus -> gpu -> controls -> control -> before -> lower.
 constexpr int kMaxJsonDepth = 7;
-// In MHz or mW: far above any clock, and 10 kW.
+// In MHz or mW. Far above any clock. As a power, it is 10 kW.
 constexpr int kHighestSetting = 10'000'000;
 constexpr std::size_t kLongestCgroup = 4096;
 
@@ -78,7 +78,7 @@ Node Member(const Node& node, std::string_view key) {
   return node.Member(key, "the file was damaged or changed by hand");
 }
 
-// A printable text that is not empty and not longer than anything that the agent writes.
+// Returns a printable text that is not empty, and not longer than any text that the agent writes.
 std::string Name(const Node& node, std::size_t longest = protocol::kLongestName) {
   std::string text = node.Text();
   if (text.empty() || text.size() > longest || !IsPrintable(text)) {
@@ -222,8 +222,8 @@ SavedState ReadState(const Node& file) {
   }
   const Node resting = Member(file, "resting");
   for (std::size_t i = 0; i < resting.ListSize(); ++i) ReadResting(resting[i], state);
-  // Last, because every other error names the place of the damage. A version that was changed from
-  // 2 to 1 does not avoid the check.
+  // This check comes last, because every other error names the place of the damage. If damage
+  // changes the version from 2 to 1, the file is still checked, because it has a checksum.
   if (version != kVersionWithoutChecksum || file.Has("checksum")) CheckChecksum(file);
   return state;
 }
@@ -431,7 +431,8 @@ std::string FormatSavedState(const SavedState& state) {
                     {"grants", std::move(grants)},
                     {"resting", std::move(resting)}};
   file["checksum"] = ChecksumOf(file);
-  // Without this handler, a name that is not UTF-8 would throw. With it, the check in Save fails.
+  // Without this error handler, a name that is not UTF-8 would throw. With it, the check in Save
+  // fails.
   return JsonText(file, 2) + "\n";
 }
 
@@ -455,7 +456,7 @@ Result<SavedStateFile> SavedStateFile::Open(std::filesystem::path path,
     missing.is_missing_ = true;
     return missing;
   }
-  // Reading a device might never end.
+  // Reading a device file might never end.
   if (!std::filesystem::is_regular_file(path, error)) {
     return Fail("{} is not a regular file; {}", path.string(), kRemedy);
   }
@@ -479,7 +480,7 @@ Result<void> SavedStateFile::Save(SavedState next) {
   const bool was_on_disk = std::exchange(is_on_disk_, false);
   const bool was_missing = std::exchange(is_missing_, false);
   if (Result<void> written = write_(path_, text); !written) {
-    // The file is replaced in one step. If the file is still the old one, this step did not happen.
+    // The file is replaced in one step. If the old file is still there, this step did not happen.
     std::error_code ignored;
     is_missing_ = was_missing && std::filesystem::symlink_status(path_, ignored).type() ==
                                      std::filesystem::file_type::not_found;
@@ -510,7 +511,7 @@ Result<void> AgentState::Save(SavedState next) {
   if (next == file_.state() && IsSaved()) return {};
   auto saved = file_.Save(std::move(next));
   const std::string failure = saved ? "" : saved.error().Message();
-  // Saves are repeated several times a second.
+  // Saves are repeated several times a second, so each cause is logged once.
   const bool is_new = std::exchange(failure_, failure) != failure;
   if (saved) return saved;
   ++failures_;

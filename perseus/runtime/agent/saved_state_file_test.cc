@@ -76,7 +76,7 @@ TEST_P(RestoresAfterStartTest, Case) {
       RestoresAfterStart(With(given.before, false, given.has_resting), boot, readings).empty())
       << "what we did not change is nobody's business";
 
-  // An agent that dies before the restore is done comes to the same result the next time.
+  // If an agent dies before the restore is done, the next agent comes to the same result.
   SavedState next = state;
   next.BeginBoot(boot, expected);
   EXPECT_EQ(RestoresAfterStart(next, boot, {}), expected);
@@ -183,7 +183,7 @@ TEST(SavedState, BeforeHasThreeCases) {
 
 TEST(SavedState, TheFirstReadingStaysWhileTheControlIsChanged) {
   SavedState state = With(kKnown, true, false);
-  // A second lease would find the setting of the first.
+  // A second lease would find the setting of the first lease.
   state.Take(GpuOf("lease-2", {{device::Control::kSmClock, {{true, kOther}, false}},
                                {device::Control::kPowerLimit, {kKnown, false}}}));
   const SavedGpu& gpu = state.gpus.at("GPU-a");
@@ -246,7 +246,7 @@ TEST(SavedState, RestingSettingsCanBeDeclaredAndRemoved) {
   EXPECT_TRUE(state.resting.empty());
 }
 
-// A state with one of everything that it can hold.
+// Returns a state with one of each thing that a state can contain.
 SavedState Everything() {
   SavedState state;
   state.boot_id = "9b2d61c4-7f0e-4a1b-9c3d-2e5f6a7b8c9d";
@@ -275,7 +275,7 @@ std::string Replaced(std::string text, std::string_view what, std::string_view b
   return at == std::string::npos ? text : text.replace(at, what.size(), by);
 }
 
-// As an agent of version 1 of the format would have written it.
+// Returns the text as an agent of version 1 of the format would have written it.
 std::string AsVersion1(const std::string& text) {
   return std::regex_replace(text, std::regex(R"("version": 2,\s*"checksum": "\w{8}")"),
                             R"("version": 1)");
@@ -453,8 +453,8 @@ TEST(ParseSavedState, ErrorsNameTheDamage) {
   }
 }
 
-// A process replaces the file as fast as it can and is killed at some moment. The file must then be
-// complete, and no older than the last state that the process reported as saved.
+// A process replaces the file as fast as it can, and is killed at a random moment. After that, the
+// file must be complete, and no older than the last state that the process reported as saved.
 TEST_F(SavedStateFileTest, SigkillAtAnyMomentLeavesAStateThatWasSaved) {
   std::mt19937_64 random(1);
   for (int run = 0; run < 30; ++run) {
@@ -467,7 +467,7 @@ TEST_F(SavedStateFileTest, SigkillAtAnyMomentLeavesAStateThatWasSaved) {
       for (int round = 1; file; ++round) {
         SavedState state = Everything();
         state.DeclareResting("GPU-1f", device::Control::kSmClock, device::Setting{0, round});
-        // The state is sometimes short and sometimes long.
+        // The text of the state is sometimes short and sometimes long.
         state.boot_id = std::string(static_cast<std::size_t>(1 + round % 200), 'b');
         if (!file->Save(std::move(state))) break;
         if (::write(saved[1], &round, sizeof round) != sizeof round) break;

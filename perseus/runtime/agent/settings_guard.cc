@@ -37,7 +37,7 @@ device::DeviceResult<void> PutBack(device::Device& device, const SettingBefore& 
   return result;
 }
 
-// Blocks the signals that would end the process, until the GPUs are restored.
+// Blocks the signals that would end the process until the GPUs are restored.
 class SignalBlock {
  public:
   SignalBlock() {
@@ -117,7 +117,7 @@ class SettingsGuard::Held {
 
  private:
   const SignalBlock signal_block_;
-  FileDescriptor lock_;  // No agent may start until the guard ends.
+  FileDescriptor lock_;  // While the guard holds this lock, no agent can start.
   SavedStateFile file_;
   std::vector<Gpu> gpus_;
   int attempts_ = 1;
@@ -127,7 +127,7 @@ SettingsGuard::SettingsGuard(std::unique_ptr<Held> held) : held_(std::move(held)
 SettingsGuard::SettingsGuard(SettingsGuard&&) noexcept = default;
 
 SettingsGuard::~SettingsGuard() {
-  // A failure stays in the state, which the next agent reads.
+  // If the restore fails, the settings stay in the state. The next agent reads the state.
   if (held_) static_cast<void>(held_->Restore());
 }
 
@@ -135,7 +135,7 @@ Result<SettingsGuard> SettingsGuard::Take(std::vector<device::Device*> devices,
                                           const Where& where) {
   PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, LockSavedState(where.state));
   PERSEUS_ASSIGN_OR_RETURN(auto file, SavedStateFile::Open(where.state, where.boot_id));
-  // After a reboot, an agent decides first what to restore. The guard knows only its own GPUs.
+  // After a reboot, an agent first decides what to restore. The guard knows only its own GPUs.
   const auto& saved = file.state().gpus;
   const bool has_ours = std::any_of(devices.begin(), devices.end(), [&](device::Device* device) {
     return saved.contains(device->info().uuid);

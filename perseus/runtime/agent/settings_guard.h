@@ -1,10 +1,10 @@
 // Holds the SM clocks of GPUs for a measurement without an agent, as safely as an agent does. The
-// guard saves the settings before the first change, and restores them when the guard ends. If the
+// guard saves the settings before the first change. When the guard ends, it restores them. If the
 // process is killed meanwhile, the next agent or `perseus gpu restore` restores them.
 //
-// While the guard lives, no agent can start on the same state, and the calling thread holds back
-// SIGINT, SIGTERM, SIGHUP and SIGQUIT (threads that it starts inherit this). A long measurement
-// polls for these signals (cli/terminal/signals.h).
+// While the guard lives, no agent can start on the same state. The calling thread holds back
+// SIGINT, SIGTERM, SIGHUP and SIGQUIT, and threads that it starts do the same. So a long
+// measurement polls for these signals (cli/terminal/signals.h).
 //
 // Not thread-safe.
 #pragma once
@@ -25,21 +25,24 @@ class SettingsGuard {
     std::filesystem::path state;  // The state file of the agent.
     std::string boot_id;
     std::string holder;  // What the state names as the holder: "perseus doctor".
-    int attempts = 50;   // To restore a GPU, every 100 ms.
+    // How often to try to restore a GPU. 100 ms are between two attempts.
+    int attempts = 50;
   };
 
-  // Fails (kSystem) if an agent runs on this state, if GPUs have to be restored first, if a clock
-  // is locked and the driver does not report to what, or if a driver fails. Then nothing is
-  // changed. The devices have to outlive the guard.
+  // Fails (kSystem) in these cases: an agent runs on this state; GPUs have to be restored first; a
+  // clock is locked and the driver does not report the locked value; a driver fails. After a
+  // failure, nothing is changed. The devices have to outlive the guard.
   static Result<SettingsGuard> Take(std::vector<device::Device*> devices, const Where& where);
   SettingsGuard(SettingsGuard&&) noexcept;
   SettingsGuard& operator=(SettingsGuard&&) = delete;
   ~SettingsGuard();  // Restores what Restore() has not restored.
 
-  // Tries every GPU. Fails (kSystem) with the GPUs that were not restored. They stay in the state.
+  // Tries to restore every GPU. Fails (kSystem) with the GPUs that were not restored. These GPUs
+  // stay in the state.
   Result<void> Restore();
-  // Ends without a restore, because the caller changed nothing. (A driver that refuses every change
-  // would refuse the restore, too.) Fails (kSystem) if the state cannot be saved.
+  // Ends the guard without a restore. Use it if the caller changed nothing, because a driver that
+  // refused every change would also refuse the restore. Fails (kSystem) if the state cannot be
+  // saved.
   Result<void> Forget();
 
  private:

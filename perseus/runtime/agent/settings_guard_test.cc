@@ -41,7 +41,7 @@ TEST_F(SettingsGuardTest, RestoresEveryGpuWhateverItWasSetTo) {
   {
     const auto guard = Take();
     ASSERT_TRUE(guard) << guard.error().Message();
-    EXPECT_EQ(SavedGpus(), 2U);  // On disk before the first change.
+    EXPECT_EQ(SavedGpus(), 2U);  // It is on disk before the first change.
     for (auto& device : devices_) ASSERT_TRUE(device->Apply(Control::kSmClock, Setting{500, 500}));
   }
   EXPECT_EQ(first_.setting(Control::kSmClock), (Setting{600, 900}));
@@ -55,7 +55,7 @@ TEST_F(SettingsGuardTest, AFailedRestoreDoesNotPreventTheOthers) {
   first_.Break(device::DeviceErrorKind::kGone, "fell off the bus");
   EXPECT_THAT(guard.Restore(), FailsWith(HasSubstr("GPU-1 was not restored: fell off the bus")));
   EXPECT_EQ(second_.setting(Control::kSmClock), std::nullopt);
-  EXPECT_EQ(SavedGpus(), 1U);  // The next agent restores it.
+  EXPECT_EQ(SavedGpus(), 1U);  // The next agent restores this GPU.
   first_.Repair();
 }
 

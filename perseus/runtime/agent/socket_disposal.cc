@@ -33,8 +33,8 @@ void SocketDisposal::Tick() {
   const pid_t child = ::fork();
   if (child == 0) {
     CloseAllDescriptorsBut(kept);
-    // The pipe ends when the agent has closed its sockets. Then this process has the last
-    // references, and its end closes them.
+    // The pipe ends when the agent has closed its copies of the sockets. Then this process has the
+    // last references, and its end closes the sockets.
     char byte = 0;
     while (::read(until_closed.get(), &byte, 1) < 0 && errno == EINTR) {
     }

@@ -51,7 +51,7 @@ TEST(SocketDisposal, ThePeerSeesTheEndAtOnceAndAChildCloses) {
   EXPECT_EQ(disposal.children(), 0U);
 }
 
-// The write end of a pipe travels in the socket's queue. The pipe ends when the last copy closes.
+// The write end of a pipe is in the socket's queue. The pipe ends when the last copy is closed.
 TEST(SocketDisposal, WhatThePeerSentIsClosedInTheChild) {
   SocketDisposal disposal;
   disposal.AssumeDescriptors();

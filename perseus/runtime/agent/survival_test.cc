@@ -1,6 +1,6 @@
-// Leases and saved state together, as the event loop uses them, in a simulated world: other
-// programs also set GPUs, disks fill up, drivers fail, machines boot, and the agent may die between
-// any two steps. Whatever happens, every GPU ends with the setting that it should have.
+// Tests leases and saved state together, as the event loop uses them, in a simulated world. In this
+// world, other programs also set GPUs, disks become full, drivers fail, machines boot, and the
+// agent may die between any two steps. In every case, each GPU must end with its rightful setting.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -28,18 +28,19 @@ std::string UuidOf(std::uint64_t index) { return fmt::format("GPU-{}", index); }
 struct World {
   struct Gauge {
     std::optional<device::Setting> actual;
-    // The setting that it should have when no lease has the GPU.
+    // The setting that the control should have when no lease has the GPU.
     std::optional<device::Setting> rightful;
     bool is_readable = true;
     bool gives_hints = false;
     // The setting to restore, if the control is saved as changed.
     std::optional<device::Setting> wanted;
-    // If saved as changed: the rightful setting at that time, until anything else sets the control.
+    // If the control is saved as changed: its rightful setting at that time. Empty after anything
+    // else has set the control.
     std::optional<std::optional<device::Setting>> untouched;
   };
 
   explicit World(std::uint64_t seed) : random(seed) {
-    unsigned kind = 0;  // Goes through all kinds.
+    unsigned kind = 0;  // The kind of the next GPU. All kinds occur.
     for (std::uint64_t gpu = 0; gpu < kGpus; ++gpu) {
       for (device::Control control : device::kAllControls) {
         Gauge& gauge = gauges[{UuidOf(gpu), control}];
@@ -77,14 +78,15 @@ struct World {
     return gpu->second.at(control.second);
   }
 
-  // A program that does not know of the agent sets a control.
+  // Sets a control, as a program does that does not know the agent.
   void SomebodySets(const ControlOf& control, const std::optional<device::Setting>& setting) {
     Gauge& gauge = gauges.at(control);
     gauge.actual = setting;
     if (!IsOwed(control)) {
       gauge.rightful = setting;
     } else if (on_disk.boot_id != BootId()) {
-      // After a boot it is left alone if it differs from the state that the boot left.
+      // After a boot, the agent does not change the control if its setting differs from the setting
+      // that the boot left.
       const bool is_seen = gauge.is_readable || gauge.gives_hints;
       gauge.rightful = !gauge.wanted || (is_seen && setting) ? setting : gauge.wanted;
     }
@@ -107,7 +109,7 @@ struct World {
                             gpu->second.controls.at(control.second).is_changed;
       if (is_owed && !was_owed) {
         gauge.untouched = gauge.rightful;
-        // From now on its former setting is unknown.
+        // From now on, the former setting is unknown.
         if (!gauge.is_readable) gauge.rightful = Resting(control);
         gauge.wanted = gauge.rightful;
       } else if (was_owed && !is_owed && gauge.untouched) {
@@ -124,7 +126,7 @@ struct World {
   std::map<ControlOf, Gauge> gauges;
   SavedState on_disk;
   int boots = 0;
-  bool is_kind = false;  // Nothing fails and no process dies.
+  bool is_kind = false;  // True: nothing fails and no process dies.
 };
 
 class Agent {
@@ -254,7 +256,7 @@ class SurvivalTest : public ::testing::TestWithParam<int> {
     return {UuidOf(world_.Below(kGpus)),
             device::kAllControls[world_.Below(std::size(device::kAllControls))]};
   }
-  // Only GPUs that are not leased: an operator sees the holder of the others.
+  // Sets only GPUs that are not leased, because an operator sees the holder of the others.
   void SomebodySets() {
     const ControlOf control = AnyControl();
     if (agent_ && agent_->table().HoldOf(control.first) != nullptr) return;

@@ -11,16 +11,15 @@
 // The method. A change is seen by a pair of looks, one shortly before it and one shortly after it:
 //   - Search. Looks are 5 to 15 ms apart, until five changes were seen (0.4 to 1 s). They give the
 //     period and the time of the next change.
-//   - Follow. Each change, or each so many changes of a faster counter, gets one pair of looks,
-//   which
-//     begin less than 10 ms apart. A prediction (change_predictor.h) says when. It follows the
-//     drift of the counter, because every pair says whether the change was before, in or after the
-//     pair. (After a pair that came too early, a third look half a period later sees the new value,
-//     so that the next pair can tell its own change from this one.) After kMostMisses pairs without
-//     a change between the looks, the search begins again.
-//   - Sample. A counter that changes at almost every look (every 13 ms or faster) has no period
-//   that
-//     looks can find. Pairs 5 ms apart give a short window each, at random times.
+//   - Follow. Each change gets one pair of looks. Of a faster counter, every second, third, ...
+//     change gets one. The looks begin less than 10 ms apart. A prediction (change_predictor.h)
+//     says when. It follows the drift of the counter, because every pair says whether the change
+//     was before, in or after the pair. (After a pair that came too early, a third look half a
+//     period later sees the new value, so that the next pair can tell its own change from this
+//     one.) After kMostMisses pairs without a change between the looks, the search begins again.
+//   - Sample. If the counter changes at almost every look (every 13 ms or faster), looks cannot
+//   find
+//     its period. Pairs with 5 ms between the looks, at random times, give a short window each.
 //   - A GPU without a counter. The device integrates its power at each read, so a value belongs to
 //     the time of its read. Pairs would add nothing, so looks are single, 40 to 50 ms apart.
 // A budget of kMostLooksPerSecond holds for all of this: the first search may take kSearchLooks,

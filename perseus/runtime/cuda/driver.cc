@@ -19,11 +19,11 @@ std::string NameOfCuda() { return EnvironmentOr("PERSEUS_CUDA_LIBRARY", "libcuda
 
 std::string_view FileName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
-// Looks for a library among those of the process. A dlopen() with RTLD_NOLOAD would search the file
-// system if the library is not loaded.
+// Looks for a library among the libraries of the process. If the library is not loaded, a dlopen()
+// with RTLD_NOLOAD would search the file system.
 struct LoadedLibrary {
-  std::string_view name;  // Wanted.
-  std::string path = {};  // Found. Empty: it is not loaded.
+  std::string_view name;  // The wanted name.
+  std::string path = {};  // The path that was found. Empty: the library is not loaded.
   static int Look(dl_phdr_info* info, std::size_t, void* argument) {
     auto& library = *static_cast<LoadedLibrary*>(argument);
     if (info->dlpi_name == nullptr || FileName(info->dlpi_name) != library.name) return 0;
@@ -76,8 +76,8 @@ Result<void> Driver::Try(
 Result<StreamDriver> LoadForStreams() { return LoadCuda<StreamDriver>("10.1"); }
 
 Result<Driver> LoadForKernels() {
-  // A kernel that is loaded at its first launch may wait for the kernels that run already, and ours
-  // run until they are stopped.
+  // Without EAGER, the driver loads a kernel at its first launch. This load may wait for the
+  // kernels that already run, and our kernels run until they are stopped.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   PERSEUS_ASSIGN_OR_RETURN(Driver driver, LoadCuda<Driver>("11"));
   PERSEUS_RETURN_IF_ERROR(driver.Check(driver.Init(0), "start CUDA"));

@@ -1,8 +1,8 @@
 // The entry points of NVIDIA's CUDA driver (libcuda) and of NCCL that Perseus uses, looked up at
-// run time. A build needs neither. Without a driver, training goes on untimed, and `perseus
-// qualify` measures without kernels.
+// run time. A build needs neither library. Without a driver, training continues without times of
+// instructions, and `perseus qualify` measures without kernels.
 //
-// Types and numbers are those of cuda.h and nccl.h.
+// Types and numbers are the same as in cuda.h and nccl.h.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ inline constexpr unsigned kStreamNonBlocking = 1;
 struct Uuid {
   unsigned char bytes[16];
 };
-// The form of NVML: "GPU-", then hexadecimal digits in groups of 8, 4, 4, 4 and 12.
+// Formats a UUID as NVML does: "GPU-", then hexadecimal digits in groups of 8, 4, 4, 4 and 12.
 std::string Name(const Uuid& uuid);
 
 // Times work on the streams of a program that uses CUDA (10.1 or later). No function waits for the
@@ -59,15 +59,15 @@ struct StreamDriver {
   Code (*EventDestroy)(Event event) = library.Required("cuEventDestroy_v2");
   Code (*GetCurrent)(Context* context) = library.Required("cuCtxGetCurrent");
   Code (*StreamIsCapturing)(Stream stream, int* status) = library.Required("cuStreamIsCapturing");
-  // Sets the calling thread's mode. The mode before is left in `mode`.
+  // Sets the calling thread's mode, and stores the previous mode in `mode`.
   Code (*ExchangeCaptureMode)(int* mode) = library.Required("cuThreadExchangeStreamCaptureMode");
-  // These find the GPU of a stream. Without them, it is not compared.
+  // The following functions find the GPU of a stream. Without them, it is not compared.
   Code (*StreamGetContext)(Stream stream, Context* context) = library.Optional("cuStreamGetCtx");
   Code (*ContextGetDevice)(Device* device) = library.Optional("cuCtxGetDevice");
   Code (*DeviceGetUuid)(Uuid* uuid, Device device) = library.Optional("cuDeviceGetUuid");
 };
 
-// Runs kernels of its own (CUDA 11 or later).
+// Runs Perseus's own kernels (CUDA 11 or later).
 struct Driver {
   LibrarySymbols library;
   Code (*SetCurrent)(Context context) = library.Required("cuCtxSetCurrent");
@@ -110,23 +110,25 @@ struct Driver {
   Code (*EnablePeerAccess)(Context peer, unsigned flags) =
       library.Required("cuCtxEnablePeerAccess");  // For the current context.
 
-  // Fails (kSystem) with the name of the error unless the code is kSuccess. `what` completes
-  // "cannot ...".
+  // Succeeds if the code is kSuccess. Otherwise fails (kSystem) with the name of the error. `what`
+  // completes "cannot ...".
   Result<void> Check(Code code, const char* what) const;
-  // Makes the calls in this order, and stops at the first that fails. Returns its Check().
+  // Makes the calls in this order, and stops at the first call that fails. Returns the result of
+  // Check() for that call.
   Result<void> Try(
       std::initializer_list<std::pair<const char*, std::function<Code()>>> calls) const;
 };
 
-// Both load PERSEUS_CUDA_LIBRARY, or libcuda.so.1 by the loader's rules. The library stays loaded.
-// Both fail (kSystem) if the library is missing, is too old, or cannot be initialized.
+// Both functions load PERSEUS_CUDA_LIBRARY, or else libcuda.so.1 by the loader's rules. The library
+// stays loaded. Both functions fail (kSystem) if the library is missing, is too old, or cannot be
+// initialized.
 Result<StreamDriver> LoadForStreams();
-// Initializes CUDA.
+// Also initializes CUDA.
 Result<Driver> LoadForKernels();
 
 // Whether the calling thread has a CUDA context, as a thread that computes on a GPU has. Loads and
-// initializes nothing: returns false if the process has not loaded the library yet. Makes no system
-// call. In a process with 46 libraries (torch without CUDA), it takes 0.3 us.
+// initializes nothing: if the process has not loaded the library yet, returns false. Makes no
+// system call. In a process with 46 libraries (torch without CUDA), the call takes 0.3 us.
 bool HasCurrentContext();
 
 struct Nccl {
@@ -143,7 +145,8 @@ struct Nccl {
   static constexpr int kFloat32 = 7;
   static constexpr int kSum = 0;
 
-  // Fails (kSystem) with NCCL's text unless the code is 0. `what` completes "NCCL cannot ...".
+  // Succeeds if the code is 0. Otherwise fails (kSystem) with NCCL's text. `what` completes "NCCL
+  // cannot ...".
   Result<void> Check(int code, const char* what) const;
 };
 

@@ -1,18 +1,19 @@
-// One GPU as far as energy is concerned: its identity, its power, and the three settings that can
-// be changed. NVML, ROCm SMI and virtual GPUs all implement this interface.
+// One GPU, for energy management: its identity, its power, and the three settings that can be
+// changed. NVML, ROCm SMI and virtual GPUs all implement this interface.
 //
 // A device knows nothing of jobs, leases or plans. The agent decides who may change what.
 //
 // Thread safety: several threads may call one Device at the same time.
 //
 // Every backend guarantees:
-//  1. Apply() succeeds only if the driver reported that it accepted the setting. Whether the GPU
-//     really runs at it is another question, which ReadEffect() answers by a reading.
+//  1. Apply() succeeds only if the driver reported that it accepted the setting. ReadEffect()
+//     shows, by a reading, whether the GPU really runs at the setting.
 //  2. ReadSetting() returns what the driver reports, not a remembered value. If the driver cannot
-//     report it, it says so (NVML has no call that reads locked clocks).
+//     report a setting, ReadSetting() says so (NVML has no call that reads locked clocks).
 //  3. If the driver goes away (reload, reset, a GPU that fell off the bus), the call fails with
-//     kGone. The next call searches for the same UUID again, so a device object survives this.
-//  4. Units are converted here, once: MHz, milliwatts, joules, degrees Celsius.
+//     kGone. The next call searches for the same UUID again. So a device object stays usable after
+//     such a failure.
+//  4. Units are converted only here: MHz, milliwatts, joules, degrees Celsius.
 #pragma once
 
 #include <fmt/core.h>
@@ -37,7 +38,7 @@ namespace perseus::device {
 
 enum class DeviceErrorKind {
   kPermission,    // The driver needs a privilege that this process lacks.
-  kNotSupported,  // This GPU or this driver cannot do it at all.
+  kNotSupported,  // This GPU or this driver does not support the call at all.
   kInvalid,       // The value is not valid for the GPU.
   kGone,          // The driver or the GPU went away. It may come back.
   kFailed,        // Any other error. The next call may succeed.
@@ -47,7 +48,7 @@ struct DeviceError {
   DeviceErrorKind kind = DeviceErrorKind::kFailed;
   Error error = {.what = {}, .kind = ErrorKind::kSystem};
   std::string Message() const { return error.Message(); }
-  // So a function that returns a Result can pass it on.
+  // Lets a function that returns a Result return this error.
   operator Error() const { return error; }  // NOLINT(google-explicit-constructor)
 };
 
@@ -61,7 +62,8 @@ template <typename... Args>
       DeviceError{kind, message(ErrorKind::kSystem, std::forward<Args>(args)...)});
 }
 
-// Whether the GPU and its driver support a call. Any other error of the call is returned.
+// Returns true if the call succeeded, and false if the GPU or its driver does not support the call.
+// Returns any other error of the call as an error.
 DeviceResult<bool> IfSupported(const DeviceResult<void>& called);
 
 // ---- What can be set ----
@@ -77,8 +79,8 @@ inline constexpr Control kAllControls[] = {Control::kSmClock, Control::kMemoryCl
 // "SM clock", "memory clock", "power limit".
 std::string_view NameOf(Control control);
 
-// The value of a control. It is always passed as `std::optional<Setting>`. An empty one means that
-// the driver is in control (no lock, the default power limit).
+// The value of a control. It is always passed as `std::optional<Setting>`. If the optional is
+// empty, the driver manages the control (no lock, the default power limit).
 struct Setting {
   int lower = 0;
   int upper = 0;
@@ -90,19 +92,20 @@ std::string Describe(Control control, const std::optional<Setting>& setting);
 
 // What a driver reports about a control.
 struct SettingReading {
-  // False if the driver cannot report it. Then `setting` has no meaning.
+  // False: the driver cannot report the setting, and `setting` has no meaning.
   bool is_known = false;
   std::optional<Setting> setting;
   // If the setting is not known: a sign of a lock ("the SM clock stands at 1200 of 1980 MHz, and
-  // the driver names a clock setting as the reason"). Empty without such a sign.
+  // the driver names a clock setting as the reason"). Empty: no such sign.
   std::string hint;
-  // The hint is certain, because the driver itself names a clock setting.
+  // True: the hint is certain, because the driver itself names a clock setting.
   bool is_certain = false;
 };
 
 // ---- What can be read ----
 
-// Why a clock is lower than requested, as the driver reports it. Several reasons may hold at once.
+// The reason why a clock is lower than requested, as the driver reports it. Several reasons may
+// apply at once.
 enum class ClockLimit : unsigned {
   kIdle = 1U << 0,
   kSetting = 1U << 1,     // A clock setting, of Perseus or of another program.
@@ -117,10 +120,10 @@ struct ClockLimits {
   void Add(ClockLimit limit) { bits |= static_cast<unsigned>(limit); }
   friend bool operator==(const ClockLimits&, const ClockLimits&) = default;
 };
-// Such as "power limit, too hot". Empty for none.
+// Such as "power limit, too hot". Empty if there is no limit.
 std::string Describe(ClockLimits limits);
-// What holds a clock down, apart from idling and clock settings. The names are those of the metrics
-// and of the rank log.
+// The limits that hold a clock down, apart from idling and clock settings. Metrics and the rank log
+// use the same names.
 inline constexpr std::pair<ClockLimit, std::string_view> kHoldingDown[] = {
     {ClockLimit::kPowerCap, "power"},
     {ClockLimit::kThermal, "temperature"},
@@ -135,12 +138,12 @@ bool IsHeldDown(ClockLimits limits);
 bool IsAtPowerLimit(ClockLimits limits);
 
 struct Telemetry {
-  Nanoseconds at = 0;  // By the device's clock (steady; virtual time for virtual GPUs).
+  Nanoseconds at = 0;  // The time on the device's clock (steady; virtual time for virtual GPUs).
   double power_w = 0;
-  // Since a fixed moment, so only differences have a meaning.
+  // The energy since a fixed moment. Only differences have a meaning.
   double energy_j = 0;
-  // The GPU has no energy counter, so energy_j is integrated from power readings. Frequent reads
-  // make it more exact.
+  // True: the GPU has no energy counter, so energy_j is integrated from power readings. Frequent
+  // reads make energy_j more exact.
   bool is_energy_integrated = false;
   int temperature_c = 0;
   int sm_clock_mhz = 0;
@@ -149,9 +152,12 @@ struct Telemetry {
 };
 
 enum class EffectState {
-  kInEffect,  // A reading confirms it.
-  kPending,   // Accepted, but not confirmed yet. An idle GPU's clock confirms nothing.
-  kLimited,   // Accepted, but the GPU is below it for the reasons in `limits`.
+  kInEffect,  // A reading confirms the setting.
+  // The driver accepted the setting, but no reading has confirmed it yet. The clock of an idle GPU
+  // confirms nothing.
+  kPending,
+  // The driver accepted the setting, but the clock is lower, for the reasons in `limits`.
+  kLimited,
 };
 struct Effect {
   EffectState state = EffectState::kPending;
@@ -162,30 +168,33 @@ struct Effect {
 // ---- The device ----
 
 struct DeviceInfo {
-  std::string uuid;        // "GPU-…": what identifies it. Nothing uses the order of indices.
-  std::string name;        // "NVIDIA A100-SXM4-80GB"
-  std::string backend;     // "nvml", "rocm", "virtual"
-  std::string pci_bus_id;  // Empty if it has none.
+  // Identifies the GPU: "GPU-…". Perseus never depends on the order of indices.
+  std::string uuid;
+  std::string name;                 // "NVIDIA A100-SXM4-80GB"
+  std::string backend;              // "nvml", "rocm", "virtual"
+  std::string pci_bus_id;           // Empty if the GPU has none.
   std::optional<int> minor_number;  // N of /dev/nvidiaN.
-  // The number that nvidia-smi or rocm-smi shows: NVML counts in the order of PCI buses. It changes
-  // if a GPU falls off the bus, so it is only shown to people.
+  // The number that nvidia-smi or rocm-smi shows. NVML counts in the order of PCI buses. The number
+  // changes if a GPU falls off the bus, so Perseus only displays it.
   std::optional<int> index;
   // A process that may open this file for reading and writing may use the GPU: "/dev/nvidia3".
-  // Empty if none is known.
+  // Empty if no such file is known.
   std::filesystem::path device_file;
-  std::vector<int> sm_clocks_mhz;      // Ascending; those that a lock may name.
+  std::vector<int> sm_clocks_mhz;      // Ascending. A lock may name only these.
   std::vector<int> memory_clocks_mhz;  // Ascending.
   int default_power_limit_mw = 0;      // 0: the GPU has no power limit to set.
   int least_power_limit_mw = 0;
   int most_power_limit_mw = 0;
-  // Whether the driver keeps the GPU and its settings initialized while no program uses it
-  // (NVIDIA's persistence mode), when the device was opened. Empty if the driver has no such mode.
+  // Whether the driver keeps the GPU and its settings initialized while no program uses the GPU
+  // (NVIDIA's persistence mode). Read when the device was opened. Empty if the driver has no such
+  // mode.
   std::optional<bool> is_persistent;
-  // Why this GPU can be measured but not set. Empty if nothing is known to prevent it.
+  // The reason why this GPU can be measured but its clocks cannot be set. Empty if no reason is
+  // known.
   std::string measure_only;
 };
 
-// What to set the power limit to, in mW. Fails if the GPU has no such limit.
+// The power limit to set, in mW. Fails if the GPU has no such limit.
 DeviceResult<int> PowerLimitToSet(const DeviceInfo& info, const std::optional<Setting>& setting);
 
 class Device {
@@ -199,16 +208,16 @@ class Device {
   virtual const DeviceInfo& info() const = 0;
 
   virtual DeviceResult<Telemetry> Read() = 0;
-  // Reads only the energy_j of Read(). This is cheaper, for many calls per second.
+  // Reads only the energy_j of Read(). This is cheaper than Read(), for many calls per second.
   virtual DeviceResult<double> ReadEnergy();
-  // Reads only the sm_clock_mhz of Read(), for a hundred calls per second.
+  // Reads only the sm_clock_mhz of Read(), for about a hundred calls per second.
   virtual DeviceResult<int> ReadSmClock();
   virtual DeviceResult<SettingReading> ReadSetting(Control control) = 0;
 
-  // Requests the setting, and returns when the driver has answered. A GPU changes its clock long
-  // after that. An empty setting returns control to the driver.
+  // Requests the setting, and returns when the driver has answered. The GPU changes its clock long
+  // after the answer. An empty setting returns control to the driver.
   virtual DeviceResult<void> Apply(Control control, const std::optional<Setting>& setting) = 0;
-  // Reads whether the setting, which was applied last, is in effect.
+  // Reads whether the setting that was applied last is in effect.
   virtual DeviceResult<Effect> ReadEffect(Control control,
                                           const std::optional<Setting>& setting) = 0;
 };

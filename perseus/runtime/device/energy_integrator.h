@@ -1,5 +1,5 @@
-// The energy of a GPU as one number that only grows. Its source is power readings, or a counter
-// that restarts when the driver is reloaded.
+// The energy of a GPU as one number that never decreases. The source of this number is either power
+// readings, or a counter that restarts when the driver is reloaded.
 //
 // Not thread-safe. The device that owns it uses a lock.
 #pragma once
@@ -13,11 +13,12 @@
 
 namespace perseus::device {
 
-// For GPUs without an energy counter. It connects power readings by straight lines (trapezoids), so
-// it does not see what happens between two readings.
+// The energy of a GPU without an energy counter. This class connects power readings by straight
+// lines (trapezoids). So it does not see how the power changes between two readings.
 class EnergyIntegrator {
  public:
-  // Adds a reading. One that is not later than the last is ignored, so the energy never falls.
+  // Adds a reading. Ignores a reading that is not later than the last one, so the energy never
+  // falls.
   void Add(Nanoseconds at, double power_w) {
     if (last_) {
       if (at <= last_->at) return;
@@ -37,10 +38,11 @@ class EnergyIntegrator {
   double energy_j_ = 0;
 };
 
-// For GPUs with a counter. A reload of the driver starts the counter at 0 again, and this class
-// keeps what was counted before. Readings of several threads may arrive in another order than they
-// were taken. So only a reading after a restart of the driver's library (with a higher
-// `generation`) can mean that the counter started again.
+// The energy of a GPU with an energy counter. A reload of the driver sets the counter to 0, and
+// this class keeps the energy that was counted before. Threads may pass their readings in another
+// order than they took them. So a smaller value alone does not show that the counter started again.
+// It shows this only in the first reading after a restart of the driver's library, which has a
+// higher `generation`.
 class EnergyCounter {
  public:
   // Returns the energy after this reading, in J.
@@ -54,7 +56,7 @@ class EnergyCounter {
   }
 
  private:
-  double before_j_ = 0;  // Counted before the last restart of the counter.
+  double before_j_ = 0;  // The energy before the last restart of the counter.
   double last_j_ = 0;
   std::uint64_t generation_ = 0;
 };

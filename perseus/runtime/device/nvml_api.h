@@ -1,8 +1,9 @@
 // The part of NVML's binary interface that Perseus uses. The library is opened at run time. So a
 // build needs no header of NVIDIA, and a node without NVIDIA's driver needs no library.
 //
-// Names without a version suffix are those whose interface has never changed. A function is null if
-// the driver lacks it, because it is too old or too new. The GPU is then used without it.
+// A name without a version suffix belongs to a function whose interface has never changed. A
+// function is null if the driver lacks the function, because the driver is too old or too new.
+// Perseus then uses the GPU without this function.
 //
 // Thread safety: NVML itself is thread-safe, except nvmlShutdown, which nvml_library.h guards.
 #pragma once
@@ -52,12 +53,13 @@ inline constexpr unsigned kEnabled = 1;
 inline constexpr unsigned long long kReasonIdle = 0x1;
 inline constexpr unsigned long long kReasonSetting = 0x2;
 inline constexpr unsigned long long kReasonPowerCap = 0x4;
-inline constexpr unsigned long long kReasonHardware = 0x8;  // Also set with the last two below.
+// Set together with kReasonHardwareThermal, and together with kReasonPowerBrake.
+inline constexpr unsigned long long kReasonHardware = 0x8;
 inline constexpr unsigned long long kReasonThermal = 0x20;
 inline constexpr unsigned long long kReasonHardwareThermal = 0x40;
 inline constexpr unsigned long long kReasonPowerBrake = 0x80;
 
-// Large enough for what NVML calls UUID_V2 and NAME_V2.
+// Large enough for the texts that NVML calls UUID_V2 and NAME_V2.
 inline constexpr unsigned kLongestText = 96;
 
 // nvmlPciInfo_t of nvmlDeviceGetPciInfo_v3.
@@ -73,8 +75,8 @@ struct PciInfo {
 static_assert(sizeof(PciInfo) == 68);
 
 // nvmlProcessInfo_t of nvmlDeviceGetComputeRunningProcesses_v2 and _v3. The drivers 535.43 to
-// 535.86 use 32 bytes in _v3, and nothing shows this. So only the first entry can be read, and a
-// buffer needs room for such entries.
+// 535.86 use 32 bytes for it in _v3, and no call shows which size a driver uses. So only the first
+// entry can be read, and a buffer needs room for entries of 32 bytes.
 struct ProcessInfo {
   unsigned pid;
   unsigned long long used_memory;
@@ -98,10 +100,10 @@ struct Functions {
                       unsigned* mhz) = library.Required("nvmlDeviceGetClockInfo");
   int (*GetPowerUsage)(Handle, unsigned* milliwatts) = library.Required("nvmlDeviceGetPowerUsage");
 
-  // All of these may be null.
+  // All functions below may be null.
   int (*SystemGetDriverVersion)(char* text,
                                 unsigned size) = library.Optional("nvmlSystemGetDriverVersion");
-  // `count` is the size of `processes` before the call, and the number of processes after it.
+  // `count` is the size of `processes` before the call, and the number of processes after the call.
   int (*GetComputeRunningProcesses)(Handle, unsigned* count, ProcessInfo* processes) =
       library.Optional("nvmlDeviceGetComputeRunningProcesses_v3");
   int (*GetPciInfo)(Handle, PciInfo*) = library.Optional("nvmlDeviceGetPciInfo_v3");
@@ -113,7 +115,7 @@ struct Functions {
                               unsigned*) = library.Optional("nvmlDeviceGetMaxMigDeviceCount");
   int (*GetMigDeviceHandleByIndex)(Handle, unsigned index, Handle*) =
       library.Optional("nvmlDeviceGetMigDeviceHandleByIndex");
-  // `count` is the size of `mhz` before the call, and the number of clocks after it.
+  // `count` is the size of `mhz` before the call, and the number of clocks after the call.
   int (*GetSupportedMemoryClocks)(Handle, unsigned* count, unsigned* mhz) =
       library.Optional("nvmlDeviceGetSupportedMemoryClocks");
   int (*GetSupportedGraphicsClocks)(Handle, unsigned memory_mhz, unsigned* count, unsigned* mhz) =
@@ -140,8 +142,8 @@ struct Functions {
   int (*ResetMemoryLockedClocks)(Handle) = library.Optional("nvmlDeviceResetMemoryLockedClocks");
 };
 
-// An empty `file` means libnvidia-ml.so.1 by the loader's rules. Does not call Init. Fails
-// (kSystem), with a remedy, if there is no such library or it is not NVML.
+// Loads the library, without a call of Init. An empty `file` means libnvidia-ml.so.1 by the
+// loader's rules. If no such library exists or it is not NVML, fails (kSystem) with a remedy.
 Result<Functions> Load(std::string_view file);
 
 }  // namespace perseus::device::nvml

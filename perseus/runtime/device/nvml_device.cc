@@ -1,11 +1,11 @@
 // A GPU behind NVML.
 //
-// Limits of NVML, and their effect here:
+// Limits of NVML, and their effect in this file:
 //  - No call reads locked clocks. So ReadSetting of a clock is never known, and its hint says what
 //    looks like a lock.
-//  - Locked clocks belong to the driver. A reload drops them. Read() cannot see this, but the next
-//    error has the kind kGone.
-//  - An idle GPU may run below its lock. Then ReadEffect of a clock is kPending.
+//  - The driver stores locked clocks, and a reload drops them. Read() cannot see a reload, but the
+//    next error has the kind kGone.
+//  - An idle GPU may run below its lock. So ReadEffect of a clock on an idle GPU is kPending.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -50,7 +50,8 @@ ClockLimits LimitsOf(unsigned long long reasons) {
       {nvml::kReasonThermal, ClockLimit::kThermal},
       {nvml::kReasonHardwareThermal, ClockLimit::kThermal},
       {nvml::kReasonPowerBrake, ClockLimit::kPowerBrake}};
-  // "Hardware slowdown" alone does not say why. With one of these two it adds nothing.
+  // "Hardware slowdown" alone does not say why the clock is low. With one of these two reasons,
+  // "hardware slowdown" adds nothing.
   if ((reasons & (nvml::kReasonHardwareThermal | nvml::kReasonPowerBrake)) != 0) {
     reasons &= ~nvml::kReasonHardware;
   }
@@ -76,7 +77,7 @@ EffectState ClockEffect(int mhz, ClockLimits limits, const std::optional<Setting
   return EffectState::kPending;
 }
 
-// A text if the clock looks as if a program had locked it. Otherwise empty.
+// Returns a text if the clock looks as if a program had locked it. Otherwise returns an empty text.
 std::string LockHint(std::string_view clock, int mhz, ClockLimits limits,
                      const std::vector<int>& clocks) {
   if (clocks.empty() || mhz >= clocks.back()) return {};
@@ -92,7 +93,8 @@ std::string LockHint(std::string_view clock, int mhz, ClockLimits limits,
 
 class NvmlDevice final : public Device {
  public:
-  // `info` comes from OpenNvmlDevices. Its `uuid` identifies the GPU. `handle` is of `generation`.
+  // `info` comes from OpenNvmlDevices. `info.uuid` identifies the GPU. `handle` belongs to
+  // `generation`.
   NvmlDevice(std::shared_ptr<NvmlLibrary> library, DeviceInfo info, nvml::Handle handle,
              std::uint64_t generation)
       : library_(std::move(library)),
@@ -151,8 +153,8 @@ class NvmlDevice final : public Device {
     std::string hint =
         LockHint(NameOf(control), is_sm ? clocks.sm_mhz : clocks.memory_mhz, clocks.limits,
                  is_sm ? info_.sm_clocks_mhz : info_.memory_clocks_mhz);
-    // The driver's reason is not for a specific clock. So it holds for this clock only if this
-    // clock is below its highest value, which LockHint checks.
+    // The driver's reason is not for a specific clock. So the reason applies to this clock only if
+    // the clock is below its highest value. LockHint checks this condition.
     const bool is_certain = !hint.empty() && clocks.limits.Has(ClockLimit::kSetting);
     return SettingReading{.is_known = false,
                           .setting = std::nullopt,
@@ -276,7 +278,7 @@ class NvmlDevice final : public Device {
       return DeviceFail(DeviceErrorKind::kNotSupported,
                         "{}: its driver lists no {} that can be set", info_.uuid, NameOf(control));
     }
-    // The ends of a range need not be in the list. Administrators write round numbers.
+    // The ends of a range may be missing in the list, because administrators write round numbers.
     const bool is_range = setting.lower < setting.upper;
     for (const int mhz : {setting.lower, setting.upper}) {
       if (is_range ? mhz >= clocks.front() && mhz <= clocks.back()
@@ -307,7 +309,8 @@ class NvmlDevice final : public Device {
                 static_cast<unsigned>(setting->lower), static_cast<unsigned>(setting->upper));
   }
 
-  // Calls NVML. `what` completes "cannot ..." in messages. A null function is kNotSupported.
+  // Calls NVML. `what` completes "cannot ..." in messages. If the function is null, fails with
+  // kNotSupported.
   template <typename... Parameters, typename... Arguments>
   DeviceResult<void> Call(const Session& session, NvmlUse use, std::string_view what,
                           int (*function)(nvml::Handle, Parameters...), Arguments... arguments) {
@@ -342,20 +345,20 @@ class NvmlDevice final : public Device {
   EnergyCounter counter_ PERSEUS_GUARDED_BY(mutex_);
 };
 
-// The text that `function` writes into a buffer. Empty if it fails.
+// Returns the text that `function` writes into a buffer, or an empty text if the function fails.
 std::string Text(int (*function)(nvml::Handle, char*, unsigned), nvml::Handle handle) {
   char text[nvml::kLongestText + 1] = {};
   return function(handle, text, nvml::kLongestText) == nvml::kSuccess ? text : std::string();
 }
 
-// A number, or nullopt if the function does not exist or fails.
+// Returns a number, or nullopt if the function does not exist or fails.
 std::optional<int> Number(int (*function)(nvml::Handle, unsigned*), nvml::Handle handle) {
   unsigned value = 0;
   if (function == nullptr || function(handle, &value) != nvml::kSuccess) return std::nullopt;
   return static_cast<int>(value);
 }
 
-// A sorted list. The first query asks the driver for its length.
+// Returns a sorted list. The first query asks the driver for the length of the list.
 template <typename Query>
 std::vector<int> AscendingList(Query query) {
   unsigned count = 0;
@@ -399,7 +402,7 @@ void ReadPowerLimits(const nvml::Functions& nvml, nvml::Handle handle, DeviceInf
   info.most_power_limit_mw = static_cast<int>(most);
 }
 
-// Returns an empty text if it is unknown.
+// Returns the PCI bus id, or an empty text if it is unknown.
 std::string PciBusId(const nvml::Functions& nvml, nvml::Handle handle) {
   nvml::PciInfo pci = {};
   if (nvml.GetPciInfo == nullptr || nvml.GetPciInfo(handle, &pci) != nvml::kSuccess) return {};
@@ -407,7 +410,7 @@ std::string PciBusId(const nvml::Functions& nvml, nvml::Handle handle) {
   return pci.bus_id;
 }
 
-// Reads what a program needs to know that measures.
+// Reads only the information that a program needs for measuring.
 DeviceInfo ReadInfoToMeasure(const nvml::Functions& nvml, nvml::Handle handle, std::string uuid) {
   DeviceInfo info;
   info.uuid = std::move(uuid);
@@ -442,7 +445,7 @@ bool IsInMigMode(const nvml::Functions& nvml, nvml::Handle handle) {
          nvml.GetMigMode(handle, &now, &after_reset) == nvml::kSuccess && now == nvml::kEnabled;
 }
 
-// Refuses the GPU and each of its instances, because a user may name either.
+// Refuses the GPU and each of its instances, because a user may name any of them.
 void RefuseMig(const nvml::Functions& nvml, nvml::Handle gpu, const std::string& uuid,
                std::vector<RefusedDevice>& refused) {
   refused.push_back(
@@ -475,7 +478,7 @@ struct UsableGpu {
   int index = 0;
 };
 
-// Adds the others to `refused`. Fails (kSystem) if NVML cannot count its GPUs.
+// Adds the GPUs that cannot be used to `refused`. Fails (kSystem) if NVML cannot count its GPUs.
 Result<std::vector<UsableGpu>> FindUsable(const NvmlLibrary& library, const nvml::Functions& nvml,
                                           std::vector<RefusedDevice>& refused) {
   unsigned count = 0;
@@ -504,8 +507,8 @@ Result<std::vector<UsableGpu>> FindUsable(const NvmlLibrary& library, const nvml
   return usable;
 }
 
-// Finds the GPU without a look at the others. Returns nullopt if NVML does not know it, or if it
-// cannot be used: then the list of all GPUs tells more.
+// Finds the GPU without looking at other GPUs. Returns nullopt if NVML does not know the GPU, or if
+// the GPU cannot be used. In this case the list of all GPUs has more information.
 std::optional<UsableGpu> FindByUuid(const nvml::Functions& nvml, const std::string& uuid) {
   // NVML also finds instances of MIG, whose UUIDs begin with "MIG-".
   if (!uuid.starts_with("GPU-")) return std::nullopt;

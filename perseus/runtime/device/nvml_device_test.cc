@@ -86,14 +86,14 @@ TEST_F(NvmlDeviceTest, RecognizesAForeignLock) {
             "the SM clock stands at 1200 of 1410 MHz, and the driver names a clock setting as the "
             "reason");
   EXPECT_TRUE(device_.ReadSetting(Control::kSmClock)->is_certain);
-  // The memory clock is at its highest, so it is not the clock that was set.
+  // The memory clock is at its highest value, so it is not the clock that was set.
   EXPECT_EQ(device_.ReadSetting(Control::kMemoryClock)->hint, "");
   EXPECT_FALSE(device_.ReadSetting(Control::kMemoryClock)->is_certain);
   fake_.node.HideSetting(0, true);
   EXPECT_FALSE(device_.ReadSetting(Control::kSmClock)->is_certain);
   EXPECT_EQ(device_.ReadSetting(Control::kSmClock)->hint,
             "the SM clock stands at 1200 of 1410 MHz, and the driver names no reason for it");
-  // A low clock that has another explanation is no sign of a lock.
+  // If a low clock has another explanation, it is no sign of a lock.
   fake_.node.Cap(0, 210, 0x20);
   EXPECT_EQ(device_.ReadSetting(Control::kSmClock)->hint, "");
   fake_.node.SetIdle(0, true);
@@ -208,7 +208,7 @@ TEST_F(NvmlDeviceTest, TheMemoryClockAndThePowerLimitTakeEffect) {
   EXPECT_EQ(device_.ReadEffect(Control::kPowerLimit, std::nullopt)->state, EffectState::kPending);
 }
 
-// The driver reports success but changes nothing. Reading the setting back reveals this.
+// The driver reports success but changes nothing. Reading the setting back shows this.
 TEST_F(NvmlDeviceTest, AnIgnoredChangeIsNotInEffect) {
   fake_.node.IgnoreChanges(0, true);
   EXPECT_TRUE(device_.Apply(Control::kSmClock, Setting{1200, 1200}));
@@ -234,7 +234,7 @@ constexpr DeviceErrorKind kFailed = DeviceErrorKind::kFailed;
 constexpr DeviceErrorKind kInvalid = DeviceErrorKind::kInvalid;
 constexpr FaultRow kFaults[] = {
     {"uninitialized", 1, kGone, kGone},
-    {"invalid argument", 2, kInvalid, kGone},  // In a read: an invalid handle.
+    {"invalid argument", 2, kInvalid, kGone},  // In a read, the code means an invalid handle.
     {"not supported", 3, kUnsupported, kUnsupported},
     {"no permission", 4, kPermission, kPermission},
     {"not found", 6, kGone, kGone},
@@ -371,7 +371,7 @@ TEST(NvmlDevice, SettingsOutliveTheProcess) {
   EXPECT_TRUE(fake.node.IsAsShipped(2));
 }
 
-// The fake itself survives processes that are killed inside its calls.
+// The fake remains usable after processes are killed inside its calls.
 TEST(FakeNvml, KeepsWorkingWhereverAProcessIsKilled) {
   FakeNode fake;
   for (std::uint64_t round = 0; round < 50; ++round) {
@@ -410,7 +410,7 @@ TEST(NvmlDevices, AreFoundByUuidAtAnyIndex) {
   EXPECT_EQ(list.devices[0]->info().uuid, fake.node.Uuid(2));
   EXPECT_EQ(list.devices[1]->info().uuid, fake.node.Uuid(1));
   EXPECT_EQ(list.devices[2]->info().uuid, fake.node.Uuid(0));
-  // As nvidia-smi numbers them.
+  // nvidia-smi shows the same number.
   EXPECT_EQ(list.devices[0]->info().index, 2);
   EXPECT_EQ(list.devices[2]->info().index, 0);
 }
@@ -481,8 +481,8 @@ TEST(NvmlDevices, AMissingDriverIsAnErrorWithARemedy) {
   EXPECT_THAT(list, FailsWith(HasSubstr("libm.so.6 lacks nvmlInit_v2")));
 }
 
-// An old driver has no energy counter, no memory clock lock and no MIG, and an older function for
-// the throttle reasons.
+// An old driver has no energy counter, no memory clock lock and no MIG. For the throttle reasons,
+// it has an older function.
 TEST(NvmlDevices, FunctionsThatAnOldDriverLacksAreNotSupported) {
   FakeNode fake;
   const DeviceList list = fake.Open(FAKE_NVML_OLD_LIBRARY);

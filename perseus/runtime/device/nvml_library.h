@@ -1,14 +1,15 @@
-// NVML, shared by all its devices. It is loaded once, and restarted if the driver has gone away.
+// NVML, shared by all its devices. This class loads it once, and restarts it if the driver has gone
+// away.
 //
-// nvmlShutdown invalidates all handles, so no call may be inside the driver then. So each call into
-// NVML is a Visit. A restart waits until all visits have ended, and new visits wait for the
-// restart. Visits do not wait for one another: no lock is held during a call of the driver, so a
-// slow GPU delays no other.
+// nvmlShutdown invalidates all handles, so no call may be inside the driver during nvmlShutdown. So
+// each call into NVML is a Visit. A restart waits until all visits have ended, and new visits wait
+// for the restart. Visits do not wait for one another, because no lock is held during a call of the
+// driver. So a slow GPU delays no other GPU.
 //
-// A call that hangs inside the driver would block a restart, and with it all other GPUs. So a
-// restart gives up after kLongestDrain, and is not tried again for kRestartPause. A single GPU that
-// fell off the bus fails at each call. So that such a GPU does not keep interrupting the healthy
-// GPUs, restarts for a single GPU are also at least kRestartPause apart.
+// A call that hangs inside the driver would block a restart, and so all other GPUs. So a restart
+// gives up after kLongestDrain, and is not tried again for kRestartPause. A single GPU that fell
+// off the bus fails at each call. Restarts for such a GPU must not keep interrupting the healthy
+// GPUs. So restarts for a single GPU are also at least kRestartPause apart.
 //
 // Thread safety: all calls may come from several threads at the same time.
 #pragma once
@@ -43,7 +44,7 @@ class NvmlLibrary {
   NvmlLibrary(const NvmlLibrary&) = delete;
   NvmlLibrary& operator=(const NvmlLibrary&) = delete;
 
-  // A stay inside the driver. While it lives, handles of its generation are valid.
+  // A period inside the driver. While a Visit exists, handles of its generation are valid.
   class Visit {
    public:
     Visit(Visit&& other) noexcept
@@ -67,8 +68,8 @@ class NvmlLibrary {
   DeviceResult<Visit> Enter();
 
   // Reports that the GPU or the driver did not answer in this generation. The next visit begins
-  // with a restart. One restart serves all devices, because reports of an older generation are
-  // ignored.
+  // with a restart. Reports of an older generation are ignored, so one restart is enough for all
+  // devices.
   enum class Gone { kGpu, kDriver };
   void ReportGone(std::uint64_t generation, Gone what);
 
@@ -92,16 +93,17 @@ class NvmlLibrary {
   std::uint64_t generation_ PERSEUS_GUARDED_BY(mutex_) = 1;
   bool is_initialized_ PERSEUS_GUARDED_BY(mutex_) = true;
   bool is_restarting_ PERSEUS_GUARDED_BY(mutex_) = false;
-  // Reported since the last restart.
+  // The report since the last restart. Empty: none.
   std::optional<Gone> gone_ PERSEUS_GUARDED_BY(mutex_);
-  // No restart before this, after one that gave up.
+  // The earliest time of the next restart, after a restart that gave up.
   Nanoseconds next_restart_ PERSEUS_GUARDED_BY(mutex_);
   Nanoseconds next_restart_for_gpu_ PERSEUS_GUARDED_BY(mutex_);
   std::string trouble_ PERSEUS_GUARDED_BY(mutex_);  // Why NVML is not initialized.
 };
 
-// The meaning of a code. `kChange` is a call that sets something, so its arguments may be invalid.
-// In a call that only reads, an "invalid argument" is a handle that is no longer valid.
+// The meaning of a code. `kChange` is a call that sets something. In such a call, "invalid
+// argument" means that an argument is invalid. In a call that only reads, it means that the handle
+// is no longer valid.
 enum class NvmlUse { kRead, kChange };
 DeviceErrorKind KindOfNvmlCode(int code, NvmlUse use);
 

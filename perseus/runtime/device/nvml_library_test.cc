@@ -35,7 +35,7 @@ TEST(NvmlLibrary, EndsWithItsLastDevice) {
   EXPECT_EQ(fake.node.Calls(Function::kShutdown), 1U);
 }
 
-// Otherwise each call on a lost GPU would make the healthy GPUs wait for a restart.
+// Without this pause, each call on a lost GPU would make the healthy GPUs wait for a restart.
 TEST(NvmlLibrary, PausesBetweenRestartsForOneGpu) {
   FakeNode fake;
   const DeviceList list = fake.Open();

@@ -11,7 +11,7 @@ bool HasAny(const Result<DeviceList>& list) {
   return list && (!list->devices.empty() || !list->refused.empty());
 }
 
-// Where the GPUs come from.
+// The backend from which the GPUs come.
 struct Source {
   std::string_view backend;  // "auto", "nvml", "rocm" or "virtual".
   std::string_view file;     // Empty: by the loader's rules.
@@ -30,14 +30,14 @@ Result<Source> SourceOf(std::string_view which) {
       Excerpt(which));
 }
 
-// `open_nvml` takes a file and opens all GPUs or one.
+// Opens the GPUs of the source. `open_nvml` takes a file and opens all GPUs or one GPU.
 template <typename OpenNvml>
 Result<DeviceList> OpenFrom(const Source& source, OpenVirtual open_virtual, OpenNvml open_nvml) {
   if (source.backend == "nvml") return open_nvml(source.file);
   if (source.backend == "rocm") return OpenRocmDevices(source.file);
   if (source.backend == "virtual") return open_virtual(source.file);
   Result<DeviceList> nvml = open_nvml(std::string_view());
-  // NVIDIA's GPUs are there, but none was wanted.
+  // NVIDIA's GPUs exist, but none of them was wanted.
   if (HasAny(nvml) || (!nvml && nvml.error().kind == ErrorKind::kInput)) return nvml;
   Result<DeviceList> rocm = OpenRocmDevices("");
   if (HasAny(rocm)) return rocm;

@@ -25,7 +25,7 @@ TEST(OpenDevices, OpensTheNamedLibrary) {
   EXPECT_TRUE(OpenDevices("rocm:" FAKE_ROCM_LIBRARY, NoVirtual));
 }
 
-// The loader finds a loaded library by its name, so the fakes replace the installed libraries.
+// The loader finds a loaded library by its name. So the fakes replace the installed libraries.
 TEST(OpenDevices, AutoIsNvmlIfItHasGpusAndRocmOtherwise) {
   const auto close = [](void* library) { ::dlclose(library); };
   const std::shared_ptr<void> nvml(::dlopen(FAKE_NVML_LIBRARY, RTLD_NOW), close);
@@ -71,7 +71,7 @@ TEST(OpenDevice, OpensOneGpuOfEachKind) {
               FailsAs(ErrorKind::kInput, "no virtual GPUs: a.toml"));
 }
 
-// A handle is valid until the driver is reloaded. Then the GPU is found by its UUID.
+// A reload of the driver makes the handle invalid. Then the GPU is found by its UUID.
 TEST(OpenDevice, TheGpuSurvivesAReloadOfTheDriver) {
   FakeNode fake;
   const DeviceList list = ValueOf(

@@ -48,7 +48,7 @@ std::optional<ClockRange> ParseRange(const StructBuffer& bytes, std::size_t offs
 Result<LibrarySymbols> Open(std::string_view file) {
   if (!file.empty()) return LibrarySymbols::Open(std::string(file));
   // Only the development package has the name without a version. The version numbers followed the
-  // releases of ROCm, and then began at 1 again.
+  // releases of ROCm, and later began at 1 again.
   Result<LibrarySymbols> opened;
   for (const std::string directory : {"", "/opt/rocm/lib/"}) {
     for (const char* version : {"", ".1", ".7", ".6", ".5"}) {
@@ -82,7 +82,7 @@ std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes) {
 }
 
 std::optional<OverdriveRanges> ParseOverdrive(const StructBuffer& bytes) {
-  // The current ranges of SM and memory come first, then their limits. Each has 16 bytes.
+  // The current ranges of SM and memory come first. Their limits follow. Each range has 16 bytes.
   const std::optional<ClockRange> sm = ParseRange(bytes, 0);
   const std::optional<ClockRange> limits = ParseRange(bytes, 32);
   if (!sm || !limits) return std::nullopt;

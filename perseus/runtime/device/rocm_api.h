@@ -1,5 +1,5 @@
-// The part of ROCm SMI's binary interface that Perseus uses. It is opened at run time, as
-// nvml_api.h does for NVML.
+// The part of ROCm SMI's binary interface that Perseus uses. The library is opened at run time, as
+// for NVML (nvml_api.h).
 //
 // The interface differs between releases and GPUs. So every function except the first three may be
 // null, and calls show what a GPU can do. Two structs are read as bytes, without their declarations
@@ -40,8 +40,8 @@ inline constexpr std::uint32_t kEdge = 0;
 inline constexpr std::uint32_t kJunction = 1;
 inline constexpr int kTemperatureNow = 0;
 
-// The buffer for an rsmi_frequencies_t or rsmi_od_volt_freq_data_t. It has room for the structs of
-// later releases.
+// The buffer for an rsmi_frequencies_t or rsmi_od_volt_freq_data_t. The buffer also has room for
+// the structs of later releases.
 using StructBuffer = std::array<std::byte, 4096>;
 
 struct Functions {
@@ -78,22 +78,24 @@ struct Functions {
                       std::uint64_t uw) = library.Optional("rsmi_dev_power_cap_set");
   Code (*GetLevel)(std::uint32_t gpu, int*) = library.Optional("rsmi_dev_perf_level_get");
   Code (*SetLevel)(std::uint32_t gpu, int) = library.Optional("rsmi_dev_perf_level_set_v1");
-  // Also sets the level to manual. The library asserts that the least clock is below the most.
+  // Also sets the level to manual. The library asserts that the least clock is below the highest
+  // clock.
   Code (*SetClockRange)(std::uint32_t gpu, std::uint64_t least_mhz, std::uint64_t most_mhz,
                         int clock) = library.Optional("rsmi_dev_clk_range_set");
 };
 
 // An empty `file` means librocm_smi64.so in any version that the loader or /opt/rocm has. Fails
-// (kSystem) with a remedy.
+// (kSystem) with a remedy if no such library can be loaded.
 Result<Functions> Load(std::string_view file);
 
 // An rsmi_frequencies_t: {number, current, Hz[32]}. Since ROCm 6: {bool, number, current, Hz[33]}.
 struct Frequencies {
   std::vector<int> mhz;
-  std::optional<std::size_t> current;  // nullopt if the driver names none of them.
+  std::optional<std::size_t> current;  // nullopt if the driver names no current clock.
 };
-// Returns nullopt if the bytes are valid in neither layout. They cannot be valid in both: `current`
-// of one layout is a frequency in Hz, or a number above the count, in the other one.
+// Returns nullopt if the bytes are valid in neither layout. The bytes cannot be valid in both
+// layouts. `current` of one layout is, in the other layout, a frequency in Hz or a number above the
+// count.
 std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes);
 
 // The beginning of rsmi_od_volt_freq_data_t: the current ranges and the limits of both clocks.

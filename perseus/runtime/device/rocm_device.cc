@@ -1,9 +1,9 @@
 // A GPU behind ROCm SMI.
 //
-// Two controls can be set: a range of the SM clock, if the driver has one (its performance level is
-// then "manual"; unlocking sets the level "auto"), and the power cap. Unlike NVML, the driver
-// reports both settings. It does not report what limits a clock, nor whether the GPU is idle. So a
-// setting is in effect if it is read back.
+// Two controls can be set: a range of the SM clock, if the driver has such a range, and the power
+// cap. A range of the SM clock sets the performance level "manual", and unlocking sets the level
+// "auto". Unlike NVML, the driver reports both settings. It does not report what limits a clock,
+// nor whether the GPU is idle. So a setting counts as in effect if it is read back.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -56,8 +56,9 @@ std::string_view Remedy(DeviceErrorKind kind) {
   return "";
 }
 
-// The library accepts no range of a single clock. So a single clock is written as a range with its
-// lower neighbor, or with its upper neighbor at the lowest clock. It is read back in the same way.
+// The library accepts no range of a single clock. So a single clock is written as a range from its
+// lower neighbor to the clock. The lowest clock is written as a range to its upper neighbor. A
+// range of two neighbors that is read counts as a single clock, too.
 rocm::ClockRange RangeOf(const Setting& setting, int least_mhz) {
   if (setting.lower != setting.upper) return {setting.lower, setting.upper};
   if (setting.lower == least_mhz) return {setting.lower, setting.lower + 1};
@@ -71,8 +72,8 @@ Setting SettingOf(const rocm::OverdriveRanges& ranges) {
   return {single, single};
 }
 
-// ROCm SMI, shared by all its devices. Only one call runs at a time: its functions read and write a
-// few small kernel files, and their thread safety differs between releases.
+// ROCm SMI, shared by all its devices. Only one call runs at a time, because its functions read and
+// write a few small kernel files, and their thread safety differs between releases.
 struct RocmLibrary {
   RocmLibrary(rocm::Functions loaded, DeviceClock now)
       : functions(std::move(loaded)), clock(std::move(now)) {}
@@ -88,11 +89,12 @@ struct RocmLibrary {
   bool is_initialized PERSEUS_GUARDED_BY(mutex) = false;
   // A call failed with kGone. The next call restarts the library.
   bool is_gone PERSEUS_GUARDED_BY(mutex) = false;
-  // The number of the initialization. It invalidates older indices.
+  // The number of the initialization. A new number makes older indices invalid.
   std::uint64_t generation PERSEUS_GUARDED_BY(mutex) = 0;
 };
 
-// "GPU-" and the unique id that the driver reports, or else the PCI id.
+// Returns "GPU-" and the unique id that the driver reports. If the driver reports none, uses the
+// PCI id instead.
 std::string RocmUuid(const rocm::Functions& functions, std::uint32_t gpu) {
   std::uint64_t id = 0;
   if (functions.GetUniqueId != nullptr && functions.GetUniqueId(gpu, &id) == rocm::kSuccess) {
@@ -255,7 +257,7 @@ class RocmDevice final : public Device {
     return integrator_.energy_j();
   }
 
-  // 0 if the driver does not report it.
+  // Returns 0 if the driver does not report the clock.
   DeviceResult<int> ReadClock(int clock) PERSEUS_REQUIRES(library_->mutex) {
     rocm::StructBuffer bytes = {};
     PERSEUS_RETURN_IF_ERROR(
@@ -321,8 +323,8 @@ class RocmDevice final : public Device {
     }
     if (!setting) return Call("unlock the SM clock", rocm.SetLevel, rocm::kLevelAuto);
     const std::vector<int>& clocks = info_.sm_clocks_mhz;
-    // The list has our own steps. The driver accepts clocks between them, and administrators use
-    // them.
+    // The list has our own steps. The driver also accepts clocks between these steps, and
+    // administrators use such clocks.
     if (setting->lower < clocks.front() || setting->upper > clocks.back() ||
         setting->lower > setting->upper) {
       return DeviceFail(DeviceErrorKind::kInvalid,
@@ -355,7 +357,7 @@ class RocmDevice final : public Device {
 // The driver accepts every whole MHz. A planner needs a shorter list.
 constexpr int kClockStepMhz = 50;
 
-// Such as "0000:c1:00.0", from rsmi_dev_pci_id_get.
+// Returns an id such as "0000:c1:00.0", from rsmi_dev_pci_id_get.
 std::string BusId(const rocm::Functions& rocm, std::uint32_t gpu) {
   std::uint64_t id = 0;
   if (rocm.GetPciId == nullptr || rocm.GetPciId(gpu, &id) != rocm::kSuccess) return {};
@@ -363,7 +365,7 @@ std::string BusId(const rocm::Functions& rocm, std::uint32_t gpu) {
                      id & 0x7);
 }
 
-// "/dev/dri/renderD128"; empty if the kernel names none.
+// Returns a path such as "/dev/dri/renderD128". Empty if the kernel names no render node.
 std::filesystem::path RenderNode(const std::string& bus_id) {
   std::error_code error;
   const std::filesystem::path nodes = "/sys/bus/pci/devices/" + bus_id + "/drm";
@@ -375,7 +377,7 @@ std::filesystem::path RenderNode(const std::string& bus_id) {
   return {};
 }
 
-// Returns why clocks cannot be set, or an empty text if they can.
+// Returns why clocks cannot be set. Empty if they can be set.
 std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
   if (rocm.SetClockRange == nullptr || rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
     return "the installed ROCm SMI cannot set a range of clocks (install another release)";

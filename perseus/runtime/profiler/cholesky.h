@@ -6,8 +6,8 @@
 
 namespace perseus::profiler {
 
-// The factor L with L L' = `covariance`, of which only the lower triangle is read. If rounding
-// makes the matrix indefinite, the diagonal is raised by a factor of 1 + 1e-12, or more if
+// Returns the factor L with L L' = `covariance`. Reads only the lower triangle of `covariance`. If
+// rounding makes the matrix indefinite, multiplies the diagonal by 1 + 1e-12, or by more if
 // necessary.
 inline Eigen::LLT<Eigen::MatrixXd> FactorCovariance(Eigen::MatrixXd covariance) {
   Eigen::LLT<Eigen::MatrixXd> factor(covariance);

@@ -10,15 +10,15 @@
 namespace perseus::profiler {
 namespace {
 
-// For at most this many pairs, the distribution is computed exactly. Above, the normal distribution
-// is as good: its error in the tail is below 1e-4.
+// For at most this many pairs, the distribution is computed exactly. For more pairs, the normal
+// distribution is as good: its error in the tail is below 1e-4.
 constexpr int kMostExact = 200;
 
 // The relative change, from the logarithm of a ratio.
 double ToChange(double log_ratio) { return std::expm1(log_ratio); }
 
-// P(T <= t) for t = 0, 1, ... T is the sum of the positive numbers if each of 1..n has a random
-// sign (+ or -, with probability 1/2 each).
+// Returns P(T <= t) for t = 0, 1, ... T is the sum of the positive numbers if each of 1..n has a
+// random sign (+ or -, with probability 1/2 each).
 std::vector<double> SignedRankDistribution(int n) {
   const int most = n * (n + 1) / 2;
   std::vector<double> probability(static_cast<std::size_t>(most) + 1, 0.0);
@@ -38,7 +38,8 @@ std::vector<double> SignedRankDistribution(int n) {
 
 double NormalTail(double z) { return 0.5 * std::erfc(z / std::sqrt(2.0)); }
 
-// The number of sorted averages that lie outside the interval at each end, and its level.
+// The number of sorted averages that lie outside the interval at each end, and the level of the
+// interval.
 struct Cut {
   int outside = -1;  // -1: no interval has the level.
   double level = 0;
@@ -56,7 +57,7 @@ Cut CutFor(int n, double level) {
   }
   const double mean = n * (n + 1.0) / 4;
   const double deviation = std::sqrt(n * (n + 1.0) * (2.0 * n + 1) / 24);
-  // The 0.5 is the correction for continuity.
+  // The 0.5 is the continuity correction.
   auto below = [&](int t) { return NormalTail((mean - t - 0.5) / deviation); };
   int low = -1;
   int high = static_cast<int>(mean);
@@ -69,7 +70,8 @@ Cut CutFor(int n, double level) {
   return cut;
 }
 
-// The z for which a standard normal variable is within -z and z with the probability `level`.
+// Returns the z for which a standard normal variable is between -z and z with the probability
+// `level`.
 double NormalQuantile(double level) {
   double low = 0;
   double high = 10;
@@ -80,14 +82,15 @@ double NormalQuantile(double level) {
   return low;
 }
 
-// The width of the interval relative to that of a mean, for normal noise: sqrt(pi / 3).
+// The width of the interval, relative to the width of an interval of the mean, for normal noise:
+// sqrt(pi / 3).
 constexpr double kSignedRankWidth = 1.0233;
 // Four of five results of a normal variable are below its mean plus this many deviations.
 constexpr double kFourOfFive = 0.8416;
 constexpr double kLeastSpread = 1e-4;
 
-// The number of pairs that make an interval around the same estimate so narrow that it does not
-// reach `limit`.
+// Returns the number of pairs with which an interval around the same estimate is so narrow that it
+// does not reach `limit`.
 double PairsUntil(double estimate, double limit, const SignedRankInterval& center) {
   const double distance = std::abs(estimate - limit);
   if (distance <= 0) return INFINITY;
@@ -102,7 +105,7 @@ int PairsNeeded(const Comparison& comparison, const SignedRankInterval& time,
     needed = PairsUntil(comparison.saving.estimate, 0, energy);
   }
   if (comparison.slows == Verdict::kCannotTell) {
-    // The smaller number counts, because either limit decides.
+    // The smaller number counts, because each of the two limits can decide.
     const double slowdown = comparison.slowdown.estimate;
     needed = std::max(needed, std::min(PairsUntil(slowdown, 0, time),
                                        PairsUntil(slowdown, options.slowdown_tolerance, time)));

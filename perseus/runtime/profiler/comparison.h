@@ -1,15 +1,15 @@
-// The A/B comparison of two ways to run a job, A and B: the ratio of time and of energy of a step,
-// with confidence intervals, and a verdict.
+// The A/B comparison of two ways to run a job, A and B. The result is the ratio of time and the
+// ratio of energy of a step, with confidence intervals, and a verdict.
 //
-// Design of the experiment. Steps come in blocks, and blocks come in pairs: one of A and one of B.
-// A coin decides which of the two comes first. Then, for each pair,
+// Design of the experiment. Steps come in blocks, and blocks come in pairs: one block of A and one
+// block of B. A coin decides which block of a pair comes first. For each pair,
 //
 //     d = ln(B / A) = θ + ε
 //
-// θ is the effect to estimate. ε is symmetric around 0 for any kind of noise: if the coin had
-// fallen the other way, noise and drift of the two blocks would be exchanged, and ε would be -ε. So
-// a clock that drifts, a machine that gets warmer, or an occasional checkpoint needs no model. Slow
-// drift nearly cancels within a pair.
+// θ is the effect to estimate. ε is symmetric around 0 for any kind of noise. The reason: if the
+// coin had fallen the other way, the noise and drift of the two blocks would be exchanged, and ε
+// would be -ε. So a clock that drifts, a machine that gets warmer, or an occasional checkpoint
+// needs no model. Slow drift nearly cancels within a pair.
 //
 // Interval. If differences are symmetric around θ, the distribution of the Wilcoxon signed-rank
 // statistic is known. So the interval between two order statistics of the pairwise (Walsh) averages
@@ -17,13 +17,14 @@
 // (Hodges & Lehmann 1963; Hollander, Wolfe & Chicken, Nonparametric Statistical Methods, 3.3). The
 // estimate is the median of the averages.
 //
-// Outliers. A stalled block moves one d far away. With 12 pairs or more, the interval does not
-// depend on how far it is. With fewer pairs, it does: the interval of 6 pairs reaches from the
-// least d to the greatest. So each d is first limited to the median plus or minus kLimit spreads
-// (winsorized). The spread is 1.4826 times the median distance from the median, which is the
-// standard deviation of normal noise. The pair still counts on its side, so the number of pairs and
-// the level stay the same. Computed with 20,000 samples for each row (the width is in standard
-// deviations of d, and the values without the limit are in parentheses):
+// Outliers. A stalled block moves the d of its pair far away from the other d. With 12 pairs or
+// more, the interval does not depend on the distance of this d. With fewer pairs, the interval
+// depends on this distance: the interval of 6 pairs reaches from the least d to the greatest. So
+// each d is first limited to the median plus or minus kLimit spreads (winsorized). The spread is
+// 1.4826 times the median distance from the median. For normal noise, the spread is the standard
+// deviation. A limited pair still counts on its side, so the number of pairs and the level stay the
+// same. The following values were computed with 20,000 samples for each row. The width is in
+// standard deviations of d. The values without the limit are in parentheses:
 //
 //     normal noise,      6 pairs: covers 96.7 % (97.0 %), width 2.4 (2.5)
 //                        7 pairs: covers 94.9 % (95.3 %), width 1.8 (1.8)
@@ -32,24 +33,26 @@
 //                        7 pairs: covers 94.9 % (95.2 %), width 3.8 (51)
 //                       10 pairs: covers 94.9 % (95.1 %), width 2.8 (50)
 //
-// A limit of 3.5 spreads covers 1.6 percentage points less with 7 pairs of normal noise. To drop
-// the pair instead would leave too few pairs for the level, and hide a plan that causes stalls. A d
-// beyond kNamed spreads is reported as an outlier. In normal noise, that happens in 2 % of samples
-// of 6 pairs, and in 0.5 % of 10 pairs.
+// With 7 pairs of normal noise, a limit of 3.5 spreads covers 1.6 percentage points less. Rejected
+// alternative: drop the pair. Then too few pairs would be left for the level, and the result would
+// hide a plan that causes stalls. A d beyond kNamed spreads is reported as an outlier. In normal
+// noise, this happens in 2 % of samples of 6 pairs, and in 0.5 % of samples of 10 pairs.
 //
 // Alternatives that we rejected. Student's t on d gives an interval that is 5 % shorter for normal
-// noise, and wrong by an unknown amount if one block in a hundred contains a checkpoint. A
-// bootstrap of ten pairs covers noticeably less than its nominal level. A comparison of all A steps
-// with all B steps counts drift as an effect or as noise.
+// noise. But this interval is wrong by an unknown amount if one block in a hundred contains a
+// checkpoint. A bootstrap of ten pairs covers noticeably less than its nominal level. A comparison
+// of all A steps with all B steps counts drift as an effect or as noise.
 //
 // Edges. The caller that makes the blocks leaves out the steps next to a change from A to B, on
-// both sides: the step after the change, in which the switch happens, and the steps that the period
-// of the energy counter covers. A window of the counter that spans the change contains parts of
-// both. On virtual GPUs, with blocks of three periods, leaving out only the first step made savings
-// 10 % too small, and intervals for 95 % covered 88 %.
+// both sides of the change. These are the step after the change, in which the switch happens, and
+// the steps that the period of the energy counter covers. A window of the counter that spans the
+// change contains parts of A and of B. On virtual GPUs, with blocks of three periods, only the
+// first step was left out in a test: savings were 10 % too small, and intervals for 95 % covered 88
+// %.
 //
-// Limits. The level is one of a few: with 5 pairs, the widest interval covers 93.75 %, so 95 %
-// needs at least 6. An effect that grows during the run is averaged.
+// Limits. Only a few levels are possible. With 5 pairs, the widest interval covers 93.75 %, so a
+// level of 95 % needs at least 6 pairs. If an effect grows during the run, the result is its
+// average.
 //
 // Thread safety: all functions are pure.
 #pragma once
@@ -63,7 +66,7 @@
 
 namespace perseus::profiler {
 
-// The means of one pair over the steps of each block. All are above 0.
+// The means of one pair. Each mean is over the steps of one block, and is above 0.
 struct BlockPair {
   double baseline_time_s = 0;
   double baseline_energy_j = 0;
@@ -79,8 +82,9 @@ struct Interval {
 
 enum class Verdict {
   kCannotTell,
-  kLess,     // The whole interval is below 0.
-  kSame,     // The interval does not exceed the tolerance.
+  kLess,  // The whole interval is below 0.
+  // No part of the interval is further from 0 than the tolerance.
+  kSame,
   kGreater,  // The whole interval is above 0.
 };
 
@@ -96,9 +100,9 @@ struct Comparison {
   Verdict saves = Verdict::kCannotTell;
   // kSame: B is slower by at most the tolerance. kGreater: B is slower. kLess: B is faster.
   Verdict slows = Verdict::kCannotTell;
-  // The approximate number of pairs that would decide what this run cannot decide. 0 if the run
-  // decides both. The width of an interval falls with the square root of the number of pairs.
-  // Outliers do not count for this number.
+  // The approximate number of pairs that would decide what this run cannot decide. If the run
+  // decides both verdicts, 0. The width of an interval falls with the square root of the number of
+  // pairs. This number is computed without the outliers.
   int pairs_needed = 0;
   // The outliers, in the order of pairs.
   struct Outlier {
@@ -112,33 +116,34 @@ struct Comparison {
 
 struct ComparisonOptions {
   double level = 0.95;                // Above 0.5, below 1.
-  double slowdown_tolerance = 0.002;  // A slowdown up to this counts as none.
+  double slowdown_tolerance = 0.002;  // A slowdown up to this counts as no slowdown.
 };
 
-// The largest number of pairs. It stands for more pairs than any run can have.
+// The largest number of pairs. It means: more pairs than any run can have.
 inline constexpr int kMostPairs = 1'000'000;
 
 // The least number of pairs that the level needs: 6 for 0.95.
 int LeastPairs(double level);
 
-// Fails (kInput) with fewer than LeastPairs(level) pairs, and for times or energies that are not
-// above 0.
+// Compares A and B. Fails (kInput) if there are fewer than LeastPairs(level) pairs, or if a time or
+// energy is not above 0.
 Result<Comparison> Compare(std::span<const BlockPair> pairs, const ComparisonOptions& options = {});
 
-// Describes the comparison: one line on energy, one line on time, and, if this run cannot decide,
-// one line on the number of pairs that would decide. "saves 12.1 % of the energy (11.8 to 12.4 % at
-// 95.2 % confidence)"
+// Describes the comparison. The first line is about energy, and the second line about time. If this
+// run cannot decide, a third line has the number of pairs that would decide. For example: "saves
+// 12.1 % of the energy (11.8 to 12.4 % at 95.2 % confidence)".
 std::string Describe(const Comparison& comparison, const ComparisonOptions& options = {});
 
-// The interval for the center of differences that are symmetric around it. Requires
-// differences.size() >= LeastPairs(level).
+// The confidence interval for the center of the differences. The differences must be symmetric
+// around their center. Requires differences.size() >= LeastPairs(level).
 struct SignedRankInterval {
   static constexpr double kLimit = 5;
   static constexpr double kNamed = 8;
   Interval interval;
   double level = 0;
   double median = 0;
-  double spread = 0;           // At least 1e-4: smaller differences are no outliers.
+  // Is at least 1e-4, so that tiny differences are no outliers.
+  double spread = 0;
   double usual_deviation = 0;  // The standard deviation of the differences within the limit.
 };
 SignedRankInterval EstimateCenter(std::span<const double> differences, double level);
@@ -147,8 +152,8 @@ SignedRankInterval EstimateCenter(std::span<const double> differences, double le
 // standard deviation.
 double ExpectedHalfWidth(double deviation, double pairs, double level);
 
-// The number of pairs that show, in four of five runs, that an effect of 0 is less than `limit`. At
-// least LeastPairs(level), and at most kMostPairs. Requires limit > 0.
+// The number of pairs with which four of five runs show that an effect of 0 is less than `limit`.
+// At least LeastPairs(level), and at most kMostPairs. Requires limit > 0.
 int PairsToResolve(double deviation, double limit, double level);
 
 }  // namespace perseus::profiler

@@ -20,15 +20,16 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(SignedRank, TheLeastNumberOfPairsIsThatOfTheTables) {
-  // With n pairs the widest interval leaves out 2 of 2^n equally likely outcomes.
+  // With n pairs, the widest interval leaves out 2 of 2^n equally likely outcomes.
   EXPECT_EQ(LeastPairs(0.95), 6);
   EXPECT_EQ(LeastPairs(0.9375), 5);
   EXPECT_EQ(LeastPairs(0.99), 8);
 }
 
 TEST(SignedRank, IntervalIsThatOfTheTextbook) {
-  // n = 10: the critical value at 5 % (two-sided) is 8, so the 9th averages from both ends, and
-  // P(T <= 8) = 25/1024 (the sets of distinct numbers from 1 to 10 with a sum of at most 8).
+  // For n = 10, the critical value at 5 % (two-sided) is 8. So the bounds are the 9th averages from
+  // both ends. P(T <= 8) = 25/1024 (the number of sets of distinct numbers from 1 to 10 with a sum
+  // of at most 8, divided by 2^10).
   std::vector<double> differences;
   for (int i = 1; i <= 10; ++i) differences.push_back(i);
   const SignedRankInterval center = EstimateCenter(differences, 0.95);
@@ -50,14 +51,14 @@ TEST(SignedRank, NormalApproximationJoinsTheExactDistribution) {
   const SignedRankInterval approximate = EstimateCenter(differences, 0.95);
   differences.pop_back();
   const SignedRankInterval exact = EstimateCenter(differences, 0.95);
-  // One pair in 200 moves the bounds by some hundredths of the spread 1/sqrt(200) = 0.07.
+  // One pair in 200 moves the bounds by a few hundredths of 1/sqrt(200) = 0.07 spreads.
   EXPECT_NEAR(approximate.interval.lower, exact.interval.lower, 0.02);
   EXPECT_NEAR(approximate.interval.upper, exact.interval.upper, 0.02);
   EXPECT_NEAR(approximate.level, exact.level, 0.001);
 }
 
-// One pair of six is stalled. The interval of six pairs reaches from the least difference to the
-// greatest, so the stall alone would decide it.
+// One pair of six is stalled. The interval of six pairs reaches from the least to the greatest
+// difference. So the stalled pair alone would decide the interval.
 TEST(SignedRank, OneOutlierOfSixDoesNotDecideTheInterval) {
   std::vector<double> differences = {-0.003, -0.002, -0.001, 0.001, 0.002, 0.003};
   const SignedRankInterval clean = EstimateCenter(differences, 0.95);
@@ -127,7 +128,7 @@ TEST(Compare, NamesTheStalledPairAndDoesNotAskForPairsBecauseOfIt) {
   EXPECT_GT(stalled.outliers[0].spreads, SignedRankInterval::kNamed);
   EXPECT_GT(stalled.slowdown.lower, -0.04);
   EXPECT_NEAR(stalled.slowdown.estimate, 0, 0.004);
-  // The center and the usual deviation of five pairs differ a little from those of six.
+  // The center and the usual deviation of five pairs differ a little from those of six pairs.
   EXPECT_LT(stalled.pairs_needed, 20 * needed_without);
   EXPECT_TRUE(Compare(Around(1.0, 0.85, 0.004, 6))->outliers.empty());
 }
@@ -154,7 +155,7 @@ constexpr int kLowMhz = 1050;
 constexpr Nanoseconds kGap = 8'000'000;  // The wait at the end of a step, at blocking power.
 constexpr Nanoseconds kCheckpoint = 200'000'000;
 constexpr Nanoseconds kLook = 10'000'000;  // The period between two readings of the counter.
-constexpr int kStepsOfBlock = 3;           // And one before them that is left out.
+constexpr int kStepsOfBlock = 3;           // One more step before them is left out.
 constexpr int kPairs = 10;
 
 virtual_gpu::VirtualGpuModel Model(double noise) {
@@ -177,8 +178,8 @@ virtual_gpu::InstructionTable Table(double low_time_s, double drift) {
   return table;
 }
 
-// A rank on one virtual GPU. Under the plan, the second of the four instructions of a step runs at
-// a lower clock.
+// A rank on one virtual GPU. A step has four instructions. With the plan, the second instruction
+// runs at a lower clock.
 class Rank {
  public:
   Rank(std::uint64_t seed, double noise) : gpu_(Model(noise), seed, 0), coin_(seed + 1) {
@@ -266,7 +267,8 @@ struct Coverage {
   double level = 0;
 };
 Coverage Cover(int runs, bool hazards) {
-  // From the table: four instructions, one of them slower and cheaper, and the gap.
+  // These values come from the table: four instructions, one of them slower and with less energy,
+  // and the gap.
   const double gap_j = 80 * ToSeconds(kGap);
   const double saving = 1 - (3 * 9.0 + 7.2 + gap_j) / (4 * 9.0 + gap_j);
   const double slowdown = (3 * 0.025 + 0.026 + ToSeconds(kGap)) / (0.1 + ToSeconds(kGap)) - 1;
@@ -286,8 +288,9 @@ Coverage Cover(int runs, bool hazards) {
   return coverage;
 }
 
-// Runs are independent, so the number that cover the truth is binomial. The seeds are fixed. For
-// one choice of seeds in 2,000, a correct implementation is outside 3.5 standard deviations.
+// Runs are independent, so the number of runs that cover the truth is binomial. The seeds are
+// fixed. With one choice of seeds in 2,000, a correct implementation is outside 3.5 standard
+// deviations.
 void ExpectStatedRate(int covered, int runs, double level, const char* of) {
   const double deviation = std::sqrt(runs * level * (1 - level));
   EXPECT_NEAR(covered, runs * level, 3.5 * deviation) << of;

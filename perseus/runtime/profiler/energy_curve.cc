@@ -39,7 +39,7 @@ void EnergyCurve::ForgetBefore(Nanoseconds time) {
   const auto next =
       std::lower_bound(points_.begin(), points_.end(), time,
                        [](const Point& point, Nanoseconds t) { return point.at < t; });
-  // The point before `next` is still needed to interpolate.
+  // Interpolation still needs the point before `next`.
   if (next - points_.begin() > 1) points_.erase(points_.begin(), next - 1);
 }
 

@@ -1,8 +1,9 @@
-// The energy that a GPU has drawn up to a moment, from a counter that moves every 20 to 100 ms.
+// The energy that a GPU has drawn up to a moment, computed from a counter that changes every 20 to
+// 100 ms.
 //
-// Between two values of the counter, the power is taken as constant. Over n steps, the error comes
-// only from the two windows at the ends, so the error per step falls as 1/n. The error has no
-// preferred sign, as long as steps and the period of the counter drift past each other.
+// Between two values of the counter, the power is taken as constant. Over n steps, only the two
+// windows at the ends cause an error, so the error per step falls as 1/n. The sign of the error is
+// random if the steps and the period of the counter drift past each other.
 //
 // Do not use the curve at a moment at which clocks change: the window around this moment mixes the
 // power at both clocks (see comparison.h).

@@ -13,37 +13,42 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// The variances behind the error of a power are estimates, too (from 75 windows, for example), and
-// the place of the edges is the most likely of five. Both make errors look smaller than they are.
-// On virtual GPUs, intervals for 95 % covered 90 % without this factor, which is 1.96 / 1.645.
+// A factor on the errors of powers. The variances behind such an error are estimates, too (from 75
+// windows, for example). Also, the place of the edges is the most likely of five. Both effects make
+// errors look smaller than they are. On virtual GPUs, intervals for 95 % covered 90 % without this
+// factor, which is 1.96 / 1.645.
 constexpr double kEstimatedVariances = 1.19;
 
-// A power whose interval is wider than this fraction of the power counts as unknown. An example is
-// an instruction of a few microseconds, such as a backward_input that computes nothing: errors of
-// edges can make its power seem to be kilowatts. A model of similar instructions is better.
+// If the interval of a power is wider than this fraction of the power, the power counts as unknown.
+// Example: an instruction of a few microseconds, such as a backward_input that computes nothing.
+// Errors of edges can make its power seem to be kilowatts. A model of similar instructions is
+// better.
 constexpr double kWidestPower = 0.5;
 
-// Fewer samples than this do not show their own spread well enough to test the next ones.
+// If there are fewer samples than this, their spread is too uncertain to test the next samples.
 constexpr std::int64_t kLeastSamplesToTest = 20;
 constexpr std::int64_t kLeastResiduals = 3;  // The same limit for steps.
-// Clocks at the power limit vary by 1 %. The highest of fewer readings than this may be too low.
+// Clocks at the power limit vary by 1 %. With fewer readings than this, the highest reading may be
+// too low.
 constexpr std::int64_t kLeastReadings = 10;
-// A step is far off at this many standard errors or more. One normal step in 16,000 is.
+// A step is far off if it differs by this many standard errors or more. This is true of one normal
+// step in 16,000.
 constexpr double kFarOff = 4;
 
 double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nanoseconds b_end) {
   return ToSeconds(std::max<Nanoseconds>(0, std::min(a_end, b_end) - std::max(a_begin, b_begin)));
 }
 
-// An instruction that differs from the median of its step by more than both of these, in standard
-// deviations and as a fraction, is left out. Its thread may have been woken late, for example. In a
-// normal distribution, one instruction in a million is five deviations off. The fraction is for
-// kinds that hardly vary.
+// An instruction is left out if it differs from the median of its step by more than both of these
+// limits: a number of standard deviations, and a fraction. Its thread may have been woken late, for
+// example. In a normal distribution, one instruction in a million differs by five standard
+// deviations. The fraction is for kinds that hardly vary.
 constexpr double kStalledDeviations = 5;
 constexpr double kStalledPart = 0.05;
 constexpr std::size_t kLeastInstructionsToFindStalled = 5;
 
-// The median of instructions, and how far from it an instruction may be.
+// The median of instructions, and the largest distance from this median that an instruction may
+// have.
 struct Usual {
   double median_s = 0;
   double most_s = 0;
@@ -79,13 +84,13 @@ struct GpuMeasurements::Clean {
 GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step) {
   Clean clean{step.instructions, {}};
   std::ranges::stable_sort(clean.instructions, {}, &protocol::RanInstruction::begin);
-  // The periods in which the GPU may have run at another clock than the requested one.
+  // The periods in which the GPU may have run at another clock than the requested clock.
   std::vector<std::pair<Nanoseconds, Nanoseconds>> changes;
   const Nanoseconds length = step.end - step.begin;
   Nanoseconds refused_from = 0;
   for (const protocol::ClockChange& change : step.clocks) {
     if (change.WasRefused()) {
-      // The GPU keeps the clock that it had.
+      // The GPU keeps its previous clock.
       if (!is_refused_) refused_from = change.requested;
       is_refused_ = true;
       continue;
@@ -137,7 +142,7 @@ GpuMeasurements::Record& GpuMeasurements::RecordOf(const protocol::RanInstructio
   return place->second;
 }
 
-// The windows between samples. A new stretch begins wherever a window is left out.
+// Returns the windows between samples. A new stretch begins after each window that is left out.
 std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const protocol::RanStep& step,
                                                                  const Clean& clean,
                                                                  const PowerFit::Answer& powers,
@@ -195,9 +200,9 @@ std::vector<std::vector<PowerWindow>> GpuMeasurements::Stretches(const protocol:
 }
 
 // Kinds that are new in this step are fitted twice, because the powers at the edges of windows are
-// known only after the first fit. The free phase of power_fit.h is linear. If it would move edges
-// across the end of an instruction, it fails. So the edges are first put at the most likely of five
-// places.
+// known only after the first fit. The common shift of edges in power_fit.h is linear. So it fails
+// if it would move edges across the end of an instruction. So the edges are first put at the most
+// likely of five places.
 PowerFit GpuMeasurements::FitOf(const protocol::RanStep& step, const Clean& clean) {
   const auto fit_with = [&](const PowerFit::Answer& powers, double place) {
     PowerFit fit;
@@ -234,7 +239,8 @@ void GpuMeasurements::ForgetTimes(Record& record) {
   ++counts_.drifts;
 }
 
-// The old parameter stays in the fit. It is reported until the new one is identified.
+// The old parameter stays in the fit. The old power is reported until the new parameter is
+// identified.
 void GpuMeasurements::ForgetPower(Record& record) {
   record.parameter_before = record.parameter;
   record.parameter = parameters_++;
@@ -242,9 +248,9 @@ void GpuMeasurements::ForgetPower(Record& record) {
   ++counts_.drifts;
 }
 
-// Tests the step's mean time against all earlier steps, for each kind and clock. A kind that is far
-// off raises an alarm, or its times in this step are left out: the step may be the first one after
-// a change, or a step that stalled.
+// For each kind and clock, tests the step's mean time against all earlier steps. If a kind is far
+// off, it raises an alarm, or its times in this step are left out. Such a step may be the first
+// step after a change, or a step that stalled.
 void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
                                 std::vector<DriftAlarm>& alarms) {
   std::map<ClockedKind, std::pair<int, double>> of_step;  // Count, sum.
@@ -282,9 +288,9 @@ void GpuMeasurements::TestTimes(const protocol::RanStep& step, Clean& clean,
   }
 }
 
-// Tests the step's windows against the powers of all earlier steps. It uses the score of each
-// power, which has the variance A + A V A. A is the normal equations of the step, V is the
-// covariance of the earlier powers. The diagonal of V bounds the second term well enough.
+// Tests the step's windows against the powers of all earlier steps. The test uses the score of each
+// power, which has the variance A + A V A. A is the matrix of the step's normal equations, and V is
+// the covariance of the earlier powers. The diagonal of V bounds the second term well enough.
 void GpuMeasurements::TestPowers(const protocol::RanStep& step, const PowerFit& of_step,
                                  std::vector<DriftAlarm>& alarms) {
   const PowerFit::Answer known = fit_.Solve();

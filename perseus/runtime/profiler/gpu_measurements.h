@@ -1,42 +1,45 @@
-// Evaluates the recorded steps of one GPU of a job. The profiler only computes: the tuner
-// (tuner/tuning.h) lets the job run at other clocks, and its ranks record. The results are mean
-// times and powers of instructions with confidence intervals, the power of waiting, and changes of
-// these values (drift).
+// Evaluates the recorded steps of one GPU of a job. The profiler only computes. The tuner
+// (tuner/tuning.h) lets the job run at other clocks, and the job's ranks record the steps. The
+// results are mean times and powers of instructions with confidence intervals, the power of
+// waiting, and changes of these values (drift).
 //
 //   GpuMeasurements gpu({.switch_latency = 5'000'000});
 //   for (const RanStep& step : steps) gpu.Add(step);
 //   for (const MeasuredOption& option : gpu.Options(rank)) ...
 //
-// Times. Each (chunk, kind, clock) has the mean of its instructions and a Student interval, which
-// assumes independent errors. If they are not independent (a machine that is slow for seconds), the
-// interval is too narrow. The drift test below uses the actual variation of the means of steps.
+// Times. For each (chunk, kind, clock), the result is the mean time of its instructions and a
+// Student interval. This interval assumes independent errors. If the errors are not independent (a
+// machine that is slow for seconds), the interval is too narrow. The drift test below uses the
+// actual variation of the means of steps.
 //
 // Energies. power_fit.h explains them: windows between samples of the counter, all kinds together.
 //
-// These are left out, and counted:
-//   - Whole steps in which something other than the power limit reduced the clock, such as heat.
-//     At its power limit, a GPU is as fast as it can be. This counts, and the clock that was
-//     reached is reported with the option.
-//   - Instructions during which a clock changed. From the request until `switch_latency` after the
-//     driver's answer, the GPU may run at either clock. The instruction's time and all windows that
-//     overlap with it are left out, unless the change covers less than kToleratedPart of the
-//     instruction. (If a part q runs at a clock that is 30 % faster or slower, the time is off by
-//     0.3 q = 0.06 %.)
-//   - Instructions that are far from the median of their kind in the step (a thread that was woken
-//     late), and all instructions of a kind if the step as a whole is far off for this kind.
-//   - Instructions between a refused clock and the next clock that is not refused.
-//   - Windows that reach beyond a step, because nothing is known about the time between steps.
+// The following steps, instructions and windows are left out, and counted:
+//  - Whole steps in which something other than the power limit reduced the clock, such as heat. At
+//    its power limit, a GPU is as fast as it can be. So such a step counts, and the clock that the
+//    GPU reached is reported with the option.
+//  - Instructions during which a clock changed. From the request until `switch_latency` after the
+//    driver's answer, the GPU may run at either clock. The instruction's time and all windows that
+//    overlap with the instruction are left out, unless the change covers less than kToleratedPart
+//    of the instruction. (If a part q runs at a clock that is 30 % faster or slower, the error of
+//    the time is 0.3 q = 0.06 %.)
+//  - Instructions whose time is far from the median of their kind in the step (a thread that was
+//    woken late). If the whole step is far off for a kind, all instructions of this kind in the
+//    step.
+//  - Instructions between a refused clock and the next clock that is not refused.
+//  - Windows that reach beyond a step, because nothing is known about the time between steps.
 //
 // Drift. If nothing changes, the mean of a step differs from the mean of all earlier steps by an
-// error of known size, and these recursive residuals are independent (Brown, Durbin & Evans, 1975).
-// A two-sided CUSUM (Page 1954) sums each of them: S = max(0, S + z - k), with an alarm at S > h.
-// k = 1 suits changes of two standard errors of a step. h follows from the rate of false alarms: on
-// average they are (e^(2 k b) - 2 k b - 1) / (2 k^2) steps apart, with b = h + 1.166 (Siegmund
-// 1985, for one side). h = 4.5 gives 42,000 steps for one side and 21,000 for two. With 100 options
-// under test, there is one false alarm in 200 steps, which costs one round of new measurements. A
-// step counts for at most 2.8 standard errors, so that one or two very slow steps raise no alarm. A
-// large change raises the alarm in its third step. After an alarm, the option drops the times, or
-// the power, of all steps before. The old power is still reported until the new one is known.
+// error of known size. These recursive residuals are independent (Brown, Durbin & Evans, 1975). A
+// two-sided CUSUM (Page 1954) sums the residuals: S = max(0, S + z - k), with an alarm at S > h. z
+// is a residual in standard errors. k = 1 suits changes of two standard errors of a step. h follows
+// from the rate of false alarms. The mean distance between false alarms is (e^(2 k b) - 2 k b - 1)
+// / (2 k^2) steps, with b = h + 1.166 (Siegmund 1985, for one side). h = 4.5 gives 42,000 steps for
+// one side and 21,000 for two sides. With 100 options under test, one false alarm occurs in 200
+// steps, and costs one round of new measurements. A step counts for at most 2.8 standard errors, so
+// that one or two very slow steps raise no alarm. A large change raises the alarm in its third
+// step. After an alarm, the option drops the times, or the power, of all earlier steps. The old
+// power is still reported until the new power is known.
 //
 // Not thread-safe.
 #pragma once
@@ -56,7 +59,8 @@
 namespace perseus::profiler {
 
 struct MeasuringSettings {
-  Nanoseconds switch_latency = 0;  // From the driver's answer until the GPU runs at the clock.
+  // The time from the driver's answer until the GPU runs at the clock.
+  Nanoseconds switch_latency = 0;
   friend bool operator==(const MeasuringSettings&, const MeasuringSettings&) = default;
 };
 
@@ -79,7 +83,7 @@ struct DriftAlarm {
 
 class GpuMeasurements {
  public:
-  static constexpr double kToleratedPart = 0.002;  // As a part of an instruction's time.
+  static constexpr double kToleratedPart = 0.002;  // A fraction of an instruction's time.
   // k, h and the largest z of the drift test above.
   static constexpr double kDriftSlack = 1;
   static constexpr double kDriftLimit = 4.5;
@@ -89,25 +93,28 @@ class GpuMeasurements {
 
   // Adds a step, and returns the alarms that it raises.
   std::vector<DriftAlarm> Add(const protocol::RanStep& step);
-  // The instructions of the last step whose times counted, sorted by start time. Empty if the step
-  // was left out.
+  // The instructions of the last step whose times counted, sorted by start time. Empty if the whole
+  // step was left out.
   const std::vector<protocol::RanInstruction>& last_counted() const { return last_counted_; }
 
-  // Returns the options of computations, with `rank` as their rank. A power is 0 with an infinite
-  // interval if the power is not identified yet, or if its interval is wider than half of the
-  // power. The interval of a single sample is infinite, too.
+  // Returns the options of computations, with `rank` as their rank. If a power is not identified
+  // yet, or its interval is wider than half of the power, the power is 0 with an infinite interval.
+  // The interval of a single sample is infinite, too.
   std::vector<MeasuredOption> Options(int rank) const;
-  // The power of waiting. This power is not identified if the GPU never waited, or always waited in
-  // the same proportion to something else.
+  // The power of waiting. This power is not identified in two cases: the GPU never waited, or it
+  // always waited in the same proportion to something else.
   PowerEstimate BlockingPower() const;
 
   struct Counts {
     std::int64_t steps = 0;
-    std::int64_t limited_steps = 0;  // Left out.
+    std::int64_t limited_steps = 0;  // The limited steps, which were left out.
     std::int64_t instructions = 0;
-    std::int64_t switching_instructions = 0;  // Left out.
-    std::int64_t stalled_instructions = 0;    // Left out.
-    std::int64_t steps_held_back = 0;         // Left out, counted for each kind at a clock.
+    // The instructions that were left out because of a switch.
+    std::int64_t switching_instructions = 0;
+    // The instructions that were left out as stalled.
+    std::int64_t stalled_instructions = 0;
+    // The steps that were left out for a kind at a clock, counted once for each kind at a clock.
+    std::int64_t steps_held_back = 0;
     std::int64_t windows = 0;
     std::int64_t windows_left_out = 0;
     std::int64_t drifts = 0;
@@ -115,15 +122,16 @@ class GpuMeasurements {
   };
   const Counts& counts() const { return counts_; }
 
-  // The sums of a kind at a clock.
+  // The sums for one kind at one clock.
   struct Record {
-    std::size_t parameter = 0;         // In the power fit.
-    std::size_t parameter_before = 0;  // The parameter before the power drifted. 0: no drift.
+    std::size_t parameter = 0;  // The index in the power fit.
+    // The index before the power drifted. 0: no drift.
+    std::size_t parameter_before = 0;
     std::int64_t samples = 0;
     double mean_s = 0;
     double squares = 0;  // The sum of squared deviations from the mean (Welford 1962).
-    // Residuals of the means of steps, each scaled to the variance of one instruction. They exceed
-    // `squares` if the instructions of a step are slow together.
+    // Residuals of the means of steps, each scaled to the variance of one instruction. Their
+    // squares are larger than `squares` if the instructions of a step are slow together.
     std::int64_t residuals = 0;
     double residual_squares = 0;
     std::array<double, 4> sums = {};  // CUSUM: time up, time down, power up, power down.
@@ -145,11 +153,11 @@ class GpuMeasurements {
   static GpuMeasurements Restore(State state);
 
  private:
-  struct Clean;  // A step's instructions, and which of them count.
+  struct Clean;  // A step's instructions, and which of these count.
 
   Clean Sort(const protocol::RanStep& step);
-  // `powers` contains the known powers, for the edges of windows. `place` (0 to 1) says where in
-  // (after, until] an edge is put.
+  // `powers` contains the known powers, for the edges of windows. `place` (0 to 1) is the position
+  // of an edge in its interval (after, until].
   std::vector<std::vector<PowerWindow>> Stretches(const protocol::RanStep& step, const Clean& clean,
                                                   const PowerFit::Answer& powers, double place);
   PowerFit FitOf(const protocol::RanStep& step, const Clean& clean);
@@ -167,8 +175,8 @@ class GpuMeasurements {
   std::map<ClockedKind, Record> records_;
   Counts counts_;
   PowerFit fit_;
-  std::size_t parameters_ = 1;  // Parameter 0 is waiting.
-  int last_frequency_mhz_ = 0;  // After the last change that was not refused.
+  std::size_t parameters_ = 1;  // Parameter 0 is the power of waiting.
+  int last_frequency_mhz_ = 0;  // The clock after the last change that was not refused.
   bool is_refused_ = false;     // The last request was refused, so the clock is unknown.
   std::vector<protocol::RanInstruction> last_counted_;
 };

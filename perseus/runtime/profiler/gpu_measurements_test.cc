@@ -1,5 +1,5 @@
-// Estimates times and powers from the counter of a virtual GPU, and checks that their intervals
-// cover the truth as often as they state.
+// Estimates times and powers from the counter of a virtual GPU. Checks that the intervals cover the
+// truth as often as they state.
 #include "perseus/runtime/profiler/gpu_measurements.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ namespace {
 //
 //   |F 31 ms|F|F|F|F|F|....250 ms....|B 57 ms|..13 ms..|F|B|..13 ms..|F|B|.. ... |B|B|B|B|B|
 //
-// If all were pairs of 101 ms, each window of 100 ms would hold the same shares of all kinds, and
-// no estimate could separate them. The counter moves every 100 ms and is read every 20 ms. Runs
-// differ by 1 % in time and in power.
+// If the job had only pairs of 101 ms, each window of 100 ms would contain the same shares of all
+// kinds, and no estimate could separate the kinds. The counter changes every 100 ms, and is read
+// every 20 ms. Runs differ by 1 % in time and in power.
 class VirtualJob {
  public:
   explicit VirtualJob(std::uint64_t seed) : gpu_(Model(), seed, 0) {
@@ -38,9 +38,9 @@ class VirtualJob {
     int microbatches = 24;
     int mhz = 1400;
     Nanoseconds wait = 13 * kMillisecond;
-    bool computes_nothing = false;  // Before each backward, an instruction takes 30 us.
-    double slower = 1;              // What has drifted: times,
-    double thirstier = 1;           // and powers.
+    bool computes_nothing = false;  // True: before each backward, an instruction takes 30 us.
+    double slower = 1;              // A factor on times, for drift.
+    double thirstier = 1;           // A factor on powers, for drift.
   };
   protocol::RanStep Step(const Spec& spec) {
     protocol::RanStep step;
@@ -111,10 +111,10 @@ const MeasuredOption* Find(const std::vector<MeasuredOption>& options, Instructi
   return nullptr;
 }
 
-// 300 jobs have 2 kinds each, with intervals for 95 %. If all were independent, the number that
-// cover the truth would be binomial with a standard deviation of sqrt(600 * 0.95 * 0.05) = 5.3. The
-// two of a job share windows, so the deviation is at most sqrt(2) times as large, 7.5. Four of them
-// are 30.
+// 300 jobs have 2 kinds each, with intervals for 95 %. If all intervals were independent, the
+// number of intervals that cover the truth would be binomial, with a standard deviation of sqrt(600
+// * 0.95 * 0.05) = 5.3. The two intervals of a job share windows, so the deviation is at most
+// sqrt(2) times as large, 7.5. Four such deviations are 30.
 TEST(GpuMeasurements, IntervalsCoverTheTruthAtTheirStatedRate) {
   constexpr int kJobs = 300;
   int covered_times = 0;
@@ -122,7 +122,7 @@ TEST(GpuMeasurements, IntervalsCoverTheTruthAtTheirStatedRate) {
   int covered_blocking = 0;
   double relative_width = 0;
   for (int seed = 1; seed <= kJobs; ++seed) {
-    // The seeds 1 to 300 were used to find kEstimatedVariances, so they are not used here.
+    // The seeds 1 to 300 were used to find kEstimatedVariances, so this test does not use them.
     VirtualJob job(static_cast<std::uint64_t>(1000 + seed));
     GpuMeasurements gpu({});
     for (int i = 0; i < 3; ++i) gpu.Add(job.Step({}));
@@ -146,12 +146,12 @@ TEST(GpuMeasurements, IntervalsCoverTheTruthAtTheirStatedRate) {
   RecordProperty("mean_relative_half_width_ppm", static_cast<int>(1e6 * relative_width));
   EXPECT_NEAR(covered_times, 0.95 * 2 * kJobs, 30);
   EXPECT_NEAR(covered_energies, 0.95 * 2 * kJobs, 30);
-  // Four deviations of one interval a job: sqrt(300 * 0.95 * 0.05) = 3.8 each.
+  // Four deviations, with one interval for each job: sqrt(300 * 0.95 * 0.05) = 3.8 each.
   EXPECT_NEAR(covered_blocking, 0.95 * kJobs, 15.2);
 }
 
 TEST(GpuMeasurements, KindsThatAlwaysRunTogetherAreNotSeparated) {
-  // Each window holds the same shares of forward and backward, and no wait.
+  // Each window contains the same shares of forward and backward, and no wait.
   GpuMeasurements gpu({});
   protocol::RanStep step;
   step.end = 2000 * kMillisecond;
@@ -174,8 +174,8 @@ TEST(GpuMeasurements, KindsThatAlwaysRunTogetherAreNotSeparated) {
   EXPECT_FALSE(gpu.BlockingPower().is_identified);
 }
 
-// The first stage's backward_input of a zero-bubble schedule. In all windows it takes less time
-// than the errors of their edges.
+// The instruction is like the first stage's backward_input of a zero-bubble schedule. In all
+// windows, it takes less time than the errors of their edges.
 TEST(GpuMeasurements, InstructionThatComputesNothingHasNoPowerRatherThanAWrongOne) {
   for (std::uint64_t seed = 1; seed <= 60; ++seed) {
     VirtualJob job(seed);
@@ -215,12 +215,12 @@ TEST(GpuMeasurements, StepsAtThePowerLimitCountAtTheClockThatWasReached) {
     step.is_limited = true;
     step.limited_by = {"power"};
     for (const protocol::RanInstruction& ran : step.instructions) {
-      // Backward draws more. Two readings of its clock are too few.
+      // A backward draws more power. Two readings of its clock are too few.
       const bool is_forward = ran.kind == InstructionKind::kForward;
       if (!is_forward && (i > 0 || ran.microbatch > 1)) continue;
       step.reached.push_back({ran.begin + ran.duration / 2, is_forward ? 1300 + 5 * i : 1250});
       if (!is_forward || ran.microbatch != 5) continue;
-      // Then it waits. A waiting GPU draws little, so its clock is higher.
+      // After it, the GPU waits. A waiting GPU draws little power, so its clock is higher.
       step.reached.push_back({ran.begin + ran.duration + kMillisecond, 1400});
     }
     gpu.Add(step);
@@ -238,8 +238,8 @@ TEST(GpuMeasurements, StepsAtThePowerLimitCountAtTheClockThatWasReached) {
 TEST(GpuMeasurements, InstructionsUnderASwitchAreLeftOut) {
   VirtualJob job(1);
   protocol::RanStep step = job.Step({});
-  // The clock is requested as the third instruction begins, and lands within 10 ms (5 ms later plus
-  // 5 ms of latency).
+  // The clock is requested when the third instruction begins. It lands within 10 ms: the driver
+  // answers 5 ms later, and the latency is 5 ms.
   const Nanoseconds begin = step.instructions[2].begin;
   step.clocks.push_back({begin, begin + 5 * kMillisecond, 1400, 2});
   GpuMeasurements gpu({.switch_latency = 5 * kMillisecond});
@@ -248,7 +248,7 @@ TEST(GpuMeasurements, InstructionsUnderASwitchAreLeftOut) {
   EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1400)->samples, 23);
   EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kBackward, 1400)->samples, 24);
   EXPECT_GE(gpu.counts().windows_left_out, 1);
-  // The same clock again is no change.
+  // A request of the same clock is no change.
   protocol::RanStep next = job.Step({});
   next.clocks.push_back({next.instructions[2].begin, next.instructions[2].begin, 1400, 2});
   gpu.Add(next);
@@ -288,8 +288,8 @@ TEST(GpuMeasurements, StepThatStalledIsNeitherDriftNorMeasured) {
   const std::vector<MeasuredOption> options = gpu.Options(0);
   const MeasuredOption* forward = Find(options, InstructionKind::kForward, 1400);
   EXPECT_EQ(forward->samples, 6 * 24);
-  // The tolerance is four standard errors. With the slow step (20 % more) the mean would be 2.9 %
-  // off.
+  // The tolerance is four standard errors. With the slow step (20 % more), the mean would have an
+  // error of 2.9 %.
   EXPECT_NEAR(forward->time_s, 0.031, 4 * 0.031 * 0.01 / std::sqrt(6 * 24.0));
   EXPECT_GT(forward->power_w, 0);
 }
@@ -318,7 +318,7 @@ TEST(GpuMeasurements, RefusedClockIsNotMeasuredAsIfSet) {
   }
   gpu.Add(step);
   EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1000), nullptr);
-  // Neither do the following steps count, until a clock is set.
+  // The following steps do not count either, until a clock is set.
   protocol::RanStep next = job.Step({.mhz = 1000});
   gpu.Add(next);
   EXPECT_EQ(Find(gpu.Options(0), InstructionKind::kForward, 1000), nullptr);
@@ -343,14 +343,14 @@ TEST(GpuMeasurements, DriftOfPowerIsNoticedWithinAFewSteps) {
     }
   }
   EXPECT_GE(alarms, 1);
-  // Both kinds still have an estimate.
+  // Both kinds must still have an estimate.
   for (const MeasuredOption& option : gpu.Options(0)) EXPECT_GT(option.power_w, 0);
 }
 
-// The times of 300 jobs, 20 steps and 2 kinds are 12,000 tests with one false alarm in 21,000 (both
-// sides), and so are the powers: 1.1 alarms are expected, and 5 occurred. The variance that scales
-// z is itself an estimate, which makes alarms a few times as frequent in the first steps. The limit
-// of 8 allows about seven times the expected rate.
+// The times of 300 jobs, 20 steps and 2 kinds are 12,000 tests, with one false alarm in 21,000
+// (both sides). The powers are as many tests. So 1.1 alarms are expected, and 5 occurred. The
+// variance that scales z is itself an estimate. This makes alarms a few times as frequent in the
+// first steps. The limit of 8 allows about seven times the expected rate.
 TEST(GpuMeasurements, FalseAlarmsAreRare) {
   std::int64_t drifts = 0;
   for (int seed = 1; seed <= 300; ++seed) {

@@ -12,7 +12,7 @@
 namespace perseus::profiler {
 namespace {
 
-// With fewer instructions, the sum of a step shows hardly more than its parts.
+// If a step has fewer instructions, its sum shows hardly more than its parts.
 constexpr std::size_t kLeastInstructions = 6;
 
 struct Position {
@@ -28,8 +28,8 @@ Position PositionOf(const protocol::RanInstruction& instruction) {
 
 using Steps = std::vector<std::span<const protocol::RanInstruction>>;
 
-// [step][instruction] the times (s) of the instructions that all steps have, in the order of the
-// first step.
+// Returns the times (s) of the instructions that all steps have: [step][instruction], in the order
+// of the first step.
 std::vector<std::vector<double>> CommonTimes(const Steps& steps) {
   std::vector<std::map<Position, double>> times;
   for (const auto& step : steps) {
@@ -57,7 +57,7 @@ struct Variances {
 Variances VariancesOf(const InstructionNoise::Sums& sums) {
   Variances found;
   found.common = (sums.all - sums.own) / (sums.all_common - sums.own_common);
-  // A negative variance is an estimation error.
+  // A negative variance comes from estimation errors.
   found.common = std::max(0.0, found.common);
   found.independent = std::max(0.0, (sums.own - sums.own_common * found.common) / sums.squares);
   return found;
@@ -97,7 +97,7 @@ void InstructionNoise::Add(std::span<const std::vector<protocol::RanInstruction>
       means[k] += of_step[k] / static_cast<double>(times.size());
     }
   }
-  // Sums of squared deviations: the variances times n - 1.
+  // These are sums of squared deviations: the variances times n - 1.
   Sums& sums = state_.groups[static_cast<std::size_t>(state_.blocks) % kGroups];
   for (const std::vector<double>& of_step : times) {
     double from_sum = 0;

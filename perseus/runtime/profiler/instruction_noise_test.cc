@@ -1,4 +1,4 @@
-// The noise of instructions, from steps whose noise is known.
+// Estimates the noise of instructions from steps with known noise.
 #include "perseus/runtime/profiler/instruction_noise.h"
 
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ namespace {
 struct NoiseCase {
   double independent = 0;
   double common = 0;
-  double time_stamp_s = 0;  // The deviation of the error of a time stamp.
+  double time_stamp_s = 0;  // The standard deviation of the error of a time stamp.
   int microbatches = 12;
-  int steps = 3;  // In a block.
+  int steps = 3;  // The number of steps in a block.
   int blocks = 96;
 };
 
@@ -56,24 +56,26 @@ MeasuredNoise Measure(const NoiseCase& spec, std::uint64_t seed) {
   return noise.Solve().value();
 }
 
-// The relative error of a deviation from n squares is 1 / sqrt(2 n): 1 % for the 4,608 independent
-// ones, and 5 % for the 192 sums of steps. The covariances of neighbors triple the variance of the
-// first. The tolerances are four such errors.
+// The relative error of a standard deviation from n squares is 1 / sqrt(2 n). This is 1 % for the
+// 4,608 independent errors, and 5 % for the 192 sums of steps. The covariances of neighbors triple
+// the variance of the first error. The tolerances are four such errors.
 TEST(InstructionNoise, FindsBothParts) {
   for (const NoiseCase& spec :
        {NoiseCase{.independent = 0.01}, NoiseCase{.independent = 0.01, .common = 0.01},
         NoiseCase{.independent = 0.002, .common = 0.01}, NoiseCase{.independent = 0.05}}) {
     const MeasuredNoise found = Measure(spec, 1);
     EXPECT_NEAR(found.noise.independent, spec.independent, 0.08 * spec.independent);
-    // Without common noise, its variance is within four errors of 0: those of the sums of steps,
-    // independent^2 * sum of squares / (sum of times)^2 * sqrt(2 / 192).
+    // Without common noise, the estimated common variance is within four errors of 0. The error
+    // comes from the sums of steps: independent^2 * sum of squares / (sum of times)^2 * sqrt(2 /
+    // 192).
     const double least = spec.independent * std::sqrt(0.054 * 4 * 0.102);
     EXPECT_NEAR(found.noise.common, spec.common, 0.2 * spec.common + least);
   }
 }
 
 TEST(InstructionNoise, ErrorsOfTimeStampsAreNoNoise) {
-  // 1 ms of 20 ms. The noise would be 2 % of the mean square of times if this counted.
+  // 1 ms of 20 ms. If time stamps counted as noise, the noise would be 2 % of the mean square of
+  // times.
   const NoiseCase spec{.independent = 0.01, .time_stamp_s = 0.001, .blocks = 480};
   const MeasuredNoise found = Measure(spec, 2);
   EXPECT_NEAR(found.noise.independent, 0.01, 0.005);
@@ -100,7 +102,8 @@ TEST(InstructionNoise, WithoutNoiseItIsZero) {
   EXPECT_LT(found.noise.common, 1e-7);
 }
 
-// An instruction that stalled is absent from its step, and then from the others of its block.
+// An instruction that stalled is absent from its step. It is then left out of the other steps of
+// its block.
 TEST(InstructionNoise, LeavesOutWhatSomeStepsLack) {
   SplitMix64 random{3};
   const NoiseCase spec{.independent = 0.01};
@@ -109,7 +112,7 @@ TEST(InstructionNoise, LeavesOutWhatSomeStepsLack) {
     std::vector<std::vector<protocol::RanInstruction>> steps;
     for (int i = 0; i < spec.steps; ++i) steps.push_back(NoisyStep(spec, random));
     steps[1].erase(steps[1].begin() + 5);
-    steps.emplace_back();  // A step that does not count.
+    steps.emplace_back();  // This step does not count.
     noise.Add(steps);
   }
   EXPECT_NEAR(noise.Solve()->noise.independent, 0.01, 0.001);
@@ -123,7 +126,7 @@ TEST(InstructionNoise, FewBlocksShowNothing) {
     EXPECT_FALSE(noise.Solve());
   }
   const std::vector<std::vector<protocol::RanInstruction>> one_step(1, NoisyStep({}, random));
-  noise.Add(one_step);  // It has no variance.
+  noise.Add(one_step);  // A single step has no variance.
   EXPECT_FALSE(noise.Solve());
   noise.Add(std::vector{NoisyStep({}, random), NoisyStep({}, random)});
   EXPECT_TRUE(noise.Solve());

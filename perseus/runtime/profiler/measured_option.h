@@ -8,10 +8,10 @@
 
 namespace perseus::profiler {
 
-// Similar instructions: of one kind, on one chunk of one rank, for any microbatch.
+// A group of similar instructions: one kind, on one chunk of one rank, for any microbatch.
 struct InstructionGroup {
   int rank = 0;   // The pp_rank.
-  int chunk = 0;  // Among the stages on that rank.
+  int chunk = 0;  // The number among the stages on that rank.
   InstructionKind kind = InstructionKind::kForward;
   friend auto operator<=>(const InstructionGroup&, const InstructionGroup&) = default;
 };
@@ -19,13 +19,14 @@ struct InstructionGroup {
 struct MeasuredOption {
   InstructionGroup group;
   int frequency_mhz = 0;
-  int samples = 0;  // How many instructions were measured.
+  int samples = 0;  // The number of measured instructions.
   double time_s = 0;
-  double time_ci_s = 0;  // The half-width of the 95 % confidence interval, as all `_ci_`.
-  double power_w = 0;    // The mean of one GPU while it runs.
+  // The half-width of the 95 % confidence interval. The same is true of every `_ci_`.
+  double time_ci_s = 0;
+  double power_w = 0;  // The mean power of one GPU while the instruction runs.
   double power_ci_w = 0;
-  // The highest clock that was read while the instruction ran at the power limit. 0: the GPU never
-  // was at its power limit then, or there are too few readings.
+  // The highest clock that was read while the instruction ran at the power limit. 0: during this
+  // instruction, the GPU was never at its power limit, or there are too few readings.
   int reached_mhz = 0;
 
   double energy_j() const { return power_w * time_s; }
@@ -35,7 +36,7 @@ struct MeasuredOption {
   }
 };
 
-// Half-width of a 95 % interval, in standard errors, of a normal distribution.
+// The half-width of a 95 % interval of a normal distribution, in standard errors.
 inline constexpr double kStandardErrorsOf95 = 1.959964;
 
 }  // namespace perseus::profiler

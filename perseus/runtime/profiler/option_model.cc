@@ -13,8 +13,8 @@
 namespace perseus::profiler {
 namespace {
 
-// Standard deviations of the vague priors. Within two deviations, a level is within a factor of e^2
-// of the group's mean, and a trend is between clock^-4 and clock^4.
+// Standard deviations of the vague priors. Two deviations of a level are a factor of e^2 from the
+// group's mean. Two deviations of a trend are clock^-4 and clock^4.
 constexpr double kLevel = 1;
 constexpr double kTrend = 2;
 
@@ -26,7 +26,8 @@ constexpr std::array kOwnShare = {0.003, 0.03, 0.2, 1.0};
 constexpr double kUsualSmooth = 0.1;
 constexpr double kUsualRoughness = 0.004;
 constexpr double kPriorWidth = 0.9;
-// More points than this cost time and do not make the scales more certain.
+// If there are more points than this, the additional points cost time, and do not make the scales
+// more certain.
 constexpr std::size_t kMostPointsForScales = 200;
 
 double LogPrior(double value, double usual) {
@@ -42,7 +43,7 @@ std::vector<double> AsList(const Eigen::VectorXd& values) {
   return {values.data(), values.data() + values.size()};
 }
 
-// Limits of relative errors: what a clock can resolve, and the assumed error of a single sample,
+// Limits of relative errors: the resolution of a clock, and the assumed error of a single sample,
 // which has no interval of its own.
 constexpr double kLeastError = 1e-5;
 constexpr double kMostError = 0.1;

@@ -1,8 +1,9 @@
-// All options of a job, measured or not: the probable time and power of each, and how certain they
-// are.
+// All options of a job, measured or not: the probable time and power of each option, and their
+// uncertainty.
 //
-// For each kind of instruction, the model has one CurveModel for the times and one for the powers,
-// over all pp_ranks and chunks. The model is immutable, so any thread may use it.
+// For each kind of instruction, the model has two curve models, which cover all pp_ranks and
+// chunks: one CurveModel for the times, and one for the powers. The model is immutable, so any
+// thread may use it.
 #pragma once
 
 #include <map>
@@ -13,18 +14,18 @@
 
 namespace perseus::profiler {
 
-// A model of the time or the power of instructions at clocks that were not measured, with its
-// uncertainty.
+// A model of the time or the power of instructions at clocks that were not measured, with the
+// uncertainty of each prediction.
 //
 // The problem. A few clocks were measured, each with its own error. A planner needs the values at
-// the other clocks, and a profiler needs to know where the next measurement helps most. Both need
-// an uncertainty that is small near the measurements and realistic between them. The stages of a
+// the other clocks. A profiler needs to know where the next measurement helps most. Both need an
+// uncertainty that is small near the measurements, and realistic between them. The stages of a
 // pipeline have similar layers on similar GPUs, so the measurements of one stage also help to
-// predict another one. How much they help has to be learned, too.
+// predict another stage. The model has to learn how much they help.
 //
 // The model (universal kriging with several outputs; Rasmussen and Williams, Gaussian Processes for
-// Machine Learning, 2006, chapters 2 and 5; Bonilla et al., NeurIPS 2007). A *group* has a curve of
-// its own: a (rank, chunk). With x = ln(clock / highest clock) and y = ln(value),
+// Machine Learning, 2006, chapters 2 and 5; Bonilla et al., NeurIPS 2007). Each *group* has its own
+// curve. A group is a (rank, chunk). With x = ln(clock / highest clock) and y = ln(value),
 //
 //     y_g(x) = level_g + trend_g x + smooth_g(x) + roughness_g(x)
 //
@@ -32,22 +33,22 @@ namespace perseus::profiler {
 //   trend      A power law: time falls and power rises with the clock. Its prior is vague.
 //   smooth     A Gaussian process with Matérn 5/2 covariance, which is twice differentiable. It
 //              bends where a GPU leaves its power limit or reaches its voltage floor.
-//   roughness  Each clock's own deviation, independent of its neighbors. Real profiles have it.
-//              More samples do not remove it, and it decides which of two neighboring clocks is
-//              better.
+//   roughness  Each clock's own deviation, independent of its neighbors. Real profiles have
+//              roughness. More samples do not remove it. It decides which of two neighboring clocks
+//              is better.
 //
-// Each of the last three is the sum of a part that all groups share and a part of the group's own.
-// `own_share` is the fraction of the variance that is the group's own. The sizes of smooth and
-// roughness, the reach of smooth (its length in x), and own_share are chosen from a grid by the
-// posterior density of the measurements. If groups differ completely, own_share is 1, and each
-// group is predicted from its own measurements.
+// Each of the last three terms is the sum of a part that all groups share and a part of the group's
+// own. `own_share` is the fraction of the variance that is the group's own. A grid search chooses
+// four parameters by the posterior density of the measurements: the sizes of smooth and roughness,
+// the reach of smooth (its length in x), and own_share. If groups differ completely, own_share is
+// 1, and each group is predicted from its own measurements.
 //
 // Alternatives that we rejected. The published exponential (profile/curve.h) has three parameters,
-// fits effective energy only, and gives no uncertainty. The same model with own_share fixed at 1
+// fits only effective energy, and gives no uncertainty. The same model with own_share fixed at 1
 // needs more than ten clocks per group for rough profiles. docs/explanation/client-design.md has
-// the losses of both.
+// the losses of both alternatives.
 //
-// Limit: the model cannot predict a jump that no measured clock of any group shows.
+// Limit: the model cannot predict a jump if no measured clock of any group shows it.
 //
 // Immutable, so any thread may use it. Fitting n points costs about 100 n^3 / 6 multiplications.
 
@@ -63,7 +64,7 @@ class CurveModel {
   struct Prediction {
     double value = 0;
     double relative_standard_deviation = 0;
-    // For CovarianceOf. `explained` is L^-1 times the covariances with the points.
+    // These three are for CovarianceOf. `explained` is L^-1 times the covariances with the points.
     int group = 0;
     double x = 0;
     std::vector<double> explained;
@@ -73,8 +74,8 @@ class CurveModel {
   explicit CurveModel(std::span<const CurvePoint> points);
 
   // Predicts the true value at `frequency_mhz`. At a measured clock, the prediction is near the
-  // measurement and about as certain. A group without a point gets the average of the others, with
-  // a very large deviation.
+  // measurement and about as certain as the measurement. A group without a point gets the average
+  // of the other groups, with a very large deviation.
   Prediction At(int group, double frequency_mhz) const;
   // The covariance of the logarithms of two true values, given all measurements.
   double CovarianceOf(const Prediction& a, const Prediction& b) const;
@@ -89,7 +90,7 @@ class CurveModel {
   struct Point {
     int group = 0;
     double x = 0;
-    double y = 0;  // Relative to its group's mean.
+    double y = 0;  // Relative to the mean of its group.
     double noise_variance = 0;
   };
   double Covariance(const Point& a, const Point& b) const;
@@ -111,23 +112,24 @@ class OptionModel {
  public:
   struct Prediction {
     double time_s = 0;
-    double time_deviation = 0;  // Relative.
+    double time_deviation = 0;  // The relative standard deviation.
     double power_w = 0;
     double power_deviation = 0;
     double energy_j() const { return time_s * power_w; }
   };
 
-  // Options without a power (power_w is 0) count for their time only.
+  // Uses only the time of an option without a power (power_w is 0).
   explicit OptionModel(std::span<const MeasuredOption> measured);
 
   // Whether both a time and a power of `kind` were measured.
   bool Knows(InstructionKind kind) const;
   // Requires Knows(group.kind).
   Prediction At(const InstructionGroup& group, int frequency_mhz) const;
-  // The measurement of an option. Null if it was not measured.
+  // The measurement of an option. Null if the option was not measured.
   const MeasuredOption* Measured(const InstructionGroup& group, int frequency_mhz) const;
 
-  // [a][b]: covariances of the logarithms of two groups at one clock. Requires groups of one kind.
+  // [a][b]: the covariance of the logarithms of groups a and b at one clock. Requires groups of one
+  // kind.
   struct Covariances {
     std::vector<std::vector<double>> time;
     std::vector<std::vector<double>> power;

@@ -11,16 +11,18 @@
 namespace perseus::profiler {
 namespace {
 
-// The least eigenvalue of the normal equations, scaled to a diagonal of ones, with which a
-// combination of parameters does not count as unseen. Rounding causes values of about 1e-15. A
-// combination that varies by a thousandth of its parameters has 1e-6, and can still be estimated.
+// If a combination of parameters has an eigenvalue below this, the data do not determine it (it is
+// unseen). The eigenvalues are those of the normal equations, scaled to a diagonal of ones.
+// Rounding causes values of about 1e-15. A combination that varies by a thousandth of its
+// parameters has 1e-6, and can still be estimated.
 constexpr double kNoInformation = 1e-9;
-// An unseen combination leaves a parameter alone if the parameter's part in it is below this.
+// If a parameter's part in an unseen combination is below this, the combination does not affect the
+// parameter.
 constexpr double kNoPart = 1e-6;
-// The standard deviation of the common shift of a stretch's edges, in units of an edge's own. It is
-// so large that only the data determine the shift.
+// The standard deviation of the common shift of a stretch's edges, in units of an edge's own
+// standard deviation. It is so large that only the data determine the shift.
 constexpr double kFreePhase = 10;
-// The least error of an edge, because a call and a reading take about this long.
+// The least error of an edge. A call and a reading take about this long.
 constexpr double kLeastEdgeErrorS = 1e-6;
 // Keeps the scale of an unused parameter finite before it is replaced by 0.
 constexpr double kLeastScale = std::numeric_limits<double>::min();
@@ -69,7 +71,7 @@ void AddEdges(std::span<const PowerWindow> stretch, Eigen::MatrixXd& covariance)
   }
 }
 
-// G, the covariance of what runs share, for a relative deviation of 1.
+// Returns G, the covariance of what runs share, for a relative deviation of 1.
 Eigen::MatrixXd SharedRuns(std::span<const PowerWindow> stretch) {
   Eigen::MatrixXd shared = Eigen::MatrixXd::Zero(Index(stretch.size()), Index(stretch.size()));
   std::map<int, std::vector<std::pair<std::size_t, double>>> energies_j;  // By run.
@@ -101,7 +103,7 @@ Fitted Solve(const PowerFit::Sums& sums) {
   Fitted fitted;
   fitted.identified.assign(sums.right.size(), true);
   if (n == 0) return fitted;
-  // The matrix is symmetric, so the order of rows and columns does not matter.
+  // The matrix is symmetric, so row order and column order give the same matrix.
   const Eigen::Map<const Eigen::MatrixXd> normal(sums.normal.values.data(), n, n);
   const Eigen::Map<const Eigen::VectorXd> right(sums.right.data(), n);
   const Eigen::VectorXd scales =
@@ -223,7 +225,8 @@ PowerFit::Answer PowerFit::Solve() const {
   for (std::size_t i = 0; i < sums_.size(); ++i) {
     const Fitted fitted = profiler::Solve(sums_[i]);
     const double degrees = windows_ - fitted.rank;
-    if (degrees < 1) return answer;  // With as many unknowns as windows, errors are unknown.
+    // If there are as many unknowns as windows, errors are unknown.
+    if (degrees < 1) return answer;
     const double factor = std::max(fitted.residual_squares / degrees, 1e-18);
     const double likelihood =
         -0.5 * (degrees * std::log(factor) + sums_[i].log_determinant + fitted.log_determinant);

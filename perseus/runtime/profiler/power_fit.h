@@ -1,47 +1,52 @@
 // Estimates the powers of instructions that take 5 to 50 ms from an energy counter that changes
 // every 20 to 100 ms.
 //
-// The problem. The power of a GPU is taken as a constant of what it runs: p_j for each kind of
-// instruction at each clock, and p_0 while it waits. A *window* is the time between two values of
-// the counter. Its energy is E = sum p_j x_j, where x_j is how long j ran in it. A window rarely
-// contains one kind only, but windows contain the kinds in different proportions. So a regression
-// of E on x separates them. (The energy of an instruction is then p_j times its mean time.)
+// The problem. For each kind of instruction at each clock, the power of a GPU is taken as a
+// constant p_j. While the GPU waits, the power is p_0. A *window* is the time between two values of
+// the counter. The energy of a window is E = sum p_j x_j, where x_j is how long j ran in the
+// window. A window rarely contains only one kind, but windows contain the kinds in different
+// proportions. So a regression of E on x separates the kinds. The energy of an instruction is then
+// p_j times its mean time.
 //
 // The errors, and why ordinary least squares is not enough:
-//   - Edges. When the counter took a value is known only to be between two reads, (after, until].
-//     The middle is off by up to w/2, uniformly, so its standard deviation is w / sqrt(12). An edge
-//     that is off by d moves the energy p d from one window to the next, where p is the power at
-//     the edge. So the errors of neighboring windows are anti-correlated, and the sum of energies
-//     over windows is right. A regression with independent errors would lose that.
-//   - Phase. Counter and reads are both periodic, so all edges of a stretch may be off by the same
-//     time. No average over edges removes this error, and intervals that ignore it cover half of
-//     their nominal level (measured: 51 % for 95 %). A common shift d changes window k by
-//     (p_begin - p_end) d. It is one unknown per stretch: a covariance in that direction, which is
-//     so large that a larger one makes no difference.
-//   - Runs. One run of an instruction draws slightly more power than another (data, memory
-//     traffic), with the relative standard deviation s. All windows that contain a part of the run
-//     share this deviation. So neighboring windows are positively correlated if an instruction is
-//     longer than a window, and intervals that ignore this are too narrow.
+//  - Edges. The time at which the counter took a value is known only to be between two reads,
+//    (after, until], which are w apart. The middle of this interval has an error of up to w/2,
+//    uniformly distributed, so its standard deviation is w / sqrt(12). If the error of an edge is
+//    d, the energy p d moves from one window to the next, where p is the power at the edge. So the
+//    errors of neighboring windows are anti-correlated, and the sum of energies over windows is
+//    right. A regression with independent errors would lose this information.
+//  - Phase. Counter and reads are both periodic, so all edges of a stretch may have the same error.
+//    (A stretch is a sequence of neighboring windows.) No average over edges removes this error.
+//    Intervals that ignore this error cover half of their nominal level (measured: 51 % for 95 %).
+//    A common shift d changes window k by (p_begin - p_end) d. The shift is one unknown per
+//    stretch. In C, this is a covariance in that direction, which is so large that a larger one
+//    makes no difference.
+//  - Runs. One run of an instruction draws slightly more power than another run (data, memory
+//    traffic), with the relative standard deviation s. All windows that contain a part of the run
+//    share this deviation. So neighboring windows are positively correlated if an instruction is
+//    longer than a window. Intervals that ignore this correlation are too narrow.
 // So the windows of a stretch, in order, have the covariance C = s^2 G + S. G_kl is the sum over
 // runs of (p x_ik)(p x_il), and S is tridiagonal with the variances of edges. Generalized least
 // squares with C is the best linear unbiased estimate (Aitken 1935). C is factored for each stretch
 // (of at most kLongestStretch windows), and only the normal equations X' C^-1 X, X' C^-1 y are
 // kept.
 //
-// s is unknown. Each s of a grid has its own normal equations, and the answer uses the one with the
+// s is unknown. Each s of a grid has its own normal equations. The answer uses the s with the
 // greatest restricted likelihood (Patterson & Thompson 1971). The residuals also give a common
 // factor of C. So only the ratio of s to the errors of edges has to be on the grid. Large values of
-// s stand for small errors of edges. The p in C is the mean power of the windows around. It is
-// measured, too, but an error of 5 % in it changes weights by 5 % and does not bias an estimate.
+// s in the grid stand for small errors of edges. The p in C is the mean power of the neighboring
+// windows. This p is measured, too, but an error of 5 % in it changes weights by 5 % and does not
+// bias an estimate.
 //
-// Identifiability. Two kinds that always occur in the same proportion have no separate powers. The
-// eigenvectors of the (scaled) normal equations with eigenvalue 0 are the combinations that the
-// data do not determine. A parameter with a part in one of them is reported as not identified,
-// instead of as an arbitrary number. A parameter that is hardly identified has a wide interval.
+// Identifiability. If two kinds always occur in the same proportion, their separate powers cannot
+// be computed. The eigenvectors of the (scaled) normal equations with eigenvalue 0 are the
+// combinations that the data do not determine. A parameter with a part in such an eigenvector is
+// reported as not identified, instead of as an arbitrary number. A parameter that is hardly
+// identified has a wide interval.
 //
-// The model leaves out that power changes within an instruction (a part of an instruction counts
-// with the average power; over many runs with random places the error averages out), and slow drift
-// (gpu_measurements.h).
+// The model leaves out two effects. First, the power changes within an instruction. The model
+// counts a part of an instruction with the average power; over many runs with random places, this
+// error averages out. Second, the model leaves out slow drift (gpu_measurements.h).
 //
 // Not thread-safe. A stretch of m windows costs 5 m^3 / 6 multiplications. An answer costs about
 // 10 p^3 multiplications for p parameters.
@@ -71,14 +76,17 @@ struct PowerWindow {
   struct Part {
     std::size_t parameter = 0;
     double seconds = 0;
-    int run = -1;  // The same number for all parts of a run. -1 is waiting, which does not vary.
+    // All parts of one run have the same number. -1: the GPU waits in this part. The power while it
+    // waits does not vary from run to run.
+    int run = -1;
   };
   double energy_j = 0;
   double seconds = 0;
   std::vector<Part> parts;
-  double begin_error_s = 0;  // The standard deviations of the window's edges.
+  double begin_error_s = 0;  // The standard deviations of the window's edges in time.
   double end_error_s = 0;
-  // The power at the window's edges if it is known. 0: the mean of the neighboring windows is used.
+  // The power at the window's edges, if it is known. 0: the fit uses the mean of the neighboring
+  // windows.
   double begin_power_w = 0;
   double end_power_w = 0;
 };
@@ -94,13 +102,14 @@ class PowerFit {
   static constexpr std::size_t kLongestStretch = 128;
   static constexpr std::array kRunDeviations = {0.005, 0.02, 0.08, 0.32, 1.28};
 
-  // Adds consecutive windows. Long stretches are cut.
+  // Adds consecutive windows. Splits a stretch that is longer than kLongestStretch.
   void Add(std::span<const PowerWindow> stretch);
 
   // Adds everything that was added to `other`.
   void Add(const PowerFit& other);
 
-  // `powers` is by parameter. A parameter without a window is not identified.
+  // The result. The index of `powers` is the parameter. A parameter without a window is not
+  // identified.
   struct Answer {
     std::vector<PowerEstimate> powers;
     double likelihood = 0;          // The logarithm of the restricted likelihood.
@@ -109,7 +118,7 @@ class PowerFit {
   };
   Answer Solve() const;
 
-  // The sums of everything that was added. The state file keeps them.
+  // The sums over everything that was added. The state file stores them.
   struct Sums {
     SquareMatrix normal;        // X' C^-1 X
     std::vector<double> right;  // X' C^-1 y

@@ -23,7 +23,7 @@ constexpr int kVersion = 2;
 constexpr int kMaxJsonDepth = 8;
 constexpr int kMostParameters = 4096;
 constexpr double kHuge = 1e300;
-// Up to here, a double represents every whole number.
+// The highest count in a file. Up to this value, a double represents every whole number.
 constexpr std::int64_t kMostCount = 9'000'000'000'000'000;
 
 // The names of the counts in the file.

@@ -1,5 +1,5 @@
-// The measurements of a profiler as a file. A profiler that restarts continues without measuring
-// again, and a job's next run can use what its GPUs have shown.
+// The measurements of a profiler as a file. With this file, a profiler that restarts continues
+// without measuring again. The job's next run can also use the measurements of its GPUs.
 //
 //   {"perseus_profiler": 1, "job": "1f1b 8x24 gpt3", "spent": {"steps": 36, "seconds": 171.4},
 //    "noise": {"blocks": 96, "groups": [{"own": …, "all": …, "squares": …, "own_common": …,
@@ -12,8 +12,8 @@
 //              "fits": [{"squares": …, "log_determinant": …, "right": […],
 //                        "normal": [[i, j, value], …]}, …]}, …]}
 //
-// "normal" has the values that are not zero, with j <= i. Numbers are written with all digits, so a
-// restored profiler continues exactly as the saved one would.
+// "normal" has the values that are not zero, with j <= i. All digits of a number are written, so a
+// restored profiler continues exactly as the saved profiler would.
 #pragma once
 
 #include <map>
@@ -29,25 +29,26 @@
 namespace perseus::profiler {
 
 struct KnownGpu {
-  std::string gpu;  // Its UUID. Empty if it is unknown.
+  std::string gpu;  // The UUID. Empty if it is unknown.
   std::string gpu_name;
   GpuMeasurements measurements;
 };
 
 struct ProfilerState {
-  std::string job;  // The coordinator's description: schedule, sizes, model.
+  std::string job;  // The coordinator's description of the job: schedule, sizes, model.
   SweepSpent spent;
   InstructionNoise noise;  // The noise of all ranks.
   std::map<protocol::RankId, KnownGpu> gpus;
 };
 
 std::string FormatProfilerState(const ProfilerState& state);
-// Errors (kInput) are such as "name: gpus[3].records[2].frequency_mhz is … (remedy)".
+// The error (kInput) is such as "name: gpus[3].records[2].frequency_mhz is … (remedy)".
 Result<ProfilerState> ParseProfilerState(std::string_view text, std::string_view name);
 
-// Check that the state belongs to this job and, for the rank of the header, to this type of GPU.
-// Another GPU of the same type is accepted: the drift test (gpu_measurements.h) finds out if this
-// GPU behaves differently. Fail (kInput) with both names and a remedy.
+// Both functions check that the state belongs to this run. CheckSameJob checks the job.
+// CheckSameGpu checks the type of GPU of the header's rank. Another GPU of the same type is
+// accepted: if it behaves differently, the drift test finds out (gpu_measurements.h). Both
+// functions fail (kInput) with both names and a remedy.
 Result<void> CheckSameJob(const ProfilerState& state, std::string_view job, std::string_view name);
 Result<void> CheckSameGpu(const ProfilerState& state, const protocol::RankHeader& header,
                           std::string_view name);

@@ -1,4 +1,4 @@
-// A restarted profiler keeps its measurements, and accepts none of another job.
+// A restarted profiler keeps its measurements. It accepts no measurements of another job.
 #include "perseus/runtime/profiler/profiler_state.h"
 
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// Alternates forward and backward with waits. The energies differ enough to separate the two.
+// Alternates forward and backward with waits. The energies differ enough to separate the two kinds.
 protocol::RanStep Step(int number) {
   protocol::RanStep step;
   step.step = number;

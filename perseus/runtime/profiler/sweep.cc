@@ -18,26 +18,27 @@
 namespace perseus::profiler {
 namespace {
 
-// The clocks of the descent, as fractions of the highest clock. Below 0.6, GPUs lose energy again.
+// The clocks of the descent, as fractions of the highest clock. Below 0.6, GPUs need more energy
+// again.
 constexpr std::array kDescent = {1.0, 0.88, 0.77, 0.66};
 
-// The number of rounds whose steps run at the highest clocks first. They cost no slowdown, and the
-// deadline of every plan depends on them.
+// The number of first rounds, whose steps run at the highest clocks. These rounds cost no slowdown,
+// and the deadline of every plan depends on their results.
 constexpr int kBaselineRounds = 3;
 
-// An instruction that takes less than this part of the longest one of its rank computes nothing. An
-// example is the first stage's backward_input in a zero-bubble schedule. No counter shows its
-// power, and its energy does not matter.
+// If an instruction takes less than this fraction of the longest instruction of its rank, it
+// computes nothing. An example is the first stage's backward_input in a zero-bubble schedule. No
+// counter shows the power of such an instruction, and its energy does not matter.
 constexpr double kPartOfNothing = 0.01;
 
-// A round may take longer than predicted by this fraction, because its clocks are often new to the
-// model. It still has to stay within the budget.
+// The fraction by which a round may take longer than predicted, because its clocks are often new to
+// the model. The round must stay within the budget despite this error.
 constexpr double kPredictionError = 0.04;
 
-// For this many candidates of greatest gain, the gain of other groups is computed, too.
+// The number of candidates, by greatest gain, for which the gain of other groups is computed, too.
 constexpr std::size_t kCandidates = 256;
 
-// E[(deviation N - distance)^+], where N is standard normal.
+// Returns E[(deviation N - distance)^+], where N is standard normal.
 double ExpectedImprovement(double distance, double deviation) {
   if (deviation <= 0) return 0;
   const double z = distance / deviation;
@@ -147,7 +148,7 @@ class Chooser {
   }
 
   double chosen_gain() const { return chosen_gain_ / iteration_energy_j_; }
-  // The model's prediction of a step at these clocks, in seconds.
+  // Returns the model's prediction of the time of a step at these clocks, in seconds.
   Result<double> StepSeconds(std::span<const int> clocks) const {
     std::vector<profile::ProfileEntry> entries;
     for (std::size_t group = 0; group < groups_.size(); ++group) {
@@ -169,7 +170,7 @@ class Chooser {
   Result<std::vector<int>> RaisedTo(double most_s, std::vector<int> clocks) const {
     while (true) {
       PERSEUS_ASSIGN_OR_RETURN(const double seconds, StepSeconds(clocks));
-      // The slowest group is the one with the lowest clock relative to its highest one.
+      // The slowest group has the lowest clock relative to its own highest clock.
       std::size_t slowest = groups_.size();
       double least_part = 1;
       for (std::size_t group = 0; group < groups_.size(); ++group) {
@@ -199,10 +200,10 @@ class Chooser {
     return clocks;
   }
 
-  // Whether every group was measured at its highest clock, so that lower clocks can follow. A
-  // counter that changes rarely may never separate the powers of two kinds that always run
-  // together. So after twice the usual steps, groups without a power are accepted. The model then
-  // uses the powers of other groups of the kind.
+  // Whether every group was measured at its highest clock, so that lower clocks can follow. If two
+  // kinds always run together, a counter that changes rarely may never separate their powers. So
+  // after twice the usual steps, groups without a power are accepted, too. For such a group, the
+  // model uses the powers of other groups of the kind.
   bool KnowsAll(const SweepSpent& spent) const {
     const bool is_late = spent.steps >= 2 * kBaselineRounds * budget_.steps_per_round;
     for (std::size_t group = 0; group < groups_.size(); ++group) {
@@ -219,7 +220,7 @@ class Chooser {
     std::size_t clock = 0;
     double gain = 0;
   };
-  // How much a measurement of one group at one clock says about other groups of its kind.
+  // How much a measurement of one group at one clock says about other groups of the same kind.
   struct SharedInformation {
     std::vector<std::pair<std::size_t, std::size_t>> groups;  // And the index of the clock in each.
     std::vector<std::vector<double>> parts;                   // [measured group][other group]
@@ -249,7 +250,8 @@ class Chooser {
     return model_.Measured(groups_[group], Highest(group))->time_s < kPartOfNothing * longest_s;
   }
 
-  // Whether the lower of the two lowest measured clocks certainly needs more effective energy.
+  // Whether the lower of the two lowest measured clocks certainly needs more effective energy than
+  // the other.
   bool OnlyLoses(std::size_t group) const {
     const MeasuredOption* lower = nullptr;
     for (const int mhz : ClocksOf(group)) {
@@ -286,7 +288,7 @@ class Chooser {
       const double time_w = price_w - waiting_w;
       std::vector<double> costs_j;
       for (std::size_t i = 0; i < clocks.size(); ++i) {
-        // The graph's options have the highest clock first.
+        // The graph's options begin with the highest clock.
         const profile::Option& option = set->options[clocks.size() - 1 - i];
         costs_j.push_back(option.energy_j / job_.model.gpus_per_stage +
                           time_w * ToSeconds(option.time));
@@ -318,7 +320,7 @@ class Chooser {
     }
   }
 
-  // All groups that have to run at the same clock as `group`, which is one of them.
+  // Returns all groups that have to run at the same clock as `group`, including `group`.
   std::vector<std::size_t> AtOneClockWith(std::size_t group) const {
     if (job_.clocks == SweepJob::Clocks::kOneAGroup) return {group};
     std::vector<std::size_t> others;
@@ -328,8 +330,8 @@ class Chooser {
     return others;
   }
 
-  // Returns, for the groups of the kind that have this clock, the fraction of the variance of one
-  // group that a measurement of another group removes.
+  // Returns information about the groups of the kind that have this clock: the fraction of one
+  // group's variance that a measurement of another group removes.
   const SharedInformation& SharedInformationAt(InstructionKind kind, int mhz) {
     const auto [place, is_new] = shared_.try_emplace({kind, mhz});
     SharedInformation& shared = place->second;
@@ -358,7 +360,7 @@ class Chooser {
     return shared;
   }
 
-  // The gain of all groups together if this candidate is measured.
+  // Returns the gain of all groups together if this candidate is measured.
   double GainForAll(const Candidate& candidate) {
     const InstructionKind kind = groups_[candidate.group].kind;
     const SharedInformation& shared =
@@ -413,8 +415,8 @@ SweepRound EndOfSweep(std::string reason) {
 }  // namespace
 
 Result<void> CheckBudget(const SweepBudget& budget) {
-  // The steps of the rounds at the highest clocks and of one round at lower clocks, and the step in
-  // which the clocks change.
+  // The sum of three parts: the steps of the rounds at the highest clocks, the steps of one round
+  // at lower clocks, and the step in which the clocks change.
   const int least = (kBaselineRounds + 1) * budget.steps_per_round + 1;
   if (budget.steps >= least) return {};
   return Fail(
@@ -458,7 +460,7 @@ Result<SweepRound> ChooseRound(const SweepJob& job, const SweepBudget& budget,
   const double most_s = baseline_s * (1 - kPredictionError) + std::max(0.0, left_s) / round.steps;
   PERSEUS_ASSIGN_OR_RETURN(const std::vector<int> affordable,
                            chooser.RaisedTo(most_s, *std::move(clocks)));
-  // Without slack in the budget, even steps at the highest clocks may exceed it.
+  // If the budget has no slack, even steps at the highest clocks may exceed it.
   if (most_s <= baseline_s) {
     return EndOfSweep(fmt::format("the budget of {:.1f} % slowdown over {} steps is spent",
                                   100 * budget.slowdown, budget.steps));

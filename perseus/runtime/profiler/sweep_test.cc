@@ -1,5 +1,5 @@
 // Complete sweeps of the shared profiles, with noise. They show how much energy the plan from ten
-// clocks loses against the plan from all clocks, in the true profile.
+// clocks loses, compared with the plan from all clocks, in the true profile.
 #include "perseus/runtime/profiler/sweep.h"
 
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ INSTANTIATE_TEST_SUITE_P(Both, SharedProfiles, testing::ValuesIn(kSharedJobs),
                          [](const auto& job) { return std::string(job.param.name); });
 
 // The sweep measures ten of the 38 or 60 clocks. The tolerance in time: the margin of the plan is
-// one standard error of each option, about 0.1 %, and a path that exceeds it by more than another
-// 0.1 % is not expected in a few seeds. The limit on energy is the requirement.
+// one standard error of each option, about 0.1 %. In a few seeds, no path is expected to exceed
+// this margin by more than another 0.1 %. The limit on energy is the requirement.
 TEST_P(SharedProfiles, TenClocksGiveNearlyThePlanOfAllClocks) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     SweptJob job(GetParam(), seed);
@@ -64,8 +64,8 @@ TEST_P(SharedProfiles, BudgetsAreKept) {
   EXPECT_LE(outcome.spent.Slowdown(job.baseline_s()) * outcome.spent.steps, 0.05 * 24);
 }
 
-// If a switch takes long, all kinds of a rank share one clock in a step. A step then measures less
-// (the plan loses 0.50 % on the A40), but the sweep is still better than evenly spaced clocks.
+// If a switch takes long, all kinds of a rank share one clock in a step. A step then measures less,
+// and the plan loses 0.50 % on the A40. The sweep is still better than evenly spaced clocks.
 TEST_P(SharedProfiles, SlowSwitchesUseOneClockPerRank) {
   SweptJob job(GetParam(), 1);
   job.UseClocks(SweepJob::Clocks::kOneARank);
@@ -99,8 +99,8 @@ TEST(ChooseRound, RefusesMeasurementsOfAnotherJob) {
   EXPECT_FALSE(ChooseRound(job, {}, {}, {}));
 }
 
-// The counter never shows the power of an instruction that computes nothing, as the first stage's
-// backward_input in a zero-bubble schedule.
+// The counter never shows the power of an instruction that computes nothing. An example is the
+// first stage's backward_input in a zero-bubble schedule.
 TEST(ChooseRound, AnInstructionThatComputesNothingHoldsUpNothing) {
   SweepJob job;
   job.schedule = *schedule::GenerateSchedule({"zb-h1", 2, 4, 1});
@@ -117,7 +117,8 @@ TEST(ChooseRound, AnInstructionThatComputesNothingHoldsUpNothing) {
   EXPECT_EQ(round.steps, 3);
   for (const protocol::KindClock& clock : round.clocks) EXPECT_EQ(clock.frequency_mhz, 880);
 
-  // The power of one that computes is worth more steps at the highest clocks, but not all of them.
+  // If the instruction computes something, its power is worth more steps at the highest clocks, but
+  // not all steps.
   measured.front().power_w = 0;
   const auto clock_after = [&](int steps) {
     const Result<SweepRound> next =
@@ -138,7 +139,7 @@ TEST(ChooseRound, AGroupStopsWhereLowerClocksSaveNothing) {
   for (const InstructionKind kind : {InstructionKind::kForward, InstructionKind::kBackward}) {
     const bool loses = kind == InstructionKind::kForward;
     measured.push_back({{0, 0, kind}, 1000, 100, 0.05, 1e-5, 400, 0.1});
-    // The forward gets slower and hardly saves power.
+    // At a lower clock, the forward is slower and hardly saves power.
     measured.push_back({{0, 0, kind}, 880, 100, 0.055, 1e-5, loses ? 395.0 : 300.0, 0.1});
   }
   const SweepRound round = ValueOf(ChooseRound(job, {}, measured, {.steps = 6, .seconds = 3}));

@@ -1,4 +1,4 @@
-// The memory, the streams and the kernels (kernels.h) of cuda_node.h on one GPU.
+// The memory, the streams and the kernels (kernels.h) that cuda_node.h needs on one GPU.
 //
 // Not thread-safe, except ReadMailbox().
 #pragma once
@@ -19,7 +19,7 @@
 
 namespace perseus::qualifier {
 
-// A copy sends one half of the buffer of a GPU to the other half of the next one.
+// A copy moves one half of a GPU's buffer to the other half of the next GPU's buffer.
 inline constexpr std::size_t kCopyBytes = std::size_t{64} << 20;
 
 class CudaGpu {
@@ -33,8 +33,8 @@ class CudaGpu {
   ~CudaGpu() {
     if (context_ == nullptr) return;
     static_cast<void>(driver_.SetCurrent(context_));
-    // If a kernel does not end, freeing memory would wait forever. The driver frees everything that
-    // is left when the process ends.
+    // If a kernel does not end, freeing memory would wait forever. When the process ends, the
+    // driver frees everything that is left.
     if (!Stop()) return;
     if (work_stream_ != nullptr) static_cast<void>(driver_.StreamDestroy(work_stream_));
     if (probe_stream_ != nullptr) static_cast<void>(driver_.StreamDestroy(probe_stream_));
@@ -66,7 +66,8 @@ class CudaGpu {
     if (load == Load::kIdle) return {};
     std::memset(mailbox_, 0, kMailboxBytes);
     notified_ = 0;
-    // On the stream of the kernel: nothing orders our streams after the default stream.
+    // Uses the stream of the kernel, because work on our streams does not wait for the default
+    // stream.
     PERSEUS_RETURN_IF_ERROR(
         driver_.Check(driver_.MemsetD32Async(flag_, 0, 1, work_stream_), "clear a flag"));
     const bool computes = load == Load::kCompute;
@@ -136,8 +137,8 @@ class CudaGpu {
  private:
   static constexpr Nanoseconds kKernelLimit = 600 * kSecond;
   static constexpr Nanoseconds kLongestWait = 5 * kSecond;
-  // A small kernel starts beside a load only on a multiprocessor without a block of the load (seen
-  // on an H100). So a load leaves some multiprocessors free.
+  // A small kernel starts beside a load only if a multiprocessor has no block of the load (seen on
+  // an H100). So a load leaves some multiprocessors free.
   static constexpr unsigned kThreads = 1024;  // The threads of a block.
   static constexpr int kFreeMultiprocessors = 4;
   static constexpr unsigned kBlockedBlocks = 16;  // About as many as NCCL uses.

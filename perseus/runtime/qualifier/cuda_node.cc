@@ -28,7 +28,7 @@ constexpr std::size_t kReducedFloats = std::size_t{4} << 20;
 
 void DoNothing(void* /*argument*/) {}
 
-// Calls act(i) for each i below `count`, each on a thread of its own. Returns the failure with the
+// Calls act(i) for each i below `count`, each call on its own thread. Returns the failure with the
 // lowest i.
 template <typename Act>
 DeviceResult<void> OnThreads(std::size_t count, Act act) {
@@ -43,8 +43,8 @@ DeviceResult<void> OnThreads(std::size_t count, Act act) {
   return {};
 }
 
-// Changes and reads the clocks of all GPUs of a node, each on a thread of its own, from its
-// construction to Stop().
+// Changes and reads the clocks of all GPUs of a node, from the construction to Stop(). Each GPU has
+// its own thread.
 class Disturber {
  public:
   Disturber(MeasuredNode& node, const Disturbance& disturbance) : clock_(node.clock()) {
@@ -72,7 +72,7 @@ class Disturber {
   Disturber(const Disturber&) = delete;
   Disturber& operator=(const Disturber&) = delete;
 
-  // How many changes the drivers made. Fails (kSystem) with the first failure of a driver.
+  // Returns how many changes the drivers made. Fails (kSystem) with the first failure of a driver.
   Result<std::int64_t> Stop() {
     is_over_ = 1;
     WakeAll(is_over_);
@@ -83,7 +83,7 @@ class Disturber {
   }
 
  private:
-  // Calls `act` once a period, and skips periods that `act` did not leave time for.
+  // Calls `act` once a period. If `act` takes longer than a period, skips the missed periods.
   template <typename Act>
   void Repeat(Nanoseconds period, Act act) {
     threads_.emplace_back([this, period, act]() mutable {
@@ -102,7 +102,7 @@ class Disturber {
 
   Clock& clock_;
   Mutex mutex_;
-  std::optional<DeviceError> failure_ PERSEUS_GUARDED_BY(mutex_);  // The first one.
+  std::optional<DeviceError> failure_ PERSEUS_GUARDED_BY(mutex_);  // The first failure.
   std::atomic<std::uint32_t> is_over_ = 0;
   std::atomic<std::int64_t> changes_ = 0;
   std::vector<std::jthread> threads_;
@@ -206,7 +206,8 @@ class CudaNode final : public MeasuredNode {
     return OpenCollectives();
   }
 
-  // Samples the work without kernels: it is the integral of the clock that the driver reports.
+  // Samples the work without kernels: the work is the integral of the clock that the driver
+  // reports.
   DeviceResult<void> SampleClock(int gpu, const std::atomic<Nanoseconds>& until,
                                  SwitchRecord& record) {
     double work = 0;
@@ -223,10 +224,10 @@ class CudaNode final : public MeasuredNode {
     return {};
   }
 
-  // An idle GPU does no work, and its samples show that.
+  // Samples the work of a kernel. The samples of an idle GPU show that it does no work.
   DeviceResult<void> SampleKernel(int gpu, const std::atomic<Nanoseconds>& until,
                                   SwitchRecord& record) {
-    std::optional<Nanoseconds> offset;  // From the GPU's timer to our clock.
+    std::optional<Nanoseconds> offset;  // The offset from the GPU's timer to our clock.
     std::uint64_t last = 0;
     while (clock_.Now() < until.load()) {
       const auto sample = At(gpu).ReadMailbox();
@@ -234,7 +235,8 @@ class CudaNode final : public MeasuredNode {
       if (sample && sample->time > last) {
         last = sample->time;
         const auto time = static_cast<Nanoseconds>(sample->time);
-        // A sample is seen after it was written. The shortest delay is the best estimate.
+        // A sample is seen some time after it was written. The shortest of these delays gives the
+        // best estimate.
         offset = std::min(offset.value_or(seen - time), seen - time);
         record.samples.push_back({time, static_cast<double>(sample->work)});
       }
@@ -263,7 +265,7 @@ class CudaNode final : public MeasuredNode {
                   uuid);
   }
 
-  // Lets each GPU reach the memory of the next one. Where this is not possible, the driver copies
+  // Lets each GPU access the memory of the next GPU. If this is not possible, the driver copies
   // through the host's memory, as it does for a training job.
   void OpenCopies() {
     for (std::size_t i = 0; i < gpus_.size() && gpus_.size() > 1; ++i) {
@@ -287,8 +289,9 @@ class CudaNode final : public MeasuredNode {
     return driver_.Check(code, "let a GPU reach the next one");
   }
 
-  // Runs an all-reduce, because NCCL connects the GPUs only then. Fails if a GPU is not usable
-  // afterwards. If NCCL fails and the GPUs are usable, the rest can be measured.
+  // Runs an all-reduce, because NCCL connects the GPUs only at the first collective. Fails if a GPU
+  // is not usable afterwards. If NCCL fails but the GPUs are usable, everything else can still be
+  // measured.
   Result<void> OpenCollectives() {
     if (gpu_count() < 2) return {};
     const auto opened = TryCollective();
@@ -310,13 +313,14 @@ class CudaNode final : public MeasuredNode {
     return AwaitAll();
   }
 
-  // Aborts the communicators: to destroy them would wait for collectives that may hang.
+  // Aborts the communicators. Destroying them instead would wait for collectives that may hang.
   void CloseCollectives() {
     for (void* communicator : communicators_) static_cast<void>(nccl_.CommAbort(communicator));
     communicators_.clear();
   }
 
-  // Times the operation. Without changes, each of the two clocks applies for half of the time.
+  // Times the operation. If there are no changes, each of the two clocks applies for half of the
+  // time.
   Result<Timing> TimeUnder(Operation operation, const Disturbance& disturbance,
                            Nanoseconds duration) {
     const bool is_quiet = disturbance.change_period == 0 && disturbance.first_mhz != 0;
@@ -390,7 +394,8 @@ class CudaNode final : public MeasuredNode {
     return {};
   }
 
-  // Every GPU sends to the next one. The halves of a buffer keep sending and receiving apart.
+  // Every GPU sends to the next GPU. Each GPU sends from one half of its buffer, and receives into
+  // the other half.
   Result<void> CopyAround() {
     for (std::size_t i = 0; i < gpus_.size(); ++i) {
       const CudaGpu& from = *gpus_[i];
@@ -413,7 +418,7 @@ class CudaNode final : public MeasuredNode {
       code = nccl_.AllReduce(buffer, buffer, kReducedFloats, cuda::Nccl::kFloat32, cuda::Nccl::kSum,
                              communicators_[i], gpus_[i]->probe_stream());
     }
-    const int ended = nccl_.GroupEnd();  // Every group ends, also after a failure in it.
+    const int ended = nccl_.GroupEnd();  // Every group is ended, also after a failure in it.
     return nccl_.Check(code != 0 ? code : ended, "run an all-reduce");
   }
 
@@ -430,7 +435,7 @@ class CudaNode final : public MeasuredNode {
   RealClock clock_;
   std::string why_no_kernels_;
   cuda::Driver driver_;
-  std::vector<std::unique_ptr<CudaGpu>> gpus_;  // Without kernels, none.
+  std::vector<std::unique_ptr<CudaGpu>> gpus_;  // Empty without kernels.
   cuda::Nccl nccl_;
   std::vector<void*> communicators_;  // One for each GPU, or none.
   std::string why_no_copies_, why_no_collectives_;

@@ -1,5 +1,5 @@
-// The host's side of the kernels, on a fake driver that runs them on threads. No test here runs a
-// real kernel.
+// Tests the host's side of the kernels, with a fake driver that runs the kernels on threads. No
+// test here runs a real kernel.
 #include "perseus/runtime/qualifier/cuda_node.h"
 
 #include <gmock/gmock.h>
@@ -39,7 +39,7 @@ class CudaNodeTest : public ::testing::Test {
     ::unsetenv("PERSEUS_CUDA_LIBRARY");
     ::unsetenv("PERSEUS_NCCL_LIBRARY");
   }
-  // CUDA has another order than the devices.
+  // CUDA lists the GPUs in another order than the devices.
   static void Reset(const fake_kernels::GpuTraits& traits) {
     fake_kernels::Reset({kSecondUuid, kFirstUuid}, traits);
     fake_nccl::Reset();
@@ -52,9 +52,9 @@ class CudaNodeTest : public ::testing::Test {
   std::vector<std::unique_ptr<device::Device>> devices_;
 };
 
-// Calls measure(window) until its result is enough, each time with twice the window, and returns
-// the last result. On a busy machine, the threads that sample, read or change clocks may not run
-// once in a short window.
+// Calls measure(window) until its result is enough, each time with twice the window. Returns the
+// last result. On a busy machine, threads that sample, read or change clocks may not run once in a
+// short window.
 template <typename Measure, typename IsEnough>
 auto MeasureUntil(Nanoseconds window, Measure measure, IsEnough is_enough) {
   auto measured = measure(window);
@@ -90,7 +90,8 @@ TEST_F(CudaNodeTest, SamplesShowTheRateOfTheKernel) {
   // The work of a sample is rounded to a whole iteration.
   const auto duration = static_cast<double>(samples.back().at - samples.front().at);
   EXPECT_NEAR((samples.back().work - samples.front().work) / duration, 0.5, 2 / duration);
-  // The GPU's timer starts elsewhere, and a sample is never later than it was seen.
+  // The GPU's timer starts at another moment. A sample is never later than the time at which it was
+  // seen.
   EXPECT_LE(samples.back().at, node->clock().Now());
 }
 
@@ -141,7 +142,7 @@ TEST_F(CudaNodeTest, TimesOperationsBesideChanges) {
   EXPECT_FALSE(second_.history().empty());
   EXPECT_GT(fake_kernels::Calls("cuMemcpyPeerAsync"), 0);
   EXPECT_GT(fake_kernels::Calls("cuLaunchHostFunc"), 0);
-  // The first group was the one at the opening.
+  // The first group ran when the node was opened.
   EXPECT_GT(fake_nccl::Calls("ncclGroupEnd"), 1);
 }
 
@@ -160,7 +161,7 @@ TEST_F(CudaNodeTest, ReadsAllGpusAtOnce) {
   EXPECT_TRUE(node->Read({0}, 10 * kMillisecond));
 }
 
-// On a real GPU, a small kernel waits while every multiprocessor has a block of the load.
+// On a real GPU, a small kernel waits as long as every multiprocessor has a block of the load.
 TEST_F(CudaNodeTest, ALoadLeavesRoomForASmallKernel) {
   for (const int multiprocessors : {5, 16, 132}) {
     Reset({.multiprocessors = multiprocessors});
@@ -206,7 +207,7 @@ TEST_F(CudaNodeTest, WithoutNcclTheRestIsMeasured) {
               HasSubstr("lacks ncclCommInitAll: it is not NCCL"));
 }
 
-// NCCL connects the GPUs in the first collective, so one runs when the node is opened.
+// NCCL connects the GPUs in the first collective. So a collective runs when the node is opened.
 TEST_F(CudaNodeTest, WhateverFailsInNcclTheRestIsMeasured) {
   for (const char* entry_point :
        {"ncclCommInitAll", "ncclGroupStart", "ncclAllReduce", "ncclGroupEnd"}) {
@@ -223,9 +224,11 @@ TEST_F(CudaNodeTest, WhateverFailsInNcclTheRestIsMeasured) {
 
 TEST_F(CudaNodeTest, ACollectiveThatFailsLaterIsAnErrorAndEndsItsGroup) {
   const auto node = Open();
-  // The call for the second GPU fails in the next group, after the group at the opening.
+  // The call for the second GPU fails in the second group. The first group ran when the node was
+  // opened.
   fake_nccl::FailOnce("ncclAllReduce", fake_nccl::kSystemError, 3);
-  const auto timed = node->Time(Operation::kCollective, {}, 10 * kSecond);  // Ends at the failure.
+  // The call ends at the failure.
+  const auto timed = node->Time(Operation::kCollective, {}, 10 * kSecond);
   EXPECT_THAT(timed, FailsWith(HasSubstr("NCCL cannot run an all-reduce")));
   EXPECT_TRUE(node->Time(Operation::kCollective, {}, 2 * kMillisecond));
 }
@@ -243,8 +246,8 @@ TEST_F(CudaNodeTest, ADriverThatFailsBesideAnOperationIsAnError) {
       FailsWith(HasSubstr("fell off the bus")));
 }
 
-// Whatever fails while the node opens, the driver alone is used, the message has the cause, and
-// nothing stays allocated (the destructor checks).
+// If anything fails while the node opens, only the driver is used. The message has the cause, and
+// nothing stays allocated (the destructor checks this).
 TEST_F(CudaNodeTest, EveryFailureWhileOpeningLeavesNothingBehind) {
   for (const char* entry_point :
        {"cuInit", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetUuid", "cuDeviceGetAttribute",
@@ -252,7 +255,7 @@ TEST_F(CudaNodeTest, EveryFailureWhileOpeningLeavesNothingBehind) {
         "cuMemAlloc_v2", "cuMemsetD32Async", "cuMemHostAlloc", "cuMemHostGetDevicePointer_v2",
         "cuStreamCreate", "cuStreamQuery", "cuLaunchKernel"}) {
     for (const int after : {0, 1}) {
-      if (after == 1 && std::string_view(entry_point) == "cuInit") continue;  // Called once.
+      if (after == 1 && std::string_view(entry_point) == "cuInit") continue;  // Only one call.
       Reset({});
       fake_kernels::FailOnce(entry_point, 2, after);
       const auto node = Open();

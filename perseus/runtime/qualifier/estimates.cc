@@ -16,12 +16,12 @@ namespace {
 constexpr double kTail = 0.025;
 
 struct Ranks {
-  int low = 0;  // The place among the sorted samples, from 0. -1 and n: none.
+  int low = 0;  // The index among the sorted samples, from 0. -1 and n: no sample.
   int high = 0;
 };
 
-// Sample k (sorted, from 0) is above the true quantile if at most k samples are below the quantile,
-// and below the quantile if more samples are.
+// Sample k (sorted, from 0) is above the true quantile if at most k samples are below the quantile.
+// Otherwise, sample k is below the quantile.
 Ranks RanksOf(int n, double part) {
   const boost::math::binomial below(n, part);
   Ranks ranks{-1, n};
@@ -34,12 +34,12 @@ constexpr std::size_t kLeastChanges = 7;
 constexpr std::size_t kBiasBlocks = 8;
 
 struct CounterChange {
-  Nanoseconds at = 0;  // The middle of the two readings around it.
+  Nanoseconds at = 0;  // The middle of the two readings around the change.
   double energy_j = 0;
-  double power_j = 0;  // The integral of the power readings up to here.
+  double power_j = 0;  // The integral of the power readings up to this change.
 };
 
-// The power is integrated in straight lines.
+// Returns the changes of the counter. Between two readings, the power is taken as a straight line.
 std::vector<CounterChange> ChangesOf(const std::vector<device::Telemetry>& readings) {
   std::vector<CounterChange> changes;
   double power_j = 0;
@@ -60,8 +60,9 @@ Nanoseconds DistanceOf(const std::vector<device::Telemetry>& readings) {
   return (readings.back().at - readings.front().at) / static_cast<Nanoseconds>(readings.size() - 1);
 }
 
-// The first and the last change are each known to half the distance of two readings. All blocks
-// may share this error, so it is not in their variance.
+// The error of the time between the first and the last change. The time of each of these changes is
+// known to half the distance of two readings. All blocks may share this error, so their variance
+// does not contain it.
 double TimeError(const std::vector<device::Telemetry>& readings,
                  const std::vector<CounterChange>& changes) {
   return ToSeconds(DistanceOf(readings)) / ToSeconds(changes.back().at - changes.front().at);
@@ -95,7 +96,7 @@ std::optional<Estimate> QuantileOf(std::vector<double> samples, double part) {
   const auto at = [&](int rank) {
     return samples[static_cast<std::size_t>(std::clamp(rank, 0, n - 1))];
   };
-  // The median of an even number is between two samples.
+  // For an even number of samples, the median is between two samples.
   const double position = part * n;
   const int upper = static_cast<int>(std::floor(position));
   const bool is_between = position == std::floor(position) && part == 0.5;
@@ -146,7 +147,8 @@ std::optional<hardware_facts::EnergyCounterFacts> ExamineCounter(
   }
   const auto bias = MeanOf(biases);
   if (!bias) return std::nullopt;
-  // The change is seen at the next reading. So a period is known to half a reading.
+  // A change is seen at the next reading. So the error of a period is at most half of the time
+  // between readings.
   hardware_facts::EnergyCounterFacts findings{
       .period_ms = *MedianOf(periods_ms),
       .resolution_j = static_cast<double>(divisor_uj) / kMicrojoulesPerJoule,
@@ -200,11 +202,11 @@ Estimate HarmlessRate(std::vector<RateSlowdown> rates) {
 std::optional<Nanoseconds> FindLanding(const std::vector<WorkSample>& samples,
                                        const ExpectedSwitch& expected) {
   const std::vector<WorkStep> steps = StepsOf(samples);
-  std::size_t called = 0;  // The first step that begins at or after the call.
+  std::size_t called = 0;  // The first step at or after the call.
   while (called < steps.size() && steps[called].begin < expected.call_begin) ++called;
   if (called < kLeastSamples || steps.size() < called + kLeastSamples) return std::nullopt;
 
-  // Sums over all steps up to each one, weighted by time, make every split O(1).
+  // With sums over all steps up to each step, weighted by time, each split costs O(1).
   double time = 0, work = 0, squares = 0;
   for (const WorkStep& step : steps) {
     time += step.duration;

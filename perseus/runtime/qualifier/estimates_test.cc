@@ -16,7 +16,8 @@ TEST(Statistics, NothingIsKnownWithoutSamples) {
 }
 
 TEST(Statistics, TheMedianOfSixSamplesIsBetweenTheFirstAndTheLast) {
-  // The true median is below all six samples with probability 1/64, and above all with the same.
+  // The true median is below all six samples with probability 1/64, and above all six with the same
+  // probability.
   const auto median = MedianOf({6, 1, 5, 2, 4, 3}).value();
   EXPECT_DOUBLE_EQ(median.value, 3.5);
   EXPECT_DOUBLE_EQ(median.low, 1);
@@ -43,12 +44,14 @@ TEST(Statistics, KnownRanksOfTheMedian) {
 TEST(Statistics, TheMeanHasTheIntervalOfStudent) {
   const auto mean = MeanOf({1, 2, 3}).value();
   EXPECT_DOUBLE_EQ(mean.value, 2);
-  EXPECT_NEAR(mean.high - 2, 4.302653 / std::sqrt(3), 1e-6);  // Standard deviation 1, 2 degrees.
+  // The standard deviation is 1, with 2 degrees of freedom.
+  EXPECT_NEAR(mean.high - 2, 4.302653 / std::sqrt(3), 1e-6);
   EXPECT_NEAR(2 - mean.low, 4.302653 / std::sqrt(3), 1e-6);
 }
 
-// The share of 400 experiments whose interval covers the truth. With 95 %, it is below 0.92 in less
-// than one of a hundred such tests; the seeds are fixed, so this one always gives the same.
+// Returns the share of 400 experiments whose interval covers the truth. With 95 %, this share is
+// below 0.92 in less than one of a hundred such tests. The seeds are fixed, so the result is always
+// the same.
 TEST(Statistics, IntervalsCoverTheTruthAsOftenAsTheySay) {
   SplitMix64 random{7};
   int medians = 0, tails = 0, means = 0;
@@ -118,7 +121,7 @@ TEST(EnergyCounter, PowerByCounter) {
   EXPECT_GE(power.high, 300);
   EXPECT_LT(power.high - power.low, 1);
   EXPECT_GE(power.samples, 9);
-  EXPECT_FALSE(PowerByCounter(readings, 200));  // It changed 99 times.
+  EXPECT_FALSE(PowerByCounter(readings, 200));  // The counter changed 99 times.
   EXPECT_FALSE(PowerByCounter({}, 1));
 }
 
@@ -126,15 +129,16 @@ RateSlowdown Rate(double changes_per_s, double low, double high) {
   return {changes_per_s, {(low + high) / 2, low, high, 5}};
 }
 
-// Harmful is a slowdown of more than 0.01.
+// A slowdown of more than 0.01 is harmful.
 TEST(Interference, TheHarmlessRateIsALowerEstimateWithItsInterval) {
   const RateSlowdown harmless = Rate(1, -0.001, 0.009), unknown = Rate(5, 0.005, 0.02),
                      harmful = Rate(10, 0.02, 0.03);
   EXPECT_EQ(HarmlessRate({harmful, unknown, harmless}), (Estimate{1, 1, 10, 15}));
-  // A rate above one that is unknown counts, and one above a harmful rate does not.
+  // A harmless rate counts if it is above an unknown rate, and does not count if it is above a
+  // harmful rate.
   EXPECT_EQ(HarmlessRate({harmless, unknown, Rate(7, 0, 0.001), harmful, Rate(20, 0, 0.001)}),
             (Estimate{7, 7, 10, 25}));
-  // Nothing is said about rates above those that were tried.
+  // The result says nothing about rates above those that were tried.
   EXPECT_EQ(HarmlessRate({harmless}), (Estimate{1, 1, 1, 5}));
   EXPECT_EQ(HarmlessRate({harmless, unknown}), (Estimate{1, 1, 5, 10}));
   EXPECT_EQ(HarmlessRate({unknown}), (Estimate{0, 0, 5, 5}));
@@ -170,7 +174,8 @@ TEST(Landing, IsFoundToASample) {
 }
 
 TEST(Landing, IsFoundInNoise) {
-  // Noise of 0.5 % of a sample's distance, and a switch of 3 %: 6 standard deviations a sample.
+  // The noise is 0.5 % of a sample's distance, and the switch is 3 %: 6 standard deviations for
+  // each sample.
   const Nanoseconds landing = 20 * kMillisecond;
   const auto samples = Series(landing, 0.97, 0.005, 60 * kMillisecond);
   const Nanoseconds found = FindLanding(samples, {5 * kMillisecond, 0.97}).value();
@@ -180,10 +185,10 @@ TEST(Landing, IsFoundInNoise) {
 TEST(Landing, IsNotInventedWhileTheClockStays) {
   const auto series = Series(kSecond, 0.97, 0.005, 60 * kMillisecond);
   EXPECT_FALSE(FindLanding(series, {5 * kMillisecond, 0.97}));
-  // The rate rises where it should fall.
+  // The rate rises, although it should fall.
   const auto opposite = Series(20 * kMillisecond, 1.5, 0, 60 * kMillisecond);
   EXPECT_FALSE(FindLanding(opposite, {5 * kMillisecond, 0.5}));
-  // A power cap keeps the clock low: the rate rises by a tenth of what it should.
+  // A power cap keeps the clock low: the rate rises by a tenth of the expected rise.
   const auto limited = Series(20 * kMillisecond, 1.1, 0, 60 * kMillisecond);
   EXPECT_FALSE(FindLanding(limited, {5 * kMillisecond, 2}));
 }
@@ -203,9 +208,10 @@ TEST(Landing, ARampCountsAtItsMiddle) {
     work += (1 + std::clamp(part, 0.0, 1.0)) * kDistance;
   }
   const auto found = FindLanding(samples, {5 * kMillisecond, 2}).value();
-  // The split is where the rate is the mean of the two levels. Each half of the ramp moves its
-  // level by its share of the time: 1.25 / 15 and 1.25 / 45. So the mean is 1.53 instead of 1.5,
-  // which the ramp reaches 0.3 ms later, and again a little later with the levels of that split.
+  // The split is at the moment at which the rate is the mean of the two levels. Each half of the
+  // ramp moves its level by its share of the time: 1.25 / 15 and 1.25 / 45. So the mean is 1.53
+  // instead of 1.5. The ramp reaches 1.53 0.3 ms later. With the levels of that split, the moment
+  // is again a little later.
   EXPECT_NEAR(static_cast<double>(found), 15e6, 0.5e6);
 }
 

@@ -8,8 +8,9 @@ constexpr const char* kHeader = R"(.version 6.3
 .address_size 64
 )";
 
-// From the entry of a kernel to its work. %rd1 mailbox, %rd2 flag, %rd4 the place of a
-// result, %rd6 iterations, %p7 whether this thread notes them, %r1 thread, %r2 block.
+// The code from the entry of a kernel to its work. Registers: %rd1 mailbox, %rd2 flag, %rd4 the
+// place of a result, %rd6 iterations, %p7 whether this thread notes its iterations, %r1 thread, %r2
+// block.
 constexpr const char* kPrologue = R"((
   .param .u64 mailbox_parameter, .param .u64 flag_parameter, .param .u64 limit_parameter,
   .param .u64 result_parameter)
@@ -67,7 +68,7 @@ STOP:
 WORK:
 )";
 
-// After each iteration.
+// The code after each iteration.
 constexpr const char* kEpilogue = R"(
   add.u64 %rd6, %rd6, 1;
   @!%p7 bra CHECK;
@@ -82,8 +83,8 @@ DONE:
 }
 )";
 
-// Four independent chains of fused multiply-adds. The result is stored only if it is a value that
-// it never has, so that the compiler keeps the work.
+// Four independent chains of fused multiply-adds. The result is stored only if it has a value that
+// it never has. So the compiler keeps the work.
 constexpr const char* kComputeWork = R"(
   cvt.rn.f32.u32 %f1, %r1;
   mov.f32 %f2, 0f3F000000;
@@ -112,7 +113,7 @@ INNER:
   @%p9 st.global.f32 [%rd4], %f7;
 )";
 
-// One thread of each block spins on the flag, which the epilogue loads; the others end.
+// One thread of each block spins on the flag, which the epilogue loads. The other threads end.
 constexpr const char* kBlockedWork = R"(
   and.b32 %r7, %r1, 31;
   setp.ne.u32 %p8, %r7, 0;

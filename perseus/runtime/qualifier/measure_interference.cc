@@ -20,18 +20,20 @@ constexpr Nanoseconds kQuietBlock = 250 * kMillisecond;
 constexpr int kLeastPairs = 4;
 constexpr double kUsualPairs = 6;
 constexpr double kUsualDuration = 300;
-constexpr double kReachedPart = 0.9;  // A rate counts as tried if this part of it is reached.
+// A rate counts as tried if the driver reaches this fraction of it.
+constexpr double kReachedPart = 0.9;
 
-// One disturbance of an operation, which is compared with the quiet operation.
+// One disturbance of an operation, and its comparison with the quiet operation.
 //
-// Blocks without and with the disturbance alternate, so that a slow drift (heat) affects both. Each
-// pair gives one ratio of the mean time of an operation, and the ratios give an interval. The mean
-// counts and not the median: if a driver delays one launch in a thousand by 10 ms, the median does
-// not change, but a collective waits for that launch.
+// Blocks without and with the disturbance alternate, so that a slow drift (heat) affects both kinds
+// of blocks. Each pair of blocks gives one ratio of the mean time of an operation, and the ratios
+// give an interval. The comparison uses the mean, not the median. Suppose a driver delays one
+// launch in a thousand by 10 ms. Then the median does not change, but a collective waits for that
+// launch.
 struct DisturbedCase {
   Disturbance disturbance;
   bool is_reached = true;   // False: the driver made fewer changes than requested.
-  double disturbed_ns = 0;  // In the current round.
+  double disturbed_ns = 0;  // The time in the current round.
   std::vector<double> slowdowns = {};
 };
 
@@ -84,7 +86,7 @@ class InterferenceMeasurement {
     return std::max(kLeastPairs, static_cast<int>(std::lround(pairs)));
   }
 
-  // The clocks between which the changes alternate are neighbors.
+  // The changes alternate between two neighboring clocks.
   Disturbance Quiet() const {
     if (!run_.can_set) return {};
     const auto& clocks_mhz = run_.clocks_mhz();
@@ -94,20 +96,20 @@ class InterferenceMeasurement {
             .reads_per_s = 0};
   }
 
-  // Fills in the slowdowns of the cases. A round is one block of each case, between two quiet
-  // blocks of `quiet_operation`, which are shared with the rounds before and after.
+  // Computes the slowdowns of the cases. A round is one block of each case, between two quiet
+  // blocks of `quiet_operation`. The rounds before and after share these quiet blocks.
   Result<void> RunRounds(Operation operation, Operation quiet_operation,
                          std::vector<DisturbedCase>& cases) {
     if (cases.empty()) return {};
     const Disturbance quiet = Quiet();
     PERSEUS_ASSIGN_OR_RETURN(auto before, run_.node.Time(quiet_operation, quiet, kQuietBlock));
     for (int round = 0; round < Pairs(); ++round) {
-      bool is_reached = true;  // Higher rates come later.
+      bool is_reached = true;  // Higher rates come later in the list.
       for (DisturbedCase& one : cases) {
         PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
         one.is_reached = one.is_reached && is_reached;
         if (!one.is_reached) continue;
-        // Whole periods, so that every block has the same number of changes.
+        // A block has whole periods, so that every block has the same number of changes.
         const Nanoseconds period = one.disturbance.change_period;
         const Nanoseconds block =
             period == 0 ? kQuietBlock : period * std::max<Nanoseconds>(2, kQuietBlock / period);
@@ -131,16 +133,17 @@ class InterferenceMeasurement {
     return {};
   }
 
-  // The node's rate: every GPU changes once a period.
+  // Returns the node's rate: every GPU changes its clock once a period.
   double ChangesPerSecond(Nanoseconds period) const {
     return period == 0 ? 0 : run_.node.gpu_count() / ToSeconds(period);
   }
 
-  // Adds the slowdowns to the facts, and returns those with changes.
+  // Adds the slowdowns to the facts, and returns the slowdowns of the cases with changes.
   Result<std::vector<RateSlowdown>> MeasureOperation(Operation operation) {
     std::vector<DisturbedCase> cases;
     Disturbance disturbed = Quiet();
-    // The extra time of a launch behind a host function, compared with a plain launch.
+    // The result is the extra time of a launch behind a host function, compared with a plain
+    // launch.
     const bool is_host_function = operation == Operation::kHostFunction;
     if (is_host_function) cases.push_back({disturbed});
     disturbed.reads_per_s = run_.options.reads_per_s;
@@ -169,7 +172,7 @@ class InterferenceMeasurement {
   }
 
   QualifyRun& run_;
-  double most_changes_per_s_ = 0;  // The reached rate, if it is below the requested one.
+  double most_changes_per_s_ = 0;  // The reached rate, if it is below the requested rate.
 };
 
 }  // namespace

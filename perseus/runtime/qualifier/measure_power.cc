@@ -11,7 +11,8 @@ namespace {
 
 using device::Setting;
 
-constexpr Nanoseconds kBetweenChecks = 500 * kMillisecond;  // How often should_stop() is checked.
+// The time between two checks of should_stop().
+constexpr Nanoseconds kBetweenChecks = 500 * kMillisecond;
 // NVML averages the power of some GPUs over a second. So a measurement waits this long after a
 // change of load or clock.
 constexpr Nanoseconds kPowerSettles = 1'500 * kMillisecond;
@@ -23,7 +24,7 @@ constexpr int kPowerClocks = 5;
 // The telemetry of each GPU.
 using GpuReadings = std::vector<std::vector<device::Telemetry>>;
 
-// The clocks at which power is measured, from the highest one down to the far one.
+// Returns the clocks at which power is measured, from the highest clock down to the far clock.
 std::vector<int> ChoosePowerClocks(const std::vector<int>& clocks_mhz) {
   std::vector<int> chosen_mhz;
   for (int i = 0; i < kPowerClocks; ++i) {
@@ -49,7 +50,7 @@ Result<GpuReadings> ReadFor(QualifyRun& run, Nanoseconds window) {
   return all;
 }
 
-// The clock of each GPU in its last reading, ascending.
+// Returns the clock of each GPU in its last reading, ascending.
 std::vector<int> LastClocks(const GpuReadings& readings) {
   std::vector<int> clocks_mhz;
   for (const auto& one : readings) {
@@ -59,14 +60,14 @@ std::vector<int> LastClocks(const GpuReadings& readings) {
   return clocks_mhz;
 }
 
-// Returns the mean power of one GPU, or nullopt without readings.
+// Returns the mean power of one GPU, or nullopt if there are no readings.
 std::optional<Estimate> MeanPower(const std::vector<device::Telemetry>& readings) {
   if (readings.empty()) return std::nullopt;
   std::optional<Estimate> power;
   if (!readings.front().is_energy_integrated) {
     power = PowerByCounter(readings, kPowerBlocks);
   }
-  if (!power) {  // Power readings, in as many blocks.
+  if (!power) {  // Uses power readings, in the same number of blocks.
     std::vector<double> blocks;
     const std::size_t size = std::max<std::size_t>(1, readings.size() / kPowerBlocks);
     for (std::size_t from = 0; from + size <= readings.size(); from += size) {
@@ -143,7 +144,7 @@ Result<void> MeasureAt(QualifyRun& run, int clock_mhz, Nanoseconds window) {
 }
 
 // Finds whether waiting GPUs draw less with a lock of the range from the lowest to the top clock
-// than with a lock of the top clock. This has to hold for every GPU.
+// than with a lock of the top clock. The answer is yes only if every GPU draws less.
 Result<void> CompareRangeLock(QualifyRun& run, Nanoseconds window) {
   if (!run.node.WhyNot(Load::kBlocked).empty()) return {};
   const int lowest_mhz = run.clocks_mhz().front();

@@ -20,9 +20,10 @@ constexpr Nanoseconds kBeforeSwitch = 5 * kMillisecond;
 constexpr Nanoseconds kAfterSwitch = 30 * kMillisecond;
 constexpr Nanoseconds kLongestSwitch = 2 * kSecond;
 constexpr int kLeastRounds = 8;
-constexpr int kMostRounds = 80;  // Encloses the 95th percentile (IsEnclosed).
+constexpr int kMostRounds = 80;  // Enough to enclose the 95th percentile (IsEnclosed).
 constexpr int kMostUnseen = 4;
-// A load kernel ends by itself after ten minutes (cuda_node.h), so it is started again before that.
+// The number of rounds after which a load kernel is started again. A load kernel ends by itself
+// after ten minutes (cuda_node.h).
 constexpr int kRoundsOfALoad = 10;
 
 double AsMs(Nanoseconds time) { return static_cast<double>(time) / kMillisecond; }
@@ -43,7 +44,7 @@ std::vector<SwitchCase> CasesOf(const SwitchClocks& clocks) {
           {Direction::kUp, false, near, top, {}, {}}};
 }
 
-// Many GPUs do not reach the highest clock of their list, so they show no switch near it.
+// Many GPUs do not reach the highest clock of their list, so no switch near this clock can be seen.
 bool ShowsNear(const std::vector<SwitchCase>& cases) {
   std::size_t seen = 0;
   int unseen = 0;
@@ -58,8 +59,8 @@ bool ShowsNear(const std::vector<SwitchCase>& cases) {
 // The result of one switch, from the records of all its GPUs.
 struct SeenSwitch {
   bool has_landed = true;         // True only if it is certain for every GPU.
-  Nanoseconds latency = 0;        // From the call to the latest landing of a GPU.
-  Nanoseconds call = 0;           // The longest.
+  Nanoseconds latency = 0;        // The time from the call to the latest landing of a GPU.
+  Nanoseconds call = 0;           // The longest call.
   double sample_distance_ms = 0;  // The largest mean distance between two samples of a GPU's work.
 };
 
@@ -112,7 +113,7 @@ class SwitchMeasurement {
       if (round >= kLeastRounds && spent >= 1) break;
       if (round % kRoundsOfALoad == 0) {
         PERSEUS_RETURN_IF_ERROR(run_.RunOnAll(run_.BusyLoad()));
-        // The previous lock may not have taken effect yet.
+        // The previous lock may not be in effect yet.
         if (round == 0) Sleep(run_.node.clock(), kLongestSwitch);
       }
       run_.options.progress(are_all ? "switches of all GPUs" : "switches of one GPU",
@@ -130,7 +131,8 @@ class SwitchMeasurement {
     return {};
   }
 
-  // Measures one switch. Of several GPUs, the slowest one counts, so that samples are independent.
+  // Measures one switch. If there are several GPUs, the slowest GPU counts, so that samples are
+  // independent.
   Result<void> MeasureSwitch(const std::vector<int>& gpus, SwitchCase& one) {
     PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
     PERSEUS_ASSIGN_OR_RETURN(auto records, run_.node.Record(gpus, Setting{one.to_mhz, one.to_mhz},
@@ -182,8 +184,8 @@ class SwitchMeasurement {
   }
 
   QualifyRun& run_;
-  double sample_distance_ms_ = 0;  // The largest so far.
-  bool has_few_switches_ = false;  // In some case.
+  double sample_distance_ms_ = 0;  // The largest distance so far.
+  bool has_few_switches_ = false;  // In at least one case.
 };
 
 }  // namespace

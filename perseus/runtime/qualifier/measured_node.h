@@ -1,9 +1,9 @@
 // The node that `perseus qualify` measures: its GPUs with their drivers, and kernels that run on
 // them.
 //
-// Design. qualification.h measures through this interface only, so the same procedure runs on real
-// GPUs and on simulated ones with known behavior, and a test compares what it finds with what the
-// simulated node was given.
+// Design. qualification.h measures only through this interface. So the same procedure runs on real
+// GPUs and on simulated GPUs with known behavior. A test compares what the procedure finds with the
+// values that the simulated node got.
 //
 //   qualification.h   what to measure, in which order
 //   qualify_run.h     its parts, which write the facts, and what they share
@@ -12,12 +12,12 @@
 //   cuda_node.h       real GPUs, with kernels by libcuda where it exists
 //   tests/support/simulated_node.h   GPUs with behavior that the caller gives, in virtual time
 //
-// The SM clock is seen in the work of a kernel that runs all the time and counts its iterations in
-// memory that the host reads. So a sample needs no launch, and the latency is that of the GPU and
-// not that of a driver's reading.
+// The SM clock is seen in the work of a kernel. The kernel runs all the time, and counts its
+// iterations in memory that the host reads. So a sample needs no launch, and the measured latency
+// is that of the GPU, not that of a driver's reading.
 //
-// All that has to happen at the same time (a switch of several GPUs, changes beside launches) is
-// one call. So the simulated node needs no threads.
+// Everything that has to happen at the same time (a switch of several GPUs, changes beside
+// launches) is one call. So the simulated node needs no threads.
 //
 // Thread safety: one thread uses a node. The node may start threads inside a call.
 #pragma once
@@ -38,14 +38,15 @@ namespace perseus::qualifier {
 enum class Load {
   kIdle,
   kCompute,  // Arithmetic on all SMs: its rate is proportional to the SM clock.
-  kBlocked,  // A few blocks that spin on a flag, as a receive does that waits for its sender.
+  kBlocked,  // A few blocks that spin on a flag, like a receive that waits for its sender.
 };
 
 // In the order of hardware_facts::InterferenceKinds().
 enum class Operation {
-  kLaunch,        // From the launch of a small kernel until it has run.
+  // The time from the launch of a small kernel until it has run.
+  kLaunch,
   kKernel,        // A fixed amount of work of the kernel that computes.
-  kCopy,          // From a GPU to the next one.
+  kCopy,          // A copy from a GPU to the next GPU.
   kCollective,    // An all-reduce of all GPUs.
   kHostFunction,  // A launch behind a host function on the same stream.
 };
@@ -59,8 +60,8 @@ inline std::string_view NameOf(Operation operation) {
 // The disturbance beside an operation, on all GPUs.
 struct Disturbance {
   Nanoseconds change_period = 0;  // The time between changes of each GPU's clock. 0: no changes.
-  // The two clocks alternate. Without changes, each applies for half of the time. They are close,
-  // so that the operation takes about the same time at both.
+  // The two clocks alternate. If there are no changes, each clock applies for half of the time. The
+  // clocks are close, so that the operation takes about the same time at both.
   int first_mhz = 0;
   int second_mhz = 0;
   double reads_per_s = 0;  // How often the telemetry of each GPU is read.
@@ -69,19 +70,20 @@ struct Disturbance {
 // The result of Time().
 struct Timing {
   double mean_ns = 0;  // The mean time of the operation.
-  // The clock changes that the whole node made. A driver may make fewer than the disturbance asked
-  // for.
+  // The number of clock changes per second of the whole node. A driver may make fewer changes than
+  // the disturbance requested.
   double changes_per_s = 0;
 };
 
-// A request for a clock, and what the GPU did around it.
+// A request for a clock, and the work of the GPU before and after the request.
 struct SwitchRecord {
   Nanoseconds call_begin = 0;
   Nanoseconds call_end = 0;
   std::vector<WorkSample> samples;
 };
 
-inline constexpr Nanoseconds kBetweenReadings = 2 * kMillisecond;  // In MeasuredNode::Read.
+// The time between two readings of a GPU in MeasuredNode::Read.
+inline constexpr Nanoseconds kBetweenReadings = 2 * kMillisecond;
 
 class MeasuredNode {
  public:
@@ -102,28 +104,28 @@ class MeasuredNode {
     return needs_two && gpu_count() < 2 ? "the node has only one GPU" : "";
   }
 
-  // Starts the load on the GPU, in place of the load before. Requires WhyNot(load) to be empty.
+  // Starts the load on the GPU, and ends the previous load. Requires that WhyNot(load) is empty.
   virtual Result<void> Run(int gpu, Load load) = 0;
 
-  // Requests the setting of the SM clock on these GPUs at the same moment, and records their work
-  // from `before` the call until `after` it. Without a setting, the call only records. Returns one
-  // record for each of `gpus`. Fails as the driver does.
+  // Requests the setting of the SM clock on these GPUs at the same moment. Records their work from
+  // the time `before` ahead of the call until the time `after` following it. Without a setting, the
+  // call only records. Returns one record for each of `gpus`. Fails if the driver fails.
   virtual device::DeviceResult<std::vector<SwitchRecord>> Record(
       const std::vector<int>& gpus, const std::optional<device::Setting>& setting,
       Nanoseconds before, Nanoseconds after) = 0;
 
   // Reads the telemetry of these GPUs for `duration` from now on, each GPU about every
-  // kBetweenReadings. Fails as the driver does.
+  // kBetweenReadings. Fails if the driver fails.
   virtual device::DeviceResult<std::vector<std::vector<device::Telemetry>>> Read(
       const std::vector<int>& gpus, Nanoseconds duration) = 0;
 
-  // Repeats the operation for `duration`. The GPUs run what the operation needs meanwhile, and are
-  // idle afterwards. Requires WhyNot(operation) to be empty.
+  // Repeats the operation for `duration`. Meanwhile, the GPUs run what the operation needs.
+  // Afterwards, they are idle. Requires that WhyNot(operation) is empty.
   virtual Result<Timing> Time(Operation operation, const Disturbance& disturbance,
                               Nanoseconds duration) = 0;
 };
 
-// Waits by the node's clock.
+// Waits on the node's clock.
 inline void Sleep(Clock& clock, Nanoseconds duration) {
   const Nanoseconds until = clock.Now() + duration;
   while (clock.Now() < until) clock.WaitUntil(until);

@@ -17,14 +17,14 @@ using device::Control;
 using device::DeviceErrorKind;
 using device::Setting;
 
-// The comment of the header has the same numbers.
+// The parts of the duration. The comment of the header has the same numbers.
 constexpr PartOfRun kCounter{.from = 0, .length = 0.10};
 constexpr PartOfRun kPower{.from = 0.10, .length = 0.25};
 constexpr PartOfRun kSwitches{.from = 0.35, .length = 0.25};
 constexpr PartOfRun kInterference{.from = 0.60, .length = 0.40};
 
-// A near switch is large enough to see in the rate of a kernel, whose noise is about half a percent
-// per sample.
+// The near clock as a fraction of the top clock. A near switch must be large enough to see in the
+// rate of a kernel. The noise of this rate is about half a percent for each sample.
 constexpr double kNearPart = 0.97;
 
 // The limits beyond which a GPU differs (Siblings).
@@ -61,7 +61,7 @@ std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mh
   if (clocks_mhz.size() < 3) return std::nullopt;
   SwitchClocks clocks;
   clocks.top_mhz = clocks_mhz.back();
-  // The first clock below the top that is at least 3 % lower.
+  // The first clock below the top clock that is at least 3 % lower.
   const auto above =
       std::upper_bound(clocks_mhz.begin(), clocks_mhz.end(), kNearPart * clocks.top_mhz);
   clocks.near_mhz = above == clocks_mhz.begin() ? clocks_mhz.front() : *(above - 1);
@@ -71,12 +71,13 @@ std::optional<SwitchClocks> ChooseSwitchClocks(const std::vector<int>& clocks_mh
   return clocks;
 }
 
-// Whether the driver refuses, so that it refuses later as well.
+// Whether this error means that the driver refuses the call. It then also refuses later calls.
 bool IsRefusal(DeviceErrorKind kind) {
   return kind == DeviceErrorKind::kPermission || kind == DeviceErrorKind::kNotSupported;
 }
 
-// Checks that all GPUs are of one kind: facts are for one kind, and all GPUs get the same clocks.
+// Checks that all GPUs are of one kind, because facts are for one kind, and all GPUs get the same
+// clocks.
 Result<void> CheckKinds(QualifyRun& run) {
   const device::DeviceInfo& first = run.node.device(0).info();
   for (const int gpu : run.all_gpus) {
@@ -99,8 +100,8 @@ void CheckLoads(QualifyRun& run) {
   }
 }
 
-// Checks whether clocks can be set, with a clock that would be set in any case. If the driver
-// refuses, the rest is measured without clocks.
+// Checks whether clocks can be set. For this check, sets a clock that the qualification would set
+// in any case. If the driver refuses, everything else is measured without setting clocks.
 Result<void> CheckRights(QualifyRun& run) {
   if (!run.can_set) return {};
   for (const int gpu : run.all_gpus) {
@@ -137,7 +138,8 @@ void CheckClocks(QualifyRun& run) {
   }
 }
 
-// Checks that power and clocks can be read. A driver that refuses now will also refuse later.
+// Checks that power and clocks can be read. A driver that refuses this read will also refuse later
+// reads.
 Result<void> CheckReadings(QualifyRun& run) {
   for (const int gpu : run.all_gpus) {
     const auto read = run.node.device(gpu).Read();
@@ -153,7 +155,7 @@ Result<void> CheckReadings(QualifyRun& run) {
 }
 
 // Finds what can be measured: sets can_set, can_read and clocks of `run`, and adds a limit for each
-// thing that is impossible.
+// measurement that is impossible.
 Result<void> CheckNode(QualifyRun& run) {
   PERSEUS_RETURN_IF_ERROR(CheckKinds(run));
   if (!run.options.sets_clocks) {
@@ -170,7 +172,7 @@ Result<void> MeasureAll(QualifyRun& run) {
     PERSEUS_RETURN_IF_ERROR(MeasureCounter(run, kCounter));
     PERSEUS_RETURN_IF_ERROR(MeasurePower(run, kPower));
   }
-  // Without a kernel, a switch shows only in readings.
+  // Without a kernel, only readings can show a switch.
   const bool is_seen = run.can_read || run.BusyLoad() == Load::kCompute;
   if (run.can_set && is_seen) PERSEUS_RETURN_IF_ERROR(MeasureSwitches(run, kSwitches));
   return MeasureInterference(run, kInterference);

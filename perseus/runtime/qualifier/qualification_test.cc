@@ -1,4 +1,4 @@
-// What the qualification finds on a simulated node is what the node was given.
+// On a simulated node, the qualification must find the values that the node was given.
 #include "perseus/runtime/qualifier/qualification.h"
 
 #include <gmock/gmock.h>
@@ -92,18 +92,18 @@ double BlockedPower(const SimulatedModel& model, int mhz) {
                                             (mhz - lowest) / (highest - lowest);
 }
 
-// The median of the largest of n landings of a log-normal.
+// Returns the median of the largest of n landings with a log-normal distribution.
 double MedianOfSlowest(double median_ms, double spread, int n) {
   const double part = std::pow(0.5, 1.0 / n);
   double low = -6, high = 6;
-  for (int i = 0; i < 60; ++i) {  // The normal quantile by bisection.
+  for (int i = 0; i < 60; ++i) {  // Finds the normal quantile by bisection.
     const double middle = (low + high) / 2;
     (0.5 * std::erfc(-middle / std::sqrt(2)) < part ? low : high) = middle;
   }
   return median_ms * std::exp(spread * low);
 }
 
-// The facts of every qualification can be written and read.
+// Expects that the facts of every qualification can be written and read.
 Qualification Qualified(SimulatedNode& node, const QualifyOptions& options) {
   auto qualified = Qualify(node, options);
   EXPECT_TRUE(qualified) << qualified.error().Message();
@@ -216,15 +216,16 @@ TEST(Qualification, FindsWhatTheNodeWasGivenWithinItsIntervals) {
     CompareSwitches(facts, model, coverages);
     ComparePower(facts, model, coverages);
     CompareInterference(facts, model, coverages.slowdown);
-    // A collective is held up for 4 ms, which is 1 % at 9.9 changes a second of four GPUs. The
-    // rates around it are 8 and 20. Noise makes the result lower, never higher.
+    // A clock change delays a collective for 4 ms. This is 1 % at 9.9 changes a second of four
+    // GPUs. The nearest tested rates are 8 and 20. Noise makes the result lower, never higher.
     const Estimate rate = RateOf(facts);
     EXPECT_THAT(rate.value, AnyOf(0.0, 4.0, 8.0));
     EXPECT_EQ(rate.low, rate.value);
     EXPECT_THAT(rate.high, AnyOf(20.0, 40.0));
   }
   const auto& [latency, call, power, counter, slowdown] = coverages;
-  // 95 % intervals cover the truth in 19 of 20 cases. The seeds are fixed, so the shares are, too.
+  // 95 % intervals cover the truth in 19 of 20 cases. The seeds are fixed, so the shares are fixed,
+  // too.
   EXPECT_GE(latency.share(), 0.92) << latency.covered << " of " << latency.all;
   EXPECT_EQ(call.share(), 1);
   EXPECT_GE(power.share(), 0.92) << power.covered << " of " << power.all;
@@ -241,13 +242,14 @@ TEST(Qualification, IntervalsAreNarrowEnoughToBeUseful) {
   for (const auto& one : facts.power) {
     EXPECT_LT(one.busy_w->high - one.busy_w->low, 0.05 * one.busy_w->value);
   }
-  // The truth is 9.9 changes a second, and the rates around it are 8 and 20.
+  // The true rate is 9.9 changes a second, and the nearest tested rates are 8 and 20.
   EXPECT_THAT(RateOf(facts).value, AnyOf(4.0, 8.0));
 }
 
 TEST(Qualification, APlainNodeHasNoInterference) {
   const HardwareFacts facts = FactsOf(PlainModel(), 2);
-  // Two GPUs, each every 10 ms. Nothing is said about higher rates, which were not tried.
+  // Two GPUs change their clock every 10 ms each. The result says nothing about higher rates, which
+  // were not tried.
   EXPECT_EQ(RateOf(facts).value, 200);
   EXPECT_EQ(RateOf(facts).high, 200);
   EXPECT_EQ(facts.range_lock_saves, false);
@@ -280,7 +282,7 @@ TEST(Qualification, NoiseThatHidesHarmLowersTheRate) {
   EXPECT_THAT(facts.limits, Contains(HasSubstr("No rate is shown to be harmless")));
 }
 
-// All GPUs are measured at once, so the values of the odd one are seen and left out.
+// All GPUs are measured at once. So the values of the odd GPU are noticed and left out.
 TEST(Qualification, AGpuThatDiffersFromItsSiblingsIsNamed) {
   SimulatedModel model = PlainModel();
   model.odd_gpu = 2;
@@ -349,7 +351,7 @@ TEST(Qualification, IfOneGpuRefusesNoClockStaysSet) {
   model.odd_can_set_clocks = false;
   SimulatedNode node(model, 2, 1);
   const Qualification qualified = Qualified(node, {.duration_s = 30});
-  EXPECT_TRUE(qualified.has_set_clocks);  // The caller restores what was there before.
+  EXPECT_TRUE(qualified.has_set_clocks);  // The caller restores the settings from before.
   EXPECT_EQ(node.RequestedLock(0), std::nullopt);
   EXPECT_TRUE(qualified.facts.switches.empty());
   EXPECT_THAT(qualified.facts.limits, Contains(HasSubstr("permission denied")));

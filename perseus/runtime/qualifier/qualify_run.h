@@ -1,10 +1,10 @@
-// The parts of a qualification, and what they share: the node, what is possible on it, and the
-// result so far.
+// The parts of a qualification, and the data that they share: the node, what is possible on the
+// node, and the result so far.
 //
-// A part returns an error only if the whole qualification has to end. Otherwise, it leaves out what
-// it cannot measure, and adds a sentence to the limits.
+// A part returns an error only if the whole qualification has to end. Otherwise, a part leaves out
+// what it cannot measure, and adds a sentence to the limits.
 //
-// Thread safety: for the thread of the node.
+// Thread safety: use it only on the thread of the node.
 #pragma once
 
 #include <optional>
@@ -25,14 +25,15 @@ struct PartOfRun {
   double length = 0;
 };
 
-// A near switch is between top and near, a far one between top and far.
+// A near switch is between top_mhz and near_mhz. A far switch is between top_mhz and far_mhz.
 struct SwitchClocks {
   int top_mhz = 0, near_mhz = 0, far_mhz = 0;
 };
-// The clock of a far switch as a part of the top clock: above the clocks at which GPUs change the
-// memory clock, too.
+// The clock of a far switch as a fraction of the top clock. It is above the clocks at which GPUs
+// also change the memory clock.
 inline constexpr double kFarPart = 0.4;
-// The clock of the list that is nearest to the wanted one. Requires clocks.
+// Returns the clock of the list that is nearest to the wanted clock. Requires that the list is not
+// empty.
 int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);
 
 // One value of all GPUs of a node, and the GPUs whose values differ from those of their siblings.
@@ -41,11 +42,12 @@ int NearestClock(const std::vector<int>& clocks_mhz, double wanted_mhz);
 // max(5 * MAD, 10 % of m), where MAD is the median of |value - m|. For fractions, the bound is at
 // least 0.01.
 //
-// - Median and MAD are robust: less than half of the GPUs differ, however far off they are. For
-//   normal noise, 5 MAD are 3.4 standard deviations. The 10 % keep GPUs that are nearly equal
-//   (MAD near 0) from being reported for differences that matter to no plan.
-// - Two GPUs have no majority. If they differ from each other, one difference names both, and both
-//   count.
+//  - Median and MAD are robust: less than half of the GPUs differ by this rule, however far their
+//    values are from the median. For normal noise, 5 MAD are 3.4 standard deviations. If GPUs are
+//    nearly equal, MAD is near 0. Then the 10 % prevent reports of differences that matter to no
+//    plan.
+//  - Two GPUs have no majority. If they differ from each other, one difference names both GPUs, and
+//    both values count.
 class Siblings {
  public:
   enum class Unit { kMilliseconds, kWatts, kFraction };
@@ -53,18 +55,20 @@ class Siblings {
   // The names of the GPUs, in the order of the estimates.
   explicit Siblings(std::vector<std::string> names) : names_(std::move(names)) {}
 
-  // Returns the median of the GPUs that do not differ, with an interval that covers theirs. nullopt
-  // if a GPU has no estimate. `what` completes "its ... is": "busy power at 1410 MHz".
+  // Returns the median of the GPUs that do not differ, with an interval that covers their
+  // intervals. Returns nullopt if a GPU has no estimate. `what` completes "its ... is": "busy power
+  // at 1410 MHz".
   std::optional<Estimate> Combine(const std::string& what, Unit unit,
                                   const std::vector<std::optional<Estimate>>& estimates);
 
-  // One sentence for each GPU that differed, with its first value and the number of the others.
+  // Returns one sentence for each GPU that differed, with its first difference and the number of
+  // its other differences.
   std::vector<std::string> Differences() const;
 
  private:
   struct Difference {
     std::string who;
-    std::string what;  // The first one.
+    std::string what;  // The first difference.
     int count = 0;
   };
   void Add(std::string who, std::string what);
@@ -76,16 +80,16 @@ class Siblings {
 struct QualifyRun {
   QualifyRun(MeasuredNode& measured, const QualifyOptions& wanted);
 
-  // Adds a sentence to the limits, once.
+  // Adds a sentence to the limits, unless they already contain it.
   void Limit(std::string sentence);
   // Fails if the caller requested a stop.
   Result<void> CheckStop() const;
   Result<void> LockAll(const device::Setting& setting);
   Result<void> LockAll(int mhz) { return LockAll(device::Setting{mhz, mhz}); }
   Result<void> RunOnAll(Load load);
-  // Returns kCompute if the node can run it, otherwise kIdle.
+  // Returns kCompute if the node can run this load. Otherwise returns kIdle.
   Load BusyLoad() const;
-  // The part `fraction` of the whole duration.
+  // Returns the duration of this fraction of the whole qualification.
   Nanoseconds DurationOf(double fraction) const;
   // All clocks of a GPU, ascending.
   const std::vector<int>& clocks_mhz() const { return node.device(0).info().sm_clocks_mhz; }
@@ -93,29 +97,29 @@ struct QualifyRun {
   MeasuredNode& node;
   const QualifyOptions& options;
   const std::vector<int> all_gpus;
-  bool can_set = false;  // Clocks.
-  bool can_read = true;  // Power and clocks.
+  bool can_set = false;  // Whether clocks can be set.
+  bool can_read = true;  // Whether power and clocks can be read.
   SwitchClocks clocks;   // Only valid if can_set.
   Siblings siblings;
   Qualification result;
 };
 
-// The energy counters of all GPUs at once, under load: period, resolution and bias. Requires
-// can_read.
+// Measures the energy counters of all GPUs at once, under load: period, resolution and bias.
+// Requires can_read.
 Result<void> MeasureCounter(QualifyRun& run, PartOfRun part);
 
 // Measures the power of all GPUs at once: idle, blocked and busy, at several clocks. Also finds
 // whether a waiting GPU draws less with a lock of a range of clocks than with a lock of one clock.
-// Requires can_read. Without can_set, measures at the clock that the driver chooses.
+// Requires can_read. Without can_set, measures only at the clock that the driver chooses.
 Result<void> MeasurePower(QualifyRun& run, PartOfRun part);
 
 // Measures the time from the request of a clock to its landing (estimates.h): up and down, near and
-// far, of one GPU and of all at once. Also measures how long the call takes. Requires can_set, and
+// far, one GPU, and all GPUs at once. Also measures how long the call takes. Requires can_set, and
 // a node on which a landing can be seen: in a kernel that computes, or in readings.
 Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part);
 
-// Measures what clock changes, readings and host functions cost the work that runs beside them.
-// From this, finds the greatest rate of changes that harms no operation.
+// Measures how much clock changes, readings and host functions slow down the work that runs beside
+// them. From this result, finds the greatest rate of changes that harms no operation.
 Result<void> MeasureInterference(QualifyRun& run, PartOfRun part);
 
 }  // namespace perseus::qualifier

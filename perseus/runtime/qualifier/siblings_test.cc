@@ -32,7 +32,7 @@ TEST(Siblings, AGpuThatDiffersIsNamedOnceAndLeftOut) {
                           "GPUs is 81 W (and 1 other value)."));
 }
 
-// How many of GPUs with these powers, each known to 1 W, differ.
+// Returns how many of the GPUs with these powers differ. Each power is known to 1 W.
 std::size_t Different(const std::vector<double>& powers_w) {
   std::vector<std::optional<Estimate>> estimates;
   for (const double power_w : powers_w) estimates.push_back(KnownTo1W(power_w));
@@ -42,8 +42,9 @@ std::size_t Different(const std::vector<double>& powers_w) {
 }
 
 TEST(Siblings, AGpuDiffersIfItsIntervalIsTooFarFromTheMedian) {
-  // Median 81, MAD 1: the bound is 10 % of 81, because 5 MAD are less. The interval of 91 begins at
-  // 90, which is 9 from the median, and 9 > 8.1. That of 90 begins 8 from the median.
+  // The median is 81 and MAD is 1. The bound is 10 % of 81, because 5 MAD are less. The interval of
+  // 91 begins at 90, which is 9 from the median, and 9 > 8.1. The interval of 90 begins 8 from the
+  // median.
   EXPECT_EQ(Different({80, 81, 82, 80, 90}), 0);
   EXPECT_EQ(Different({80, 81, 82, 80, 91}), 1);
   // Median 80, MAD 10: the bound is 50.

@@ -20,7 +20,7 @@ void LookAtPrograms(const nvml::Functions& f, nvml::Handle handle, const std::st
         "Whether other programs use {} is unknown: the driver has no such list.", uuid));
     return;
   }
-  // Twice the size, because some drivers use longer entries (nvml_api.h).
+  // The array has twice the size, because some drivers use longer entries (nvml_api.h).
   std::array<nvml::ProcessInfo, 2 * kMostListed> processes{};
   auto count = static_cast<unsigned>(kMostListed);
   const int code = f.GetComputeRunningProcesses(handle, &count, processes.data());

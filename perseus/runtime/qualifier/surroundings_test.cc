@@ -23,7 +23,7 @@ class SurroundingsTest : public ::testing::Test {
   Surroundings Look(const char* library = FAKE_NVML_LIBRARY) const {
     const auto found = LookAround(library, {node_.Uuid(0), node_.Uuid(1)});
     EXPECT_TRUE(found) << found.error().Message();
-    // Every start of NVML has its end.
+    // Each call of Init has a call of Shutdown.
     EXPECT_EQ(node_.Calls(Function::kInit), node_.Calls(Function::kShutdown));
     return found.value_or(Surroundings());
   }

@@ -28,7 +28,7 @@ Result<void> Conductor::AwaitRanks(const std::set<protocol::RankId>& expected) {
 
 Result<void> Conductor::AwaitSteps(int steps) { return AwaitStep(logs_.LastStep(ranks_) + steps); }
 
-// Uses the fastest steps, because the slow steps of a sweep may be followed by fast ones.
+// The computation uses the fastest steps, because fast steps may follow the slow steps of a sweep.
 std::int64_t Conductor::Ahead() {
   const double step_s = logs_.StepTime(ranks_).value_or(1);
   fastest_s_ = fastest_s_ > 0 ? std::min(fastest_s_, step_s) : step_s;

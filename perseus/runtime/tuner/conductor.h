@@ -1,5 +1,6 @@
-// Runs a job through stretches of steps. It writes assignments far enough ahead that all ranks have
-// read them, waits until the steps have run, and checks that every rank followed the assignment.
+// Runs a job through stretches of steps. A stretch is the steps with one assignment. The conductor
+// writes assignments far enough ahead that all ranks have read them. Then it waits until the steps
+// have run, and checks that every rank followed the assignment.
 //
 // Not thread-safe.
 #pragma once
@@ -18,12 +19,14 @@
 namespace perseus::tuner {
 
 struct ConductorOptions {
-  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.
-  Nanoseconds timeout = 60'000'000'000;  // How long a rank may record no step.
+  // The time until every rank has read an assignment.
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;
+  // The longest time in which a rank may record no step.
+  Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
 };
 
-// Fails (kInput), with the remedy, for a rank that may not set the clock of its GPU.
+// Fails (kInput), with the remedy, if the rank may not set the clock of its GPU.
 Result<void> CheckMaySetClocks(const protocol::RankHeader& header);
 
 class Conductor {
@@ -32,11 +35,11 @@ class Conductor {
             Clock& clock)
       : options_(options), logs_(std::move(logs)), writer_(std::move(writer)), clock_(clock) {}
 
-  // Waits for these ranks, and includes others that are alive by then. Fails (kSystem) as
-  // JobLogs::AwaitRanks() does. Call it before all other functions.
+  // Waits for these ranks, and includes other ranks that are alive at the end of the wait. Fails
+  // (kSystem) in the same cases as JobLogs::AwaitRanks(). Call it before all other functions.
   Result<void> AwaitRanks(const std::set<protocol::RankId>& expected);
-  // Waits until all ranks have ended this many more steps. The time of these steps decides how far
-  // ahead assignments begin.
+  // Waits until all ranks have ended this many more steps. The time of these steps determines how
+  // far ahead assignments begin.
   Result<void> AwaitSteps(int steps);
 
   const std::set<protocol::RankId>& ranks() const { return ranks_; }
@@ -44,9 +47,9 @@ class Conductor {
   const JobLogs& logs() const { return logs_; }
   void ForgetBefore(std::int64_t step) { logs_.ForgetBefore(step); }
 
-  // Writes the plan file for the next assignment. Returns the path that the assignment names.
+  // Writes the plan file for the next assignment. Returns the path for the assignment's `plan`.
   Result<std::string> AddPlan(const std::string& text) const;
-  // Steps that ran with one assignment, after the one step in which the clocks changed.
+  // The steps that ran with one assignment. The clocks changed in the first of them.
   struct Stretch {
     std::int64_t landing = 0;  // The step during which the clocks changed.
     std::int64_t last = 0;
@@ -56,21 +59,21 @@ class Conductor {
     // The steps that CostOfSteps counts: up to the beginning of the last step.
     StepRange counted() const { return {first(), last, version}; }
   };
-  // Runs this many steps with a temporary assignment, which ends by itself `spare_steps` later.
-  // Fails if a rank did not record most of the steps, read the assignment late, or ran another
-  // order than the plan.
+  // Runs this many steps with a temporary assignment. The assignment ends by itself `spare_steps`
+  // after these steps. Fails if a rank did not record most of the steps, read the assignment late,
+  // or ran another order than the plan.
   Result<Stretch> RunWith(protocol::Assignment assignment, int steps, int spare_steps);
-  // Makes the assignment the lasting one, from step 0 on. So the assignment also applies to a job
-  // that restarts. Waits until all ranks follow it.
+  // Makes the assignment the lasting assignment, from step 0 on. So the assignment also applies to
+  // a job that restarts. Waits until all ranks follow it.
   struct LeftInForce {
     std::int64_t version = 0;
     std::int64_t step = 0;  // The first step in which all ranks followed the assignment.
   };
   Result<LeftInForce> LeaveInForce(protocol::Assignment assignment);
-  // Activates the previous lasting assignment again, if another one is active.
+  // Activates the previous lasting assignment again, if another assignment is active.
   Result<void> Restore();
 
-  // How many steps ahead an assignment has to begin.
+  // Returns how many steps ahead an assignment has to begin.
   std::int64_t Ahead();
 
  private:

@@ -18,12 +18,12 @@ namespace {
 
 constexpr Nanoseconds kPollInterval = 50'000'000;
 constexpr std::size_t kMostNamed = 4;
-// How many steps the ranks of a job may be apart. They wait for each other, and their logs are late
-// by about a second.
+// The largest distance between the steps of two ranks of a job. The ranks wait for each other, and
+// their logs are late by about a second.
 constexpr std::int64_t kMostApart = 64;
 
 struct Cause {
-  std::string_view name;  // In the rank log.
+  std::string_view name;  // The name in the rank log.
   std::string_view text;
   std::string_view remedy;
 };
@@ -106,7 +106,7 @@ Result<bool> JobLogs::ReadSome() {
     came = true;
     if (rank == nullptr) rank = &ranks_[name];
     for (const protocol::RankRecord& record : *records) Take(record, *rank);
-    // Everything recorded before the first read may be from an earlier run.
+    // Everything that was recorded before the first read may be from an earlier run.
     if (has_looked_ || job_ == Job::kIsOver) rank->is_alive = true;
   }
   return came;
@@ -115,13 +115,14 @@ Result<bool> JobLogs::ReadSome() {
 void JobLogs::Take(const protocol::RankRecord& record, LoggedRank& rank) const {
   if (const auto* header = std::get_if<protocol::RankHeader>(&record)) {
     const bool is_same = protocol::IsOfSameProcess(rank.header, *header);
-    // A new header of the same process has more information, such as that it may set clocks now.
+    // A new header of the same process has more information: for example, that the process may set
+    // clocks now.
     if (is_same && !rank.steps.empty()) {
       rank.header = *header;
       return;
     }
-    // A new process starts its counter and its steps again. (If the rank was not alive, the old
-    // steps are those of an earlier run.)
+    // A new process starts its counter and its steps again. If the rank was not alive, the old
+    // steps belong to an earlier run.
     if (!rank.steps.empty() && rank.is_alive && job_ == Job::kIsRunning) rank.has_restarted = true;
     rank.steps.clear();
     rank.energy = profiler::EnergyCurve();
@@ -172,7 +173,7 @@ void JobLogs::ForgetBefore(std::int64_t step) {
 
 void JobLogs::Forget(const protocol::RankId& name, std::int64_t before) {
   LoggedRank& rank = ranks_.at(name);
-  // One more step is kept, for the time from step to step.
+  // Keeps one more step, for the time from step to step.
   while (rank.steps.size() > 2 && rank.steps[1].step < before) rank.steps.pop_front();
   if (!rank.steps.empty()) rank.energy.ForgetBefore(rank.steps.front().begin);
 }

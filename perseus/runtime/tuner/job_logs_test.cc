@@ -25,7 +25,8 @@ class JobLogsTest : public testing::Test {
     header.epoch = 1;
     std::ofstream(protocol::RankLogPath(directory_, name)) << protocol::FormatRecord(header);
   }
-  // Steps take 100 ms. The counter is read in the middle of each and grows by 50 J a step.
+  // Steps take 100 ms. The counter is read in the middle of each step, and grows by 50 J for each
+  // step.
   void Add(const protocol::RankId& name, std::int64_t number) const {
     protocol::RanStep step;
     step.step = number;

@@ -9,15 +9,16 @@ namespace perseus::tuner {
 namespace {
 
 // GPUs count as different if their distance is larger than their intervals by more than this
-// factor. Two equal GPUs exceed it by chance in one case of 20, more GPUs less often.
+// factor. For two equal GPUs, this happens by chance in one case of 20. For more equal GPUs, it
+// happens less often.
 constexpr double kMostByChance = 2;
 
 // The factor by which an interval has to be widened so that it covers the difference between GPUs
-// (Birge, Phys. Rev. 40, 207, 1932). Without it, the mean would hide a GPU that is slower than the
-// others, because the interval of a mean becomes narrower with the number of GPUs.
+// (Birge, Phys. Rev. 40, 207, 1932). Without this factor, the mean would hide a GPU that is slower
+// than the others, because the interval of a mean becomes narrower with the number of GPUs.
 class Spread {
  public:
-  // A value with the half-width of its 95 % interval.
+  // Adds a value with the half-width of its 95 % interval.
   void Add(double value, double half_width) {
     if (half_width > 0 && std::isfinite(half_width)) values_.emplace_back(value, half_width);
   }
@@ -48,7 +49,7 @@ struct Pooled {
   void Add(const profiler::MeasuredOption& option) {
     samples += option.samples;
     time_s += option.samples * option.time_s;
-    // A single sample has no interval. Its interval counts as wide as its time.
+    // A single sample has no interval. For such a sample, the interval counts as wide as the time.
     const double ci_s = std::min(option.time_ci_s, option.time_s);
     times.Add(option.time_s, ci_s);
     time_square += option.samples * ci_s * option.samples * ci_s;
@@ -85,7 +86,7 @@ std::map<profiler::InstructionGroup, int> ReachedClocks(
     const std::vector<int>& clocks = clocks_mhz[static_cast<std::size_t>(name.pp_rank)];
     struct OfGpu {
       int reached_mhz = 0;
-      int wanted_mhz = 0;  // The highest one at which clocks were read.
+      int wanted_mhz = 0;  // The highest requested clock with readings.
     };
     std::map<profiler::InstructionGroup, OfGpu> groups;
     for (const profiler::MeasuredOption& option : gpu.measurements.Options(name.pp_rank)) {
@@ -163,7 +164,7 @@ std::optional<double> ConsensusPower(std::span<const profiler::PowerEstimate> es
   const Sums alike = sums(0);
   if (alike.count == 0) return std::nullopt;
   if (alike.count == 1) return std::max(0.0, alike.Mean());
-  double scatter = 0;  // Expected: count - 1 if the estimates differ only by chance.
+  double scatter = 0;  // If the estimates differ only by chance, the expected value is count - 1.
   for (const profiler::PowerEstimate& estimate : estimates) {
     if (!is_known(estimate)) continue;
     const double errors = (estimate.power_w - alike.Mean()) / estimate.standard_error_w;

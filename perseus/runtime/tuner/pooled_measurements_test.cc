@@ -14,7 +14,7 @@ using ::testing::SizeIs;
 constexpr double kRunningW = 200;
 constexpr double kWaitingW = 80;
 
-// The energy until `at` of a GPU that alternately runs for `run` and waits for as long.
+// Returns the energy until `at` of a GPU that alternately runs for `run` and waits for `run`.
 double EnergyAt(Nanoseconds at, Nanoseconds run) {
   const Nanoseconds periods = at / (2 * run);
   const Nanoseconds rest = at % (2 * run);
@@ -22,8 +22,8 @@ double EnergyAt(Nanoseconds at, Nanoseconds run) {
          ToSeconds(periods * run + std::max<Nanoseconds>(0, rest - run)) * kWaitingW;
 }
 
-// Forwards of that length at 1000 MHz, each followed by a wait of the same length. The counter
-// moves every 13 ms.
+// Returns a step with forwards of this length at 1000 MHz, each followed by a wait of the same
+// length. The counter changes every 13 ms.
 protocol::RanStep MakeStep(Nanoseconds run) {
   protocol::RanStep step;
   step.on_plan = true;
@@ -55,13 +55,13 @@ TEST(PooledOptionsTest, PipelinesAreRepetitions) {
   EXPECT_EQ(options[0].frequency_mhz, 1000);
   EXPECT_EQ(options[0].samples, 120);
   EXPECT_NEAR(options[0].time_s, 0.011, 1e-9);
-  // The windows are exact here, so the powers are as well.
+  // The windows are exact in this test, so the powers are exact, too.
   EXPECT_NEAR(options[0].power_w, kRunningW, 1e-3);
   EXPECT_NEAR(*PooledBlockingPower(gpus), kWaitingW, 1e-3);
 }
 
-// Two GPUs of a stage are at their power limit, and one of them reaches 905 MHz. Clocks are listed
-// in steps of 50 MHz.
+// Two GPUs of a stage are at their power limit. One of them reaches 905 MHz. The list of clocks has
+// steps of 50 MHz.
 TEST(ReachedClocksTest, AreTheHighestThatAnyGpuReaches) {
   const ClocksOfRanks clocks = {{}, {}, {800, 850, 900, 950, 1000}};
   const profiler::InstructionGroup forward{2, 0, InstructionKind::kForward};
@@ -82,7 +82,7 @@ TEST(ReachedClocksTest, AreTheHighestThatAnyGpuReaches) {
   const auto reached = ReachedClocks(gpus, clocks);
   EXPECT_THAT(reached, ElementsAre(std::pair(forward, 950)));
 
-  // What ran at a request of 1000 MHz counts at 950 MHz.
+  // A run with a request of 1000 MHz counts at 950 MHz.
   const ClocksOfRanks reachable = WithoutUnreached(clocks, reached);
   EXPECT_THAT(reachable[2], ElementsAre(800, 850, 900, 950));
   const std::vector<profiler::MeasuredOption> options = PooledOptions(gpus, reachable);
@@ -92,12 +92,12 @@ TEST(ReachedClocksTest, AreTheHighestThatAnyGpuReaches) {
   EXPECT_EQ(options[1].frequency_mhz, 950);
   EXPECT_EQ(options[1].samples, 80);
 
-  // A GPU without a limit reaches all clocks. To ask for less would slow it down.
+  // A GPU without a limit reaches all clocks. A lower request would slow it down.
   gpus.emplace(protocol::RankId{2, 2, 0}, GpuThatRan({MakeStep(10 * kMillisecond)}));
   EXPECT_THAT(ReachedClocks(gpus, clocks), ElementsAre(std::pair(forward, 1000)));
 }
 
-// Three GPUs take 10 ms and one takes 12 ms, each with a narrow interval. The interval of their
+// Three GPUs take 10 ms, and one GPU takes 12 ms. Each has a narrow interval. The interval of their
 // mean must nevertheless be wide.
 TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
   const auto jittered = [](Nanoseconds run) {
@@ -115,8 +115,8 @@ TEST(PooledOptionsTest, SlowGpuAmongOthersWidensTheInterval) {
   gpus.emplace(protocol::RankId{3, 0, 0}, GpuThatRan({jittered(12 * kMillisecond)}));
   const profiler::MeasuredOption mean = PooledOptions(gpus)[0];
   EXPECT_NEAR(mean.time_s, 0.0105, 1e-6);
-  // The standard deviation of the four is 1 ms, that of their mean 0.5 ms, and 1.96 of these 0.98
-  // ms.
+  // The standard deviation of the four times is 1 ms. The standard deviation of their mean is 0.5
+  // ms, and 1.96 times this is 0.98 ms.
   EXPECT_NEAR(mean.time_ci_s, 0.00098, 2e-5);
 }
 
@@ -129,8 +129,8 @@ TEST(ConsensusPowerTest, EstimatesThatAgreeAreWeightedByTheirErrors) {
   EXPECT_NEAR(*ConsensusPower(estimates), (83 * 4 + 85) / 5.0, 1e-12);
 }
 
-// What a run on eight virtual GPUs gave that draw 84 W. One interval is far too narrow. By standard
-// errors alone, the mean would be 89.4 W.
+// The measurements of a run on eight virtual GPUs that draw 84 W. One interval is far too narrow.
+// With weights from standard errors alone, the mean would be 89.4 W.
 TEST(ConsensusPowerTest, GpuWithAnErrorThatIsTooSmallDoesNotDecide) {
   const std::vector<profiler::PowerEstimate> estimates = {
       Estimate(83.91, 0.55), Estimate(85.94, 1.5), Estimate(94.88, 3.6), Estimate(86.94, 4.9),
@@ -159,7 +159,7 @@ TEST(PooledOptionsTest, ClocksThatWereNotRequestedAreNoOptions) {
   EXPECT_FALSE(PooledBlockingPower({}));
 }
 
-// A plan changes the clock in almost every window, so its powers are arbitrary.
+// A plan changes the clock in almost every window, so powers measured with a plan are arbitrary.
 TEST(WithTimesOfTest, TakesTimesAndKeepsPowers) {
   const profiler::InstructionGroup forward{2, 0, InstructionKind::kForward};
   const profiler::MeasuredOption known[] = {{forward, 960, 500, 0.0281, 0.0001, 257.2, 65.2},

@@ -46,11 +46,12 @@ constexpr Nanoseconds kScheduleLookEvery = 100 * kMillisecond;
 constexpr std::int64_t kMostStepsWaited = 64;
 constexpr std::size_t kMostMissingNamed = 4;
 
-// One step as all ranks ran it.
+// One step, as all ranks ran it.
 struct JointStep {
   std::int64_t step = 0;
   std::vector<const Computations*> order;  // By pp_rank.
-  std::string disagreement;                // Which ranks ran different orders. Empty if none did.
+  // The ranks that ran different orders. Empty: all ranks ran the same order.
+  std::string disagreement;
 
   bool IsSame(const JointStep& other) const {
     return disagreement.empty() && other.disagreement.empty() && order == other.order;
@@ -91,7 +92,7 @@ class ScheduleFinder {
  private:
   const LoggedRank& Log(const protocol::RankId& name) const { return logs_.ranks().at(name); }
 
-  // The numbers of pipelines, of their ranks and of the GPUs of a stage.
+  // Finds the numbers of pipelines, of their ranks, and of the GPUs of a stage.
   Result<void> FindShape() {
     if (ranks_.empty()) {
       return Fail(
@@ -149,7 +150,7 @@ class ScheduleFinder {
     return &*orders_.insert(std::move(computations)).first;
   }
 
-  // The steps that all ranks have recorded.
+  // Finds the steps that all ranks have recorded.
   void JoinSteps() {
     for (const protocol::RanStep& step : Log(*ranks_.begin()).steps) {
       JointStep joint{.step = step.step, .order = {}, .disagreement = {}};
@@ -207,7 +208,7 @@ class ScheduleFinder {
         where_, kStepsOfSchedule, steps_.size());
   }
 
-  // The stage of each chunk of a pp_rank.
+  // Returns the stage of each chunk of a pp_rank.
   Result<std::vector<int>> StagesOf(int pp_rank, const Computations& order) const {
     int chunks = 0;
     for (const MatchedInstruction& one : order) chunks = std::max(chunks, one.chunk + 1);
@@ -281,7 +282,7 @@ class ScheduleFinder {
     return {};
   }
 
-  // Names the schedule after the generated one that is the same.
+  // If a generated schedule is the same, names the schedule after it.
   static void Recognize(schedule::Schedule& schedule) {
     const auto ranks = static_cast<int>(schedule.pp_ranks.size());
     for (const std::string_view name : schedule::ScheduleNames()) {
@@ -327,12 +328,13 @@ class ScheduleFinder {
   const std::set<protocol::RankId>& ranks_;
   std::string where_;
   int pp_ranks_ = 0;
-  std::set<Computations> orders_;  // Each order once, so that equal orders have one address.
+  // Contains each order once, so that equal orders have one address.
+  std::set<Computations> orders_;
   std::vector<JointStep> steps_;
   RanSchedule found_;
 };
 
-// "4, 9 and 3 more": the first steps of a list.
+// Returns the first steps of a list: "4, 9 and 3 more".
 std::string FirstOf(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kMostSteps = 5;
   const std::size_t count = std::min(steps.size(), kMostSteps);
@@ -409,7 +411,7 @@ Result<RanSchedule> AwaitRanSchedule(const std::filesystem::path& job_directory,
   std::set<protocol::RankId> ranks;
   std::int64_t last = -1;
   std::int64_t first = -1;
-  Nanoseconds grew = clock.Now();  // When the last rank appeared.
+  Nanoseconds grew = clock.Now();  // The time at which the last rank appeared.
   Nanoseconds deadline = clock.Now() + wait.timeout;
   for (;;) {
     PERSEUS_RETURN_IF_ERROR(logs.ReadNew());
@@ -424,7 +426,7 @@ Result<RanSchedule> AwaitRanSchedule(const std::filesystem::path& job_directory,
     const bool is_settled = !ranks.empty() && clock.Now() >= grew + wait.settling;
     if (is_settled || clock.Now() >= deadline) {
       auto found = FindRanSchedule(logs, ranks, job_directory.string());
-      // More steps or ranks may still appear. But some errors are permanent.
+      // If the search failed, more steps or ranks may still appear. But some errors are permanent.
       if (found || last - first >= kMostStepsWaited) return found;
       if (clock.Now() >= deadline) {
         return FailAs(ErrorKind::kSystem, "no step was recorded for {:g} s: {}",

@@ -23,7 +23,8 @@ schedule::Schedule OneFOneB(int microbatches) {
   return *schedule::GenerateSchedule({"1f1b", 2, microbatches, 1});
 }
 
-// A step of the second of two ranks: the forward and then the backward of each microbatch.
+// Returns a step of the second of two ranks. It has the forward and then the backward of each
+// microbatch.
 protocol::RanStep StepOf(int microbatches) {
   protocol::RanStep step;
   step.step = 12;
@@ -94,7 +95,7 @@ class RanScheduleTest : public testing::Test {
     std::ofstream(protocol::RankLogPath(directory_, name), std::ios::app)
         << protocol::FormatRecord(record);
   }
-  // A step of one rank, as the schedule has it.
+  // Returns a step of one rank in the order of the schedule.
   static protocol::RanStep StepOf(const schedule::Schedule& schedule, int pp_rank,
                                   std::int64_t number) {
     protocol::RanStep step;
@@ -108,7 +109,7 @@ class RanScheduleTest : public testing::Test {
     }
     return step;
   }
-  // Steps of both ranks of a pipeline.
+  // Appends steps of both ranks of a pipeline.
   void Run(const schedule::Schedule& schedule, std::int64_t first, std::int64_t last,
            int dp_rank = 0, int tp_rank = 0) const {
     for (std::int64_t step = first; step <= last; ++step) {
@@ -171,7 +172,7 @@ TEST_F(RanScheduleTest, IsTheNewestThatRanInSeveralSteps) {
   Run(full, 5, 8);
   Run(evaluation, 9, 12);
   Run(full, 13, 13);
-  Run(Generated("1f1b", 2), 14, 14);  // The last batch.
+  Run(Generated("1f1b", 2), 14, 14);  // The last batch of an epoch.
   const auto found = ValueOf(Find());
   EXPECT_EQ(found.schedule.microbatches, 6);
   EXPECT_EQ(found.steps, 5);
@@ -259,7 +260,7 @@ TEST_F(RanScheduleTest, ReportsStepsWithoutInstructions) {
 }
 
 TEST_F(RanScheduleTest, WaitsForAllRanksOfARunningJob) {
-  // An earlier run of another shape.
+  // This log belongs to an earlier run with other numbers of ranks.
   Begin({0, 5, 0}, {}, 6);
   Append({0, 5, 0}, StepOf(Generated("1f1b", 4), 1, 0));
   FakeClock clock;

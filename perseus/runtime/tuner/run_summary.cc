@@ -31,8 +31,8 @@ class RankSums {
   std::int64_t planned() const { return planned_; }
   std::int64_t off_plan() const { return off_plan_; }
   std::int64_t unset() const { return unset_; }
-  // Returns the mean power times the time of all steps. The counters change every 100 ms, so they
-  // lack a part of the first and the last step.
+  // Returns the mean power times the time of all steps. The counters change every 100 ms. So the
+  // counters alone lack a part of the first and the last step.
   double energy_j() const {
     const double mean_s =
         last_step_ == first_step_
@@ -41,8 +41,8 @@ class RankSums {
     const double all_j = power_w() * mean_s * static_cast<double>(steps_);
     return all_j > 0 ? all_j : energy_j_;
   }
-  // The median time from step to step, because the first steps compile and allocate. 0 with fewer
-  // than 2 steps.
+  // Returns the median time from step to step, because the first steps compile and allocate. 0 if
+  // there are fewer than 2 steps.
   double step_time_s() const { return times_s_.empty() ? 0 : Median(times_s_); }
   double power_w() const {
     return last_sample_ > first_sample_ ? energy_j_ / ToSeconds(last_sample_ - first_sample_) : 0;
@@ -63,7 +63,7 @@ class RankSums {
     unset_ += step.LacksClocks() ? 1 : 0;
     for (const protocol::EnergySample& sample : step.energy) {
       const Nanoseconds at = step.begin + (sample.after + sample.until) / 2;
-      // A counter that was reset begins again.
+      // The first value of a counter that was reset is a new beginning.
       if (!counter_j_) first_sample_ = at;
       energy_j_ += std::max(0.0, sample.energy_j - counter_j_.value_or(sample.energy_j));
       counter_j_ = sample.energy_j;
@@ -99,8 +99,8 @@ Result<RankSums> SumUpLog(const std::filesystem::path& log) {
   }
 }
 
-// Counts the missing ranks. Each pipeline has as many ranks, and each stage as many GPUs, as its
-// headers say. A program with hooks of its own may leave these numbers out.
+// Counts the missing ranks. Headers say how many ranks each pipeline has, and how many GPUs each
+// stage has. A program with its own hooks may leave these numbers out.
 class RankCount {
  public:
   void Add(const protocol::RankHeader& header) {

@@ -68,12 +68,13 @@ TEST_F(RunSummaryTest, TheFirstStepsDoNotCountInTheTimeOfAStep) {
     Append({0, 0, 0}, step);
   };
   add(0, 0);
-  add(1, 40);  // The first step compiled.
+  add(1, 40);  // The first step includes compilation.
   for (int step = 2; step < 10; ++step) add(step, 40 + 2 * (step - 1));
   EXPECT_DOUBLE_EQ(ValueOf(SumUpRun(directory_.path(), start_)).step_time_s, 2);
 }
 
-// A rank whose log could not be written, as with a full disk, and one whose log ended early.
+// The log of one rank could not be written, as with a full disk. The log of another rank ended
+// early.
 TEST_F(RunSummaryTest, CountsStepsOfAPlanWithoutALease) {
   Begin({0, 0, 0}, 1);
   protocol::RanStep step;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kPlanProcess = 1'000'000;  // Sorts after all pipelines.
 
-// An argument of a slice, or an empty text if no clock is known.
+// Returns an argument of a slice, or an empty text if no clock is known.
 std::string ClockArgument(int frequency_mhz) {
   return frequency_mhz > 0 ? fmt::format(R"("frequency_mhz": {}, )", frequency_mhz) : "";
 }
@@ -33,7 +33,7 @@ std::string LaneName(const protocol::RankId& name) {
 
 class RunTraceWriter {
  public:
-  // Times count from `origin`, in nanoseconds since 1970.
+  // Times are counted from `origin`, in nanoseconds since 1970.
   explicit RunTraceWriter(Nanoseconds origin) : origin_(origin) {}
 
   void NameProcess(int process, std::string_view name) { events_.NameProcess(process, name); }
@@ -118,7 +118,7 @@ bool Contains(const TraceRange& range, std::int64_t step) {
 
 Result<std::string> FormatRunTrace(const JobLogs& logs, const TraceRange& range,
                                    const std::vector<plan_file::PlanFile>& plans) {
-  // The start of each step, on the first rank that began it.
+  // The start of each step on the rank that began it first.
   std::map<std::int64_t, Nanoseconds> begins;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   std::int64_t most = -1;

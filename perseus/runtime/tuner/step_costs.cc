@@ -11,12 +11,13 @@
 namespace perseus::tuner {
 namespace {
 
-// The fraction by which a plan may be slower than promised (in addition to the standard errors
-// below), or may need more energy than the baseline.
+// The fraction by which a plan may be slower than promised, in addition to the standard errors
+// below. Also the fraction by which a plan may need more energy than the baseline.
 constexpr double kTolerated = 0.01;
 constexpr double kToleratedStandardErrors = 3;
 
-// Checks that the rank recorded the range and the step after it, and ran it with this version.
+// Checks that the rank recorded the range and the step after it, and ran these steps with this
+// version.
 Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
                       const StepRange& range) {
   for (std::int64_t number = range.begin; number < range.end; ++number) {
@@ -41,8 +42,8 @@ Result<void> CheckRan(const LoggedRank& rank, const protocol::RankId& name,
               range.end);
 }
 
-// The time from the first to the last instruction, in nanoseconds since 1970. It does not use the
-// end of the step, because on a GPU a step may return before it has run.
+// The time from the first to the last instruction, in nanoseconds since 1970. The end of the step
+// is not used, because on a GPU a step may return before it has run.
 struct Span {
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
@@ -59,7 +60,7 @@ double OverlapOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ran
                       const StepRange& range) {
   std::vector<double> overlaps;
   for (std::int64_t number = range.begin; number < range.end; ++number) {
-    std::map<int, Span> of_pipelines;  // The end of this step, and the start of the next one.
+    std::map<int, Span> of_pipelines;  // The end of this step, and the start of the next step.
     for (const protocol::RankId& name : ranks) {
       const LoggedRank& rank = logs.ranks().at(name);
       const Span now{SpanOf(rank, number + 1).begin, SpanOf(rank, number).end};

@@ -1,5 +1,5 @@
-// Time and energy of whole steps, only from the logs and the energy counters. They do not depend on
-// the measurements of single instructions.
+// Time and energy of whole steps, only from the logs and the energy counters. These values do not
+// depend on the measurements of single instructions.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +10,37 @@
 
 namespace perseus::tuner {
 
-// The steps [begin, end). They have to run with the assignment of this version.
+// The steps [begin, end). All of them have to run with the assignment of this version.
 struct StepRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t version = 0;
 };
 
-// The time from step to step, and the energy of all ranks, per step.
+// The time from step to step, and the energy of all ranks for each step.
 struct StepCost {
   double time_s = 0;
   double energy_j = 0;
 };
 
-// The mean over the range. Fails (kInput) if a rank did not record one of the steps or the step
-// after the last one, ran it with another version, or has no energy.
+// Returns the mean over the range. Fails (kInput) in three cases: a rank did not record one of the
+// steps, or the step after the last one; a rank ran one of these steps with another version; a rank
+// has no energy.
 Result<StepCost> CostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                              const StepRange& range);
 
-// Returns only the mean time. Fails as CostOfSteps does, but does not need an energy.
+// Returns only the mean time. Fails in the same cases as CostOfSteps, but does not need an energy.
 Result<double> TimeOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                            const StepRange& range);
 
-// The mean energy and the median time of the range. A checkpoint or a stalled thread in one step
-// does not change the median. Requires begin < end.
+// The mean energy and the median time of the steps of a range. A checkpoint or a stalled thread in
+// one step does not change the median. Requires begin < end.
 struct UsualCost {
   double time_s = 0;
-  double time_error_s = 0;  // Standard error.
+  double time_error_s = 0;  // The standard error.
   double energy_j = 0;
-  // Standard error. With short steps, it is too large: a counter that is read late moves energy
-  // from one step to the next.
+  // The standard error. With short steps, this value is too large: if a counter is read late,
+  // energy moves from one step to the next.
   double energy_error_j = 0;
   int steps = 0;
   // The median time by which a rank begins its next step before another rank of its pipeline has
@@ -49,28 +50,31 @@ struct UsualCost {
 Result<UsualCost> UsualCostOfSteps(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
                                    const StepRange& range);
 
-// Steps with a plan, and steps at the highest clocks for comparison.
+// The cost of steps with a plan, and of steps at the highest clocks for comparison.
 struct SeenSteps {
   double time_s = 0;
   double energy_j = 0;
   double baseline_time_s = 0;
   double baseline_energy_j = 0;
-  double time_error_s = 0;  // Standard error of the difference of the two times.
+  // The standard error of the difference of the two times.
+  double time_error_s = 0;
   double saving_error = 0;
-  int degrees_of_freedom = 0;  // For both errors.
-  double overlap_s = 0;        // For the steps at the highest clocks.
+  int degrees_of_freedom = 0;  // The degrees of freedom of both errors.
+  double overlap_s = 0;        // The overlap of the steps at the highest clocks.
   double saving() const { return 1 - energy_j / baseline_energy_j; }
   double slowdown() const { return time_s / baseline_time_s - 1; }
-  // Whether steps overlap by more than the clocks of different hosts may differ, and by enough to
-  // matter for a plan. (A plan assumes that all ranks of a pipeline begin a step together.)
+  // Whether the overlap of steps is certain and matters. The overlap is certain if it is larger
+  // than the possible difference of the clocks of two hosts. It matters for a plan because a plan
+  // assumes that all ranks of a pipeline begin a step together.
   bool StepsOverlap() const { return overlap_s > 0.01 * baseline_time_s; }
 };
 SeenSteps SeenStepsOf(const UsualCost& planned, const UsualCost& baseline);
 
 // The uncertainty of a promise. A promise comes from the measurements of single instructions. These
-// do not include the time that instructions wait because of noise. Whole steps include it, but only
-// a few of them ran. So the range covers the promise and the 95 % interval of whole steps. It does
-// not cover later changes, for example another program that starts to use the machine.
+// measurements do not include the time that instructions wait because of noise. Whole steps include
+// this time, but only a few of them ran. So the range covers the promise and the 95 % interval of
+// whole steps. The range does not cover later changes, for example another program that starts to
+// use the machine.
 struct PromiseRange {
   double estimate = 0;
   double lower = 0;
@@ -80,8 +84,9 @@ PromiseRange RangeOfSaving(double promised, const SeenSteps& seen);
 PromiseRange RangeOfSlowdown(double promised, const SeenSteps& seen);
 
 // Compares whole steps with the slowdown (a fraction) that a plan promised. Fails (kUnreachable),
-// with both values, if they are slower by more than 1 % and three standard errors, or need over 1 %
-// more energy than the baseline.
+// with both values, if the steps are slower than promised by more than 1 % and by more than three
+// standard errors. Also fails (kUnreachable) if the steps need over 1 % more energy than the
+// baseline.
 Result<void> CheckSeen(const SeenSteps& seen, double promised_slowdown);
 
 }  // namespace perseus::tuner

@@ -35,11 +35,11 @@ TEST(SeenStepsTest, PlanThatUsesMoreEnergyThanTheBaselineIsAnError) {
 
 TEST(SeenStepsTest, RangeOfAPromiseHasThePromiseAndTheIntervalOfWholeSteps) {
   SeenSteps seen{.time_s = 1.02, .energy_j = 90, .baseline_time_s = 1, .baseline_energy_j = 100};
-  // Nothing is known of the errors.
+  // The errors are unknown.
   EXPECT_DOUBLE_EQ(RangeOfSaving(0.12, seen).lower, 0.1);
   EXPECT_DOUBLE_EQ(RangeOfSaving(0.12, seen).upper, 0.12);
   seen.saving_error = seen.time_error_s = 0.01;
-  seen.degrees_of_freedom = 22;  // Student: 2.074 standard errors.
+  seen.degrees_of_freedom = 22;  // Student's t: 2.074 standard errors.
   EXPECT_DOUBLE_EQ(RangeOfSaving(0.12, seen).estimate, 0.12);
   EXPECT_NEAR(RangeOfSaving(0.12, seen).lower, 0.1 - 0.02074, 1e-4);
   EXPECT_NEAR(RangeOfSaving(0.12, seen).upper, 0.1 + 0.02074, 1e-4);
@@ -59,12 +59,12 @@ TEST(SeenStepsTest, SlowerPlanIsBlamedOnOverlappingSteps) {
 
 constexpr Nanoseconds kStepSecond = 1'000'000'000;
 
-// Two ranks. Steps take 2 s. Each rank computes in a part of it.
+// Two ranks with steps of 2 s. Each rank computes in a part of the step.
 class UsualCostTest : public testing::Test {
  protected:
   UsualCostTest() { std::filesystem::create_directory(directory_ / "ranks"); }
 
-  // The clock of the rank's host began `epoch` after 1970. `joules[i]` is what step i takes.
+  // The clock of the rank's host began `epoch` after 1970. `joules[i]` is the energy of step i.
   void Log(const protocol::RankId& name, Nanoseconds epoch, Nanoseconds offset,
            std::initializer_list<double> joules) const {
     std::ofstream log(protocol::RankLogPath(directory_, name));
@@ -79,7 +79,7 @@ class UsualCostTest : public testing::Test {
       step.step = number;
       step.on_plan = true;
       step.begin = (10 + 2 * number) * kStepSecond + offset - epoch;
-      step.end = step.begin + 5 * kStepSecond;  // What counts is the last instruction.
+      step.end = step.begin + 5 * kStepSecond;  // Only the end of the last instruction counts.
       step.instructions = {{.begin = 0, .duration = kStepSecond},
                            {.begin = kStepSecond, .duration = kStepSecond}};
       step.energy = {{0, 0, counter}};

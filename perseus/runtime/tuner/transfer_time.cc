@@ -14,11 +14,12 @@
 namespace perseus::tuner {
 namespace {
 
-// Times by the clock of the rank's host.
+// Times on the clock of the rank's host.
 struct RunTime {
   Nanoseconds begin = 0;
   Nanoseconds end = 0;
-  Nanoseconds free_since = 0;  // When the rank ended its previous instruction, or began the step.
+  // The time at which the rank ended its previous instruction, or began the step.
+  Nanoseconds free_since = 0;
 };
 using RunTimes = std::map<MatchedInstruction, RunTime>;
 
@@ -37,7 +38,7 @@ RunTimes RunTimesOf(const protocol::RanStep& step) {
 }
 
 struct Message {
-  Nanoseconds took = 0;    // From the sender's end to the receiver's start.
+  Nanoseconds took = 0;    // The time from the sender's end to the receiver's start.
   Nanoseconds waited = 0;  // How long the receiver was free before its start.
 };
 // The messages of one direction between two ranks.
@@ -54,7 +55,8 @@ const RunTime* Find(const RunTimes& times, const MatchedInstruction& instruction
   return found == times.end() ? nullptr : &found->second;
 }
 
-// The instruction that takes a gradient from the next stage, and gives one to the previous stage.
+// Finds the instruction that receives a gradient from the next stage, and sends a gradient to the
+// previous stage.
 const RunTime* FindBackward(const RunTimes& times, int microbatch, int chunk) {
   const RunTime* split = Find(times, {InstructionKind::kBackwardInput, microbatch, chunk});
   return split != nullptr ? split : Find(times, {InstructionKind::kBackward, microbatch, chunk});
@@ -85,7 +87,7 @@ class TransferClock {
     Nanoseconds pairs = 0;
     for (const auto& [direction, forth] : messages_) {
       const auto& [from, to] = direction;
-      if (to < from) continue;  // The other direction includes it.
+      if (to < from) continue;  // The other direction includes this pair.
       const auto time = TimeOf(forth, messages_.at({to, from}), IsOneHost(from, to));
       if (!time) continue;
       sum += *time;
@@ -103,7 +105,7 @@ class TransferClock {
   }
   int ChunkOf(int stage) const { return schedule_.chunk_of_stage[static_cast<std::size_t>(stage)]; }
 
-  // The messages between a stage and the next one.
+  // Adds the messages between a stage and the next stage.
   void AddBoundary(int stage, const RankTimes& first, const RankTimes& next) {
     const int chunk = ChunkOf(stage);
     const int next_chunk = ChunkOf(stage + 1);
@@ -121,7 +123,8 @@ class TransferClock {
     return logs_.ranks().at(a).header.host == logs_.ranks().at(b).header.host;
   }
 
-  // The median of the messages whose receiver waited. The receiver's clock is ahead by `ahead`.
+  // Returns the median of the messages whose receiver waited. The receiver's clock is ahead by
+  // `ahead`.
   static std::optional<Nanoseconds> MedianOf(const Messages& messages, Nanoseconds ahead) {
     std::vector<Nanoseconds> times;
     for (const Message& message : messages) {
@@ -185,15 +188,15 @@ class WaitFinder {
     std::vector<WaitingInstructions> found;
     for (WaitingInstructions group : groups_ | std::views::values) {
       if (group.waited * 10 < group.of || group.waited == 0) continue;
-      group.mean /= group.waited;  // It was the sum.
+      group.mean /= group.waited;  // The value was the sum.
       found.push_back(group);
     }
     return found;
   }
 
  private:
-  // Returns the rank and the instruction whose output is the input of `what`. If it has none, the
-  // rank is `name` itself.
+  // Returns the rank and the instruction whose output is the input of `what`. If `what` has no
+  // input, the returned rank is `name` itself.
   std::pair<protocol::RankId, MatchedInstruction> InputOf(const protocol::RankId& name,
                                                           const MatchedInstruction& what) const {
     const bool is_forward = what.kind == InstructionKind::kForward;

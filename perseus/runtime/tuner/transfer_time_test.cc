@@ -14,8 +14,8 @@ namespace {
 
 using schedule::Instruction;
 
-// A job that runs each instruction as soon as its rank is free and its input has arrived. Each rank
-// has a host of its own, whose clock is wrong.
+// A job that runs each instruction when its rank is free and its input has arrived. Each rank has
+// its own host, whose clock is wrong.
 class TransferTimeTest : public testing::Test {
  protected:
   static constexpr Nanoseconds kForwardTime = 10 * kMillisecond;
@@ -27,8 +27,8 @@ class TransferTimeTest : public testing::Test {
     return schedule::GenerateSchedule({name, pp_ranks, 8, chunks}).value();
   }
 
-  // Writes steps 0 to 3 of the schedule. `ahead` is by how much the clock of a pp_rank is ahead of
-  // that of pp_rank 0.
+  // Writes steps 0 to 3 of the schedule. `ahead`: the time by which the clock of a pp_rank is ahead
+  // of the clock of pp_rank 0.
   void Run(const schedule::Schedule& schedule, Nanoseconds transfer,
            const std::vector<Nanoseconds>& ahead, const std::vector<std::string>& hosts) {
     std::map<protocol::RankId, std::string> logs;
@@ -83,7 +83,8 @@ class TransferTimeTest : public testing::Test {
     return kind == InstructionKind::kBackward ? 2 * kForwardTime : kForwardTime;
   }
 
-  // When the input of the instruction has been sent, or nothing if it is not ready yet.
+  // Returns the time at which the input of the instruction was sent, or nullopt if the input is not
+  // ready yet.
   std::optional<Nanoseconds> SentAt(const schedule::Schedule& schedule, const Instruction& one,
                                     Nanoseconds transfer) const {
     const bool is_forward = one.kind == InstructionKind::kForward;
@@ -154,7 +155,7 @@ TEST_F(TransferTimeTest, IsThatOfTheMessagesBetweenChunks) {
   }
 }
 
-// Clocks that are wrong by more than the messages take.
+// The clocks differ by more than the duration of a message.
 TEST_F(TransferTimeTest, DoesNotDependOnTheClocksOfHosts) {
   for (const char* name : {"1f1b", "zb-h1"}) {
     const schedule::Schedule schedule = Generate(name, 4);
@@ -174,7 +175,7 @@ TEST_F(TransferTimeTest, AnInstructionThatWaitsForItsInputIsFound) {
     EXPECT_EQ(waits[0].kind, InstructionKind::kForward);
     EXPECT_EQ(waits[0].of, 4 * 8);  // Steps and microbatches.
     EXPECT_GE(waits[0].waited, 4);
-    // The first forward of each step waits until stage 1 ends. The mean is rounded down.
+    // The first forward of each step waits until stage 1 ends. The mean wait is rounded down.
     EXPECT_GT((waits[0].mean + 1) * waits[0].waited, 4 * (2 * kForwardTime + kMillisecond));
     EXPECT_THAT(DescribeWaits(waits), testing::HasSubstr("forward of pp_rank 2 ("));
   }
@@ -192,7 +193,7 @@ TEST_F(TransferTimeTest, AJobThatReceivesBeforeAnInstructionHasNoWaits) {
   EXPECT_EQ(DescribeWaits({}), "");
 }
 
-// The clocks of hosts are wrong by more than instructions wait.
+// The clocks of the hosts differ by more than the time for which instructions wait.
 TEST_F(TransferTimeTest, RanksOfDifferentHostsAreNotCompared) {
   const schedule::Schedule schedule = Generate("1f1b", 4);
   Run(schedule, 0, {0, -40 * kMillisecond, 0, 0}, Hosts(4));

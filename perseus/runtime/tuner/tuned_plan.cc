@@ -20,7 +20,7 @@ namespace {
 class SharedError {
  public:
   explicit SharedError(std::mt19937_64& random) : first_(Normal(random)), last_(Normal(random)) {}
-  // `place`: 0 for the first clock to 1 for the last one.
+  // `place` is from 0 (the first clock) to 1 (the last clock).
   double At(double place, std::mt19937_64& random) const {
     const double shared = ((1 - place) * first_ + place * last_) / std::hypot(1 - place, place);
     return (shared + Normal(random)) / std::sqrt(2.0);
@@ -31,7 +31,7 @@ class SharedError {
   double last_;
 };
 
-// The measured options as a truth from which noisy measurements are drawn.
+// Takes the measured options as the truth, and draws noisy measurements from it.
 class Bootstrap {
  public:
   Bootstrap(const profiler::SweepJob& sweep, const plan_file::PlannedJob& job,
@@ -43,15 +43,16 @@ class Bootstrap {
         planner_(std::move(planner)) {}
 
   struct Outcome {
-    double promised = 0;  // The saving by the profile from which the plan was made.
+    double promised = 0;  // The saving by the profile of the plan.
     double saved = 0;     // The saving by the truth.
   };
-  // The outcome of a plan for the truth itself.
+  // Returns the outcome of a plan for the truth itself.
   Result<Outcome> WithoutNoise() const { return Judge(truth_, truth_); }
-  // The mean outcome if standard errors are `scale` times as large.
+  // Returns the mean outcome if standard errors are `scale` times as large.
   Result<Outcome> WithNoise(double scale, std::uint64_t seed) const {
     std::mt19937_64 random(seed);
-    // More draws of a large job would take too long. Its many instructions average the noise.
+    // More draws of a large job would take too long. The many instructions of such a job average
+    // the noise.
     constexpr std::size_t kLargeJob = 200;
     const int draws = planner_.graph().instructions.size() > kLargeJob ? 2 : 6;
     Outcome mean;
@@ -65,7 +66,7 @@ class Bootstrap {
   }
 
  private:
-  // The measurements, and the same with the margins that plans are made with.
+  // Returns the measurements without and with the margins of plans.
   std::pair<profile::Profile, profile::Profile> Draw(double scale, std::mt19937_64& random) const {
     std::vector<profile::ProfileEntry> measured(truth_.entries().begin(), truth_.entries().end());
     std::vector<profile::ProfileEntry> planned = measured;
@@ -148,8 +149,8 @@ Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_fi
                                   std::span<const profiler::MeasuredOption> measured,
                                   const std::optional<noise::Noise>& noise,
                                   const recipe::ChangeRules& changes) {
-  // Margins are for plans that promise a time. With longer times, a plan would seem to draw less
-  // power than it does.
+  // Margins are only for plans that promise a time. Margins make times longer, and with longer
+  // times, a plan would seem to draw less power than it really draws.
   const double time_margin = plan::LimitsTime(target.kind) ? 1 : 0;
   PERSEUS_ASSIGN_OR_RETURN(const auto with_margins,
                            profiler::PlanningProfile(sweep, measured, time_margin));
@@ -166,8 +167,8 @@ Result<TunedPlan> TunedPlan::Make(const profiler::SweepJob& sweep, const plan_fi
   TunedPlan plan(std::move(planner), std::move(made), std::move(file));
   PERSEUS_ASSIGN_OR_RETURN(auto profile, ProfileOf(sweep, measured, Scale()));
   PERSEUS_RETURN_IF_ERROR(plan.Judge(sweep, std::move(profile)));
-  // Without margins, the plan was made from this profile. So its own bound, which counts its limit
-  // of clock changes, holds too.
+  // Without margins, this profile is the profile from which the plan was made. So the plan's own
+  // bound, which includes its limit of clock changes, is valid, too.
   if (time_margin == 0) plan.file_.lower_bound_j = std::max(plan.file_.lower_bound_j, bound_j);
   return plan;
 }

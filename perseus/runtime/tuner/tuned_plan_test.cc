@@ -57,7 +57,7 @@ TunedPlan MakePlan(const few_switches::ChangeLimit& limit,
   return *std::move(plan);
 }
 
-// The most changes of a rank, with the change back at the end.
+// Returns the largest number of changes of a rank, including the change back at the end.
 int MostChangesOf(const plan_file::PlanFile& plan) {
   int most = 0;
   for (const plan_file::PlannedRank& rank : plan.pp_ranks) {
@@ -82,7 +82,7 @@ TEST(TunedPlan, KeepsALimitOfClockChanges) {
   EXPECT_LE(limited.saving(), free.saving());
 }
 
-// The promise is without margins. Times with margins would hide power.
+// The promise is computed without margins. Times with margins would make powers look lower.
 TEST(TunedPlan, PromisesAPowerOrAnEnergyWithinItsTarget) {
   using Kind = plan::Target::Kind;
   const plan_file::PlanFile fast = MakePlan({}).file();
@@ -118,7 +118,7 @@ TEST(TunedPlan, KeepsALimitOfClockChangesWithAMargin) {
   EXPECT_GT(mean_of(MakePlan(limit)).slowdown, 1e-3);
 }
 
-// The steps that the plan promises, with energies that differ by these factors.
+// Returns the steps that the plan promises, with energies multiplied by these factors.
 SeenSteps Seen(const TunedPlan& plan, double baseline_factor, double factor) {
   const plan_file::PlanFile& file = plan.file();
   const double pipelines = file.job.pipelines;
@@ -135,7 +135,7 @@ TEST(TunedPlan, PromisesTheEnergyOfWholeSteps) {
   EXPECT_NEAR(plan.saving(), seen.saving(), 1e-6);
 }
 
-// The part of the difference that no error of measurement explains stays in the promise.
+// If errors of measurement cannot explain a part of the difference, this part stays in the promise.
 TEST(TunedPlan, EnergiesAreScaledByAQuarterAtMost) {
   const profiler::SweepJob job = MakeSweepJob({});
   TunedPlan plan = MakePlan({});

@@ -25,13 +25,13 @@
 namespace perseus::tuner {
 namespace {
 
-// A plan is made from the options that seem best, and these seem better than they are. So the plan
-// is activated and measured at its own clocks. Then a second plan is made with these measurements.
-// The promise of the second plan is computed from the times that were measured while it ran, and
-// from the energy of its whole steps.
+// How many plans are followed. A plan is made from the options that seem best, and these options
+// seem better than they are. So the first plan is activated and measured at its own clocks. Then a
+// second plan is made with these measurements. The promise of the second plan is computed from the
+// times that were measured while it ran, and from the energy of its whole steps.
 constexpr int kPlansFollowed = 2;
 
-constexpr const char* kState = "tuner.json";  // In the job directory.
+constexpr const char* kState = "tuner.json";  // The name in the job directory.
 
 // Describes the instructions of a schedule. Measurements are valid only for the same description.
 std::string NameOf(const schedule::Schedule& schedule) {
@@ -39,7 +39,8 @@ std::string NameOf(const schedule::Schedule& schedule) {
                      schedule.pp_ranks.size(), schedule.microbatches);
 }
 
-// Reads the state of an earlier coordinator of this job. Without one, returns an empty state.
+// Reads the state of an earlier coordinator of this job. If no state exists, returns an empty
+// state.
 Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
   profiler::ProfilerState state;
   state.job = NameOf(options.job.schedule);
@@ -79,7 +80,7 @@ class Tuner {
     if (!run) return Fail(run);
     const double baseline_s = ToSeconds(plan_->file().baseline_time);
     const std::vector<profiler::MeasuredOption> measured = Options();
-    // The plan is already active, so this delays nothing.
+    // The plan is already active, so this computation delays nothing.
     std::optional<Expectation> expected;
     if (const auto drawn = ExpectFrom(Job(), options_.job, options_.target, measured)) {
       expected = *drawn;
@@ -219,7 +220,8 @@ class Tuner {
     return {};
   }
 
-  // Whole steps may need more than the sum of their measured instructions.
+  // Warns if whole steps need more than the target allows. They may need more than the sum of their
+  // measured instructions.
   void WarnAboveTarget() const {
     const plan_file::PlanFile& file = plan_->file();
     plan::Evaluation judged;
@@ -232,7 +234,8 @@ class Tuner {
                     judged.energy_j, judged.average_power_w(), plan::Describe(options_.target)));
   }
 
-  // Reports the steps that do not count, in one line. It names the rank with the most such steps.
+  // Reports the steps that do not count, in one line. The line names the rank with the most such
+  // steps.
   void WarnOfDisturbances(const Conductor::Stretch& stretch) const {
     Disturbance most;
     protocol::RankId of_most;
@@ -251,7 +254,7 @@ class Tuner {
                     most.of_steps, Name(of_most), Describe(most), others));
   }
 
-  // Finds the clocks that the power limit permits, and reports them once.
+  // Finds the clocks that the power limit permits, and reports these clocks once.
   void LookForPowerLimit() {
     const auto reached_mhz = ReachedClocks(state_.gpus, clocks_mhz_);
     reachable_mhz_ = WithoutUnreached(clocks_mhz_, reached_mhz);
@@ -282,7 +285,8 @@ class Tuner {
   std::vector<profiler::MeasuredOption> Options() const {
     return PooledOptions(state_.gpus, reachable_mhz_);
   }
-  // Not used while a plan is followed: the plan was made, and is evaluated, with one transfer time.
+  // Not called while a plan is followed, because the plan was made with one transfer time, and is
+  // evaluated with the same time.
   void MeasureTransfers(std::int64_t first, std::int64_t last) {
     WarnOfWaits(first, last);
     if (!options_.measures_p2p) return;
@@ -291,7 +295,8 @@ class Tuner {
     if (time) p2p_ = time;
   }
 
-  // Nothing is left out or corrected: how long an instruction waits depends on the clocks.
+  // Warns, and leaves out or corrects nothing, because the waiting time of an instruction depends
+  // on the clocks.
   void WarnOfWaits(std::int64_t first, std::int64_t last) {
     if (has_named_waits_) return;
     const std::string waits = DescribeWaits(
@@ -312,7 +317,7 @@ class Tuner {
           gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
                                                     profiler::GpuMeasurements(settings)})
               .first->second;
-      // GpuMeasurements leaves out what ran while the clocks changed.
+      // GpuMeasurements leaves out the instructions that ran while the clocks changed.
       std::vector<std::vector<protocol::RanInstruction>> counted;
       for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
         const protocol::RanStep* step = rank.Find(number);
@@ -333,7 +338,7 @@ class Tuner {
     }
   }
 
-  // Runs the steps with which the plan is compared, just before the plan.
+  // Runs the steps with which the plan is compared, directly before the plan.
   Result<UsualCost> RunBaseline() {
     protocol::Assignment assignment;
     for (const profiler::InstructionGroup& group : profiler::GroupsOf(options_.job.schedule)) {
@@ -353,7 +358,7 @@ class Tuner {
   }
 
   struct Followed {
-    Gpus gpus;  // Only what was measured while the plan was followed.
+    Gpus gpus;  // Only the measurements while the plan was followed.
     UsualCost cost;
   };
   // Activates the plan until it is measured.
@@ -362,7 +367,8 @@ class Tuner {
     PERSEUS_ASSIGN_OR_RETURN(auto path, conductor_.AddPlan(plan_file::FormatPlan(plan.file())));
     protocol::Assignment assignment;
     assignment.plan = std::move(path);
-    // Enough steps to evaluate the plan, and for the ranks to read the next assignment.
+    // The number of steps is enough to evaluate the plan, and for the ranks to read the next
+    // assignment.
     const auto spare_steps = static_cast<int>(2 * conductor_.Ahead());
     PERSEUS_ASSIGN_OR_RETURN(
         const auto ran,
@@ -380,9 +386,9 @@ class Tuner {
   }
 
   // If whole steps were slower than the noise explains, the remaining slowdown counts as additional
-  // noise for the next plan. It covers other causes: switches that sometimes take longer than
-  // stated, processes that wake up late. Two standard errors are subtracted first. Otherwise, plans
-  // would get an expensive margin by chance.
+  // noise for the next plan. The additional noise covers other causes: switches that sometimes take
+  // longer than stated, and processes that wake up late. Two standard errors are subtracted first.
+  // Otherwise, plans would get an expensive margin by chance.
   void Explain(const SeenSteps& seen) {
     if (!plan::LimitsTime(options_.target.kind)) return;
     const double error = seen.time_error_s / seen.baseline_time_s;
@@ -390,7 +396,7 @@ class Tuner {
                                               MeasuredNoise().value_or(noise::Noise{}));
   }
 
-  // The measured noise, with the additional noise that whole steps showed.
+  // Returns the measured noise, with the additional noise that whole steps showed.
   std::optional<noise::Noise> MeasuredNoise() const {
     const auto measured = state_.noise.Solve();
     if (!measured && further_noise_ == 0) return std::nullopt;
@@ -405,7 +411,8 @@ class Tuner {
     for (int i = 0; i < kPlansFollowed; ++i) {
       if (auto made = MakePlan(); !made) return made;
       PERSEUS_ASSIGN_OR_RETURN(followed, Follow(*plan_));
-      // This is not the saving that the plan promises: noise made its options look good.
+      // This saving differs from the saving that the plan promises, because noise made the plan's
+      // options look good.
       seen_ = SeenStepsOf(followed->cost, baseline);
       if (i == 0) WarnIfStepsOverlap();
       Say(fmt::format("plan {} of {} saves {:.2f} % of the energy at {:+.2f} % time in whole steps",
@@ -421,9 +428,9 @@ class Tuner {
     return LeaveInForce();
   }
 
-  // A rank that does not have to wait for the others between two steps begins the next step early,
-  // as with V-shaped schedules. Then a step takes less time than in the plan's model. The plan
-  // counts the difference as time for which ranks wait.
+  // Between two steps, a rank may not have to wait for the others, as with V-shaped schedules. Such
+  // a rank begins the next step early. Then a step takes less time than in the plan's model. The
+  // plan counts the difference as time for which ranks wait.
   void WarnIfStepsOverlap() const {
     if (!seen_->StepsOverlap()) return;
     const double share = seen_->overlap_s / seen_->baseline_time_s;
@@ -435,7 +442,8 @@ class Tuner {
         100 * share, 100 * share));
   }
 
-  // Whole steps are correct. But other plans (of the server, for a straggler) use the profile.
+  // Warns if the profile does not explain whole steps. The values of whole steps are correct. But
+  // other plans (of the server, for a straggler) use the profile.
   void WarnIfUnexplained() const {
     constexpr double kOnePoint = 0.01;
     if (std::abs(plan_->saving() - seen_->saving()) <= kOnePoint) return;
@@ -469,7 +477,7 @@ class Tuner {
     return {};
   }
 
-  // One warning is enough, because the facts are usually wrong for all ranks or for none.
+  // Warns only once, because the facts are usually wrong for all ranks or for none.
   void WarnOfOtherGpu() const {
     if (options_.facts_gpu_name.empty()) return;
     for (const protocol::RankId& name : conductor_.ranks()) {
@@ -494,7 +502,8 @@ class Tuner {
       job.model.blocking_power_w = PooledBlockingPower(state_.gpus).value_or(0);
     }
     if (p2p_) job.model.fixed.p2p = *p2p_;
-    // With a switch latency, alternating kinds would each begin at the other kind's clock.
+    // If there is a switch latency, each of two alternating kinds would begin at the clock of the
+    // other kind.
     if (options_.job.switch_latency > 0) job.clocks = profiler::SweepJob::Clocks::kOneARank;
     return job;
   }
@@ -511,16 +520,16 @@ class Tuner {
   Conductor conductor_;
   profiler::ProfilerState state_;
   ClocksOfRanks clocks_mhz_;
-  // The clocks that the power limit permits. They do not change once a plan was made, so that the
-  // clocks of the plan stay options.
+  // The clocks that the power limit permits. They do not change after a plan was made, so that the
+  // clocks of the plan remain options.
   ClocksOfRanks reachable_mhz_;
   bool has_named_power_limit_ = false;
   bool has_named_waits_ = false;
-  std::optional<Nanoseconds> p2p_;  // As measured in the latest steps without a plan.
+  std::optional<Nanoseconds> p2p_;  // The time measured in the latest steps without a plan.
   int rounds_ = 0;
   std::optional<TunedPlan> plan_;
   double further_noise_ = 0;       // A relative standard deviation that explains whole steps.
-  std::optional<SeenSteps> seen_;  // With the plan that was followed last.
+  std::optional<SeenSteps> seen_;  // The steps with the plan that was followed last.
   std::string reason_;             // Why the sweep ended.
   std::int64_t version_ = 0;       // The assignment with the plan.
   std::int64_t plan_from_step_ = -1;

@@ -6,8 +6,8 @@
 //                                -> PlanningProfile -> planner -> plans/N.json, assignment
 //   rank logs -> GpuMeasurements -> the same again, with the measurements at the plan's clocks
 //
-// It keeps its whole state in JOBDIR/tuner.json. If it stops or dies, the next coordinator
-// continues from this state.
+// The coordinator keeps its whole state in JOBDIR/tuner.json. If it stops or dies, the next
+// coordinator continues from this state.
 #pragma once
 
 #include <cstdint>
@@ -35,21 +35,25 @@ namespace perseus::tuner {
 
 struct TuningOptions {
   std::filesystem::path job_directory;
-  // The job's schedule, model, pipelines and switch latency. `profile` is the path that the plan
-  // names. A blocking power of 0 is measured.
+  // The job's schedule, model, pipelines and switch latency. The plan uses `profile` as the path of
+  // its profile. A blocking power of 0: the tuner measures the blocking power.
   plan_file::PlannedJob job;
-  // Measures how long messages between pp_ranks take (transfer_time.h), in place of `job`'s value.
+  // Whether the tuner measures how long messages between pp_ranks take (transfer_time.h). The
+  // result replaces the value of `job`.
   bool measures_p2p = true;
-  // The GPU type of the hardware facts that the job uses. If a rank trains on another type, Tune()
-  // reports it. Empty: the job uses no facts.
+  // The GPU type of the hardware facts that the job uses. Tune() reports a rank that trains on
+  // another type. Empty: the job uses no facts.
   std::string facts_gpu_name;
-  recipe::ChangeRules changes;  // The rules for the plan that the user asks for.
-  // The limit of the job, or that of `changes`. Plans keep it while the tuner measures.
+  recipe::ChangeRules changes;  // The rules for the plan that the user requested.
+  // The limit of the job, or the limit of `changes`. Plans keep this limit while the tuner
+  // measures.
   few_switches::ChangeLimit change_limit;
   plan::Target target;
   profiler::SweepBudget budget;
-  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.
-  // The number of steps for each of two plans, before the last one stays active. At least 2.
+  // The time until every rank has read an assignment.
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;
+  // The number of steps for which each of two plans is followed, before the last plan stays active.
+  // At least 2.
   int steps_followed = 12;
   bool leaves_plan_in_force = true;
   Nanoseconds timeout = 60'000'000'000;
@@ -64,14 +68,15 @@ struct TuningResult {
   // Options that were not measured come from the fitted model, and have no samples. The energies
   // are those of the plan.
   profile::Profile planned;
-  // The options for other plans of this job, for example by a server. Like `planned`, but from all
-  // measurements, with margins in its times, and with energies such that plans promise what was
-  // observed with this one.
+  // The options for other plans of this job, which a server may make, for example. They differ from
+  // `planned` in three ways: they come from all measurements; their times have margins; their
+  // energies are such that plans promise what was observed with this plan.
   profile::Profile options;
-  // Its promise is computed without the margins. If the plan stays active, the promise comes from
-  // times that were measured while it was followed, which did not influence the choice, and from
-  // energies that are scaled to the counters. Otherwise it comes from the measurements from which
-  // the plan was made, and is too high by about `expected->optimism`.
+  // The plan. Its promise is computed without the margins. If the plan stays active, the promise
+  // comes from two sources: times that were measured while the plan was followed, and energies that
+  // are scaled to the counters. These times did not influence the choice of the plan. If the plan
+  // does not stay active, the promise comes from the measurements from which the plan was made. It
+  // is then too high by about `expected->optimism`.
   plan_file::PlanFile plan;
   // How much the times of instructions vary from run to run. nullopt if too few steps were
   // measured.
@@ -79,28 +84,31 @@ struct TuningResult {
   double blocking_power_w = 0;
   profiler::SweepSpent spent;
   double slowdown_spent = 0;      // The mean over the spent steps, as a fraction.
-  std::optional<SeenSteps> seen;  // With the plan that is active.
+  std::optional<SeenSteps> seen;  // The steps with the active plan.
   int rounds = 0;
-  int frequencies = 0;       // The most clocks that any group measured before a plan was followed.
-  std::string reason;        // Why the sweep ended.
-  std::int64_t version = 0;  // The assignment with the plan. 0: no plan stays active.
+  // The largest number of clocks that any group measured before a plan was followed.
+  int frequencies = 0;
+  std::string reason;  // Why the sweep ended.
+  // The version of the assignment with the plan. 0: no plan stays active.
+  std::int64_t version = 0;
   // From this step on, all ranks follow the plan. -1: no plan stays active.
   std::int64_t plan_from_step = -1;
-  // All steps from the beginning to the end of the tuning: those of the budget, those that follow
-  // plans and the baseline, and those that pass until ranks have read an assignment.
+  // The number of all steps from the beginning to the end of the tuning. This includes the steps of
+  // the budget, the steps that follow plans and the baseline, and the steps that pass until ranks
+  // have read an assignment.
   std::int64_t steps_taken = 0;
-  // The cost of measurement errors. `optimism` is 0 if the plan was followed: then its promise does
-  // not come from the measurements that chose it. nullopt if the target cannot be reached with some
-  // of the drawn measurements.
+  // The cost of measurement errors. If the plan was followed, `optimism` is 0, because its promise
+  // does not come from the measurements that chose the plan. nullopt if the target cannot be
+  // reached with some of the drawn measurements.
   std::optional<Expectation> expected;
 };
 
 // Tunes the running job. Takes the steps of the budget, the steps in which plans are followed, and
 // the steps until ranks have read an assignment. Fails (kSystem) if ranks are missing or the job
 // ends. Fails (kInput) if ranks may not set clocks, run another schedule, or record no energy.
-// Fails (kUnreachable) if the plan is slower than allowed, or saves nothing. After a failure, and
-// if `should_end` returned true, the previous assignment is active again, and the measurements
-// remain in JOBDIR/tuner.json.
+// Fails (kUnreachable) if the plan is slower than allowed, or saves nothing. After a failure, the
+// previous assignment is active again, and the measurements remain in JOBDIR/tuner.json. The same
+// is true if `should_end` returned true.
 Result<TuningResult> Tune(const TuningOptions& options, Clock& clock);
 
 }  // namespace perseus::tuner

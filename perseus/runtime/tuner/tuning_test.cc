@@ -1,5 +1,4 @@
-// The state that a coordinator leaves behind when it fails. (tests/closed_loop tests complete
-// runs.)
+// Tests the state that a coordinator leaves when it fails. (tests/closed_loop tests complete runs.)
 #include "perseus/runtime/tuner/tuning.h"
 
 #include <gmock/gmock.h>
@@ -66,7 +65,7 @@ TEST_F(TuningTest, MissingEnergyIsAnErrorAfterOneRound) {
   EXPECT_TRUE(InForce().own);
 }
 
-// The counter moved, but what it showed does not count.
+// The counter changed, but none of its values counts.
 TEST_F(TuningTest, StepsThatAllDoNotCountAreAnErrorThatSaysWhy) {
   const std::pair<std::vector<std::string>, const char*> cases[] = {
       {{"power", "temperature"}, "because heat held its clock down (cool the GPU)"},

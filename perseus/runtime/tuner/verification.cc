@@ -19,7 +19,7 @@ namespace perseus::tuner {
 namespace {
 
 constexpr std::int64_t kStepsToEstimateTime = 5;
-// The time between reads of the counter, which is also the error of its edges.
+// The time between reads of the counter. It is also the error of an edge of a window.
 constexpr double kReadPeriodSeconds = 0.01;
 
 // One block, with the assignment that it was given.
@@ -30,21 +30,22 @@ struct Block {
   std::int64_t version = 0;
 };
 
-// Steps from before the run that say how much their time varies.
+// The number of steps from before the run that show how much the time of steps varies.
 constexpr std::int64_t kEarlierSteps = 64;
 
 double MedianOrZero(std::vector<double> values) {
   return values.empty() ? 0 : Median(std::move(values));
 }
 
-// The standard deviation of the difference of two blocks whose steps have this noise.
+// Returns the standard deviation of the difference of two blocks. The steps of the blocks have this
+// noise.
 double PairDeviation(double step_noise, double counted_steps) {
   return step_noise * std::sqrt(2 / counted_steps);
 }
 
-// A block has at least `shortest` steps. More than `comfortable` steps bring no benefit.
+// A block has at least `shortest` steps. Blocks of more than `comfortable` steps bring no benefit.
 struct BlockLengths {
-  int edge = 0;  // Steps to leave out at an edge.
+  int edge = 0;  // The number of steps to leave out at an edge.
   int shortest = 0;
   int comfortable = 0;
 };
@@ -69,7 +70,7 @@ class Verifier {
 
   Result<Verification> Run() {
     auto run = Measure();
-    // Restores after a failure, too: `verify` never leaves the plan active.
+    // Also restores after a failure: `verify` never leaves the plan active.
     const auto back = writer_.HasToRestore() ? writer_.Restore() : Result<std::int64_t>(0);
     if (!run) {
       result_.ended_early = run.error().Message();
@@ -88,8 +89,8 @@ class Verifier {
     }
     const std::int64_t looked_from = logs_.LastStep(ranks_);
     PERSEUS_RETURN_IF_ERROR(AwaitStep(looked_from + kStepsToEstimateTime));
-    // The time of a step: the least of a few steps. One of them may contain a checkpoint, and a
-    // time that is too long would make the edges of blocks too short.
+    // The time of a step is the least of a few steps. One of these steps may contain a checkpoint.
+    // A time that is too long would make the edges of blocks too short.
     const std::vector<double> latest = StepTimes(looked_from);
     const double step_time_s = latest.empty() ? 0 : *std::ranges::min_element(latest);
     if (!(step_time_s > 0)) return FailAs(ErrorKind::kSystem, "steps take no time");
@@ -124,8 +125,8 @@ class Verifier {
       PERSEUS_RETURN_IF_ERROR(AwaitStep(block.begin - ahead - 1));
       protocol::Assignment assignment;
       if (block.is_planned) assignment.plan = plan;
-      // Lasts until the next block's assignment has begun. If this process dies, training returns
-      // to the lasting assignment.
+      // The assignment lasts until the next block's assignment has begun. If this process dies,
+      // training returns to the lasting assignment.
       assignment.until_step = block.end + ahead;
       PERSEUS_ASSIGN_OR_RETURN(block.version, writer_.Write(std::move(assignment), block.begin));
       const std::size_t number = static_cast<std::size_t>(&block - blocks_.data());
@@ -137,7 +138,7 @@ class Verifier {
     return AwaitStep(begin - 1);
   }
 
-  // The times from step to step of the latest steps with one assignment.
+  // Returns the times from step to step of the latest steps with one assignment.
   std::vector<double> StepTimes(std::int64_t from) const {
     const LoggedRank& any = logs_.ranks().at(*ranks_.begin());
     std::vector<double> times;
@@ -182,7 +183,7 @@ class Verifier {
       const auto pair = MeasuredPairAt(i);
       if (pair) times.push_back(std::log(pair->cost.planned_time_s / pair->cost.baseline_time_s));
     }
-    // Fewer steps do not show how much their times vary.
+    // Fewer than three times do not show how much they vary.
     if (times.size() < 3 || comparison.slowdown_tolerance <= 0) return;
     const double deviation = profiler::EstimateCenter(times, comparison.level).usual_deviation;
     const double needed =
@@ -196,7 +197,7 @@ class Verifier {
                     result_.layout.steps()));
   }
 
-  // The part of the block that all ranks have recorded. Empty if the block has not begun.
+  // Returns the part of the block that all ranks have recorded. Empty if the block has not begun.
   Block Ran(Block block) const {
     block.end = std::min(block.end, logs_.LastCommonStep(ranks_) + 1);
     if (block.version == 0 || block.end < block.begin) block.end = block.begin;
@@ -209,9 +210,9 @@ class Verifier {
     return pairs >= profiler::LeastPairs(options_.comparison.level);
   }
 
-  // The time of a block counts from the step after the switch. The energy counts only in the
-  // middle: at each end, the time that a window of the counter may span is left out. Steps may be
-  // shorter now than when the blocks were laid out.
+  // The time of a block counts from the step after the switch. The energy counts only in the middle
+  // of the block: at each end, the time that a window of the counter may span is left out. The
+  // steps may be shorter now than at the time when the blocks were laid out.
   Result<StepCost> CostOf(const Block& block) const {
     const BlockLayout& layout = result_.layout;
     const Nanoseconds margin = ToNanoseconds(options_.counter_period_s + kReadPeriodSeconds);
@@ -225,7 +226,7 @@ class Verifier {
       };
       const auto from = begin_of(block.begin);
       const protocol::RanStep* last = rank.Find(block.end - 1);
-      if (!from || last == nullptr) continue;  // CostOfSteps reports a missing step if it matters.
+      if (!from || last == nullptr) continue;  // If a missing step matters, CostOfSteps reports it.
       while (first < end && begin_of(first).value_or(*from + margin) - *from < margin) ++first;
       while (first < end && last->end - begin_of(end).value_or(last->end - margin) < margin) --end;
     }
@@ -237,7 +238,7 @@ class Verifier {
     }
     PERSEUS_ASSIGN_OR_RETURN(StepCost cost,
                              CostOfSteps(logs_, ranks_, {first, end, block.version}));
-    // The time from step to step is known only of steps that another one follows.
+    // The time from step to step is known only for a step that is followed by another step.
     const std::int64_t known = std::min(block.end, logs_.LastCommonStep(ranks_));
     PERSEUS_ASSIGN_OR_RETURN(
         cost.time_s,
@@ -313,7 +314,8 @@ class Verifier {
         pairs.push_back(*pair);
         continue;
       }
-      // A pair that did not begin or has too few steps because the run ended is not left out.
+      // If the run ended, a pair may not have begun, or may have too few steps. Such a pair does
+      // not count as left out.
       const Block& second = blocks_[i + 1];
       if (!result_.ended_early.empty() && Ran(second).end < second.end) continue;
       ++result_.left_out;
@@ -332,7 +334,7 @@ class Verifier {
     PERSEUS_ASSIGN_OR_RETURN(result_.comparison,
                              profiler::Compare(result_.pairs, options_.comparison));
     for (const profiler::Comparison::Outlier& outlier : result_.comparison.outliers) {
-      // A stall often makes both quantities outliers. The time comes first, and is the one
+      // A stall often makes both quantities outliers. The time comes first, and only the time is
       // reported.
       if (!result_.outliers.empty() && result_.outliers.back().pair == outlier.pair) continue;
       result_.outliers.push_back(DescribeOutlier(outlier, pairs));
@@ -355,13 +357,13 @@ class Verifier {
 
 // A window of the energy counter at each end of a block belongs partly to other steps.
 constexpr double kPeriodsOfBlock = 3;
-// More pairs make the interval hardly narrower.
+// The largest number of pairs. More pairs make the interval hardly narrower.
 constexpr int kMostPairsOfRuns = 20;
 
 struct Run {
   JobLogs logs;
   std::set<protocol::RankId> ranks;
-  StepRange steps;  // The last ones with one assignment.
+  StepRange steps;  // The last steps with one assignment.
   double step_time_s = 0;
 };
 
@@ -370,7 +372,7 @@ Result<Run> OpenRun(const std::filesystem::path& directory, int most_steps) {
   PERSEUS_RETURN_IF_ERROR(logs.ReadNew());
   Run run{.logs = std::move(logs), .ranks = {}, .steps = {}};
   for (const auto& [name, rank] : run.logs.ranks()) run.ranks.insert(name);
-  // The time of a step ends when the next one begins.
+  // The time of a step ends when the next step begins.
   run.steps.end = run.logs.LastCommonStep(run.ranks);
   run.steps.begin = run.steps.end;
   const LoggedRank& any = run.logs.ranks().at(*run.ranks.begin());
@@ -388,7 +390,7 @@ Result<Run> OpenRun(const std::filesystem::path& directory, int most_steps) {
   return run;
 }
 
-// Block `index` of the last `steps` steps. Both runs use the same number of steps.
+// Returns block `index` of the last `steps` steps. Both runs use the same number of steps.
 StepRange BlockOf(const Run& run, std::int64_t steps, int length, int index) {
   const std::int64_t begin = run.steps.end - steps + std::int64_t{length} * index;
   return {.begin = begin, .end = begin + length, .version = run.steps.version};
@@ -422,7 +424,8 @@ double StepNoise(std::span<const double> step_times_s) {
   }
   if (differences.size() < 2) return 0;
   const double usual_s = MedianOrZero({step_times_s.begin(), step_times_s.end()});
-  // The standard deviation of a difference is sqrt(2) times as large as that of a step.
+  // The standard deviation of a difference is sqrt(2) times as large as the standard deviation of a
+  // step.
   return kDeviationsOfMad * MedianDeviation(differences, 0) / std::sqrt(2.0) / usual_s;
 }
 

@@ -1,16 +1,19 @@
-// A/B verification of a plan in a running job: blocks of baseline steps and blocks of planned
-// steps, in pairs with a random order, and their comparison (profiler/comparison.h).
+// A/B verification of a plan in a running job. The job runs blocks of baseline steps and blocks of
+// planned steps, in pairs with a random order. Then the blocks are compared
+// (profiler/comparison.h).
 //
 //   steps    |A A A A|B B B B|B B B B|A A A A|…    blocks of a pair have the same length
 //   energy    x . . x x . . x x . . x x . . x      x: left out, because clocks switch or a window
 //   time      x . . . x . . . x . . . x . . .         of the counter spans the edge
 //
-// All requested steps belong to blocks, except one if their number is odd. If the run ends early
-// (the job ends, or the user ends it), the pairs that ran decide. A pair whose second block is
-// unfinished counts, too: the coin decided the order of its blocks before they ran.
+// All requested steps belong to blocks, except one step if their number is odd. If the run ends
+// early (the job ends, or the user ends it), the result comes from the pairs that ran. A pair whose
+// second block is unfinished counts, too, because the order of its blocks was chosen at random
+// before they ran.
 //
-// Before the first block, Verify() reports how many steps a decision needs, from the noise of the
-// steps so far. After half of the blocks, it reports this again, from the differences of the pairs.
+// Before the first block, Verify() reports how many steps a decision needs. This number comes from
+// the noise of the steps so far. After half of the blocks, Verify() reports the number again, from
+// the differences of the pairs.
 #pragma once
 
 #include <cstdint>
@@ -31,27 +34,29 @@ namespace perseus::tuner {
 
 // How steps are divided into blocks.
 struct BlockLayout {
-  int length = 0;  // The shortest block, in steps.
-  int front = 0;   // How many of its first steps are left out.
-  int back = 0;    // How many of its last steps are left out of its energy.
+  int length = 0;  // The length of the shortest block, in steps.
+  int front = 0;   // The number of steps at the front of a block that are left out.
+  int back = 0;    // The number of steps at the end of a block that are left out of its energy.
   int pairs = 0;
-  int extra = 0;  // How many steps the baseline blocks have together beyond `length` each.
+  // The number of steps that all baseline blocks together have beyond `length` for each.
+  int extra = 0;
   int LengthOf(int pair) const { return length + extra / pairs + (pair < extra % pairs ? 1 : 0); }
   int steps() const { return 2 * (pairs * length + extra); }
 };
-// Returns a layout with as many pairs as the steps allow, at least LeastPairs(level). Fails
-// (kUnreachable), with the necessary number of steps, if there are too few steps.
+// Returns a layout with as many pairs as the steps allow, at least LeastPairs(level). If there are
+// too few steps, fails (kUnreachable) with the necessary number of steps.
 Result<BlockLayout> LayOutBlocks(int steps, double step_time_s, double counter_period_s,
                                  double level,
                                  double assignment_delay_s = protocol::kAssignmentDelaySeconds);
 
-// The standard deviation of the time of a step, relative to its median. It compares each step with
-// the next one, so drift and single stalls do not count. 0 with fewer than 3 times.
+// The standard deviation of the time of a step, relative to the median time. The computation
+// compares each step with the next step, so drift and single stalls do not count. 0 if there are
+// fewer than 3 times.
 double StepNoise(std::span<const double> step_times_s);
 
-// The number of steps that show, in four of five runs, that a plan without a slowdown is slower by
-// less than the tolerance, if each step has this noise. At least as many as LayOutBlocks() needs.
-// Requires a tolerance above 0.
+// The number of steps that a decision needs. With this number, four of five runs show that a plan
+// without a slowdown is slower by less than the tolerance, if each step has this noise. At least as
+// many as LayOutBlocks() needs. Requires a tolerance above 0.
 double StepsToDecide(double step_noise, double step_time_s, double counter_period_s,
                      const profiler::ComparisonOptions& comparison,
                      double assignment_delay_s = protocol::kAssignmentDelaySeconds);
@@ -59,16 +64,18 @@ double StepsToDecide(double step_noise, double step_time_s, double counter_perio
 struct VerificationOptions {
   std::filesystem::path job_directory;
   std::string plan;                  // The text of the plan file.
-  std::set<protocol::RankId> ranks;  // The job has at least these.
+  std::set<protocol::RankId> ranks;  // The job has at least these ranks.
   int steps = 0;
   double counter_period_s = 0.1;
-  double assignment_delay_s = protocol::kAssignmentDelaySeconds;  // Until every rank has read one.
+  // The time until every rank has read an assignment.
+  double assignment_delay_s = protocol::kAssignmentDelaySeconds;
   profiler::ComparisonOptions comparison;
-  std::uint64_t seed = 1;  // For the random order.
+  std::uint64_t seed = 1;  // The seed of the random order.
   Nanoseconds timeout = 60'000'000'000;
   ShouldEnd should_end = [] { return false; };
-  std::function<void(double)> progress;       // Receives 0 to 1. May be empty.
-  std::function<void(std::string_view)> say;  // Receives what is expected. May be empty.
+  std::function<void(double)> progress;  // Receives the progress, from 0 to 1. May be empty.
+  // Receives sentences about the expected number of steps. May be empty.
+  std::function<void(std::string_view)> say;
 };
 
 // The first and the last step of a block.
@@ -77,69 +84,71 @@ struct BlockSteps {
   std::int64_t last = 0;
 };
 
-// The block of an outlying pair that differs most from the others of its kind.
+// The block of an outlying pair that differs most from the other blocks of its kind.
 struct OutlyingBlock {
   std::size_t pair = 0;
   bool is_planned = false;
   BlockSteps steps;
   profiler::Comparison::Outlier::Quantity quantity = profiler::Comparison::Outlier::Quantity::kTime;
   double change = 0;   // Relative to the median of the blocks of its kind.
-  double spreads = 0;  // The distance of the pair from the others, in their spreads.
+  double spreads = 0;  // The distance of the pair from the other pairs, in spreads.
   std::int64_t longest_step = 0;
   double longest_step_s = 0;
 };
 
 struct Verification {
   profiler::Comparison comparison;
-  std::vector<profiler::BlockPair> pairs;  // Sums over all ranks, per step.
+  // The values of a pair are sums over all ranks, for each step.
+  std::vector<profiler::BlockPair> pairs;
   struct PairSteps {
     BlockSteps baseline;
     BlockSteps planned;
   };
   std::vector<PairSteps> steps;         // The steps of `pairs`.
   std::vector<OutlyingBlock> outliers;  // At most one of each pair.
-  std::string ended_early;              // Why not all blocks ran. Empty if they did.
+  std::string ended_early;  // The reason why not all blocks ran. Empty if all blocks ran.
   BlockLayout layout;
   double step_time_s = 0;
-  int left_out = 0;  // Pairs in which a rank did not follow the assignment.
+  int left_out = 0;  // The number of pairs in which a rank did not follow the assignment.
   std::string left_out_reason;
 };
 
-// Verifies the plan. Always activates the previous assignment again. Takes these steps, and the
-// steps until ranks have read an assignment. Fails (kSystem) if ranks are missing, or if the job
-// ends or the user stops it before there are enough pairs. Fails (kInput) if ranks record no energy
-// or do not follow the plan.
+// Verifies the plan. At the end, always activates the previous assignment again. Takes `steps`
+// steps, and the steps until ranks have read an assignment. Fails (kSystem) if ranks are missing.
+// Also fails (kSystem) if the job ends or the user stops it before there are enough pairs. Fails
+// (kInput) if ranks record no energy or do not follow the plan.
 Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 
-// Compares two runs of a job, from their rank logs: for example one with 1F1B and one with a
-// schedule that was searched for, because a running job does not change its schedule.
+// Compares two runs of a job, from their rank logs: for example, a run with 1F1B and a run with a
+// searched schedule. Two runs are necessary because a running job does not change its schedule.
 //
-// The last steps of both runs are cut into blocks of equal length, and block k of one run is paired
-// with block k of the other (profiler/comparison.h). The two runs happened at different times, so
-// the order of the blocks is not random as in Verify(). So the interval covers the noise within the
-// runs. It does not cover what changed between them: the temperature, the nodes, the network. To
-// see that part, alternate runs on the same nodes.
+// The last steps of both runs are cut into blocks of equal length. Block k of one run is paired
+// with block k of the other run (profiler/comparison.h). The two runs happened at different times,
+// so the order of the blocks is not random as in Verify(). So the interval covers the noise within
+// the runs. It does not cover what changed between the runs: the temperature, the nodes, the
+// network. To see these changes, alternate runs on the same nodes.
 
 struct RunsToCompare {
   std::filesystem::path directory;  // Job directories. Either job may still run.
   std::filesystem::path against;    // The baseline.
-  int steps = 0;                    // At most this many of each run.
+  int steps = 0;                    // At most this many steps of each run.
   double counter_period_s = 0.1;
   profiler::ComparisonOptions comparison;
 };
 
 struct RunComparison {
   profiler::Comparison comparison;
-  std::vector<profiler::BlockPair> pairs;  // Sums over all ranks, per step.
-  int block_length = 0;                    // In steps.
+  // The values of a pair are sums over all ranks, for each step.
+  std::vector<profiler::BlockPair> pairs;
+  int block_length = 0;  // In steps.
   // The first step that counts in each run.
   std::int64_t first_step = 0;
   std::int64_t first_step_against = 0;
 };
 
-// Uses the last steps that all ranks ran with one assignment. Fails (kInput) if a directory has no
-// logs, if the runs have different ranks, if a rank has no energy, or if there are fewer steps than
-// LeastPairs(level) blocks need. A block is as long as three periods of the energy counter.
+// Compares the last steps that all ranks ran with one assignment. Fails (kInput) if a directory has
+// no logs, if the runs have different ranks, if a rank has no energy, or if there are too few steps
+// for LeastPairs(level) blocks. A block is as long as three periods of the energy counter.
 Result<RunComparison> CompareRuns(const RunsToCompare& runs);
 
 }  // namespace perseus::tuner

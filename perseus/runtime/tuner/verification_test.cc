@@ -31,7 +31,7 @@ class VerificationTest : public testing::Test {
     options_.ranks = job_.ranks();
     options_.steps = 120;
     options_.timeout = 1'000'000'000;
-    // The verifier calls this whenever it waits.
+    // The verifier calls this function whenever it waits.
     options_.should_end = [this] {
       if (job_.steps() < last_step_) job_.RunStep();
       return false;
@@ -48,9 +48,10 @@ class VerificationTest : public testing::Test {
 TEST_F(VerificationTest, FindsTheTruth) {
   const auto verified = ValueOf(Run());
   const profiler::Comparison& comparison = verified.comparison;
-  // Three steps of each block of four count for the time, and two for the energy, in 15 pairs. The
-  // standard error of a mean energy is 0.001 / sqrt(30) for time and power each, and that of the
-  // ratio of two means sqrt(2) times as large, 0.00037. The tolerance is four standard errors.
+  // In 15 pairs of blocks of four steps, three steps of each block count for the time, and two for
+  // the energy. The standard error of a mean energy is 0.001 / sqrt(30) each for time and power.
+  // The standard error of the ratio of two means is sqrt(2) times as large, 0.00037. The tolerance
+  // is four standard errors.
   EXPECT_EQ(verified.layout.pairs, 15);
   EXPECT_NEAR(comparison.slowdown.estimate, 0.01, 0.0011);
   EXPECT_NEAR(comparison.saving.estimate, 0.1, 0.0015);
@@ -90,11 +91,11 @@ TEST_F(VerificationTest, AStalledStepIsNamedAndDoesNotDecideASmallSample) {
   EXPECT_EQ(outlier.longest_step, stalled);
   EXPECT_NEAR(outlier.longest_step_s, 5, 0.1);
   EXPECT_EQ(outlier.steps.first, stalled - 1);
-  // One of the two or three steps that count takes ten times as long.
+  // One of the two or three counted steps takes ten times as long as usual.
   EXPECT_GT(outlier.change, 2.9);
   const profiler::Comparison& comparison = verified.comparison;
-  // The mean of the stalled pair is 300 % or more. The others have the noise 0.001 of two steps on
-  // both sides, and the outlier counts as five times their spread.
+  // The mean of the stalled pair is 300 % or more. The other pairs have the noise 0.001 of two
+  // steps on both sides. The outlier counts as five times their spread.
   EXPECT_NEAR(comparison.slowdown.estimate, 0, 0.004);
   EXPECT_LT(comparison.slowdown.upper, 0.03);
   EXPECT_GT(comparison.slowdown.lower, -0.01);
@@ -133,7 +134,7 @@ TEST_F(VerificationTest, AllStepsBelongToBlocks) {
   EXPECT_EQ(steps, 40);
 }
 
-// Blocks have four steps and begin at step 11, so the thirteenth one begins at step 59.
+// Blocks have four steps and begin at step 11. So the thirteenth block begins at step 59.
 TEST_F(VerificationTest, AJobThatEndsAfterEnoughPairsIsJudgedByThem) {
   last_step_ = 60;
   const auto verified = ValueOf(Run());
@@ -162,8 +163,8 @@ TEST_F(VerificationTest, AJobThatEndsMeanwhileIsAnErrorAndLeavesNoPlan) {
   EXPECT_EQ((*protocol::ReadAssignment(job_.directory()))->plan, "");
 }
 
-// A job that was started with PERSEUS_PLAN continues with it. The last assignment would also expire
-// if the verifier were killed.
+// A job that was started with PERSEUS_PLAN continues with its own plan. If the verifier were
+// killed, the last assignment would also expire.
 TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
   bool all_temporary = true;
   options_.should_end = [&] {
@@ -177,9 +178,9 @@ TEST_F(VerificationTest, LeavesRanksWithTheirOwnPlans) {
   EXPECT_TRUE((*protocol::ReadAssignment(job_.directory()))->own);
 }
 
-// The blocks were laid out for steps of half a second. If steps become shorter than the period of
-// the counter, it is not enough to leave out one step at each end: windows that hold parts of both
-// blocks would make the saving too small.
+// The blocks were laid out for steps of half a second. Steps may become shorter than the period of
+// the counter. Then it is not enough to leave out one step at each end of a block: windows with
+// parts of two blocks would make the saving too small.
 TEST_F(VerificationTest, BlocksTooShortForTheCounterAreLeftOut) {
   job_.cost = [this](const protocol::Assignment& assignment) {
     const SimulatedJob::Cost cost =
@@ -222,7 +223,7 @@ TEST_F(VerificationTest, TooFewStepsAreAnErrorThatNamesTheNeededNumber) {
   options_.steps = 20;
   const auto verified = Run();
   ASSERT_THAT(verified, FailsAs(ErrorKind::kUnreachable));
-  // Six pairs of blocks have three steps each, of which the middle one counts.
+  // Six pairs of blocks have three steps in each block, and only the middle step counts.
   EXPECT_THAT(verified.error().Message(), HasSubstr("at least 36 are needed"));
   EXPECT_FALSE(*protocol::ReadAssignment(job_.directory()));
 }
@@ -237,8 +238,8 @@ TEST_F(VerificationTest, EndsOnRequestWithTheFormerAssignment) {
 }
 
 TEST(BlockLayoutTest, BlocksAreLongEnoughForCounterAndAssignment) {
-  // With steps of 20 ms, each side leaves out 6 for the counter and its reading, and 50 until the
-  // assignment is read.
+  // With steps of 20 ms, each side of a block leaves out 6 steps for the counter and its reading.
+  // The block needs 50 steps until the assignment is read.
   const auto layout = ValueOf(LayOutBlocks(10'000, 0.02, 0.1, 0.95));
   EXPECT_EQ(layout.front, 6);
   EXPECT_EQ(layout.back, 6);
@@ -259,7 +260,7 @@ TEST(StepNoiseTest, DriftAndStallsDoNotCount) {
 
 TEST(StepsToDecideTest, GrowWithTheSquareOfTheNoise) {
   const double least = StepsToDecide(1e-5, 0.5, 0.1, {});
-  EXPECT_EQ(least, 36);  // Six pairs of blocks of three steps.
+  EXPECT_EQ(least, 36);  // Six pairs of blocks with three steps each.
   const double some = StepsToDecide(0.004, 0.5, 0.1, {});
   const double more = StepsToDecide(0.008, 0.5, 0.1, {});
   EXPECT_GT(some, least);
@@ -268,7 +269,8 @@ TEST(StepsToDecideTest, GrowWithTheSquareOfTheNoise) {
 
 class CompareRunsTest : public testing::Test {
  protected:
-  // Two ranks that run `steps` steps at a constant power. The first steps have no plan.
+  // Writes the logs of two ranks that run `steps` steps at a constant power. The first steps have
+  // no plan.
   void WriteRun(const std::string& name, int steps, Nanoseconds step_time, double power_w) const {
     for (int pp_rank = 0; pp_rank < 2; ++pp_rank) {
       protocol::RankHeader header;
@@ -308,7 +310,7 @@ TEST_F(CompareRunsTest, FindsTheSavingAndTheSlowdown) {
   WriteRun("fixed", 100, 500 * kMillisecond, 400);
   WriteRun("more", 80, 505 * kMillisecond, 360);
   const auto compared = ValueOf(CompareWithSteps(1000));
-  // 76 steps of the shorter run have the plan and a next step: 20 blocks of 3.
+  // 76 steps of the shorter run have the plan and a next step. This is enough for 20 blocks of 3.
   EXPECT_EQ(compared.pairs.size(), 20u);
   EXPECT_EQ(compared.block_length, 3);
   EXPECT_EQ(compared.first_step, 79 - 60);

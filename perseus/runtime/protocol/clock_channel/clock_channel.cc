@@ -18,7 +18,7 @@
 namespace perseus::protocol {
 namespace {
 
-// A flag of Linux 6.3. Older headers do not have it.
+// A flag of Linux 6.3 that older headers do not have.
 constexpr unsigned kNoExecutableSeal = 0x0008;
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -53,8 +53,8 @@ struct TimedWord {
   Nanoseconds time = 0;
 };
 
-// Reads a word and its time. It gives up after a few changes in between, because the other side may
-// cause them on purpose, and a wrong time does little harm.
+// Reads a word and its time. If the word changes a few times during the read, gives up, because the
+// other side may change it on purpose. A wrong time does little harm.
 TimedWord LoadTimed(const std::atomic<std::uint64_t>& bits,
                     const std::atomic<std::int64_t>* times) {
   constexpr int kMostTries = 4;
@@ -113,7 +113,7 @@ tl::unexpected<Error> NoMemory() {
 FileDescriptor MakeSealedMemory(std::size_t size) {
   constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
   constexpr const char* kName = "perseus-clocks";
-  // Some systems require the newer flag, and older ones do not know it.
+  // Some systems require the newer flag, and older systems do not know it.
   FileDescriptor memory(::memfd_create(kName, kFlags | kNoExecutableSeal));
   if (!memory && errno == EINVAL) memory = FileDescriptor(::memfd_create(kName, kFlags));
   if (!memory || ::ftruncate(memory.get(), static_cast<off_t>(size)) != 0 ||
@@ -132,7 +132,7 @@ FileDescriptor WatchWrites(int event) {
   return watch;
 }
 
-// Why a write to `event` could block or raise a signal. Empty if it cannot.
+// Returns why a write to `event` could block or raise a signal. Empty if it could not.
 std::string_view FaultOf(int event) {
   const int flags = ::fcntl(event, F_GETFL);
   struct stat status {};
@@ -257,7 +257,7 @@ std::uint64_t ClockChannel::heartbeat() const {
 // ---- The client's end ----
 
 struct ClockPublisher::Memory {
-  // Each has a cache line of its own, because different threads may publish for different GPUs.
+  // Each Gpu has its own cache line, because different threads may publish for different GPUs.
   struct alignas(64) Gpu {
     FileDescriptor event;
     std::uint32_t sequence = 0;  // The number of the last request.
@@ -321,7 +321,8 @@ std::uint32_t ClockPublisher::Publish(int gpu, int sm_clock_mhz, Nanoseconds req
              {{own.sequence, own.turn, 0, sm_clock_mhz}, requested_at});
   Beat();
   if (slot.agent_sleeps.load(std::memory_order_seq_cst) != 0) {
-    // It can only fail after 2^64 unread wake-ups. Then the agent is being woken anyway.
+    // The write can fail only after 2^64 unread wake-ups. In this case the agent is being woken
+    // anyway.
     const std::uint64_t one = 1;
     [[maybe_unused]] const ssize_t written = ::write(own.event.get(), &one, sizeof one);
   }

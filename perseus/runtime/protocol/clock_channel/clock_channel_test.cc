@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The client's side: its own descriptors of the same files.
+// Returns the client's side: its own descriptors of the same files.
 std::vector<FileDescriptor> Passed(const ClockChannel& channel) {
   std::vector<FileDescriptor> passed;
   for (const int fd : channel.descriptors()) {
@@ -147,8 +147,8 @@ TEST(ClockChannel, AWordAndItsTimeBelongTogether) {
   int torn = 0;
   for (ClockAnswer answer; answer.sequence != kAnswers; answer = ends.client.answer(0)) {
     if (answer.sm_clock_mhz != static_cast<int>(answer.sequence % 2000)) ++torn;
-    // If this thread was interrupted, all four attempts may be overtaken. The time is then a later
-    // one.
+    // If this thread was interrupted, new words may overtake all four attempts. The time is then
+    // the time of a later word.
     if (answer.applied_at < Nanoseconds{answer.sequence}) ++torn;
   }
   agent.join();
@@ -185,15 +185,15 @@ TEST(ClockChannel, OnlyASleepingAgentIsWoken) {
   EXPECT_FALSE(IsReadable(ends.agent.wakeup(0)));
 }
 
-// Acts as the agent of the header until it has served request `last`. Counts how often it slept,
-// and how often only the timeout ended the sleep: then a wake-up was lost, and it does not sleep
-// again.
+// Acts as the agent in the header's comment, until it has served request `last`. Counts how often
+// it slept, and how often only the timeout ended the sleep. After such a timeout, a wake-up was
+// lost, and the agent does not sleep again.
 struct Naps {
   int slept = 0;
   int lost = 0;
 };
 Naps ServeUntil(ClockChannel& channel, std::uint32_t last) {
-  constexpr int kTimeoutMs = 20'000;  // This exceeds any delay of the scheduler by far.
+  constexpr int kTimeoutMs = 20'000;  // Far longer than any delay of the scheduler.
   Naps naps;
   std::uint32_t dealt_with = 0;
   while (dealt_with != last) {
@@ -211,9 +211,10 @@ Naps ServeUntil(ClockChannel& channel, std::uint32_t last) {
   return naps;
 }
 
-// Publishes two requests at a time and waits for the answer to the second. Only its own wake-up can
-// bring it to the agent. The first request wakes the agent, and the second comes at any moment on
-// the agent's way back to sleep. To wait for the answer to the first would always be too late.
+// Publishes two requests at a time, and waits for the answer to the second. Only the wake-up of the
+// second request can bring it to the agent. The first request wakes the agent. The second comes at
+// any moment while the agent is about to sleep again. If this function waited for the answer to the
+// first request, the second would always come too late.
 void PublishPairs(ClockPublisher& publisher, std::uint32_t count) {
   std::mt19937 random(1);
   for (std::uint32_t sequence = 0; sequence < count;) {
@@ -252,7 +253,7 @@ TEST(ClockChannel, NoWakeUpIsLostBetweenProcesses) {
   EXPECT_EQ(status, 0);
 }
 
-// ---- Clients that mean harm ----
+// ---- Hostile clients ----
 
 TEST(ClockChannel, AClientCannotMakeTheAgentBlock) {
   Ends ends = Connected(1);
@@ -260,12 +261,12 @@ TEST(ClockChannel, AClientCannotMakeTheAgentBlock) {
   ends.agent.Announce(0, ClockChannel::Sleep::kAboutToSleep);
   ends.client.Publish(0, 1410);
   ASSERT_TRUE(IsReadable(ends.agent.wakeup(0)));
-  // O_NONBLOCK belongs to the open file, so the client can clear it for the agent as well, and can
-  // then read the count before the agent does.
+  // O_NONBLOCK belongs to the open file, so the client can also clear it for the agent. The client
+  // can then read the count before the agent does.
   ASSERT_EQ(::fcntl(event, F_SETFL, ::fcntl(event, F_GETFL) & ~O_NONBLOCK), 0);
   eventfd_t count = 0;
   ASSERT_EQ(::eventfd_read(event, &count), 0);
-  ends.agent.DrainWakeups(0);  // This must return.
+  ends.agent.DrainWakeups(0);  // This call must return.
   EXPECT_FALSE(IsReadable(ends.agent.wakeup(0)));
   ends.client.Publish(0, 1200);
   EXPECT_TRUE(IsReadable(ends.agent.wakeup(0)));
@@ -277,7 +278,7 @@ TEST(ClockChannel, AClientCannotTakeTheMemoryAway) {
   EXPECT_NE(::ftruncate(memory, 0), 0);
   EXPECT_NE(::ftruncate(memory, 1 << 20), 0);
   EXPECT_NE(::fcntl(memory, F_ADD_SEALS, F_SEAL_WRITE), 0);
-  // A hole reads as zeros: no request.
+  // A hole reads as zeros, which mean: no request.
   ends.client.Publish(0, 1410);
   ASSERT_EQ(::fallocate(memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
   EXPECT_EQ(ends.agent.Latest(0).sequence, 0U);

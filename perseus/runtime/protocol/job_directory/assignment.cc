@@ -25,7 +25,7 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
-// file -> clocks -> clock -> value; plans and server are not as deep.
+// The depth of file -> clocks -> clock -> value. The keys plans and server are less deep.
 constexpr int kDeepestAssignment = 4;
 
 KindClock ReadClock(const Node& node) {
@@ -76,7 +76,7 @@ ServerOrigin ReadOrigin(const Node& node) {
   node.RequireObject({"job", "version"});
   const Node id = node.Member("job");
   std::string job = id.Text();
-  // A node sends the id in a header to the server, and writes it into its log.
+  // A node daemon sends the id in a header to the server, and writes the id into its log.
   constexpr std::size_t kMostIdBytes = 200;
   if (job.empty() || job.size() > kMostIdBytes ||
       job.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -88,7 +88,7 @@ ServerOrigin ReadOrigin(const Node& node) {
           node.Member("version").Whole(1, json_file::kLargestWhole, "a number that grows")};
 }
 
-// Plans, clocks and own exclude each other.
+// Reads plans, clocks or own. At most one of these three may be present.
 void ReadWhatToDo(const Node& file, Assignment& assignment) {
   const bool has_plans = file.Has("plan") || file.Has("plans");
   if (has_plans && file.Has("clocks")) {
@@ -198,7 +198,7 @@ Result<void> WriteAssignment(const std::filesystem::path& job_directory,
 }
 
 std::int64_t StepsAhead(double assignment_delay_s, double step_time_s) {
-  // The current step has not ended.
+  // The 2 includes the current step, which has not ended.
   return 2 + static_cast<std::int64_t>(std::ceil(assignment_delay_s / step_time_s));
 }
 
@@ -206,7 +206,7 @@ namespace {
 
 constexpr const char* kLock = "coordinator.lock";
 
-// The open lock file. Some network file systems have no locks. Then nothing is locked.
+// Returns the open lock file. On a network file system without locks, nothing is locked.
 Result<FileDescriptor> Lock(const std::filesystem::path& job_directory) {
   PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, OpenJobLock(job_directory, kLock));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;

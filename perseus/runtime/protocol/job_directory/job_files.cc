@@ -43,14 +43,15 @@ Result<FileDescriptor> OpenDirectory(int parent, const std::string& name, const 
   return SystemFail(error, "cannot open", InFile(path.string()));
 }
 
-// The directory may be a link.
+// Opens the job directory, which may be a link.
 Result<FileDescriptor> OpenJobDirectory(const fs::path& job_directory) {
   FileDescriptor opened(::open(job_directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (opened) return opened;
   return SystemFail(errno, "cannot open", InFile(job_directory.string()));
 }
 
-// Some file systems cannot flush a directory (EINVAL). The file is complete in any case.
+// Returns true also for a file system that cannot flush a directory (EINVAL). The file is complete
+// in any case.
 bool Flush(int fd) { return ::fsync(fd) == 0 || errno == EINVAL; }
 
 // Opens or creates a regular file that has no second name. Does not change an existing file.
@@ -68,7 +69,8 @@ Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::stri
   if (!file || ::fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode)) {
     return IsNotRegular(ErrorKind::kSystem, path);
   }
-  // By the name: another user may have made it as a second name, and removed it since the open.
+  // This check uses the name. Another user may have created the file as a second name of another
+  // file, and removed that name since the open.
   if (::fstatat(folder.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
       named.st_dev == opened.st_dev && named.st_ino == opened.st_ino && named.st_nlink <= 1) {
     return file;
@@ -146,15 +148,16 @@ Result<FileDescriptor> OpenJobFolder(const fs::path& job_directory, std::string_
 }
 
 Result<FileDescriptor> OpenJobLock(const fs::path& job_directory, const std::string& name) {
-  // The job may be locked before the first rank creates the directory.
+  // The lock may be taken before the first rank creates the directory.
   std::error_code code;
   fs::create_directories(job_directory, code);
   PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor folder, OpenJobDirectory(job_directory));
   FileDescriptor created(::openat(folder.get(), name.c_str(),
                                   O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!created) return OpenToWrite(folder, name, job_directory / name);
-  // Regardless of the umask, because the node daemon and the jobs run as different users. Only for
-  // a new file: another user may have moved one of this user here.
+  // The permissions do not depend on the umask, because the node daemon and the jobs run as
+  // different users. Only a new file gets these permissions, because another user may have moved an
+  // existing file of this user here.
   static_cast<void>(::fchmod(created.get(), 0666));
   return created;
 }

@@ -104,7 +104,7 @@ TEST_F(JobFilesTest, ALockIsAFileOfItsOwn) {
 class OwnFolderTest : public JobFilesTest {
  protected:
   OwnFolder Ranks() const { return *OwnFolder::Open(Job(), "ranks"); }
-  // Expects that the file is refused, and that the victim is as before.
+  // Expects that the file is refused, and that the victim has not changed.
   void ExpectRefused(const std::string& name, const std::string& why) const {
     EXPECT_THAT(Ranks().OpenFile(name),
                 FailsAs(ErrorKind::kSystem, HasSubstr("ranks/" + name + ": " + why)))
@@ -206,7 +206,7 @@ TEST_F(OwnFolderTest, ADirectoryOrAFileOfAnotherUserIsRefused) {
   std::filesystem::create_directory_symlink(Job(), directory_ / "link");
   ASSERT_EQ(::lchown((directory_ / "link").c_str(), kOther, static_cast<gid_t>(-1)), 0);
   EXPECT_FALSE(OwnFolder::Open(directory_ / "link", "ranks")) << "its owner may change it";
-  // A directory of root, as a volume of Kubernetes, is good for all users.
+  // All users may use a directory of root, such as a volume of Kubernetes.
   std::filesystem::permissions(directory_, std::filesystem::perms::all);
   std::filesystem::permissions(Job(), std::filesystem::perms::all);
   std::filesystem::permissions(Job() / "ranks", std::filesystem::perms::all);
@@ -217,7 +217,7 @@ TEST_F(OwnFolderTest, ADirectoryOrAFileOfAnotherUserIsRefused) {
   EXPECT_TRUE(is_open);
 }
 
-// Another user may move a file of this one to the name of a lock.
+// Another user may rename a file of this user to the name of a lock.
 TEST_F(OwnFolderTest, OnlyANewLockIsOpenToEverybody) {
   namespace fs = std::filesystem;
   const fs::perms everybody = fs::perms::others_write;

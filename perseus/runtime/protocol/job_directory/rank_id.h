@@ -1,4 +1,4 @@
-// Identifies a training process of a job: (dp_rank, pp_rank, tp_rank), in code, in text and in
+// Identifies a training process of a job by (dp_rank, pp_rank, tp_rank), in code, in text and in
 // JSON.
 #pragma once
 
@@ -16,9 +16,9 @@ struct Node;
 namespace perseus::protocol {
 
 struct RankId {
-  int dp_rank = 0;  // Which pipeline.
+  int dp_rank = 0;  // The number of the pipeline.
   int pp_rank = 0;  // The position along the pipeline.
-  int tp_rank = 0;  // Which of the GPUs that share the work of one pp_rank.
+  int tp_rank = 0;  // The number among the GPUs that share the work of one pp_rank.
   friend auto operator<=>(const RankId&, const RankId&) = default;
 };
 
@@ -35,9 +35,9 @@ struct HighestRanks {
 
 // The functions below throw an Error; call them inside json_file::Read.
 
-// Reads the members dp_rank, pp_rank and tp_rank (0 if it is absent).
+// Reads the members dp_rank, pp_rank and tp_rank (0 if tp_rank is absent).
 RankId ReadRankId(const json_file::Node& node, const HighestRanks& highest = {});
-// The dp_rank that `key` of the object `plans` names: "12", and not "012".
+// Returns the dp_rank that `key` of the object `plans` names: "12", but not "012".
 int ReadDpRankKey(const json_file::Node& plans, std::string_view key);
 
 }  // namespace perseus::protocol

@@ -31,7 +31,7 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
-// record -> instructions -> instruction -> value.
+// The depth of record -> instructions -> instruction -> value.
 constexpr int kMaxRecordDepth = 4;
 constexpr int kMostProcess = std::numeric_limits<int>::max();
 constexpr Nanoseconds kLongest = std::numeric_limits<Nanoseconds>::max() / 4;
@@ -41,7 +41,7 @@ constexpr int kMostOutcome = 127;
 
 // ---- Writing ----
 
-// A text from outside (the name of a GPU or a host) as JSON. Invalid UTF-8 is replaced.
+// Returns a text from outside (the name of a GPU or a host) as JSON. Replaces invalid UTF-8.
 std::string Quoted(std::string_view text) { return JsonText(nlohmann::json(text)); }
 
 class Formatter {
@@ -121,7 +121,7 @@ Nanoseconds Time(const Node& node, Nanoseconds least) {
   return node.Whole(least, kLongest, "nanoseconds");
 }
 
-// A list of `size` numbers. Rows have no keys, because keys would make the log much longer.
+// Reads a list of `size` numbers. Rows have no keys, because keys would make the log much longer.
 Node Row(const Node& node, std::size_t size) {
   if (node.ListSize() != size) Throw("{} is not a list of {} numbers", node.path, size);
   return node;
@@ -194,12 +194,13 @@ RanStep ReadStep(const Node& node) {
   return step;
 }
 
-// Schedules number the chunks of a rank by ascending stage. So a record does, too.
+// Whether stages are ascending. Schedules number the chunks of a rank by ascending stage, so a
+// record has to do the same.
 bool IsAscending(const std::vector<int>& stages) {
   return std::adjacent_find(stages.begin(), stages.end(), std::greater_equal()) == stages.end();
 }
 
-// The keys that a rank may leave out.
+// Reads the keys that a rank may leave out.
 void ReadPipeline(const Node& node, RankHeader& header) {
   if (node.Has("stages")) {
     const Node stages = node.Member("stages");
@@ -307,7 +308,7 @@ std::filesystem::path OlderRankLogPath(const std::filesystem::path& log) {
 // A log that is open, or that does not exist.
 class RankLogReader::OpenFile {
  public:
-  // Fails as OpenJobFile does.
+  // Fails in the same cases as OpenJobFile.
   static Result<OpenFile> Open(std::filesystem::path path) {
     PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file, OpenJobFile(path));
     return OpenFile(std::move(path), std::move(file));
@@ -316,7 +317,7 @@ class RankLogReader::OpenFile {
   const Identity& identity() const { return identity_; }
   const std::filesystem::path& path() const { return path_; }
 
-  // At most `most` bytes from `offset` on. Fewer at the end of the file.
+  // Returns at most `most` bytes from `offset` on. At the end of the file, returns fewer bytes.
   Result<std::string> ReadAt(std::uint64_t offset, std::size_t most) const {
     PERSEUS_ASSIGN_OR_RETURN(const std::uint64_t size, Size());
     std::string text(size > offset ? std::min<std::uint64_t>(size - offset, most) : 0, '\0');
@@ -358,7 +359,8 @@ class RankLogReader::OpenFile {
 
 namespace {
 
-// The most bytes that one call reads. The next call continues. No line is as long as this.
+// The largest number of bytes that one call reads. The next call continues. No valid line is as
+// long as this.
 constexpr std::size_t kMostBytes = 16U << 20U;
 // The beginning of a log, which identifies the log. It contains most of the header.
 constexpr std::size_t kHeadBytes = 256;
@@ -400,7 +402,8 @@ Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(0, kMostBytes));
   head_ = text.substr(0, kHeadBytes);
   passed.header = HeaderOf(file);
-  // The beginning of a step in the format of FormatRecord. Parsing all steps would be slow.
+  // The text at the beginning of a step in the format of FormatRecord. Parsing all steps would be
+  // slow.
   constexpr std::string_view kStep = "\n{\"step\":";
   passed.has_steps = text.find(kStep) != std::string::npos;
   if (text.size() < kMostBytes) {
@@ -415,7 +418,8 @@ Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
   return passed;
 }
 
-// The text between is not read, because a file may have any size: its holes take no space.
+// Skips the text between the header and the end. A file may have any size, because its holes take
+// no space.
 Result<std::string> RankLogReader::GoToEnd(const OpenFile& file) {
   PERSEUS_ASSIGN_OR_RETURN(const std::uint64_t size, file.Size());
   offset_ = size - std::min<std::uint64_t>(size, kMostBytes);
@@ -453,7 +457,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNew() {
   if (!read_) {
     const auto header = HeaderOf(file);
     const auto header_before = HeaderOf(older);
-    // The older log may be from an earlier process. Then it does not belong to this log.
+    // The older log may be from an earlier process. In this case it does not belong to this log.
     const bool is_its = header && header_before && IsOfSameProcess(*header, *header_before);
     BeginWith(is_its ? older : file);
   }
@@ -474,7 +478,7 @@ Place RankLogReader::Where(const OpenFile& file) const {
 
 Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   PERSEUS_ASSIGN_OR_RETURN(const std::string head, file.ReadAt(0, kHeadBytes));
-  // The header contains the process and the time, so a new log begins differently.
+  // The header contains the process and the time, so the beginning of a new log is different.
   if (!head.starts_with(head_)) BeginWith(file);
   if (head_.size() < kHeadBytes) head_ = head;
 
@@ -488,7 +492,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
     if (!is_known) return TooLong(std::move(where));
     return records;
   }
-  // The end of a line whose beginning was skipped is no record.
+  // If the beginning of a line was skipped, its end is no record.
   if (const std::size_t end = rest.find('\n'); is_within_line_ && end != std::string_view::npos) {
     rest.remove_prefix(end + 1);
     offset_ += end + 1;
@@ -496,7 +500,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
   }
   for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
     Result<RankRecord> record = ParseRecord(rest.substr(0, end), Where(file));
-    // The records before an invalid line are returned first. The next call fails and skips the
+    // The records before an invalid line are returned first. The next call fails, and skips the
     // line.
     if (!record && !records.empty()) break;
     rest.remove_prefix(end + 1);

@@ -1,6 +1,6 @@
-// The rank log: which steps one rank of a job ran. The client library writes it from its background
-// thread. The profiler, `verify`, `trace` and the node daemon read it. It is JSON Lines: a header,
-// then one line for each step, and sometimes a remark.
+// The rank log: the steps that one rank of a job ran. The client library writes the log from its
+// background thread. The profiler, `verify`, `trace` and the node daemon read the log. The format
+// is JSON Lines: a header, then one line for each step, and sometimes a remark.
 //
 //   {"perseus_rank_log":1,"dp_rank":0,"pp_rank":3,"tp_rank":0,"gpu":"GPU-…","gpu_name":"…",
 //    "host":"n7","pid":4711,"sm_clocks_mhz":[…],"may_set_clocks":true,
@@ -13,32 +13,35 @@
 //    "reached":[[10500000,1290],…]}
 //   {"remark":"plan 7 has another schedule …"}
 //
-// `stages` are the pipeline stages of the rank's chunks, ascending, by chunk. Without it, a chunk
-// is stage chunk * pp_ranks + pp_rank. `pp_ranks` is the number of ranks of the pipeline. A rank
-// that does not know one of them leaves it out.
+// `stages` contains the pipeline stages of the rank's chunks, ascending, by chunk. Without
+// `stages`, a chunk is stage chunk * pp_ranks + pp_rank. `pp_ranks` is the number of ranks of the
+// pipeline. A rank that does not know `stages` or `pp_ranks` leaves it out.
 //
 // An instruction is [kind, microbatch, chunk, begin, duration, MHz]. An energy sample is [from, to,
 // joules]. A clock is [requested, applied, MHz, outcome].
 //
 // `limited_by` says what held the clock down: "power" (the power limit), "temperature",
-// "power_brake", "other". `reached` has readings [at, MHz] of the clock while the power limit held
-// it down. Both are left out if they are empty. Clients of version 0.1 never wrote them.
+// "power_brake", "other". `reached` has readings [at, MHz] of the clock, from the time in which the
+// power limit held the clock down. If `limited_by` or `reached` is empty, it is left out. Clients
+// of version 0.1 never wrote these two keys.
 //
-// Times of a step are in ns of CLOCK_MONOTONIC of its host. On virtual GPUs with their own clock,
-// they are in ns of that clock (`clock` in the job directory). Add `epoch_ns` to get the time since
-// 1970, which different hosts share. Times within a step start at the step's beginning.
+// Times of a step are in ns, on CLOCK_MONOTONIC of the rank's host. Virtual GPUs may have their own
+// clock (`clock` in the job directory). Then times are in ns on this clock. Add `epoch_ns` to get
+// the time since 1970, which is the same on all hosts. Times within a step are counted from the
+// step's beginning.
 //
-// Energy. The counter of a driver moves every 20 to 100 ms. A sample is a new value of the counter.
-// The counter took this value after `from` (the last reading of the old value) and not after `to`.
+// Energy. The counter of a driver changes every 20 to 100 ms. A sample is a new value of the
+// counter. The counter took this value after `from` (the last reading of the old value), and not
+// after `to`.
 //
-// A second header with the same pid and epoch comes from the same process, which then knew more:
-// for example, it got its lease later. The last header counts.
+// A second header with the same pid and epoch comes from the same process, which knew more at that
+// time. For example, the process got its lease later. The last header counts.
 //
-// A rank that opens its log truncates it. The reader skips a line that is not complete, because the
-// process was killed while it wrote.
+// A rank that opens its log truncates it. A line may be incomplete because the process was killed
+// while it wrote. The reader skips such a line.
 //
-// A log that is too long is renamed (dp0-pp3-tp0.jsonl.1, in place of the previous file of this
-// name), and a new log begins with the same header. So the last half of PERSEUS_LOG_BYTES is always
+// A log that is too long is renamed to dp0-pp3-tp0.jsonl.1, and replaces the previous file of this
+// name. Then a new log begins with the same header. So the last half of PERSEUS_LOG_BYTES is always
 // available. A process that follows the log misses nothing, unless it is behind by half of
 // PERSEUS_LOG_BYTES.
 #pragma once
@@ -61,14 +64,14 @@ namespace perseus::protocol {
 
 struct RankHeader {
   RankId name;
-  std::string gpu;  // Its UUID. Empty if it is unknown.
+  std::string gpu;  // The UUID. Empty if it is unknown.
   std::string gpu_name;
   std::string host;
   int pid = 0;
-  std::vector<int> sm_clocks_mhz;  // Ascending. Empty if clocks cannot be set.
+  std::vector<int> sm_clocks_mhz;  // Ascending. Empty if the rank cannot set clocks.
   bool may_set_clocks = false;
   Nanoseconds epoch = 0;
-  std::vector<int> stages;  // By chunk. Empty if the rank did not name them.
+  std::vector<int> stages;  // Index: the chunk. Empty if the rank did not name them.
   int pp_ranks = 0;         // 0: unknown.
   friend bool operator==(const RankHeader&, const RankHeader&) = default;
 };
@@ -76,20 +79,21 @@ struct RankHeader {
 // Parses "0,7". An empty text has no stages. Fails if they are not ascending numbers.
 Result<std::vector<int>> ParseStages(std::string_view text);
 
-// Whether steps and energies continue from one header to the other.
+// Whether steps and energies continue from one header to the other, because one process wrote both.
 bool IsOfSameProcess(const RankHeader& a, const RankHeader& b);
 
 struct RanInstruction {
   InstructionKind kind = InstructionKind::kForward;
   int microbatch = 0;
   int chunk = 0;
-  Nanoseconds begin = 0;  // From the beginning of the step, as all times except RanStep's.
+  // Counted from the beginning of the step, as all times except those of RanStep.
+  Nanoseconds begin = 0;
   Nanoseconds duration = 0;
   int frequency_mhz = 0;  // The requested clock at the beginning. 0: the default clock.
   friend bool operator==(const RanInstruction&, const RanInstruction&) = default;
 };
 struct EnergySample {
-  // The counter took this value in (after, until]. May be negative for the first sample.
+  // The counter took this value in (after, until]. The first sample may have negative times.
   Nanoseconds after = 0;
   Nanoseconds until = 0;
   double energy_j = 0;
@@ -97,10 +101,10 @@ struct EnergySample {
 };
 struct ClockChange {
   Nanoseconds requested = 0;
-  Nanoseconds applied = 0;  // When the driver's call returned. 0: unknown so far.
+  Nanoseconds applied = 0;  // The time at which the driver's call returned. 0: unknown so far.
   int frequency_mhz = 0;
   int outcome = 0;  // A protocol::ClockOutcome.
-  // Whether the request was refused or failed. Then the GPU keeps its previous clock.
+  // Whether the request was refused or failed. In both cases the GPU keeps its previous clock.
   bool WasRefused() const { return outcome == 4 || outcome == 5; }
   friend bool operator==(const ClockChange&, const ClockChange&) = default;
 };
@@ -111,26 +115,29 @@ struct ReachedClock {
 };
 struct RanStep {
   std::int64_t step = 0;
-  std::int64_t assignment_version = 0;  // The one that the rank followed. 0: none.
-  // Whether a plan was in force when the step began, not only clocks or the default clocks.
+  std::int64_t assignment_version = 0;  // The version that the rank followed. 0: none.
+  // Whether a plan was in force when the step began. False if only clocks were in force, or the
+  // default clocks.
   bool has_plan = false;
-  // False if the rank ran another order than the plan in force.
+  // False if the rank ran its instructions in another order than the plan.
   bool on_plan = false;
-  Nanoseconds begin = 0;  // By the clock above.
+  Nanoseconds begin = 0;  // On the clock that the top of this file describes.
   Nanoseconds end = 0;
   std::vector<RanInstruction> instructions;
   std::vector<EnergySample> energy;  // In order of time. Each sample is in one step only.
   std::vector<ClockChange> clocks;
-  int temperature_c = 0;  // At the end of the step. 0: unknown.
+  int temperature_c = 0;  // Read at the end of the step. 0: unknown.
   double power_w = 0;
   // A reading showed that heat, power or another program limits the clock.
   bool is_limited = false;
-  std::vector<std::string> limited_by;  // Empty: nothing, or an older client did not record it.
-  std::vector<ReachedClock> reached;    // In order of time.
-  // Whether something else than the power limit held the clock down, or may have. A GPU at its
-  // power limit is not disturbed: it works as usual.
+  // Empty: nothing held the clock down, or an older client did not record it.
+  std::vector<std::string> limited_by;
+  std::vector<ReachedClock> reached;  // In order of time.
+  // Whether something other than the power limit held the clock down, or may have done so. A GPU at
+  // its power limit is not disturbed, because this is its usual state.
   bool IsDisturbed() const;
-  // Whether the rank followed the plan without setting a clock, because it had no lease of the GPU.
+  // Whether the rank followed the plan without setting a clock, because the rank had no lease of
+  // the GPU.
   bool LacksClocks() const;
   friend bool operator==(const RanStep&, const RanStep&) = default;
 };
@@ -148,41 +155,42 @@ Result<RankRecord> ParseRecord(std::string_view line, Place where);
 // JOBDIR/ranks/dp0-pp3-tp0.jsonl
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name);
 
-// The path of the older part of the log.
+// The path of the older part of the log (*.jsonl.1).
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
-// Finds the files in a job directory that are named after a rank, with this ending. Returns an
+// Finds the files in a job directory that are named after a rank and have this ending. Returns an
 // empty map if no rank has written such a file. Fails (kFile) if JOBDIR/ranks is a symbolic link.
 Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
     const std::filesystem::path& job_directory, std::string_view ending);
 
-// The logs of the ranks: the newer part of each.
+// The logs of all ranks. For each rank, the path of the newer part.
 inline Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
     const std::filesystem::path& job_directory) {
   return FindRankFiles(job_directory, ".jsonl");
 }
 
-// Reads one log while it grows. It starts with the older part of the log.
+// Reads one log while the log grows. Starts with the older part of the log.
 //
-// Any user who may write into the job directory can put any file in place of a log. So no call
-// waits or takes more than a bounded time and memory, whatever the file is. A call fails (kFile)
-// for a symbolic link, a pipe, and whatever else is not a regular file.
+// Any user who may write into the job directory can put any file in place of a log. So, whatever
+// the file is, no call waits, and the time and memory of a call are limited. A call fails (kFile)
+// for a symbolic link, a pipe, or anything else that is not a regular file.
 class RankLogReader {
  public:
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
-  // Skips the existing content, and returns the header. For a reader that only needs new steps.
-  // Call it only before the first ReadNew. Reads only the beginning and the end of a large file.
+  // Skips the existing content, and returns the header. Useful for a reader that only needs new
+  // steps. Call it only before the first ReadNew. Reads only the beginning and the end of a large
+  // file.
   struct Passed {
     std::optional<RankHeader> header;
     bool has_steps = false;
   };
   Result<Passed> SkipToEnd();
   // Returns the complete lines since the last call, in order. Empty if the file does not exist yet.
-  // If the log began again (because the rank restarted, or because the log was renamed and is read
-  // to its end), it is read from its start, with its header. Fails with file and line for a
-  // complete line that is wrong. The next call continues after this line. Fails once for a line
-  // that is too long, and continues at the end of the file.
+  // A log begins again if the rank restarts, or if the log is renamed. A renamed log is first read
+  // to its end. Then the new log is read from its start, with its header. Fails with file and line
+  // for a complete line that is wrong; the next call continues after this line. Fails once for a
+  // line that is too long, and continues at the end of the file.
   Result<std::vector<RankRecord>> ReadNew();
 
  private:
@@ -196,7 +204,7 @@ class RankLogReader {
   static std::optional<RankHeader> HeaderOf(const OpenFile& file);
   void BeginWith(const OpenFile& file);
   Result<std::vector<RankRecord>> ReadNewOf(const OpenFile& file);
-  // Continues after the last complete line. Returns the last text of the file.
+  // Continues after the last complete line. Returns the text at the end of the file.
   Result<std::string> GoToEnd(const OpenFile& file);
   Place Where(const OpenFile& file) const;
 
@@ -204,8 +212,8 @@ class RankLogReader {
   std::optional<Identity> read_;  // The file that is being read.
   std::uint64_t offset_ = 0;
   std::string head_;       // The first bytes, which show whether the log began again.
-  std::int64_t line_ = 0;  // Lines before the offset. -1: not counted.
-  // The text at the offset belongs to a line that is too long.
+  std::int64_t line_ = 0;  // The number of lines before the offset. -1: not counted.
+  // Whether the text at the offset belongs to a line that is too long.
   bool is_within_line_ = false;
 };
 

@@ -259,7 +259,7 @@ TEST_F(RankLogReaderTest, AFileOfAnySizeIsReadInABoundedTime) {
       reader_.ReadNew(),
       FailsAs(ErrorKind::kInput, HasSubstr(path_.string() + ":3: the line is longer than ")));
   EXPECT_THAT(ReadNew(), IsEmpty()) << "one error";
-  // Records behind the hole count again.
+  // Records behind the hole are read again.
   Append(std::string(20U << 20U, 'x'));
   EXPECT_THAT(ReadNew(), IsEmpty());
   Append("x\n" + FormatRecord(Step(2)));

@@ -39,11 +39,11 @@ constexpr int kHighestIndex = 65'535;
 constexpr Range kChangesPerSecond = {0, kMostChangesPerSecond};
 constexpr Range kTemperatureCelsius = {-300, 1000};
 
-// In the order of Refusal.
+// These names are in the order of Refusal.
 constexpr std::array<std::string_view, 6> kRefusalNames = {
     "malformed", "held", "not-allowed", "no-such-gpu", "no-such-lease", "unavailable"};
 
-// ==== Reading. It is strict, because the agent trusts no client. ====
+// ==== Reading. Reading is strict, because the agent trusts no client. ====
 
 // In {"perseus":1,"lease":{"sm_clocks_mhz":[[210]]}}, a clock is at depth 4.
 constexpr int kMaxMessageDepth = 4;
@@ -61,7 +61,7 @@ std::string ReadText(const Node& node, std::size_t longest) {
   return text;
 }
 
-// A text that identifies something, so it must not be empty.
+// Reads a text that identifies something, so the text must not be empty.
 std::string ReadName(const Node& node) {
   std::string name = ReadText(node, kLongestName);
   if (name.empty()) Throw("{} is empty (write a name)", node.path);
@@ -76,7 +76,7 @@ int ReadCount(const Node& node, const Range& range, std::string_view unit) {
   return node.Count(static_cast<int>(range.least), static_cast<int>(range.most), unit);
 }
 
-// For whole numbers that do not fit an int.
+// Reads a whole number that may not fit an int.
 template <typename Whole>
 Whole ReadWhole(const Node& node, Whole most, std::string_view unit) {
   (void)node.Number(0, static_cast<double>(most), unit);
@@ -91,7 +91,7 @@ std::vector<std::string> ReadGpus(const Node& node) {
   }
   std::vector<std::string> gpus;
   std::set<std::string_view> seen;
-  gpus.reserve(size);  // `seen` points into it.
+  gpus.reserve(size);  // `seen` points into this vector.
   for (std::size_t i = 0; i < size; ++i) {
     gpus.push_back(ReadName(node[i]));
     if (!seen.insert(gpus.back()).second) {
@@ -102,7 +102,8 @@ std::vector<std::string> ReadGpus(const Node& node) {
   return gpus;
 }
 
-// Whether the path is in its only valid form. A revocation has to name the same path as its grant.
+// Whether the path is in its only valid form. A revocation has to name exactly the path of its
+// grant.
 bool IsPlainPath(std::string_view path) {
   if (!path.starts_with('/')) return false;
   if (path == "/") return true;
@@ -135,7 +136,7 @@ Request ReadAcquire(const Node& node) {
   return acquire;
 }
 
-// Release or Renew.
+// Reads a Release or a Renew.
 template <typename OfLease>
 Request ReadOfLease(const Node& node) {
   node.RequireObject({"lease"});
@@ -148,7 +149,7 @@ Request ReadDeclareSlowdown(const Node& node) {
                          ReadNumber(node.Member("slowdown"), kSlowdown, "a ratio, such as 1.02")};
 }
 
-// List or Done.
+// Reads a List or a Done.
 template <typename Message, typename Empty>
 Message ReadEmpty(const Node& node) {
   node.RequireObject({});
@@ -287,7 +288,7 @@ constexpr std::array<Reader<Reply>, 4> kReplies = {{{"done", ReadEmpty<Reply, Do
                                                     {"listing", ReadListing},
                                                     {"error", ReadRefused}}};
 
-// Checks the version before the other keys, whose meaning depends on it.
+// Checks the version before the other keys, because their meaning depends on the version.
 void CheckVersion(const Node& root) {
   if (!root.value.is_object())
     Throw("not an object (write {{\"perseus\":{}, ...}})", kProtocolVersion);
@@ -334,7 +335,7 @@ Result<Message> ParseMessage(std::string_view text, std::string_view name,
 
 // ==== Writing ====
 
-// The length of the first character of `text` if it is printable, or 0.
+// Returns the length of the first character of `text` if it is printable, and otherwise 0.
 std::size_t LengthOfFirst(std::string_view text) {
   constexpr std::size_t kLongestCharacter = 4;  // UTF-8.
   for (std::size_t size = 1; size <= std::min(kLongestCharacter, text.size()); ++size) {
@@ -343,7 +344,7 @@ std::size_t LengthOfFirst(std::string_view text) {
   return 0;
 }
 
-// The text in a form that ParseReply accepts.
+// Returns the text in a form that ParseReply accepts.
 std::string Presentable(std::string_view text, std::size_t longest) {
   if (text.size() <= longest && IsPrintable(text)) return std::string(text);
   constexpr std::string_view kCut = "...";
@@ -439,7 +440,7 @@ std::string FormatMessage(const Message& message) {
   Member member = std::visit([](const auto& one) { return MemberOf(one); }, message);
   ordered_json object{{"perseus", kProtocolVersion}};
   object[std::string(member.name)] = std::move(member.value);
-  // Texts from outside need not be UTF-8, but JSON has to be.
+  // Texts from outside may be invalid UTF-8, but JSON has to be valid UTF-8.
   return JsonText(object);
 }
 

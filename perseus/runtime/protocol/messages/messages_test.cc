@@ -53,7 +53,7 @@ GpuStatus BusyGpu() {
   return gpu;
 }
 
-// ---- There and back ----
+// ---- Messages that are formatted and parsed again ----
 
 TEST(Messages, RequestsComeBackEqual) {
   const Grant to_user{.gpus = {"GPU-1", "GPU-2"}, .uid = 1000, .cgroup = {}};
@@ -90,7 +90,7 @@ TEST(Messages, RepliesComeBackEqual) {
   }
 }
 
-// A lease of the largest number of GPUs, each with as many clocks as the GPUs of today have.
+// A lease of the largest number of GPUs. Each GPU has as many clocks as a GPU of today.
 TEST(Messages, TheLargestLeaseFitsADatagram) {
   Lease lease{.id = "4294967295", .gpus = {}, .sm_clocks_mhz = {}};
   for (int i = 0; i < kMostGpus; ++i) {
@@ -133,7 +133,7 @@ TEST(Messages, TheHeartbeatDefaultsToThirtySeconds) {
             (Request{Acquire{{"a"}, "b", 30}}));
 }
 
-// ---- What drivers and failures say ----
+// ---- Texts of drivers and failures ----
 
 TEST(Messages, DriverMessagesAreSanitized) {
   GpuStatus gpu;
@@ -177,7 +177,7 @@ TEST(Messages, TheReceiverRefusesInvalidNames) {
   EXPECT_TRUE(ParseRequest(Format(Request{Release{"a\xFF"}})));  // U+FFFD replaces the byte.
 }
 
-// ---- What is no message ----
+// ---- Invalid messages ----
 
 struct BadMessage {
   std::string text;

@@ -27,14 +27,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The memory of a channel, and an eventfd for each GPU.
+// The memory of a channel, and an eventfd for each of its GPUs.
 constexpr std::size_t kMostDescriptors = 1 + kMostGpus;
 static_assert(kMostGpus == kMostChannelGpus);
 constexpr std::size_t kLongestPath = sizeof(sockaddr_un::sun_path) - 1;
 constexpr int kWaitingClients = 128;
-// How long a connection may wait for an agent that exists but does not accept it.
+// The longest wait of a connection for an agent that exists but does not accept the connection.
 constexpr timeval kConnectTimeout = {5, 0};
-// An option of Linux 6.16: whether a receiver accepts descriptors. Headers do not have it yet.
+// An option of Linux 6.16: whether a receiver accepts descriptors. Headers do not have this option
+// yet.
 constexpr int kPassRights = 83;
 
 tl::unexpected<Error> SystemFailure(std::string_view what) {
@@ -70,8 +71,8 @@ int ConnectTo(int socket, const fs::path& path) {
   return ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
 }
 
-// Succeeds if `path` may be replaced: it does not exist, or is a socket on which no process
-// listens. Only a refused connection proves the latter.
+// Succeeds if `path` may be replaced: nothing has this name, or it is a socket on which no process
+// listens. Only a refused connection proves that no process listens.
 Result<void> CheckFree(const fs::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) {
@@ -87,8 +88,9 @@ Result<void> CheckFree(const fs::path& path) {
   if (ConnectTo(probe.get(), path) != 0) {
     if (errno == ECONNREFUSED || errno == ENOENT) return {};
   } else if (const auto listener = PeerOf(probe.get()); listener && listener->pid > 0) {
-    // A listener that was killed, but that a driver call keeps from ending, never accepts a
-    // connection again. If the listener is gone, a child still has to close its copy of the socket.
+    // Suppose a listener was killed, but a driver call prevents its end. Such a listener never
+    // accepts a connection again. If the listener is gone, a child still has to close its copy of
+    // the socket.
     const auto state = ReadProcessState(listener->pid);
     if (!state || state->is_ending) return {};
   }
@@ -97,18 +99,20 @@ Result<void> CheckFree(const fs::path& path) {
                 "path)");
 }
 
-// Listens on a path that no client knows yet.
+// Listens on a path that is still unknown to clients.
 Result<FileDescriptor> ListenAt(const fs::path& path, mode_t mode) {
   FileDescriptor listener = MakeSocket(SOCK_NONBLOCK);
   if (!listener) return SystemFailure("make a socket");
-  const int no = 0;  // Accepted sockets inherit this. Older systems do not know it, which is fine.
+  // Accepted sockets inherit this option. Older systems do not know it, and need no option.
+  const int no = 0;
   (void)::setsockopt(listener.get(), SOL_SOCKET, kPassRights, &no, sizeof no);
   const sockaddr_un address = AddressOf(path);
-  (void)::unlink(path.c_str());  // It belonged to a dead process with the same process id.
+  // The old file belonged to a dead process with the same process id.
+  (void)::unlink(path.c_str());
   if (::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     return SystemFailure("make the socket " + path.string());
   }
-  // No client can connect before listen(), so the permissions of the umask are never in effect.
+  // No client can connect before listen(), so the permissions from the umask are never used.
   if (::chmod(path.c_str(), mode) != 0 || ::listen(listener.get(), kWaitingClients) != 0) {
     const int error = errno;
     (void)::unlink(path.c_str());
@@ -188,7 +192,7 @@ std::vector<FileDescriptor> DescriptorsOf(msghdr& message) {
   return descriptors;
 }
 
-// Without `control`, no received descriptor is opened.
+// If `control` is null, no received descriptor is opened.
 Result<Reception> ReceiveOne(int socket, Control* control) {
   Reception arrival;
   arrival.datagram.text.resize(kLongestMessage);
@@ -198,7 +202,7 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   message.msg_iovlen = 1;
   if (control != nullptr) {
     message.msg_control = control->bytes.data();
-    // CMSG_SPACE would be too large: its padding has room for one more descriptor.
+    // CMSG_SPACE would be too large, because its padding has room for one more descriptor.
     message.msg_controllen = CMSG_LEN(sizeof(int) * kMostDescriptors);
   }
   ssize_t size = 0;
@@ -224,16 +228,16 @@ Result<Reception> ReceiveOne(int socket, Control* control) {
   return arrival;
 }
 
-// Looks at the next message, and leaves it in the queue. Waits for a message if the socket blocks.
-// On failure, returns nullopt and sets errno.
+// Looks at the next message, and leaves the message in the queue. If the socket blocks, waits for a
+// message. If it fails, returns nullopt and sets errno.
 std::optional<Received> LookAtNext(int socket) {
   for (;;) {
     msghdr message{};
     if (::recvmsg(socket, &message, MSG_PEEK) >= 0) {
       return (message.msg_flags & MSG_CTRUNC) != 0 ? Received::kDescriptors : Received::kDatagram;
     }
-    // The peer closed its socket with unread messages. The peer's own messages are still in the
-    // queue, and the kernel reports this error once.
+    // The peer closed its socket without reading all messages. The peer's own messages are still in
+    // the queue. The kernel reports this error once.
     if (errno == EINTR || errno == ECONNRESET) continue;
     return std::nullopt;
   }
@@ -241,8 +245,8 @@ std::optional<Received> LookAtNext(int socket) {
 
 using Clock = std::chrono::steady_clock;
 
-// Whether the socket is ready for `events` before the deadline. It is also ready if the peer is
-// gone.
+// Waits until the socket is ready for `events`, or until the deadline. Returns whether the socket
+// is ready. The socket is also ready if the peer is gone.
 Result<bool> WaitFor(int socket, short events, Clock::time_point deadline) {
   for (;;) {
     constexpr std::int64_t kLongestPoll = 86'400'000;  // In ms. poll() takes an int.
@@ -256,7 +260,7 @@ Result<bool> WaitFor(int socket, short events, Clock::time_point deadline) {
   }
 }
 
-// Removes sockets of processes that were killed before they renamed their socket.
+// Removes the sockets of processes that were killed before they renamed their socket.
 void RemoveLeftBehind(const fs::path& path) {
   const std::string prefix = path.filename().native() + ".";
   std::error_code error;
@@ -276,8 +280,8 @@ void RemoveLeftBehind(const fs::path& path) {
 }  // namespace
 
 Result<FileDescriptor> Listen(const fs::path& path, mode_t mode) {
-  // The socket is created under a temporary name and then renamed. So a client sees the old or the
-  // new socket, and never one with other permissions.
+  // The socket is created with a temporary name and then renamed. So a client sees the old socket
+  // or the new socket, and never a socket with other permissions.
   const std::string suffix = fmt::format(".{}", ::getpid());
   constexpr std::size_t kLongestSuffix = 8;  // Process ids end at 4,194,304.
   PERSEUS_RETURN_IF_ERROR(CheckPath(path, kLongestPath - kLongestSuffix));
@@ -345,8 +349,8 @@ bool RefusesDescriptors(int socket) {
 }
 
 Result<Reception> Receive(int socket) {
-  // Taking a message with unwanted descriptors closes these, which may wait for the peer. So each
-  // message is looked at before it is taken.
+  // If a message with unwanted descriptors is taken, its descriptors have to be closed. Closing
+  // them may wait for the peer. So the kind of each message is checked before the message is taken.
   const std::optional<Received> next = LookAtNext(socket);
   if (!next && errno != EAGAIN) return SystemFailure("look at the next message");
   if (!next) return Reception{};

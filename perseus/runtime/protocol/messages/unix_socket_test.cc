@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-constexpr std::chrono::seconds kTimeout(20);  // For replies that arrive.
+constexpr std::chrono::seconds kTimeout(20);  // For replies that do arrive.
 
 class UnixSocket : public ::testing::Test {
  protected:
@@ -35,7 +35,7 @@ class UnixSocket : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-// A connection. The agent's end does not block; the client's end does.
+// A connection. The agent's end is non-blocking, and the client's end is blocking.
 struct Pair {
   FileDescriptor agent;
   FileDescriptor client;
@@ -114,7 +114,7 @@ TEST_F(UnixSocket, ARunningAgentKeepsItsSocket) {
 }
 
 TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
-  ASSERT_TRUE(Listen(path(), 0600));  // The socket closes at once, but the file stays.
+  ASSERT_TRUE(Listen(path(), 0600));  // The socket is closed at once, but the file stays.
   ASSERT_TRUE(fs::exists(path()));
   EXPECT_THAT(Connect(path()), FailsWith(HasSubstr("Connection refused (is the agent running")));
   const auto listener = Listen(path(), 0600);
@@ -123,7 +123,7 @@ TEST_F(UnixSocket, TheSocketOfADeadAgentIsReplaced) {
   EXPECT_EQ(std::distance(fs::directory_iterator(path().parent_path()), {}), 1);
 }
 
-// A child that the agent forked before its end has a copy of the socket for some more time.
+// For some time, a child that the agent forked before its end has a copy of the socket.
 TEST_F(UnixSocket, TheSocketOfADeadAgentWithAChildIsReplaced) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -131,7 +131,7 @@ TEST_F(UnixSocket, TheSocketOfADeadAgentWithAChildIsReplaced) {
   if (agent == 0) {
     ::close(ends[1]);
     const auto listener = Listen(path(), 0600);
-    if (::fork() == 0) {  // Lives until the test closes the pipe.
+    if (::fork() == 0) {  // The child lives until the test closes the pipe.
       char byte = 0;
       (void)!::read(ends[0], &byte, 1);
     }
@@ -147,7 +147,7 @@ TEST_F(UnixSocket, TheSocketOfADeadAgentWithAChildIsReplaced) {
   ::close(ends[1]);
 }
 
-// An agent was killed after it made its socket and before it renamed it.
+// An agent was killed after it created its socket and before it renamed the socket.
 TEST_F(UnixSocket, AnIncompleteSocketOfADeadAgentIsRemoved) {
   constexpr pid_t kDead = (1 << 22) + 1;  // Above the largest process number of Linux.
   const fs::path of_dead = path().native() + "." + std::to_string(kDead);
@@ -234,7 +234,7 @@ TEST(UnixSocketDatagram, ReportsTheEndOfThePeer) {
   EXPECT_THAT(sent, FailsAs(ErrorKind::kSystem, HasSubstr("the other end is gone")));
 }
 
-// The client left a message unread, so the agent sees a reset and not a plain end.
+// The client left a message unread, so the agent sees a reset instead of a plain end.
 TEST(UnixSocketDatagram, APeerThatLeftWithoutReadingIsGone) {
   Pair pair = Connection();
   ASSERT_TRUE(Send(pair.agent.get(), "unread"));
@@ -249,8 +249,8 @@ TEST(UnixSocketDatagram, APeerThatDoesNotReadIsAnErrorForTheAgent) {
   EXPECT_THAT(sent, FailsAs(ErrorKind::kSystem, HasSubstr("does not read")));
 }
 
-// The kernel reports once that the peer has closed with an unread answer. Nothing may be taken out
-// of the queue unseen because of that.
+// The kernel reports once that the peer has closed its socket with an unread answer. Despite this
+// report, nothing may be taken out of the queue unseen.
 TEST(UnixSocketDatagram, TheAgentLeavesDescriptorsOfAPeerThatHasClosed) {
   Pair pair = Connection();
   ASSERT_TRUE(Send(pair.agent.get(), "unread"));
@@ -267,7 +267,7 @@ TEST(UnixSocketDatagram, TheAgentLeavesDescriptorsOfAPeerThatHasClosed) {
   EXPECT_EQ(Receive(other.agent.get())->state, Received::kDescriptors);
 }
 
-// To take such a datagram out of the queue would close the descriptors, which may block.
+// Taking such a datagram out of the queue would close its descriptors, and closing may block.
 TEST(UnixSocketDatagram, TheAgentLeavesDescriptorsInTheQueue) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{65}, std::size_t{253}}) {
     const Pair pair = Connection();
@@ -282,7 +282,7 @@ TEST(UnixSocketDatagram, TheAgentLeavesDescriptorsInTheQueue) {
   }
 }
 
-// ---- Asking ----
+// ---- Requests and answers ----
 
 // Answers one request like the agent.
 std::thread Answering(const Pair& pair, const std::string& reply,
