@@ -79,7 +79,9 @@ struct Wishes {
   plan::FrontierPrecision precision = plan::FrontierPrecision::kStatedError;
   // Whether to plan a table of additional targets, with the frontier.
   bool with_table = false;
-  int stops = 0;  // The maximum number of stops in addition to the table (Group::kStop).
+  // At most this many additional slowdowns for the slider of the report (Group::kStop). They are
+  // not rows of the table.
+  int stops = 0;
 };
 
 struct JobPlans {

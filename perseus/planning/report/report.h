@@ -28,7 +28,8 @@
 
 namespace perseus::report {
 
-// Means, compared with maximum frequency, with the noise of the report.
+// The mean slowdown and the mean saving of a plan under the noise of the report, compared with
+// maximum frequency under the same noise.
 struct UnderNoise {
   noise::NoisyDifference difference;
   double most_saving = 0;  // No plan that is as fast saves more than this.

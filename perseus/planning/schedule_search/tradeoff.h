@@ -38,8 +38,9 @@ MemoryLimit LimitOf(const ByteMemory& memory);
 
 struct Tradeoff {
   Reference reference;
-  TradeoffRow fixed;              // The plan of the reference schedule.
-  std::vector<TradeoffRow> rows;  // +0, +1, ... Each saves at least as much as the previous row.
+  TradeoffRow fixed;  // The plan of the reference schedule.
+  // In increasing order of `more`. Each row saves at least as much as the previous row.
+  std::vector<TradeoffRow> rows;
   // The best schedule in the available bytes. Its `more` is -1.
   std::optional<TradeoffRow> fitting = {};
   std::vector<std::int64_t> activations = {};  // [stage] In bytes; empty if they are unknown.

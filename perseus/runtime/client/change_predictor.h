@@ -29,9 +29,9 @@ class ChangePredictor {
   struct Start {
     Nanoseconds last_change = 0;
     double last_change_error_ns = 0;
-    double period_ns = 0;        // Above 0.
-    double period_error_ns = 0;  // Independent of the error of the last change...
-    double shared_ns2 = 0;       // ...except for this covariance.
+    double period_ns = 0;  // Above 0.
+    double period_error_ns = 0;
+    double shared_ns2 = 0;  // The covariance of the two errors.
   };
   explicit ChangePredictor(const Start& start);
 
@@ -66,7 +66,7 @@ class ChangePredictor {
   Nanoseconds origin_ = 0;  // change_ns_ counts from here, so that a double is exact enough.
   double change_ns_ = 0;
   double period_ns_ = 0;
-  // Covariance of the two.
+  // The covariance matrix of change_ns_ and period_ns_.
   double change_ns2_ = 0;
   double shared_ns2_ = 0;
   double period_ns2_ = 0;

@@ -20,7 +20,8 @@ constexpr Nanoseconds kLeastSearchPause = 5 * kMillisecond;
 constexpr Nanoseconds kMostSearchPause = 15 * kMillisecond;
 constexpr Nanoseconds kShortestSearch = 400 * kMillisecond;
 constexpr std::size_t kChangesToFind = 5;
-// Above this part of looks with a new value, the counter changes too often to be followed.
+// If more than this fraction of the looks of a search find a new value, the counter changes too
+// often to be followed.
 constexpr double kMostNew = 0.75;
 // After this time without a change, looks are kIdlePause apart, plus or minus a half.
 constexpr Nanoseconds kIdleAfter = 3 * kSecond;

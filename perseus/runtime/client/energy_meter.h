@@ -148,7 +148,7 @@ class EnergyMeter {
   double budget_ = kSearchLooks;   // In looks.
   Nanoseconds usual_length_ = 0;   // The median time that a look takes.
   Nanoseconds usual_delay_ = 0;    // How late a look begins on average.
-  Nanoseconds delay_scatter_ = 0;  // The mean deviation of delays from it.
+  Nanoseconds delay_scatter_ = 0;  // The mean deviation of delays from usual_delay_.
 
   // The search.
   Nanoseconds search_began_ = 0;

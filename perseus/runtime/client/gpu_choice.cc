@@ -91,8 +91,9 @@ std::vector<const char*> Filters(const VisibleGpus& visible, bool are_amd) {
   return filters;
 }
 
-// The UUID of the wanted GPU, as far as the settings of an NVIDIA GPU say it. Otherwise a text that
-// is no UUID.
+// Returns the UUID of the wanted GPU, if the user's settings for NVIDIA GPUs contain it: `wanted`
+// is the UUID, or a number in the list `visible` (CUDA_VISIBLE_DEVICES). If `wanted` is empty, a
+// list of one GPU is enough. Otherwise returns a text that is no UUID, such as a number.
 std::string UuidOf(const std::string& wanted, const char* visible) {
   const bool is_number = wanted.empty() || ParseNumber<std::size_t>(wanted).has_value();
   if (!is_number || visible == nullptr) return wanted;

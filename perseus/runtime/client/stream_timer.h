@@ -149,7 +149,7 @@ class StreamTimer {
   struct Mark {
     enum class Kind { kBase, kBegin, kEnd } kind = Kind::kBase;
     int index = 0;       // The number of the base or the pair.
-    int wanted_mhz = 0;  // Unless it is a base.
+    int wanted_mhz = 0;  // Only for kBegin and kEnd.
     Nanoseconds since = 0;
     cuda::Stream stream = nullptr;
     std::uint32_t round = 0;  // A request of an earlier round is dropped.

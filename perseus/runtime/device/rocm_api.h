@@ -94,8 +94,9 @@ struct Frequencies {
   std::optional<std::size_t> current;  // nullopt if the driver names no current clock.
 };
 // Returns nullopt if the bytes are valid in neither layout. The bytes cannot be valid in both
-// layouts. `current` of one layout is, in the other layout, a frequency in Hz or a number above the
-// count.
+// layouts. If they are read in the wrong layout, `current` is a part of a frequency in Hz, or it is
+// the number of frequencies while the count is a bool. Neither is below the count, so neither is a
+// valid index.
 std::optional<Frequencies> ParseFrequencies(const StructBuffer& bytes);
 
 // The beginning of rsmi_od_volt_freq_data_t: the current ranges and the limits of both clocks.

@@ -64,7 +64,8 @@ class CurveModel {
   struct Prediction {
     double value = 0;
     double relative_standard_deviation = 0;
-    // These three are for CovarianceOf. `explained` is L^-1 times the covariances with the points.
+    // These three are for CovarianceOf. `explained` is L^-1 k. L is the Cholesky factor `factor_`,
+    // and k has the covariance of this prediction with each measured point.
     int group = 0;
     double x = 0;
     std::vector<double> explained;

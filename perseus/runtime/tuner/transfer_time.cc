@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -186,7 +185,8 @@ class WaitFinder {
 
   std::vector<WaitingInstructions> Found() const {
     std::vector<WaitingInstructions> found;
-    for (WaitingInstructions group : groups_ | std::views::values) {
+    for (const auto& [place, counted] : groups_) {
+      WaitingInstructions group = counted;
       if (group.waited * 10 < group.of || group.waited == 0) continue;
       group.mean /= group.waited;  // The value was the sum.
       found.push_back(group);
@@ -257,17 +257,17 @@ std::vector<WaitingInstructions> FindWaits(const JobLogs& logs,
 
 std::string DescribeWaits(const std::vector<WaitingInstructions>& waits) {
   if (waits.empty()) return {};
-  constexpr std::size_t kMostNamed = 4;
+  constexpr std::size_t kMostGroups = 4;
   std::vector<std::string> groups;
-  for (std::size_t i = 0; i < std::min(waits.size(), kMostNamed); ++i) {
+  for (std::size_t i = 0; i < std::min(waits.size(), kMostGroups); ++i) {
     const WaitingInstructions& group = waits[i];
     groups.push_back(fmt::format("{} of pp_rank {}{} ({} of {}, {:.3g} ms)", Name(group.kind),
                                  group.pp_rank,
                                  group.chunk == 0 ? "" : fmt::format(" on chunk {}", group.chunk),
                                  group.waited, group.of, ToSeconds(group.mean) * 1000));
   }
-  if (waits.size() > kMostNamed) {
-    groups.push_back(fmt::format("{} more", waits.size() - kMostNamed));
+  if (waits.size() > kMostGroups) {
+    groups.push_back(fmt::format("{} more", waits.size() - kMostGroups));
   }
   return fmt::format(
       "instructions begin before their input is computed, so their times contain waits for other "

@@ -129,9 +129,10 @@ Result<Verification> Verify(const VerificationOptions& options, Clock& clock);
 // network. To see these changes, alternate runs on the same nodes.
 
 struct RunsToCompare {
-  std::filesystem::path directory;  // Job directories. Either job may still run.
-  std::filesystem::path against;    // The baseline.
-  int steps = 0;                    // At most this many steps of each run.
+  // The job directories of the two runs. Either job may still run.
+  std::filesystem::path directory;
+  std::filesystem::path against;  // The baseline.
+  int steps = 0;                  // At most this many steps of each run.
   double counter_period_s = 0.1;
   profiler::ComparisonOptions comparison;
 };
