@@ -670,10 +670,6 @@ class TwoGpuTest : public StreamTest {
     place.gpu = kOther;
     return place;
   }
-  static void UseBothGpus() {
-    fake_cuda::SetCurrentGpu(1);
-    fake_cuda::SetCurrentGpu(0);
-  }
   // Runs an instruction as an operation of a framework does: on the second GPU. The current GPU
   // before and after the operation may be any GPU.
   static void RunOnOther(RankSession& rank, std::int64_t duration) {
@@ -688,7 +684,6 @@ class TwoGpuTest : public StreamTest {
 };
 
 TEST_F(TwoGpuTest, TheLegacyStreamIsThatOfTheCurrentGpu) {
-  UseBothGpus();
   fake_cuda::SetCurrentGpu(1);
   RankSession rank(PlaceOnOther());
   RunOnOther(rank, 20 * kMillisecond);
@@ -704,7 +699,6 @@ TEST_F(TwoGpuTest, TheLegacyStreamIsThatOfTheCurrentGpu) {
 
 // The stream may be that of an idle GPU.
 TEST_F(TwoGpuTest, TheLegacyStreamOfAnotherGpuIsRefused) {
-  UseBothGpus();
   RankSession rank(PlaceOnOther());
   RunOnOther(rank, 20 * kMillisecond);
   EXPECT_THAT(rank.Warnings(), HasSubstr("on another GPU (GPU-00000000-0000-0000-0000-000000000000)"
@@ -715,7 +709,6 @@ TEST_F(TwoGpuTest, TheLegacyStreamOfAnotherGpuIsRefused) {
 }
 
 TEST_F(TwoGpuTest, AStreamOfAnotherGpuIsRefused) {
-  UseBothGpus();
   stream_ = fake_cuda::MakeStream();  // The stream is on the first GPU.
   RankSession rank(PlaceOnOther());
   RunStep(rank);

@@ -45,7 +45,6 @@ struct Stream {
 // A GPU and its primary context, whose handle is the address of this object.
 struct Gpu {
   std::string uuid;
-  bool is_active = false;  // Whether the program has the primary context.
   Stream legacy;
 };
 struct Failure {
@@ -158,14 +157,12 @@ void AddGpu(const std::string& uuid) {
 void SetCurrentGpu(int index) {
   const MutexLock lock(driver().mutex);
   current_context = driver().gpus.at(static_cast<std::size_t>(index)).get();
-  current_context->is_active = true;
 }
 
 void* MakeStream() {
   const MutexLock lock(driver().mutex);
   if (current_context == nullptr) {
     current_context = driver().gpus.front().get();
-    current_context->is_active = true;
   }
   Stream* const stream = driver().streams.emplace_back(std::make_unique<Stream>()).get();
   stream->gpu = current_context;
@@ -349,37 +346,6 @@ int cuDeviceGetUuid(unsigned char* uuid, int device) {
   for (std::size_t i = 0; i < digits.size() / 2; ++i) {
     uuid[i] = static_cast<unsigned char>(std::stoul(digits.substr(2 * i, 2), nullptr, 16));
   }
-  return 0;
-}
-
-int cuDeviceGetCount(int* count) {
-  const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuDeviceGetCount"); failed != 0) return failed;
-  *count = static_cast<int>(driver().gpus.size());
-  return 0;
-}
-
-int cuDeviceGet(int* device, int ordinal) {
-  const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuDeviceGet"); failed != 0) return failed;
-  *device = ordinal;
-  return 0;
-}
-
-int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* is_active) {
-  const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuDevicePrimaryCtxGetState"); failed != 0) return failed;
-  *flags = 0;
-  *is_active = driver().gpus.at(static_cast<std::size_t>(device))->is_active ? 1 : 0;
-  return 0;
-}
-
-int cuDevicePrimaryCtxRetain(void** context, int device) {
-  const MutexLock lock(driver().mutex);
-  if (const int failed = Enter("cuDevicePrimaryCtxRetain"); failed != 0) return failed;
-  Gpu* const gpu = driver().gpus.at(static_cast<std::size_t>(device)).get();
-  gpu->is_active = true;
-  *context = gpu;
   return 0;
 }
 

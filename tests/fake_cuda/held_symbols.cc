@@ -49,10 +49,6 @@ int cuEventElapsedTime(float* milliseconds, void* /*from*/, void* /*to*/) {
   return 0;
 }
 int cuEventDestroy_v2(void* /*event*/) { return 0; }
-int cuLaunchHostFunc(void* /*stream*/, void (*function)(void*), void* argument) {
-  function(argument);
-  return 0;
-}
 int cuCtxGetCurrent(void** context) {
   *context = current;
   return 0;

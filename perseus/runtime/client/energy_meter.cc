@@ -20,9 +20,6 @@ constexpr Nanoseconds kLeastSearchPause = 5 * kMillisecond;
 constexpr Nanoseconds kMostSearchPause = 15 * kMillisecond;
 constexpr Nanoseconds kShortestSearch = 400 * kMillisecond;
 constexpr std::size_t kChangesToFind = 5;
-// If more than this fraction of the looks of a search find a new value, the counter changes too
-// often to be followed.
-constexpr double kMostNew = 0.75;
 // After this time without a change, looks are kIdlePause apart, plus or minus a half.
 constexpr Nanoseconds kIdleAfter = 3 * kSecond;
 constexpr Nanoseconds kIdlePause = 100 * kMillisecond;
@@ -38,13 +35,6 @@ constexpr Nanoseconds kTolerableScatter = 1500 * kMicrosecond;
 constexpr Nanoseconds kGapPerScatter = 3;
 constexpr Nanoseconds kMostExtraGap = 15 * kMillisecond;
 constexpr Nanoseconds kSettlingTime = 20 * kMillisecond;
-constexpr Nanoseconds kSampleGap = 5 * kMillisecond;
-constexpr Nanoseconds kLeastBetweenSamples = 90 * kMillisecond;
-constexpr Nanoseconds kMostBetweenSamples = 115 * kMillisecond;
-constexpr int kLeastSamples = 8;
-// With fewer changes than this part, and a budget for a search, the counter may have a period.
-constexpr double kMostSampledChanges = 0.9;
-constexpr double kLooksOfASearch = 60;
 constexpr Nanoseconds kLeastIntegratedPause = 40 * kMillisecond;
 constexpr Nanoseconds kMostIntegratedPause = 50 * kMillisecond;
 
@@ -179,21 +169,9 @@ std::optional<EnergyReading> EnergyMeter::Look() {
     return EnergyReading{seen->began, seen->ended, seen->energy_j};
   }
   NoteTimes(*seen);
-  const auto reading = LookIn(mode_, *seen);
+  const auto reading = predictor_ ? Follow(*seen) : Search(*seen);
   if (reading && reading->until - reading->after > kWidestReported) return std::nullopt;
   return reading;
-}
-
-std::optional<EnergyReading> EnergyMeter::LookIn(Mode mode, const Seen& seen) {
-  switch (mode) {
-    case Mode::kSearch:
-      return Search(seen);
-    case Mode::kFollow:
-      return Follow(seen);
-    case Mode::kSample:
-      return Sample(seen);
-  }
-  return std::nullopt;
 }
 
 // A slow look moves the median by a twentieth, as a fast one does.
@@ -217,7 +195,6 @@ Nanoseconds EnergyMeter::Between(Nanoseconds least, Nanoseconds most) {
 // ---- Search ----
 
 void EnergyMeter::BeginSearch(Nanoseconds now) {
-  mode_ = Mode::kSearch;
   first_.reset();
   is_settling_ = false;
   predictor_.reset();
@@ -259,14 +236,7 @@ std::optional<EnergyReading> EnergyMeter::Search(const Seen& seen) {
 void EnergyMeter::EndSearch(Nanoseconds now) {
   first_.reset();
   misses_ = 0;
-  if (static_cast<double>(changes_.size()) > kMostNew * search_looks_) {
-    mode_ = Mode::kSample;
-    samples_ = sampled_changes_ = 0;
-    last_pair_ = now;
-    return PlanSample();
-  }
   predictor_.emplace(StartFrom(changes_));
-  mode_ = Mode::kFollow;
   has_last_value_ = true;
   last_pair_ = last_look_;
   PlanPair(now);
@@ -347,32 +317,6 @@ void EnergyMeter::LearnFromPair(const Seen& second) {
     predictor_->WasInside(EarliestOf(second), std::nullopt);
     has_last_value_ = false;
   }
-}
-
-// ---- Sample ----
-
-void EnergyMeter::PlanSample() {
-  due_ = last_pair_ + Between(kLeastBetweenSamples, kMostBetweenSamples);
-}
-
-std::optional<EnergyReading> EnergyMeter::Sample(const Seen& seen) {
-  if (!first_) {
-    first_ = seen;
-    last_pair_ = seen.began;
-    due_ = std::max(seen.ended, seen.began + kSampleGap);
-    return std::nullopt;
-  }
-  first_.reset();
-  ++samples_;
-  if (seen.is_new) ++sampled_changes_;
-  if (samples_ >= kLeastSamples && sampled_changes_ < kMostSampledChanges * samples_ &&
-      budget_ >= kLooksOfASearch) {
-    BeginSearch(seen.ended);
-  } else {
-    PlanSample();
-  }
-  if (!seen.is_new) return std::nullopt;
-  return EnergyReading{seen.previous, seen.ended, seen.energy_j};
 }
 
 // ---- The clock ----

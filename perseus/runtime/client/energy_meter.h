@@ -17,9 +17,7 @@
 //     was before, in or after the pair. (After a pair that came too early, a third look half a
 //     period later sees the new value, so that the next pair can tell its own change from this
 //     one.) After kMostMisses pairs without a change between the looks, the search begins again.
-//   - Sample. If the counter changes at almost every look (every 13 ms or faster), looks cannot
-//   find
-//     its period. Pairs with 5 ms between the looks, at random times, give a short window each.
+//     (If the counter changes faster than every 10 ms, each pair sees a new value at any place.)
 //   - A GPU without a counter. The device integrates its power at each read, so a value belongs to
 //     the time of its read. Pairs would add nothing, so looks are single, 40 to 50 ms apart.
 // A budget of kMostLooksPerSecond holds for all of this: the first search may take kSearchLooks,
@@ -106,7 +104,6 @@ class EnergyMeter {
   const std::string& trouble() const { return trouble_; }
 
  private:
-  enum class Mode { kSearch, kFollow, kSample };
   struct Seen {
     Nanoseconds previous = 0;  // When the look before this one began.
     Nanoseconds began = 0;
@@ -118,7 +115,6 @@ class EnergyMeter {
   device::DeviceResult<double> ReadEnergy(Nanoseconds now);
   std::optional<Seen> LookNow();
   void NoteTimes(const Seen& seen);
-  std::optional<EnergyReading> LookIn(Mode mode, const Seen& seen);
   void BeginSearch(Nanoseconds now);
   std::optional<EnergyReading> Search(const Seen& seen);
   Nanoseconds SearchPause(Nanoseconds now);
@@ -126,8 +122,6 @@ class EnergyMeter {
   std::optional<EnergyReading> Follow(const Seen& seen);
   void LearnFromPair(const Seen& second);
   void PlanPair(Nanoseconds now);
-  std::optional<EnergyReading> Sample(const Seen& seen);
-  void PlanSample();
   // A look takes the counter's value between these times. In a look of the usual length, both are
   // its middle. It is unknown when a slow look took the value.
   Nanoseconds EarliestOf(const Seen& seen) const;
@@ -144,7 +138,6 @@ class EnergyMeter {
   std::string trouble_;
 
   Nanoseconds due_ = 0;
-  Mode mode_ = Mode::kSearch;
   double budget_ = kSearchLooks;   // In looks.
   Nanoseconds usual_length_ = 0;   // The median time that a look takes.
   Nanoseconds usual_delay_ = 0;    // How late a look begins on average.
@@ -159,14 +152,12 @@ class EnergyMeter {
   // Pairs of looks.
   std::optional<Seen> first_;  // The first look of the pair whose second look is due.
   Nanoseconds last_pair_ = 0;  // When the first look of the last pair began.
-  std::optional<ChangePredictor> predictor_;
-  Nanoseconds gap_ = 0;          // Between the begins of its two looks.
+  std::optional<ChangePredictor> predictor_;  // Absent: the meter searches.
+  Nanoseconds gap_ = 0;                       // Between the begins of its two looks.
   int periods_ = 0;              // From the change of the last pair to that of the next one.
   bool has_last_value_ = false;  // The last look saw the value of the change of its pair.
   bool is_settling_ = false;     // The next look only sees that value.
   int misses_ = 0;               // Pairs without a change between the looks, since the last change.
-  int samples_ = 0;              // Pairs of Mode::kSample.
-  int sampled_changes_ = 0;
 };
 
 }  // namespace perseus::client

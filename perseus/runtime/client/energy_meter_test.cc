@@ -189,7 +189,7 @@ TEST_F(EnergyMeterTest, SeesSomeChangesOfAFasterCounter) {
   EXPECT_LE(WiderThan(readings, 10 * kMillisecond), 0.05 * 600);
 }
 
-TEST_F(EnergyMeterTest, SamplesACounterThatAlwaysChanges) {
+TEST_F(EnergyMeterTest, FollowsACounterThatAlwaysChanges) {
   counter_.changes_until = Periodic(kMillisecond, Now());
   counter_.read_length = LengthsOfH100(1);
   EnergyMeter meter = Meter();
@@ -201,7 +201,7 @@ TEST_F(EnergyMeterTest, SamplesACounterThatAlwaysChanges) {
   EXPECT_LE(WiderThan(readings, 10 * kMillisecond), 0.05 * 600);
 }
 
-// Any period: from one that is sampled to one that is longer than a search.
+// Any period: from a shorter one than between two looks, to a longer one than a search.
 TEST_F(EnergyMeterTest, EveryPeriodStaysWithinTheBudget) {
   for (const int period_ms : {8, 12, 15, 30, 45, 60, 79, 83, 90, 130, 250, 500, 1000}) {
     SCOPED_TRACE(period_ms);

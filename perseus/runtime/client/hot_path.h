@@ -113,7 +113,6 @@ class HotPath {
   // Sets the session's own plan, from the next step on. Not for the hot path: it frees memory.
   void Follow(std::unique_ptr<ClockTable> table) { clocks_.SetOwn(std::move(table)); }
 
-  bool is_in_step() const { return is_in_step_; }
   bool is_in_instruction() const { return is_in_instruction_; }
 
  private:

@@ -16,11 +16,7 @@
 namespace perseus::client {
 namespace {
 
-constexpr Nanoseconds kNewBaseAfter = 10 * kSecond;
-constexpr Nanoseconds kBetterBaseAfter = kSecond;
-constexpr Nanoseconds kExactBase = 100 * kMicrosecond;
-// A wider window of a base says less than the time since the last base, by the clock of the GPU.
-constexpr Nanoseconds kWidestBase = 250 * kMicrosecond;
+constexpr Nanoseconds kNewBaseAfter = kSecond;
 // The longest sleep without a mark, so that the end of the session is noticed.
 constexpr Nanoseconds kLongestSleep = 20 * kMillisecond;
 constexpr const char* kWithoutStreams =
@@ -142,8 +138,7 @@ void StreamTimer::TakeNewBase(cuda::Stream stream, Nanoseconds now) {
 }
 
 int StreamTimer::Begin(cuda::Stream stream, InstructionKind kind, int chunk, Nanoseconds now) {
-  const Nanoseconds lasts = is_base_inexact_.load() ? kBetterBaseAfter : kNewBaseAfter;
-  if (base_ == kNone || now > base_taken_ + lasts) TakeNewBase(stream, now);
+  if (base_ == kNone || now > base_taken_ + kNewBaseAfter) TakeNewBase(stream, now);
   if (base_ == kNone || state_.load(std::memory_order_relaxed) == State::kFailed) return kNone;
   Pair& pair = PairAt(next_pair_);
   if (pair.users.load(std::memory_order_acquire) != 0) {
@@ -284,15 +279,13 @@ void StreamTimer::Act(const Mark& mark, const Passed& passed) {
 }
 
 void StreamTimer::KnowBase(int index, const Passed& passed) {
-  const Nanoseconds width = passed.until - passed.after;
-  is_base_inexact_.store(width > kExactBase);
   Base& base = BaseAt(index);
-  Nanoseconds moment = passed.after + width / 2;
+  Nanoseconds moment = passed.after + (passed.until - passed.after) / 2;
   if (known_base_ != kNone) {
     Base& known = BaseAt(known_base_);
-    const auto elapsed =
-        width > kWidestBase ? Elapsed(known.event, base.event) : std::optional<Nanoseconds>();
-    if (elapsed) moment = std::clamp(known.moment.load() + *elapsed, passed.after, passed.until);
+    if (const auto elapsed = Elapsed(known.event, base.event)) {
+      moment = std::clamp(known.moment.load() + *elapsed, passed.after, passed.until);
+    }
     known.users.fetch_sub(1);
   }
   known_base_ = index;

@@ -18,11 +18,11 @@
 //
 // The driver reports only the time between two events. A base is an event at a known time: the
 // watching thread saw that the GPU had not passed the base, and some microseconds later that it
-// had. (If the thread looked too late, because it followed another event meanwhile, the time of the
-// base comes from the base before it.) The error of a base is the same for all times that are
-// measured from it, so durations are not affected. Elapsed times are floats in milliseconds. Up to
-// 10 s, a float still resolves microseconds, so a new base is taken every 10 s, or every second
-// while the error is above 0.1 ms.
+// had. A new base is taken every second. Its time is the time of the base before it, plus the time
+// between the two events, but never outside of what the thread saw. So a base that the thread saw
+// late, because it followed another event meanwhile, is as exact as the others, and the clocks of
+// the GPU and of the host do not drift apart. Elapsed times are floats in milliseconds. In seconds,
+// a float still resolves a microsecond.
 //
 // The first use creates all events. All calls are made in the context of the first stream
 // (stream_context.h).
@@ -201,7 +201,6 @@ class StreamTimer {
   std::atomic<std::uint32_t> watchers_ = 0;  // Threads that are, or will be, in Watch().
   std::atomic<std::uint32_t> round_ = 0;     // Increases with each RequestDefaultClock().
   std::atomic<bool> has_lost_request_ = false;
-  std::atomic<bool> is_base_inexact_ = true;  // Whether a better base should come soon.
   // The durations of the last instructions that were watched.
   std::array<Nanoseconds, std::size_t{ClockTable::kKinds} * kChunks> usual_{};
   // The watching thread's:
