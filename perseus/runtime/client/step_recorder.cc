@@ -101,8 +101,7 @@ bool StepRecorder::ResolveTimes(Pending& pending, const StreamTimesOf& stream_ti
     const StreamTiming times = stream_times(timing);
     if (times.state == StreamTiming::State::kPending) return false;
     if (times.state == StreamTiming::State::kLost) {
-      pending.is_wanted = false;
-      pending.is_lost = true;
+      if (std::exchange(pending.is_wanted, false)) pending.is_lost = true;
       continue;
     }
     protocol::RanInstruction& instruction = pending.step.instructions[pending.untimed];
@@ -177,8 +176,9 @@ std::vector<protocol::RanStep> StepRecorder::TakeFinished(Nanoseconds now,
 }
 
 std::int64_t StepRecorder::UnknownSteps() const {
-  return lost_steps_ + std::count_if(steps_.begin(), steps_.end(),
-                                     [](const Pending& pending) { return pending.has_ended; });
+  return lost_steps_ + std::count_if(steps_.begin(), steps_.end(), [](const Pending& pending) {
+           return pending.has_ended && pending.is_wanted;
+         });
 }
 
 }  // namespace perseus::client

@@ -164,6 +164,7 @@ int StreamTimer::End(int pair, cuda::Stream stream) {
     return kNone;
   }
   PairAt(pair).users.fetch_add(1, std::memory_order_relaxed);
+  PairAt(pair).stream = stream;
   return pair;
 }
 

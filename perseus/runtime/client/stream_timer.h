@@ -141,9 +141,9 @@ class StreamTimer {
     cuda::Event begin = nullptr;
     cuda::Event end = nullptr;
     int base = 0;
-    std::size_t usual = 0;  // The index of its usual duration.
-    cuda::Stream stream = nullptr;
-    std::atomic<int> users = 0;  // The training thread, the record, and marks.
+    std::size_t usual = 0;          // The index of its usual duration.
+    cuda::Stream stream = nullptr;  // The stream of the event that was recorded last.
+    std::atomic<int> users = 0;     // The training thread, the record, and marks.
   };
   // What the watching thread does when the GPU passes an event.
   struct Mark {

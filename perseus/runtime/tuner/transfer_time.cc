@@ -39,25 +39,31 @@ RunTimes RunTimesOf(const protocol::RanStep& step) {
 struct Message {
   Nanoseconds took = 0;    // The time from the sender's end to the receiver's start.
   Nanoseconds waited = 0;  // How long the receiver was free before its start.
+  // The receiving instruction.
+  InstructionKind kind = InstructionKind::kForward;
+  int chunk = 0;
 };
 // The messages of one direction between two ranks.
 using Messages = std::vector<Message>;
 using Direction = std::pair<protocol::RankId, protocol::RankId>;  // Sender and receiver.
 
-void Match(const RunTime* sent, const RunTime* received, Messages& messages) {
+void Match(const RunTimes::value_type* sent, const RunTimes::value_type* received,
+           Messages& messages) {
   if (sent == nullptr || received == nullptr) return;
-  messages.push_back({received->begin - sent->end, received->begin - received->free_since});
+  const auto& [what, time] = *received;
+  messages.push_back(
+      {time.begin - sent->second.end, time.begin - time.free_since, what.kind, what.chunk});
 }
 
-const RunTime* Find(const RunTimes& times, const MatchedInstruction& instruction) {
+const RunTimes::value_type* Find(const RunTimes& times, const MatchedInstruction& instruction) {
   const auto found = times.find(instruction);
-  return found == times.end() ? nullptr : &found->second;
+  return found == times.end() ? nullptr : &*found;
 }
 
 // Finds the instruction that receives a gradient from the next stage, and sends a gradient to the
 // previous stage.
-const RunTime* FindBackward(const RunTimes& times, int microbatch, int chunk) {
-  const RunTime* split = Find(times, {InstructionKind::kBackwardInput, microbatch, chunk});
+const RunTimes::value_type* FindBackward(const RunTimes& times, int microbatch, int chunk) {
+  const auto* split = Find(times, {InstructionKind::kBackwardInput, microbatch, chunk});
   return split != nullptr ? split : Find(times, {InstructionKind::kBackward, microbatch, chunk});
 }
 
@@ -94,6 +100,31 @@ class TransferClock {
     }
     if (pairs == 0) return std::nullopt;
     return std::max<Nanoseconds>(0, sum / pairs);
+  }
+
+  // The groups of receiving instructions that wait inside. Clocks of different hosts differ by more
+  // than instructions wait.
+  std::vector<WaitingInstructions> Waits() const {
+    std::map<std::tuple<int, int, InstructionKind>, WaitingInstructions> groups;
+    for (const auto& [direction, messages] : messages_) {
+      const auto& [from, to] = direction;
+      if (!IsOneHost(from, to)) continue;
+      for (const Message& message : messages) {
+        WaitingInstructions& group = groups[{to.pp_rank, message.chunk, message.kind}];
+        ++group.of;
+        if (message.took >= -kNoWait) continue;
+        ++group.waited;
+        group.mean -= message.took;
+      }
+    }
+    std::vector<WaitingInstructions> found;
+    for (auto& [place, group] : groups) {
+      if (group.waited * 10 < group.of || group.waited == 0) continue;
+      std::tie(group.pp_rank, group.chunk, group.kind) = place;
+      group.mean /= group.waited;  // The value was the sum.
+      found.push_back(group);
+    }
+    return found;
   }
 
  private:
@@ -158,101 +189,15 @@ class TransferClock {
   std::map<Direction, Messages> messages_;
 };
 
-// Counts the waits of the instructions of one kind of one chunk of a pp_rank.
-class WaitFinder {
- public:
-  WaitFinder(const JobLogs& logs, const std::set<protocol::RankId>& ranks,
-             const schedule::Schedule& schedule)
-      : logs_(logs), ranks_(ranks), schedule_(schedule) {}
-
-  void Add(std::int64_t step) {
-    std::map<protocol::RankId, RunTimes> times;
-    for (const protocol::RankId& name : ranks_) {
-      if (const auto* ran = logs_.ranks().at(name).Find(step)) times[name] = RunTimesOf(*ran);
-    }
-    for (const auto& [name, received] : times) {
-      for (const auto& [what, time] : received) {
-        const auto [rank, input] = InputOf(name, what);
-        const auto sender = times.find(rank);
-        if (sender == times.end() || rank == name || !IsOneHost(rank, name)) continue;
-        const RunTime* sent = input.kind == InstructionKind::kForward
-                                  ? Find(sender->second, input)
-                                  : FindBackward(sender->second, input.microbatch, input.chunk);
-        if (sent != nullptr) Count(name, what, sent->end - time.begin);
-      }
-    }
-  }
-
-  std::vector<WaitingInstructions> Found() const {
-    std::vector<WaitingInstructions> found;
-    for (const auto& [place, counted] : groups_) {
-      WaitingInstructions group = counted;
-      if (group.waited * 10 < group.of || group.waited == 0) continue;
-      group.mean /= group.waited;  // The value was the sum.
-      found.push_back(group);
-    }
-    return found;
-  }
-
- private:
-  // Returns the rank and the instruction whose output is the input of `what`. If `what` has no
-  // input, the returned rank is `name` itself.
-  std::pair<protocol::RankId, MatchedInstruction> InputOf(const protocol::RankId& name,
-                                                          const MatchedInstruction& what) const {
-    const bool is_forward = what.kind == InstructionKind::kForward;
-    const std::pair<protocol::RankId, MatchedInstruction> none(name, what);
-    if (!is_forward && what.kind != InstructionKind::kBackward &&
-        what.kind != InstructionKind::kBackwardInput) {
-      return none;
-    }
-    for (int stage = 0; stage < schedule_.stages(); ++stage) {
-      const int from = is_forward ? stage - 1 : stage + 1;
-      if (At(schedule_.pp_rank_of_stage, stage) != name.pp_rank ||
-          At(schedule_.chunk_of_stage, stage) != what.chunk) {
-        continue;
-      }
-      if (from < 0 || from >= schedule_.stages()) return none;
-      return {{name.dp_rank, At(schedule_.pp_rank_of_stage, from), name.tp_rank},
-              {what.kind, what.microbatch, At(schedule_.chunk_of_stage, from)}};
-    }
-    return none;
-  }
-
-  static int At(const std::vector<int>& numbers, int stage) {
-    return numbers[static_cast<std::size_t>(stage)];
-  }
-
-  bool IsOneHost(const protocol::RankId& a, const protocol::RankId& b) const {
-    return logs_.ranks().at(a).header.host == logs_.ranks().at(b).header.host;
-  }
-
-  void Count(const protocol::RankId& name, const MatchedInstruction& what, Nanoseconds wait) {
-    WaitingInstructions& group =
-        groups_
-            .try_emplace({name.pp_rank, what.chunk, what.kind},
-                         WaitingInstructions{what.kind, name.pp_rank, what.chunk, 0, 0, 0})
-            .first->second;
-    ++group.of;
-    if (wait <= kNoWait) return;
-    ++group.waited;
-    group.mean += wait;
-  }
-
-  const JobLogs& logs_;
-  const std::set<protocol::RankId>& ranks_;
-  const schedule::Schedule& schedule_;
-  std::map<std::tuple<int, int, InstructionKind>, WaitingInstructions> groups_;
-};
-
 }  // namespace
 
 std::vector<WaitingInstructions> FindWaits(const JobLogs& logs,
                                            const std::set<protocol::RankId>& ranks,
                                            const schedule::Schedule& schedule, std::int64_t first,
                                            std::int64_t last) {
-  WaitFinder finder(logs, ranks, schedule);
-  for (std::int64_t step = first; step <= last; ++step) finder.Add(step);
-  return finder.Found();
+  TransferClock clock(logs, ranks, schedule);
+  for (std::int64_t step = first; step <= last; ++step) clock.Add(step);
+  return clock.Waits();
 }
 
 std::string DescribeWaits(const std::vector<WaitingInstructions>& waits) {
