@@ -33,6 +33,17 @@ TEST(CollectClocks, LeavesOutAClockIfAnotherOneIsAtLeastAsGoodEverywhere) {
   EXPECT_THAT(rank.options, ElementsAre(0, 1, 0, 1));
 }
 
+// At its power limit, a GPU reaches none of the higher clocks.
+TEST(CollectClocks, OfEqualClocksTheLowestStays) {
+  std::vector<schedule::OptionSet> sets(1);
+  sets[0].options = {{1400, {}, 10 * kMillisecond, 5, 1},
+                     {1350, {}, 10 * kMillisecond, 5, 1},
+                     {1300, {}, 10 * kMillisecond, 5, 1},
+                     {1250, {}, 12 * kMillisecond, 3, 1}};
+  const RankClocks rank = CollectClocks(MakeChain(std::move(sets)), 0).front();
+  EXPECT_THAT(rank.options, ElementsAre(2, 3));
+}
+
 // The second instruction was not measured at 1250 MHz, so it has the time and energy of the nearest
 // clock, 1200 MHz. But only 1200 MHz runs both instructions without a change.
 TEST(CollectClocks, AnUnmeasuredClockReplacesNoMeasuredOne) {

@@ -187,6 +187,9 @@ TEST_F(HotPathTest, WithOneClockForEachKindTheOrderOfThePreviousStepIsExpected) 
   EXPECT_THAT(Run({{kF, 0, 0}, {kF, 1, 0}}), ElementsAre(1000, 800, 1000, 1000));
   hot_.StepEnd(150);
   EXPECT_EQ(counters_.steps_off_plan.load(), 0U);
+  // A step without instructions (a CUDA graph) leaves the default clock to the steps after it.
+  hot_.StepBegin(160);
+  EXPECT_EQ(hot_.StepEnd(170), 0);
 }
 
 TEST_F(HotPathTest, AnAssignmentBeginsAtItsStepAndANewerOneReplacesIt) {
