@@ -98,7 +98,8 @@ void StreamTimer::ReportTroubles() {
   }
   if (has_run_out_.load(std::memory_order_relaxed)) {
     warnings_.Once("pairs", fmt::format("more than {} instructions were launched ahead of the GPU; "
-                                        "the record does not contain the affected steps",
+                                        "the plan is not followed meanwhile, and the record does "
+                                        "not contain the affected steps",
                                         kPairs));
   }
 }
