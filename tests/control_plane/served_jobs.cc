@@ -70,9 +70,11 @@ ServedJobs::Steady ServedJobs::AwaitSteady(const std::string& key, std::size_t c
   const auto is_steady = [&] {
     json job = Show(key);
     std::int64_t since = 0;
-    // During a trial of the default clocks, the assignment has no plans.
-    bool is_followed = job.contains("assignment") && !job["assignment"]["pipelines"].empty() &&
-                       job["planning"] == "done" && job["stragglers"].size() == stragglers;
+    // During a trial of the default clocks, the assignment has no plans. Before its first node
+    // reports, a job may already have plans.
+    bool is_followed = !job["nodes"].empty() && job.contains("assignment") &&
+                       !job["assignment"]["pipelines"].empty() && job["planning"] == "done" &&
+                       job["stragglers"].size() == stragglers;
     for (const json& node : job["nodes"]) {
       is_followed = is_followed && node["state"] == "following";
       since = std::max(since, node["since_step"].get<std::int64_t>());
