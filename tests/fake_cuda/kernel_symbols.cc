@@ -362,12 +362,6 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned /*grid_y*/, unsigne
       std::jthread([&stream, mailbox = memory, blocks] { RunLoad(stream, *mailbox, blocks); });
   return 0;
 }
-int cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
-  FAKE_ENTER("cuLaunchHostFunc");
-  if (static_cast<FakeStream*>(stream)->gpu != current_gpu) return kInvalidHandle;
-  function(argument);
-  return 0;
-}
 int cuMemcpyPeerAsync(unsigned long long to, void* to_context, unsigned long long from,
                       void* from_context, std::size_t bytes, void* /*stream*/) {
   FAKE_ENTER("cuMemcpyPeerAsync");

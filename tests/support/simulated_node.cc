@@ -317,15 +317,13 @@ Result<Timing> SimulatedNode::Time(Operation operation, const Disturbance& distu
   const double launch_ms = model.launch_us / 1000;
   const std::map<Operation, Cost> costs = {
       {Operation::kLaunch, {launch_ms, model.holds_launch_ms}},
-      {Operation::kHostFunction,
-       {launch_ms + model.host_function_us / 1000, model.holds_launch_ms}},
       {Operation::kKernel, {kKernelUnitMs, model.holds_kernel_ms}},
       {Operation::kCopy, {kCopyMs, model.holds_copy_ms}},
       {Operation::kCollective, {kCollectiveMs, model.holds_collective_ms}}};
   const auto [base_ms, held_ms] = costs.at(operation);
-  const bool is_launch = operation == Operation::kLaunch || operation == Operation::kHostFunction;
-  const double read_held =
-      is_launch ? model.read_holds_launch_ms * disturbance.reads_per_s / 1000 : 0;
+  const double read_held = operation == Operation::kLaunch
+                               ? model.read_holds_launch_ms * disturbance.reads_per_s / 1000
+                               : 0;
   // Readings are frequent, so they take a constant part of the time. Changes are rare, so only the
   // changes in this block count.
   const Nanoseconds call = FromMs(model.call_ms + model.call_per_other_ms * (gpu_count() - 1));

@@ -43,8 +43,7 @@ struct SimulatedModel {
   double holds_collective_ms = 0;
   double read_holds_launch_ms = 0;  // How long one reading of one GPU delays work.
   double launch_us = 5;
-  double host_function_us = 15;  // The additional time of a launch behind a host function.
-  double time_noise = 0;         // The noise of the mean time of a block, and of a work sample.
+  double time_noise = 0;  // The noise of the mean time of a block, and of a work sample.
 
   double counter_period_ms = 100;
   double counter_resolution_j = 0.001;

@@ -20,6 +20,8 @@ using toml_file::TableReader;
 
 constexpr std::string_view kFormat = "perseus-hardware-facts";
 constexpr int kVersion = 1;
+// Earlier versions measured this kind of interference. Its rows are checked, and then ignored.
+constexpr std::string_view kRetiredKind = "host_function";
 
 // These ranges fit any node, and they are narrow enough to reveal a wrong unit.
 constexpr int kMostGpus = 1'000;
@@ -239,7 +241,8 @@ class FactsReader {
     TableReader reader(table, name_, "[[interference]]", kKeys);
     InterferenceFacts facts;
     facts.kind = ReadLine(reader, "kind", "launch");
-    if (reader.Has("kind") && std::find(kinds.begin(), kinds.end(), facts.kind) == kinds.end()) {
+    const bool is_retired = facts.kind == kRetiredKind;
+    if (reader.Has("kind") && !is_retired && std::ranges::count(kinds, facts.kind) == 0) {
       reader.FailAt("kind", "unknown kind of work {} ({})", Excerpt(facts.kind),
                     DidYouMean(facts.kind, kinds));
     }
@@ -250,7 +253,7 @@ class FactsReader {
     facts.slowdown = RequireEstimate(reader, table, "slowdown", {kLeastFraction, kMostFraction});
     RefuseTwice(reader, facts_.interference, facts, "[[interference]]",
                 "kind, changes_per_s and reads_per_s");
-    facts_.interference.push_back(facts);
+    if (!is_retired) facts_.interference.push_back(facts);
     file_.Keep(reader);
   }
 

@@ -22,7 +22,7 @@ std::optional<Estimate> OverClocks(const HardwareFacts& facts,
 }  // namespace
 
 std::vector<std::string_view> InterferenceKinds() {
-  return {"launch", "kernel", "copy", "collective", "host_function"};
+  return {"launch", "kernel", "copy", "collective"};
 }
 
 Result<HardwareFacts> Read(const std::filesystem::path& path) {

@@ -94,7 +94,7 @@ struct HardwareFacts {
   friend bool operator==(const HardwareFacts&, const HardwareFacts&) = default;
 };
 
-// "launch", "kernel", "copy", "collective", "host_function".
+// "launch", "kernel", "copy", "collective".
 std::vector<std::string_view> InterferenceKinds();
 
 // ---- The file ----

@@ -83,6 +83,17 @@ TEST(HardwareFacts, TheLeastFileHasNoMeasurement) {
   EXPECT_EQ(facts->range_lock_saves, std::nullopt);
 }
 
+// Earlier versions measured host functions.
+TEST(HardwareFacts, RowsOfAnEarlierVersionAreCheckedAndIgnored) {
+  const std::string row = Least("[[interference]]\nkind = \"host_function\"\nchanges_per_s = 0\n");
+  const auto facts =
+      Parse(row + "reads_per_s = 0\nslowdown = {value = 3, low = 2, high = 4, samples = 6}",
+            "facts.toml");
+  ASSERT_TRUE(facts) << facts.error().Message();
+  EXPECT_EQ(*facts, Parse(Least(), "facts.toml").value());
+  EXPECT_THAT(ErrorOf(row), StartsWith("facts.toml:9: [[interference]] has no reads_per_s"));
+}
+
 TEST(HardwareFacts, PlansUseTheMedianOfTheSlowestCase) {
   EXPECT_EQ(SwitchLatencyForPlanning(Example()), 12'500'000);
 }

@@ -71,8 +71,6 @@ struct StreamDriver {
 struct Driver {
   LibrarySymbols library;
   Code (*SetCurrent)(Context context) = library.Required("cuCtxSetCurrent");
-  Code (*LaunchHostFunction)(Stream stream, void (*function)(void*),
-                             void* argument) = library.Required("cuLaunchHostFunc");
   Code (*Init)(unsigned flags) = library.Required("cuInit");
   Code (*GetErrorName)(Code code, const char** name) = library.Required("cuGetErrorName");
   Code (*DeviceGetCount)(int* count) = library.Required("cuDeviceGetCount");

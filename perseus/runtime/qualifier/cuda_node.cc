@@ -26,8 +26,6 @@ constexpr Nanoseconds kBetweenClockReadings = 200 * kMicrosecond;
 constexpr Nanoseconds kClockSettles = 200 * kMillisecond;
 constexpr std::size_t kReducedFloats = std::size_t{4} << 20;
 
-void DoNothing(void* /*argument*/) {}
-
 // Calls act(i) for each i below `count`, each call on its own thread. Returns the failure with the
 // lowest i.
 template <typename Act>
@@ -375,13 +373,7 @@ class CudaNode final : public MeasuredNode {
       case Operation::kKernel:
         return {};
       case Operation::kLaunch:
-      case Operation::kHostFunction:
         PERSEUS_RETURN_IF_ERROR(At(0).MakeCurrent());
-        if (operation == Operation::kHostFunction) {
-          PERSEUS_RETURN_IF_ERROR(
-              driver_.Check(driver_.LaunchHostFunction(At(0).probe_stream(), DoNothing, nullptr),
-                            "launch a host function"));
-        }
         PERSEUS_RETURN_IF_ERROR(At(0).Notify());
         return At(0).AwaitNotice();
       case Operation::kCopy:

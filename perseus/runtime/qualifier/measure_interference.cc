@@ -97,12 +97,11 @@ class InterferenceMeasurement {
   }
 
   // Computes the slowdowns of the cases. A round is one block of each case, between two quiet
-  // blocks of `quiet_operation`. The rounds before and after share these quiet blocks.
-  Result<void> RunRounds(Operation operation, Operation quiet_operation,
-                         std::vector<DisturbedCase>& cases) {
+  // blocks. The rounds before and after share these quiet blocks.
+  Result<void> RunRounds(Operation operation, std::vector<DisturbedCase>& cases) {
     if (cases.empty()) return {};
     const Disturbance quiet = Quiet();
-    PERSEUS_ASSIGN_OR_RETURN(auto before, run_.node.Time(quiet_operation, quiet, kQuietBlock));
+    PERSEUS_ASSIGN_OR_RETURN(auto before, run_.node.Time(operation, quiet, kQuietBlock));
     for (int round = 0; round < Pairs(); ++round) {
       bool is_reached = true;  // Higher rates come later in the list.
       for (DisturbedCase& one : cases) {
@@ -122,8 +121,7 @@ class InterferenceMeasurement {
         }
       }
       PERSEUS_RETURN_IF_ERROR(run_.CheckStop());
-      PERSEUS_ASSIGN_OR_RETURN(const auto after,
-                               run_.node.Time(quiet_operation, quiet, kQuietBlock));
+      PERSEUS_ASSIGN_OR_RETURN(const auto after, run_.node.Time(operation, quiet, kQuietBlock));
       const double quiet_ns = (before.mean_ns + after.mean_ns) / 2;
       for (DisturbedCase& one : cases) {
         if (one.is_reached) one.slowdowns.push_back(one.disturbed_ns / quiet_ns - 1);
@@ -142,20 +140,15 @@ class InterferenceMeasurement {
   Result<std::vector<RateSlowdown>> MeasureOperation(Operation operation) {
     std::vector<DisturbedCase> cases;
     Disturbance disturbed = Quiet();
-    // The result is the extra time of a launch behind a host function, compared with a plain
-    // launch.
-    const bool is_host_function = operation == Operation::kHostFunction;
-    if (is_host_function) cases.push_back({disturbed});
     disturbed.reads_per_s = run_.options.reads_per_s;
-    if (run_.can_read && !is_host_function) cases.push_back({disturbed});
+    if (run_.can_read) cases.push_back({disturbed});
     disturbed.reads_per_s = 0;
     for (const Nanoseconds period : kChangePeriods) {
-      if (!run_.can_set || is_host_function) break;
+      if (!run_.can_set) break;
       disturbed.change_period = period;
       cases.push_back({disturbed});
     }
-    PERSEUS_RETURN_IF_ERROR(
-        RunRounds(operation, is_host_function ? Operation::kLaunch : operation, cases));
+    PERSEUS_RETURN_IF_ERROR(RunRounds(operation, cases));
     std::vector<RateSlowdown> rates;
     for (const DisturbedCase& one : cases) {
       auto slowdown = one.is_reached ? MeanOf(one.slowdowns) : std::nullopt;

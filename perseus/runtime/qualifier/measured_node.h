@@ -45,14 +45,12 @@ enum class Load {
 enum class Operation {
   // The time from the launch of a small kernel until it has run.
   kLaunch,
-  kKernel,        // A fixed amount of work of the kernel that computes.
-  kCopy,          // A copy from a GPU to the next GPU.
-  kCollective,    // An all-reduce of all GPUs.
-  kHostFunction,  // A launch behind a host function on the same stream.
+  kKernel,      // A fixed amount of work of the kernel that computes.
+  kCopy,        // A copy from a GPU to the next GPU.
+  kCollective,  // An all-reduce of all GPUs.
 };
 inline constexpr Operation kAllOperations[] = {Operation::kLaunch, Operation::kKernel,
-                                               Operation::kCopy, Operation::kCollective,
-                                               Operation::kHostFunction};
+                                               Operation::kCopy, Operation::kCollective};
 inline std::string_view NameOf(Operation operation) {
   return hardware_facts::InterferenceKinds()[static_cast<std::size_t>(operation)];
 }

@@ -202,7 +202,6 @@ void CompareInterference(const HardwareFacts& facts, const SimulatedModel& model
   }
   slowdown.Add(Find(facts, "launch", 0, 25), 1 / (1 - 0.19 * model.read_holds_launch_ms) - 1);
   slowdown.Add(Find(facts, "copy", 0, 25), 0);
-  slowdown.Add(Find(facts, "host_function", 0, 0), model.host_function_us / model.launch_us);
 }
 
 TEST(Qualification, FindsWhatTheNodeWasGivenWithinItsIntervals) {

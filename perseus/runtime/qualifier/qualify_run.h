@@ -118,8 +118,8 @@ Result<void> MeasurePower(QualifyRun& run, PartOfRun part);
 // a node on which a landing can be seen: in a kernel that computes, or in readings.
 Result<void> MeasureSwitches(QualifyRun& run, PartOfRun part);
 
-// Measures how much clock changes, readings and host functions slow down the work that runs beside
-// them. From this result, finds the greatest rate of changes that harms no operation.
+// Measures how much clock changes and readings slow down the work that runs beside them. From this
+// result, finds the greatest rate of changes that harms no operation.
 Result<void> MeasureInterference(QualifyRun& run, PartOfRun part);
 
 }  // namespace perseus::qualifier
