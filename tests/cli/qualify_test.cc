@@ -52,7 +52,7 @@ TEST_F(QualifyVerbTest, WritesFactsThatAPlanReads) {
   RunWell("synth --gpu a100 --stages 4 -o profile.csv");
   EXPECT_THAT(RunWell("plan profile.csv --schedule 1f1b --microbatches 2 --blocking-power 70 "
                       "--no-frontier --facts mine.toml"),
-              HasSubstr("hardware facts: mine.toml gives neither the blocking power nor"));
+              HasSubstr("hardware facts: mine.toml gives no blocking power, switch latency or"));
 }
 
 TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
@@ -61,11 +61,17 @@ TEST_F(QualifyVerbTest, PlansNameTheFactsThatTheyUse) {
   const std::string plan = "plan profile.csv --schedule 1f1b --microbatches 2 --facts facts.toml ";
   const std::string both = RunWell(plan + "-o out");
   EXPECT_THAT(both, AllOf(HasSubstr("hardware facts: facts.toml gives the blocking power ("),
-                          HasSubstr(" W) and the switch latency (")));
+                          HasSubstr(" W), the switch latency ("),
+                          HasSubstr(" ms), the switch cost (0.11 ms)\n")));
+  EXPECT_EQ(
+      nlohmann::json::parse(Read("out/plans/no-slowdown.json"))["job"]["switch_cost"]["stall_s"],
+      0.00011);
   EXPECT_THAT(RunWell(plan + "--blocking-power 70"),
               HasSubstr("hardware facts: facts.toml gives the switch latency ("));
   EXPECT_THAT(RunWell(plan + "--blocking-power 70 --switch-latency 5"),
-              HasSubstr("hardware facts: facts.toml gives neither the blocking power nor"));
+              HasSubstr("hardware facts: facts.toml gives the switch cost (0.11 ms)\n"));
+  EXPECT_THAT(RunWell(plan + "--blocking-power 70 --switch-latency 5 --switch-cost 0"),
+              HasSubstr("hardware facts: facts.toml gives no blocking power, switch latency or"));
   EXPECT_THAT(RunWell(plan + "--json"), HasSubstr("\"facts\": \"facts.toml\""));
   const std::string evaluate = "evaluate out/plans/no-slowdown.json ";
   EXPECT_THAT(RunWell(evaluate + "--facts facts.toml"),

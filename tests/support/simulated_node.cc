@@ -21,7 +21,7 @@ using device::Setting;
 
 constexpr Nanoseconds kReadCost = 50 * kMicrosecond;
 constexpr Nanoseconds kReadEnergyCost = 20 * kMicrosecond;
-constexpr Nanoseconds kSampleDistance = 100 * kMicrosecond;
+constexpr Nanoseconds kSampleDistance = 110 * kMicrosecond;
 // Dynamic power grows faster than the clock, because the voltage grows with it.
 constexpr double kPowerExponent = 2.5;
 constexpr double kKernelUnitMs = 1;
@@ -143,6 +143,7 @@ class SimulatedNode::Gpu final : public device::Device {
     AdvanceTo(now);
     return work_;
   }
+  bool is_stopped() const { return at_ < stalled_until_; }
   std::optional<Setting> requested() const { return requested_; }
 
  private:
@@ -186,7 +187,7 @@ class SimulatedNode::Gpu final : public device::Device {
   }
 
   // The rate in iterations per nanosecond.
-  double WorkRate() const { return load_ == Load::kIdle ? 0 : ClockNow() / 1000.0; }
+  double WorkRate() const { return load_ == Load::kIdle || is_stopped() ? 0 : ClockNow() / 1000.0; }
 
   void Tick() {
     const double exact_j = energy_j_ * (1 + shared_.model.counter_bias);
@@ -203,12 +204,14 @@ class SimulatedNode::Gpu final : public device::Device {
     while (at_ < now) {
       const Nanoseconds next_tick = at_ + period_ - (at_ + phase_) % period_;
       const bool has_landing = !pending_.empty() && pending_.front().at <= std::min(now, next_tick);
-      const Nanoseconds next =
+      Nanoseconds next =
           std::max(at_, has_landing ? pending_.front().at : std::min(now, next_tick));
+      if (at_ < stalled_until_) next = std::min(next, stalled_until_);
       energy_j_ += PowerNow() * ToSeconds(next - at_);
       work_ += WorkRate() * static_cast<double>(next - at_);
       at_ = next;
-      if (has_landing) {
+      if (has_landing && next >= pending_.front().at) {
+        stalled_until_ = at_ + FromMs(shared_.model.holds_kernel_ms);
         lock_ = pending_.front().lock;
         pending_.pop_front();
       } else if (at_ == next_tick) {
@@ -228,6 +231,7 @@ class SimulatedNode::Gpu final : public device::Device {
   std::optional<Setting> lock_;  // The lock that is in effect.
   std::optional<Setting> requested_;
   std::deque<Pending> pending_;
+  Nanoseconds stalled_until_ = 0;
   double power_factor_ = 1;
   double energy_j_ = 0;
   double published_j_ = 0;
@@ -262,6 +266,8 @@ void SimulatedNode::Sample(int gpu, Nanoseconds from, Nanoseconds to,
                            std::vector<WorkSample>& samples) {
   for (Nanoseconds at = from; at < to; at += kSampleDistance) {
     const double work = gpus_[static_cast<std::size_t>(gpu)]->WorkAt(at);
+    // A kernel that stops writes no sample.
+    if (gpus_[static_cast<std::size_t>(gpu)]->is_stopped()) continue;
     const double noise = shared_->model.time_noise * Normal(shared_->random);
     const Nanoseconds seen = at + std::llround(noise * kSampleDistance);
     if (samples.empty() || seen > samples.back().at) samples.push_back({seen, work});

@@ -36,7 +36,8 @@ struct SimulatedModel {
   bool can_set_clocks = true;      // False: the driver refuses with "permission denied".
   bool can_read = true;            // False: the driver refuses readings with "not supported".
 
-  // How long one change of a clock delays work. During this time, no work of that kind proceeds.
+  // How long one change of a clock delays work. During this time, no work of that kind proceeds. A
+  // kernel stops when the clock lands.
   double holds_launch_ms = 0;
   double holds_kernel_ms = 0;
   double holds_copy_ms = 0;

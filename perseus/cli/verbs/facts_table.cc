@@ -24,13 +24,14 @@ std::string FormatEstimate(const std::optional<Estimate>& estimate, const char* 
 
 std::string FormatSwitches(const HardwareFacts& facts) {
   if (facts.switches.empty()) return "";
-  Table table({"switch", "of", "latency (ms)", "95 % of them (ms)", "call (ms)", "samples"});
+  Table table(
+      {"switch", "of", "latency (ms)", "95 % of them (ms)", "call (ms)", "stall (ms)", "samples"});
   for (const auto& one : facts.switches) {
     table.AddRow({fmt::format("{}, {}", one.is_far ? "far" : "near",
                               one.direction == hardware_facts::Direction::kUp ? "up" : "down"),
                   one.all_gpus ? "all GPUs" : "one GPU", FormatEstimate(one.latency_ms, "{:.2f}"),
                   fmt::format("{:.2f}", one.p95_latency_ms), FormatEstimate(one.call_ms, "{:.2f}"),
-                  std::to_string(one.latency_ms.samples)});
+                  FormatEstimate(one.stall_ms, "{:.3f}"), std::to_string(one.latency_ms.samples)});
   }
   return table.Format() + "\n";
 }

@@ -184,8 +184,8 @@ class FactsReader {
   }
 
   void ReadSwitch(const toml::table& table) {
-    static constexpr std::string_view kKeys[] = {"direction",      "far",     "all_gpus",
-                                                 "p95_latency_ms", "call_ms", "latency_ms"};
+    static constexpr std::string_view kKeys[] = {
+        "direction", "far", "all_gpus", "p95_latency_ms", "call_ms", "latency_ms", "stall_ms"};
     static constexpr std::string_view kDirections[] = {"up", "down"};
     TableReader reader(table, name_, "[[switch]]", kKeys);
     SwitchFacts facts;
@@ -203,6 +203,7 @@ class FactsReader {
     reader.Require("p95_latency_ms", "p95_latency_ms = 20");
     facts.p95_latency_ms = reader.Number("p95_latency_ms", kLongestSwitchMs, 0);
     facts.call_ms = RequireEstimate(reader, table, "call_ms", {0, kLongestSwitchMs});
+    facts.stall_ms = ReadEstimate(table, "stall_ms", {0, kLongestSwitchMs});
     RefuseTwice(reader, facts_.switches, facts, "[[switch]]", "direction, far and all_gpus");
     facts_.switches.push_back(facts);
     file_.Keep(reader);
@@ -320,6 +321,7 @@ std::string Format(const HardwareFacts& facts) {
     add("latency_ms", Inline(change.latency_ms));
     add("p95_latency_ms", Number(change.p95_latency_ms));
     add("call_ms", Inline(change.call_ms));
+    add_if("stall_ms", change.stall_ms);
   }
   for (const PowerFacts& power : facts.power) {
     text += "\n[[power]]\n";

@@ -74,6 +74,15 @@ std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts) 
   return FromMilliseconds(slowest->latency_ms.value);
 }
 
+std::optional<Nanoseconds> SwitchStallForPlanning(const HardwareFacts& facts) {
+  std::optional<Nanoseconds> longest;
+  for (const SwitchFacts& one : facts.switches) {
+    if (!one.stall_ms) continue;
+    longest = std::max(longest.value_or(0), FromMilliseconds(one.stall_ms->value));
+  }
+  return longest;
+}
+
 std::optional<Estimate> BlockingPower(const HardwareFacts& facts) {
   return OverClocks(facts, &PowerFacts::blocked_w);
 }

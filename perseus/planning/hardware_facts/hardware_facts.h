@@ -40,6 +40,9 @@ struct SwitchFacts {
   Estimate latency_ms;    // The median, from the start of the call until the GPU has the clock.
   double p95_latency_ms = 0;
   Estimate call_ms;  // The median duration of the driver's call.
+  // The mean time for which a change stops the work of a GPU. nullopt in facts of earlier versions,
+  // and without a kernel that shows the work.
+  std::optional<Estimate> stall_ms = {};
   auto key() const { return std::tuple(direction, is_far, all_gpus); }
   friend bool operator==(const SwitchFacts&, const SwitchFacts&) = default;
 };
@@ -138,6 +141,10 @@ const SwitchFacts* SlowestSwitch(const HardwareFacts& facts);
 // changes do not reach, the plan would miss changes that save energy. If each single change has to
 // meet a limit, use p95_latency_ms.
 std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts);
+
+// Returns the stall for planning: the mean of the case with the longest stalls. It is a mean,
+// because the stalls of a plan add up. nullopt if no case was measured.
+std::optional<Nanoseconds> SwitchStallForPlanning(const HardwareFacts& facts);
 
 // Returns the power of a waiting GPU, in watts: the median over the measured clocks, with an
 // interval that covers all these clocks. A job has only one blocking power, but the GPUs of a plan

@@ -47,9 +47,13 @@ TEST(HardwareFacts, TheExampleHasAllFields) {
   EXPECT_EQ(facts.range_lock_saves, true);
   EXPECT_THAT(facts.limits, testing::ElementsAre(StartsWith("The power limit of 400 W")));
   ASSERT_EQ(facts.switches.size(), 2);
-  EXPECT_EQ(
-      facts.switches[1],
-      (SwitchFacts{Direction::kDown, true, true, {12.5, 12.1, 13.2, 40}, 21, {6.8, 6.5, 7.2, 40}}));
+  EXPECT_EQ(facts.switches[1], (SwitchFacts{Direction::kDown,
+                                            true,
+                                            true,
+                                            {12.5, 12.1, 13.2, 40},
+                                            21,
+                                            {6.8, 6.5, 7.2, 40},
+                                            Estimate{0.11, 0.09, 0.13, 40}}));
   EXPECT_EQ(facts.switches[0].direction, Direction::kUp);
   ASSERT_EQ(facts.power.size(), 2);
   EXPECT_EQ(facts.power[1],
@@ -77,6 +81,7 @@ TEST(HardwareFacts, TheLeastFileHasNoMeasurement) {
   ASSERT_TRUE(facts) << facts.error().Message();
   EXPECT_EQ(Parse(Format(*facts), "facts.toml").value(), *facts);
   EXPECT_EQ(SwitchLatencyForPlanning(*facts), std::nullopt);
+  EXPECT_EQ(SwitchStallForPlanning(*facts), std::nullopt);
   EXPECT_EQ(BlockingPower(*facts), std::nullopt);
   EXPECT_EQ(IdlePower(*facts), std::nullopt);
   EXPECT_EQ(facts->max_changes_per_s, std::nullopt);
@@ -94,8 +99,12 @@ TEST(HardwareFacts, RowsOfAnEarlierVersionAreCheckedAndIgnored) {
   EXPECT_THAT(ErrorOf(row), StartsWith("facts.toml:9: [[interference]] has no reads_per_s"));
 }
 
-TEST(HardwareFacts, PlansUseTheMedianOfTheSlowestCase) {
-  EXPECT_EQ(SwitchLatencyForPlanning(Example()), 12'500'000);
+TEST(HardwareFacts, PlansUseTheSlowestCaseAndTheLongestStall) {
+  HardwareFacts facts = Example();
+  EXPECT_EQ(SwitchLatencyForPlanning(facts), 12'500'000);
+  EXPECT_EQ(SwitchStallForPlanning(facts), 110'000);
+  facts.switches[0].stall_ms = Estimate{0.2, 0.1, 0.3, 5};
+  EXPECT_EQ(SwitchStallForPlanning(facts), 200'000);
 }
 
 TEST(HardwareFacts, TheBlockingPowerIsTheMedianOverClocks) {

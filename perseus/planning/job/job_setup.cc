@@ -135,6 +135,7 @@ Result<UsedFacts> ReadFacts(const std::string& path) {
                    facts.gpu_name,
                    {},
                    hardware_facts::SwitchLatencyForPlanning(facts),
+                   hardware_facts::SwitchStallForPlanning(facts),
                    hardware_facts::MostChangesOfGpu(facts)};
   if (const auto power = hardware_facts::BlockingPower(facts)) {
     values.blocking_power_w = power->value;
@@ -155,7 +156,11 @@ Result<DescribedJob> Describe(const JobSettings& settings) {
   Override(job, settings);
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(job.facts_path));
   if (settings.switch_latency_ms || job.Has("switch_latency_ms")) facts.switch_latency.reset();
+  if (settings.switch_cost || job.Has("switch_stall_s") || job.Has("switch_energy_j")) {
+    facts.switch_stall.reset();
+  }
   job.switch_latency = facts.switch_latency.value_or(job.switch_latency);
+  job.switch_cost.stall = facts.switch_stall.value_or(job.switch_cost.stall);
   // Override has already written the setting into the model.
   const bool has_power = settings.blocking_power_w || job.Has("blocking_power_w");
   if (has_power || !job.graph_path.empty()) facts.blocking_power_w.reset();
@@ -382,9 +387,13 @@ std::string Describe(const UsedFacts& facts) {
     values.push_back(
         fmt::format("the switch latency ({:.4g} ms)", ToMilliseconds(*facts.switch_latency)));
   }
+  if (facts.switch_stall) {
+    values.push_back(
+        fmt::format("the switch cost ({:.4g} ms)", ToMilliseconds(*facts.switch_stall)));
+  }
   return fmt::format("hardware facts: {} gives {}\n", facts.path,
-                     values.empty() ? "neither the blocking power nor the switch latency"
-                                    : fmt::format("{}", fmt::join(values, " and ")));
+                     values.empty() ? "no blocking power, switch latency or switch cost"
+                                    : fmt::format("{}", fmt::join(values, ", ")));
 }
 
 int LoadedJob::gpus() const {
@@ -505,8 +514,10 @@ Result<LoadedJob> LoadPlannedJob(const plan_file::PlanFile& plan, std::string_vi
   PERSEUS_RETURN_IF_ERROR(CheckRanges(settings));
   PERSEUS_ASSIGN_OR_RETURN(auto facts, ReadFacts(settings.facts));
   if (settings.switch_latency_ms) facts.switch_latency.reset();
+  if (settings.switch_cost) facts.switch_stall.reset();
   if (settings.blocking_power_w || planned.IsGeneralGraph()) facts.blocking_power_w.reset();
   planned.switch_latency = facts.switch_latency.value_or(planned.switch_latency);
+  if (facts.switch_stall) planned.switch_cost = {.stall = *facts.switch_stall, .energy_j = 0};
   planned.model.blocking_power_w = facts.blocking_power_w.value_or(planned.model.blocking_power_w);
   OverrideModel(planned, settings);
   if (planned.IsGeneralGraph()) {

@@ -30,8 +30,8 @@ inline constexpr NumberRange kSwitchEnergyRange{0, kMostJoules, "joules"};
 inline constexpr NumberRange kSecondsRange{0, kLongestSeconds, "seconds"};
 
 // The settings of the user besides the job file. If a setting is absent, the value of the job file
-// is used. If both lack the blocking power or the switch latency, the value of the hardware facts
-// is used.
+// is used. If both lack the blocking power, the switch latency or the switch cost, the value of the
+// hardware facts is used.
 struct JobSettings {
   std::string profile = {};
   std::optional<std::string> profile_text =
@@ -69,6 +69,7 @@ struct UsedFacts {
   // nullopt if a setting or the job file gives the value, or if the facts lack it.
   std::optional<double> blocking_power_w;
   std::optional<Nanoseconds> switch_latency;
+  std::optional<Nanoseconds> switch_stall;   // The switch cost: facts have no energy of a change.
   std::optional<double> most_changes_per_s;  // Clock changes of one GPU. Only facts give it.
 };
 // Describes the facts in one line: "hardware facts: facts.toml gives the blocking power (86.25 W)".
@@ -124,10 +125,10 @@ Result<UnscheduledJob> LoadUnscheduledJob(const JobSettings& settings);
 Result<LoadedJob> LayOutReference(const UnscheduledJob& job);
 
 // Loads a job. Settings replace values of the job file. Reads every file that either of them names.
-// If neither gives the blocking power or the switch latency, the hardware facts give it. For a
-// graph, they give only the switch latency, because the file of the graph describes the power of
-// its resources. If the name of the schedule is kAutoSchedule, searches for a schedule, which takes
-// seconds. `search` has the effort of this search.
+// If neither gives the blocking power, the switch latency or the switch cost, the hardware facts
+// give it. For a graph, they do not give the blocking power, because the file of the graph
+// describes the power of its resources. If the name of the schedule is kAutoSchedule, searches for
+// a schedule, which takes seconds. `search` has the effort of this search.
 Result<LoadedJob> LoadJob(const JobSettings& settings,
                           const schedule_search::SearchEffort& search = {});
 

@@ -1,4 +1,5 @@
-// Where the blocking power and the switch latency of a job come from. (tests/cli tests the rest.)
+// Where the blocking power, the switch latency and the switch cost of a job come from. (tests/cli
+// tests the rest.)
 #include "perseus/planning/job/job_setup.h"
 
 #include <gmock/gmock.h>
@@ -6,6 +7,7 @@
 
 #include <filesystem>
 #include <stdexcept>
+#include <tuple>
 
 #include "perseus/base/file.h"
 #include "perseus/planning/hardware_facts/hardware_facts.h"
@@ -24,6 +26,7 @@ class FactsOfAJob : public testing::Test {
     facts_.measured_at = "2026-02-22T17:05:00Z";
     facts_.switches = {
         {hardware_facts::Direction::kUp, true, true, {12, 11, 13, 5}, 20, {1, 1, 1, 5}}};
+    facts_.switches[0].stall_ms = {0.5, 0.4, 0.6, 5};
     facts_.power = {{1410, {}, hardware_facts::Estimate{90, 89, 91, 5}, {}}};
     WriteFacts("facts.toml");
     flags_.profile = std::string(PERSEUS_SOURCE_DIR) + "/examples/gpt3-like_a100_pp8.csv";
@@ -60,6 +63,27 @@ TEST_F(FactsOfAJob, TheyGiveTheBlockingPowerAndTheSwitchLatency) {
   EXPECT_EQ(job.model.blocking_power_w, 180);
   EXPECT_EQ(job.planned.switch_latency, 12'000'000);
   EXPECT_EQ(job.model.switch_latency, 12'000'000);
+  EXPECT_EQ(job.model.switch_cost.stall, 500'000);
+  EXPECT_EQ(job.model.switch_cost.energy_j, 0);
+}
+
+// Facts of earlier versions have no stall.
+TEST_F(FactsOfAJob, ASwitchCostThatIsGivenReplacesTheirs) {
+  flags_.facts = WriteFacts("facts.toml");
+  for (const auto& [keys, stall, energy_j] :
+       {std::tuple("switch_stall_s = 0.001\n", 1'000'000, 0.0),
+        std::tuple("switch_stall_s = 0\n", 0, 0.0), std::tuple("switch_energy_j = 2\n", 0, 2.0)}) {
+    WriteJobFile(keys);
+    EXPECT_EQ(Load().planned.switch_cost.stall, stall) << keys;
+    EXPECT_EQ(Load().planned.switch_cost.energy_j, energy_j) << keys;
+  }
+  flags_.switch_cost = {.stall = 3, .energy_j = 4};
+  EXPECT_EQ(Load().planned.switch_cost.stall, 3);
+  flags_.switch_cost.reset();
+  facts_.switches[0].stall_ms.reset();
+  WriteFacts("facts.toml");
+  WriteJobFile("switch_stall_s = 0.001\n");
+  EXPECT_EQ(Load().planned.switch_cost.stall, 1'000'000);
 }
 
 TEST_F(FactsOfAJob, AFlagAndTheJobFileCountBeforeThem) {
@@ -115,7 +139,7 @@ TEST_F(FactsOfAJob, TheyMayHaveNeitherValue) {
   EXPECT_EQ(Load().planned.switch_latency, 0);
   EXPECT_EQ(Describe(Load().facts),
             "hardware facts: " + flags_.facts +
-                " gives neither the blocking power nor the switch latency\n");
+                " gives no blocking power, switch latency or switch cost\n");
   flags_.facts = (directory_ / "none").string();
   EXPECT_EQ(LoadJob(flags_).error().kind, ErrorKind::kFile);
 }
@@ -146,7 +170,7 @@ TEST_F(FactsOfAJob, AJobWithoutProfileKnowsTheirGpu) {
 }
 
 // The file of a graph has the power of its resources. Here it has none.
-TEST_F(FactsOfAJob, OfAGraphTheyGiveOnlyTheSwitchLatency) {
+TEST_F(FactsOfAJob, OfAGraphTheyDoNotGiveTheBlockingPower) {
   JobSettings flags;
   flags.graph = (directory_ / "graph.json").string();
   flags.facts = WriteFacts("facts.toml");
@@ -167,6 +191,9 @@ TEST_F(FactsOfAJob, TheyOverrideAPlan) {
   flags.facts = WriteFacts("facts.toml");
   EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.model.blocking_power_w, 90);
   EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.switch_latency, 12'000'000);
+  EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.switch_cost.stall, 500'000);
+  flags.switch_cost = {.stall = 3, .energy_j = 4};
+  EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.switch_cost.stall, 3);
   flags.blocking_power_w = 60;
   EXPECT_EQ(LoadPlannedJob(plan, "plan.json", flags)->planned.model.blocking_power_w, 60);
 }

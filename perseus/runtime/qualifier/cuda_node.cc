@@ -21,7 +21,7 @@ using device::DeviceError;
 using device::DeviceResult;
 using device::Setting;
 
-constexpr Nanoseconds kBetweenSamples = 250 * kMicrosecond;
+constexpr Nanoseconds kBetweenSamples = 50 * kMicrosecond;
 constexpr Nanoseconds kBetweenClockReadings = 200 * kMicrosecond;
 constexpr Nanoseconds kClockSettles = 200 * kMillisecond;
 constexpr std::size_t kReducedFloats = std::size_t{4} << 20;

@@ -69,6 +69,8 @@ double TimeError(const std::vector<device::Telemetry>& readings,
 }
 
 constexpr std::size_t kLeastSamples = 4;
+// Below this part of the rate at the lower clock, a GPU counts as stopped.
+constexpr double kStoppedPart = 0.5;
 
 struct WorkStep {
   Nanoseconds begin = 0;
@@ -85,6 +87,40 @@ std::vector<WorkStep> StepsOf(const std::vector<WorkSample>& samples) {
         {samples[i - 1].at, (samples[i].work - samples[i - 1].work) / duration, duration});
   }
   return steps;
+}
+
+// The two levels of a series of steps.
+struct Split {
+  Nanoseconds at = 0;
+  double old_rate = 0, new_rate = 0;
+};
+
+// Returns the split with the least squared error, at least kLeastSamples steps after `earliest` and
+// before the end. Returns nullopt if there are too few steps.
+std::optional<Split> SplitOf(const std::vector<WorkStep>& steps, Nanoseconds earliest) {
+  // With sums over all steps up to each step, weighted by time, each split costs O(1).
+  double time = 0, work = 0, squares = 0;
+  for (const WorkStep& step : steps) {
+    time += step.duration;
+    work += step.rate * step.duration;
+    squares += step.rate * step.rate * step.duration;
+  }
+  double time_before = 0, work_before = 0, best_error = 0;
+  std::optional<Split> best;
+  for (std::size_t i = 0; i + kLeastSamples <= steps.size(); ++i) {
+    if (i >= kLeastSamples && steps[i].begin >= earliest) {
+      const double time_after = time - time_before, work_after = work - work_before;
+      const double error =
+          squares - work_before * work_before / time_before - work_after * work_after / time_after;
+      if (!best || error < best_error) {
+        best_error = error;
+        best = Split{steps[i].begin, work_before / time_before, work_after / time_after};
+      }
+    }
+    time_before += steps[i].duration;
+    work_before += steps[i].rate * steps[i].duration;
+  }
+  return best;
 }
 
 }  // namespace
@@ -199,43 +235,40 @@ Estimate HarmlessRate(std::vector<RateSlowdown> rates) {
   return found;
 }
 
-std::optional<Nanoseconds> FindLanding(const std::vector<WorkSample>& samples,
-                                       const ExpectedSwitch& expected) {
-  const std::vector<WorkStep> steps = StepsOf(samples);
-  std::size_t called = 0;  // The first step at or after the call.
-  while (called < steps.size() && steps[called].begin < expected.call_begin) ++called;
-  if (called < kLeastSamples || steps.size() < called + kLeastSamples) return std::nullopt;
-
-  // With sums over all steps up to each step, weighted by time, each split costs O(1).
-  double time = 0, work = 0, squares = 0;
-  for (const WorkStep& step : steps) {
-    time += step.duration;
-    work += step.rate * step.duration;
-    squares += step.rate * step.rate * step.duration;
+std::optional<Landing> FindLanding(const std::vector<WorkSample>& samples,
+                                   const ExpectedSwitch& expected) {
+  const std::vector<WorkStep> all = StepsOf(samples);
+  const auto called = std::ranges::lower_bound(all, expected.call_begin, {}, &WorkStep::begin);
+  std::vector<double> rates;
+  for (auto step = all.begin(); step != called; ++step) rates.push_back(step->rate);
+  if (rates.size() < kLeastSamples) return std::nullopt;
+  // While the GPU stops, its rate does not show its clock.
+  const double stopped = kStoppedPart * std::min(1.0, expected.clock_ratio) * Median(rates);
+  std::vector<WorkStep> steps;
+  for (const WorkStep& step : all) {
+    if (step.rate > stopped) steps.push_back(step);
   }
-  double time_before = 0, work_before = 0;
-  double best_error = 0, old_rate = 0, new_rate = 0;
-  std::size_t best = 0;
-  for (std::size_t split = 0; split + kLeastSamples <= steps.size(); ++split) {
-    if (split >= called) {
-      const double time_after = time - time_before, work_after = work - work_before;
-      const double error =
-          squares - work_before * work_before / time_before - work_after * work_after / time_after;
-      if (best == 0 || error < best_error) {
-        best = split;
-        best_error = error;
-        old_rate = work_before / time_before;
-        new_rate = work_after / time_after;
-      }
-    }
-    time_before += steps[split].duration;
-    work_before += steps[split].rate * steps[split].duration;
-  }
-  if (best == 0 || old_rate <= 0) return std::nullopt;
+  const auto split = SplitOf(steps, expected.call_begin);
+  if (!split) return std::nullopt;
   const double wanted = expected.clock_ratio - 1;
-  const double seen = new_rate / old_rate - 1;
+  const double seen = split->new_rate / split->old_rate - 1;
   if (seen * wanted <= 0 || std::abs(seen) < std::abs(wanted) / 2) return std::nullopt;
-  return steps[best].begin;
+  // The landing is in the first step of the new level or in the last step of the old level.
+  auto landing = std::ranges::lower_bound(all, split->at, {}, &WorkStep::begin);
+  if (std::abs((landing - 1)->rate / split->old_rate - 1) >
+      std::abs(landing->rate / split->new_rate - 1)) {
+    --landing;
+  }
+  double stall = 0;
+  // The call is in the step before `called`.
+  for (auto step = called - 1; step + 1 != all.end() && step->begin < split->at + kStallWindow;
+       ++step) {
+    const double before = (step - 1)->rate, after = (step + 1)->rate;
+    const bool is_low = step->rate < (1 - kLeastMissing) * std::min(before, after);
+    if (!is_low && step != landing) continue;
+    stall += step->duration * (1 - step->rate * 2 / (before + after));
+  }
+  return Landing{.at = split->at, .stall = std::llround(stall)};
 }
 
 }  // namespace perseus::qualifier

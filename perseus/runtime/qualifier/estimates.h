@@ -85,7 +85,22 @@ Estimate HarmlessRate(std::vector<RateSlowdown> rates);
 //
 // The landing is between two samples. So its error is at most about half of their distance.
 //
-// Thread safety: pure functions.
+// A change may also stop the GPU for a moment, its stall. Three ways to measure it were considered:
+//   - The slowdown of a kernel at a known rate of changes. To keep the rate of work, the changes
+//   are
+//     between neighboring clocks, and such a change may stall less than a far one. If landings up
+//     and down take different times, the clocks do not share the time equally, which looks like a
+//     stall.
+//   - The gap between two instructions, with a change requested between them, and without. A launch
+//     that comes late makes the gap longer, too.
+//   - The work that is missing in the series of a switch. It needs no further measurement. This one
+//     is used.
+// The kernel writes no sample while it stops. So a stall is in one step of the series, from one
+// sample to the next. The work that is missing in this step, against the mean rate of the steps
+// before and after it, is the stall. It counts in two kinds of steps: in a step with a lower rate
+// than both neighbors (no ramp of the clock has such a step), and in the step with the landing. In
+// the latter, one stall is known only to a part of the step, because the landing may be anywhere in
+// it. But then it is as often early as late, so the mean of many switches is right.
 
 // The work that a kernel had done at a time. Only differences of work have a meaning.
 struct WorkSample {
@@ -98,11 +113,21 @@ struct ExpectedSwitch {
   double clock_ratio = 1;      // The new clock divided by the old clock. Not 1.
 };
 
+// If less than this part of the work of a step is missing, that is noise.
+inline constexpr double kLeastMissing = 0.05;
+// A change may also stall the GPU in this time after the landing.
+inline constexpr Nanoseconds kStallWindow = 5 * kMillisecond;
+
+struct Landing {
+  Nanoseconds at = 0;
+  Nanoseconds stall = 0;  // May be below 0. Only the mean of many switches has a meaning.
+};
+
 // Returns the landing. Returns nullopt if the series has fewer than four samples before the call or
 // after the landing. Also returns nullopt if the difference of the levels is less than half of the
 // difference of the clocks. In this case the clock has not landed by the end of the series, or
 // something else limits the clock.
-std::optional<Nanoseconds> FindLanding(const std::vector<WorkSample>& samples,
-                                       const ExpectedSwitch& expected);
+std::optional<Landing> FindLanding(const std::vector<WorkSample>& samples,
+                                   const ExpectedSwitch& expected);
 
 }  // namespace perseus::qualifier

@@ -168,7 +168,7 @@ TEST(Landing, IsFoundToASample) {
       const auto found =
           FindLanding(Series(landing, ratio, 0, 50 * kMillisecond), {5 * kMillisecond, ratio});
       ASSERT_TRUE(found) << landing << " " << ratio;
-      EXPECT_LE(std::abs(*found - landing), kDistance) << landing << " " << ratio;
+      EXPECT_LE(std::abs(found->at - landing), kDistance) << landing << " " << ratio;
     }
   }
 }
@@ -178,8 +178,42 @@ TEST(Landing, IsFoundInNoise) {
   // each sample.
   const Nanoseconds landing = 20 * kMillisecond;
   const auto samples = Series(landing, 0.97, 0.005, 60 * kMillisecond);
-  const Nanoseconds found = FindLanding(samples, {5 * kMillisecond, 0.97}).value();
+  const Nanoseconds found = FindLanding(samples, {5 * kMillisecond, 0.97}).value().at;
   EXPECT_LE(std::abs(found - landing), 2 * kDistance);
+}
+
+// The work stops for the time of the stall, from `begin` on. Meanwhile, the kernel writes no
+// sample.
+std::vector<WorkSample> WithStall(std::vector<WorkSample> samples, Nanoseconds begin,
+                                  Nanoseconds stall) {
+  for (WorkSample& sample : samples) {
+    if (sample.at > begin) sample.at += stall;
+  }
+  return samples;
+}
+
+// The landing may be anywhere in a step, so the mean of many landings counts.
+TEST(Landing, TheStallIsTheMissingWork) {
+  for (const double ratio : {0.4, 0.97, 1.03, 2.5}) {
+    // From the landing to the stall: before it, at it, after it.
+    for (const Nanoseconds from_landing : {-9 * kMillisecond, Nanoseconds{0}, 3 * kMillisecond}) {
+      for (const Nanoseconds stall :
+           {Nanoseconds{0}, 30 * kMicrosecond, 114 * kMicrosecond, 5 * kMillisecond}) {
+        double sum = 0;
+        constexpr int kLandings = 100;
+        for (int i = 0; i < kLandings; ++i) {
+          const Nanoseconds landing = 20 * kMillisecond + i * kDistance / kLandings;
+          const auto series = WithStall(Series(landing, ratio, 0.005, 60 * kMillisecond),
+                                        landing + from_landing, stall);
+          const auto found = FindLanding(series, {5 * kMillisecond, ratio});
+          ASSERT_TRUE(found) << ratio << " " << from_landing << " " << stall;
+          sum += static_cast<double>(found->stall);
+        }
+        EXPECT_NEAR(sum / kLandings, static_cast<double>(stall), kLeastMissing * kDistance)
+            << ratio << " " << from_landing << " " << stall;
+      }
+    }
+  }
 }
 
 TEST(Landing, IsNotInventedWhileTheClockStays) {
@@ -212,7 +246,7 @@ TEST(Landing, ARampCountsAtItsMiddle) {
   // ramp moves its level by its share of the time: 1.25 / 15 and 1.25 / 45. So the mean is 1.53
   // instead of 1.5. The ramp reaches 1.53 0.3 ms later. With the levels of that split, the moment
   // is again a little later.
-  EXPECT_NEAR(static_cast<double>(found), 15e6, 0.5e6);
+  EXPECT_NEAR(static_cast<double>(found.at), 15e6, 0.5e6);
 }
 
 }  // namespace

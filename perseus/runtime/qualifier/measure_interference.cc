@@ -20,6 +20,10 @@ constexpr Nanoseconds kQuietBlock = 250 * kMillisecond;
 constexpr int kLeastPairs = 4;
 constexpr double kUsualPairs = 6;
 constexpr double kUsualDuration = 300;
+// Neighboring rounds share a quiet block, so their ratios are not independent. If all blocks have
+// the same noise, the variance of the mean of n ratios is 2 / n of the variance of a block. For
+// independent ratios, it would be 1.5 / n. So an interval is wider by the root of 4 / 3.
+constexpr double kSharedBlocks = 1.155;
 // A rate counts as tried if the driver reaches this fraction of it.
 constexpr double kReachedPart = 0.9;
 
@@ -153,7 +157,9 @@ class InterferenceMeasurement {
     for (const DisturbedCase& one : cases) {
       auto slowdown = one.is_reached ? MeanOf(one.slowdowns) : std::nullopt;
       if (!slowdown) continue;
-      slowdown->low = std::max(-1.0, slowdown->low);
+      slowdown->low =
+          std::max(-1.0, slowdown->value - kSharedBlocks * (slowdown->value - slowdown->low));
+      slowdown->high = slowdown->value + kSharedBlocks * (slowdown->high - slowdown->value);
       const double changes_per_s = ChangesPerSecond(one.disturbance.change_period);
       run_.result.facts.interference.push_back({.kind = std::string(NameOf(operation)),
                                                 .changes_per_s = changes_per_s,

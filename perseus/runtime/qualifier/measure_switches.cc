@@ -32,16 +32,16 @@ struct SwitchCase {
   Direction direction;
   bool is_far;
   int from_mhz, to_mhz;
-  std::vector<double> latencies_ms, calls_ms;
+  std::vector<double> latencies_ms, calls_ms, stalls_ms;
   int unseen = 0;
 };
 
 std::vector<SwitchCase> CasesOf(const SwitchClocks& clocks) {
   const auto [top, near, far] = clocks;
-  return {{Direction::kDown, true, top, far, {}, {}},
-          {Direction::kUp, true, far, top, {}, {}},
-          {Direction::kDown, false, top, near, {}, {}},
-          {Direction::kUp, false, near, top, {}, {}}};
+  return {{Direction::kDown, true, top, far, {}, {}, {}},
+          {Direction::kUp, true, far, top, {}, {}, {}},
+          {Direction::kDown, false, top, near, {}, {}, {}},
+          {Direction::kUp, false, near, top, {}, {}, {}}};
 }
 
 // Many GPUs do not reach the highest clock of their list, so no switch near this clock can be seen.
@@ -60,6 +60,7 @@ bool ShowsNear(const std::vector<SwitchCase>& cases) {
 struct SeenSwitch {
   bool has_landed = true;         // True only if it is certain for every GPU.
   Nanoseconds latency = 0;        // The time from the call to the latest landing of a GPU.
+  double stall_ms = 0;            // The mean stall of the GPUs.
   Nanoseconds call = 0;           // The longest call.
   double sample_distance_ms = 0;  // The largest mean distance between two samples of a GPU's work.
 };
@@ -70,8 +71,11 @@ SeenSwitch Examine(const std::vector<SwitchRecord>& records, double ratio) {
     const auto landing = FindLanding(samples, {call_begin, ratio});
     // If too little work follows the detected landing, the detection may be noise of the last
     // samples.
-    seen.has_landed = seen.has_landed && landing && samples.back().at - *landing >= kBeforeSwitch;
-    if (landing) seen.latency = std::max(seen.latency, *landing - call_begin);
+    seen.has_landed = seen.has_landed && landing && samples.back().at - landing->at >= kStallWindow;
+    if (landing) {
+      seen.latency = std::max(seen.latency, landing->at - call_begin);
+      seen.stall_ms += AsMs(landing->stall) / static_cast<double>(records.size());
+    }
     seen.call = std::max(seen.call, call_end - call_begin);
     if (samples.size() < 2) continue;
     seen.sample_distance_ms =
@@ -153,6 +157,7 @@ class SwitchMeasurement {
     one.calls_ms.push_back(AsMs(seen.call));
     if (seen.has_landed) {
       one.latencies_ms.push_back(AsMs(seen.latency));
+      one.stalls_ms.push_back(seen.stall_ms);
     } else {
       ++one.unseen;
     }
@@ -180,7 +185,20 @@ class SwitchMeasurement {
          .all_gpus = are_all,
          .latency_ms = *latency,
          .p95_latency_ms = QuantileOf(one.latencies_ms, 0.95)->value,
-         .call_ms = *call});
+         .call_ms = *call,
+         .stall_ms = StallOf(one)});
+  }
+
+  // Without a kernel, nobody sees whether the GPU stops.
+  std::optional<Estimate> StallOf(const SwitchCase& one) const {
+    if (run_.BusyLoad() != Load::kCompute) return std::nullopt;
+    const auto stall = MeanOf(one.stalls_ms);
+    // Less missing work than this is noise.
+    const double unsure_ms = kLeastMissing * sample_distance_ms_;
+    return Estimate{.value = std::max(0.0, stall->value),
+                    .low = std::max(0.0, stall->low - unsure_ms),
+                    .high = std::max(0.0, stall->high) + unsure_ms,
+                    .samples = stall->samples};
   }
 
   QualifyRun& run_;

@@ -145,7 +145,7 @@ struct Coverage {
 };
 
 struct Coverages {
-  Coverage latency, call, power, counter, slowdown;
+  Coverage latency, call, stall, power, counter, slowdown;
 };
 
 void CompareSwitches(const HardwareFacts& facts, const SimulatedModel& model,
@@ -162,6 +162,7 @@ void CompareSwitches(const HardwareFacts& facts, const SimulatedModel& model,
         ASSERT_NE(found, nullptr);
         coverages.latency.Add(&found->latency_ms, call_ms + landing_ms);
         coverages.call.Add(&found->call_ms, call_ms);
+        coverages.stall.Add(found->stall_ms, model.holds_kernel_ms);
         EXPECT_GE(found->p95_latency_ms, found->latency_ms.value);
       }
     }
@@ -222,11 +223,12 @@ TEST(Qualification, FindsWhatTheNodeWasGivenWithinItsIntervals) {
     EXPECT_EQ(rate.low, rate.value);
     EXPECT_THAT(rate.high, AnyOf(20.0, 40.0));
   }
-  const auto& [latency, call, power, counter, slowdown] = coverages;
+  const auto& [latency, call, stall, power, counter, slowdown] = coverages;
   // 95 % intervals cover the truth in 19 of 20 cases. The seeds are fixed, so the shares are fixed,
   // too.
   EXPECT_GE(latency.share(), 0.92) << latency.covered << " of " << latency.all;
   EXPECT_EQ(call.share(), 1);
+  EXPECT_EQ(stall.share(), 1) << stall.covered << " of " << stall.all;
   EXPECT_GE(power.share(), 0.92) << power.covered << " of " << power.all;
   EXPECT_GE(counter.share(), 0.85) << counter.covered << " of " << counter.all;
   EXPECT_GE(slowdown.share(), 0.92) << slowdown.covered << " of " << slowdown.all;
