@@ -140,8 +140,8 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   const std::string plan =
       "plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --effort 0 --facts " +
       std::string(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml ");
-  const json free = RunJson(plan + "--switch-latency 0 --per-instruction");
-  const json limited = RunJson(plan + "--switch-latency 0 --switch-tradeoff");
+  const json free = RunJson(plan + "--switch-latency 0 --switch-cost 0 --per-instruction");
+  const json limited = RunJson(plan + "--switch-latency 0 --switch-cost 0 --switch-tradeoff");
   EXPECT_FALSE(free["plans"][0].contains("max_switches"));
   const json& first = limited["plans"][0];
   EXPECT_EQ(first.at("max_switches"),
@@ -149,7 +149,7 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   EXPECT_LE(first.at("switches_per_gpu"), first.at("max_switches"));
   EXPECT_LE(first.at("time_s"), first.at("deadline_s"));
   EXPECT_LT(first.at("switches"), free["plans"][0].at("switches"));
-  EXPECT_THAT(RunWell(plan + "--switch-latency 0 --switch-tradeoff"),
+  EXPECT_THAT(RunWell(plan + "--switch-latency 0 --switch-cost 0 --switch-tradeoff"),
               AllOf(HasSubstr("no slowdown, at most "),
                     HasSubstr("allows 10 clock changes per second and GPU; 1 of 1 plans are")));
   std::string slow = ReadFile(PERSEUS_SOURCE_DIR "/examples/hardware-facts.toml").value();
@@ -158,7 +158,7 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   Write("slow.toml", slow);
   const Outcome above =
       Run("plan profile.csv --schedule 1f1b --microbatches 8 --no-frontier --facts slow.toml "
-          "--switch-latency 0 --max-switches 1000 --json");
+          "--switch-latency 0 --switch-cost 0 --max-switches 1000 --json");
   EXPECT_EQ(json::parse(above.out)["plans"][0]["max_switches"], 1000);
   EXPECT_THAT(above.err, HasSubstr("slow.toml allows 1 (use a lower --max-switches"));
   RunWell("synth --gpu a100 --stages 4 --imbalance 0.1 -o imbalanced.csv");
@@ -167,15 +167,16 @@ TEST_F(PlanVerbTest, TheRateOfHardwareFactsLimitsClockChanges) {
   const json least =
       PlanNamed(RunJson(imbalanced + "--per-instruction --min-energy"), "least-energy");
   const double cap_w = 1.001 * least["energy_j"].get<double>() / least["time_s"].get<double>();
-  ExpectComplaint(Run(imbalanced + fmt::format("--facts slow.toml --switch-latency 0 "
-                                               "--power-cap {}",
-                                               cap_w)),
-                  3,
-                  "(the hardware facts allow 1 clock changes a second; a limit of your own "
-                  "replaces that: --max-switches)");
+  ExpectComplaint(
+      Run(imbalanced + fmt::format("--facts slow.toml --switch-latency 0 --switch-cost 0 "
+                                   "--power-cap {}",
+                                   cap_w)),
+      3,
+      "(the hardware facts allow 1 clock changes a second; a limit of your own "
+      "replaces that: --max-switches)");
   // If a limit is picked, it is within the rate.
   for (const char* way : {"", "--max-switches auto"}) {
-    const json picked = RunJson(plan + "--switch-latency 0 " + way)["plans"][0];
+    const json picked = RunJson(plan + "--switch-latency 0 --switch-cost 0 " + way)["plans"][0];
     EXPECT_LE(picked.at("max_switches"), first.at("max_switches"));
   }
   ExpectComplaint(Run(plan + "--max-switches some"), 2, "--max-switches");
