@@ -7,17 +7,18 @@
 namespace perseus {
 
 void ClosedLoopJob::SetUpNodes(const std::string& schedule, int microbatches,
-                               const std::string& synth_flags, double power_limit_w) {
-  RunWell("synth --gpu a100 --stages 4 -o truth.csv " + synth_flags);
-  StartAgent({.name = "a", .gpus = kGpusOfANode, .seed = 1, .power_limit_w = power_limit_w});
-  StartAgent({.name = "b", .gpus = kGpusOfANode, .seed = 2, .power_limit_w = power_limit_w});
+                               const std::string& synth_flags, const GpuType& type) {
+  RunWell(fmt::format("synth {} --stages 4 -o truth.csv {}", type.synth, synth_flags));
+  StartAgent({.name = "a", .gpus = kGpusOfANode, .seed = 1, .type = type});
+  StartAgent({.name = "b", .gpus = kGpusOfANode, .seed = 2, .type = type});
   for (const std::string name : {"a", "b"}) AwaitAgent(name);
   Write("job.toml",
         fmt::format(
             "profile = \"truth.csv\"\n[pipeline]\nschedule = \"{}\"\npp_ranks = 4\n"
-            "microbatches = {}\nchunks = {}\npipelines = 2\n[gpu]\nblocking_power_w = 84.0\n"
-            "switch_latency_ms = 2.0\n",
-            schedule, microbatches, synth_flags.find("--chunks 2") != std::string::npos ? 2 : 1));
+            "microbatches = {}\nchunks = {}\npipelines = 2\n[gpu]\nblocking_power_w = {:.1f}\n"
+            "switch_latency_ms = {:.1f}\n",
+            schedule, microbatches, synth_flags.find("--chunks 2") != std::string::npos ? 2 : 1,
+            type.blocking_power_w, type.switch_latency_ms));
 }
 
 void ClosedLoopJob::StartTrainer(const std::string& flags) {

@@ -17,7 +17,7 @@ class ClosedLoopJob : public TrainingFixture {
   // Writes truth.csv, the node descriptions a.toml and b.toml that refer to truth.csv, and
   // job.toml. Then starts the agents of the two nodes.
   void SetUpNodes(const std::string& schedule, int microbatches, const std::string& synth_flags,
-                  double power_limit_w = 0);
+                  const GpuType& type = kQuietA100);
   // Starts the trainer in the background. Its output goes to trainer.out and trainer.err. Its steps
   // go to record.csv.
   void StartTrainer(const std::string& flags);

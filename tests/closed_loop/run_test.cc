@@ -37,8 +37,11 @@ class RunTest : public ClosedLoopJob {
   }
   // Returns the result of the verification. Expects that the training saves what its plan promises.
   nlohmann::json TuneAndVerify(int steps = 400,
-                               const std::string& flags = "--budget-steps 40 --verify-steps 60") {
-    RunTrainer("--tune --switch-latency 2 --assignment-delay 0.4 " + flags, steps);
+                               const std::string& flags = "--budget-steps 40 --verify-steps 60",
+                               double switch_latency_ms = kQuietA100.switch_latency_ms) {
+    RunTrainer(fmt::format("--tune --switch-latency {} --assignment-delay 0.4 {}",
+                           switch_latency_ms, flags),
+               steps);
     nlohmann::json verified = JsonOf("run/verify.json");
     const double promised = verified.at("promised_saving").get<double>();
     EXPECT_GT(promised, 0);
@@ -90,16 +93,18 @@ TEST_F(RunTest, TuneOfAZeroBubbleScheduleSavesWhatItPromises) {
   EXPECT_THAT(Read("run.err"), HasSubstr(", 0 of them ran in another order\n"));
 }
 
-// Large trainings run at their power limit, and do not reach the highest clocks. The GPUs of this
-// test need 475 W at 1410 MHz.
-TEST_F(RunTest, TuneOfAJobAtItsPowerLimitSavesWhatItPromises) {
-  SetUpNodes("1f1b", 6, "--work-scale 0.4", 420);
-  const nlohmann::json verified = TuneAndVerify(kEnoughSteps);
-  EXPECT_GT(verified.at("promised_saving").get<double>(), 0.03);
-  EXPECT_LT(verified.at("slowdown").at("estimate").get<double>(), 0.002);
+TEST_F(RunTest, TuneOfH100sAtTheirPowerLimitSavesWhatItPromises) {
+  SetUpNodes("1f1b", 6, "", kH100At420W);
+  const nlohmann::json verified = TuneAndVerify(700, "--budget-steps 80 --verify-steps 100", 15);
+  const double promised = verified.at("promised_saving").get<double>();
+  // Late launches scatter the steps, so the limits hold for the nearer end of the interval.
+  EXPECT_GT(promised, kOnePoint / 2);
+  EXPECT_LT(verified.at("saving").at("lower").get<double>() - kOnePoint / 2, promised);
+  EXPECT_GT(verified.at("saving").at("upper").get<double>() + kOnePoint / 2, promised);
+  EXPECT_LT(verified.at("slowdown").at("lower").get<double>(), 0.002);
   EXPECT_THAT(Read("run.err"),
               AllOf(ContainsRegex("at their power limit, GPUs do not reach their highest clock of "
-                                  "1410 MHz: forward reaches 1[0-9]+.* MHz, backward reaches "),
+                                  "1980 MHz: forward reaches 1[0-9]+.* MHz, backward reaches "),
                     Not(HasSubstr("warning"))));
   // No plan requests a clock above the clocks that the GPUs reach.
   const nlohmann::json plan = JsonOf("run/tuned/plan.json");

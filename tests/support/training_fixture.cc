@@ -118,14 +118,12 @@ bool TrainingFixture::HasEnded(pid_t process) {
 }
 
 void TrainingFixture::StartAgent(const NodeSpec& spec) {
-  const std::string limit =
-      spec.power_limit_w > 0 ? fmt::format("power_limit_w = {:.1f}\n", spec.power_limit_w) : "";
   Write(spec.name + ".toml",
         fmt::format("name = \"{}\"\ngpus = {}\nseed = {}\nclock = \"{}\"\n"
-                    "[gpu]\nprofile = \"{}\"\nblocking_power_w = 84.0\n"
-                    "time_noise = 0.002\npower_noise = 0.005\n{}"
-                    "[switch_latency]\nmedian_ms = 2.0\nspread = 0.3\n",
-                    spec.name, spec.gpus, spec.seed, kClock, spec.profile, limit));
+                    "[gpu]\nprofile = \"{}\"\nblocking_power_w = {:.1f}\n{}"
+                    "[switch_latency]\nmedian_ms = {:.1f}\nspread = 0.3\n",
+                    spec.name, spec.gpus, spec.seed, kClock, spec.profile,
+                    spec.type.blocking_power_w, spec.type.keys, spec.type.switch_latency_ms));
   Start(
       fmt::format("agent --devices virtual:{0}.toml --socket {0}.sock --state {0}.state.json "
                   "--metrics off 2>{0}.log",

@@ -66,12 +66,27 @@ class TrainingFixture : public ProgramTest {
   static constexpr const char* kClock = "job.clock";
   // Writes NAME.toml. The GPUs in this file have the time and power of `profile`. Then starts the
   // agent of the node at NAME.sock.
+  // How virtual GPUs behave.
+  struct GpuType {
+    const char* synth;  // The flags with which `perseus synth` makes their profile.
+    double blocking_power_w;
+    double switch_latency_ms;  // The median.
+    const char* keys;          // More keys of [gpu] in the description of a node.
+  };
+  static constexpr GpuType kQuietA100{"--gpu a100", 84, 2,
+                                      "time_noise = 0.002\npower_noise = 0.005\n"};
+  // A large training on an H100 (docs/hardware.md): at its power limit, with launches of the host
+  // that are late, and with slow clock changes.
+  static constexpr GpuType kH100At420W{
+      "--model llama3-8b --gpu h100-sxm --sequence-length 2048", 123, 15,
+      "time_noise = 0.015\npower_noise = 0.005\nlate_launches = 0.04\n"
+      "power_limit_w = 420.0\nmost_power_limit_w = 700.0\n"};
   struct NodeSpec {
     std::string name;
     int gpus = 4;
     std::string profile = "truth.csv";
     int seed = 1;
-    double power_limit_w = 0;  // 0: the power limit of the profile.
+    GpuType type = kQuietA100;
   };
   void StartAgent(const NodeSpec& spec);
   void AwaitAgent(const std::string& name) const;

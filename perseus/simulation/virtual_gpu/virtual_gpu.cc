@@ -15,6 +15,8 @@ namespace {
 static_assert(std::is_trivially_copyable_v<VirtualGpu>);
 
 constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
+constexpr double kLeastDelayS = 0.25e-3;
+constexpr double kMostDelayS = 20e-3;
 
 // Independent streams of random numbers from one seed.
 enum class Stream : std::uint64_t { kLatency = 1, kRun, kPhase, kReading };
@@ -29,6 +31,12 @@ SplitMix64 GeneratorOf(std::uint64_t seed, Stream stream, std::uint64_t index = 
 double LogNormal(double spread, SplitMix64& random) {
   const double normal = Normal(random);
   return std::exp(spread * normal);
+}
+
+// The delay of a late launch. Its distribution is that of Pareto with index 1: twice the delay is
+// half as frequent.
+double LaunchDelay(SplitMix64& random) {
+  return std::min(kLeastDelayS / (1 - Uniform(random)), kMostDelayS);
 }
 
 double SteadyTemperature(const ThermalModel& thermal, double power_w) {
@@ -105,6 +113,8 @@ VirtualGpu::Pace VirtualGpu::CurrentPace() const {
   pace.whole = instruction_.At(clock_mhz);
   pace.whole.time_s *= time_factor_;
   pace.whole.energy_j *= time_factor_ * power_factor_;
+  pace.whole.time_s += delay_s_;
+  pace.whole.energy_j += delay_s_ * model_.blocking_power_w;
   pace.power_w = pace.whole.energy_j / pace.whole.time_s;
   return pace;
 }
@@ -206,6 +216,8 @@ void VirtualGpu::BeginQueued() {
   done_ = 0;
   time_factor_ = LogNormal(model_.time_noise, run_random_);
   power_factor_ = LogNormal(model_.power_noise, run_random_);
+  const bool is_late = model_.late_launches > 0 && Uniform(run_random_) < model_.late_launches;
+  delay_s_ = is_late ? LaunchDelay(run_random_) : 0;
   runs_[++runs_begun_ % kRunsRemembered] = {at_, at_};
 }
 

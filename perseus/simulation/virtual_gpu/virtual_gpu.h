@@ -38,6 +38,11 @@
 // generators. So the order of the calls from an agent and from a rank has no effect on their
 // values.
 //
+// Late launches. On real GPUs, times have a heavy tail, because the host sometimes launches late:
+// on an H100, 4 % of the instructions took 0.2 ms longer than usual or more, 1 % took 1 ms longer,
+// and one took 16 ms longer (docs/hardware.md). So a late launch adds 0.25 to 20 ms to the time of
+// a run, at any clock. Meanwhile, the GPU draws its blocking power.
+//
 // A VirtualGpu is trivially copyable, of fixed size, and without pointers. So it may be in shared
 // memory, and a prediction is made with a copy.
 //
@@ -123,6 +128,7 @@ struct VirtualGpuModel {
   Nanoseconds counter_period = 100'000'000;  // Above 0.
   double time_noise = 0;                     // The standard deviation of the logarithm.
   double power_noise = 0;                    // The same.
+  double late_launches = 0;                  // The fraction of the runs that are launched late.
   ThermalModel thermal;
   friend bool operator==(const VirtualGpuModel&, const VirtualGpuModel&) = default;
 };
@@ -259,6 +265,7 @@ class VirtualGpu {
   double done_ = 0;
   double time_factor_ = 1;  // This run's noise.
   double power_factor_ = 1;
+  double delay_s_ = 0;  // Because this run was launched late.
   Nanoseconds finished_at_;
   InstructionTable instruction_;
   bool has_queued_ = false;

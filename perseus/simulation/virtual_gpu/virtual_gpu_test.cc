@@ -278,6 +278,31 @@ TEST(VirtualGpu, TheSameSeedIsTheSameGpu) {
   EXPECT_NE(run(7), run(8));
 }
 
+// Of the late launches, a quarter are late by 1 ms or more, and 1 of 80 by 20 ms.
+TEST(VirtualGpu, LateLaunchesHaveAHeavyTail) {
+  VirtualGpuModel model = Model();
+  model.late_launches = 0.5;
+  VirtualGpu gpu(model, 1, 0);
+  constexpr int kRuns = 4000;
+  int late = 0;
+  int later = 0;
+  int latest = 0;
+  Nanoseconds now = 0;
+  for (int i = 0; i < kRuns; ++i) {
+    const double before_j = gpu.ReadAt(now).energy_j;
+    gpu.Begin(Work(1), now);
+    const double delay_s = ToSeconds(gpu.FinishTime() - now) - 1;
+    now = gpu.FinishTime();
+    late += delay_s > 0.249e-3;
+    later += delay_s > 1e-3;
+    latest += delay_s > 19.99e-3;
+    EXPECT_NEAR(gpu.ReadAt(now).energy_j - before_j, 300 + delay_s * model.blocking_power_w, 1e-3);
+  }
+  EXPECT_NEAR(late, kRuns / 2, 150);
+  EXPECT_NEAR(later, late / 4, 100);
+  EXPECT_NEAR(latest, late / 80, 20);
+}
+
 TEST(VirtualGpu, NoiseHasItsSpread) {
   VirtualGpuModel model = Model();
   model.time_noise = 0.02;

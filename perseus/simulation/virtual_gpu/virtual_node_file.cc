@@ -182,6 +182,7 @@ class NodeReader {
                                                  "power_limit_w",
                                                  "time_noise",
                                                  "power_noise",
+                                                 "late_launches",
                                                  "least_power_limit_w",
                                                  "most_power_limit_w",
                                                  "counter_period_ms",
@@ -204,6 +205,7 @@ class NodeReader {
     gpu.counter_period = FromMilliseconds(period_ms);
     gpu.time_noise = reader.Number("time_noise", kMostNoise, 0);
     gpu.power_noise = reader.Number("power_noise", kMostNoise, 0);
+    gpu.late_launches = reader.Number("late_launches", 1, 0);
     Keep(reader);
   }
 

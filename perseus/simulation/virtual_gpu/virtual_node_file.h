@@ -26,6 +26,7 @@
 //   counter_period_ms = 100.0  # how often the energy counter changes; default: the facts', or 100
 //   time_noise = 0.0           # standard deviation of the logarithm, at most 0.3; default: 0
 //   power_noise = 0.0          # the same
+//   late_launches = 0.0        # the fraction of the runs that the host launches late; default: 0
 //   [switch_latency]           # from the driver's answer to the GPU's clock
 //   median_ms = 10.0           # default: that of the facts, or 0
 //   spread = 0.3               # standard deviation of the logarithm, at most 2; default: that of
