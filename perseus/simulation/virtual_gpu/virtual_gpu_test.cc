@@ -278,7 +278,7 @@ TEST(VirtualGpu, TheSameSeedIsTheSameGpu) {
   EXPECT_NE(run(7), run(8));
 }
 
-// Of the late launches, a quarter are late by 1 ms or more, and 1 of 80 by 20 ms.
+// A quarter of the late launches are late by 1 ms or more, and 1 of 80 by 20 ms.
 TEST(VirtualGpu, LateLaunchesHaveAHeavyTail) {
   VirtualGpuModel model = Model();
   model.late_launches = 0.5;
