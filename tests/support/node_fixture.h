@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "perseus/base/json_file.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/node/node.h"
+#include "perseus/cluster/node_messages/node_messages.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/support/rank_logs.h"
 #include "tests/support/temporary_directory.h"
@@ -39,16 +41,13 @@ struct FakeServer {
   Result<http::Response> Answer(const http::Client::Outgoing& request) {
     if (is_away) return FailAs(ErrorKind::kSystem, "cannot reach http://server: refused");
     http::Response response;
-    if (request.method == "POST") {
-      response.status = report_status;
-      response.body = report_answer;
-      if (report_status == 200) reports.push_back(json::parse(request.body).at("jobs"));
-      return response;
-    }
+    if (request.method == "POST") return TakeReports(request.body);
     requests.push_back(request.method + " " + request.target);
     if (request.method == "PUT") {
       response.status = attach_status;
-      response.body = attach_problem.empty() ? json{{"job", job}}.dump() : attach_problem;
+      const std::string key = request.target.substr(request.target.rfind('/') + 1);
+      const std::string id = key == "gpt3-run7" ? job : "j-" + key;
+      response.body = attach_problem.empty() ? json{{"job", id}}.dump() : attach_problem;
     } else if (request.target.starts_with("/v1/jobs/")) {
       response.status = job_status;
       response.body = job_problem;
@@ -56,6 +55,15 @@ struct FakeServer {
       response.body = plan;
     }
     return response;
+  }
+
+  // Refuses what the real server refuses.
+  http::Response TakeReports(const std::string& body) {
+    const auto read =
+        json_file::Read(body, "body", protocol::kDeepestReports, protocol::ReadReports);
+    if (!read || !read->refused.empty()) return {.status = 400, .body = "{}"};
+    if (report_status == 200) reports.push_back(json::parse(body).at("jobs"));
+    return {.status = report_status, .body = report_answer};
   }
 };
 

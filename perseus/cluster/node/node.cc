@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include <iterator>
+#include <algorithm>
 #include <set>
 #include <utility>
 #include <variant>
@@ -25,6 +25,8 @@ constexpr Nanoseconds kReportApart = kSecond / 10;
 constexpr Nanoseconds kReportAtLeastEvery = 4 * kSecond;  // The server expects a report within 5 s.
 // While the server is unreachable, this many of the newest reports of a job are kept.
 constexpr std::size_t kMostUnsent = 256;
+// The unsent reports of this many jobs fit into one request (3 of 4 MiB).
+constexpr std::size_t kMostJobsOfRequest = 64;
 
 protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks, bool restarted,
                                   const std::string& instance) {
@@ -165,13 +167,26 @@ void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds
     job.next_attach = 0;
     job.last_active = now;
   }
-  auto reports = job.ranks.TakeReports(now);
+  const auto reports = job.ranks.TakeReports(now);
   if (!reports.empty()) {
     job.last_active = now;
     job.lifecycle.StepRan();
   }
-  if (job.lifecycle.has_ended()) return;
-  std::move(reports.begin(), reports.end(), std::back_inserter(job.unsent));
+  if (!job.lifecycle.has_ended()) KeepReports(directory, job, reports);
+}
+
+void Node::KeepReports(const std::filesystem::path& directory, Job& job,
+                       const std::vector<protocol::StepReport>& reports) {
+  for (const protocol::StepReport& report : reports) {
+    if (const auto checked = protocol::CheckStep(report); checked) {
+      job.unsent.push_back(report);
+    } else {
+      uplink_.WarnOnce(
+          directory.string() + " steps",
+          fmt::format("{}: step {} of pipeline {} is not reported: {}", directory.string(),
+                      report.step, report.dp_rank, checked.error().Message()));
+    }
+  }
   if (job.unsent.size() > kMostUnsent) {
     job.unsent.erase(job.unsent.begin(),
                      job.unsent.end() - static_cast<std::ptrdiff_t>(kMostUnsent));
@@ -372,15 +387,21 @@ void Node::Report(Nanoseconds now) {
   }
   if (reports.empty() || !is_new) return;
   next_report_ = now + kReportApart;
-  const auto answer = uplink_.Request(
-      {.method = "POST",
-       .target = fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name)),
-       .body = protocol::FormatReports(reports)},
-      now);
-  if (answer) TakeAnswer(*answer, now);
+  for (std::span<const protocol::JobReport> rest = reports;
+       !rest.empty() && uplink_.IsUsable(now);) {
+    const auto part = rest.first(std::min(rest.size(), kMostJobsOfRequest));
+    rest = rest.subspan(part.size());
+    const auto answer = uplink_.Request(
+        {.method = "POST",
+         .target = fmt::format("/v1/nodes/{}/reports", http::PercentEncoded(options_.name)),
+         .body = protocol::FormatReports(part)},
+        now);
+    if (answer) TakeAnswer(part, *answer, now);
+  }
 }
 
-void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
+void Node::TakeAnswer(std::span<const protocol::JobReport> reports, const http::Response& response,
+                      Nanoseconds now) {
   if (IsSuccess(response)) {
     uplink_.Recovered("report");
     report_by_ = now + kReportAtLeastEvery;
@@ -390,11 +411,20 @@ void Node::TakeAnswer(const http::Response& response, Nanoseconds now) {
                      fmt::format("the server refuses reports: {}", ProblemText(response)));
     if (MayBeSentAgain(response)) return;
   }
+  std::set<std::string> sent;
+  for (const protocol::JobReport& report : reports) sent.insert(report.job);
   const std::set<std::string> not_attached = NotAttachedOf(response);
+  const std::map<std::string, std::string> refused = RefusedOf(response);
   for (auto& [directory, job] : jobs_) {
-    if (!job.lifecycle.is_attached()) continue;
-    job.reported = ReportOf(job);
+    protocol::JobReport reported = ReportOf(job);
+    if (!job.lifecycle.is_attached() || !sent.contains(reported.job)) continue;
+    job.reported = std::move(reported);
     job.unsent.clear();
+    if (const auto why = refused.find(job.reported.job); why != refused.end()) {
+      uplink_.WarnOnce(
+          "report " + job.key,
+          fmt::format("the server refuses the report of job {}: {}", job.key, why->second));
+    }
     if (!not_attached.contains(job.reported.job)) continue;
     job.lifecycle.Apply(JobEvent::kNotAttached);
     uplink_.WarnOnce(

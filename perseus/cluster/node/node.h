@@ -17,6 +17,7 @@
 
 #include <filesystem>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,8 @@ class Node {
   void TakeEnd(const std::filesystem::path& directory, Job& job, const protocol::EndedEvent& ended);
   void FindJobs(Nanoseconds now);
   void ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds now);
+  void KeepReports(const std::filesystem::path& directory, Job& job,
+                   const std::vector<protocol::StepReport>& reports);
   void CheckRegistered(Job& job, Nanoseconds now);
   void Attach(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   bool TakeKey(const std::filesystem::path& directory, const Job& job);
@@ -102,7 +105,8 @@ class Node {
   bool FetchPlan(Job& job, const std::string& id, Nanoseconds now);
   void WriteAssignment(Job& job, Nanoseconds now);
   void Report(Nanoseconds now);
-  void TakeAnswer(const http::Response& response, Nanoseconds now);
+  void TakeAnswer(std::span<const protocol::JobReport> reports, const http::Response& response,
+                  Nanoseconds now);
   static protocol::JobReport ReportOf(const Job& job);
   std::string JobTarget(const Job& job) const;
 

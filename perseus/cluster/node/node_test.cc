@@ -1,7 +1,11 @@
 // Tests what a node attaches, fetches, writes and reports.
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "tests/support/node_fixture.h"
@@ -225,6 +229,51 @@ TEST_F(NodeTest, AReportHasAllJobs) {
   }
   Turn();
   EXPECT_THAT(server_.reports.back(), SizeIs(2));
+}
+
+// Any user of the node may write such a log. The jobs of other users are not affected.
+TEST_F(NodeTest, AStepThatTheServerWouldRefuseIsNotReported) {
+  const RankLogs good = MakeJob("good", "good");
+  const RankLogs bad = MakeJob("bad", "bad");
+  for (const RankLogs* logs : {&good, &bad}) logs->Begin({0, 0, 0}, 100);
+  Turn();
+  for (int step = 0; step < 2; ++step) {
+    good.End({0, 0, 0}, step, 0);
+    bad.End({0, 0, 0}, step, 0);
+  }
+  protocol::RanStep extreme;
+  extreme.step = 2;
+  extreme.end = Nanoseconds{500'000'000} * kSecond;
+  bad.Append({0, 0, 0}, extreme);
+  good.End({0, 0, 0}, 2, 0);
+  for (int i = 0; i < 3; ++i) Turn();
+  std::map<std::string, std::vector<int>> steps;
+  for (const json& jobs : server_.reports) {
+    for (const json& job : jobs) {
+      for (const json& step : job.at("steps")) steps[job.at("job")].push_back(step.at("step"));
+    }
+  }
+  EXPECT_THAT(steps["j-good"], ElementsAre(0, 1, 2));
+  EXPECT_THAT(steps["j-bad"], ElementsAre(0, 1));
+  EXPECT_THAT(logged_.str(), HasSubstr("bad: step 2 of pipeline 0 is not reported: "));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("refuses reports")));
+}
+
+TEST_F(NodeTest, ManyJobsAreReportedInSeveralRequests) {
+  for (int job = 0; job < 65; ++job) {
+    MakeJob(fmt::format("{}", job), fmt::format("key{}", job)).Begin({0, 0, 0}, 100);
+  }
+  Turn();
+  ASSERT_THAT(server_.reports, SizeIs(2));
+  EXPECT_EQ(server_.reports[0].size() + server_.reports[1].size(), 65U);
+}
+
+TEST_F(NodeTest, AJobThatTheServerRefusesIsNamed) {
+  const RankLogs logs = MakeAttachedJob();
+  server_.report_answer = R"({"not_attached": [], "refused": {"j-1": "since_step is wrong"}})";
+  logs.End({0, 0, 0}, 0, 0);
+  Turn();
+  EXPECT_THAT(logged_.str(), HasSubstr("refuses the report of job gpt3-run7: since_step is wrong"));
 }
 
 TEST_F(NodeTest, WithoutTheServerAssignmentsStayAndTheNewestStepsAreStored) {

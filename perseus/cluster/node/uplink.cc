@@ -69,6 +69,16 @@ std::set<std::string> NotAttachedOf(const http::Response& answer) {
   return jobs;
 }
 
+std::map<std::string, std::string> RefusedOf(const http::Response& answer) {
+  const auto json = ParseJson(answer.body);
+  std::map<std::string, std::string> refused;
+  if (!json.is_object() || !json.contains("refused")) return refused;
+  for (const auto& [job, why] : json["refused"].items()) {
+    if (why.is_string()) refused.emplace(job, why);
+  }
+  return refused;
+}
+
 bool IsNameConflict(const http::Response& problem) {
   return TextOf(problem, "pointer") == "/instance";
 }

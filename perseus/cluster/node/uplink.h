@@ -7,6 +7,7 @@
 #include <spdlog/logger.h>
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 
@@ -49,6 +50,8 @@ std::string TextOf(const http::Response& answer, const char* name);
 // Returns the jobs of a report whose ranks on this node are not attached, from the server's answer.
 // These jobs may have ended. Each job has the name that the report used.
 std::set<std::string> NotAttachedOf(const http::Response& answer);
+// Returns the jobs whose reports the server refused, and why. Named as in NotAttachedOf.
+std::map<std::string, std::string> RefusedOf(const http::Response& answer);
 // Describes any response that is not a success: "503: no plan yet (ask later)".
 std::string ProblemText(const http::Response& response);
 // Whether the problem is that another process has this node's name.

@@ -25,10 +25,8 @@ constexpr std::size_t kMostUpcomingPlans = 10'000;
 constexpr std::size_t kMostRanksOfNode = 4096;
 constexpr std::size_t kLongestGpu = 128;
 constexpr std::size_t kMostJobsOfReport = 10'000;
-constexpr double kMostSecondsOfStep = 1e6;
 // A shorter time has no meaning, because two steps seem to end at the same moment.
 constexpr double kLeastSecondsOfStep = 1e-6;
-constexpr double kMostJoulesOfStep = 1e12;
 
 // ---- Attachment ----
 
@@ -75,13 +73,13 @@ StepReport ReadStepReport(const Node& node) {
   StepReport step;
   step.step = node.Member("step").Whole(0, json_file::kLargestWhole, "a step");
   step.dp_rank = node.Member("dp_rank").Count(0, kMostPipelines - 1, "a dp_rank, from 0");
-  step.busy_s = node.Member("busy_s").Number(0, kMostSecondsOfStep, "seconds");
+  step.busy_s = node.Member("busy_s").Number(0, kLongestSeconds, "seconds");
   if (node.Has("time_s")) {
-    step.time_s = node.Member("time_s").Number(0, kMostSecondsOfStep, "seconds");
+    step.time_s = node.Member("time_s").Number(0, kLongestSeconds, "seconds");
   }
   if (step.time_s < kLeastSecondsOfStep) step.time_s = 0;
   if (node.Has("energy_j")) {
-    step.energy_j = node.Member("energy_j").Number(0, kMostJoulesOfStep, "joules");
+    step.energy_j = node.Member("energy_j").Number(0, kMostJoules, "joules");
   }
   if (node.Has("version")) {
     step.version = node.Member("version").Whole(0, json_file::kLargestWhole, "a version");
@@ -220,15 +218,31 @@ std::string FormatReports(std::span<const JobReport> jobs) {
   return JsonText(ordered_json{{"jobs", std::move(list)}});
 }
 
-std::vector<JobReport> ReadReports(const Node& body) {
+Reports ReadReports(const Node& body) {
   body.RequireObject({"jobs"});
   const Node jobs = body.Member("jobs");
   if (jobs.ListSize() > kMostJobsOfReport) {
     ThrowAt(jobs.path, "has more than {} jobs (send them in parts)", kMostJobsOfReport);
   }
-  std::vector<JobReport> reports;
-  for (std::size_t i = 0; i < jobs.ListSize(); ++i) reports.push_back(ReadJobReport(jobs[i]));
+  Reports reports;
+  std::optional<Error> first;
+  for (std::size_t i = 0; i < jobs.ListSize(); ++i) {
+    try {
+      reports.jobs.push_back(ReadJobReport(jobs[i]));
+    } catch (const Error& error) {
+      if (!first) first = error;
+      reports.refused.emplace(jobs[i].Member("job").Text(), error.what);
+    }
+  }
+  if (first && reports.jobs.empty()) throw *first;
   return reports;
+}
+
+Result<void> CheckStep(const StepReport& step) {
+  const auto read = json_file::Read(JsonText(StepsJson({&step, 1})), "the record of the step",
+                                    kDeepestReports, ReadSteps);
+  if (!read) return Fail(read);
+  return {};
 }
 
 // ---- Events ----

@@ -81,7 +81,16 @@ struct JobReport {
   friend bool operator==(const JobReport&, const JobReport&) = default;
 };
 std::string FormatReports(std::span<const JobReport> jobs);
-std::vector<JobReport> ReadReports(const json_file::Node& body);
+// The reports in one message. The jobs of a node belong to different users, so a job with invalid
+// numbers does not affect the other jobs.
+struct Reports {
+  std::vector<JobReport> jobs;
+  std::map<std::string, std::string> refused;  // Why a report is invalid, by its `job`.
+};
+// Throws if no job has a valid report, or if a report does not name its job.
+Reports ReadReports(const json_file::Node& body);
+// Fails (kInput) if ReadReports refuses the step. A node must not send such a step.
+Result<void> CheckStep(const StepReport& step);
 
 // Formats only the list of steps, for messages between replicas of the server.
 nlohmann::ordered_json StepsJson(std::span<const StepReport> steps);

@@ -11,12 +11,16 @@
 #include <vector>
 
 #include "perseus/base/json_file.h"
+#include "tests/support/results.h"
 
 namespace perseus::protocol {
 namespace {
 
 using nlohmann::json;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 constexpr const char* kPlanA = "p-00000000000000aa";
 constexpr const char* kPlanB = "p-00000000000000bb";
@@ -130,7 +134,9 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
   const std::vector<JobReport> reports{{"j-1", 7, 6, 88, {step}}, {.job = "j-2"}};
   const auto reported = ReadBack(FormatReports(reports), ReadReports);
   ASSERT_TRUE(reported) << reported.error().Message();
-  EXPECT_EQ(*reported, reports);
+  EXPECT_EQ(reported->jobs, reports);
+  EXPECT_THAT(reported->refused, IsEmpty());
+  EXPECT_TRUE(CheckStep(step));
 
   const EndedEvent ended{"j-1", "run"};
   EXPECT_EQ(std::get<EndedEvent>(*ParseEvent(kEndedEvent, FormatEvent(ended))), ended);
@@ -147,6 +153,21 @@ TEST(NodeMessages, AreReadAsTheyWereWritten) {
   const auto parsed = ParseEvent(kAssignmentEvent, text);
   ASSERT_TRUE(parsed) << parsed.error().Message();
   EXPECT_EQ(std::get<AssignmentEvent>(*parsed), event);
+}
+
+TEST(NodeMessages, AnInvalidReportOfAJobAffectsNoOtherJob) {
+  StepReport wrong{118, 1, 2.5, 2.25, 5120.5, 6, 4};
+  wrong.time_s = 1e7;
+  EXPECT_THAT(CheckStep(wrong), FailsWith(HasSubstr("time_s")));
+  const JobReport good{.job = "j-1", .acknowledged = 7};
+  const JobReport bad{.job = "j-2", .steps = {wrong}};
+  const auto both = ReadBack(FormatReports(std::vector{bad, good}), ReadReports);
+  ASSERT_TRUE(both) << both.error().Message();
+  EXPECT_THAT(both->jobs, ElementsAre(good));
+  EXPECT_THAT(both->refused, ElementsAre(Pair("j-2", HasSubstr("jobs[0].steps[0].time_s"))));
+  EXPECT_THAT(ReadBack(FormatReports(std::vector{bad}), ReadReports),
+              FailsWith(HasSubstr("jobs[0].steps[0].time_s")));
+  EXPECT_FALSE(ReadBack(R"({"jobs": [{"job": "j-1"}, {"following": 1}]})", ReadReports));
 }
 
 TEST(NodeMessages, OfImpossibleRanksAreRefusedWithTheirPlace) {

@@ -89,17 +89,36 @@ TEST_F(ControlPlaneTest, NamesTheJobsToWhichANodeIsNotAttached) {
   const http::Response taken = Send("POST", "/v1/nodes/n0/reports", body.dump());
   EXPECT_EQ(taken.status, 200);
   EXPECT_EQ(json::parse(taken.body),
-            (json{{"not_attached", {"other", "ended", "j-0000000000000000"}}}));
+            (json{{"not_attached", {"other", "ended", "j-0000000000000000"}},
+                  {"refused", json::object()}}));
   EXPECT_EQ(Get("/v1/nodes/n0/jobs")["jobs"][0]["acknowledged"], 3);
   EXPECT_EQ(Get("/v1/jobs/mine")["last_step"], 7);
   EXPECT_EQ(Get("/v1/jobs/other")["last_step"], -1);
   body["jobs"] = json::array({body["jobs"][0]});
   body["jobs"][0].erase("steps");
   EXPECT_EQ(json::parse(Send("POST", "/v1/nodes/n0/reports", body.dump()).body),
-            (json{{"not_attached", {"other"}}}));
+            (json{{"not_attached", {"other"}}, {"refused", json::object()}}));
   body["jobs"] = json::array();
   EXPECT_EQ(json::parse(Send("POST", "/v1/nodes/n0/reports", body.dump()).body),
-            (json{{"not_attached", json::array()}}));
+            (json{{"not_attached", json::array()}, {"refused", json::object()}}));
+}
+
+TEST_F(ControlPlaneTest, AnInvalidReportOfAJobAffectsNoOtherJob) {
+  for (const char* key : {"good", "bad"}) {
+    ASSERT_EQ(Send("POST", "/v1/jobs", JobBody(key)).status, 201);
+    Attach("n0", key, 0);
+  }
+  const auto job = [](const char* key, double busy_s) -> json {
+    return {{"job", key},
+            {"steps", {{{"step", 7}, {"dp_rank", 0}, {"busy_s", busy_s}, {"ranks", 2}}}}};
+  };
+  const json both{{"jobs", {job("bad", 1e7), job("good", 1)}}};
+  const http::Response taken = Send("POST", "/v1/nodes/n0/reports", both.dump());
+  EXPECT_EQ(taken.status, 200) << taken.body;
+  EXPECT_THAT(json::parse(taken.body)["refused"]["bad"].get<std::string>(),
+              HasSubstr("jobs[0].steps[0].busy_s"));
+  EXPECT_EQ(Get("/v1/jobs/good")["last_step"], 7);
+  EXPECT_EQ(Get("/v1/jobs/bad")["last_step"], -1);
 }
 
 TEST_F(ControlPlaneTest, TwoProcessesCannotBeTheSameNode) {

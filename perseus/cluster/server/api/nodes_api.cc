@@ -151,8 +151,8 @@ Answer<http::Response> Report(const Context& context) {
       const auto reports,
       ReadBody(context.request.body, protocol::kDeepestReports, protocol::ReadReports));
   PERSEUS_ASSIGN_OR_RETURN(const auto not_attached,
-                           context.services.reports.Take(name, reports, context.now));
-  return JsonResponse({{"not_attached", not_attached}});
+                           context.services.reports.Take(name, reports.jobs, context.now));
+  return JsonResponse({{"not_attached", not_attached}, {"refused", reports.refused}});
 }
 
 Answer<http::Response> JobsOfNode(const Context& context) {

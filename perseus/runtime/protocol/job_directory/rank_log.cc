@@ -34,7 +34,9 @@ using json_file::Throw;
 // The depth of record -> instructions -> instruction -> value.
 constexpr int kMaxRecordDepth = 4;
 constexpr int kMostProcess = std::numeric_limits<int>::max();
-constexpr Nanoseconds kLongest = std::numeric_limits<Nanoseconds>::max() / 4;
+// Sums and differences of an epoch and three times fit into 64 bits.
+constexpr Nanoseconds kFurthestEpoch = std::numeric_limits<Nanoseconds>::max() / 4;  // Year 2043.
+constexpr Nanoseconds kLongest = kFurthestEpoch / 4;                                 // 18 years.
 constexpr double kHighestCounterJ = 1e15;
 constexpr int kHottest = 1000;
 constexpr int kMostOutcome = 127;
@@ -236,9 +238,7 @@ RankHeader ReadHeader(const Node& node) {
     header.sm_clocks_mhz.push_back(clocks[i].Count(1, kHighestFrequencyMhz, "MHz"));
   }
   header.may_set_clocks = node.Member("may_set_clocks").Flag();
-  header.epoch = node.Member("epoch_ns")
-                     .Whole(-std::numeric_limits<Nanoseconds>::max(),
-                            std::numeric_limits<Nanoseconds>::max(), "nanoseconds");
+  header.epoch = node.Member("epoch_ns").Whole(-kFurthestEpoch, kFurthestEpoch, "nanoseconds");
   ReadPipeline(node, header);
   return header;
 }
