@@ -396,8 +396,8 @@ def plan(
         pipelines: The number of data-parallel pipelines; for totals only. Default: 1.
         gpus_per_stage: The number of GPUs that share a stage (tensor parallel). Default: 1.
         facts: The path of a hardware facts file (TOML). It gives the blocking power, the switch
-            latency and the switch cost, unless an argument or the job file does, and the greatest rate of clock changes
-            of plans.
+            latency and the switch cost, unless an argument or the job file does, and the greatest
+            rate of clock changes of plans.
         blocking_power_w: The power of one GPU while it waits (W).
         switch_latency_ms: The time from the request of a clock until the GPU runs at it (ms).
             Default: 0.

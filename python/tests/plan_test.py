@@ -490,7 +490,7 @@ class OtherJobTest(ScratchTest):
     def test_hardware_facts(self):
         facts = PROFILE.parent / "hardware-facts.toml"
         job = {**JOB, "blocking_power_w": None}
-        numbers = {**JOB, "blocking_power_w": 86.25, "switch_latency_ms": 12.5}
+        numbers = {**JOB, "blocking_power_w": 86.25, "switch_latency_ms": 12.5, "switch_cost": (0.00011, 0)}
         of_numbers = perseus.plan(PROFILE, **numbers).plan
         lines = facts.read_text().splitlines()
         without_rate = self.scratch / "facts.toml"
