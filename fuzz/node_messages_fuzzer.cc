@@ -44,7 +44,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const auto reports = [](std::string_view from) {
-    return perseus::json_file::Read(from, "fuzz", protocol::kDeepestReports, protocol::ReadReports);
+    return perseus::json_file::Read(from, "fuzz", protocol::kDeepestReports, [](const Node& body) {
+      return protocol::ReadReports(body).jobs;
+    });
   };
   const auto attachment = [](std::string_view from) {
     return perseus::json_file::Read(

@@ -62,7 +62,7 @@ void ReadReports(std::string_view text) {
   namespace protocol = perseus::protocol;
   const auto reports = ReadBody(text, protocol::kDeepestReports, protocol::ReadReports);
   if (!reports) return RequireProblem(reports.error());
-  for (const protocol::JobReport& report : *reports) {
+  for (const protocol::JobReport& report : reports->jobs) {
     Require(report.acknowledged >= 0 && report.following >= 0 && report.since_step >= -1);
     for (const protocol::StepReport& step : report.steps) {
       Require(step.step >= 0 && step.dp_rank >= 0 && step.busy_s >= 0 && step.ranks > 0);

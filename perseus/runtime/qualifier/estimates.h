@@ -87,10 +87,9 @@ Estimate HarmlessRate(std::vector<RateSlowdown> rates);
 //
 // A change may also stop the GPU for a moment, its stall. Three ways to measure it were considered:
 //   - The slowdown of a kernel at a known rate of changes. To keep the rate of work, the changes
-//   are
-//     between neighboring clocks, and such a change may stall less than a far one. If landings up
-//     and down take different times, the clocks do not share the time equally, which looks like a
-//     stall.
+//     are between neighboring clocks, and such a change may stall less than a far one. If landings
+//     up and down take different times, the clocks do not share the time equally, which looks like
+//     a stall.
 //   - The gap between two instructions, with a change requested between them, and without. A launch
 //     that comes late makes the gap longer, too.
 //   - The work that is missing in the series of a switch. It needs no further measurement. This one
