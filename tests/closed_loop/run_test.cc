@@ -95,7 +95,8 @@ TEST_F(RunTest, TuneOfAZeroBubbleScheduleSavesWhatItPromises) {
 
 TEST_F(RunTest, TuneOfH100sAtTheirPowerLimitSavesWhatItPromises) {
   SetUpNodes("1f1b", 6, "", kH100At420W);
-  const nlohmann::json verified = TuneAndVerify(700, "--budget-steps 80 --verify-steps 100", 15);
+  const nlohmann::json verified =
+      TuneAndVerify(700, "--budget-steps 80 --verify-steps 100", kH100At420W.switch_latency_ms);
   const double promised = verified.at("promised_saving").get<double>();
   // Late launches scatter the steps, so the limits hold for the nearer end of the interval.
   EXPECT_GT(promised, kOnePoint / 2);

@@ -64,8 +64,6 @@ class TrainingFixture : public ProgramTest {
   static bool HasEnded(pid_t process);
 
   static constexpr const char* kClock = "job.clock";
-  // Writes NAME.toml. The GPUs in this file have the time and power of `profile`. Then starts the
-  // agent of the node at NAME.sock.
   // How virtual GPUs behave.
   struct GpuType {
     const char* synth;  // The flags with which `perseus synth` makes their profile.
@@ -88,6 +86,8 @@ class TrainingFixture : public ProgramTest {
     int seed = 1;
     GpuType type = kQuietA100;
   };
+  // Writes NAME.toml. The GPUs in this file have the time and power of `profile`. Then starts the
+  // agent of the node at NAME.sock.
   void StartAgent(const NodeSpec& spec);
   void AwaitAgent(const std::string& name) const;
   virtual_gpu::VirtualNode OpenNode(const std::string& name) const;
