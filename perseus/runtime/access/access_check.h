@@ -12,8 +12,10 @@
 //    file on the caller's own file system (FUSE) waits for the caller, and not even SIGKILL ends
 //    it.
 //  - Let the client send its descriptor of the device. Its fstat and close can wait in the same
-//    way.
-// - open(2) in the child. Opening a GPU runs its driver, which may take seconds; access(2) makes
+//    way. A child without capabilities could receive it instead, but this child may wait forever,
+//    too, so the limits below would stay. A descriptor proves less: an earlier job or another user
+//    may have passed it on. And a client would have to open its GPU before it asks for a lease.
+//  - open(2) in the child. Opening a GPU runs its driver, which may take seconds; access(2) makes
 //   the same checks and runs no driver.
 //
 // The child touches no file, descriptor or memory of the process. The saved and effective user of
