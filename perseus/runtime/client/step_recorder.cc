@@ -15,15 +15,6 @@ constexpr std::size_t kMostInstructions = 16'384;
 // A driver call that takes longer is treated as unanswered.
 constexpr Nanoseconds kLongestAnswer = 100'000'000;
 
-// A step on streams begins with its first instruction: the call of step_begin may be steps ahead of
-// the GPU.
-void MoveBegin(protocol::RanStep& step) {
-  Nanoseconds first = step.instructions.front().begin;
-  for (const protocol::RanInstruction& ran : step.instructions) first = std::min(first, ran.begin);
-  for (protocol::RanInstruction& ran : step.instructions) ran.begin -= first;
-  step.begin += first;
-}
-
 }  // namespace
 
 void StepRecorder::Add(const Event& event) {
@@ -163,7 +154,8 @@ std::vector<protocol::RanStep> StepRecorder::TakeFinished(Nanoseconds now,
     // A long step gives pairs of events back before it ends.
     const bool is_resolved = ResolveTimes(pending, stream_times);
     if (!is_resolved || !pending.has_ended) break;
-    if (pending.is_on_stream) MoveBegin(pending.step);
+    // The call of step_begin may be steps ahead of the GPU.
+    if (pending.is_on_stream) protocol::BeginWithFirstInstruction(pending.step);
     const Nanoseconds end = pending.step.end;
     if (!IsAnswered(end) && now < end + kLongestAnswer) break;
     Complete(pending.step);

@@ -401,7 +401,7 @@ Result<RankLogReader::Passed> RankLogReader::SkipToEnd() {
   BeginWith(file);
   PERSEUS_ASSIGN_OR_RETURN(const std::string text, file.ReadAt(0, kMostBytes));
   head_ = text.substr(0, kHeadBytes);
-  passed.header = HeaderOf(file);
+  begins_.header = passed.header = HeaderOf(file);
   // The text at the beginning of a step in the format of FormatRecord. Parsing all steps would be
   // slow.
   constexpr std::string_view kStep = "\n{\"step\":";
@@ -507,6 +507,7 @@ Result<std::vector<RankRecord>> RankLogReader::ReadNewOf(const OpenFile& file) {
     offset_ += end + 1;
     if (line_ >= 0) ++line_;
     if (!record) return Fail(record);
+    begins_.Correct(*record);
     records.push_back(*std::move(record));
   }
   return records;

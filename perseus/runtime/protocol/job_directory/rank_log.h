@@ -30,6 +30,10 @@
 // the time since 1970, which is the same on all hosts. Times within a step are counted from the
 // step's beginning.
 //
+// A step whose instructions are timed on a stream begins with its first instruction. Clients of
+// version 0.1 wrote the time of the call, which may be steps ahead of the GPU. RankLogReader moves
+// such a beginning to the first instruction.
+//
 // Energy. The counter of a driver changes every 20 to 100 ms. A sample is a new value of the
 // counter. The counter took this value after `from` (the last reading of the old value), and not
 // after `to`.
@@ -147,6 +151,23 @@ struct Remark {
 };
 using RankRecord = std::variant<RankHeader, RanStep, Remark>;
 
+// Moves the beginning of the step to its first instruction, if it has one. All times stay the same
+// on the host's clock. Readings of the clock from before the first instruction are removed.
+void BeginWithFirstInstruction(RanStep& step);
+
+// Moves beginnings that are calls ahead of the GPU. A call that comes before the end of the
+// previous step shows that the times of this process are on a stream: from then on, each step of
+// the process begins with its first instruction.
+struct StepBegins {
+  // Call it for each record of a log, in order.
+  void Correct(RankRecord& record);
+
+  std::optional<RankHeader> header;  // The last one.
+  // The end of the last instruction of the previous step. None before the first step.
+  std::optional<Nanoseconds> previous_end;
+  bool are_on_stream = false;
+};
+
 // The record with a final newline.
 std::string FormatRecord(const RankRecord& record);
 // Parses a line without its newline. `where` names the line: "ranks/dp0-pp3-tp0.jsonl:17".
@@ -169,7 +190,8 @@ inline Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
   return FindRankFiles(job_directory, ".jsonl");
 }
 
-// Reads one log while the log grows. Starts with the older part of the log.
+// Reads one log while the log grows. Starts with the older part of the log. Steps on streams begin
+// with their first instruction, even in the log of an older client (see StepBegins).
 //
 // Any user who may write into the job directory can put any file in place of a log. So, whatever
 // the file is, no call waits, and the time and memory of a call are limited. A call fails (kFile)
@@ -215,6 +237,7 @@ class RankLogReader {
   std::int64_t line_ = 0;  // The number of lines before the offset. -1: not counted.
   // Whether the text at the offset belongs to a line that is too long.
   bool is_within_line_ = false;
+  StepBegins begins_;
 };
 
 }  // namespace perseus::protocol

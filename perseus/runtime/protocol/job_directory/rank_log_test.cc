@@ -235,6 +235,84 @@ TEST_F(RankLogReaderTest, IgnoresAnOlderPartOfAnotherProcess) {
   EXPECT_THAT(ReadNew(), IsEmpty());
 }
 
+// ---- Calls ahead of the GPU ----
+
+// A step of two instructions: 40 and 50 ms. The first instruction begins `lag` after the call.
+RanStep CalledStep(std::int64_t number, Nanoseconds call, Nanoseconds lag) {
+  RanStep step;
+  step.step = number;
+  step.begin = call;
+  step.end = call + lag + 90 * kMillisecond;
+  step.instructions = {
+      {InstructionKind::kForward, 0, 0, lag, 40 * kMillisecond, 1410},
+      {InstructionKind::kBackward, 0, 0, lag + 40 * kMillisecond, 50 * kMillisecond, 1410}};
+  step.energy = {{-kMillisecond, kMillisecond, 100}, {lag, lag + kMillisecond, 110}};
+  step.clocks = {{lag + 1, lag + 2, 1200, 2}, {lag + 3, 0, 1100, 0}};
+  step.reached = {{lag - 1, 1290}, {lag + 1, 1305}};
+  return step;
+}
+
+TEST_F(RankLogReaderTest, StepsOnAStreamBeginWithTheirFirstInstruction) {
+  const Nanoseconds ms = kMillisecond;
+  const RanStep first = CalledStep(0, 1000 * ms, 4 * ms);  // Ends at 1094 ms.
+  const RanStep not_ahead = CalledStep(1, 1100 * ms, 2 * ms);
+  Append(FormatRecord(Header(1)) + FormatRecord(first) + FormatRecord(not_ahead));
+  Append(FormatRecord(CalledStep(2, 1150 * ms, 43 * ms)));
+  const auto records = ReadNew();
+  ASSERT_EQ(records.size(), 4U);
+  EXPECT_EQ(records[1], RankRecord(first));
+  EXPECT_EQ(records[2], RankRecord(not_ahead));
+  const auto& moved = std::get<RanStep>(records[3]);
+  EXPECT_EQ(moved.begin, 1193 * ms);
+  EXPECT_EQ(moved.end, 1283 * ms);
+  EXPECT_THAT(
+      moved.instructions,
+      ElementsAre(RanInstruction{InstructionKind::kForward, 0, 0, 0, 40 * ms, 1410},
+                  RanInstruction{InstructionKind::kBackward, 0, 0, 40 * ms, 50 * ms, 1410}));
+  EXPECT_THAT(moved.energy,
+              ElementsAre(EnergySample{-44 * ms, -42 * ms, 100}, EnergySample{0, ms, 110}));
+  EXPECT_THAT(moved.clocks, ElementsAre(ClockChange{1, 2, 1200, 2}, ClockChange{3, 0, 1100, 0}));
+  EXPECT_THAT(moved.reached, ElementsAre(ReachedClock{1, 1305}));
+}
+
+TEST_F(RankLogReaderTest, BeginsAreMovedUntilTheProcessEnds) {
+  const Nanoseconds ms = kMillisecond;
+  const auto begin_of = [](const std::vector<RankRecord>& records) {
+    const auto* step = records.empty() ? nullptr : std::get_if<RanStep>(&records.back());
+    return step == nullptr ? -1 : step->begin;
+  };
+  Append(FormatRecord(Header(1)) + FormatRecord(CalledStep(0, 1000 * ms, 4 * ms)));
+  EXPECT_EQ(begin_of(ReadNew()), 1000 * ms);
+  Append(FormatRecord(CalledStep(1, 1050 * ms, 44 * ms)));
+  EXPECT_EQ(begin_of(ReadNew()), 1094 * ms);
+  // The call waited for the GPU, but the times are still on the stream.
+  Append(FormatRecord(CalledStep(2, 1200 * ms, 3 * ms)));
+  EXPECT_EQ(begin_of(ReadNew()), 1203 * ms);
+  // A second header of the same process, and a renamed log.
+  std::filesystem::rename(path_, OlderRankLogPath(path_));
+  Append(FormatRecord(Header(1)) + FormatRecord(CalledStep(3, 1400 * ms, 3 * ms)));
+  EXPECT_EQ(begin_of(ReadNew()), 1403 * ms);
+  Append(FormatRecord(Header(2)) + FormatRecord(CalledStep(0, 1450 * ms, 3 * ms)));
+  EXPECT_EQ(begin_of(ReadNew()), 1450 * ms);
+  // A reader that skipped the steps of a process.
+  RankLogReader late(path_);
+  ASSERT_TRUE(late.SkipToEnd());
+  Append(FormatRecord(CalledStep(1, 1500 * ms, 43 * ms)) +
+         FormatRecord(CalledStep(2, 1600 * ms, 33 * ms)));
+  EXPECT_EQ(begin_of(ValueOf(late.ReadNew())), 1633 * ms);
+  Append(FormatRecord(Header(3)) + FormatRecord(CalledStep(0, 2000 * ms, 3 * ms)));
+  EXPECT_EQ(begin_of(ValueOf(late.ReadNew())), 2000 * ms);
+}
+
+TEST_F(RankLogReaderTest, AStepWithoutInstructionsKeepsItsBegin) {
+  RanStep empty;
+  empty.begin = 1050 * kMillisecond;
+  empty.end = 1060 * kMillisecond;
+  const RankRecord first = CalledStep(0, 1000 * kMillisecond, 4 * kMillisecond);
+  Append(FormatRecord(first) + FormatRecord(empty));
+  EXPECT_THAT(ReadNew(), ElementsAre(first, RankRecord(empty)));
+}
+
 TEST(RankIds, AreReadAsTheyAreWritten) {
   EXPECT_EQ(ParseRankId("dp0-pp13-tp2"), (RankId{0, 13, 2}));
   for (const char* other : {"dp0-pp13", "dp0-pp013-tp2", "dp0-pp13-tp2.old", "dp0-pp-1-tp2", ""}) {
