@@ -300,10 +300,12 @@ void Node::Detach(const Job& job, Nanoseconds now) {
 
 // ---- Assignment ----
 
-// Stores the plan files. If a file cannot be stored, it is fetched later, with a warning.
+// Stores the plan files that the event names. If a file cannot be stored, it is fetched later, with
+// a warning.
 void Node::StoreFiles(Job& job, const protocol::AssignmentEvent& assignment) {
   for (const auto& [id, text] : assignment.files) {
-    if (!job.assignment.HasPlan(id)) static_cast<void>(job.assignment.StorePlan(id, text));
+    if (!job.assignment.Names(id) || job.assignment.HasPlan(id)) continue;
+    static_cast<void>(job.assignment.StorePlan(id, text));
   }
 }
 
