@@ -162,6 +162,8 @@ void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds
     for (const protocol::RankHeader& rank : job.ranks.Alive()) {
       ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
     }
+    // Without ranks, the node sends no further request that would replace the list of the server.
+    if (ranks.empty()) Detach(job, now);
     job.assignment.SetRanks(std::move(ranks));
     job.lifecycle.Apply(JobEvent::kRanksChanged);
     job.next_attach = 0;
