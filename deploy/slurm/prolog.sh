@@ -43,15 +43,21 @@ key() {
   fi
 }
 
-# Creates the directory where only root may write, and moves it into place with one rename. Every user
-# may write into `jobs`, so something may already exist under this name, such as a symbolic link that
-# root must not follow.
+# Creates the directory where only root may write, and moves it into place with one rename. So a node
+# process never sees a part of it. Only root may write into `jobs`. In a directory where every user may
+# write, another user could take the name of the job first. An earlier version of Perseus left such a
+# directory.
 prepare() {
-  local mine=$kept/$SLURM_JOB_ID new=$kept/$SLURM_JOB_ID/new its_key
+  local directory=$jobs/$SLURM_JOB_ID mine=$kept/$SLURM_JOB_ID new=$kept/$SLURM_JOB_ID/new old its_key
   umask 022
   mkdir -p "$kept" && chmod 0700 "$kept" || return
-  [[ -d $jobs ]] || mkdir -m 1777 "$jobs" || return
-  rm -rf -- "$mine" "${jobs:?}/$SLURM_JOB_ID" && mkdir "$mine" "$new" || return
+  mkdir -p "$jobs" && chown root:root "$jobs" && chmod 0755 "$jobs" || return
+  # What already has this name is first moved away: its owner may put new files into it while it is
+  # removed.
+  old=$(mktemp -d "$kept/old.XXXXXX") || return
+  [[ ! -e $directory && ! -L $directory ]] || mv -T "$directory" "$old/job" || return
+  rm -rf -- "$mine" "$old"
+  mkdir "$mine" "$new" || return
   [[ -z ${SLURM_JOB_GPUS:-} ]] || gpus >"$mine/gpus"
   its_key=$(key)
   [[ -z $its_key ]] || printf '{"job": "%s"}\n' "$its_key" >"$new/server.json" || return
@@ -62,7 +68,7 @@ prepare() {
     say "no group $group exists, so a node process of that group cannot write the job's assignment"
     chmod 0755 "$new" || return
   fi
-  mv -T "$new" "$jobs/$SLURM_JOB_ID"
+  mv -T "$new" "$directory"
 }
 
 if [[ ! ${SLURM_JOB_ID:-} =~ ^[0-9]+$ || ! ${SLURM_JOB_UID:-} =~ ^[0-9]+$ ]]; then

@@ -10,6 +10,7 @@
 #include "perseus/cli/flags/figure_flags.h"
 #include "perseus/cli/flags/job_options.h"
 #include "perseus/cli/flags/switch_flags.h"
+#include "perseus/cli/terminal/row_block.h"
 #include "perseus/cli/terminal/table.h"
 #include "perseus/cli/verbs/switches.h"
 #include "perseus/cli/verbs/verbs.h"
@@ -231,6 +232,29 @@ Result<std::string> ReportData(const CompareFlags& flags, const job::LoadedJob& 
   return report::FormatReportData(report);
 }
 
+Result<std::vector<Outcome>> RunPolicies(const Streams& streams, const CompareFlags& flags,
+                                         const job::LoadedJob& job, const plan::Planner& planner,
+                                         const std::vector<Nanoseconds>& planned) {
+  const std::vector<std::unique_ptr<baselines::Policy>> policies =
+      baselines::AllPolicies(FromMilliseconds(flags.unit_ms), job.wishes());
+  std::vector<Outcome> outcomes;
+  RowBlock progress(streams.err);
+  for (const auto& policy : policies) {
+    progress.Begin(std::string(policy->name()),
+                   static_cast<double>(outcomes.size()) / static_cast<double>(policies.size()));
+    auto offered = policy->Points(planner, planned);
+    if (!offered) {
+      // If the user gave the wrong unit, the failure is an error. Otherwise, the results of the
+      // other policies are still useful.
+      const bool is_asked_for = flags.is_unit_given && policy->name() == kRounds;
+      if (is_asked_for || policy == policies.back()) return Fail(offered);
+      offered = baselines::PolicyPoints{{}, offered.error().Message()};
+    }
+    outcomes.push_back({std::string(policy->name()), *std::move(offered)});
+  }
+  return outcomes;
+}
+
 Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   if (auto able = CheckFigures(flags.figures); !able) return able;
   PERSEUS_ASSIGN_OR_RETURN(auto overlays, LoadOverlays(flags.figures));
@@ -242,20 +266,7 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   const std::vector<Nanoseconds> times = TimesOf(flags, planner);
   const bool is_drawn = !flags.figures.figures.empty();
   const std::vector<Nanoseconds> planned = PlannedTimes(times, planner, frontier, is_drawn);
-  std::vector<std::unique_ptr<baselines::Policy>> policies =
-      baselines::AllPolicies(FromMilliseconds(flags.unit_ms), job.wishes());
-  std::vector<Outcome> outcomes;
-  for (const auto& policy : policies) {
-    auto offered = policy->Points(planner, planned);
-    if (!offered) {
-      // If the user gave the wrong unit, the failure is an error. Otherwise, the results of the
-      // other policies are still useful.
-      const bool is_asked_for = flags.is_unit_given && policy->name() == kRounds;
-      if (is_asked_for || policy == policies.back()) return Fail(offered);
-      offered = baselines::PolicyPoints{{}, offered.error().Message()};
-    }
-    outcomes.push_back({std::string(policy->name()), *std::move(offered)});
-  }
+  PERSEUS_ASSIGN_OR_RETURN(const auto outcomes, RunPolicies(streams, flags, job, planner, planned));
   if (is_drawn) {
     PERSEUS_ASSIGN_OR_RETURN(
         const auto data, ReportData(flags, job, planner, frontier, outcomes, std::move(overlays)));

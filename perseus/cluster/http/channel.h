@@ -55,6 +55,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool IsOpen() const { return descriptor_.is_open(); }
   Link& link() { return link_; }
 
+ protected:
+  int socket() { return descriptor_.native_handle(); }
+
  private:
   static asio::posix::stream_descriptor::wait_type WaitType(Link::Status want);
   // Waits until the operation that returned `moved` can continue. False if it cannot continue.

@@ -2,7 +2,10 @@
 // every part of the program can include it.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -24,6 +27,9 @@ struct Request {
   std::string body;
   std::string peer;  // The client's address, such as "127.0.0.1". For a Unix socket: "unix".
   bool is_over_unix_socket = false;
+  // The user of the client, if the server finds it (ServerOptions) and the request has no field
+  // Authorization.
+  std::optional<uid_t> user = {};
   std::string
       certificate;    // The common name in the client's trusted certificate. Empty without one.
   std::string trace;  // The trace id: 32 hexadecimal digits, from `traceparent` or new.

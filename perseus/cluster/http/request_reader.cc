@@ -193,6 +193,9 @@ void RequestReader::TakeHead(IncomingRequest& incoming, RequestParser& parser) {
   request.repeated = std::move(parser.repeated());
   request.peer = connection_.peer().address;
   request.is_over_unix_socket = connection_.peer().is_over_unix_socket;
+  if (state_.options.finds_local_users && request.Field("authorization").empty()) {
+    request.user = connection_.LocalUser();
+  }
   request.certificate = certificate_;
   request.trace = ParseTraceParent(request.Field("traceparent")).value_or(RandomHex(kTraceBytes));
   auto target = ParseTarget(parser.head().target);

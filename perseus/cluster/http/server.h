@@ -135,6 +135,8 @@ struct ServerOptions {
   std::optional<UnixAddress> unix_socket = {};
   Limits limits = {};
   std::optional<TlsFiles> tls = {};
+  // Finds the users of clients on this machine that connect over TCP (local_user.h).
+  bool finds_local_users = false;
   // Called for each answered request: for metrics and the log.
   std::function<void(const Request&, std::string_view pattern, int status, double seconds)>
       answered = {};

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "perseus/base/host_port.h"
+#include "perseus/cluster/http/local_user.h"
+
 namespace perseus::http {
 namespace {
 
@@ -24,6 +27,14 @@ Connection::Connection(std::shared_ptr<ServerState> state, FileDescriptor socket
       state_(std::move(state)),
       peer_(std::move(peer)) {
   state_->open.insert(this);
+}
+
+std::optional<uid_t> Connection::LocalUser() {
+  if (!local_user_) {
+    const bool is_here = !peer_.is_over_unix_socket && IsLoopback(peer_.address);
+    local_user_ = is_here ? UserOfOtherSide(socket()) : std::nullopt;
+  }
+  return *local_user_;
 }
 
 Connection::~Connection() {

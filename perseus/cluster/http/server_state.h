@@ -1,10 +1,13 @@
 // The state that the connections of one server share.
 #pragma once
 
+#include <sys/types.h>
+
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -54,12 +57,16 @@ class Connection : public Channel {
   ServerState& state() { return *state_; }
   const std::shared_ptr<ServerState>& shared_state() const { return state_; }
   const Peer& peer() const { return peer_; }
+  // The user of a client on this machine that is connected over TCP. The first call asks the
+  // kernel.
+  std::optional<uid_t> LocalUser();
   // True if the connection can be closed without losing a request.
   bool is_idle = true;
 
  private:
   std::shared_ptr<ServerState> state_;
   Peer peer_;
+  std::optional<std::optional<uid_t>> local_user_;
 };
 
 // Serves one connection: reads requests and writes answers, one after another. Returns when the

@@ -175,6 +175,12 @@ std::set<std::string> AssignmentSync::MissingPlans() const {
   return missing;
 }
 
+bool AssignmentSync::Names(const std::string& id) const {
+  std::set<std::string> named(upcoming_.begin(), upcoming_.end());
+  AddPlans(wanted_, named);
+  return named.contains(id);
+}
+
 std::set<std::string> AssignmentSync::MissingUpcoming() const {
   std::set<std::string> missing;
   for (const std::string& id : upcoming_) {

@@ -77,6 +77,8 @@ class AssignmentSync {
   std::set<std::string> MissingUpcoming() const;
   // Whether the wanted assignment names a plan for each pipeline with ranks on this node.
   bool NamesPlansOfAll() const;
+  // Whether the last event names this plan: for a pipeline, or as upcoming.
+  bool Names(const std::string& id) const;
   // Whether the directory has the plan, with all instructions of the ranks on this node that will
   // follow it.
   bool HasPlan(const std::string& id) const;

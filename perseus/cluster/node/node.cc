@@ -162,6 +162,8 @@ void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds
     for (const protocol::RankHeader& rank : job.ranks.Alive()) {
       ranks[rank.name.dp_rank].insert(rank.name.pp_rank);
     }
+    // Without ranks, the node sends no further request that would replace the list of the server.
+    if (ranks.empty()) Detach(job, now);
     job.assignment.SetRanks(std::move(ranks));
     job.lifecycle.Apply(JobEvent::kRanksChanged);
     job.next_attach = 0;
@@ -300,10 +302,12 @@ void Node::Detach(const Job& job, Nanoseconds now) {
 
 // ---- Assignment ----
 
-// Stores the plan files. If a file cannot be stored, it is fetched later, with a warning.
+// Stores the plan files that the event names. If a file cannot be stored, it is fetched later, with
+// a warning.
 void Node::StoreFiles(Job& job, const protocol::AssignmentEvent& assignment) {
   for (const auto& [id, text] : assignment.files) {
-    if (!job.assignment.HasPlan(id)) static_cast<void>(job.assignment.StorePlan(id, text));
+    if (!job.assignment.Names(id) || job.assignment.HasPlan(id)) continue;
+    static_cast<void>(job.assignment.StorePlan(id, text));
   }
 }
 

@@ -144,6 +144,19 @@ json CutPlan() {
   return plan;
 }
 
+TEST_F(NodeTest, RanksWhoseLogsAreDeletedAreDetached) {
+  const RankLogs logs = MakeJob();
+  for (int rank = 0; rank < 2; ++rank) logs.Begin({0, rank, 0}, 100 + rank);
+  Turn();
+  server_.requests.clear();
+  for (const int rank : {1, 0}) {
+    std::filesystem::remove(protocol::RankLogPath(directory_ / "run", {0, rank, 0}));
+    for (int i = 0; i < 6; ++i) Turn();
+  }
+  EXPECT_THAT(server_.requests,
+              ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7", "DELETE /v1/nodes/n7/jobs/gpt3-run7"));
+}
+
 TEST_F(NodeTest, PlansInAnAssignmentEventAreNotFetched) {
   const RankLogs logs = MakeAttachedJob();
   server_.requests.clear();

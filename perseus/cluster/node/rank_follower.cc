@@ -11,6 +11,8 @@ constexpr Nanoseconds kRankFollowerSearchEvery = 500'000'000;
 // Ranks of a job wait for each other, so they differ by few steps. A rank that is further behind is
 // dead or belongs to an earlier run.
 constexpr std::int64_t kMostBehind = 2;
+// A rank that renames a full log has no log for a moment.
+constexpr int kMissedOfDeleted = 2;
 
 }  // namespace
 
@@ -33,6 +35,21 @@ void RankFollower::FindLogs(News& news) {
     rank.header.name = name;
     if (passed->has_steps) continue;
     rank.is_alive = news.have_ranks_changed = news.has_restarted = true;
+  }
+  ForgetDeleted(*logs, news);
+}
+
+void RankFollower::ForgetDeleted(const std::map<protocol::RankId, std::filesystem::path>& logs,
+                                 News& news) {
+  for (auto at = ranks_.begin(); at != ranks_.end();) {
+    Rank& rank = at->second;
+    rank.missed = logs.contains(at->first) ? 0 : rank.missed + 1;
+    if (rank.missed < kMissedOfDeleted) {
+      ++at;
+      continue;
+    }
+    news.have_ranks_changed = news.have_ranks_changed || rank.is_alive;
+    at = ranks_.erase(at);
   }
 }
 

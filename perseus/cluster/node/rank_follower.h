@@ -3,7 +3,7 @@
 //
 // A directory may contain logs of an earlier run. So the follower skips the content that a log has
 // when it is found. A rank is alive if its log has no step yet, or if its log has grown since it
-// was found.
+// was found. If its log is deleted, the rank is forgotten.
 //
 // Not thread safe.
 #pragma once
@@ -65,12 +65,14 @@ class RankFollower {
     protocol::RankLogReader reader;
     protocol::RankHeader header;
     bool is_alive = false;
+    int missed = 0;  // In how many searches in a row the log was missing.
     std::int64_t last_step = -1;
     Nanoseconds last_end = 0;
     std::optional<Nanoseconds> step_time;
     Following following;
   };
   void FindLogs(News& news);
+  void ForgetDeleted(const std::map<protocol::RankId, std::filesystem::path>& logs, News& news);
   void TakeHeader(const protocol::RankHeader& header, Rank& rank, News& news);
   void TakeStep(const protocol::RanStep& step, std::int64_t server_version, Rank& rank,
                 Nanoseconds now);

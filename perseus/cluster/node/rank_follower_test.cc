@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <fstream>
 #include <vector>
 
 #include "perseus/base/units.h"
@@ -119,6 +120,39 @@ TEST_F(RankFollowerTest, ARestartedJobHasTheProgressOfItsNewRanks) {
   EXPECT_FALSE(Look().has_restarted);
   EXPECT_EQ(follower_.progress().last_step, 0);
   EXPECT_EQ(follower_.following(), (Following{6, 0}));
+}
+
+TEST_F(RankFollowerTest, ForgetsARankWhoseLogIsDeleted) {
+  for (int rank = 0; rank < 2; ++rank) logs_.Begin({0, rank, 0}, 100 + rank);
+  Look();
+  for (int rank = 0; rank < 2; ++rank) logs_.End({0, rank, 0}, 10 * rank, 16);
+  Look();
+  const auto log = protocol::RankLogPath(directory_.path(), {0, 1, 0});
+  std::filesystem::rename(log, directory_ / "log");
+  EXPECT_FALSE(Look().have_ranks_changed) << "the rank may be about to begin another log";
+  std::filesystem::rename(directory_ / "log", log);
+  EXPECT_FALSE(Look().have_ranks_changed);
+  std::filesystem::remove(log);
+  EXPECT_FALSE(Look().have_ranks_changed);
+  EXPECT_TRUE(Look().have_ranks_changed);
+  ASSERT_THAT(follower_.Alive(), SizeIs(1));
+  EXPECT_EQ(follower_.Alive()[0].name, (protocol::RankId{0, 0, 0}));
+  EXPECT_EQ(follower_.progress().last_step, 0);
+  std::filesystem::remove_all(directory_ / "ranks");
+  Look();
+  EXPECT_TRUE(Look().have_ranks_changed);
+  EXPECT_THAT(follower_.Alive(), IsEmpty());
+}
+
+TEST_F(RankFollowerTest, KeepsItsRanksIfTheDirectoryCannotBeListed) {
+  logs_.Begin({0, 0, 0}, 100);
+  Look();
+  std::filesystem::rename(directory_ / "ranks", directory_ / "away");
+  std::ofstream(directory_ / "ranks") << "no directory";
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_THAT(Look().troubles, Contains(HasSubstr("ranks: cannot list: Not a directory")));
+  }
+  EXPECT_THAT(follower_.Alive(), SizeIs(1));
 }
 
 TEST_F(RankFollowerTest, ARepeatedHeaderIsNotANewProcess) {

@@ -5,16 +5,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <random>
 #include <string>
 #include <thread>
 #include <utility>
 
-#include "perseus/base/mutex.h"
 #include "perseus/base/units.h"
 #include "perseus/cluster/munge/credential.h"
+#include "perseus/cluster/node/mailbox.h"
 #include "perseus/cluster/node/own_token.h"
 
 namespace perseus::node {
@@ -26,44 +25,6 @@ constexpr Nanoseconds kTurnEvery = 50 * kMillisecond;
 constexpr Nanoseconds kListenAgainAfter = 5'000 * kMillisecond;
 // The timeout of one request. The thread waits for the answer.
 constexpr std::chrono::milliseconds kRunNodeTimeout{5000};
-
-// Passes events from the thread that listens to the thread that works, and the position (the last
-// event id) in the other direction.
-class Mailbox {
- public:
-  void Put(const http::Event& event) PERSEUS_EXCLUDES(mutex_) {
-    {
-      const MutexLock lock(mutex_);
-      events_.push_back(event);
-    }
-    count_.fetch_add(1);
-    WakeAll(count_);
-  }
-  std::deque<http::Event> TakeAll() PERSEUS_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    return std::exchange(events_, {});
-  }
-  const std::atomic<std::uint32_t>& count() const { return count_; }
-
-  void SetPosition(std::string position) PERSEUS_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    position_ = std::move(position);
-  }
-  std::string position() PERSEUS_EXCLUDES(mutex_) {
-    const MutexLock lock(mutex_);
-    return position_;
-  }
-
-  std::atomic<bool> is_name_lost = false;  // Another process has the node's name.
-  // The server refused the stream for another reason, such as the token.
-  std::atomic<bool> is_refused = false;
-
- private:
-  Mutex mutex_;
-  std::deque<http::Event> events_ PERSEUS_GUARDED_BY(mutex_);
-  std::string position_ PERSEUS_GUARDED_BY(mutex_);
-  std::atomic<std::uint32_t> count_ = 0;
-};
 
 std::string RandomInstance() {
   std::random_device random;
@@ -170,6 +131,7 @@ Result<void> RunNode(NodeOptions options, const http::ClientOptions& server,
     clock.WaitWhile(mailbox.count(), received, clock.Now() + kTurnEvery);
   }
   is_over = true;
+  mailbox.Close();
   listener.join();
   return {};
 }

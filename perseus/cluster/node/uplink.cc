@@ -48,7 +48,17 @@ Result<http::Response> Uplink::Request(const http::Client::Outgoing& request, Na
 }
 
 void Uplink::WarnOnce(const std::string& about, const std::string& message) {
-  if (warned_.insert(about).second) log_.warn("{}", OneLine(message));
+  if (!warned_.try_emplace(about, warnings_).second) return;
+  warned_in_order_.emplace(warnings_++, about);
+  if (warned_.size() > kMostWarned) Recovered(std::string(warned_in_order_.begin()->second));
+  log_.warn("{}", OneLine(message));
+}
+
+void Uplink::Recovered(const std::string& about) {
+  const auto found = warned_.find(about);
+  if (found == warned_.end()) return;
+  warned_in_order_.erase(found->second);
+  warned_.erase(found);
 }
 
 bool IsSuccess(const http::Response& response) { return response.status / 100 == 2; }

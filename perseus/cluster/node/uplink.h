@@ -6,6 +6,8 @@
 
 #include <spdlog/logger.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <set>
@@ -31,16 +33,22 @@ class Uplink {
   Result<http::Response> Request(const http::Client::Outgoing& request, Nanoseconds now);
 
   // Logs a warning about a subject such as a job. Until Recovered(about), later warnings with the
-  // same `about` are not logged.
+  // same `about` are not logged. If there are more than kMostWarned subjects, the oldest one is
+  // forgotten, and its next warning is logged again.
+  static constexpr std::size_t kMostWarned = 1000;
   void WarnOnce(const std::string& about, const std::string& message);
-  void Recovered(const std::string& about) { warned_.erase(about); }
+  void Recovered(const std::string& about);
 
  private:
   Send send_;
   spdlog::logger& log_;
   Nanoseconds pause_ = 0;
   Nanoseconds pause_until_ = 0;
-  std::set<std::string> warned_;
+  // The subjects, with the number of the warning. A server and the users of the node choose some of
+  // the subjects, so their number is limited.
+  std::map<std::string, std::int64_t> warned_;
+  std::map<std::int64_t, std::string> warned_in_order_;
+  std::int64_t warnings_ = 0;
 };
 
 bool IsSuccess(const http::Response& response);

@@ -1,9 +1,17 @@
 // Tests the access to the server: tokens, exposure to other machines, certificates, and the log.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <sstream>
 
+#include "perseus/base/number.h"
 #include "perseus/cluster/server/identity/rights.h"
 #include "tests/support/control_plane_fixture.h"
 #include "tests/support/temporary_directory.h"
@@ -15,6 +23,56 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
+
+// Sends a request from a program of another user. Returns the status of the answer, or 0.
+int StatusForAnotherUser(int port, const std::string& request) {
+  std::array<int, 2> answer{};
+  if (::pipe(answer.data()) != 0) return 0;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr id_t kOther = 65533;
+    sockaddr_in server{};
+    server.sin_family = AF_INET;
+    server.sin_port = htons(static_cast<std::uint16_t>(port));
+    server.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    std::array<char, 12> head{};  // "HTTP/1.1 403"
+    if (::setgid(kOther) != 0 || ::setuid(kOther) != 0) ::_exit(1);
+    const int connection = ::socket(AF_INET, SOCK_STREAM, 0);
+    if (::connect(connection, reinterpret_cast<sockaddr*>(&server), sizeof(server)) != 0 ||
+        ::write(connection, request.data(), request.size()) < 0 ||
+        ::recv(connection, head.data(), head.size(), MSG_WAITALL) < 0 ||
+        ::write(answer[1], head.data(), head.size()) < 0) {
+      ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  ::close(answer[1]);
+  std::array<char, 12> head{};
+  const ssize_t size = ::read(answer[0], head.data(), head.size());
+  ::close(answer[0]);
+  ::waitpid(child, nullptr, 0);
+  if (size != static_cast<ssize_t>(head.size())) return 0;
+  return ParseNumber<int>(std::string_view(head.data(), head.size()).substr(9)).value_or(0);
+}
+
+// Otherwise, any user of the machine could become the only operator.
+TEST_F(ControlPlaneTest, AnotherUserOfTheMachineCannotCreateTheFirstToken) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const std::string body = R"({"scope": "operator"})";
+  const std::string post = fmt::format(
+      "POST /v1/tokens HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+      "Content-Length: {}\r\n\r\n{}",
+      body.size(), body);
+  EXPECT_EQ(StatusForAnotherUser(plane_->port(), post), 403);
+  EXPECT_EQ(
+      StatusForAnotherUser(plane_->port(), "GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+      403);
+  const json token = json::parse(Send("POST", "/v1/tokens", body).body);
+  const std::string with_token =
+      fmt::format("GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\r\n",
+                  token["token"].get<std::string>());
+  EXPECT_EQ(StatusForAnotherUser(plane_->port(), with_token), 200);
+}
 
 TEST_F(ControlPlaneTest, TheFirstTokenIsALastingOperatorToken) {
   for (const char* other : {R"({"scope": "read"})", R"({"scope": "agent", "nodes": ["*"]})",

@@ -32,7 +32,7 @@ Rights::WithoutTokens WithoutTokens(const ControlPlaneOptions& options) {
   // With a proxy, the operators are users behind the proxy.
   if (options.identities.proxy) return Rights::WithoutTokens::kClosed;
   if (options.is_insecure) return Rights::WithoutTokens::kOpen;
-  return IsLocal(options) ? Rights::WithoutTokens::kOpenHere : Rights::WithoutTokens::kClosed;
+  return IsLocal(options) ? Rights::WithoutTokens::kOpenToOwnUser : Rights::WithoutTokens::kClosed;
 }
 
 // Returns null if no settings can ever name a proxy or munge.
@@ -216,6 +216,7 @@ Result<void> HttpFront::Listen() {
        .unix_socket = SocketOf(options_.identities),
        .limits = options_.limits,
        .tls = options_.tls,
+       .finds_local_users = WithoutTokens(options_) == Rights::WithoutTokens::kOpenToOwnUser,
        .answered = [this](const http::Request& request, std::string_view pattern, int status,
                           double seconds) { Answered(request, pattern, status, seconds); },
        .failed =

@@ -9,11 +9,13 @@
 // ("balanced" reconfiguration). EnvPipe assumes that the last stage is the slowest. Otherwise, the
 // envelope may never become critical: all instructions end at maximum frequency, and EnvPipe's loop
 // does not end. If nothing on the path can be raised, this implementation adds a note and returns
-// the plan of that moment.
+// the plan of that moment. It does the same if the search takes too long.
 //
 // If there are several critical paths, this implementation uses one of them. Like EnvPipe's own
 // implementation, it stays on the same rank if possible. It goes to another rank only if the
 // instruction waited for that rank.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -22,6 +24,9 @@
 
 namespace perseus::baselines {
 namespace {
+
+// The most rounds, multiplied by the number of instructions. A search of this size takes seconds.
+constexpr std::size_t kMostEnvPipeEffort = 200'000'000;
 
 bool IsBackward(InstructionKind kind) {
   return kind == InstructionKind::kBackward || kind == InstructionKind::kBackwardInput ||
@@ -48,8 +53,15 @@ class Reconfiguration {
       options.push_back(in_envelope_[i] ? Highest(i) : LeastEnergy(i));
     }
     PolicyPoints offered;
-    // Each round raises an instruction, so the loop ends.
-    for (;;) {
+    // Each round raises an instruction, so the loop ends. A round evaluates all instructions.
+    const std::size_t most_rounds = kMostEnvPipeEffort / graph_.instructions.size() + 1;
+    for (std::size_t round = 0;; ++round) {
+      if (round == most_rounds) {
+        offered.note = fmt::format(
+            "stopped after {} rounds: this plan is not EnvPipe's last one (use fewer microbatches)",
+            round);
+        break;
+      }
       const std::vector<int> path = CriticalPath(evaluator_.Evaluate(Chosen(options)));
       const bool is_envelope =
           std::ranges::all_of(path, [&](int instruction) { return in_envelope_[At(instruction)]; });

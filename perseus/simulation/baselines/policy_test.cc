@@ -143,6 +143,15 @@ TEST(PerseusPublished, NamesTheLeastUnit) {
   EXPECT_THAT(points.error().Message(), HasSubstr("`unit = 0.000121` or more"));
 }
 
+// With 1,410 microbatches, a unit of 1 ms gives fewer steps than the limit, but each step evaluates
+// thousands of instructions.
+TEST(PerseusPublished, RefusesAWalkThatTakesMinutes) {
+  const plan::Planner planner = MakePlanner(MakeSyntheticJob({.stages = 8, .microbatches = 1410}));
+  const auto points = MakePerseusPublished(kMillisecond)->Points(planner, {});
+  ASSERT_FALSE(points);
+  EXPECT_THAT(points.error().Message(), HasSubstr("each of 22560 instructions (choose `unit = "));
+}
+
 // No policy needs less energy than the bound. At an equal time, no policy needs less energy than
 // Perseus. PerseusPublished rounds times and energies, so the test checks only the first claim for
 // it.

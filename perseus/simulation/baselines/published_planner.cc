@@ -82,13 +82,16 @@ Result<void> PublishedPlanner::CountSteps() {
   slowest_ = frontier::EarliestTimes(network, frontier::Pace::kSlowest)[sink];
   fastest_ = frontier::EarliestTimes(network, frontier::Pace::kFastest)[sink];
   most = std::max(most, slowest_ - fastest_);
-  if (most / unit_ <= kMostSteps) return {};
+  const auto instructions = static_cast<std::int64_t>(graph_->instructions.size());
+  const std::int64_t most_steps =
+      std::clamp<std::int64_t>(kMostEffort / instructions, 2, kMostSteps);
+  if (most / unit_ <= most_steps) return {};
   // The larger unit may make the range longer by one step.
-  const double least_s = RoundedUp(ToSeconds(most) / static_cast<double>(kMostSteps - 1));
+  const double least_s = RoundedUp(ToSeconds(most) / static_cast<double>(most_steps - 1));
   return Fail(
-      "a unit of {:g} ms gives {} steps from the slowest schedule to the fastest (choose `unit = "
-      "{:g}` or more)",
-      ToMilliseconds(unit_), most / unit_, least_s * kMillisecondsPerSecond);
+      "a unit of {:g} ms gives {} steps from the slowest schedule to the fastest, each of {} "
+      "instructions (choose `unit = {:g}` or more)",
+      ToMilliseconds(unit_), most / unit_, instructions, least_s * kMillisecondsPerSecond);
 }
 
 Result<profile::Curve> PublishedPlanner::Fit(const schedule::OptionSet& set,

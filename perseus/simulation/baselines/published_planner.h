@@ -32,11 +32,13 @@ namespace perseus::baselines {
 class PublishedPlanner {
  public:
   static constexpr std::int64_t kMostSteps = 100'000;
+  // The most steps, multiplied by the number of instructions. A walk of this size takes about 15 s.
+  static constexpr std::int64_t kMostEffort = 200'000'000;
 
   // Keeps a reference to the graph. `blocking_power_w` is the power of a rank. Fails (kInput) if an
   // instruction is shorter than the unit, or if it has too few options for a fit. Also fails if the
-  // walk would have more than kMostSteps steps. The message then has the least unit that avoids
-  // this.
+  // walk would have more than kMostSteps steps, or an effort above kMostEffort. The message then
+  // has the least unit that avoids this.
   static Result<PublishedPlanner> Create(const schedule::InstructionGraph& graph,
                                          double blocking_power_w, Nanoseconds unit);
 

@@ -1,6 +1,7 @@
 #include "perseus/cluster/server/identity/rights.h"
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -25,6 +26,11 @@ bool IsFromThisMachine(const http::Request& request) {
     host = host.substr(0, port);
   }
   return host == "[::1]" || IsLoopback(host);
+}
+
+// Whether the caller could also read the database of this server.
+bool IsFromOwnUser(const http::Request& request) {
+  return request.user == ::geteuid() || request.user == uid_t{0};
 }
 
 Answer<Identity> Unknown(std::string detail) {
@@ -88,11 +94,18 @@ Answer<Identity> Rights::Identify(const http::Request& request, Milliseconds now
   {
     const MutexLock lock(mutex_);
     if (tokens_.by_id.empty() && without_ == WithoutTokens::kOpen) return Identity();
-    if (tokens_.by_id.empty() && without_ == WithoutTokens::kOpenHere) {
-      if (IsFromThisMachine(request)) return Identity();
-      return Refuse(403, "This request may come from a web page",
-                    "while no tokens exist, the server accepts only programs of this machine",
-                    "use http://127.0.0.1 or http://localhost, or create a token");
+    if (tokens_.by_id.empty() && without_ == WithoutTokens::kOpenToOwnUser) {
+      if (!IsFromThisMachine(request)) {
+        return Refuse(403, "This request may come from a web page",
+                      "while no tokens exist, the server accepts only programs of this machine",
+                      "use http://127.0.0.1 or http://localhost, or create a token");
+      }
+      if (IsFromOwnUser(request)) return Identity();
+      return Refuse(403, "This request comes from another user",
+                    "while no tokens exist, the server accepts only programs of its own user and "
+                    "of root",
+                    "as this user or as root, create a token of scope operator (perseus token "
+                    "create), and then tokens for the other users");
     }
     if (field.empty() && !request.certificate.empty()) {
       const store::TokenRecord* token = FindByCertificate(request.certificate);

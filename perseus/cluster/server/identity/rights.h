@@ -24,11 +24,12 @@ std::string NewSecret();
 
 class Rights {
  public:
-  // Says who is an operator while no tokens exist. kOpen: everybody. kClosed: nobody. kOpenHere:
-  // programs on this machine that use localhost or a loopback address in the URL. The check of the
-  // URL excludes web pages in a browser on this machine, because a page may use its own host name
-  // for the loopback address (DNS rebinding).
-  enum class WithoutTokens { kOpen, kOpenHere, kClosed };
+  // Says who is an operator while no tokens exist. kOpen: everybody. kClosed: nobody.
+  // kOpenToOwnUser: programs on this machine that run as the server's user or as root, and that use
+  // localhost or a loopback address in the URL. The check of the URL excludes web pages in a
+  // browser on this machine, because a page may use its own host name for the loopback address (DNS
+  // rebinding).
+  enum class WithoutTokens { kOpen, kOpenToOwnUser, kClosed };
   explicit Rights(WithoutTokens without) : without_(without) {}
 
   // Reads the tokens from the store. On failure, the old tokens remain valid.

@@ -2,11 +2,13 @@
 #include "perseus/cluster/server/identity/rights.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -82,11 +84,12 @@ TEST_F(RightsTest, WithoutTokensEveryCallerIsAnOperator) {
 }
 
 TEST_F(RightsTest, RefusesWebPagesWithoutTokens) {
-  const Rights here(Rights::WithoutTokens::kOpenHere);
+  const Rights here(Rights::WithoutTokens::kOpenToOwnUser);
   for (const char* host :
        {"127.0.0.1:7410", "localhost:7410", "localhost", "[::1]:7410", "[::1]"}) {
     http::Request request;
     request.peer = "127.0.0.1";
+    request.user = ::geteuid();
     request.fields["host"] = host;
     EXPECT_TRUE(here.Identify(request, 0)) << host;
     request.fields["origin"] = "https://example.org";
@@ -94,13 +97,34 @@ TEST_F(RightsTest, RefusesWebPagesWithoutTokens) {
   }
   http::Request remote;
   remote.peer = "192.0.2.7";
+  remote.user = ::geteuid();
   remote.fields["host"] = "127.0.0.1";
   EXPECT_FALSE(here.Identify(remote, 0));
   http::Request rebound;
   rebound.peer = "127.0.0.1";
+  rebound.user = ::geteuid();
   rebound.fields["host"] = "evil.example:7410";
   ASSERT_FALSE(here.Identify(rebound, 0));
   EXPECT_EQ(here.Identify(rebound, 0).error().status, 403);
+}
+
+TEST_F(RightsTest, RefusesOtherUsersOfTheMachineWithoutTokens) {
+  const Rights here(Rights::WithoutTokens::kOpenToOwnUser);
+  http::Request request;
+  request.peer = "127.0.0.1";
+  request.fields["host"] = "127.0.0.1:7410";
+  for (const uid_t own : {::geteuid(), uid_t{0}}) {
+    request.user = own;
+    EXPECT_TRUE(here.Identify(request, 0)) << own;
+  }
+  for (const std::optional<uid_t> other :
+       {std::optional<uid_t>(), std::optional(::geteuid() + 1)}) {
+    request.user = other;
+    const auto refused = here.Identify(request, 0);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().status, 403);
+    EXPECT_EQ(refused.error().title, "This request comes from another user");
+  }
 }
 
 TEST_F(RightsTest, ATokenHasItsScopeUntilItExpires) {

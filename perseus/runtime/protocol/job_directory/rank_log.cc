@@ -391,6 +391,9 @@ Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
     const auto rank = ParseRankId(name.substr(0, name.size() - ending.size()));
     if (rank) files.emplace(*rank, file->path());
   }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return SystemFail(error.value(), "cannot list", InFile(ranks.string()));
+  }
   return files;
 }
 

@@ -181,6 +181,8 @@ std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
 // Finds the files in a job directory that are named after a rank and have this ending. Returns an
 // empty map if no rank has written such a file. Fails (kFile) if JOBDIR/ranks is a symbolic link.
+// Fails (kSystem) if it cannot be listed, so that a caller does not take this for an empty
+// directory.
 Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
     const std::filesystem::path& job_directory, std::string_view ending);
 
