@@ -109,10 +109,10 @@ SECTIONS = {
         panel("Power", "watt", (of_gpu("DCGM_FI_DEV_POWER_USAGE"), GPU)),
         panel("SM clock", "hertz", (of_gpu("DCGM_FI_DEV_SM_CLOCK") + " * 1e6", GPU)),
         panel("SM clock requested by the plan", "hertz",
-              (of_gpu("perseus_gpu_intended_sm_clock_hertz"), "{{job}}: " + GPU)),
+              (of_gpu("perseus_gpu_intended_sm_clock_hertz"), "{{key}}: " + GPU)),
     ], [
         panel("Intended slowdown", "percentunit",
-              (f"max by (job) ({of_gpu('perseus_gpu_intended_slowdown_ratio')}) - 1", "{{job}}"),
+              (f"max by (key) ({of_gpu('perseus_gpu_intended_slowdown_ratio')}) - 1", "{{key}}"),
               about="How much longer an iteration takes on purpose, by the job's plan. A larger slowdown is a straggler"),
         panel("Temperature", "celsius", (of_gpu("DCGM_FI_DEV_GPU_TEMP"), GPU)),
         panel("GPUs below the requested clock", "short",

@@ -24,7 +24,7 @@ TEST_F(CompareTest, AFailedPolicyDoesNotStopTheOthers) {
   }
   Write("short.csv", rows);
   const std::string job = "compare short.csv --schedule 1f1b --microbatches 4 --blocking-power 70 ";
-  EXPECT_THAT(RunWell(job + "--straggler 1.2"),
+  EXPECT_THAT(RunWell(job + "--straggler 20"),
               AllOf(HasSubstr("EnvPipe"), ContainsRegex("PerseusPublished +failed"),
                     HasSubstr("takes less than the unit of 0.001 s")));
   const auto policies = RunJson(job + "--json")["policies"];
@@ -41,7 +41,7 @@ TEST_F(CompareTest, PerseusPublishedIsNeverSlowerThanItsLeastEnergy) {
   const auto comparison =
       RunJson("compare '" PERSEUS_SOURCE_DIR
               "/examples/gpt3-like_a100_pp8.csv' --schedule 1f1b "
-              "--microbatches 8 --blocking-power 83.64 --straggler 1.3 --straggler 1.6");
+              "--microbatches 8 --blocking-power 83.64 --straggler 30% --straggler 1.6x");
   EXPECT_EQ(comparison["format"], "perseus-comparison");
   EXPECT_EQ(comparison["version"], 1);
   const auto& published = comparison["policies"][4];

@@ -199,7 +199,7 @@ TEST_F(EmulateTest, ASlowdownThatLooksLikePercentGetsAWarning) {
 
 TEST_F(EmulateTest, ComparesInOneFigure) {
   const Outcome drawn =
-      Run("compare " + job_ + "--unit 0.1 --straggler 2 --straggler 3 --figure frontier.svg");
+      Run("compare " + job_ + "--unit 0.1 --straggler 100 --straggler 2.5x --figure frontier.svg");
   if (drawn.status == 1 && drawn.err.find("no figures") != std::string::npos) {
     GTEST_SKIP() << drawn.err;
   }
@@ -209,7 +209,7 @@ TEST_F(EmulateTest, ComparesInOneFigure) {
     EXPECT_THAT(Read("frontier.svg"), HasSubstr(policy));
   }
   EXPECT_THAT(Read("frontier.svg"), HasSubstr("Perseus, no slowdown"));
-  EXPECT_THAT(Read("frontier.svg"), HasSubstr("Perseus, straggler of 2, 3"));
+  EXPECT_THAT(Read("frontier.svg"), HasSubstr("Perseus, straggler of 100 %, 150 %"));
 }
 
 }  // namespace

@@ -165,8 +165,8 @@ TEST_F(JobUsageTest, ErrorsNameTheHelpOfTheWholeCommand) {
   ExpectComplaint(Run("job straggler g 1 --slowdwn 2"), 2, "did you mean --slowdown?");
   ExpectComplaint(Run("job retarget g"), 2, "did you mean target?");
   ExpectComplaint(Run("job list"), 2, "perseus jobs lists the jobs");
-  ExpectComplaint(Run("job straggler g 1 --slowdown 25%"), 2,
-                  "is not a number from 1 to 100 (times as long; 1.25 is 25 % longer)");
+  ExpectComplaint(Run("job straggler g 1 --slowdown 25p"), 2,
+                  "is not a number from 0 to 9900 (percent longer, such as 25 or 25%; or 1.25x");
 }
 
 TEST_F(JobUsageTest, APortAloneIsNotAnAddress) {
@@ -185,24 +185,23 @@ TEST_F(JobProgramTest, ShowFoldsAssignments) {
     return is_planned;
   }));
   EXPECT_THAT(show(), ContainsRegex("0-15 +p-"));
-  JobWell("straggler run 3 --slowdown 1.3");
+  JobWell("straggler run 3 --slowdown 30");
   ASSERT_TRUE(Comes([&] { return show().find("assignment 2") != std::string::npos; }));
   EXPECT_THAT(show(), ContainsRegex("0-2 +p-"));
   EXPECT_THAT(show(), ContainsRegex("4-15 +p-"));
   JobWell("straggler run 3 --over");
-  EXPECT_THAT(JobWell("stragglers run"), ContainsRegex("3 +report +1.3 .* withdrawn"));
+  EXPECT_THAT(JobWell("stragglers run"), ContainsRegex("3 +report +30 % .* withdrawn"));
 }
 
-// `perseus plan --slowdown` is in percent.
-TEST_F(JobProgramTest, AFactorThatLooksLikePercentGetsAWarning) {
+// Before version 0.2, the flag was a factor here, but percent in `perseus plan`.
+TEST_F(JobProgramTest, TheSlowdownOfAStragglerIsInPercent) {
   JobWell("register run" + std::string(kShape) + "--blocking-power 80");
-  const Outcome percent = Job("straggler run 0 --slowdown 25");
-  EXPECT_EQ(percent.status, 0);
-  EXPECT_THAT(percent.out, HasSubstr("dp_rank 0 takes 25 times as long"));
-  EXPECT_EQ(percent.err,
-            "perseus: warning: --slowdown 25 means 25 times as long (for 25 % longer, give "
-            "--slowdown 1.25)\n");
-  EXPECT_EQ(Job("straggler run 0 --slowdown 1.25").err, "");
+  for (const char* quarter : {"25", "25%", "1.25x"}) {
+    EXPECT_THAT(JobWell("straggler run 0 --slowdown " + std::string(quarter)),
+                HasSubstr("straggler: dp_rank 0 takes 25 % longer"));
+  }
+  ExpectComplaint(Job("straggler run 0 --slowdown 1.25"), 2,
+                  "1.25 is 1.25 percent longer, which is unlikely (give 1.25%, or 1.25x)");
 }
 
 TEST_F(JobProgramTest, ShowSaysWhyThereIsNoNode) {
@@ -222,7 +221,7 @@ TEST_F(JobProgramTest, EveryChangePrintsJson) {
   const auto target = printed("target run7 --slowdown 5");
   EXPECT_EQ(target["target"]["kind"], "slowdown");
   EXPECT_EQ(target["name"], "5 % slowdown");
-  EXPECT_EQ(printed("straggler run7 0 --slowdown 1.5")["slowdown"], 1.5);
+  EXPECT_EQ(printed("straggler run7 0 --slowdown 50")["slowdown"], 1.5);
   EXPECT_EQ(printed("straggler run7 0 --over")["deleted"], true);
   EXPECT_EQ(printed("end run7")["ended"], true);
   EXPECT_THAT(Audit("--limit 1"), HasSubstr("job.end"));

@@ -423,15 +423,34 @@ TEST_F(PlanVerbTest, WarnsOfTargetsThatAreProbablyInAnotherUnit) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return outcome.err;
   };
-  EXPECT_THAT(warning("--slowdown 0.05"),
-              HasSubstr("warning: --slowdown 0.05 is 0.05 % (for 5 %, give --slowdown 5)"));
-  EXPECT_EQ(warning("--slowdown 0.5"), "");
   EXPECT_THAT(warning("--deadline 3000"), HasSubstr("warning: --deadline 3000 is far above "));
   EXPECT_EQ(warning("--deadline 4"), "");
   EXPECT_THAT(warning("--price 12 2"), HasSubstr("warning: 12 for a kWh is much beside 2 for a"));
   EXPECT_EQ(warning("--price 150 3000"), "");
   EXPECT_THAT(warning("--power-cap 30000"), HasSubstr("warning: --power-cap 30000 is above the "));
   EXPECT_THAT(warning("--energy-budget 1e6"), HasSubstr("J of one pipeline at maximum frequency"));
+}
+
+// `perseus job straggler`, `compare` and `tune` read a slowdown in the same way.
+TEST_F(PlanVerbTest, ASlowdownHasOneUnit) {
+  const auto planned = [&](const std::string& slowdown) {
+    return RunJson(plan_ + "--per-instruction --no-frontier --slowdown " + slowdown)["plans"];
+  };
+  const json five = planned("5");
+  EXPECT_EQ(planned("5%"), five);
+  EXPECT_EQ(planned("1.05x"), five);
+  EXPECT_EQ(planned("0.05%")[0]["target"], "0.05 % slowdown");
+  const auto refused = [&](const std::string& slowdown) {
+    const Outcome outcome = Run(plan_ + "--slowdown " + slowdown);
+    EXPECT_EQ(outcome.status, 2) << slowdown;
+    return outcome.err;
+  };
+  EXPECT_THAT(refused("0.05"), HasSubstr("0.05 is 0.05 percent longer, which is unlikely (give "
+                                         "0.05%, or 5%)"));
+  EXPECT_THAT(refused("300"), HasSubstr("unlikely (give 300%, or 3x)"));
+  for (const char* wrong : {"0.9x", "%", "x", "-5%", "1.05xx", "nan%", "1e9", "\"\""}) {
+    EXPECT_THAT(refused(wrong), HasSubstr("percent longer, such as 25 or 25%; or 1.25x")) << wrong;
+  }
 }
 
 TEST_F(PlanVerbTest, ASummaryOfOtherOriginIsNotTouched) {

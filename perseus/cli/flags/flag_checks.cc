@@ -20,8 +20,10 @@
 namespace perseus::cli {
 namespace {
 
-// The largest number that is likely meant as a factor. A larger number is likely a percentage.
-constexpr double kLargestLikely = 3;
+constexpr double kMostLikelyPercent = 200;
+// Straggler::slowdown is at most 100 times as long.
+constexpr double kMostStragglerPercent = 9'900;
+constexpr double kLeastLikelyStragglerPercent = 3;
 
 std::optional<double> FiniteNumber(std::string_view text) {
   const auto number = ParseNumber<double>(text);
@@ -44,11 +46,40 @@ CLI::Validator NumberIn(const NumberRange& range) {
   return {std::move(check), ""};
 }
 
-void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long) {
-  if (times_as_long <= kLargestLikely) return;
-  streams.Warn(
-      fmt::format("{0} {1:g} means {1:g} times as long (for {1:g} % longer, give {0} {2:g})", flag,
-                  times_as_long, 1 + times_as_long / 100));
+CLI::Validator SlowdownUpTo(double most_percent, double least_likely_percent) {
+  auto check = [=](std::string& text) -> std::string {
+    const char unit = text.empty() ? '\0' : text.back();
+    const bool has_unit = unit == '%' || unit == 'x';
+    const auto number =
+        FiniteNumber(std::string_view(text).substr(0, text.size() - (has_unit ? 1 : 0)));
+    // Rounded, because 100 * (1.1 - 1) is slightly above 10.
+    constexpr double kDigits = 1e9;
+    const double percent = !number       ? -1
+                           : unit == 'x' ? std::round(100 * (*number - 1) * kDigits) / kDigits
+                                         : *number;
+    if (percent < 0 || percent > most_percent || std::fpclassify(percent) == FP_SUBNORMAL) {
+      return fmt::format(
+          "{} is not a number from 0 to {:g} (percent longer, such as 25 or 25%; or 1.25x, which "
+          "is 1.25 times as long)",
+          Excerpt(text), most_percent);
+    }
+    const bool is_likely =
+        percent == 0 || (percent >= least_likely_percent && percent <= kMostLikelyPercent);
+    if (!has_unit && !is_likely) {
+      const std::string other = percent < 1                    ? fmt::format("{:g}%", 100 * percent)
+                                : percent > kMostLikelyPercent ? fmt::format("{:g}x", percent / 100)
+                                                               : fmt::format("{:g}x", percent);
+      return fmt::format("{0} is {0} percent longer, which is unlikely (give {0}%, or {1})", text,
+                         other);
+    }
+    text = fmt::format("{}", percent);
+    return {};
+  };
+  return {std::move(check), ""};
+}
+
+CLI::Validator StragglerSlowdown() {
+  return SlowdownUpTo(kMostStragglerPercent, kLeastLikelyStragglerPercent);
 }
 
 CLI::Validator WholeNumberIn(const NumberRange& range) {

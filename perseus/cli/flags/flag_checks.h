@@ -10,7 +10,6 @@
 
 #include "perseus/base/number_range.h"
 #include "perseus/base/result.h"
-#include "perseus/cli/terminal/standard_output.h"
 
 namespace perseus::cli {
 
@@ -59,11 +58,15 @@ NewVerb<Flags> AddVerb(CLI::App& program, const char* name, const char* about,
 // Checks that the text is a finite number in the range. Errors contain the unit of the range. The
 // text of the unit has to be static.
 CLI::Validator NumberIn(const NumberRange& range);
-// The unit of the factor of a straggler.
-constexpr const char* kTimesAsLong = "times as long; 1.25 is 25 % longer";
-// Warns on standard error if a straggler takes more than 3 times as long. Such a number is probably
-// meant in percent, as in `perseus plan --slowdown`.
-void WarnIfLikelyPercent(const Streams& streams, const char* flag, double times_as_long);
+// Checks that the text is a slowdown from 0 to `most_percent`, and replaces it by percent: `25` and
+// `25%` are 25 percent longer, and `1.25x` is 1.25 times as long. A number without a unit is
+// refused if it is likely in another unit: if it is above 0 but below `least_likely_percent`, or
+// above 200.
+CLI::Validator SlowdownUpTo(double most_percent, double least_likely_percent);
+// A target below half a percent is likely a fraction.
+inline constexpr double kLeastLikelyTargetPercent = 0.5;
+// The slowdown of a straggler. A number up to 3 is likely a factor.
+CLI::Validator StragglerSlowdown();
 
 // The same as NumberIn for a whole number.
 CLI::Validator WholeNumberIn(const NumberRange& range);

@@ -14,7 +14,11 @@ void AddTargetFlags(CLI::App& verb, TargetFlags& flags, Targets count) {
   const auto add = [targets = FlagAdder(verb, "Targets")](plan::Target::Kind kind, const char* name,
                                                           auto& values, const char* type,
                                                           const char* help) {
-    targets.Repeatable(name, values, type, help, NumberIn(plan::ValueRange(kind)));
+    const NumberRange range = plan::ValueRange(kind);
+    targets.Repeatable(name, values, type, help,
+                       kind == plan::Target::Kind::kSlowdown
+                           ? SlowdownUpTo(range.most, kLeastLikelyTargetPercent)
+                           : NumberIn(range));
   };
   add(plan::Target::Kind::kSlowdown, "--slowdown", flags.slowdowns_percent, "PCT",
       count == Targets::kOne ? "At most this much slower than at maximum frequency"
@@ -67,7 +71,6 @@ std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus) {
 void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& asked,
                        const plan::Evaluation* baseline) {
   using Kind = plan::Target::Kind;
-  constexpr double kLeastLikelyPercent = 0.5;
   constexpr double kMostLikelyTimes = 10;
   constexpr double kMostLikelyPrice = 2;
   const auto warn_above = [&](std::string_view flag, double value, double usual,
@@ -80,10 +83,6 @@ void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& 
   };
   for (const plan::Target& target : asked) {
     const double value = target.value;
-    if (target.kind == Kind::kSlowdown && value > 0 && value < kLeastLikelyPercent) {
-      streams.Warn(fmt::format("--slowdown {0:g} is {0:g} % (for {1:g} %, give --slowdown {1:g})",
-                               value, 100 * value));
-    }
     if (target.kind == Kind::kPrice && target.gpu_hour > 0 &&
         value > kMostLikelyPrice * target.gpu_hour) {
       streams.Warn(

@@ -33,10 +33,10 @@ bool AsksForTarget(const TargetFlags& flags);
 // target is "no slowdown". `gpus` is the number of GPUs of one pipeline.
 std::vector<plan::Target> AskedTargets(const TargetFlags& flags, int gpus);
 
-// Warns on standard error about values that are probably in another unit. These are a slowdown
-// below 0.5 %, and a price of a kWh above twice the price of a GPU-hour. `baseline` is the
-// iteration at maximum frequency. If `baseline` is given, also warns about a deadline of more than
-// ten times its time, an energy budget above its energy, and a power cap above its power.
+// Warns on standard error about values that are probably in another unit: a price of a kWh above
+// twice the price of a GPU-hour. `baseline` is the iteration at maximum frequency. If `baseline` is
+// given, also warns about a deadline of more than ten times its time, an energy budget above its
+// energy, and a power cap above its power.
 void WarnOfLikelyUnits(const Streams& streams, const std::vector<plan::Target>& asked,
                        const plan::Evaluation* baseline = nullptr);
 

@@ -25,14 +25,15 @@ using nlohmann::ordered_json;
 constexpr const char* kCompareAbout =
     "Compare policies that choose the clocks of one job: AllMax, Zeus (one clock for all, or one\n"
     "for each stage), EnvPipe, Perseus as published, and Perseus. Each shows its best result with\n"
-    "no slowdown, or with its least slowdown. With --straggler, one pipeline takes so many times\n"
-    "as long, and all others may take as long as it does. Savings then count the energy until the\n"
+    "no slowdown, or with its least slowdown. With --straggler, one pipeline takes so much "
+    "longer,\n"
+    "and all others may take as long as it does. Savings then count the energy until the\n"
     "straggler has finished. Perseus plans as `perseus plan` does, with few clock changes. The\n"
     "other policies have no limit of changes: compare their ideas with --per-instruction.";
 constexpr const char* kCompareExamples =
     "  perseus compare profile.csv --schedule 1f1b --microbatches 96 \\\n"
     "      --blocking-power 83.64\n"
-    "  perseus compare --job job.toml --straggler 1.1 --straggler 1.3 \\\n"
+    "  perseus compare --job job.toml --straggler 10 --straggler 30 \\\n"
     "      --figure frontier.svg";
 
 // The policy to which --unit applies.
@@ -43,6 +44,7 @@ constexpr int kPlansOfFrontier = 12;
 
 struct CompareFlags {
   job::JobSettings job;
+  std::vector<double> stragglers_percent;  // As the user gave them.
   // The iteration times of stragglers, divided by the iteration time of the baseline.
   std::vector<double> stragglers;
   double unit_ms = 1;
@@ -105,6 +107,9 @@ Cell CellOf(const plan::Planner& planner, const baselines::PolicyPoints& offered
           ToSeconds(until) / ToSeconds(time) - 1};
 }
 
+// Returns a slowdown in percent: "25 %" for 1.25.
+std::string Longer(double factor) { return fmt::format("{:g} %", 100 * (factor - 1)); }
+
 std::string FormatTables(const plan::Planner& planner, const std::vector<Nanoseconds>& times,
                          const std::vector<double>& stragglers,
                          const std::vector<Outcome>& outcomes) {
@@ -125,7 +130,7 @@ std::string FormatTables(const plan::Planner& planner, const std::vector<Nanosec
   std::string text = table.Format();
   if (!stragglers.empty()) {
     std::vector<std::string> header{"saving with a straggler of"};
-    for (const double factor : stragglers) header.push_back(fmt::format("{:g}", factor));
+    for (const double factor : stragglers) header.push_back(Longer(factor));
     Table savings(std::move(header));
     for (const Outcome& outcome : outcomes) {
       std::vector<std::string> row{outcome.policy};
@@ -181,19 +186,19 @@ std::string FormatJson(const plan::Planner& planner, const job::UsedFacts& facts
   return JsonText(json, 2) + "\n";
 }
 
-// Returns the target of a plan of Perseus: "Perseus, no slowdown" or "Perseus, straggler of 1.3".
+// Returns the target of a plan of Perseus: "Perseus, no slowdown" or "Perseus, straggler of 30 %".
 std::string TargetOf(const baselines::OperatingPoint& point, const baselines::PolicyPoints& ours,
                      const plan::Planner& planner, const std::vector<Nanoseconds>& times,
                      const std::vector<double>& factors) {
   if (&baselines::ChooseFor(times.front(), ours.points, planner) == &point)
     return "Perseus, no slowdown";
-  std::vector<double> beside;
+  std::vector<std::string> beside;
   for (std::size_t i = 0; i < factors.size(); ++i) {
     if (&baselines::ChooseFor(times[i + 1], ours.points, planner) == &point)
-      beside.push_back(factors[i]);
+      beside.push_back(Longer(factors[i]));
   }
   if (beside.empty()) return point.setting;
-  return fmt::format("Perseus, straggler of {:g}", fmt::join(beside, ", "));
+  return fmt::format("Perseus, straggler of {}", fmt::join(beside, ", "));
 }
 
 // Makes the data of a report. The results of Perseus are plans, and the other policies are
@@ -262,7 +267,6 @@ Result<void> RunCompare(const Streams& streams, const CompareFlags& flags) {
   PERSEUS_ASSIGN_OR_RETURN(const auto planner, plan::Planner::Create(job.graph, job.model));
   PERSEUS_ASSIGN_OR_RETURN(const auto frontier, planner.ComputeFrontier());
 
-  for (const double factor : flags.stragglers) WarnIfLikelyPercent(streams, "--straggler", factor);
   const std::vector<Nanoseconds> times = TimesOf(flags, planner);
   const bool is_drawn = !flags.figures.figures.empty();
   const std::vector<Nanoseconds> planned = PlannedTimes(times, planner, frontier, is_drawn);
@@ -285,9 +289,9 @@ Verb AddCompareVerb(CLI::App& program) {
       AddVerb<CompareFlags>(program, "compare", kCompareAbout, kCompareExamples);
   AddProfile(add, flags->job);
   AddJobFlags(*verb, flags->job);
-  add.Repeatable("--straggler", flags->stragglers, "TIMES",
-                 "Another pipeline takes this many times as long; repeatable",
-                 NumberIn({1, 100, kTimesAsLong}));
+  add.Repeatable("--straggler", flags->stragglers_percent, "PCT",
+                 "Another pipeline takes this much longer, such as 25 (or 1.25x); repeatable",
+                 StragglerSlowdown());
   CLI::Option* unit =
       add("--unit", flags->unit_ms, "MS", "Perseus as published rounds times to this (default: 1)",
           NumberIn({1e-3, 1e6, "milliseconds"}));
@@ -296,6 +300,9 @@ Verb AddCompareVerb(CLI::App& program) {
   verb->add_flag("--json", flags->as_json, "Print JSON instead of the tables");
   return {verb, [flags = flags, unit](const Streams& streams) {
             flags->is_unit_given = unit->count() > 0;
+            for (const double percent : flags->stragglers_percent) {
+              flags->stragglers.push_back(1 + percent / 100);
+            }
             return RunCompare(streams, *flags);
           }};
 }

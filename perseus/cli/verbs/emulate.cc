@@ -149,6 +149,16 @@ Result<std::vector<int>> ReadOptions(const std::string& path,
   return plan_file::FindOptions(plan, graph, path);
 }
 
+// Warns of a straggler that takes more than 3 times as long: a flag would take this number as
+// percent.
+void WarnIfLikelyPercent(const Streams& streams, double times_as_long) {
+  constexpr double kLargestLikely = 3;
+  if (times_as_long <= kLargestLikely) return;
+  streams.Warn(fmt::format(
+      "slowdown = {0:g} means {0:g} times as long (for {0:g} % longer, give slowdown = {1:g})",
+      times_as_long, 1 + times_as_long / 100));
+}
+
 // Adds the events of a file to `spec`. The number of pipelines in `spec` must already be set.
 // Errors have the file and the line of the event.
 Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::EmulationSpec spec,
@@ -159,8 +169,7 @@ Result<emulator::EmulationSpec> WithEvents(const Streams& streams, emulator::Emu
   PERSEUS_ASSIGN_OR_RETURN(auto events, emulator::ParseEvents(text, event_file));
   spec.disturbances = std::move(events.disturbances);
   for (const emulator::Disturbance& slow : spec.disturbances) {
-    if (slow.kind == emulator::Disturbance::Kind::kSlow)
-      WarnIfLikelyPercent(streams, "slowdown =", slow.value);
+    if (slow.kind == emulator::Disturbance::Kind::kSlow) WarnIfLikelyPercent(streams, slow.value);
   }
   for (const emulator::Events::PushedPlan& pushed : events.plans) {
     const std::string path =

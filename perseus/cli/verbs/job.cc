@@ -31,7 +31,7 @@ constexpr const char* kJobExamples =
     "  perseus job register gpt3-run7 --job job.toml --profile profile.csv\n"
     "  perseus job show gpt3-run7\n"
     "  perseus job target gpt3-run7 --slowdown 5\n"
-    "  perseus job straggler gpt3-run7 1 --slowdown 1.25 --starts-in 30 \\\n"
+    "  perseus job straggler gpt3-run7 1 --slowdown 25 --starts-in 30 \\\n"
     "      --expires-in 600\n"
     "  perseus job straggler gpt3-run7 1 --over\n"
     "  perseus job stragglers gpt3-run7\n"
@@ -51,7 +51,7 @@ struct Flags {
   TargetFlags targets;
   std::string plan = "current";
   int dp_rank = 0;
-  std::optional<double> slowdown;
+  std::optional<double> slowdown_percent;
   std::optional<double> starts_in_s;
   std::optional<double> expires_in_s;
   bool is_over = false;
@@ -250,8 +250,8 @@ Result<void> SetTarget(const Streams& streams, ServerClient& server, const Flags
 }
 
 Result<void> ReportStraggler(const Streams& streams, ServerClient& server, const Flags& flags) {
-  if (flags.is_over == flags.slowdown.has_value()) {
-    return Fail("give either --slowdown (such as 1.25) or --over");
+  if (flags.is_over == flags.slowdown_percent.has_value()) {
+    return Fail("give either --slowdown (such as 25, in percent) or --over");
   }
   const std::string path = PathOf(flags, fmt::format("/stragglers/{}", flags.dp_rank));
   if (flags.is_over) {
@@ -261,8 +261,7 @@ Result<void> ReportStraggler(const Streams& streams, ServerClient& server, const
         "dp_rank {} {}\n", flags.dp_rank,
         deleted.at("deleted").get<bool>() ? "is no longer a straggler" : "was not a straggler"));
   }
-  WarnIfLikelyPercent(streams, "--slowdown", *flags.slowdown);
-  ordered_json body{{"slowdown", *flags.slowdown}};
+  ordered_json body{{"slowdown", 1 + *flags.slowdown_percent / 100}};
   if (flags.starts_in_s) body["starts_in"] = *flags.starts_in_s;
   if (flags.expires_in_s) body["expires_in"] = *flags.expires_in_s;
   PERSEUS_ASSIGN_OR_RETURN(const auto put, server.Send("PUT", path, JsonText(body)));
@@ -323,9 +322,8 @@ void AddStragglerFlags(CLI::App& verb, Flags& flags) {
   add("dp_rank", flags.dp_rank, "DP_RANK", "Number of the pipeline, from 0",
       WholeNumberIn({0, kMostPipelines - 1}))
       ->required();
-  add("--slowdown", flags.slowdown, "FACTOR",
-      "T'/T: how many times as long its iteration takes, such as 1.25",
-      NumberIn({1, 100, kTimesAsLong}));
+  add("--slowdown", flags.slowdown_percent, "PCT",
+      "How much longer its iteration takes, such as 25 (or 1.25x)", StragglerSlowdown());
   add("--starts-in", flags.starts_in_s, "SECONDS", "When the slowdown begins (default: 0)",
       NumberIn({0, 1e8, "in seconds"}));
   add("--expires-in", flags.expires_in_s, "SECONDS",

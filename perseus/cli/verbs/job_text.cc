@@ -100,6 +100,11 @@ std::string FormatPromise(const ordered_json& job) {
   return text;
 }
 
+// Returns a slowdown (T'/T) in percent: "25 %" for 1.25.
+std::string Longer(const ordered_json& straggler, const char* key) {
+  return fmt::format("{:.3g} %", 100 * (straggler.at(key).get<double>() - 1));
+}
+
 }  // namespace
 
 std::string TargetText(const ordered_json& target) {
@@ -111,13 +116,13 @@ std::string TargetText(const ordered_json& target) {
 std::string FormatStragglers(const ordered_json& stragglers) {
   std::string text;
   for (const ordered_json& straggler : stragglers) {
-    text += fmt::format("straggler: dp_rank {} takes {:.4g} times as long, {} ({})",
-                        straggler.at("dp_rank").get<int>(), straggler.at("slowdown").get<double>(),
+    text += fmt::format("straggler: dp_rank {} takes {} longer, {} ({})",
+                        straggler.at("dp_rank").get<int>(), Longer(straggler, "slowdown"),
                         straggler.at("state").get<std::string>(),
                         straggler.at("source").get<std::string>());
     if (straggler.contains("expires")) text += ", until " + straggler["expires"].get<std::string>();
     if (straggler.contains("measured")) {
-      text += fmt::format(", measured {:.4g}", straggler["measured"].get<double>());
+      text += fmt::format(", measured {}", Longer(straggler, "measured"));
     }
     if (straggler.contains("reinstated")) {
       text += "; it counts again " + straggler["reinstated"].get<std::string>();
@@ -133,11 +138,8 @@ std::string FormatPastStragglers(const ordered_json& past) {
   Table table({"dp_rank", "source", "slowdown", "from", "until", "measured", "why"});
   for (const ordered_json& straggler : past) {
     table.AddRow({std::to_string(straggler.at("dp_rank").get<int>()), straggler.at("source"),
-                  fmt::format("{:.4g}", straggler.at("slowdown").get<double>()),
-                  straggler.at("starts"), straggler.at("ended"),
-                  straggler.contains("measured")
-                      ? fmt::format("{:.4g}", straggler["measured"].get<double>())
-                      : "",
+                  Longer(straggler, "slowdown"), straggler.at("starts"), straggler.at("ended"),
+                  straggler.contains("measured") ? Longer(straggler, "measured") : "",
                   straggler.at("why")});
   }
   return table.Format();

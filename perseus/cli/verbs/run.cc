@@ -259,8 +259,9 @@ struct RunFlags {
 };
 
 template <typename Value>
-void AddFlag(std::vector<std::string>& words, const char* name, const std::optional<Value>& value) {
-  if (value) words.insert(words.end(), {name, fmt::format("{}", *value)});
+void AddFlag(std::vector<std::string>& words, const char* name, const std::optional<Value>& value,
+             std::string_view unit = "") {
+  if (value) words.insert(words.end(), {name, fmt::format("{}{}", *value, unit)});
 }
 
 TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
@@ -273,7 +274,7 @@ TurnkeyOptions TurnkeyOptionsOf(const Streams& streams, const RunFlags& flags,
   options.budget_steps = flags.budget_steps.value_or(options.budget_steps);
   options.follow_steps = flags.follow_steps.value_or(options.follow_steps);
   AddFlag(options.tune_flags, "--budget-steps", flags.budget_steps);
-  AddFlag(options.tune_flags, "--budget-slowdown", flags.budget_slowdown_percent);
+  AddFlag(options.tune_flags, "--budget-slowdown", flags.budget_slowdown_percent, "%");
   AddFlag(options.tune_flags, "--follow-steps", flags.follow_steps);
   AddFlag(options.tune_flags, "--switch-latency", flags.switch_latency_ms);
   AddFlag(options.tune_flags, "--p2p", flags.p2p_s);
@@ -422,7 +423,8 @@ void AddTuneFlags(CLI::App& verb, RunFlags& flags, CLI::Option* tune) {
   add("--budget-steps", flags.budget_steps, "N", "Steps to measure in (default: 60)",
       WholeNumberIn({1, 1'000'000}));
   add("--budget-slowdown", flags.budget_slowdown_percent, "PCT",
-      "The largest mean slowdown of these steps (default: 25)", NumberIn({0, 1'000, "percent"}));
+      "The largest mean slowdown of these steps (default: 25)",
+      SlowdownUpTo(1'000, kLeastLikelyTargetPercent));
   add("--follow-steps", flags.follow_steps, "N",
       "Steps in which each of two plans is measured at its own clocks (default: 12)",
       WholeNumberIn({2, 1'000'000}));

@@ -99,7 +99,8 @@ void AddLease(Families& families, const Labels& labels, const GpuReport& gpu, Na
   families.Gauge("perseus_gpu_restoring", "Whether the GPU was released, but is not restored yet.",
                  labels, gpu.snapshot.is_restoring ? 1 : 0);
   if (!gpu.lease) return;
-  const Labels job = With(labels, "job", gpu.lease->owner.job.c_str());
+  // A scrape sets the label `job` itself.
+  const Labels job = With(labels, "key", gpu.lease->owner.job.c_str());
   families.Gauge("perseus_gpu_lease_age_seconds", "How long the job has held the GPU's clocks.",
                  job, ToSeconds(now - gpu.lease->held_since));
   families.Gauge("perseus_gpu_intended_slowdown_ratio",
