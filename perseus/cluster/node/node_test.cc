@@ -154,7 +154,8 @@ TEST_F(NodeTest, RanksWhoseLogsAreDeletedAreDetached) {
     for (int i = 0; i < 6; ++i) Turn();
   }
   EXPECT_THAT(server_.requests,
-              ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7", "DELETE /v1/nodes/n7/jobs/gpt3-run7"));
+              ElementsAre("PUT /v1/nodes/n7/jobs/gpt3-run7", "DELETE /v1/nodes/n7/jobs/gpt3-run7",
+                          "GET /v1/jobs/gpt3-run7/assignments?limit=1"));
 }
 
 TEST_F(NodeTest, PlansInAnAssignmentEventAreNotFetched) {
