@@ -7,6 +7,7 @@
 set -uo pipefail
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 jobs=/run/perseus/jobs
+node=/run/perseus/node
 kept=/run/perseus/slurm
 perseus=/usr/bin/perseus
 
@@ -34,6 +35,6 @@ else
   release
   # The node process reports a step within 0.2 s of its end. This waits five times as long.
   [[ ! -e $jobs/$SLURM_JOB_ID/server.json ]] || sleep 1
-  rm -rf -- "${jobs:?}/$SLURM_JOB_ID" "${kept:?}/$SLURM_JOB_ID" || say "the job's directory is not removed"
+  rm -rf -- "${jobs:?}/$SLURM_JOB_ID" "${node:?}/$SLURM_JOB_ID" "${kept:?}/$SLURM_JOB_ID" || say "the job's directory is not removed"
 fi
 exit 0

@@ -8,9 +8,10 @@
 set -uo pipefail
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 jobs=/run/perseus/jobs
+node=/run/perseus/node   # Where perseus-node.service writes assignments.
 kept=/run/perseus/slurm  # For root only: data for the epilog that the job must not change.
 cards=/proc/driver/nvidia/gpus
-group=perseus  # The group of perseus-node.service, which also writes into the directory.
+group=perseus  # The group of perseus-node.service, which reads the directory.
 
 say() {
   printf 'perseus: job %s: %s\n' "${SLURM_JOB_ID:-?}" "$*" >&2
@@ -56,16 +57,19 @@ prepare() {
   # removed.
   old=$(mktemp -d "$kept/old.XXXXXX") || return
   [[ ! -e $directory && ! -L $directory ]] || mv -T "$directory" "$old/job" || return
-  rm -rf -- "$mine" "$old"
+  rm -rf -- "$mine" "$old" "${node:?}/$SLURM_JOB_ID"
   mkdir "$mine" "$new" || return
   [[ -z ${SLURM_JOB_GPUS:-} ]] || gpus >"$mine/gpus"
   its_key=$(key)
   [[ -z $its_key ]] || printf '{"job": "%s"}\n' "$its_key" >"$new/server.json" || return
+  # Only the job's user writes into the directory. The ranks find the assignments of the node process
+  # with the link. The node process locks an existing coordinator.lock.
+  ln -s "../../${node##*/}/$SLURM_JOB_ID" "$new/node" && : >"$new/coordinator.lock" || return
   chown -R "$SLURM_JOB_UID" "$new" || return
+  # New files get the group of the directory.
   if chgrp "$group" "$new" 2>/dev/null; then
-    chmod 2775 "$new" || return
+    chmod 2750 "$new" || return
   else
-    say "no group $group exists, so a node process of that group cannot write the job's assignment"
     chmod 0755 "$new" || return
   fi
   mv -T "$new" "$directory"

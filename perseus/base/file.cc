@@ -271,4 +271,8 @@ bool IsUnchanged(const struct stat& before, const struct stat& now) {
          before.st_mtim.tv_nsec == now.st_mtim.tv_nsec;
 }
 
+bool IsUnchanged(const std::optional<struct stat>& before, const std::optional<struct stat>& now) {
+  return before ? now && IsUnchanged(*before, *now) : !now;
+}
+
 }  // namespace perseus

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -62,7 +63,9 @@ std::size_t WriteBytes(int file, std::string_view bytes);
 // still busy. Ignores files that it cannot remove.
 void RemoveUnfinished(const std::filesystem::path& path);
 
-// Whether two results of stat(2) show the same file, with no write between the two calls.
+// Whether two results of stat(2) show the same file, with no write between the two calls. An empty
+// result shows that the file does not exist.
 bool IsUnchanged(const struct stat& before, const struct stat& now);
+bool IsUnchanged(const std::optional<struct stat>& before, const std::optional<struct stat>& now);
 
 }  // namespace perseus

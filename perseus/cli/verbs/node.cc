@@ -19,9 +19,10 @@ namespace {
 
 constexpr const char* kNodeAbout =
     "Connect the training jobs of this node with a perseus server: report the time and energy of\n"
-    "steps, and pass the server's assignments to the ranks. Needs permission to write to the job\n"
-    "directories, and no other. If the server is away or this program ends, ranks keep their\n"
-    "assignment. Ends with SIGTERM.";
+    "steps, and pass the server's assignments to the ranks. Needs permission to read the job\n"
+    "directories and to write to --assignments, and no other. If the server is away or this "
+    "program\n"
+    "ends, ranks keep their assignment. Ends with SIGTERM.";
 constexpr const char* kNodeExamples =
     "  perseus node --server https://perseus:7410 --token-file /etc/perseus/token\n"
     "  perseus node --server http://127.0.0.1:7410 --job gpt3-run7=run\n"
@@ -34,6 +35,7 @@ struct NodeFlags {
   std::string name;
   std::string jobs_directory;
   std::vector<std::string> jobs;
+  std::string assignments_directory = node::kAssignmentsDirectory;
   std::string join_token_file;
   std::string munge_server;
   std::string munge_socket;
@@ -82,6 +84,7 @@ Result<void> RunNodeVerb(const Streams& streams, const NodeFlags& flags) {
   options.name = flags.name.empty() ? HostName() : flags.name;
   options.jobs = jobs;
   options.jobs_directory = flags.jobs_directory;
+  options.assignments_directory = flags.assignments_directory;
   // With --job, the node handles only these jobs.
   if (options.jobs_directory.empty() && jobs.empty()) options.jobs_directory = kJobsDirectory;
   RealClock clock;
@@ -109,6 +112,10 @@ Verb AddNodeVerb(CLI::App& program) {
                   "(default: {}, unless --job is given)",
                   kJobsDirectory));
   add("--job", flags->jobs, "KEY=DIR", "One job directory; repeatable");
+  add("--assignments", flags->assignments_directory, "DIR",
+      fmt::format("The directory for the assignments of jobs whose directories belong to other "
+                  "users (default: {})",
+                  node::kAssignmentsDirectory));
   AddServerFlags(*verb, flags->server, "agent");
   const FlagAdder join(*verb, "Server");
   CLI::Option* token = join("--join-token-file", flags->join_token_file, "FILE",

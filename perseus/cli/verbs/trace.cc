@@ -36,13 +36,17 @@ struct TraceFlags {
 // Returns the plan of --plan. Without this flag, returns the plans of the active assignment,
 // because pipelines may follow different plans.
 Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
-  const std::filesystem::path directory = flags.directory;
   std::set<std::filesystem::path> paths;
   if (flags.plan.empty()) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(directory));
-    if (assignment && !assignment->plan.empty()) paths.insert(directory / assignment->plan);
+    const protocol::AssignmentPlaces places = protocol::FindPlaces(flags.directory);
+    PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(places));
+    if (assignment && !assignment->plan.empty()) {
+      paths.insert(protocol::PlanFileOf(places, *assignment, assignment->plan));
+    }
     if (assignment) {
-      for (const auto& [pipeline, plan] : assignment->plans) paths.insert(directory / plan);
+      for (const auto& [pipeline, plan] : assignment->plans) {
+        paths.insert(protocol::PlanFileOf(places, *assignment, plan));
+      }
     }
   } else {
     paths.insert(flags.plan);

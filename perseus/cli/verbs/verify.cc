@@ -165,12 +165,13 @@ std::string FormatText(const tuner::Verification& verification, const plan_file:
 // Returns the path of the plan of --plan. Without this flag, returns the path of the active plan.
 Result<std::string> PlanPath(const VerifyFlags& flags) {
   if (!flags.plan.empty()) return flags.plan;
-  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(flags.directory));
+  const protocol::AssignmentPlaces places = protocol::FindPlaces(flags.directory);
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(places));
   if (!assignment || assignment->plan.empty() || !assignment->plans.empty()) {
     return Fail(InFile(flags.directory),
                 "no plan is in force for the whole job (name the plan with --plan)");
   }
-  return (std::filesystem::path(flags.directory) / assignment->plan).string();
+  return protocol::PlanFileOf(places, *assignment, assignment->plan).string();
 }
 
 profiler::ComparisonOptions ComparisonOf(const VerifyFlags& flags) {

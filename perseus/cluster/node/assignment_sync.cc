@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "perseus/base/file.h"
+#include "perseus/base/system_cause.h"
 #include "perseus/planning/plan_file/plan_file.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
@@ -22,6 +24,17 @@ constexpr double kReadDelaySeconds = 0.1;
 constexpr std::int64_t kMostVersionOfRank = std::int64_t{1} << 52;
 // The number of versions whose origins are kept. Ranks never follow this many versions at a time.
 constexpr std::size_t kMostVersions = 64;
+
+// Returns what stat(2) shows of the assignment file in a place. Returns an empty status if the file
+// does not exist. Fails (kSystem) if this is unknown.
+Result<std::optional<struct stat>> StatusIn(const std::filesystem::path& place) {
+  struct stat status {};
+  if (place.empty()) return std::nullopt;
+  const std::filesystem::path path = place / "assignment.json";
+  if (::stat(path.c_str(), &status) == 0) return status;
+  if (errno == ENOENT) return std::nullopt;
+  return SystemFail(errno, "cannot read", InFile(path.string()));
+}
 
 std::string IdOf(const std::string& plan_path) {
   return std::filesystem::path(plan_path).stem().string();
@@ -65,8 +78,7 @@ std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress) {
   return progress.last_step + protocol::StepsAhead(kReadDelaySeconds, step_time_s);
 }
 
-AssignmentSync::AssignmentSync(std::filesystem::path job_directory)
-    : job_directory_(std::move(job_directory)) {}
+AssignmentSync::AssignmentSync(protocol::AssignmentPlaces places) : places_(std::move(places)) {}
 
 void AssignmentSync::Remember(const std::optional<protocol::Assignment>& assignment) {
   if (!assignment) return;
@@ -79,20 +91,21 @@ void AssignmentSync::Remember(const std::optional<protocol::Assignment>& assignm
 }
 
 Result<void> AssignmentSync::Look() {
-  struct stat now {};
-  if (::stat((job_directory_ / "assignment.json").c_str(), &now) != 0) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto in_job, StatusIn(places_.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto in_node, StatusIn(places_.node));
+  if (!in_job && !in_node) {
     std::error_code error;
     // If the whole directory is deleted, the node does not create it again.
-    if (errno != ENOENT || !std::filesystem::is_directory(job_directory_, error)) return {};
-    seen_.reset();
+    if (!std::filesystem::is_directory(places_.job, error)) return {};
+    seen_ = {};
     lasting_.reset();
     version_ = 0;
     return {};
   }
-  if (seen_ && IsUnchanged(*seen_, now)) return {};
-  seen_ = now;
-  PERSEUS_ASSIGN_OR_RETURN(const auto before, protocol::ReadAssignmentBefore(job_directory_));
-  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(job_directory_));
+  if (IsUnchanged(seen_[0], in_job) && IsUnchanged(seen_[1], in_node)) return {};
+  seen_ = {in_job, in_node};
+  PERSEUS_ASSIGN_OR_RETURN(const auto before, protocol::ReadAssignmentBefore(places_.job));
+  PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(places_));
   Remember(before);
   Remember(assignment);
   version_ = assignment ? assignment->version : 0;
@@ -150,7 +163,7 @@ bool AssignmentSync::HasPlansWanted() const {
 }
 
 bool AssignmentSync::HasPlan(const std::string& id) const {
-  const std::filesystem::path path = job_directory_ / PlanPath(id);
+  const std::filesystem::path path = place() / PlanPath(id);
   std::error_code error;
   // A link does not count, so that the plan file replaces it.
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return false;
@@ -191,7 +204,7 @@ std::set<std::string> AssignmentSync::MissingUpcoming() const {
 
 Result<void> AssignmentSync::StorePlan(const std::string& id, const std::string& text) {
   PERSEUS_ASSIGN_OR_RETURN(const auto plan, plan_file::ParsePlan(text, id));
-  PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(job_directory_, PlanPath(id), text));
+  PERSEUS_RETURN_IF_ERROR(protocol::WriteJobFile(place(), PlanPath(id), text));
   cut_for_[id] = RanksOfCut(plan);
   return {};
 }
@@ -215,12 +228,14 @@ bool AssignmentSync::HasToWrite() const {
 }
 
 Result<void> AssignmentSync::Write(const JobProgress& progress) {
-  PERSEUS_ASSIGN_OR_RETURN(auto writer, protocol::AssignmentWriter::Open(job_directory_));
+  PERSEUS_ASSIGN_OR_RETURN(auto writer, places_.node.empty()
+                                            ? protocol::AssignmentWriter::Open(places_)
+                                            : protocol::AssignmentWriter::OpenForNode(places_));
   writer.CountFrom(highest_version_);
   // A rank that has just read the previous assignment may be about to read the plan of that
   // assignment.
   std::set<std::string> kept(upcoming_.begin(), upcoming_.end());
-  AddPlans(protocol::ReadAssignment(job_directory_).value_or(std::nullopt), kept);
+  AddPlans(protocol::ReadAssignment(places_).value_or(std::nullopt), kept);
   AddPlans(lasting_, kept);
   if (is_nothing_wanted_) {
     protocol::Assignment own;
@@ -242,7 +257,7 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
 // Deletes the server's plans that are not in `kept`. If a file cannot be deleted now, the next
 // assignment deletes it.
 void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
-  const auto plans = protocol::OpenJobFolder(job_directory_, "plans");
+  const auto plans = protocol::OpenJobFolder(place(), "plans");
   if (!plans) return;
   std::error_code error;
   std::vector<std::string> old;

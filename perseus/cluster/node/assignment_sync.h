@@ -1,4 +1,6 @@
-// Keeps the newest assignment from the server in the job directory.
+// Keeps the newest assignment from the server in the job directory, or in the node's own place if
+// the job directory belongs to another user (assignment_places.h). "The directory" below means both
+// places for reading, and the one in which the node writes for writing.
 //
 // AssignmentSync repeatedly compares the wanted assignment with the assignment in the directory.
 // Other programs may change the directory: tune or verify may use it for a while, and the node
@@ -18,6 +20,7 @@
 
 #include <sys/stat.h>
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -48,7 +51,8 @@ std::int64_t FromStep(std::int64_t wanted, const JobProgress& progress);
 
 class AssignmentSync {
  public:
-  explicit AssignmentSync(std::filesystem::path job_directory);
+  // Without places.node, the node writes into the job directory.
+  explicit AssignmentSync(protocol::AssignmentPlaces places);
 
   // Reads the assignment in the directory. Fails if the file cannot be read. Then a later call
   // reads the file again after it has changed. If the file is deleted, the next Write creates it
@@ -111,8 +115,14 @@ class AssignmentSync {
   std::set<int> RanksThatFollow(const std::string& id) const;
   void DeletePlansBut(const std::set<std::string>& kept);
 
-  std::filesystem::path job_directory_;
-  std::optional<struct stat> seen_;
+  // The directory in which the node writes.
+  const std::filesystem::path& place() const {
+    return places_.node.empty() ? places_.job : places_.node;
+  }
+
+  protocol::AssignmentPlaces places_;
+  // The assignment files in both places, as they were when they were last read.
+  std::array<std::optional<struct stat>, 2> seen_;
   std::int64_t version_ = 0;  // The version in assignment.json. 0: the file does not exist.
   // The highest version that was in assignment.json or that a rank followed.
   std::int64_t highest_version_ = 0;

@@ -129,20 +129,43 @@ void Node::FindJobs(Nanoseconds now) {
   found.jobs.insert(options_.jobs.begin(), options_.jobs.end());
   for (auto job = jobs_.begin(); job != jobs_.end();) {
     const auto still = found.jobs.find(job->first);
-    if (still != found.jobs.end() && still->second == job->second.key) {
+    const bool has_key = still != found.jobs.end() && still->second == job->second.key;
+    const bool is_same = IdentifyDirectory(job->first) == job->second.directory_id;
+    if (has_key && is_same) {
       ++job;
       continue;
     }
-    log_.info("{} is no longer a directory of job {}", OneLine(job->first.string()),
-              job->second.key);
+    log_.info("{} is no longer {} directory of job {}", OneLine(job->first.string()),
+              has_key ? "the same" : "a", job->second.key);
     Detach(job->second, now);
+    if (!is_same) DeletePlace(job->second.places);
     std::erase_if(holders_, [&job](const auto& held) { return held.second == job->first; });
     job = jobs_.erase(job);
   }
   for (const auto& [directory, key] : found.jobs) {
-    const auto [job, is_new] = jobs_.try_emplace(directory, directory, key);
-    if (is_new) log_.info("{} is a directory of job {}", OneLine(directory.string()), key);
+    if (!jobs_.contains(directory)) AddJob(directory, key);
   }
+}
+
+void Node::AddJob(const std::filesystem::path& directory, const std::string& key) {
+  const DirectoryId id = IdentifyDirectory(directory);
+  const protocol::AssignmentPlaces places =
+      PlacesFor(directory, id, options_.assignments_directory);
+  for (const auto& [other, job] : jobs_) {
+    if (places.node.empty() || job.places.node != places.node) continue;
+    return uplink_.WarnOnce(
+        directory.string() + " place",
+        fmt::format("{} and {} have the same name, and the latter gets no plans (rename it)",
+                    other.string(), directory.string()));
+  }
+  if (const auto prepared = PreparePlace(places, id); !prepared) {
+    uplink_.WarnOnce(directory.string() + " place", prepared.error().Message());
+  }
+  if (const std::string why = WhyNotFound(places); !why.empty()) {
+    uplink_.WarnOnce(directory.string() + " link", why);
+  }
+  jobs_.try_emplace(directory, places, id, key);
+  log_.info("{} is a directory of job {}", OneLine(directory.string()), key);
 }
 
 void Node::ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds now) {

@@ -25,10 +25,13 @@
 #include "perseus/cluster/http/message.h"
 #include "perseus/cluster/node/assignment_sync.h"
 #include "perseus/cluster/node/job_lifecycle.h"
+#include "perseus/cluster/node/own_directory.h"
 #include "perseus/cluster/node/rank_follower.h"
 #include "perseus/cluster/node/uplink.h"
 
 namespace perseus::node {
+
+inline constexpr const char* kAssignmentsDirectory = "/run/perseus/node";
 
 struct NodeOptions {
   std::string name;  // The name of this node for the server.
@@ -38,6 +41,8 @@ struct NodeOptions {
   std::map<std::filesystem::path, std::string> jobs;
   // Distinguishes this process from other processes with the same name.
   std::string instance = {};
+  // The directory for the assignments of jobs of other users.
+  std::filesystem::path assignments_directory = kAssignmentsDirectory;
   // If `join_token_file` is set, the node gets its own token with this join token. If
   // `munge_server` is set, the node gets its own token with a munge credential for this server. The
   // node keeps its own token in `own_token_file`.
@@ -65,10 +70,17 @@ class Node {
 
  private:
   struct Job {
-    Job(const std::filesystem::path& directory, std::string its_key)
-        : key(std::move(its_key)), ranks(directory), assignment(directory) {}
+    Job(const protocol::AssignmentPlaces& its_places, const DirectoryId& its_id,
+        std::string its_key)
+        : key(std::move(its_key)),
+          places(its_places),
+          directory_id(its_id),
+          ranks(its_places.job),
+          assignment(its_places) {}
 
     std::string key;
+    protocol::AssignmentPlaces places;
+    DirectoryId directory_id;
     std::string id;  // The server's id; empty until the server names it.
     RankFollower ranks;
     AssignmentSync assignment;
@@ -90,6 +102,7 @@ class Node {
   void TakeAssignment(Job& job, const protocol::AssignmentEvent& assignment);
   void TakeEnd(const std::filesystem::path& directory, Job& job, const protocol::EndedEvent& ended);
   void FindJobs(Nanoseconds now);
+  void AddJob(const std::filesystem::path& directory, const std::string& key);
   void ReadJob(const std::filesystem::path& directory, Job& job, Nanoseconds now);
   void KeepReports(const std::filesystem::path& directory, Job& job,
                    const std::vector<protocol::StepReport>& reports);

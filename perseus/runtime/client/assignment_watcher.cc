@@ -3,6 +3,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
@@ -11,6 +12,8 @@
 #include <utility>
 
 #include "perseus/base/file.h"
+#include "perseus/runtime/protocol/job_directory/assignment_places.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
 
 namespace perseus::client {
 namespace {
@@ -18,7 +21,7 @@ namespace {
 constexpr std::string_view kFile = "assignment.json";
 
 Result<ClockTable> TableOf(const protocol::Assignment& assignment,
-                           const std::filesystem::path& job_directory, const protocol::RankId& name,
+                           const protocol::AssignmentPlaces& places, const protocol::RankId& name,
                            int pp_ranks) {
   if (!assignment.clocks.empty()) return CompileClocks(assignment.clocks, name.pp_rank);
   if (assignment.own) {
@@ -28,22 +31,33 @@ Result<ClockTable> TableOf(const protocol::Assignment& assignment,
   }
   const std::string& plan = assignment.PlanOf(name.dp_rank);
   if (plan.empty()) return ClockTable{};
-  const std::filesystem::path path = job_directory / plan;
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadRegularFile(path));
+  const std::filesystem::path path = protocol::PlanFileOf(places, assignment, plan);
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(path));
   return CompilePlan(text, path.string(), name.pp_rank, pp_ranks);
+}
+
+std::optional<struct stat> StatusOf(const std::filesystem::path& directory) {
+  struct stat status {};
+  if (directory.empty() || ::stat((directory / kFile).c_str(), &status) != 0) return std::nullopt;
+  return status;
 }
 
 }  // namespace
 
 // Without inotify, the rank finds the changes of this node like those of other nodes.
-void AssignmentWatcher::BeginToWatch() {
+void AssignmentWatcher::BeginToWatch(const protocol::AssignmentPlaces& places) {
   if (!inotify_) inotify_ = FileDescriptor(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC));
-  is_watching_ = inotify_ && ::inotify_add_watch(inotify_.get(), job_directory_.c_str(),
-                                                 IN_MOVED_TO | IN_CLOSE_WRITE | IN_ONLYDIR) >= 0;
+  if (!inotify_) return;
+  const std::array<const std::filesystem::path*, 2> paths{&places.job, &places.node};
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    if (watches_[i] >= 0 || paths[i]->empty()) continue;
+    watches_[i] = ::inotify_add_watch(inotify_.get(), paths[i]->c_str(),
+                                      IN_MOVED_TO | IN_CLOSE_WRITE | IN_ONLYDIR);
+  }
 }
 
 bool AssignmentWatcher::HasChangedHere() {
-  if (!is_watching_) return false;
+  if (!inotify_) return false;
   bool has_changed = false;
   alignas(inotify_event) std::array<char, 4096> buffer;
   for (;;) {
@@ -56,7 +70,7 @@ bool AssignmentWatcher::HasChangedHere() {
       if (event.len > 0 && kFile == name) has_changed = true;
       if ((event.mask & IN_Q_OVERFLOW) != 0) has_changed = true;
       // The directory was removed. A new one needs a new watch.
-      if ((event.mask & IN_IGNORED) != 0) is_watching_ = false;
+      if ((event.mask & IN_IGNORED) != 0) std::ranges::replace(watches_, event.wd, -1);
       at += sizeof event + event.len;
     }
   }
@@ -71,22 +85,23 @@ AssignmentWatcher::News AssignmentWatcher::LookForNew(Nanoseconds now) {
   } else if (!has_changed) {
     next_ = now + kAskEvery;
   }
-  // The watch begins before the file is read, so that no change is missed.
-  if (!is_watching_) BeginToWatch();
   return Ask();
 }
 
 AssignmentWatcher::News AssignmentWatcher::Ask() {
   ++asked_;
-  struct stat now {};
+  const protocol::AssignmentPlaces places = protocol::FindPlaces(job_directory_);
+  // The watch begins before the files are read, so that no change is missed.
+  BeginToWatch(places);
   // A stat is cheap: network file systems answer it from a cache of a few seconds.
-  if (::stat((job_directory_ / kFile).c_str(), &now) != 0) return {};
-  if (seen_ && IsUnchanged(*seen_, now)) return {};
+  const Files now{StatusOf(places.job), StatusOf(places.node)};
+  if (!now[0] && !now[1]) return {};
+  if (IsUnchanged(seen_[0], now[0]) && IsUnchanged(seen_[1], now[1])) return {};
   seen_ = now;
-  const auto assignment = protocol::ReadAssignment(job_directory_);
+  const auto assignment = protocol::ReadAssignment(places);
   // A network file system fails from time to time. The file is not lost, so the rank tries again.
   const auto try_again = [this](const Error& error) {
-    seen_.reset();
+    seen_ = {};
     return News{nullptr, error.Message()};
   };
   if (!assignment && assignment.error().kind != ErrorKind::kInput)
@@ -96,7 +111,7 @@ AssignmentWatcher::News AssignmentWatcher::Ask() {
 
   News news;
   news.table = std::make_unique<ClockTable>();
-  auto table = TableOf(**assignment, job_directory_, name_, pp_ranks_);
+  auto table = TableOf(**assignment, places, name_, pp_ranks_);
   if (!table && table.error().kind != ErrorKind::kInput) return try_again(table.error());
   version_ = (*assignment)->version;
   if (table) {

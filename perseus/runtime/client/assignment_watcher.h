@@ -1,4 +1,5 @@
-// Reads each new assignment of a job, and compiles it to a clock table for one rank.
+// Reads each new assignment of a job, in the job directory and in the place of the node
+// (assignment_places.h), and compiles it to a clock table for one rank.
 //
 // How it finds a change. A job may have thousands of ranks on one shared file system, so each rank
 // asks the file system for the file only every kAskEvery. In between, inotify reports changes that
@@ -21,7 +22,7 @@
 
 #include <sys/stat.h>
 
-#include <deque>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -56,18 +57,23 @@ class AssignmentWatcher {
   int asked() const { return asked_; }
 
  private:
+  // What stat(2) shows of the two files. Empty: no such file.
+  using Files = std::array<std::optional<struct stat>, 2>;
+
   News Ask();
-  void BeginToWatch();
+  void BeginToWatch(const protocol::AssignmentPlaces& places);
   bool HasChangedHere();
 
   std::filesystem::path job_directory_;
   protocol::RankId name_;
   int pp_ranks_;
-  FileDescriptor inotify_;    // Absent if the kernel has no free instance.
-  bool is_watching_ = false;  // The directory exists, and inotify reports its changes.
+  FileDescriptor inotify_;  // Absent if the kernel has no free instance.
+  // The watches of the job directory and of the node's place. -1: the directory does not exist, or
+  // inotify does not report its changes.
+  std::array<int, 2> watches_ = {-1, -1};
   std::optional<Nanoseconds> next_;
   int asked_ = 0;
-  std::optional<struct stat> seen_;
+  Files seen_;
   std::int64_t version_ = 0;
 };
 

@@ -7,10 +7,14 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/file.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/tiny_plan.h"
 
 namespace perseus::client {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr Nanoseconds kTurn = 10'000'000;
 
@@ -50,6 +54,39 @@ TEST_F(AssignmentWatcherTest, AChangeOnThisNodeIsFoundByTheNextTurn) {
     Assign(version);
     EXPECT_EQ(Turn(), version);
   }
+}
+
+// The node writes into a directory of its own, which may appear later.
+TEST_F(AssignmentWatcherTest, AnAssignmentOfTheNodeIsFoundByTheNextTurn) {
+  const std::filesystem::path node = directory_ / "nodes/17";
+  std::filesystem::create_directory_symlink("nodes/17", directory_ / protocol::kNodeLink);
+  EXPECT_EQ(Turn(), 0);
+  Assign(1);
+  EXPECT_EQ(Turn(), 1);
+  std::filesystem::create_directories(node);
+  now_ += AssignmentWatcher::kAskEvery;
+  EXPECT_EQ(Turn(), 0);
+  protocol::Assignment assignment;
+  assignment.server = protocol::ServerOrigin{"j-1", 1};
+  assignment.plan = "plans/p-1.json";
+  ASSERT_TRUE(protocol::WriteJobFile(node, assignment.plan, node::TinyPlan()));
+  for (std::int64_t version = 2; version <= 10; version += 2) {
+    assignment.version = version;
+    ASSERT_TRUE(protocol::WriteAssignment(node, assignment));
+    EXPECT_EQ(Turn(), version);
+    Assign(version + 1);
+    EXPECT_EQ(Turn(), version + 1);
+  }
+}
+
+TEST_F(AssignmentWatcherTest, FollowsNoLinkInPlaceOfAPlan) {
+  protocol::Assignment assignment;
+  assignment.plan = "plans/p.json";
+  ASSERT_TRUE(protocol::WriteJobFile(directory_.path(), "elsewhere.json", node::TinyPlan()));
+  std::filesystem::create_directory(directory_ / "plans");
+  std::filesystem::create_symlink("../elsewhere.json", directory_ / assignment.plan);
+  ASSERT_TRUE(protocol::WriteAssignment(directory_.path(), assignment));
+  EXPECT_THAT(watcher_.LookForNew(now_ += kTurn).problem, HasSubstr("is a symbolic link"));
 }
 
 // The log of a rank and the files of plans are in other directories.

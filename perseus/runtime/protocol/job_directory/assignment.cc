@@ -184,8 +184,24 @@ Result<Assignment> ParseAssignment(std::string_view text, std::string_view name)
   return json_file::Read(text, name, kDeepestAssignment, ReadAssignmentFrom);
 }
 
+Result<std::optional<Assignment>> ReadAssignment(const AssignmentPlaces& places) {
+  PERSEUS_ASSIGN_OR_RETURN(auto own, ReadIfThere(AssignmentPath(places.job)));
+  if (places.node.empty()) return own;
+  PERSEUS_ASSIGN_OR_RETURN(auto other, ReadIfThere(AssignmentPath(places.node)));
+  const bool is_newer = other && (!own || other->version > own->version);
+  return is_newer ? std::move(other) : std::move(own);
+}
+
 Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& job_directory) {
-  return ReadIfThere(AssignmentPath(job_directory));
+  return ReadAssignment(FindPlaces(job_directory));
+}
+
+std::filesystem::path PlanFileOf(const AssignmentPlaces& places, const Assignment& assignment,
+                                 const std::string& plan) {
+  std::error_code error;
+  const std::filesystem::path of_node = places.node / plan;
+  const bool may_be_of_node = assignment.server && !places.node.empty();
+  return may_be_of_node && std::filesystem::exists(of_node, error) ? of_node : places.job / plan;
 }
 
 Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::path& job_directory) {
@@ -206,10 +222,9 @@ namespace {
 
 constexpr const char* kLock = "coordinator.lock";
 
-// Returns the open lock file. On a network file system without locks, nothing is locked.
-Result<FileDescriptor> Lock(const std::filesystem::path& job_directory) {
-  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor lock, OpenJobLock(job_directory, kLock));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
+// Locks the open file `lock`. On a network file system without locks, nothing is locked.
+Result<FileDescriptor> Locked(FileDescriptor lock, const std::filesystem::path& job_directory) {
+  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return lock;
   return FailAs(
       ErrorKind::kSystem, InFile((job_directory / kLock).string()),
       "another perseus gives this job its assignment (wait for its tune or verify, or end "
@@ -218,15 +233,31 @@ Result<FileDescriptor> Lock(const std::filesystem::path& job_directory) {
 
 }  // namespace
 
+Result<AssignmentWriter> AssignmentWriter::Open(const AssignmentPlaces& places) {
+  AssignmentWriter writer(places, places.job);
+  PERSEUS_ASSIGN_OR_RETURN(auto lock, OpenJobLock(places.job, kLock));
+  PERSEUS_ASSIGN_OR_RETURN(writer.lock_, Locked(std::move(lock), places.job));
+  return Continue(std::move(writer));
+}
+
 Result<AssignmentWriter> AssignmentWriter::Open(const std::filesystem::path& job_directory) {
-  PERSEUS_ASSIGN_OR_RETURN(auto lock, Lock(job_directory));
-  PERSEUS_ASSIGN_OR_RETURN(const auto now, ReadAssignment(job_directory));
-  PERSEUS_ASSIGN_OR_RETURN(const auto kept, ReadAssignmentBefore(job_directory));
-  AssignmentWriter writer(job_directory);
-  writer.lock_ = std::move(lock);
+  return Open(FindPlaces(job_directory));
+}
+
+Result<AssignmentWriter> AssignmentWriter::OpenForNode(const AssignmentPlaces& places) {
+  AssignmentWriter writer(places, places.node);
+  PERSEUS_ASSIGN_OR_RETURN(auto lock, OpenJobFile(places.job / kLock));  // Empty: no such file.
+  PERSEUS_ASSIGN_OR_RETURN(writer.lock_, Locked(std::move(lock), places.job));
+  return Continue(std::move(writer));
+}
+
+Result<AssignmentWriter> AssignmentWriter::Continue(AssignmentWriter writer) {
+  PERSEUS_ASSIGN_OR_RETURN(const auto now, ReadAssignment(writer.places_));
+  PERSEUS_ASSIGN_OR_RETURN(const auto kept, ReadAssignmentBefore(writer.places_.job));
   writer.before_.own = true;
-  writer.is_kept_ = kept.has_value();
-  if (kept) {
+  // Beside a lasting assignment, the file is old: a node cannot delete it.
+  writer.is_kept_ = kept && now && now->until_step;
+  if (writer.is_kept_) {
     writer.before_ = *kept;
   } else if (now && !now->until_step) {
     writer.before_ = *now;
@@ -245,14 +276,14 @@ Result<std::int64_t> AssignmentWriter::Write(Assignment assignment, std::int64_t
   assignment.from_step = from_step;
   if (assignment.until_step && !is_kept_) {
     PERSEUS_RETURN_IF_ERROR(
-        WriteJobFile(job_directory_, AssignmentBeforePath({}), FormatAssignment(before_)));
+        WriteJobFile(place_, AssignmentBeforePath({}), FormatAssignment(before_)));
     is_kept_ = true;
   }
-  PERSEUS_RETURN_IF_ERROR(WriteAssignment(job_directory_, assignment));
+  PERSEUS_RETURN_IF_ERROR(WriteAssignment(place_, assignment));
   ++version_;
   if (!assignment.until_step && is_kept_) {
     std::error_code error;
-    std::filesystem::remove(AssignmentBeforePath(job_directory_), error);
+    std::filesystem::remove(AssignmentBeforePath(place_), error);
     is_kept_ = static_cast<bool>(error);
   }
   return version_;
@@ -263,7 +294,7 @@ Result<std::int64_t> AssignmentWriter::Restore() { return Write(before_, 0); }
 Result<std::string> AssignmentWriter::AddPlan(const std::string& name,
                                               const std::string& plan) const {
   const std::string path = fmt::format("plans/{}.json", name);
-  PERSEUS_RETURN_IF_ERROR(WriteJobFile(job_directory_, path, plan));
+  PERSEUS_RETURN_IF_ERROR(WriteJobFile(place_, path, plan));
   return path;
 }
 

@@ -1,5 +1,6 @@
 // An assignment: the plan or clocks that the ranks of a job have to follow, and the step from which
-// on they follow it. One coordinator writes the assignment to a file, and all ranks read it.
+// on they follow it. One coordinator writes the assignment to a file, and all ranks read it. The
+// node writes the assignments of the server to a directory of its own (assignment_places.h).
 //
 //   JOBDIR/assignment.json            what is in force, and from which step on
 //   JOBDIR/plans/…                    the plan files that it names
@@ -40,6 +41,7 @@
 #include "perseus/base/file_descriptor.h"
 #include "perseus/base/instruction_kind.h"
 #include "perseus/base/result.h"
+#include "perseus/runtime/protocol/job_directory/assignment_places.h"
 
 namespace perseus::protocol {
 
@@ -87,10 +89,17 @@ std::string FormatAssignment(const Assignment& assignment);
 // Fails (kInput) with an error such as "name: clocks[3].frequency_mhz is ... (remedy)".
 Result<Assignment> ParseAssignment(std::string_view text, std::string_view name);
 
-// Reads JOBDIR/assignment.json. Returns nullopt if the file does not exist yet.
+// Reads assignment.json in both places. Returns the assignment with the higher version, or nullopt
+// if neither file exists yet.
+Result<std::optional<Assignment>> ReadAssignment(const AssignmentPlaces& places);
+// The same for FindPlaces(job_directory).
 Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& job_directory);
+// Returns the path of a plan file that the assignment names. The plans of the server are in the
+// place of the node, also if verify has restored the assignment in the job directory.
+std::filesystem::path PlanFileOf(const AssignmentPlaces& places, const Assignment& assignment,
+                                 const std::string& plan);
 // JOBDIR/assignment-before.json: the lasting assignment while a temporary assignment interrupts it.
-// At other times, the file does not exist.
+// At other times, the file has no meaning, and usually does not exist.
 std::filesystem::path AssignmentBeforePath(const std::filesystem::path& job_directory);
 Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::path& job_directory);
 // Replaces the file atomically. If this fails, the previous file remains.
@@ -110,9 +119,12 @@ std::int64_t StepsAhead(double assignment_delay_s, double step_time_s);
 
 class AssignmentWriter {
  public:
-  // Continues the work of the previous coordinator. Fails (kSystem) while another process is the
-  // coordinator of this directory (JOBDIR/coordinator.lock).
+  // Continues the work of the previous coordinator. Writes into the job directory. Fails (kSystem)
+  // while another process is the coordinator of this directory (JOBDIR/coordinator.lock).
+  static Result<AssignmentWriter> Open(const AssignmentPlaces& places);
   static Result<AssignmentWriter> Open(const std::filesystem::path& job_directory);
+  // The same for a node that may not write into the job directory: writes into places.node.
+  static Result<AssignmentWriter> OpenForNode(const AssignmentPlaces& places);
 
   // Makes the next version higher than `version`. The caller needs this if somebody deleted or
   // replaced the file: ranks may then follow a version that is higher than the version in the file.
@@ -131,15 +143,17 @@ class AssignmentWriter {
   // The lasting assignment, even if a temporary assignment hides it. If none was ever written,
   // `own`.
   const Assignment& before() const { return before_; }
-  const std::filesystem::path& job_directory() const { return job_directory_; }
+  const std::filesystem::path& job_directory() const { return places_.job; }
   // The version of the last assignment, which this writer or an earlier one wrote. 0: none.
   std::int64_t version() const { return version_; }
 
  private:
-  explicit AssignmentWriter(std::filesystem::path job_directory)
-      : job_directory_(std::move(job_directory)) {}
+  AssignmentWriter(AssignmentPlaces places, std::filesystem::path place)
+      : places_(std::move(places)), place_(std::move(place)) {}
+  static Result<AssignmentWriter> Continue(AssignmentWriter writer);
 
-  std::filesystem::path job_directory_;
+  AssignmentPlaces places_;
+  std::filesystem::path place_;  // One of places_: where this writer writes.
   FileDescriptor lock_;
   Assignment before_;
   bool is_kept_ = false;  // Whether before_ is in assignment-before.json.

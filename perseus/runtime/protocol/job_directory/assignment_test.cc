@@ -1,10 +1,13 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "tests/support/results.h"
 #include "tests/support/temporary_directory.h"
@@ -12,6 +15,7 @@
 namespace perseus::protocol {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 Assignment Profiling() {
@@ -205,6 +209,90 @@ TEST_F(AssignmentWriterTest, LastingAssignmentAreWhatWasBeforeForTheNext) {
 
 TEST_F(AssignmentWriterTest, AssignmentMayComeBeforeTheDirectory) {
   EXPECT_TRUE(ValueOf(AssignmentWriter::Open(directory_ / "run")).Write(Assignment(), 8));
+}
+
+// The job directory belongs to the user of the job, and the other place to the node.
+class TwoPlacesTest : public AssignmentWriterTest {
+ protected:
+  TwoPlacesTest() {
+    std::filesystem::create_directories(places_.job);
+    std::filesystem::create_directories(directory_ / "node/17");
+    std::filesystem::create_directory_symlink("../../node/17", places_.job / kNodeLink);
+  }
+  // Writes an assignment of the server, as the node does.
+  std::int64_t WriteAsNode(std::int64_t server_version) {
+    Assignment assignment;
+    assignment.plan = "plans/p-1.json";
+    assignment.server = ServerOrigin{"j-1", server_version};
+    auto writer = ValueOf(AssignmentWriter::OpenForNode(NodesPlaces()));
+    EXPECT_TRUE(writer.AddPlan("p-1", "{}"));
+    return ValueOf(writer.Write(assignment, 0));
+  }
+  AssignmentPlaces NodesPlaces() const { return {places_.job, directory_ / "node/17"}; }
+  Assignment Newest() const { return **ReadAssignment(places_.job); }
+  std::vector<std::string> FilesOfJob() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(places_.job)) {
+      names.push_back(entry.path().filename());
+    }
+    std::ranges::sort(names);
+    return names;
+  }
+
+  AssignmentPlaces places_{directory_ / "jobs/17", directory_ / "jobs/17/node"};
+};
+
+TEST_F(TwoPlacesTest, ANodeWritesNothingIntoTheJobDirectory) {
+  EXPECT_EQ(WriteAsNode(1), 1);
+  EXPECT_EQ(WriteAsNode(2), 2);
+  EXPECT_EQ(Newest().server->version, 2);
+  EXPECT_EQ(PlanFileOf(FindPlaces(places_.job), Newest(), Newest().plan),
+            places_.node / "plans/p-1.json");
+  EXPECT_THAT(FilesOfJob(), ElementsAre("node"));
+}
+
+TEST_F(TwoPlacesTest, TheHigherVersionCounts) {
+  WriteAsNode(1);
+  auto verify = ValueOf(AssignmentWriter::Open(places_.job));
+  ASSERT_TRUE(verify.Write(Sweep(20), 10));
+  EXPECT_EQ(Newest().version, 2);
+  EXPECT_EQ(Newest().clocks, Sweep(20).clocks);
+  EXPECT_THAT(AssignmentWriter::OpenForNode(NodesPlaces()),
+              FailsWith(HasSubstr("another perseus gives this job its assignment")));
+  // The assignment of the server is in force again, with the plan in the place of the node.
+  ASSERT_TRUE(verify.Restore());
+  EXPECT_EQ(Newest().version, 3);
+  EXPECT_EQ(Newest().server->version, 1);
+  EXPECT_EQ(PlanFileOf(FindPlaces(places_.job), Newest(), Newest().plan),
+            places_.node / "plans/p-1.json");
+}
+
+// The node cannot delete assignment-before.json.
+TEST_F(TwoPlacesTest, AnAssignmentOfTheNodeEndsATemporaryOneOfAKilledCoordinator) {
+  WriteAsNode(1);
+  {
+    auto killed = ValueOf(AssignmentWriter::Open(places_.job));
+    ASSERT_TRUE(killed.Write(Sweep(20), 10));
+  }
+  EXPECT_EQ(WriteAsNode(2), 3);
+  EXPECT_TRUE(std::filesystem::exists(places_.job / "assignment-before.json"));
+  auto next = ValueOf(AssignmentWriter::Open(places_.job));
+  EXPECT_FALSE(next.HasToRestore());
+  EXPECT_EQ(next.before().server->version, 2);
+}
+
+TEST_F(TwoPlacesTest, OnlyTrustedLinksAreFollowed) {
+  EXPECT_EQ(FindPlaces(places_.job).node, places_.node);
+  EXPECT_EQ(FindPlaces(directory_ / "node/17").node, "") << "no link";
+  if (::geteuid() == 0) {
+    ASSERT_EQ(::lchown(places_.node.c_str(), 65533, 65533), 0);
+    EXPECT_EQ(FindPlaces(places_.job).node, "") << "it belongs to another user";
+    ASSERT_EQ(::chown(places_.job.c_str(), 65533, 65533), 0);
+    EXPECT_EQ(FindPlaces(places_.job).node, places_.node) << "to the owner of the job directory";
+  }
+  std::filesystem::remove(places_.node);
+  std::filesystem::create_directory(places_.node);
+  EXPECT_EQ(FindPlaces(places_.job).node, "") << "a directory";
 }
 
 TEST_F(AssignmentWriterTest, OnlyOneAtATime) {

@@ -5,9 +5,9 @@
 // read, replace or delete files that only the daemon may access. The job directory itself may be a
 // link.
 //
-// The group of the node daemon may also write into the job directory. So the same rule applies to a
-// rank. Another member of the group could replace a file that the rank truncates with a link to any
-// file of the rank's user. OwnFolder opens such files safely.
+// In a directory of an earlier version, the group of the node daemon may also write. So the same
+// rule applies to a rank. Another member of the group could replace a file that the rank truncates
+// with a link to any file of the rank's user. OwnFolder opens such files safely.
 #pragma once
 
 #include <cstdint>

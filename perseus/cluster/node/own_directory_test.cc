@@ -1,0 +1,145 @@
+// Tests a node with job directories of other users. Only root can make such directories, so these
+// tests need root.
+#include "perseus/cluster/node/own_directory.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/support/node_fixture.h"
+
+namespace perseus::node {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::UnorderedElementsAre;
+
+constexpr uid_t kAnn = 65533;
+constexpr uid_t kBob = 65532;
+
+class OwnDirectoryTest : public NodeTest {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can give a directory to another user";
+    jobs_ = directory_ / "jobs";
+    std::filesystem::create_directory(jobs_);
+    StartWithOwnDirectory();
+  }
+  void StartWithOwnDirectory() {
+    NodeOptions options{.name = "n7", .jobs_directory = jobs_, .jobs = {}};
+    options.assignments_directory = directory_ / "node";
+    node_ = std::make_unique<Node>(
+        options, [this](const auto& request) { return server_.Answer(request); }, log_);
+  }
+  // Makes a job directory as Slurm's prolog does. One rank of the user writes its log.
+  RankLogs MakeJobOf(uid_t user) {
+    const RankLogs logs = MakeJob("jobs/17");
+    logs.Begin({0, 0, 0}, 100);
+    std::filesystem::create_directory_symlink("../../node/17", jobs_ / "17/node");
+    for (const char* path : {"", "server.json", "ranks", "ranks/dp0-pp0-tp0.jsonl"}) {
+      EXPECT_EQ(::chown((jobs_ / "17" / path).c_str(), user, user), 0) << path;
+    }
+    return logs;
+  }
+  std::vector<std::string> FilesOf(const std::filesystem::path& directory) const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+      names.push_back(entry.path().filename());
+    }
+    return names;
+  }
+
+  std::filesystem::path jobs_;
+};
+
+TEST_F(OwnDirectoryTest, ANodeWritesNothingIntoAJobDirectoryOfAnotherUser) {
+  const RankLogs logs = MakeJobOf(kAnn);
+  Turn();
+  Receive(7, 1, {{"0", kPlanA}});
+  Turn();
+  EXPECT_THAT(FilesOf(jobs_ / "17"), UnorderedElementsAre("server.json", "ranks", "node"));
+  EXPECT_EQ(InForce("jobs/17").PlanOf(0), PlanPath(kPlanA)) << "ranks find it with the link";
+  EXPECT_EQ(server_.reports.back()[0].at("acknowledged"), 7);
+  struct stat status {};
+  ASSERT_EQ(::stat((directory_ / "node/17" / PlanPath(kPlanA)).c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0644);
+
+  StartWithOwnDirectory();  // A new process knows what its directory has.
+  Turn();
+  EXPECT_EQ(node_->LastEventId(), "j-1:7");
+  Receive(8, 1, {{"0", kPlanB}});
+  Turn();
+  EXPECT_EQ(InForce("jobs/17").version, 2);
+  EXPECT_THAT(FilesOf(directory_ / "node/17/plans"),
+              UnorderedElementsAre(HasSubstr(kPlanA), HasSubstr(kPlanB)));
+}
+
+TEST_F(OwnDirectoryTest, AnotherJobWithTheNameGetsNothingOfTheFirst) {
+  MakeJobOf(kAnn);
+  Turn();
+  Receive(7, 1, {{"0", kPlanA}});
+  Turn();
+  std::filesystem::rename(jobs_ / "17", directory_ / "17");
+  Turn();
+  EXPECT_THAT(FilesOf(directory_ / "node"), ElementsAre());
+  std::filesystem::rename(directory_ / "17", jobs_ / "17");
+  Turn();
+  Receive(7, 1, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(InForce("jobs/17").version, 1);
+  // The node does not run when the directory gets another owner.
+  ASSERT_EQ(::chown((jobs_ / "17").c_str(), kBob, kBob), 0);
+  StartWithOwnDirectory();
+  Turn();
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "node/17/assignment.json"));
+  EXPECT_THAT(FilesOf(directory_ / "node/17/plans"), ElementsAre());
+}
+
+// A user puts links in place of what the node writes.
+TEST_F(OwnDirectoryTest, LinksOfAUserLeadTheNodeNowhere) {
+  MakeJobOf(kAnn);
+  std::filesystem::create_directory(directory_ / "secret");
+  std::ofstream(directory_ / "secret/file") << "secret";
+  std::filesystem::create_symlink(directory_ / "secret/file", jobs_ / "17/assignment.json");
+  std::filesystem::create_symlink(directory_ / "secret/file", jobs_ / "17/coordinator.lock");
+  std::filesystem::create_directory_symlink(directory_ / "secret", jobs_ / "17/plans");
+  std::filesystem::remove(jobs_ / "17/node");
+  std::filesystem::create_directory_symlink(directory_ / "secret", jobs_ / "17/node");
+  Turn();
+  Receive(7, 1, {{"0", kPlanA}});
+  Turn();
+  EXPECT_THAT(logged_.str(), HasSubstr("coordinator.lock: is a symbolic link"));
+  EXPECT_THAT(FilesOf(directory_ / "secret"), ElementsAre("file"));
+}
+
+TEST_F(OwnDirectoryTest, AMissingLinkIsAWarning) {
+  MakeJobOf(kAnn);
+  std::filesystem::remove(jobs_ / "17/node");
+  Turn();
+  EXPECT_THAT(logged_.str(), HasSubstr("its ranks follow no plan of the server (ln -s "));
+  EXPECT_THAT(logged_.str(), HasSubstr("node/17 "));
+}
+
+TEST_F(OwnDirectoryTest, ANodeWritesIntoADirectoryOfItsOwnUser) {
+  MakeJobOf(0);
+  Turn();
+  Receive(7, 1, {{"0", kPlanA}});
+  Turn();
+  EXPECT_TRUE(std::filesystem::exists(jobs_ / "17/assignment.json"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "node"));
+  EXPECT_THAT(logged_.str(), Not(HasSubstr("warning")));
+}
+
+TEST(PlacesFor, TheNameIsThatOfTheJobDirectory) {
+  const DirectoryId other{1, 2, ::geteuid() + 1};
+  EXPECT_EQ(PlacesFor("/run/jobs/17", other, "/n").node, "/n/17");
+  EXPECT_EQ(PlacesFor("/run/jobs/17/", other, "/n").node, "/n/17");
+  EXPECT_EQ(PlacesFor("/run/jobs/x/../17/.", other, "/n").node, "/n/17");
+  EXPECT_EQ(PlacesFor("/", other, "/n").node, "/n/root");
+  EXPECT_EQ(PlacesFor("/run/jobs/17", {1, 2, ::geteuid()}, "/n").node, "");
+  EXPECT_EQ(PlacesFor("/run/jobs/17", {}, "/n").node, "");
+}
+
+}  // namespace
+}  // namespace perseus::node
