@@ -136,10 +136,12 @@ const SwitchFacts* SlowestSwitch(const HardwareFacts& facts);
 //
 // The planner uses one latency for every change of every GPU. It is the latency of the slowest
 // case, because a plan changes clocks in both directions, near and far, and often on all GPUs of a
-// node at once. It is the median of this case, not the 95th percentile. An iteration has hundreds
-// of changes, so their typical latency decides its time and energy. With a latency that 19 of 20
-// changes do not reach, the plan would miss changes that save energy. If each single change has to
-// meet a limit, use p95_latency_ms.
+// node at once. For such a change, a sample is the latency of the slowest GPU. This is what counts
+// for the GPUs of a stage (tensor parallel), because they wait for each other. The value is the
+// median of this case, not the 95th percentile. An iteration has hundreds of changes, so their
+// typical latency decides its time and energy. With a latency that 19 of 20 changes do not reach,
+// the plan would miss changes that save energy. If each single change has to meet a limit, use
+// p95_latency_ms.
 std::optional<Nanoseconds> SwitchLatencyForPlanning(const HardwareFacts& facts);
 
 // Returns the stall for planning: the mean of the case with the longest stalls. It is a mean,

@@ -39,6 +39,20 @@ double Overlap(Nanoseconds a_begin, Nanoseconds a_end, Nanoseconds b_begin, Nano
   return ToSeconds(std::max<Nanoseconds>(0, std::min(a_end, b_end) - std::max(a_begin, b_begin)));
 }
 
+// Sorts the periods, and makes one period of those that overlap.
+void MakeDisjoint(std::vector<Period>& periods) {
+  std::ranges::sort(periods, {}, &Period::begin);
+  std::size_t kept = 0;
+  for (const Period& period : periods) {
+    if (kept > 0 && period.begin <= periods[kept - 1].end) {
+      periods[kept - 1].end = std::max(periods[kept - 1].end, period.end);
+    } else {
+      periods[kept++] = period;
+    }
+  }
+  periods.resize(kept);
+}
+
 // An instruction is left out if it differs from the median of its step by more than both of these
 // limits: a number of standard deviations, and a fraction. Its thread may have been woken late, for
 // example. In a normal distribution, one instruction in a million differs by five standard
@@ -81,11 +95,8 @@ struct GpuMeasurements::Clean {
   std::vector<bool> is_clean;
 };
 
-GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step) {
-  Clean clean{step.instructions, {}};
-  std::ranges::stable_sort(clean.instructions, {}, &protocol::RanInstruction::begin);
-  // The periods in which the GPU may have run at another clock than the requested clock.
-  std::vector<std::pair<Nanoseconds, Nanoseconds>> changes;
+std::vector<Period> GpuMeasurements::FindChanges(const protocol::RanStep& step) {
+  std::vector<Period> changes;
   const Nanoseconds length = step.end - step.begin;
   Nanoseconds refused_from = 0;
   for (const protocol::ClockChange& change : step.clocks) {
@@ -95,15 +106,23 @@ GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step) {
       is_refused_ = true;
       continue;
     }
-    if (is_refused_) changes.emplace_back(refused_from, change.requested);
+    if (is_refused_) changes.push_back({refused_from, change.requested});
     const bool is_same = !is_refused_ && change.frequency_mhz == last_frequency_mhz_;
     is_refused_ = false;
     if (is_same) continue;
     last_frequency_mhz_ = change.frequency_mhz;
-    changes.emplace_back(change.requested,
-                         std::max(change.requested, change.applied) + settings_.switch_latency);
+    changes.push_back(
+        {change.requested, std::max(change.requested, change.applied) + settings_.switch_latency});
   }
-  if (is_refused_) changes.emplace_back(refused_from, length);
+  if (is_refused_) changes.push_back({refused_from, length});
+  return changes;
+}
+
+GpuMeasurements::Clean GpuMeasurements::Sort(const protocol::RanStep& step,
+                                             std::vector<Period> changes) {
+  Clean clean{step.instructions, {}};
+  std::ranges::stable_sort(clean.instructions, {}, &protocol::RanInstruction::begin);
+  MakeDisjoint(changes);
   for (const protocol::RanInstruction& instruction : clean.instructions) {
     double changing_s = 0;
     for (const auto& [begin, end] : changes) {
@@ -357,11 +376,12 @@ void GpuMeasurements::AddReached(const protocol::RanStep& step, const Clean& cle
   }
 }
 
-std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step) {
+std::vector<DriftAlarm> GpuMeasurements::Add(const protocol::RanStep& step,
+                                             std::vector<Period> changes) {
   std::vector<DriftAlarm> alarms;
   last_counted_.clear();
   ++counts_.steps;
-  Clean clean = Sort(step);
+  Clean clean = Sort(step, std::move(changes));
   if (step.IsDisturbed()) {
     ++counts_.limited_steps;
     return alarms;

@@ -19,10 +19,11 @@
 //    its power limit, a GPU is as fast as it can be. So such a step counts, and the clock that the
 //    GPU reached is reported with the option.
 //  - Instructions during which a clock changed. From the request until `switch_latency` after the
-//    driver's answer, the GPU may run at either clock. The instruction's time and all windows that
-//    overlap with the instruction are left out, unless the change covers less than kToleratedPart
-//    of the instruction. (If a part q runs at a clock that is 30 % faster or slower, the error of
-//    the time is 0.3 q = 0.06 %.)
+//    driver's answer, the GPU may run at either clock. GPUs that share the work of a stage (tensor
+//    parallel) wait for each other inside an instruction, so the changes of all of them count. The
+//    instruction's time and all windows that overlap with the instruction are left out, unless the
+//    change covers less than kToleratedPart of the instruction. (If a part q runs at a clock that
+//    is 30 % faster or slower, the error of the time is 0.3 q = 0.06 %.)
 //  - Instructions whose time is far from the median of their kind in the step (a thread that was
 //    woken late). If the whole step is far off for a kind, all instructions of this kind in the
 //    step.
@@ -72,6 +73,13 @@ struct ClockedKind {
   friend auto operator<=>(const ClockedKind&, const ClockedKind&) = default;
 };
 
+// A part of a step.
+struct Period {
+  Nanoseconds begin = 0;
+  Nanoseconds end = 0;
+  friend bool operator==(const Period&, const Period&) = default;
+};
+
 // A change of an option's time or power.
 struct DriftAlarm {
   ClockedKind what;
@@ -91,8 +99,16 @@ class GpuMeasurements {
 
   explicit GpuMeasurements(const MeasuringSettings& settings) : settings_(settings) {}
 
-  // Adds a step, and returns the alarms that it raises.
-  std::vector<DriftAlarm> Add(const protocol::RanStep& step);
+  // Returns the periods of the step in which the GPU may run at another clock than the requested
+  // one. Call it for each step once, in order.
+  std::vector<Period> FindChanges(const protocol::RanStep& step);
+  // Adds a step, and returns the alarms that it raises. `changes` are the periods of FindChanges(),
+  // of this GPU and of those that share its work, in any order.
+  std::vector<DriftAlarm> Add(const protocol::RanStep& step, std::vector<Period> changes);
+  // Adds a step of a GPU that shares no work.
+  std::vector<DriftAlarm> Add(const protocol::RanStep& step) {
+    return Add(step, FindChanges(step));
+  }
   // The instructions of the last step whose times counted, sorted by start time. Empty if the whole
   // step was left out.
   const std::vector<protocol::RanInstruction>& last_counted() const { return last_counted_; }
@@ -155,7 +171,7 @@ class GpuMeasurements {
  private:
   struct Clean;  // A step's instructions, and which of these count.
 
-  Clean Sort(const protocol::RanStep& step);
+  Clean Sort(const protocol::RanStep& step, std::vector<Period> changes);
   // `powers` contains the known powers, for the edges of windows. `place` (0 to 1) is the position
   // of an edge in its interval (after, until].
   std::vector<std::vector<PowerWindow>> Stretches(const protocol::RanStep& step, const Clean& clean,

@@ -19,6 +19,7 @@
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/pooled_measurements.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
+#include "perseus/runtime/tuner/stage_changes.h"
 #include "perseus/runtime/tuner/transfer_time.h"
 #include "perseus/runtime/tuner/tuned_plan.h"
 
@@ -311,18 +312,29 @@ class Tuner {
   void Measure(Gpus& gpus, profiler::InstructionNoise& noise, const Conductor::Stretch& stretch,
                Alarms alarms) const {
     const profiler::MeasuringSettings settings{.switch_latency = options_.job.switch_latency};
+    StageChanges changes;
     for (const protocol::RankId& name : conductor_.ranks()) {
       const LoggedRank& rank = conductor_.log_of(name);
       profiler::KnownGpu& gpu =
           gpus.try_emplace(name, profiler::KnownGpu{rank.header.gpu, rank.header.gpu_name,
                                                     profiler::GpuMeasurements(settings)})
               .first->second;
+      for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
+        const protocol::RanStep* step = rank.Find(number);
+        if (step == nullptr) continue;
+        changes.Add(name, rank.header.epoch, *step, gpu.measurements.FindChanges(*step));
+      }
+    }
+    for (const protocol::RankId& name : conductor_.ranks()) {
+      const LoggedRank& rank = conductor_.log_of(name);
+      profiler::KnownGpu& gpu = gpus.at(name);
       // GpuMeasurements leaves out the instructions that ran while the clocks changed.
       std::vector<std::vector<protocol::RanInstruction>> counted;
       for (std::int64_t number = stretch.landing; number <= stretch.last; ++number) {
         const protocol::RanStep* step = rank.Find(number);
         if (step == nullptr) continue;
-        for (const profiler::DriftAlarm& alarm : gpu.measurements.Add(*step)) {
+        for (const profiler::DriftAlarm& alarm :
+             gpu.measurements.Add(*step, changes.Of(name, rank.header.epoch, *step))) {
           if (alarms == Alarms::kIgnored) continue;
           Say(fmt::format(
               "{} of rank {} at {} MHz has changed by {:+.1f} % in step {} since it was measured: "
