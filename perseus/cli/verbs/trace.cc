@@ -41,11 +41,11 @@ Result<std::vector<plan_file::PlanFile>> FindPlans(const TraceFlags& flags) {
     const protocol::AssignmentPlaces places = protocol::FindPlaces(flags.directory);
     PERSEUS_ASSIGN_OR_RETURN(const auto assignment, protocol::ReadAssignment(places));
     if (assignment && !assignment->plan.empty()) {
-      paths.insert(protocol::PlanFileOf(places, *assignment, assignment->plan));
+      paths.insert(protocol::PlaceOfPlan(places, *assignment, assignment->plan) / assignment->plan);
     }
     if (assignment) {
       for (const auto& [pipeline, plan] : assignment->plans) {
-        paths.insert(protocol::PlanFileOf(places, *assignment, plan));
+        paths.insert(protocol::PlaceOfPlan(places, *assignment, plan) / plan);
       }
     }
   } else {

@@ -28,7 +28,7 @@ constexpr int kPlansMeasured = 3;  // tune follows the baseline and two plans.
 constexpr double kUnsure = 0.02;
 
 nlohmann::json ReadJson(const fs::path& path) {
-  const auto text = protocol::ReadJobFile(path);
+  const auto text = protocol::ReadJobFile(path.parent_path(), path.filename());
   return text ? ParseJson(*text) : nlohmann::json();
 }
 
@@ -129,7 +129,7 @@ void Turnkey::Advance() {
 void Turnkey::Forward() {
   std::error_code error;
   if (fs::file_size(log_, error) == forwarded_ || error) return;
-  const std::string text = protocol::ReadJobFile(log_).value_or("");
+  const std::string text = protocol::ReadJobFile(log_.parent_path(), log_.filename()).value_or("");
   for (std::size_t end = 0; (end = text.find('\n', forwarded_)) != std::string::npos;) {
     options_.say(WithoutName(text.substr(forwarded_, end - forwarded_)));
     forwarded_ = end + 1;
@@ -185,7 +185,7 @@ void Turnkey::Finish() {
 }
 
 std::string Turnkey::LastLineOf(const std::string& log) const {
-  std::string text = protocol::ReadJobFile(options_.job_directory / log).value_or("");
+  std::string text = protocol::ReadJobFile(options_.job_directory, log).value_or("");
   while (text.ends_with('\n')) text.pop_back();
   text = text.substr(text.rfind('\n') + 1);
   return text.empty() ? "it was killed" : WithoutName(text);

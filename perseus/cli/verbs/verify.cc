@@ -171,7 +171,7 @@ Result<std::string> PlanPath(const VerifyFlags& flags) {
     return Fail(InFile(flags.directory),
                 "no plan is in force for the whole job (name the plan with --plan)");
   }
-  return protocol::PlanFileOf(places, *assignment, assignment->plan).string();
+  return (protocol::PlaceOfPlan(places, *assignment, assignment->plan) / assignment->plan).string();
 }
 
 profiler::ComparisonOptions ComparisonOf(const VerifyFlags& flags) {

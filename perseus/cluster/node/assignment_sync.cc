@@ -163,13 +163,12 @@ bool AssignmentSync::HasPlansWanted() const {
 }
 
 bool AssignmentSync::HasPlan(const std::string& id) const {
-  const std::filesystem::path path = place() / PlanPath(id);
-  std::error_code error;
   // A link does not count, so that the plan file replaces it.
-  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return false;
+  const auto file = protocol::OpenJobFile(place(), PlanPath(id));
+  if (!file || !*file) return false;
   auto found = cut_for_.find(id);
   if (found == cut_for_.end()) {
-    const auto text = protocol::ReadJobFile(path);
+    const auto text = protocol::ReadJobFile(place(), PlanPath(id));
     if (!text) return false;
     const auto plan = plan_file::ParsePlan(*text, id);
     if (!plan) return false;
@@ -258,16 +257,12 @@ Result<void> AssignmentSync::Write(const JobProgress& progress) {
 // assignment deletes it.
 void AssignmentSync::DeletePlansBut(const std::set<std::string>& kept) {
   const auto plans = protocol::OpenJobFolder(place(), "plans");
-  if (!plans) return;
-  std::error_code error;
+  const auto names = protocol::ListJobFolder(place(), "plans");
+  if (!plans || !names) return;
   std::vector<std::string> old;
-  // Uses the open folder, even if its owner replaces it with a link now.
-  for (std::filesystem::directory_iterator
-           file(fmt::format("/proc/self/fd/{}", plans->get()), error),
-       end;
-       !error && file != end; file.increment(error)) {
-    const std::string id = IdOf(file->path().string());
-    const bool is_of_server = protocol::IsPlanId(id) && file->path().filename() == id + ".json";
+  for (const std::string& name : *names) {
+    const std::string id = IdOf(name);
+    const bool is_of_server = protocol::IsPlanId(id) && name == id + ".json";
     if (is_of_server && !kept.contains(id)) old.push_back(id);
   }
   for (const std::string& id : old) {

@@ -12,6 +12,7 @@
 namespace perseus::node {
 namespace {
 
+constexpr const char* kServerFile = "server.json";
 constexpr std::size_t kLongestKey = 200;
 // Any user of the node may write the file, so its size is limited.
 constexpr std::uintmax_t kMostBytes = 64 << 10;
@@ -37,10 +38,10 @@ JobDirectories FindJobDirectories(const std::filesystem::path& parent) {
   JobDirectories found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(parent, error)) {
-    const std::filesystem::path path = entry.path() / "server.json";
+    const std::filesystem::path path = entry.path() / kServerFile;
     const auto status = std::filesystem::symlink_status(path, error);
     if (!std::filesystem::is_regular_file(status) && !std::filesystem::is_symlink(status)) continue;
-    const auto text = protocol::ReadJobFile(path, kMostBytes);
+    const auto text = protocol::ReadJobFile(entry.path(), kServerFile, kMostBytes);
     if (!text) {
       found.troubles.push_back(text.error().Message());
       continue;

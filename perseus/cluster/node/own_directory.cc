@@ -54,7 +54,7 @@ Result<void> PreparePlace(const protocol::AssignmentPlaces& places, const Direct
   if (places.node.empty()) return {};
   const std::string identity =
       fmt::format("device {} number {} owner {}\n", id.device, id.number, id.owner);
-  const auto known = protocol::ReadJobFile(places.node / kIdentityFile);
+  const auto known = protocol::ReadJobFile(places.node, kIdentityFile);
   if (known && *known == identity) return {};
   DeletePlace(places);
   PERSEUS_RETURN_IF_ERROR(MakeReadable(places.node.parent_path()));

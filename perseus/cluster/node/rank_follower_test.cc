@@ -150,7 +150,7 @@ TEST_F(RankFollowerTest, KeepsItsRanksIfTheDirectoryCannotBeListed) {
   std::filesystem::rename(directory_ / "ranks", directory_ / "away");
   std::ofstream(directory_ / "ranks") << "no directory";
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(Look().troubles, Contains(HasSubstr("ranks: cannot list: Not a directory")));
+    EXPECT_THAT(Look().troubles, Contains(HasSubstr("ranks: cannot read: Not a directory")));
   }
   EXPECT_THAT(follower_.Alive(), SizeIs(1));
 }

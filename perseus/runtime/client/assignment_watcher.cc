@@ -31,9 +31,9 @@ Result<ClockTable> TableOf(const protocol::Assignment& assignment,
   }
   const std::string& plan = assignment.PlanOf(name.dp_rank);
   if (plan.empty()) return ClockTable{};
-  const std::filesystem::path path = protocol::PlanFileOf(places, assignment, plan);
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(path));
-  return CompilePlan(text, path.string(), name.pp_rank, pp_ranks);
+  const std::filesystem::path& place = protocol::PlaceOfPlan(places, assignment, plan);
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(place, plan));
+  return CompilePlan(text, (place / plan).string(), name.pp_rank, pp_ranks);
 }
 
 std::optional<struct stat> StatusOf(const std::filesystem::path& directory) {

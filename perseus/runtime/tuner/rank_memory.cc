@@ -50,7 +50,9 @@ Result<std::optional<RankMemory>> ReadRankMemory(const std::filesystem::path& jo
   std::map<std::pair<int, int>, profile::StageMemory::Part> parts;
   RankMemory memory;
   for (const auto& [rank, path] : files) {
-    PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(path));
+    PERSEUS_ASSIGN_OR_RETURN(
+        const auto text,
+        protocol::ReadJobFile(job_directory, path.lexically_relative(job_directory)));
     PERSEUS_ASSIGN_OR_RETURN(const OneRank one,
                              json_file::Read(text, path.string(), kDeepest, ReadOne));
     for (std::size_t i = 0; i < one.activations.size(); ++i) {

@@ -46,9 +46,9 @@ Result<profiler::ProfilerState> ReadState(const TuningOptions& options) {
   profiler::ProfilerState state;
   state.job = NameOf(options.job.schedule);
   const std::filesystem::path path = options.job_directory / kState;
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) return state;
-  PERSEUS_ASSIGN_OR_RETURN(const auto text, protocol::ReadJobFile(path));
+  PERSEUS_ASSIGN_OR_RETURN(const auto file, protocol::OpenJobFile(options.job_directory, kState));
+  if (!file) return state;
+  PERSEUS_ASSIGN_OR_RETURN(const auto text, ReadToEnd(file, kMostRegularBytes, path));
   auto read = profiler::ParseProfilerState(text, path.string());
   if (!read) return read;
   PERSEUS_RETURN_IF_ERROR(profiler::CheckSameJob(*read, state.job, path.string()));

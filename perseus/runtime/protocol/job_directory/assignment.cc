@@ -134,14 +134,14 @@ Assignment ReadAssignmentFrom(const Node& file) {
   return assignment;
 }
 
-std::filesystem::path AssignmentPath(const std::filesystem::path& job_directory) {
-  return job_directory / "assignment.json";
-}
+constexpr const char* kAssignment = "assignment.json";
 
-Result<std::optional<Assignment>> ReadIfThere(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error) && !error) return std::optional<Assignment>();
-  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadJobFile(path));
+Result<std::optional<Assignment>> ReadIfThere(const std::filesystem::path& directory,
+                                              const std::filesystem::path& name) {
+  const std::filesystem::path path = directory / name;
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor file, OpenJobFile(directory, name));
+  if (!file) return std::optional<Assignment>();
+  PERSEUS_ASSIGN_OR_RETURN(const std::string text, ReadToEnd(file, kMostRegularBytes, path));
   PERSEUS_ASSIGN_OR_RETURN(Assignment assignment, ParseAssignment(text, path.string()));
   return std::optional<Assignment>(std::move(assignment));
 }
@@ -185,9 +185,9 @@ Result<Assignment> ParseAssignment(std::string_view text, std::string_view name)
 }
 
 Result<std::optional<Assignment>> ReadAssignment(const AssignmentPlaces& places) {
-  PERSEUS_ASSIGN_OR_RETURN(auto own, ReadIfThere(AssignmentPath(places.job)));
+  PERSEUS_ASSIGN_OR_RETURN(auto own, ReadIfThere(places.job, kAssignment));
   if (places.node.empty()) return own;
-  PERSEUS_ASSIGN_OR_RETURN(auto other, ReadIfThere(AssignmentPath(places.node)));
+  PERSEUS_ASSIGN_OR_RETURN(auto other, ReadIfThere(places.node, kAssignment));
   const bool is_newer = other && (!own || other->version > own->version);
   return is_newer ? std::move(other) : std::move(own);
 }
@@ -196,21 +196,21 @@ Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& jo
   return ReadAssignment(FindPlaces(job_directory));
 }
 
-std::filesystem::path PlanFileOf(const AssignmentPlaces& places, const Assignment& assignment,
-                                 const std::string& plan) {
+const std::filesystem::path& PlaceOfPlan(const AssignmentPlaces& places,
+                                         const Assignment& assignment, const std::string& plan) {
   std::error_code error;
-  const std::filesystem::path of_node = places.node / plan;
-  const bool may_be_of_node = assignment.server && !places.node.empty();
-  return may_be_of_node && std::filesystem::exists(of_node, error) ? of_node : places.job / plan;
+  const bool is_of_node = assignment.server && !places.node.empty() &&
+                          std::filesystem::exists(places.node / plan, error);
+  return is_of_node ? places.node : places.job;
 }
 
 Result<std::optional<Assignment>> ReadAssignmentBefore(const std::filesystem::path& job_directory) {
-  return ReadIfThere(AssignmentBeforePath(job_directory));
+  return ReadIfThere(job_directory, AssignmentBeforePath({}));
 }
 
 Result<void> WriteAssignment(const std::filesystem::path& job_directory,
                              const Assignment& assignment) {
-  return WriteJobFile(job_directory, "assignment.json", FormatAssignment(assignment));
+  return WriteJobFile(job_directory, kAssignment, FormatAssignment(assignment));
 }
 
 std::int64_t StepsAhead(double assignment_delay_s, double step_time_s) {
@@ -246,7 +246,7 @@ Result<AssignmentWriter> AssignmentWriter::Open(const std::filesystem::path& job
 
 Result<AssignmentWriter> AssignmentWriter::OpenForNode(const AssignmentPlaces& places) {
   AssignmentWriter writer(places, places.node);
-  PERSEUS_ASSIGN_OR_RETURN(auto lock, OpenJobFile(places.job / kLock));  // Empty: no such file.
+  PERSEUS_ASSIGN_OR_RETURN(auto lock, OpenJobFile(places.job, kLock));  // Empty: no such file.
   PERSEUS_ASSIGN_OR_RETURN(writer.lock_, Locked(std::move(lock), places.job));
   return Continue(std::move(writer));
 }

@@ -94,10 +94,10 @@ Result<Assignment> ParseAssignment(std::string_view text, std::string_view name)
 Result<std::optional<Assignment>> ReadAssignment(const AssignmentPlaces& places);
 // The same for FindPlaces(job_directory).
 Result<std::optional<Assignment>> ReadAssignment(const std::filesystem::path& job_directory);
-// Returns the path of a plan file that the assignment names. The plans of the server are in the
-// place of the node, also if verify has restored the assignment in the job directory.
-std::filesystem::path PlanFileOf(const AssignmentPlaces& places, const Assignment& assignment,
-                                 const std::string& plan);
+// Returns the place that has a plan file which the assignment names. The plans of the server are in
+// the place of the node, also if verify has restored the assignment in the job directory.
+const std::filesystem::path& PlaceOfPlan(const AssignmentPlaces& places,
+                                         const Assignment& assignment, const std::string& plan);
 // JOBDIR/assignment-before.json: the lasting assignment while a temporary assignment interrupts it.
 // At other times, the file has no meaning, and usually does not exist.
 std::filesystem::path AssignmentBeforePath(const std::filesystem::path& job_directory);

@@ -246,8 +246,7 @@ TEST_F(TwoPlacesTest, ANodeWritesNothingIntoTheJobDirectory) {
   EXPECT_EQ(WriteAsNode(1), 1);
   EXPECT_EQ(WriteAsNode(2), 2);
   EXPECT_EQ(Newest().server->version, 2);
-  EXPECT_EQ(PlanFileOf(FindPlaces(places_.job), Newest(), Newest().plan),
-            places_.node / "plans/p-1.json");
+  EXPECT_EQ(PlaceOfPlan(NodesPlaces(), Newest(), Newest().plan), NodesPlaces().node);
   EXPECT_THAT(FilesOfJob(), ElementsAre("node"));
 }
 
@@ -263,8 +262,7 @@ TEST_F(TwoPlacesTest, TheHigherVersionCounts) {
   ASSERT_TRUE(verify.Restore());
   EXPECT_EQ(Newest().version, 3);
   EXPECT_EQ(Newest().server->version, 1);
-  EXPECT_EQ(PlanFileOf(FindPlaces(places_.job), Newest(), Newest().plan),
-            places_.node / "plans/p-1.json");
+  EXPECT_EQ(PlaceOfPlan(NodesPlaces(), Newest(), Newest().plan), NodesPlaces().node);
 }
 
 // The node cannot delete assignment-before.json.

@@ -1,10 +1,12 @@
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -79,36 +81,107 @@ Result<FileDescriptor> OpenToWrite(const FileDescriptor& folder, const std::stri
                 "is a hard link of another file, or was just replaced (remove it)");
 }
 
+tl::unexpected<Error> CannotRead(const fs::path& path, int error) {
+  return SystemFail(error, "cannot read", InFile(path.string()),
+                    error == EACCES ? ErrorKind::kFile : ErrorKind::kSystem);
+}
+
+// Fails unless the owner of the folder may have put this file or folder there (OpenJobFile).
+Result<void> CheckBelongs(const FileDescriptor& opened, const FileDescriptor& folder,
+                          const fs::path& path) {
+  struct stat its {};
+  struct stat its_folder {};
+  if (::fstat(opened.get(), &its) != 0 || ::fstat(folder.get(), &its_folder) != 0) {
+    return CannotRead(path, errno);
+  }
+  const bool is_for_group = (its_folder.st_mode & S_IWGRP) != 0;
+  const bool is_roots = its_folder.st_uid == 0 && (its_folder.st_mode & S_IWOTH) == 0;
+  if (its.st_uid == its_folder.st_uid || its.st_uid == 0 || its.st_uid == ::geteuid() ||
+      is_for_group || is_roots) {
+    return {};
+  }
+  return FailAs(ErrorKind::kFile, InFile(path.string()),
+                "belongs to user {}, but its directory to user {} (remove it)", its.st_uid,
+                its_folder.st_uid);
+}
+
+// Opens a folder of the job directory. Returns an empty descriptor if it does not exist.
+Result<FileDescriptor> OpenFolderToRead(const fs::path& job_directory, const fs::path& folder) {
+  FileDescriptor opened(::open(job_directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened && errno == ENOENT) return opened;
+  if (!opened) return CannotRead(job_directory, errno);
+  fs::path at = job_directory;
+  for (const fs::path& part : folder) {
+    at /= part;
+    FileDescriptor inner(
+        ::openat(opened.get(), part.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    const int error = errno;
+    if (!inner && error == ENOENT) return inner;
+    if (!inner && IsLink(at)) return IsALink(ErrorKind::kFile, at, "directory");
+    if (!inner) return CannotRead(at, error);
+    PERSEUS_RETURN_IF_ERROR(CheckBelongs(inner, opened, at));
+    opened = std::move(inner);
+  }
+  return opened;
+}
+
 bool WriteEverything(int fd, std::string_view contents) {
   return WriteBytes(fd, contents) == contents.size() && ::fchmod(fd, 0644) == 0 && Flush(fd);
 }
 
 }  // namespace
 
-Result<FileDescriptor> OpenJobFile(const fs::path& path) {
+Result<FileDescriptor> OpenJobFile(const fs::path& job_directory, const fs::path& file) {
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor folder,
+                           OpenFolderToRead(job_directory, file.parent_path()));
+  if (!folder) return FileDescriptor();
+  const fs::path path = job_directory / file;
   // O_NONBLOCK: opening a pipe does not wait for its writer.
-  FileDescriptor file(
-      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
+  FileDescriptor opened(::openat(folder.get(), file.filename().c_str(),
+                                 O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY));
   const int error = errno;
-  if (!file && error == ENOENT) return file;
-  if (!file && error == ELOOP && IsLink(path)) return IsALink(ErrorKind::kFile, path, "file");
-  if (!file && error != ENXIO) {  // A socket.
-    return SystemFail(error, "cannot read", InFile(path.string()),
-                      error == EACCES ? ErrorKind::kFile : ErrorKind::kSystem);
-  }
+  if (!opened && error == ENOENT) return opened;
+  if (!opened && error == ELOOP) return IsALink(ErrorKind::kFile, path, "file");
+  if (!opened && error != ENXIO) return CannotRead(path, error);  // A socket.
   struct stat status {};
-  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+  if (!opened || ::fstat(opened.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
     return IsNotRegular(ErrorKind::kFile, path);
   }
-  return file;
+  PERSEUS_RETURN_IF_ERROR(CheckBelongs(opened, folder, path));
+  if (status.st_nlink <= 1) return opened;
+  return FailAs(ErrorKind::kFile, InFile(path.string()),
+                "is a hard link of another file (put a copy in its place)");
 }
 
-Result<std::string> ReadJobFile(const fs::path& path, std::uint64_t most_bytes) {
-  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor file, OpenJobFile(path));
-  if (!file) {
+Result<std::string> ReadJobFile(const fs::path& job_directory, const fs::path& file,
+                                std::uint64_t most_bytes) {
+  const fs::path path = job_directory / file;
+  PERSEUS_ASSIGN_OR_RETURN(const FileDescriptor opened, OpenJobFile(job_directory, file));
+  if (!opened) {
     return SystemFail(ENOENT, "cannot read", InFile(path.string()), ErrorKind::kFile);
   }
-  return ReadToEnd(file, most_bytes, path);
+  return ReadToEnd(opened, most_bytes, path);
+}
+
+Result<std::vector<std::string>> ListJobFolder(const fs::path& job_directory,
+                                               const std::string& folder) {
+  const auto cannot_list = [&] {
+    return SystemFail(errno, "cannot list", InFile((job_directory / folder).string()));
+  };
+  PERSEUS_ASSIGN_OR_RETURN(FileDescriptor opened, OpenFolderToRead(job_directory, folder));
+  std::vector<std::string> names;
+  if (!opened) return names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(::fdopendir(opened.get()), ::closedir);
+  if (!list) return cannot_list();
+  opened.Release();
+  errno = 0;
+  while (const dirent* entry = ::readdir(list.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+    errno = 0;
+  }
+  if (errno != 0) return cannot_list();
+  return names;
 }
 
 Result<void> WriteJobFile(const fs::path& job_directory, const fs::path& file,

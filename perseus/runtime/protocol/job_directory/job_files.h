@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "perseus/base/file.h"
 #include "perseus/base/file_descriptor.h"
@@ -22,13 +23,28 @@
 
 namespace perseus::protocol {
 
-// Opens a regular file for reading, without waiting. Returns an empty descriptor if nothing has
-// this name. Fails (kFile) for a symbolic link, a pipe, a directory and so on.
-Result<FileDescriptor> OpenJobFile(const std::filesystem::path& path);
+// Opens the regular file JOBDIR/`file` for reading, without waiting. Returns an empty descriptor if
+// the file, or a folder of its path, does not exist. Fails (kFile) for a symbolic link, a pipe, a
+// directory and so on. Also fails (kFile) for a file with a second name, and for a file or folder
+// that does not belong to the owner of the directory that contains it. Its owner could not have
+// written it, but only have moved or linked it there. Two owners are accepted everywhere: root and
+// the user of this process. Two directories may contain files of all owners: a directory that only
+// root may write, and a directory that a group may write. (An earlier version of Perseus needed the
+// latter.)
+Result<FileDescriptor> OpenJobFile(const std::filesystem::path& job_directory,
+                                   const std::filesystem::path& file);
 
-// Reads a file as ReadRegularFile does. Fails (kFile) for a symbolic link.
-Result<std::string> ReadJobFile(const std::filesystem::path& path,
+// Reads a file that OpenJobFile opens. Fails (kFile) if the file does not exist or is longer than
+// `most_bytes`.
+Result<std::string> ReadJobFile(const std::filesystem::path& job_directory,
+                                const std::filesystem::path& file,
                                 std::uint64_t most_bytes = kMostRegularBytes);
+
+// Returns the names of the files in the folder JOBDIR/`folder`. Returns none if the folder does not
+// exist. Fails (kFile) in the cases in which OpenJobFile does for a folder, and (kSystem) if the
+// folder cannot be listed.
+Result<std::vector<std::string>> ListJobFolder(const std::filesystem::path& job_directory,
+                                               const std::string& folder);
 
 // Replaces `file` (a path in the job directory, such as plans/p.json) atomically, and creates
 // missing directories. If `file` is a symbolic link, replaces the link itself. Fails (kSystem) if a

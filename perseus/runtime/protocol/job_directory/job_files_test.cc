@@ -19,6 +19,8 @@ namespace perseus::protocol {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 class JobFilesTest : public testing::Test {
  protected:
@@ -37,7 +39,7 @@ class JobFilesTest : public testing::Test {
 TEST_F(JobFilesTest, WritesAndReplacesAFile) {
   ASSERT_TRUE(WriteJobFile(Job() / "new", "plans/a.json", "1"));
   ASSERT_TRUE(WriteJobFile(Job() / "new", "plans/a.json", "22"));
-  EXPECT_EQ(*ReadJobFile(Job() / "new/plans/a.json"), "22");
+  EXPECT_EQ(*ReadJobFile(Job() / "new", "plans/a.json"), "22");
   const std::filesystem::directory_iterator files(Job() / "new/plans");
   EXPECT_EQ(std::distance(files, {}), 1) << "no temporary file remains";
   struct stat status {};
@@ -49,7 +51,7 @@ TEST_F(JobFilesTest, ReplacesALinkAndNotItsTarget) {
   std::filesystem::create_symlink(Outside() / "victim", Job() / "assignment.json");
   ASSERT_TRUE(WriteJobFile(Job(), "assignment.json", "mine"));
   EXPECT_EQ(Victim(), "secret");
-  EXPECT_EQ(*ReadJobFile(Job() / "assignment.json"), "mine");
+  EXPECT_EQ(*ReadJobFile(Job(), "assignment.json"), "mine");
 }
 
 TEST_F(JobFilesTest, FollowsNoLinkToAFolder) {
@@ -63,26 +65,76 @@ TEST_F(JobFilesTest, FollowsNoLinkToAFolder) {
 TEST_F(JobFilesTest, TheJobDirectoryItselfMayBeALink) {
   std::filesystem::create_symlink(Job(), directory_ / "link");
   ASSERT_TRUE(WriteJobFile(directory_ / "link", "plans/a.json", "1"));
-  EXPECT_EQ(*ReadJobFile(Job() / "plans/a.json"), "1");
+  EXPECT_EQ(*ReadJobFile(Job(), "plans/a.json"), "1");
   EXPECT_TRUE(OpenJobFolder(directory_ / "link", "plans"));
 }
 
 TEST_F(JobFilesTest, ReadsOnlyARegularFile) {
   std::filesystem::create_symlink(Outside() / "victim", Job() / "link");
   ASSERT_EQ(::mkfifo((Job() / "pipe").c_str(), 0600), 0);
-  EXPECT_THAT(ReadJobFile(Job() / "link"), FailsWith(HasSubstr("is a symbolic link")));
-  EXPECT_FALSE(ReadJobFile(Job() / "pipe"));
-  EXPECT_FALSE(ReadJobFile(Job()));
-  EXPECT_FALSE(ReadJobFile(Job() / "none"));
-  EXPECT_FALSE(ReadJobFile(Outside() / "victim", 5));
-  EXPECT_EQ(*ReadJobFile(Outside() / "victim", 6), "secret");
+  EXPECT_THAT(ReadJobFile(Job(), "link"), FailsWith(HasSubstr("is a symbolic link")));
+  EXPECT_FALSE(ReadJobFile(Job(), "pipe"));
+  EXPECT_FALSE(ReadJobFile(directory_.path(), "job"));
+  EXPECT_FALSE(ReadJobFile(Job(), "none"));
+  EXPECT_FALSE(ReadJobFile(Outside(), "victim", 5));
+  EXPECT_EQ(*ReadJobFile(Outside(), "victim", 6), "secret");
 }
 
 TEST_F(JobFilesTest, AFileOfAnySizeTakesLittleMemory) {
   std::ofstream(Job() / "sparse") << "x";
   LengthenWithHole(Job() / "sparse");
-  EXPECT_THAT(ReadJobFile(Job() / "sparse", 1000),
+  EXPECT_THAT(ReadJobFile(Job(), "sparse", 1000),
               FailsWith(HasSubstr("is larger than 1000 bytes")));
+}
+
+TEST_F(JobFilesTest, ReadsNoHardLink) {
+  std::filesystem::create_hard_link(Outside() / "victim", Job() / "hard");
+  EXPECT_THAT(ReadJobFile(Job(), "hard"),
+              FailsAs(ErrorKind::kFile, HasSubstr("is a hard link of another file")));
+}
+
+// A user moves or links a file of another user into the job directory.
+TEST_F(JobFilesTest, ReadsOnlyFilesThatTheOwnerOfTheDirectoryMayHaveWritten) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file to another user";
+  const auto give = [this](const char* name, uid_t user) {
+    EXPECT_EQ(::chown((Job() / name).c_str(), user, user), 0) << name;
+  };
+  constexpr uid_t kAnn = 65533;
+  constexpr uid_t kBob = 65532;
+  ASSERT_TRUE(WriteJobFile(Job(), "ranks/a", "1"));
+  give("", kAnn);
+  give("ranks", kAnn);
+  give("ranks/a", kAnn);
+  EXPECT_EQ(*ReadJobFile(Job(), "ranks/a"), "1");
+  give("ranks/a", kBob);
+  EXPECT_THAT(ReadJobFile(Job(), "ranks/a"),
+              FailsAs(ErrorKind::kFile, HasSubstr("a: belongs to user 65532, but its directory")));
+  give("ranks", kBob);
+  const auto refuses = FailsAs(ErrorKind::kFile, HasSubstr("ranks: belongs to user 65532"));
+  EXPECT_THAT(ReadJobFile(Job(), "ranks/a"), refuses);
+  EXPECT_THAT(ListJobFolder(Job(), "ranks"), refuses);
+  // Root made both directories.
+  give("", 0);
+  EXPECT_EQ(*ReadJobFile(Job(), "ranks/a"), "1");
+  // Every user may have made this directory.
+  ASSERT_EQ(::chmod(Job().c_str(), 0707), 0);
+  EXPECT_THAT(ReadJobFile(Job(), "ranks/a"), refuses);
+  // A group may write, as an earlier version of Perseus needed.
+  ASSERT_EQ(::chmod(Job().c_str(), 0770), 0);
+  give("", kAnn);
+  EXPECT_EQ(*ReadJobFile(Job(), "ranks/a"), "1");
+}
+
+TEST_F(JobFilesTest, ListsAFolder) {
+  EXPECT_THAT(*ListJobFolder(Job(), "ranks"), IsEmpty());
+  EXPECT_THAT(*ListJobFolder(Job() / "none", "ranks"), IsEmpty());
+  ASSERT_TRUE(WriteJobFile(Job(), "ranks/a", "1"));
+  ASSERT_TRUE(WriteJobFile(Job(), "ranks/b", "1"));
+  EXPECT_THAT(*ListJobFolder(Job(), "ranks"), UnorderedElementsAre("a", "b"));
+  std::filesystem::create_directory_symlink("ranks", Job() / "link");
+  EXPECT_THAT(ListJobFolder(Job(), "link"), FailsWith(HasSubstr("is a symbolic link")));
+  std::ofstream(Job() / "file") << "1";
+  EXPECT_THAT(ListJobFolder(Job(), "file"), FailsWith(HasSubstr("file: cannot read: Not a dir")));
 }
 
 TEST_F(JobFilesTest, ALockIsAFileOfItsOwn) {

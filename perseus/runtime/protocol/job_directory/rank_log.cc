@@ -31,6 +31,7 @@ namespace {
 using json_file::Node;
 using json_file::Throw;
 
+constexpr const char* kRanksFolder = "ranks";
 // The depth of record -> instructions -> instruction -> value.
 constexpr int kMaxRecordDepth = 4;
 constexpr int kMostProcess = std::numeric_limits<int>::max();
@@ -296,7 +297,7 @@ Result<RankRecord> ParseRecord(std::string_view line, Place where) {
 }
 
 std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, const RankId& name) {
-  return job_directory / "ranks" / (Name(name) + ".jsonl");
+  return job_directory / kRanksFolder / (Name(name) + ".jsonl");
 }
 
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log) {
@@ -310,7 +311,9 @@ class RankLogReader::OpenFile {
  public:
   // Fails in the same cases as OpenJobFile.
   static Result<OpenFile> Open(std::filesystem::path path) {
-    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file, OpenJobFile(path));
+    const std::filesystem::path ranks = path.parent_path();
+    PERSEUS_ASSIGN_OR_RETURN(FileDescriptor file,
+                             OpenJobFile(ranks.parent_path(), ranks.filename() / path.filename()));
     return OpenFile(std::move(path), std::move(file));
   }
   bool IsOpen() const { return static_cast<bool>(file_); }
@@ -377,22 +380,12 @@ tl::unexpected<Error> TooLong(Place where) {
 
 Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
     const std::filesystem::path& job_directory, std::string_view ending) {
-  const std::filesystem::path ranks = job_directory / "ranks";
+  PERSEUS_ASSIGN_OR_RETURN(const auto names, ListJobFolder(job_directory, kRanksFolder));
   std::map<RankId, std::filesystem::path> files;
-  std::error_code error;
-  if (std::filesystem::is_symlink(std::filesystem::symlink_status(ranks, error))) {
-    return FailAs(ErrorKind::kFile, InFile(ranks.string()),
-                  "is a symbolic link (put a directory in its place)");
-  }
-  for (std::filesystem::directory_iterator file(ranks, error), end; !error && file != end;
-       file.increment(error)) {
-    const std::string name = file->path().filename();
+  for (const std::string& name : names) {
     if (!name.ends_with(ending)) continue;
     const auto rank = ParseRankId(name.substr(0, name.size() - ending.size()));
-    if (rank) files.emplace(*rank, file->path());
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    return SystemFail(error.value(), "cannot list", InFile(ranks.string()));
+    if (rank) files.emplace(*rank, job_directory / kRanksFolder / name);
   }
   return files;
 }

@@ -180,9 +180,8 @@ std::filesystem::path RankLogPath(const std::filesystem::path& job_directory, co
 std::filesystem::path OlderRankLogPath(const std::filesystem::path& log);
 
 // Finds the files in a job directory that are named after a rank and have this ending. Returns an
-// empty map if no rank has written such a file. Fails (kFile) if JOBDIR/ranks is a symbolic link.
-// Fails (kSystem) if it cannot be listed, so that a caller does not take this for an empty
-// directory.
+// empty map if no rank has written such a file. Fails as ListJobFolder does, so that a caller does
+// not take a failure for an empty directory.
 Result<std::map<RankId, std::filesystem::path>> FindRankFiles(
     const std::filesystem::path& job_directory, std::string_view ending);
 
@@ -197,9 +196,10 @@ inline Result<std::map<RankId, std::filesystem::path>> FindRankLogs(
 //
 // Any user who may write into the job directory can put any file in place of a log. So, whatever
 // the file is, no call waits, and the time and memory of a call are limited. A call fails (kFile)
-// for a symbolic link, a pipe, or anything else that is not a regular file.
+// for a symbolic link, a pipe, and everything else that OpenJobFile refuses.
 class RankLogReader {
  public:
+  // `path` is JOBDIR/ranks/NAME.
   explicit RankLogReader(std::filesystem::path path) : path_(std::move(path)) {}
 
   // Skips the existing content, and returns the header. Useful for a reader that only needs new
