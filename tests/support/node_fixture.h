@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 
+#include <algorithm>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -29,6 +30,7 @@ struct FakeServer {
   bool is_away = false;
   int attach_status = 200;
   std::string attach_problem;
+  std::string user;  // If not empty, only ranks of this user are attached.
   int job_status = 200;
   std::string job_problem = "{}";
   int report_status = 200;
@@ -47,6 +49,10 @@ struct FakeServer {
       response.status = attach_status;
       const std::string key = request.target.substr(request.target.rfind('/') + 1);
       const std::string id = key == "gpt3-run7" ? job : "j-" + key;
+      const json users = json::parse(request.body).value("users", json::array());
+      if (!user.empty() && std::ranges::find(users, json(user)) == users.end()) {
+        return http::Response{.status = 403, .body = R"({"title": "no", "pointer": "/users"})"};
+      }
       response.body = attach_problem.empty() ? json{{"job", id}}.dump() : attach_problem;
     } else if (request.target.starts_with("/v1/jobs/")) {
       response.status = job_status;

@@ -48,6 +48,7 @@ struct Flags {
   bool has_no_detection = false;
   std::optional<double> most_harm_percent;
   std::string owner;
+  std::string user;
   TargetFlags targets;
   std::string plan = "current";
   int dp_rank = 0;
@@ -132,6 +133,7 @@ Result<ordered_json> RegistrationOf(const Streams& streams, const Flags& flags,
       recipe::RulesWith(flags.registered.changes, {job.most_switches}).known_limit();
   if (limit.most_changes) registration["max_switches"] = *limit.most_changes;
   if (!flags.owner.empty()) registration["owner"] = flags.owner;
+  if (!flags.user.empty()) registration["user"] = flags.user;
   if (flags.has_no_detection) registration["detect_stragglers"] = false;
   if (flags.most_harm_percent) registration["most_harm_percent"] = *flags.most_harm_percent;
   return registration;
@@ -308,6 +310,9 @@ void AddRegisterFlags(CLI::App& verb, Flags& flags) {
                      "At most this many clock changes of each GPU per iteration");
   add("--owner", flags.owner, "OWNER",
       "The team or person that the job belongs to (default: as the token says)");
+  add("--user", flags.user, "USER",
+      "The user of the nodes whose ranks may join the job, such as ann or 1000 (default: every "
+      "user)");
   verb.add_flag("--no-detection", flags.has_no_detection,
                 "Do not detect stragglers; use only reported ones");
   add("--max-harm", flags.most_harm_percent, "PERCENT",

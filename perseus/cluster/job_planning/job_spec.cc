@@ -140,6 +140,20 @@ void ReadFixed(const Node& node, schedule::FixedInstructions& fixed) {
   ReadNumber(node, "optimizer_j", kJoulesRange, fixed.optimizer.energy_j);
 }
 
+// Reads the name or the id of a user.
+std::string ReadUser(const Node& node) {
+  constexpr std::size_t kMaxUserBytes = 253;
+  std::string user = node.Text();
+  if (user.empty() || user.size() > kMaxUserBytes ||
+      user.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                             "0123456789._@+\\$-") != std::string::npos) {
+    ThrowAt(node.path,
+            "is not a user (expected a name or a user id of the nodes, such as ann or "
+            "1000)");
+  }
+  return user;
+}
+
 }  // namespace
 
 std::string ReadRegisteredKey(const Node& body) {
@@ -149,7 +163,7 @@ std::string ReadRegisteredKey(const Node& body) {
 
 JobSpec ReadJobSpec(const Node& body) {
   body.RequireObject({"key", "pipelines", "tensor_parallel", "schedule", "gpu", "fixed", "target",
-                      "detect_stragglers", "max_switches", "owner", "most_harm_percent"});
+                      "detect_stragglers", "max_switches", "owner", "user", "most_harm_percent"});
   JobSpec spec;
   spec.key = ReadJobKey(body.Member("key", kAboutKeys));
   spec.planned.schedule = ReadSchedule(
@@ -173,6 +187,7 @@ JobSpec ReadJobSpec(const Node& body) {
             kMaxGpus);
   }
   if (body.Has("owner")) spec.owner = ReadOwner(body.Member("owner"));
+  if (body.Has("user")) spec.user = ReadUser(body.Member("user"));
   if (body.Has("most_harm_percent")) {
     spec.most_harm_percent = body.Member("most_harm_percent").Number(0.1, 100, "percent");
   }

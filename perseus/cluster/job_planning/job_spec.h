@@ -28,6 +28,8 @@ struct JobSpec {
   // The most clock changes of one GPU in an iteration. Empty: no limit.
   std::optional<int> most_switches;
   std::string owner = {};  // The team or person. Empty: the owner of the token, or none.
+  // The user whose ranks may join the job: a name or a user id of the nodes. Empty: every user.
+  std::string user = {};
 };
 
 // Functions that take a json_file::Node throw an Error.

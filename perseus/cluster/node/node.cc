@@ -29,8 +29,9 @@ constexpr std::size_t kMostUnsent = 256;
 constexpr std::size_t kMostJobsOfRequest = 64;
 
 protocol::Attachment AttachmentOf(const std::vector<protocol::RankHeader>& ranks, bool restarted,
-                                  const std::string& instance) {
-  protocol::Attachment attachment{.ranks = {}, .restarted = restarted, .instance = instance};
+                                  const std::string& instance, uid_t user) {
+  protocol::Attachment attachment{
+      .ranks = {}, .restarted = restarted, .instance = instance, .users = NamesOfUser(user)};
   for (const protocol::RankHeader& rank : ranks) attachment.ranks.push_back({rank.name, rank.gpu});
   return attachment;
 }
@@ -227,6 +228,11 @@ bool Node::TakeKey(const std::filesystem::path& directory, const Job& job) {
   auto& holder = holders_.try_emplace(job.key, directory).first->second;
   if (holder == directory) return true;
   Job& first = jobs_.at(holder);
+  if (first.is_of_other_user) {
+    holder = directory;
+    return true;
+  }
+  if (job.is_of_other_user) return false;
   if (first.lifecycle.has_ended() || job.last_active > first.last_active + kIsOver) {
     log_.info("job {} continues in {}, no longer in {}", job.key, OneLine(directory.string()),
               OneLine(holder.string()));
@@ -251,8 +257,8 @@ void Node::Attach(const std::filesystem::path& directory, Job& job, Nanoseconds 
   job.is_second = !TakeKey(directory, job);
   if (job.is_second || !uplink_.IsUsable(now)) return;
   job.next_attach = now + kRetryAfter;
-  const std::string body = protocol::FormatAttachment(
-      AttachmentOf(ranks, job.lifecycle.has_restarted(), options_.instance));
+  const std::string body = protocol::FormatAttachment(AttachmentOf(
+      ranks, job.lifecycle.has_restarted(), options_.instance, job.directory_id.owner));
   job.lifecycle.RequestSent();
   const auto answer =
       uplink_.Request({.method = "PUT", .target = JobTarget(job), .body = body}, now);
@@ -292,12 +298,15 @@ void Node::CheckRegistered(Job& job, Nanoseconds now) {
 void Node::TakeAcceptance(Job& job, const http::Response& answer) {
   uplink_.Recovered("attaching " + job.key);
   job.lifecycle.Apply(JobEvent::kAccepted);
+  job.is_of_other_user = false;
   if (const std::string id = TextOf(answer, "job"); !id.empty()) TakeId(job, id);
   job.reported = {};
 }
 
 void Node::TakeRefusal(const std::filesystem::path& directory, Job& job,
                        const http::Response& answer) {
+  // This directory gets nothing of the job, and another one with the same key goes first.
+  if (IsOfAnotherUser(answer)) job.is_second = job.is_of_other_user = true;
   // The job existed earlier, when this process attached its ranks.
   if (IsUnknownJob(answer) && !job.id.empty()) TakeEnd(directory, job, {job.id});
   // If another process has the node's name, the stream of events reports it.

@@ -89,6 +89,9 @@ class Node {
     // This flag is not a state of the lifecycle, because it depends on the other directory, not on
     // the server.
     bool is_second = false;
+    // Whether the server refused the ranks because they belong to another user than the job. Then
+    // another directory with the same key goes first.
+    bool is_of_other_user = false;
     bool is_registered = false;   // The server had the job before its ranks ran.
     Nanoseconds last_active = 0;  // When ranks of the job appeared or ended a step.
     Nanoseconds next_check = 0;

@@ -1,9 +1,11 @@
 #include "perseus/cluster/node/own_directory.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <system_error>
 
@@ -42,6 +44,18 @@ DirectoryId IdentifyDirectory(const fs::path& directory) {
   struct stat status {};
   if (::stat(directory.c_str(), &status) != 0) return {};
   return {status.st_dev, status.st_ino, status.st_uid};
+}
+
+std::vector<std::string> NamesOfUser(uid_t user) {
+  std::vector<std::string> names;
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 16'384> texts;
+  if (::getpwuid_r(user, &entry, texts.data(), texts.size(), &found) == 0 && found != nullptr) {
+    names.emplace_back(found->pw_name);
+  }
+  names.push_back(fmt::to_string(user));
+  return names;
 }
 
 protocol::AssignmentPlaces PlacesFor(const fs::path& job_directory, const DirectoryId& id,

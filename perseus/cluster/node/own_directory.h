@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "perseus/base/result.h"
 #include "perseus/runtime/protocol/job_directory/assignment_places.h"
@@ -21,6 +22,9 @@ struct DirectoryId {
   friend bool operator==(const DirectoryId&, const DirectoryId&) = default;
 };
 DirectoryId IdentifyDirectory(const std::filesystem::path& directory);
+
+// Returns the names of a user: the name, if the user has one, and the id.
+std::vector<std::string> NamesOfUser(uid_t user);
 
 // Returns the places of a job. places.node is PARENT/NAME, with the last part of the job directory
 // as its name, or empty. A directory that does not exist yet gets no other place.

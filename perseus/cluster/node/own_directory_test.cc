@@ -33,12 +33,12 @@ class OwnDirectoryTest : public NodeTest {
         options, [this](const auto& request) { return server_.Answer(request); }, log_);
   }
   // Makes a job directory as Slurm's prolog does. One rank of the user writes its log.
-  RankLogs MakeJobOf(uid_t user) {
-    const RankLogs logs = MakeJob("jobs/17");
+  RankLogs MakeJobOf(uid_t user, const std::string& name = "17") {
+    const RankLogs logs = MakeJob("jobs/" + name);
     logs.Begin({0, 0, 0}, 100);
-    std::filesystem::create_directory_symlink("../../node/17", jobs_ / "17/node");
+    std::filesystem::create_directory_symlink("../../node/" + name, jobs_ / name / "node");
     for (const char* path : {"", "server.json", "ranks", "ranks/dp0-pp0-tp0.jsonl"}) {
-      EXPECT_EQ(::chown((jobs_ / "17" / path).c_str(), user, user), 0) << path;
+      EXPECT_EQ(::chown((jobs_ / name / path).c_str(), user, user), 0) << path;
     }
     return logs;
   }
@@ -111,6 +111,30 @@ TEST_F(OwnDirectoryTest, LinksOfAUserLeadTheNodeNowhere) {
   Turn();
   EXPECT_THAT(logged_.str(), HasSubstr("coordinator.lock: is a symbolic link"));
   EXPECT_THAT(FilesOf(directory_ / "secret"), ElementsAre("file"));
+}
+
+// Bob writes the key of Ann's job into his job directory, which the node finds first.
+TEST_F(OwnDirectoryTest, AnotherUserDoesNotTakeAJob) {
+  server_.user = std::to_string(kAnn);
+  const RankLogs bobs = MakeJobOf(kBob, "1");
+  Turn();
+  EXPECT_THAT(logged_.str(), HasSubstr("does not accept the ranks of job gpt3-run7: 403"));
+  const RankLogs anns = MakeJobOf(kAnn);
+  for (int step = 0; step < 20; ++step) {
+    bobs.End({0, 0, 0}, step, 0);
+    Turn(5'000 * kMillisecond);
+  }
+  Receive(7, 1, {{"0", kPlanA}});
+  Turn();
+  EXPECT_EQ(InForce("jobs/17").PlanOf(0), PlanPath(kPlanA));
+  EXPECT_EQ(InForce("jobs/1").PlanOf(0), "") << "he gets no plan";
+  ASSERT_EQ(server_.reports.back().size(), 1U);
+  EXPECT_EQ(server_.reports.back()[0].value("steps", json::array()).size(), 0U) << "of his ranks";
+}
+
+TEST(UserNames, AreTheNameAndTheId) {
+  EXPECT_THAT(NamesOfUser(0), ElementsAre("root", "0"));
+  EXPECT_THAT(NamesOfUser(4'000'000'000), ElementsAre("4000000000"));
 }
 
 TEST_F(OwnDirectoryTest, AMissingLinkIsAWarning) {

@@ -93,6 +93,10 @@ bool IsNameConflict(const http::Response& problem) {
   return TextOf(problem, "pointer") == "/instance";
 }
 
+bool IsOfAnotherUser(const http::Response& problem) {
+  return TextOf(problem, "pointer") == "/users";
+}
+
 bool IsUnknownJob(const http::Response& problem) {
   // A proxy may answer with the same status, but its body is a page.
   return (problem.status == 404 || problem.status == 409) && !TextOf(problem, "title").empty() &&

@@ -64,6 +64,8 @@ std::map<std::string, std::string> RefusedOf(const http::Response& answer);
 std::string ProblemText(const http::Response& response);
 // Whether the problem is that another process has this node's name.
 bool IsNameConflict(const http::Response& problem);
+// Whether the problem is that the ranks belong to another user than the job.
+bool IsOfAnotherUser(const http::Response& problem);
 // Whether the problem is that no such job runs.
 bool IsUnknownJob(const http::Response& problem);
 

@@ -166,18 +166,31 @@ std::string FormatAttachment(const Attachment& attachment) {
   ordered_json body{{"ranks", RanksJson(attachment.ranks)}};
   if (attachment.restarted) body["restarted"] = true;
   if (!attachment.instance.empty()) body["instance"] = attachment.instance;
+  if (!attachment.users.empty()) body["users"] = attachment.users;
   return JsonText(body);
 }
 
+std::vector<std::string> ReadUsers(const Node& list) {
+  constexpr std::size_t kMostNames = 2;
+  if (list.ListSize() > kMostNames) {
+    ThrowAt(list.path, "has more than {} names (expected the name and the id)", kMostNames);
+  }
+  std::vector<std::string> users;
+  for (std::size_t i = 0; i < list.ListSize(); ++i) users.push_back(list[i].Text());
+  return users;
+}
+
 Attachment ReadAttachment(const Node& body, const HighestRanks& highest) {
-  body.RequireObject({"ranks", "restarted", "instance"});
+  body.RequireObject({"ranks", "restarted", "instance", "users"});
   const Node list = body.Member("ranks");
   if (list.ListSize() == 0 || list.ListSize() > kMostRanksOfNode) {
     ThrowAt(list.path, "has {} ranks (expected 1 to {})", list.ListSize(), kMostRanksOfNode);
   }
-  return {.ranks = ReadRanks(list, highest),
-          .restarted = body.Has("restarted") && body.Member("restarted").Flag(),
-          .instance = body.Has("instance") ? body.Member("instance").Text() : ""};
+  return {
+      .ranks = ReadRanks(list, highest),
+      .restarted = body.Has("restarted") && body.Member("restarted").Flag(),
+      .instance = body.Has("instance") ? body.Member("instance").Text() : "",
+      .users = body.Has("users") ? ReadUsers(body.Member("users")) : std::vector<std::string>()};
 }
 
 // ---- Reports ----

@@ -44,6 +44,8 @@ struct Attachment {
   std::vector<AttachedRank> ranks;  // Each rank occurs once.
   bool restarted = false;           // The job's step numbers begin again at a lower number.
   std::string instance = {};        // Identifies the process of the node. May be empty.
+  // The names of the user of the ranks: the user's name, if there is one, and the user id.
+  std::vector<std::string> users = {};
   friend bool operator==(const Attachment&, const Attachment&) = default;
 };
 std::string FormatAttachment(const Attachment& attachment);

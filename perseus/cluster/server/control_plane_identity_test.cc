@@ -295,6 +295,9 @@ TEST_F(IdentityTest, MembersSeeAndChangeTheJobsOfTheirOwner) {
   EXPECT_EQ(jobs[0]["key"], "run-b");
   EXPECT_EQ(As(a, "GET", "/metrics").status, 403);
   EXPECT_EQ(As(a, "POST", "/v1/jobs/run-a/end").status, 200);
+  EXPECT_EQ(As(b, "POST", "/v1/jobs", JobBody("run-a")).status, 403)
+      << "ranks of the ended job may still run";
+  EXPECT_EQ(As(a, "POST", "/v1/jobs", JobBody("run-a")).status, 201);
 }
 
 TEST(Replicas, ATokenThatOneReplicaRevokesClosesItsStreamAtTheOther) {

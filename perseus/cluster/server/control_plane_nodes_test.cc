@@ -121,6 +121,32 @@ TEST_F(ControlPlaneTest, AnInvalidReportOfAJobAffectsNoOtherJob) {
   EXPECT_EQ(Get("/v1/jobs/bad")["last_step"], -1);
 }
 
+// A user of a node writes the key of another user's job into a job directory.
+TEST_F(ControlPlaneTest, OnlyRanksOfTheUserOfAJobJoinIt) {
+  json body = json::parse(JobBody("run"));
+  body["user"] = "ann";
+  ASSERT_EQ(Send("POST", "/v1/jobs", body.dump()).status, 201);
+  const auto attach = [this](const char* node, const json& users) {
+    json attachment{{"ranks", {{{"dp_rank", 0}, {"pp_rank", 0}}}}};
+    if (!users.is_null()) attachment["users"] = users;
+    return Send("PUT", fmt::format("/v1/nodes/{}/jobs/run", node), attachment.dump());
+  };
+  ASSERT_EQ(attach("n0", {"ann", "1000"}).status, 200);
+  for (const json& other : {json{"bob", "1001"}, json(), json::array()}) {
+    const http::Response refused = attach("n1", other);
+    EXPECT_EQ(refused.status, 403) << other;
+    EXPECT_EQ(json::parse(refused.body)["pointer"], "/users");
+  }
+  EXPECT_EQ(Get("/v1/jobs/run")["nodes"].size(), 1U) << "the ranks are still on n0";
+  body["key"] = "by-id";
+  body["user"] = "1000";
+  ASSERT_EQ(Send("POST", "/v1/jobs", body.dump()).status, 201);
+  const json both{{"ranks", {{{"dp_rank", 0}, {"pp_rank", 0}}}}, {"users", {"ann", "1000"}}};
+  EXPECT_EQ(Send("PUT", "/v1/nodes/n0/jobs/by-id", both.dump()).status, 200);
+  body["user"] = "ann bob";
+  EXPECT_EQ(json::parse(Send("POST", "/v1/jobs", body.dump()).body)["pointer"], "/user");
+}
+
 TEST_F(ControlPlaneTest, TwoProcessesCannotBeTheSameNode) {
   PlanJob("run");
   const auto attach = [&](const std::string& instance) {

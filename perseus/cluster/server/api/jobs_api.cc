@@ -58,6 +58,13 @@ Answer<http::Response> Register(const Context& context) {
       auto spec, ReadBody(body, job_planning::kDeepestJobSpec, job_planning::ReadJobSpec));
   PERSEUS_ASSIGN_OR_RETURN(const std::string owner, OwnerOf(spec.owner, own));
   const std::string canonical = Canonical(body);
+  // The key of a job stays with its owner, also when the job has ended: its ranks may still run,
+  // and would join a new job with this key.
+  PERSEUS_ASSIGN_OR_RETURN(const auto latest, context.services.store.FindJob(key));
+  if (latest) {
+    PERSEUS_RETURN_IF_ERROR(
+        Allow(context.identity, Access::kJob, {.job = key, .owner = latest->owner}));
+  }
   PERSEUS_ASSIGN_OR_RETURN(
       auto created, context.services.store.CreateJob(
                         {.key = spec.key,

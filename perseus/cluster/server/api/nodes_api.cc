@@ -1,6 +1,7 @@
 // The endpoints of nodes: attach, report, and the stream of assignments.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "perseus/base/excerpt.h"
@@ -21,6 +22,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMaxAttachmentBytes = 1 << 20;  // 4,096 ranks with UUIDs.
 // 256 steps of a job take 40 kB, so a node can send the unsent steps of 100 jobs.
+constexpr const char* kJobOfAnotherUser = "The job belongs to another user";
 constexpr std::size_t kMaxReportBytes = 4 << 20;
 constexpr std::size_t kMaxNodeNameBytes = 253;  // The longest host name.
 // After this time without a step, ranks count as unused. A pause of a job, such as a checkpoint or
@@ -115,6 +117,25 @@ Answer<void> AttachRanks(const Context& context, const std::string& name,
       "/ranks");
 }
 
+// Checks that the ranks belong to the user of the job. Otherwise, every user of a node could take a
+// job: the user only has to write its key into a job directory.
+Answer<void> CheckUser(const job_planning::JobSpec& spec, const protocol::Attachment& attachment,
+                       const std::string& node) {
+  const std::vector<std::string>& users = attachment.users;
+  if (spec.user.empty() || std::ranges::find(users, spec.user) != users.end()) return {};
+  return Refuse(
+      403, kJobOfAnotherUser,
+      users.empty()
+          ? fmt::format("job {} is for the ranks of user {}, and node {} does not say whose these "
+                        "ranks are",
+                        spec.key, spec.user, node)
+          : fmt::format(
+                "job {} is for the ranks of user {}, and those on node {} belong to user {}",
+                spec.key, spec.user, node, Excerpt(users.front())),
+      "register the job with this `user`, or write the key of another job into server.json",
+      "/users");
+}
+
 Answer<http::Response> Attach(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto name, NodeName(context));
   const store::JobRecord& job = *context.job;
@@ -123,6 +144,7 @@ Answer<http::Response> Attach(const Context& context) {
   PERSEUS_ASSIGN_OR_RETURN(const auto attachment,
                            ReadBody(context.request.body, protocol::kDeepestAttachment,
                                     [&](const Node& node) { return ReadAttachment(node, spec); }));
+  PERSEUS_RETURN_IF_ERROR(CheckUser(spec, attachment, name));
   const store::NodeClaim claim{.node = name, .instance = attachment.instance};
   PERSEUS_RETURN_IF_ERROR(ClaimName(context, claim, "/instance"));
   store::Store& store = context.services.store;
