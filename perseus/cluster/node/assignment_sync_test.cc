@@ -75,7 +75,7 @@ class AssignmentSyncTest : public testing::Test {
   protocol::Assignment InForce() const { return **protocol::ReadAssignment(directory_.path()); }
 
   TemporaryDirectory directory_;
-  AssignmentSync sync_{directory_.path()};
+  AssignmentSync sync_{{directory_.path()}};
 };
 
 TEST_F(AssignmentSyncTest, WritesTheWantedAssignmentOnce) {
@@ -126,7 +126,7 @@ TEST_F(AssignmentSyncTest, AnInvalidPlanIsNotStored) {
 
 TEST_F(AssignmentSyncTest, ANewProcessReadsTheVersionInTheDirectory) {
   Follow(Version(7));
-  AssignmentSync next(directory_.path());
+  AssignmentSync next({directory_.path()});
   ASSERT_TRUE(next.Look());
   EXPECT_EQ(next.newest(), (protocol::ServerOrigin{"j-1", 7}));
   EXPECT_EQ(next.ServerVersionOf(InForce().version), 7);
