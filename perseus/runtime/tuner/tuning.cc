@@ -541,7 +541,7 @@ class Tuner {
   ClocksOfRanks reachable_mhz_;
   bool has_named_power_limit_ = false;
   bool has_named_waits_ = false;
-  EdgeMicrobatches edges_;          // Of the steps without a plan.
+  EdgeMicrobatches edges_;          // Measured without a plan.
   std::optional<Nanoseconds> p2p_;  // The time measured in the latest steps without a plan.
   int rounds_ = 0;
   std::optional<TunedPlan> plan_;
