@@ -20,6 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr int kOutOfMemory = 2;
@@ -708,6 +709,27 @@ TEST_F(TwoGpuTest, TheLegacyStreamOfAnotherGpuIsRefused) {
   EXPECT_EQ(rank.Counters().stream_failures, 1U);
   rank.Close();
   EXPECT_THAT(Steps(), IsEmpty());
+}
+
+// Without the UUID of the session's GPU, nothing can be compared.
+TEST_F(TwoGpuTest, TheLegacyStreamOfAnUnknownGpuIsWarnedOf) {
+  RankSession::Place place = PlaceOnOther();
+  place.gpu.clear();
+  RankSession rank(place);
+  RunOnOther(rank, 20 * kMillisecond);
+  RunOnOther(rank, 20 * kMillisecond);
+  EXPECT_THAT(rank.Warnings(), HasSubstr("the session does not know its GPU"));
+}
+
+TEST_F(TwoGpuTest, AStreamWithItsOwnHandleNeedsNoGpu) {
+  fake_cuda::SetCurrentGpu(1);
+  stream_ = fake_cuda::MakeStream();
+  fake_cuda::SetCurrentGpu(0);
+  RankSession::Place place = PlaceOnOther();
+  place.gpu.clear();
+  RankSession rank(place);
+  RunStep(rank);
+  EXPECT_THAT(rank.Warnings(), Not(HasSubstr("default stream")));
 }
 
 TEST_F(TwoGpuTest, AStreamOfAnotherGpuIsRefused) {

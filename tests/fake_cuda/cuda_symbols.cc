@@ -337,6 +337,13 @@ int cuCtxGetDevice(int* device) {
   return 0;
 }
 
+int cuDeviceGetCount(int* count) {
+  const MutexLock lock(driver().mutex);
+  if (const int failed = Enter("cuDeviceGetCount"); failed != 0) return failed;
+  *count = static_cast<int>(driver().gpus.size());
+  return 0;
+}
+
 int cuDeviceGetUuid(unsigned char* uuid, int device) {
   const MutexLock lock(driver().mutex);
   if (const int failed = Enter("cuDeviceGetUuid"); failed != 0) return failed;

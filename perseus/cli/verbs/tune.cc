@@ -112,6 +112,17 @@ std::string FormatJson(const tuner::TuningResult& result, const job::UsedFacts& 
     json["left"] = expected->left;
     json["left_with_twice_the_steps"] = expected->left - expected->twice;
   }
+  json["edge_microbatches"] = nlohmann::ordered_json::array();
+  for (const tuner::EdgeDifference& one : result.edges) {
+    json["edge_microbatches"].push_back(
+        {{"pp_rank", one.group.pp_rank},
+         {"chunk", one.group.chunk},
+         {"kind", Name(one.group.kind)},
+         {"edge", one.group.edge == tuner::Edge::kFirst ? "first" : "last"},
+         {"relative", one.relative},
+         {"difference_s", one.difference_s},
+         {"samples", one.samples}});
+  }
   if (!facts.path.empty()) json["facts"] = facts.path;
   json["assignment_version"] = result.version;
   json["plan_from_step"] = result.version == 0 ? nlohmann::ordered_json()
@@ -141,6 +152,10 @@ std::string FormatMeasuredNoise(const std::optional<profiler::MeasuredNoise>& no
       "together with its rank\n",
       100 * noise->noise.independent, 100 * noise->independent_ci, 100 * noise->noise.common,
       100 * noise->common_ci);
+}
+
+std::string FormatEdges(const std::vector<tuner::EdgeDifference>& edges) {
+  return edges.empty() ? "" : tuner::DescribeEdges(edges) + "\n";
 }
 
 std::string FormatTunedProfile(const profile::Profile& profile,
@@ -197,14 +212,14 @@ std::string FormatText(const tuner::TuningResult& result, std::string_view block
       "stopped because {}\n"
       "a GPU that waits draws {:.1f} W ({})\n"
       "a message from one pp_rank to the next takes {:.3g} ms ({})\n"
-      "{}"
+      "{}{}"
       "{}: {:.2f} % of the energy saved at {:.2f} % more time, by measurements {}\n"
       "{}{}{}\n",
       result.frequencies, result.rounds, result.spent.steps, result.spent.seconds,
       result.slowdown_spent * 100, result.steps_taken, result.reason, result.blocking_power_w,
       blocking_power, ToMilliseconds(plan.job.model.fixed.p2p), p2p,
-      FormatMeasuredNoise(result.noise), plan.target, SavingOf(result) * 100,
-      SlowdownOf(result) * 100,
+      FormatMeasuredNoise(result.noise), FormatEdges(result.edges), plan.target,
+      SavingOf(result) * 100, SlowdownOf(result) * 100,
       result.version == 0
           ? result.expected
                 ? fmt::format("before the plan ran (expect {:.2f} percentage points less)",

@@ -32,6 +32,13 @@ Result<std::string> GpuOf(const cuda::StreamDriver& driver, cuda::Context contex
   return cuda::Name(uuid);
 }
 
+// Whether the process sees several GPUs.
+bool HasSeveralGpus(const cuda::StreamDriver& driver) {
+  int count = 0;
+  return driver.DeviceGetCount != nullptr && driver.DeviceGetCount(&count) == cuda::kSuccess &&
+         count > 1;
+}
+
 }  // namespace
 
 Result<cuda::Context> ContextOf(const cuda::StreamDriver& driver, cuda::Stream stream,
@@ -49,6 +56,14 @@ Result<cuda::Context> ContextOf(const cuda::StreamDriver& driver, cuda::Stream s
                 "the stream is on another GPU ({}) than the session ({}) (make the session's GPU "
                 "the current device, as torch.cuda.set_device does, or set PERSEUS_GPU)",
                 found, gpu);
+}
+
+std::string WhyUnchecked(const cuda::StreamDriver& driver, cuda::Stream stream,
+                         const std::string& gpu) {
+  if (!gpu.empty() || !IsOfAnyContext(stream) || !HasSeveralGpus(driver)) return {};
+  return "the session does not know its GPU, and the default stream (handle 0) is that of the "
+         "current device: if the work runs on another device, its times are those of an idle GPU "
+         "(set PERSEUS_GPU to the UUID of the GPU, or let the process see only this GPU)";
 }
 
 }  // namespace perseus::client

@@ -24,6 +24,12 @@ namespace perseus::client {
 Result<cuda::Context> ContextOf(const cuda::StreamDriver& driver, cuda::Stream stream,
                                 const std::string& gpu);
 
+// Returns a warning if ContextOf() cannot know whether the stream is on the session's GPU: the
+// handle means a stream of the current context, the session's GPU is unknown, and the process sees
+// several GPUs. Empty: no warning.
+std::string WhyUnchecked(const cuda::StreamDriver& driver, cuda::Stream stream,
+                         const std::string& gpu);
+
 // While it lives, `context` is the current context of the thread.
 class InContext {
  public:

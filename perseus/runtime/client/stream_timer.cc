@@ -47,6 +47,8 @@ bool StreamTimer::Prepare(cuda::Stream stream, const std::string& gpu) {
   static_cast<void>(driver_.SetCurrent(before));
   if (!context) return fail(context.error().Message());
   context_ = *context;
+  const std::string unchecked = WhyUnchecked(driver_, stream, gpu);
+  if (!unchecked.empty()) warnings_.Once("stream's GPU", unchecked);
   if (!MakeEvents()) return false;
   watchers_.store(1);
   state_.store(State::kReady, std::memory_order_release);

@@ -65,6 +65,7 @@ struct StreamDriver {
   Code (*StreamGetContext)(Stream stream, Context* context) = library.Optional("cuStreamGetCtx");
   Code (*ContextGetDevice)(Device* device) = library.Optional("cuCtxGetDevice");
   Code (*DeviceGetUuid)(Uuid* uuid, Device device) = library.Optional("cuDeviceGetUuid");
+  Code (*DeviceGetCount)(int* count) = library.Optional("cuDeviceGetCount");
 };
 
 // Runs Perseus's own kernels (CUDA 11 or later).

@@ -16,6 +16,7 @@
 #include "perseus/runtime/protocol/job_directory/assignment.h"
 #include "perseus/runtime/protocol/job_directory/job_files.h"
 #include "perseus/runtime/tuner/conductor.h"
+#include "perseus/runtime/tuner/edge_microbatches.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/pooled_measurements.h"
 #include "perseus/runtime/tuner/ran_schedule.h"
@@ -104,7 +105,8 @@ class Tuner {
                         version_,
                         plan_from_step_,
                         conductor_.logs().LastStep(conductor_.ranks()) - began_at_,
-                        expected};
+                        expected,
+                        edges_.Differences()};
   }
 
  private:
@@ -185,6 +187,7 @@ class Tuner {
     }
     WarnOfDisturbances(ran);
     MeasureTransfers(ran.first(), ran.last);
+    edges_.Add(conductor_.logs(), conductor_.ranks(), ran.first(), ran.last);
     state_.spent.steps += ran.steps();
     const LoggedRank& any = conductor_.log_of(*conductor_.ranks().begin());
     const protocol::RanStep* first = any.Find(ran.landing);
@@ -364,6 +367,7 @@ class Tuner {
     WarnOfDisturbances(ran);
     LookForPowerLimit();
     MeasureTransfers(ran.first(), ran.last);
+    edges_.Add(conductor_.logs(), conductor_.ranks(), ran.first(), ran.last);
     auto cost = UsualCostOfSteps(conductor_.logs(), conductor_.ranks(), ran.counted());
     conductor_.ForgetBefore(ran.last);
     return cost;
@@ -537,6 +541,7 @@ class Tuner {
   ClocksOfRanks reachable_mhz_;
   bool has_named_power_limit_ = false;
   bool has_named_waits_ = false;
+  EdgeMicrobatches edges_;          // Measured without a plan.
   std::optional<Nanoseconds> p2p_;  // The time measured in the latest steps without a plan.
   int rounds_ = 0;
   std::optional<TunedPlan> plan_;

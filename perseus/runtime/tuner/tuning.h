@@ -27,6 +27,7 @@
 #include "perseus/runtime/profiler/instruction_noise.h"
 #include "perseus/runtime/profiler/sweep.h"
 #include "perseus/runtime/protocol/job_directory/assignment.h"
+#include "perseus/runtime/tuner/edge_microbatches.h"
 #include "perseus/runtime/tuner/job_logs.h"
 #include "perseus/runtime/tuner/step_costs.h"
 #include "perseus/runtime/tuner/tuned_plan.h"
@@ -101,6 +102,8 @@ struct TuningResult {
   // does not come from the measurements that chose the plan. nullopt if the target cannot be
   // reached with some of the drawn measurements.
   std::optional<Expectation> expected;
+  // The microbatches at the edges of a step that differ from the others. Plans do not know this.
+  std::vector<EdgeDifference> edges;
 };
 
 // Tunes the running job. Takes the steps of the budget, the steps in which plans are followed, and
