@@ -66,6 +66,10 @@ void perseus_step_abandon(perseus_session* session) {
   if (session != nullptr) session->session->StepAbandon();
 }
 
+void perseus_release_clock(perseus_session* session) {
+  if (session != nullptr) session->session->ReleaseClock();
+}
+
 void perseus_instruction_begin(perseus_session* session, int32_t kind, int32_t microbatch,
                                int32_t chunk) {
   if (session != nullptr) session->session->InstructionBegin(kind, microbatch, chunk);

@@ -44,7 +44,7 @@ except ModuleNotFoundError as missing:
         f"the extension modules of perseus are missing ({missing}); build them with cmake --build "
         "build/release, and use the Python that they were built for (/usr/bin/python3 on Debian)"
     ) from missing
-from perseus._session import open
+from perseus._session import open, released
 from perseus.adapters import Handle, attach
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ __all__ = [
     "instruction_end",
     "open",
     "plan",
+    "released",
     "search_schedules",
     "step",
     "step_abandon",

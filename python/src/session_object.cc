@@ -227,6 +227,17 @@ PyObject* CloseAll(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
+// Other threads may close sessions meanwhile, so this holds the sessions of the library.
+PyObject* ReleaseClocks(PyObject*, PyObject*) {
+  std::vector<std::shared_ptr<perseus_session>> handles;
+  for (const SessionObject* session : OpenSessions()) handles.push_back(session->handle);
+  Py_BEGIN_ALLOW_THREADS;
+  for (const auto& handle : handles) perseus_release_clock(handle.get());
+  handles.clear();  // This may close a session, and closing waits.
+  Py_END_ALLOW_THREADS;
+  Py_RETURN_NONE;
+}
+
 PyObject* SetLog(PyObject*, PyObject* log) {
   Py_XSETREF(log_function, Py_NewRef(log));
   Py_RETURN_NONE;
@@ -234,6 +245,7 @@ PyObject* SetLog(PyObject*, PyObject* log) {
 
 PyMethodDef module_functions[] = {{"set_default", AsMethod(SetDefault), METH_O, nullptr},
                                   {"close_all", AsMethod(CloseAll), METH_NOARGS, nullptr},
+                                  {"release_clocks", AsMethod(ReleaseClocks), METH_NOARGS, nullptr},
                                   {"set_log", AsMethod(SetLog), METH_O, nullptr},
                                   {nullptr, nullptr, 0, nullptr}};
 

@@ -214,8 +214,8 @@ class WrongArgumentsTest(SessionTest):
         )
         lines = done.stderr.splitlines()
         self.assertEqual(len(lines), 2, done.stderr)
-        self.assertIn("perseus|dp0-pp0-tp0: instruction: the kind is not one of", lines[0])
-        self.assertIn("perseus|dp0-pp0-tp0: instruction: the microbatch is not a whole number", lines[1])
+        self.assertIn("perseus|perseus: dp0-pp0-tp0: instruction: the kind is not one of", lines[0])
+        self.assertIn("perseus|perseus: dp0-pp0-tp0: instruction: the microbatch is not a whole number", lines[1])
 
     def test_a_handler_that_raises_does_not_stop_training(self):
         done = self.run_python(
@@ -408,7 +408,8 @@ class FailOpenTest(SessionTest):
         )
         for setup, expected in (
             ("", "^perseus: dp0-pp0-tp0: .*none.json"),
-            ("logging.basicConfig()", "^WARNING:perseus:dp0-pp0-tp0: .*none.json"),
+            ("logging.basicConfig()", "^WARNING:perseus:perseus: dp0-pp0-tp0: .*none.json"),
+            ("logging.basicConfig(format='%(message)s')", "^perseus: dp0-pp0-tp0: .*none.json"),
             ("logging.getLogger('perseus').addHandler(logging.NullHandler())", "^$"),
         ):
             run = subprocess.run(
@@ -421,6 +422,43 @@ class FailOpenTest(SessionTest):
             lines = [line for line in run.stderr.splitlines() if "none.json" in line] or [""]
             self.assertEqual(len(lines), 1, run.stderr)
             self.assertRegex(lines[0], expected)
+
+    def test_the_ranks_of_a_node_say_a_warning_once(self):
+        rank = (
+            "import os, perseus, sys, time\n"
+            "rank = int(os.environ.get('LOCAL_RANK', 0))\n"
+            "perseus.open(agent='off', devices='off', pp_rank=rank, plan='none.json')\n"
+            "perseus.open(agent='off', devices='off', pp_rank=rank, plan=f'of-rank-{rank}.json')\n"
+            "print('opened', flush=True)\n"
+            "sys.stdin.read()\n"
+        )
+
+        def run(variables):
+            """Runs two ranks at the same time. Returns their errors."""
+            ranks = [
+                subprocess.Popen(
+                    [sys.executable, "-c", rank],
+                    env={**os.environ, **each},
+                    cwd=self.scratch,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                for each in variables
+            ]
+            for each in ranks:
+                self.assertEqual(each.stdout.readline(), "opened\n")
+            return "".join(each.communicate()[1] for each in ranks)
+
+        launched = [{"LOCAL_RANK": "0"}, {"LOCAL_RANK": "1"}]
+        for _ in range(2):  # A later run says it again.
+            errors = run(launched)
+            self.assertEqual(errors.count("none.json"), 1, errors)
+            for number in range(2):  # What only one of them has to say.
+                self.assertIn(f"of-rank-{number}.json", errors)
+        # Without a launcher, two programs have nothing to do with each other.
+        self.assertEqual(run([{}, {}]).count("none.json"), 2)
 
     def test_no_agent_and_no_plan_are_warnings(self):
         (self.scratch / "node.toml").write_text('gpus = 1\n[gpu]\nmodel = "a100-sxm"\n')
@@ -440,7 +478,7 @@ class FailOpenTest(SessionTest):
                 pass
         text = "\n".join(logs.output)
         for message in logs.output:
-            self.assertRegex(message, "^WARNING:perseus:dp1-pp3-tp0: ")
+            self.assertRegex(message, "^WARNING:perseus:perseus: dp1-pp3-tp0: ")
         self.assertIn("none.sock", text)
         self.assertIn("none.json", text)
         self.assertEqual(session.counters.may_set_clocks, False)

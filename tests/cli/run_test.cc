@@ -36,6 +36,13 @@ TEST_F(RunVerbTest, HasTheOutputAndTheExitStatusOfTheTraining) {
   EXPECT_EQ(Run("run -- sh -c 'kill -9 $$'").status, 128 + 9);
 }
 
+TEST_F(RunVerbTest, SaysThatStagesRanOutsideOfAStep) {
+  EXPECT_THAT(Run("run --job-directory run -- touch run/ranks/dp0-pp0-tp0.outside").err,
+              HasSubstr("perseus: stages ran, but no step of a schedule, so nothing is recorded "
+                        "in " +
+                        Here() + "/run (the output of the ranks says why"));
+}
+
 TEST_F(RunVerbTest, SaysWhyATrainingCannotRun) {
   const Outcome absent = Run("run -- ./absent");
   EXPECT_EQ(absent.status, 127);
@@ -159,6 +166,39 @@ TEST_F(RunVerbTest, WarnsThatNodesRecordApart) {
     EXPECT_THAT(Run("run -- true " + flag).err, Not(HasSubstr("nodes"))) << flag;
   }
   EXPECT_THAT(Run("run --job-directory shared -- true --nnodes 2").err, Not(HasSubstr("nodes")));
+}
+
+TEST_F(RunVerbTest, WarnsThatALauncherStartsSeveralRuns) {
+  const auto with = [this](const char* size, const char* value, const char* rank = "RANK",
+                           const char* number = "0") {
+    setenv(size, value, 1);
+    setenv(rank, number, 1);
+    const std::string errors = Run("run -- true").err;
+    unsetenv(size);
+    unsetenv(rank);
+    return errors;
+  };
+  EXPECT_THAT(with("PET_NNODES", "1:2"), HasSubstr("perseus: the training runs on 2 nodes, but"));
+  const std::string several = "perseus: a launcher has started perseus run several times (";
+  EXPECT_THAT(with("SLURM_STEP_NUM_TASKS", "8", "SLURM_PROCID"),
+              HasSubstr(several + "SLURM_STEP_NUM_TASKS=8)"));
+  EXPECT_THAT(with("OMPI_COMM_WORLD_SIZE", "2"), HasSubstr(several + "OMPI_COMM_WORLD_SIZE=2)"));
+  EXPECT_THAT(with("WORLD_SIZE", "4"), HasSubstr(several + "WORLD_SIZE=4)"));
+  // One of them says it for all.
+  for (const std::string& errors : {with("SLURM_STEP_NUM_TASKS", "8", "SLURM_PROCID", "1"),
+                                    with("WORLD_SIZE", "4", "RANK", "2"),
+                                    with("SLURM_STEP_NUM_TASKS", "1"), with("PET_NNODES", "1")}) {
+    EXPECT_THAT(errors, Not(HasSubstr("directory of its own")));
+  }
+}
+
+TEST_F(RunVerbTest, WarnsThatALauncherDropsTheSettings) {
+  for (const std::string command : {"./pdsh -w n[1-2] true", "./deepspeed --hostfile=hosts x.py",
+                                    "./deepspeed -H hosts x.py"}) {
+    EXPECT_THAT(Run("run --job-directory run -- " + command).err,
+                HasSubstr(" does not pass the settings of Perseus to other nodes"));
+  }
+  EXPECT_THAT(Run("run --job-directory run -- ./deepspeed x.py").err, Not(HasSubstr("settings")));
 }
 
 TEST_F(RunVerbTest, SaysWhyNothingIsRecorded) {

@@ -91,16 +91,33 @@ TEST_F(ClientTest, AnotherOrderGetsTheDefaultClocksUntilTheNextStep) {
 TEST_F(ClientTest, EvaluationRunsAtTheDefaultClocks) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(EndsStepAt(rank, 1005));
   rank.Run(PERSEUS_FORWARD, 0);
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1005));
-  // An evaluation makes no calls, so the default clocks return after one second.
+  EXPECT_TRUE(EndsStepAt(rank, 1005));
+  // An evaluation makes no calls, so the default clocks return after 0.1 s.
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
   EXPECT_THAT(rank.Warnings(), IsEmpty());
+}
+
+// A benchmark or a test of the GPU's health runs between two steps.
+TEST_F(ClientTest, AReleasedClockIsTheDefaultClockAtOnce) {
+  StartAgent();
+  RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
+  perseus_release_clock(rank.get());  // There is nothing to release.
+  for (int step = 0; step < 3; ++step) {
+    EXPECT_TRUE(EndsStepAt(rank, 1005));
+    perseus_release_clock(rank.get());
+    EXPECT_EQ(Lock(0), std::nullopt);
+    perseus_release_clock(rank.get());
+  }
+  EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
+  EXPECT_THAT(rank.Warnings(), IsEmpty());
+  KillAgent();
+  perseus_release_clock(rank.get());
+  rank.Close();
+  perseus_release_clock(rank.get());
 }
 
 TEST_F(ClientTest, UnavailableClocksAreRoundedUpWithOneWarning) {
@@ -143,8 +160,7 @@ TEST_F(ClientTest, PlansMayBeChangedBetweenSteps) {
   Write("other.json", plan_file::FormatPlan(PlanWithClocks({1200, 1305})));
   EXPECT_EQ(perseus_use_plan(rank.get(), (directory_ / "other.json").c_str()), 0);
   EXPECT_TRUE(LockBecomes(0, 1005));
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1305));
+  EXPECT_TRUE(EndsStepAt(rank, 1305));
   EXPECT_EQ(perseus_use_plan(rank.get(), nullptr), 0);
   perseus_step_begin(rank.get());
   EXPECT_TRUE(LockBecomes(0, std::nullopt));
@@ -198,8 +214,7 @@ TEST_F(ClientTest, AGpuWithAnotherHolderIsOnlyMeasured) {
 TEST_F(ClientTest, ALostAgentIsFoundAgain) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(EndsStepAt(rank, 1005));
   KillAgent();
   // The library sets these values one after another.
   EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
@@ -214,16 +229,14 @@ TEST_F(ClientTest, ALostAgentIsFoundAgain) {
   // The next agent restores the GPU, and then grants a new lease.
   StartAgent();
   EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 1; }));
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(EndsStepAt(rank, 1005));
   EXPECT_EQ(rank.Counters().steps_off_plan, 0U);
 }
 
 TEST_F(ClientTest, ALeaseEndedByHandIsNotRequestedAgain) {
   StartAgent();
   RankSession rank(PlaceWithPlan(PlanWithClocks({1410, 1005})));
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(EndsStepAt(rank, 1005));
   RunProgram({"gpu", "release", Uuid(0), "--socket", socket()});
   EXPECT_TRUE(Comes([&] { return rank.Counters().may_set_clocks == 0; }));
   EXPECT_THAT(rank.Warnings(), HasSubstr("the lease of the GPU was ended"));
@@ -394,8 +407,7 @@ TEST_F(ClientTest, AForkedChildHasADeadSession) {
   });
   EXPECT_EQ(WaitFor(child), 0);
   EXPECT_EQ(rank.Counters().may_set_clocks, 1);
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(EndsStepAt(rank, 1005));
   EXPECT_EQ(rank.Counters().steps, 2U);
 }
 

@@ -14,6 +14,7 @@
 namespace perseus {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -67,8 +68,7 @@ TEST_F(AssignmentTest, PlansAndClocksApplyFromTheirStepOn) {
     if (steps() == clocks.from_step + 1) break;
   }
   EXPECT_EQ(steps(), clocks.from_step + 1);
-  rank->RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1305));
+  EXPECT_TRUE(EndsStepAt(*rank, 1305));
 
   protocol::Assignment none;
   none.version = clocks.version + 1;
@@ -135,13 +135,37 @@ TEST_F(AssignmentTest, EachPipelineFollowsItsOwnPlan) {
 }
 
 // `perseus verify` does the same with a job that was started with PERSEUS_PLAN.
+// Training may make its pipeline again. For readers of the record, it is one process.
+TEST_F(AssignmentTest, ALaterSessionContinuesTheRecord) {
+  StartAgent();
+  RankSession::Place place = Place();
+  place.job_directory = job_.string();
+  for (const int steps : {1, 6}) {
+    RankSession rank(place);
+    for (int step = 0; step < steps; ++step) rank.RunStep(1);
+    EXPECT_EQ(rank.Counters().steps, static_cast<std::uint64_t>(steps));
+    if (steps == 1) {
+      perseus_step_begin(rank.get());  // Is abandoned.
+    }
+  }
+  protocol::RankLogReader reader(protocol::RankLogPath(job_, {0, 0, 0}));
+  std::vector<std::int64_t> numbers;
+  std::vector<protocol::RankHeader> headers;
+  for (const protocol::RankRecord& record : ValueOf(reader.ReadNew())) {
+    if (const auto* step = std::get_if<protocol::RanStep>(&record)) numbers.push_back(step->step);
+    if (const auto* header = std::get_if<protocol::RankHeader>(&record)) headers.push_back(*header);
+  }
+  EXPECT_THAT(numbers, ElementsAre(0, 2, 3, 4, 5, 6, 7));
+  ASSERT_EQ(headers.size(), 2U);
+  EXPECT_TRUE(protocol::IsOfSameProcess(headers[0], headers[1]));
+}
+
 TEST_F(AssignmentTest, AnAssignmentMayReturnToTheOwnPlan) {
   StartAgent();
   RankSession::Place place = PlaceWithPlan(PlanWithClocks({1410, 1005}));
   place.job_directory = job_.string();
   RankSession rank(place);
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(EndsStepAt(rank, 1005));
   protocol::Assignment none;
   none.until_step = 1'000'000;
   Assign(none);
@@ -152,8 +176,7 @@ TEST_F(AssignmentTest, AnAssignmentMayReturnToTheOwnPlan) {
   own.own = true;
   Assign(own);
   EXPECT_TRUE(Follows(rank, 2));
-  rank.RunStep(1);
-  EXPECT_TRUE(LockBecomes(0, 1005));
+  EXPECT_TRUE(EndsStepAt(rank, 1005));
 }
 
 TEST_F(AssignmentTest, AnAssignmentMayTurnOffRecording) {

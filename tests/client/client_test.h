@@ -20,6 +20,16 @@ class ClientTest : public AgentNodeTest {
     place.plan = (directory_ / "plan.json").string();
     return place;
   }
+  // Runs a step of one microbatch, which ends at this clock. After a step, the GPU keeps its clock
+  // for 0.1 s only.
+  testing::AssertionResult EndsStepAt(RankSession& rank, int clock_mhz) const {
+    perseus_step_begin(rank.get());
+    rank.Run(PERSEUS_FORWARD, 0);
+    rank.Run(PERSEUS_BACKWARD, 0);
+    auto result = LockBecomes(0, clock_mhz);
+    perseus_step_end(rank.get());
+    return result;
+  }
   static int ClockOf(const plan_file::PlanFile& plan, std::size_t at, std::size_t rank = 0) {
     return static_cast<int>(plan.pp_ranks[rank].instructions[at].frequency_mhz);
   }

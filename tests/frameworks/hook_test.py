@@ -1,13 +1,12 @@
 """The import hook of `perseus run`: a program that does not mention Perseus is attached."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import unittest
 
-from observed import HERE, HOOK, ScratchTest
+from observed import HERE, HOOK, ScratchTest, read_log
 from works import works
 
 TRAIN = """
@@ -18,6 +17,30 @@ schedule = tiny_gpt.make_schedule("{name}", 0, 1, 4)
 for step in range(4):
     print([loss.hex() for loss in tiny_gpt.run_step(schedule, step, 4)])
 """
+
+BEGIN, LOOP = TRAIN[: TRAIN.index("schedule")], TRAIN[TRAIN.index("for") :]
+STEPS = (
+    BEGIN
+    + """
+import gc, os, torch_steps_test
+for name in ("Own", "Loop", "Accumulating", "WrappingUnseen"):
+    os.environ["PERSEUS_JOB_DIR"] = name
+    schedule = torch_steps_test.make(name)
+    for step in range(4):
+        print([loss.hex() for loss in tiny_gpt.run_step(schedule, step, 4)])
+    del schedule
+    gc.collect()
+"""
+)
+OUTSIDE = (
+    BEGIN
+    + """
+import torch_steps_test
+schedule = torch_steps_test.make("Loop")
+"""
+    + LOOP.replace("step, 4", "step, 4, schedule.compute")
+)
+PACKAGE = HOOK.parents[1]  # torch_steps_test imports Perseus.
 
 
 class HookTest(ScratchTest):
@@ -51,16 +74,35 @@ class HookTest(ScratchTest):
     def test_a_training_program_is_recorded_and_computes_the_same(self):
         for name, count in (("GPipe", 8), ("Interleaved1F1B", 16)):
             with self.subTest(schedule=name):
-                code = TRAIN.format(name=name)
-                without, _ = self.run_python(code, HERE)
-                output, errors = self.attached(code)
-                self.assertEqual(output, without)
-                self.assertNotIn("perseus", errors)
-                log = self.scratch / "job" / "ranks" / "dp0-pp0-tp0.jsonl"
-                header, *steps = map(json.loads, log.read_text().splitlines())
-                self.assertEqual(header["pp_ranks"], 1)
-                self.assertEqual([len(step["instructions"]) for step in steps], [count] * 4)
-                shutil.rmtree(self.scratch / "job")
+                self.check_recorded(TRAIN.format(name=name), [count] * 4)
+
+    def check_recorded(self, code, counts):
+        """The output is the same with Perseus, which records steps with so many instructions."""
+        without, _ = self.run_python(code, PACKAGE, HERE)
+        output, errors = self.attached(code, PACKAGE)
+        self.assertEqual(output, without)
+        self.assertNotIn("perseus:", errors)
+        header, steps = read_log(self.scratch / "job" / "ranks" / "dp0-pp0-tp0.jsonl")
+        self.assertEqual(header["pp_ranks"], 1)
+        self.assertEqual([len(step["instructions"]) for step in steps], counts)
+        shutil.rmtree(self.scratch / "job")
+
+    @works("torch", "any step() of a program, by the import hook")
+    def test_steps_of_any_kind_are_recorded(self):
+        """Some classes of the program are defined before torch's classes get hooks, some after."""
+        without, _ = self.run_python(STEPS, PACKAGE, HERE)
+        output, errors = self.attached(STEPS, PACKAGE)
+        self.assertEqual(output, without)
+        self.assertNotIn("perseus:", errors)
+        for name, count in {"Own": 4, "Loop": 4, "Accumulating": 8, "WrappingUnseen": 4}.items():
+            _, steps = read_log(self.scratch / name / "ranks" / "dp0-pp0-tp0.jsonl")
+            self.assertEqual([len(step["instructions"]) for step in steps], [8] * count)
+
+    def test_a_stage_that_computes_outside_of_a_step_is_one_warning(self):
+        _, errors = self.attached(OUTSIDE, PACKAGE)
+        self.assertEqual(errors.count("perseus:"), 1, errors)
+        self.assertIn("a stage runs a backward outside of a step", errors)
+        self.assertTrue((self.scratch / "job" / "ranks" / "dp0-pp0-tp0.outside").exists())
 
     def test_nothing_is_imported_before_a_framework_is(self):
         code = "import sys; print([m for m in sys.modules if 'perseus' in m.lower() or m == 'torch'])"

@@ -136,6 +136,28 @@ class RobustTest(ScratchTest):
         self.assertIn("get_forward_backward_func", logs.output[0])
         self.assertIsNone(handle.session)
 
+    @works("megatron-core", "refused: a pipeline of several modules")
+    def test_a_pipeline_of_several_modules_is_refused(self):
+        """The pipeline rank of one of its modules is not that of the whole pipeline."""
+        one_module = types.SimpleNamespace(pp=group(1, 2), tp=group(0, 1), cp=group(0, 1))
+        several = types.SimpleNamespace(module_to_grid_map={"encoder": None, "llm": None})
+        for named in (
+            {"p2p_communicator": several, "pg_collection": one_module},
+            {"pg_collection": types.SimpleNamespace(module_collections={})},
+        ):
+            name, calls = adapter._STEPS[-1], []
+            original = mock.Mock(side_effect=lambda **named: calls.append(named))
+            with self.subTest(named), mock.patch.object(schedules, name, original):
+                with mock.patch.object(adapter.Probe, "method"):  # A mock has no parameters.
+                    handle = self.attach()
+                with self.assertLogs("perseus") as logs:
+                    for _ in range(2):
+                        getattr(schedules, name)(num_microbatches=2, model=None, **named)
+                self.assertEqual(len(logs.output), 1)
+                self.assertIn("several modules share a pipeline", logs.output[0])
+                self.assertEqual(len(calls), 2)
+                self.assertFalse(handle.is_attached)
+
     @works("megatron-core", "whole steps only: overlapped forward and backward")
     def test_a_forward_that_overlaps_a_backward_is_a_warning(self):
         """The schedule of overlapped experts needs GPUs. Its place is taken by a function."""

@@ -33,8 +33,9 @@ def hooks_of(owner):
 
 
 def read_log(file):
-    header, *steps = map(json.loads, file.read_text().splitlines())
-    return header, steps
+    """The first header, and the steps of all sessions of the process."""
+    header, *others = map(json.loads, file.read_text().splitlines())
+    return header, [record for record in others if "step" in record]
 
 
 def load_example(framework):

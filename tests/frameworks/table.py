@@ -21,9 +21,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 DOCUMENT = ROOT / "docs" / "frameworks.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end of table -->"
-FILES = ("torch_test", "torch_closed_loop_test", "torch_behavior_test", "torch_in_the_way_test",
-         "torch_ranks_test", "torchtitan_test", "hook_test", "nemo_test", "deepspeed_test",
-         "deepspeed_robust_test", "megatron_test", "megatron_robust_test",
+FILES = ("torch_test", "torch_closed_loop_test", "torch_behavior_test", "torch_steps_test",
+         "torch_in_the_way_test", "torch_ranks_test", "torchtitan_test", "hook_test", "nemo_test",
+         "deepspeed_test", "deepspeed_robust_test", "megatron_test", "megatron_robust_test",
          "frameworks_closed_loop_test", "zeus_test")  # fmt: skip
 PACKAGES = ("torch", "nemo_automodel", "deepspeed", "megatron-core", "zeus")
 

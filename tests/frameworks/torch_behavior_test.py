@@ -11,7 +11,7 @@ from torch.distributed.pipelining import schedules as torch_schedules
 from torch.utils.checkpoint import checkpoint
 
 import tiny_gpt
-from observed import hooks_of
+from observed import hooks_of, read_log
 from torch_one_process import MICROBATCHES, TorchTest
 from works import works
 
@@ -71,6 +71,17 @@ class StepsTest(TorchTest):
         self.step(second)
         self.assertFalse(handles[0].is_attached)
         self.assertEqual(handles[1].session.counters.steps, 1)
+
+    def test_a_second_attachment_continues_the_record(self):
+        schedule = self.make()
+        for steps in (1, 6):
+            handle = self.attach(schedule)
+            for _ in range(steps):
+                self.step(schedule)
+            self.assertEqual(handle.session.counters.steps, steps)
+            handle.detach()
+        _, steps = read_log(self.scratch / "ranks" / "dp0-pp0-tp0.jsonl")
+        self.assertEqual([step["step"] for step in steps], list(range(7)))
 
     @works("torch", "activation checkpointing, torch.compile of a stage")
     def test_activation_checkpointing_and_compiled_stages(self):
@@ -244,7 +255,7 @@ class MemoryTest(TorchTest):
                 "peak_bytes": self.MODEL + 2 * self.ACTIVATIONS,
             },
         )
-        self.assertEqual(len(self.recorded()), 4)
+        self.assertEqual(len(self.recorded()), 3 + 4)
 
     def test_without_cuda_nothing_is_measured(self):
         schedule = self.make()

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -153,20 +154,85 @@ std::string PythonPath(const std::vector<std::string>& command) {
                      package->parent_path().string());
 }
 
+// Returns N of "N" or of "MIN:N". 1 if the text has no number.
+int MostOf(std::string_view text) {
+  text.remove_prefix(text.rfind(':') == std::string_view::npos ? 0 : text.rfind(':') + 1);
+  return ParseNumber<int>(text).value_or(1);
+}
+
 // Returns the greatest number of nodes in `--nnodes N`, `--nnodes=N` or `--nnodes MIN:MAX` of
-// torchrun. 1 if the flag is missing or has no number.
+// torchrun, the flags of DeepSpeed and Accelerate, or in the variable of torchrun. 1 if there is no
+// number.
 int NodesOf(const std::vector<std::string>& command) {
-  constexpr std::string_view kFlag = "--nnodes";
   for (std::size_t i = 0; i < command.size(); ++i) {
-    std::string_view value = command[i];
-    if (!value.starts_with(kFlag)) continue;
-    value.remove_prefix(kFlag.size());
-    if (value.empty() && i + 1 < command.size()) value = command[i + 1];
-    if (value.starts_with('=')) value.remove_prefix(1);
-    value.remove_prefix(value.rfind(':') == std::string_view::npos ? 0 : value.rfind(':') + 1);
-    return ParseNumber<int>(value).value_or(1);
+    for (const std::string_view flag : {"--nnodes", "--num_nodes", "--num_machines"}) {
+      std::string_view value = command[i];
+      if (!value.starts_with(flag)) continue;
+      value.remove_prefix(flag.size());
+      if (value.empty() && i + 1 < command.size()) value = command[i + 1];
+      if (value.starts_with('=')) value.remove_prefix(1);
+      return MostOf(value);
+    }
   }
-  return 1;
+  return MostOf(EnvironmentOr("PET_NNODES"));
+}
+
+// If a launcher started this program as the first of several ("srun perseus run -- ..."), returns
+// the variable of the launcher that says so, with its value. Otherwise, returns an empty text.
+std::string VariableOfLauncher() {
+  struct Launcher {
+    const char* size;
+    const char* rank;
+  };
+  for (const auto& [size, rank] :
+       {Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"},
+        Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+        Launcher{"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"}, Launcher{"PMI_SIZE", "PMI_RANK"},
+        Launcher{"WORLD_SIZE", "RANK"}}) {
+    const std::string value = EnvironmentOr(size);
+    if (MostOf(value) <= 1) continue;
+    return EnvironmentOr(rank, "0") == "0" ? fmt::format("{}={}", size, value) : "";
+  }
+  return "";
+}
+
+// Whether the command starts the training on other nodes, without this program's environment.
+bool StartsElsewhere(const std::vector<std::string>& command) {
+  const std::string program = fs::path(command.front()).filename();
+  if (program == "pdsh" || program == "clush" || program == "ssh") return true;
+  const auto names_hosts = [](const std::string& word) {
+    return word == "-H" || word.starts_with("--hostfile");
+  };
+  return program == "deepspeed" && std::any_of(command.begin(), command.end(), names_hosts);
+}
+
+// Says which ranks will be missing in the record, and why.
+std::vector<std::string> MissingRanks(const std::vector<std::string>& command,
+                                      bool has_job_directory) {
+  constexpr const char* kEach =
+      "start perseus run on each node with the same --job-directory, on a file system that all "
+      "nodes share";
+  std::vector<std::string> warnings;
+  if (StartsElsewhere(command)) {
+    warnings.push_back(
+        fmt::format("{} does not pass the settings of Perseus to other nodes, so the ranks there "
+                    "are not recorded ({})",
+                    fs::path(command.front()).filename().string(), kEach));
+  }
+  if (has_job_directory) return warnings;
+  if (const int nodes = NodesOf(command); nodes > 1) {
+    warnings.push_back(
+        fmt::format("the training runs on {} nodes, but each node records into a directory of its "
+                    "own, so ranks are missing in each ({})",
+                    nodes, kEach));
+  } else if (const std::string variable = VariableOfLauncher(); !variable.empty()) {
+    warnings.push_back(fmt::format(
+        "a launcher has started perseus run several times ({}), and each of them records into a "
+        "directory of its own, so ranks are missing in each (give all of them the same "
+        "--job-directory, on a file system that all nodes share)",
+        variable));
+  }
+  return warnings;
 }
 
 // The settings with which the training attaches Perseus by itself.
@@ -208,12 +274,8 @@ RunEnvironment PrepareRun(const fs::path& job_directory, const fs::path& plan,
     environment.warnings.push_back(made.error().Message() + "; nothing is recorded");
   }
   SetUnlessSet(environment, "PERSEUS_ATTACH", "auto");
-  if (const int nodes = NodesOf(command); nodes > 1 && job_directory.empty()) {
-    environment.warnings.push_back(fmt::format(
-        "the training runs on {} nodes, but each node records into a directory of its own, so "
-        "ranks are missing in each (start perseus run on each node with the same --job-directory, "
-        "on a file system that all nodes share)",
-        nodes));
+  for (std::string& warning : MissingRanks(command, !job_directory.empty())) {
+    environment.warnings.push_back(std::move(warning));
   }
   // The library uses the agent of the node if this agent listens.
   SetUnlessSet(environment, "PERSEUS_AGENT", "own");
@@ -308,6 +370,12 @@ std::string WhyNothingIsRecorded(int status) {
 
 std::vector<std::string> Describe(const tuner::RunSummary& run, const fs::path& directory,
                                   int status) {
+  if (run.ranks == 0 && run.ranks_outside > 0) {
+    return {fmt::format(
+        "stages ran, but no step of a schedule, so nothing is recorded in {} (the output of the "
+        "ranks says why; see docs/frameworks.md)",
+        directory.string())};
+  }
   if (run.ranks == 0) {
     return {fmt::format("no rank recorded a step in {} {}", directory.string(),
                         WhyNothingIsRecorded(status))};

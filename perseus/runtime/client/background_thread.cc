@@ -1,6 +1,6 @@
 #include "perseus/runtime/client/background_thread.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -41,9 +41,10 @@ constexpr Nanoseconds kQuietLookEvery = kSecond;
 constexpr Nanoseconds kCheckLogEvery = kSecond;
 constexpr Nanoseconds kFirstRetry = kSecond;
 constexpr Nanoseconds kLastRetry = 60 * kSecond;
-// After this time without a step, the GPU gets its default clock: an evaluation or a checkpoint
-// runs at the default clocks.
-constexpr Nanoseconds kRestAfter = kSecond;
+// After this time without a step, the GPU gets its default clock: an evaluation, a checkpoint, or a
+// test of the GPU's health runs at the default clocks. Most optimizers and all-reduces between two
+// steps take less, so they cost no additional clock changes.
+constexpr Nanoseconds kRestAfter = 100 * kMillisecond;
 constexpr std::chrono::milliseconds kOpenTimeout{5000};
 constexpr std::chrono::milliseconds kRetryTimeout{1000};
 
@@ -57,6 +58,11 @@ constexpr const char* kLost =
 constexpr const char* kSilent =
     "the agent does not answer; the GPU keeps the last clock until an agent runs again; the "
     "connection is tried again from time to time (restart the agent; perseus doctor)";
+
+std::uint64_t PipelineOf(const Settings& settings, const std::string& gpu) {
+  return std::hash<std::string>()(
+      fmt::format("{} {} {}", gpu, settings.pp_ranks, fmt::join(settings.stages, ",")));
+}
 
 std::uint64_t SeedOf(const protocol::RankId& name) {
   constexpr int kBits = 20;
@@ -138,12 +144,17 @@ void BackgroundThread::Begin() {
 
 void BackgroundThread::BeginLog() {
   auto log = RankLogWriter::Create(
-      protocol::RankLogPath(core_.settings.job_directory, core_.settings.name), core_.live());
+      protocol::RankLogPath(core_.settings.job_directory, core_.settings.name), core_.live(),
+      PipelineOf(core_.settings, gpu_));
   if (!log) {
     core_.warnings.Once("log", log.error().Message());
     return;
   }
   log_ = *std::move(log);
+  if (const auto& earlier = log_->continued()) {
+    core_.first_step = earlier->next_step;
+    epoch_ = earlier->epoch;
+  }
   has_logged_lease_ = false;
   WriteHeader();
 }
@@ -212,10 +223,18 @@ void BackgroundThread::End() {
   }
   core_.ReportTroubles();
   if (core_.live().is_over.load() != LiveSession::kProcessEnds) core_.streams.DestroyEvents();
+  if (log_) log_->Remember(NextStep(), epoch_);
   GiveUp();
 }
 
 BackgroundThread::~BackgroundThread() { GiveUp(); }
+
+// Every step that began has ended, or was abandoned.
+std::int64_t BackgroundThread::NextStep() const {
+  const HotCounters& counters = core_.counters;
+  return core_.first_step +
+         static_cast<std::int64_t>(counters.steps.load() + counters.steps_abandoned.load());
+}
 
 void BackgroundThread::GiveUp() {
   EndLease();
@@ -310,6 +329,7 @@ void BackgroundThread::CollectAnswer() {
   const protocol::ClockAnswer answer = core_.clock_requester.Answer();
   if (answer.sequence == 0) return;
   recorder_.Add(answer);
+  core_.answered.store(answer.sequence, std::memory_order_release);
   if (answer.sequence == answered_ && answer.outcome == answered_outcome_) return;
   answered_ = answer.sequence;
   answered_outcome_ = answer.outcome;

@@ -92,6 +92,7 @@ class BackgroundThread {
   void TryLease(std::chrono::milliseconds timeout);
   Result<AgentLink::Leased> Acquire(std::chrono::milliseconds timeout);
   void GiveUp();
+  std::int64_t NextStep() const;
   void EndLease();
   void LoseLease(const std::string& cause, const std::string& message);
   void CheckLease(Nanoseconds now);
@@ -136,7 +137,7 @@ class BackgroundThread {
   Nanoseconds next_log_check_ = 0;
   std::string log_header_;         // Each part of the log begins with this line.
   bool has_logged_lease_ = false;  // The log's header says that clocks may be set.
-  const Nanoseconds epoch_;        // Added to the clock's time, it gives the time since 1970.
+  Nanoseconds epoch_;              // Added to the clock's time, it gives the time since 1970.
 };
 
 }  // namespace perseus::client

@@ -31,6 +31,7 @@ void ClockRequester::Publish(int frequency_mhz, Nanoseconds now) {
   if (clock == published_mhz()) return;
   published_mhz_.store(clock, std::memory_order_relaxed);
   const std::uint32_t sequence = lease_->publisher.Publish(0, clock, now);
+  sequence_.store(sequence, std::memory_order_release);
   requests_.store(requests_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   // A full ring loses the record of the request, not the request.
   static_cast<void>(published_.Push({now, sequence, clock}));
@@ -46,6 +47,7 @@ std::unique_ptr<Lease> ClockRequester::UseLease(std::unique_ptr<Lease> lease) {
   std::swap(lease, lease_);
   wanted_.store(0, std::memory_order_relaxed);
   published_mhz_.store(0, std::memory_order_relaxed);
+  sequence_.store(0, std::memory_order_release);
   may_set_.store(lease_ != nullptr, std::memory_order_relaxed);
   resets_.fetch_add(1, std::memory_order_relaxed);
   Unlock();

@@ -46,6 +46,8 @@ class ClockRequester {
   // The clock that was published for it.
   int published_mhz() const { return published_mhz_.load(std::memory_order_relaxed); }
   bool may_set_clocks() const { return may_set_.load(std::memory_order_relaxed); }
+  // The last request of this lease. 0: none.
+  std::uint32_t sequence() const { return sequence_.load(std::memory_order_acquire); }
   std::uint64_t requests() const { return requests_.load(std::memory_order_relaxed); }
   // The first wanted clock that the GPU does not have; 0: none.
   int lacking_mhz() const { return lacking_mhz_.load(std::memory_order_relaxed); }
@@ -80,6 +82,7 @@ class ClockRequester {
   std::atomic<int> published_mhz_ = 0;
   std::atomic<int> lacking_mhz_ = 0;
   std::atomic<bool> may_set_ = false;
+  std::atomic<std::uint32_t> sequence_ = 0;
   std::atomic<std::uint64_t> requests_ = 0;
   std::atomic<std::uint32_t> resets_ = 0;
 };

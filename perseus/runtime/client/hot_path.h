@@ -93,6 +93,9 @@ class HotPath {
   HotPath(const HotPath&) = delete;
   HotPath& operator=(const HotPath&) = delete;
 
+  // The number of the next step. Call it before the first step.
+  void BeginAt(std::int64_t step) { next_step_ = step; }
+
   // Each returns the wanted clock in MHz from now on (0: the default clock), or kNoChange.
   int StepBegin(Nanoseconds now);
   int StepEnd(Nanoseconds now);

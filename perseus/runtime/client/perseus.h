@@ -123,7 +123,10 @@ PERSEUS_API perseus_session* perseus_open(const perseus_options* options);
 PERSEUS_API void perseus_close(perseus_session* session);
 
 /* A step is one iteration: forward and backward of all its microbatches. Assignments and plans take
- * effect at step_begin. Steps count from 0. A step without step_end ends at the next step_begin. */
+ * effect at step_begin. Steps count from 0. If the process has closed a session of the same rank,
+ * the next one continues its record, and counts on. A step without step_end ends at the next
+ * step_begin.
+ */
 PERSEUS_API void perseus_step_begin(perseus_session* session);
 PERSEUS_API void perseus_step_end(perseus_session* session);
 
@@ -131,6 +134,12 @@ PERSEUS_API void perseus_step_end(perseus_session* session);
  * The step counts as abandoned and is not recorded, and the GPU gets its default clock. The next
  * step has the next number. */
 PERSEUS_API void perseus_step_abandon(perseus_session* session);
+
+/* Gives the clock back now: call it between two steps, before code that needs the GPU at its
+ * default clock, such as a test of its health or a benchmark. Waits until the agent has set the
+ * clock, at most one second, and not for the work on streams. The next step requests its clocks
+ * again. Without this call, the GPU gets its default clock if no step begins for 0.1 s. */
+PERSEUS_API void perseus_release_clock(perseus_session* session);
 
 /* Call these around each computation, in the order in which the rank runs them. `chunk` is 0 unless
  * the schedule is interleaved. Outside of a step (an evaluation), the GPU has its default clocks.

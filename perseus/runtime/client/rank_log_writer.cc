@@ -22,6 +22,15 @@ tl::unexpected<Error> CannotWrite(const std::filesystem::path& path, std::string
                 path.string(), why);
 }
 
+std::optional<EndedLog> IdentityOf(int file, std::uint64_t pipeline) {
+  struct stat status {};
+  if (::fstat(file, &status) != 0) return std::nullopt;
+  return EndedLog{.device = status.st_dev,
+                  .number = status.st_ino,
+                  .size = static_cast<std::uint64_t>(status.st_size),
+                  .pipeline = pipeline};
+}
+
 tl::unexpected<Error> IsNotRecorded(const Error& cause) {
   return FailAs(ErrorKind::kSystem, "{}; steps are not recorded; check PERSEUS_JOB_DIR",
                 cause.Message());
@@ -29,7 +38,8 @@ tl::unexpected<Error> IsNotRecorded(const Error& cause) {
 
 }  // namespace
 
-Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, LiveSession& live) {
+Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, LiveSession& live,
+                                            std::uint64_t pipeline) {
   const std::filesystem::path directory = path.parent_path();
   auto folder = protocol::OwnFolder::Open(directory.parent_path(), directory.filename());
   if (!folder) return IsNotRecorded(folder.error());
@@ -45,10 +55,25 @@ Result<RankLogWriter> RankLogWriter::Create(const std::filesystem::path& path, L
         "and tp_rank so that each process has its own numbers)",
         path.stem().string(), path.string());
   }
-  if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));
-  const auto removed = folder->Remove(protocol::OlderRankLogPath(path).filename());
-  if (!removed) return IsNotRecorded(removed.error());
-  return RankLogWriter(*std::move(folder), std::move(file), path, live);
+  const auto identity = IdentityOf(file.get(), pipeline);
+  const auto ended = identity ? FindEndedLog(*identity) : std::nullopt;
+  if (!ended) {
+    if (::ftruncate(file.get(), 0) != 0) return CannotWrite(path, std::strerror(errno));
+    const auto removed = folder->Remove(protocol::OlderRankLogPath(path).filename());
+    if (!removed) return IsNotRecorded(removed.error());
+  }
+  RankLogWriter writer(*std::move(folder), std::move(file), path, live, pipeline);
+  writer.size_ = ended ? ended->size : 0;
+  writer.continued_ = ended;
+  return writer;
+}
+
+void RankLogWriter::Remember(std::int64_t next_step, Nanoseconds epoch) const {
+  auto log = IdentityOf(file_.get(), pipeline_);
+  if (!log || is_line_open_ || IsDeleted()) return;
+  log->next_step = next_step;
+  log->epoch = epoch;
+  RememberEndedLog(*log);
 }
 
 Result<void> RankLogWriter::Append(std::string_view lines) {

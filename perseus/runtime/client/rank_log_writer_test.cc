@@ -28,7 +28,9 @@ class RankLogWriterTest : public testing::Test {
   std::filesystem::path Log() const { return Ranks() / "dp0-pp0-tp0.jsonl"; }
   std::filesystem::path Beside(const std::string& ending) const { return Log().string() + ending; }
 
-  Result<RankLogWriter> Create() { return RankLogWriter::Create(Log(), live_); }
+  Result<RankLogWriter> Create(std::uint64_t pipeline = 0) {
+    return RankLogWriter::Create(Log(), live_, pipeline);
+  }
   void ExpectRefused(const std::string& why) {
     EXPECT_THAT(Create(),
                 FailsWith(::testing::AllOf(
@@ -54,12 +56,42 @@ TEST_F(RankLogWriterTest, BeginsAgainWithAnOwnFileAndDeletesTheOlderPart) {
   EXPECT_EQ(*ReadFile(Log()), "b\nc\n");
   EXPECT_EQ(*ReadFile(Beside(".1")), "a\n");
   EXPECT_EQ(log.size(), 4U);
-  EXPECT_THAT(RankLogWriter::Create(Log(), live_),
-              FailsWith(HasSubstr("another process records as dp0-pp0-tp0")));
+  EXPECT_THAT(Create(), FailsWith(HasSubstr("another process records as dp0-pp0-tp0")));
   EXPECT_EQ(*ReadFile(Log()), "b\nc\n");
   EXPECT_FALSE(log.IsDeleted());
   std::filesystem::remove_all(directory_ / "job");
   EXPECT_TRUE(log.IsDeleted());
+}
+
+TEST_F(RankLogWriterTest, ALaterSessionOfTheProcessContinuesTheLog) {
+  const auto write = [this](std::uint64_t pipeline, const char* line) {
+    auto log = ValueOf(Create(pipeline));
+    const auto continued = log.continued();
+    EXPECT_TRUE(log.Append(line));
+    log.Remember(continued ? continued->next_step + 1 : 7, 5);
+    return continued;
+  };
+  EXPECT_FALSE(write(1, "a\n"));
+  std::ofstream(Beside(".1")) << "older\n";
+  const auto second = write(1, "b\n");
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->next_step, 7);
+  EXPECT_EQ(second->epoch, 5);
+  EXPECT_EQ(*ReadFile(Log()), "a\nb\n");
+  EXPECT_EQ(*ReadFile(Beside(".1")), "older\n");
+  // Another pipeline of this rank, and a log that another process has written, begin again.
+  EXPECT_FALSE(write(2, "c\n"));
+  EXPECT_FALSE(std::filesystem::exists(Beside(".1")));
+  EXPECT_TRUE(write(2, "d\n"));
+  std::ofstream(Log()) << "of another process\n";
+  EXPECT_FALSE(write(2, "e\n"));
+  EXPECT_EQ(*ReadFile(Log()), "e\n");
+  // The file system may use the number of a deleted file again.
+  std::filesystem::remove(Log());
+  EXPECT_FALSE(write(2, "f\n"));
+  // A log that this process did not remember.
+  static_cast<void>(ValueOf(Create(2)).Append("g\n"));
+  EXPECT_FALSE(write(2, "h\n"));
 }
 
 TEST_F(RankLogWriterTest, TruncatesNoFileBehindALink) {

@@ -26,6 +26,8 @@ namespace {
 
 // For the background thread, when the session is closed.
 constexpr Nanoseconds kSessionTimeout = kSecond;
+// For the agent, when training gives the clock back. A change takes milliseconds.
+constexpr Nanoseconds kReleaseTimeout = kSecond;
 
 // Converts seconds since 1970 to the clock's time. 0: never. 1: before the machine started.
 Nanoseconds ExpiryOf(std::int64_t seconds, Clock& clock) {
@@ -188,6 +190,7 @@ bool Session::StartThread(Body body) {
 void Session::StartBackgroundThread(BackgroundThreadSetup setup) {
   auto background_thread = std::make_unique<BackgroundThread>(std::move(setup));
   background_thread->Begin();
+  hot_.BeginAt(core_->first_step);
   static_cast<void>(StartThread([thread = std::move(background_thread), core = core_.get()] {
     RunBackgroundThread(*thread, *core);
   }));
@@ -241,6 +244,24 @@ void Session::StepAbandon() {
   DropStreamInstruction();
   timing_ = Timing::kNone;
   RequestAfterStep(hot_.StepAbandon(Now()));
+}
+
+void Session::ReleaseClock() {
+  if (IsDead()) return;
+  if (has_used_streams_) core_->streams.RequestDefaultClock(Now());
+  ClockRequester& requester = core_->clock_requester;
+  RealClock clock;
+  const Nanoseconds until = clock.Now() + kReleaseTimeout;
+  // Another thread may be in a request, and the background thread collects the answer.
+  for (;;) {
+    static_cast<void>(requester.TryRequest(0, Now()));
+    const std::uint32_t sequence = requester.sequence();
+    const bool is_answered =
+        sequence == 0 || core_->answered.load(std::memory_order_acquire) == sequence;
+    const bool is_set = requester.wanted_mhz() == 0 && is_answered;
+    if (is_set || !requester.may_set_clocks() || clock.Now() >= until) return;
+    clock.WaitUntil(clock.Now() + kMillisecond);
+  }
 }
 
 bool Session::IsInstruction(int kind, int microbatch, int chunk) {

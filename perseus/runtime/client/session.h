@@ -27,6 +27,8 @@ class Session {
   void StepBegin();
   void StepEnd();
   void StepAbandon();
+  // Requests the default clock, and waits until the agent has set it, at most one second.
+  void ReleaseClock();
   void InstructionBegin(int kind, int microbatch, int chunk);
   void InstructionEnd();
   void InstructionBeginOn(int kind, int microbatch, int chunk, void* stream);

@@ -36,6 +36,11 @@ struct SessionCore {
   HotTrouble trouble;
   StreamTimer streams;
 
+  // The number of the session's first step. It is set before the first step begins.
+  std::int64_t first_step = 0;
+
+  // The last request with an answer of the agent. Set by the background thread.
+  std::atomic<std::uint32_t> answered = 0;
   // Counted by the background thread.
   std::atomic<std::uint64_t> agent_losses = 0;
   std::atomic<std::uint64_t> clocks_limited = 0;

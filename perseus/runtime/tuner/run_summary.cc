@@ -124,6 +124,11 @@ class RankCount {
   std::map<std::pair<int, int>, Pipeline> pipelines_;
 };
 
+bool HasChanged(const std::filesystem::path& path, std::filesystem::file_time_type since) {
+  std::error_code error;
+  return std::filesystem::last_write_time(path, error) >= since && !error;
+}
+
 }  // namespace
 
 Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
@@ -135,8 +140,7 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
   RankCount count;
   PERSEUS_ASSIGN_OR_RETURN(const auto logs, protocol::FindRankLogs(job_directory));
   for (const auto& [name, path] : logs) {
-    std::error_code error;
-    if (std::filesystem::last_write_time(path, error) < since || error) continue;
+    if (!HasChanged(path, since)) continue;
     PERSEUS_ASSIGN_OR_RETURN(const RankSums sums, SumUpLog(path));
     if (sums.steps() == 0) continue;
     count.Add(sums.header());
@@ -153,6 +157,8 @@ Result<RunSummary> SumUpRun(const std::filesystem::path& job_directory,
     summary.off_plan_steps += sums.off_plan();
     summary.unset_steps += sums.unset();
   }
+  PERSEUS_ASSIGN_OR_RETURN(const auto outside, protocol::FindRankFiles(job_directory, ".outside"));
+  for (const auto& [name, path] : outside) summary.ranks_outside += HasChanged(path, since) ? 1 : 0;
   summary.missing_ranks = count.missing();
   if (timed_ranks > 0) summary.step_time_s /= timed_ranks;
   if (!has_energy) summary.energy_j = power_w = 0;

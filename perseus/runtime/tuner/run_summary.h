@@ -10,7 +10,9 @@
 namespace perseus::tuner {
 
 struct RunSummary {
-  int ranks = 0;           // The number of ranks with at least one step.
+  int ranks = 0;  // The number of ranks with at least one step.
+  // The number of ranks that ran their stages outside of a step (RANK.outside beside the logs).
+  int ranks_outside = 0;
   int missing_ranks = 0;   // The number of ranks of the same pipelines without a step.
   std::int64_t steps = 0;  // The largest number of steps that a rank recorded.
   std::int64_t fewest_steps = 0;

@@ -41,6 +41,17 @@ class RunSummaryTest : public testing::Test {
   const std::filesystem::file_time_type start_ = std::filesystem::file_time_type::min();
 };
 
+TEST_F(RunSummaryTest, CountsRanksThatRanOutsideOfAStep) {
+  Begin({0, 0, 0}, 1);
+  std::ofstream(directory_ / "ranks/dp0-pp0-tp0.outside") << "why";
+  std::ofstream(directory_ / "ranks/dp0-pp1-tp0.outside") << "why";
+  const auto summary = ValueOf(SumUpRun(directory_.path(), start_));
+  EXPECT_EQ(summary.ranks, 0);
+  EXPECT_EQ(summary.ranks_outside, 2);
+  const auto later = std::filesystem::file_time_type::max();
+  EXPECT_EQ(ValueOf(SumUpRun(directory_.path(), later)).ranks_outside, 0);
+}
+
 TEST_F(RunSummaryTest, AddsUpRanks) {
   for (int rank = 0; rank < 3; ++rank) {
     Begin({0, rank, 0}, 1);

@@ -11,15 +11,13 @@ tune` reads it (docs/client.md, "Memory"). Nothing is measured later.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
-import os
 import pathlib
 import sys
 from typing import Any, Dict, Optional
 
 from perseus.adapters._devices import has_cuda
+from perseus.adapters._rank_files import path_of, replace
 
 # The steps that are measured, counted from the first one that is recorded.
 FIRST_STEP = 2
@@ -34,11 +32,10 @@ def probe_of(options: Any, chunks: int, device: Any) -> Optional[Probe]:
         chunks: The number of stages of this rank.
         device: The torch.device of the stages. None: the current CUDA device.
     """
-    directory = options.get("job_directory") or os.environ.get("PERSEUS_JOB_DIR")
-    if not directory or not has_cuda():
+    ranks = (options["dp_rank"], options["pp_rank"], options["tp_rank"])
+    path = path_of(options.get("job_directory"), ranks, "memory.json")
+    if path is None or not has_cuda():
         return None
-    name = "dp{dp_rank}-pp{pp_rank}-tp{tp_rank}.memory.json".format(**options)
-    path = pathlib.Path(directory) / "ranks" / name
     return Probe(path, chunks, sys.modules["torch"].cuda, device)
 
 
@@ -86,21 +83,4 @@ class Probe:
             "model_bytes": self._model,
             "peak_bytes": self._cuda.max_memory_allocated(self._device),
         }
-        _replace(self._path, json.dumps(measured) + "\n")
-
-
-def _replace(path: pathlib.Path, text: str) -> None:
-    """Replaces a file. Follows no link, because other users may be able to write into its folder."""
-    scratch = path.with_suffix(f".{os.getpid()}.tmp").name
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        if os.fstat(folder).st_uid not in (0, os.geteuid()):
-            raise PermissionError(errno.EPERM, "belongs to another user", str(path.parent))
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(scratch, dir_fd=folder)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with open(os.open(scratch, flags, 0o666, dir_fd=folder), "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(scratch, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-    finally:
-        os.close(folder)
+        replace(self._path, json.dumps(measured) + "\n")

@@ -144,6 +144,7 @@ class Recorder:
         self._session: Optional[_client.Session] = None
         self._is_open = False  # Between begin and end of an instruction.
         self._closes_later = False  # See end_later().
+        self._is_end_seen = True  # Whether end_late() follows end_later().
         self._chunks = 0
         self._microbatches = 0
         self._proof_steps = PROOF_STEPS
@@ -158,6 +159,11 @@ class Recorder:
     def session(self) -> Optional[_client.Session]:
         return self._session
 
+    @property
+    def job_directory(self) -> Optional[str]:
+        """That of attach(). None: PERSEUS_JOB_DIR."""
+        return self._options.get("job_directory")
+
     # ---- Steps ----
 
     def run_step(
@@ -169,14 +175,19 @@ class Recorder:
     ) -> Any:
         """Calls the original function of a step, and records it as one.
 
-        A step that runs inside of another one (a subclass calls its base class) is part of it.
+        A step may run inside of another one: a subclass calls its base class, or a schedule wraps
+        another one. The outermost one counts. If it runs several others one after the other, each of
+        them is a step.
         """
-        if self.in_step:
-            return original(*arguments, **named)
+        is_outermost = not self.in_step
         try:
-            self.step_begin(microbatches)
+            if is_outermost:
+                self.step_begin(microbatches)
+            else:
+                self._begin_inner_step(microbatches)
             result = original(*arguments, **named)
-            self.step_end()
+            if is_outermost:
+                self.step_end()
             return result
         except BaseException:
             # A second interrupt may come in any call, so this is the first statement. The next step
@@ -184,6 +195,24 @@ class Recorder:
             self.in_step = False
             self.step_abandon()
             raise
+
+    def run_evaluation(
+        self, original: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]
+    ) -> Any:
+        """Calls a function that runs forwards only. It is no part of the step that may call it."""
+        if self.in_step:
+            if self._had_instruction:
+                self.step_end()
+            else:
+                self.step_abandon()
+        return original(*arguments, **named)
+
+    def _begin_inner_step(self, microbatches: int) -> None:
+        if self._had_instruction:  # Another step has run inside of this one.
+            self.step_end()
+            self.step_begin(microbatches)
+        else:
+            self._microbatches = microbatches
 
     def step_begin(self, microbatches: int) -> None:
         """`in_step` afterwards, unless this step is not recorded."""
@@ -250,6 +279,11 @@ class Recorder:
         if self._is_open:
             if not self._closes_later:
                 return False
+            self._is_end_seen = False
+            self._warn_once(
+                "other code than the schedule computes the loss, so the time of the loss belongs to "
+                "no instruction"
+            )
             self.end()
         try:
             if self._proof_steps > 0:
@@ -279,8 +313,14 @@ class Recorder:
             self._measured_chunk = None
 
     def end_later(self) -> None:
-        """The instruction ends at end_late(), or at the next begin: the loss follows."""
-        self._closes_later = True
+        """The instruction ends at end_late(), after the loss.
+
+        If another instruction began first, no call of end_late() came. Then the instruction would
+        contain the time in which the rank waits. So from then on, instructions end here.
+        """
+        self._closes_later = self._is_end_seen
+        if not self._closes_later:
+            self.end()
 
     def end_late(self) -> None:
         """Ends the instruction of end_later(), and no other."""

@@ -45,6 +45,7 @@ _STEPS = (
     "forward_backward_pipelining_with_interleaving",
     "forward_backward_pipelining_without_interleaving",
 )
+_GROUPS = ("pp", "tp", "cp")  # That a collection of process groups must have.
 _BACKWARDS = ("backward_step", "backward_step_multimodule")
 # Functions of schedules that Perseus cannot split into instructions, and why.
 _WHOLE = {
@@ -151,6 +152,12 @@ class _Pipeline:
             self._depth += 1
             try:
                 if named.get("forward_only") or recorder.in_step or not recorder.is_attached:
+                    return original(*arguments, **named)
+                if _has_several_modules(named):
+                    recorder.refuse(
+                        "several modules share a pipeline, and the process groups of one module do "
+                        "not say which stage of the whole pipeline this rank has"
+                    )
                     return original(*arguments, **named)
                 self._prepare(named)
                 microbatches = named.get("num_microbatches", 0)
@@ -285,9 +292,20 @@ class _Pipeline:
         )
 
 
+def _has_several_modules(named: Mapping[str, Any]) -> bool:
+    """Whether the call has a pipeline of several modules, such as an encoder and a language model.
+
+    Each of them has process groups of its own, and parallel_state knows nothing of this pipeline.
+    """
+    groups = named.get("pg_collection")
+    if hasattr(named.get("p2p_communicator"), "module_to_grid_map"):
+        return True
+    return groups is not None and not all(hasattr(groups, name) for name in _GROUPS)
+
+
 def _positions(state: Any, groups: Any) -> Tuple[Tuple[int, int], Tuple[int, int], int, int]:
     """(rank, size) of pipeline and tensor parallel, and the ranks of context and data parallel."""
-    if groups is not None and all(hasattr(groups, name) for name in ("pp", "tp", "cp")):
+    if groups is not None:
         pp, tp, cp = groups.pp, groups.tp, groups.cp
         data = getattr(groups, "dp", None)
         dp = data.rank() if data is not None else groups.dp_cp.rank() // cp.size()

@@ -1,7 +1,10 @@
 """torch.distributed.pipelining: every schedule class, and frameworks that use them (torchtitan).
 
 What is replaced, on the instances of the job:
-    schedule.step                        a step, if it has a backward (eval() has none)
+    schedule.step, schedule._step_microbatches
+                                         a step, if it has a backward (eval() has none). The outermost
+                                         call counts: a program may override step(), or call
+                                         _step_microbatches() itself
     stage.forward_one_chunk              forward; on the last stage it ends after the loss:
     schedule._maybe_compute_loss
     stage.backward_one_chunk             backward, or dgrad with full_backward=False
@@ -22,7 +25,7 @@ import sys
 import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from perseus.adapters import class_in
+from perseus.adapters import _outside, class_in
 from perseus.adapters._devices import current_stream, gpu_of
 from perseus.adapters._mesh import find_ranks
 from perseus.adapters._patches import Patches, function_of
@@ -50,6 +53,11 @@ _CUSTOM = {
 }
 
 
+# What a program calls to run a step. Each may call another one, of this schedule or of one that it
+# wraps.
+_STEPS = ("step", "_step_microbatches")
+
+
 def matches(target: Any) -> bool:
     return class_in(target, PACKAGE) is not None and hasattr(target, "step")
 
@@ -58,50 +66,87 @@ def attach(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Handle:
     found = _handles.get(schedule)
     if found is not None and found.is_attached:
         return found
-    recorder = _recorder_of(schedule, mesh, options)
+    # A schedule that only wraps another one may lack stages of its own.
+    schedules = [each for each in _with_wrapped(schedule) if hasattr(each, "_n_microbatches")]
+    recorder = _recorder_of((schedules or [schedule])[0], mesh, options)
     if recorder is None:
         return Handle(None)
-    original = function_of(schedule, "step")
-    ours = weakref.ref(schedule)
+    patches = Patches()
+    for each in schedules:
+        patches.set_members(each, {**_steps(each, recorder), **_end_of_loss(each, recorder)})
+    handle = Handle(recorder, patches)
+    _handles.set(schedule, handle)
+    return handle
 
-    @functools.wraps(original)
-    def step(schedule: Any, *arguments: Any, **named: Any) -> Any:
-        if schedule is not ours():
-            return original(schedule, *arguments, **named)
-        return _run(recorder, schedule, original, arguments, named)
 
-    return _attach_methods(schedule, recorder, {"step": step})
+def _with_wrapped(schedule: Any) -> List[Any]:
+    """The schedule, and the schedules among its attributes, also in lists and maps."""
+    base = _base_of_schedules(sys.modules[MODULE])
+    found = [schedule]
+    for each in found if base is not None else ():
+        for value in list(getattr(each, "__dict__", {}).values()):
+            values = value.values() if isinstance(value, dict) else value
+            for one in values if isinstance(value, (list, tuple, dict)) else [value]:
+                if isinstance(one, base) and not any(one is known for known in found):
+                    found.append(one)
+    return found
+
+
+def _base_of_schedules(module: Any) -> Optional[type]:
+    base = getattr(module, "_PipelineSchedule", None)
+    return base if isinstance(base, type) else None
 
 
 def auto(module: Any) -> None:
     """Attaches each schedule of this process at its first training step.
 
-    It replaces `step` of the two base classes. Subclasses of torch do not override it.
+    It replaces the methods of all classes of schedules, also of those that the program defines later.
     """
-    for name in ("PipelineScheduleSingle", "PipelineScheduleMulti"):
-        cls = getattr(module, name, None)
-        if cls is None or "step" not in vars(cls):
-            probe = Probe(_version())
-            probe.problems.append(f"expected {name}.step, found none")
-            probe.report()
-            return
+    base = _base_of_schedules(module)
+    stage = getattr(sys.modules.get(PACKAGE + ".stage"), "_PipelineStageBase", None)
+    if base is None or "_step_microbatches" not in vars(base) or stage is None:
+        probe = Probe(_version())
+        probe.problems.append(
+            "expected _PipelineSchedule._step_microbatches and _PipelineStageBase, found none"
+        )
+        probe.report()
+        return
+    classes = [base]
+    for cls in classes:
         _auto_class(cls)
+        classes += [each for each in cls.__subclasses__() if each not in classes]
+    if "__init_subclass__" not in vars(base):
+
+        def __init_subclass__(cls: type, **named: Any) -> None:
+            super(base, cls).__init_subclass__(**named)  # type: ignore[misc]
+            _auto_class(cls)
+
+        base.__init_subclass__ = classmethod(__init_subclass__)  # type: ignore[assignment]
+    _auto_stages(stage)
 
 
 def _auto_class(cls: type) -> None:
-    original = vars(cls)["step"]
+    for name in _STEPS:
+        original = vars(cls).get(name)
+        is_ours = hasattr(original, "_perseus_step")
+        if callable(original) and not is_ours and not getattr(original, "__isabstractmethod__", False):
+            setattr(cls, name, _step(original, _auto_recorder))
+
+
+def _auto_stages(cls: Any) -> None:
+    """Finds stages that compute although no schedule of this process runs a step."""
+    original = cls.backward_one_chunk
 
     @functools.wraps(original)
-    def step(schedule: Any, *arguments: Any, **named: Any) -> Any:
-        recorder = _auto_recorder(schedule)
-        if recorder is None:
-            return original(schedule, *arguments, **named)
-        return _run(recorder, schedule, original, arguments, named)
+    def backward_one_chunk(stage: Any, *arguments: Any, **named: Any) -> Any:
+        if not _Running.is_one:
+            _warn_outside(stage, None)
+        return original(stage, *arguments, **named)
 
-    cls.step = step  # type: ignore[attr-defined]
+    cls.backward_one_chunk = backward_one_chunk
 
 
-# The handles of schedules. Those of auto() have no `step` of their own.
+# The handles of schedules. Those of auto() have no steps of their own.
 _handles = Handles()
 
 
@@ -110,17 +155,31 @@ def _auto_recorder(schedule: Any) -> Optional[Recorder]:
 
     def attach() -> Handle:
         recorder = _recorder_of(schedule, None, {})
-        return Handle(None) if recorder is None else _attach_methods(schedule, recorder, {})
+        if recorder is None:
+            return Handle(None)
+        patches = Patches()
+        patches.set_members(schedule, _end_of_loss(schedule, recorder))
+        return Handle(recorder, patches)
 
-    if _handles.get(schedule) is None and not getattr(schedule, "_has_backward", False):
+    if _handles.get(schedule) is None and not _trains(schedule):
         return None
     return _handles.recorder_of(schedule, attach)
 
 
-def _attach_methods(
-    schedule: Any, recorder: Recorder, methods: Mapping[str, Callable[..., Any]]
-) -> Handle:
-    """Sets these methods, and the end of the loss."""
+# A method for each name, in place of that of a schedule.
+_Methods = Dict[str, Callable[..., Any]]
+
+
+def _steps(schedule: Any, recorder: Recorder) -> _Methods:
+    ours = weakref.ref(schedule)
+
+    def recorder_of(schedule: Any) -> Optional[Recorder]:
+        return recorder if schedule is ours() else None  # Not for a copy.
+
+    return {name: _step(function_of(schedule, name), recorder_of) for name in _STEPS}
+
+
+def _end_of_loss(schedule: Any, recorder: Recorder) -> _Methods:
     original = function_of(schedule, "_maybe_compute_loss")
 
     @functools.wraps(original)
@@ -130,25 +189,58 @@ def _attach_methods(
         finally:
             recorder.end_late()
 
-    patches = Patches()
-    patches.set_members(schedule, {**methods, "_maybe_compute_loss": _maybe_compute_loss})
-    handle = Handle(recorder, patches)
-    _handles.set(schedule, handle)
-    return handle
+    return {"_maybe_compute_loss": _maybe_compute_loss}
 
 
 # ---- Steps ----
 
 
-def _run(
-    recorder: Recorder, schedule: Any, original: Callable[..., Any], arguments: Any, named: Any
-) -> Any:
-    """Calls the original `step`, as a step of the recorder if it trains."""
-    is_training = getattr(schedule, "_has_backward", False)
-    if recorder.in_step or not is_training or not _wrap_custom_functions(recorder, schedule):
-        return original(schedule, *arguments, **named)
-    microbatches = schedule._n_microbatches
-    return recorder.run_step(microbatches, original, [schedule, *arguments], named)
+class _Running:
+    is_one = False  # Whether a step or an evaluation of a schedule of this process runs.
+
+
+def _step(
+    original: Callable[..., Any], recorder_of: Callable[[Any], Optional[Recorder]]
+) -> Callable[..., Any]:
+    """Returns what takes the place of `step` or `_step_microbatches`."""
+
+    @functools.wraps(original)
+    def step(schedule: Any, *arguments: Any, **named: Any) -> Any:
+        before, _Running.is_one = _Running.is_one, True
+        try:
+            recorder = recorder_of(schedule)
+            if recorder is None:
+                return original(schedule, *arguments, **named)
+            if not _trains(schedule):
+                return recorder.run_evaluation(original, [schedule, *arguments], named)
+            if not _wrap_custom_functions(recorder, schedule):
+                return original(schedule, *arguments, **named)
+            microbatches = schedule._n_microbatches
+            return recorder.run_step(microbatches, original, [schedule, *arguments], named)
+        finally:
+            _Running.is_one = before
+
+    step._perseus_step = True  # type: ignore[attr-defined]
+    return step
+
+
+def _trains(schedule: Any) -> bool:
+    if not getattr(schedule, "_has_backward", False):
+        return False
+    # An evaluation that calls _step_microbatches leaves _has_backward as it is.
+    needs_gradients = getattr(schedule, "_backward_requires_autograd", True)
+    return not needs_gradients or sys.modules["torch"].is_grad_enabled()
+
+
+def _warn_outside(stage: Any, recorder: Optional[Recorder]) -> None:
+    """A stage computes, and no schedule that Perseus sees runs a step."""
+    _outside.warn_once(
+        _version(),
+        "a stage runs a backward outside of a step, so it is not recorded (let step() or "
+        "_step_microbatches() of a schedule run it, or place perseus.step and perseus.instruction)",
+        lambda: _ranks([stage], None),
+        None if recorder is None else recorder.job_directory,
+    )
 
 
 # ---- Stages ----
@@ -162,7 +254,7 @@ def _recorder_of(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Option
         return None
     for stage in stages:
         found = getattr(stage.forward_one_chunk, "_perseus_recorder", None)
-        if found is not None and found.is_attached and found.stage_objects() == stages:
+        if found is not None and found.is_attached and _has_all(found.stage_objects(), stages):
             return found
     references = [weakref.ref(stage) for stage in stages]
     device = stages[0].device
@@ -188,9 +280,15 @@ def _recorder_of(schedule: Any, mesh: Any, options: Mapping[str, Any]) -> Option
     return recorder
 
 
+def _has_all(stages: List[Any], some: List[Any]) -> bool:
+    """A schedule that wraps others may give each of them a part of its stages."""
+    return all(any(each is stage for stage in stages) for each in some)
+
+
 def _probe(probe: Probe, schedule: Any) -> List[Any]:
     """Returns the stages of this rank, by index."""
-    probe.method(schedule, "step")
+    for name in _STEPS:
+        probe.method(schedule, name)
     probe.attribute(schedule, "_has_backward", bool)
     probe.attribute(schedule, "_n_microbatches", int)
     probe.method(schedule, "_maybe_compute_loss", "stage", "output", "target_mbs", "mb_index")
@@ -246,6 +344,8 @@ def _wrap_stage(recorder: Recorder, stage: Any, chunk: int) -> None:
         is_full = arguments[2] if len(arguments) > 2 else named.get("full_backward", True)
         kind = BACKWARD if is_full else BACKWARD_INPUT
         if stage is not ours() or not begin(kind, microbatch, chunk):
+            if recorder.is_attached and stage is ours() and not _Running.is_one:
+                _warn_outside(stage, recorder)
             return backward(stage, *arguments, **named)
         try:
             return backward(stage, *arguments, **named)

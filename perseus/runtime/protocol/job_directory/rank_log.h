@@ -41,8 +41,11 @@
 // A second header with the same pid and epoch comes from the same process, which knew more at that
 // time. For example, the process got its lease later. The last header counts.
 //
-// A rank that opens its log truncates it. A line may be incomplete because the process was killed
-// while it wrote. The reader skips such a line.
+// A process that opens a log truncates it. But if an earlier session of the same process wrote it,
+// the process continues it: with another header, the same epoch, and the next numbers of steps.
+//
+// A line may be incomplete because the process was killed while it wrote. The reader skips such a
+// line.
 //
 // A log that is too long is renamed to dp0-pp3-tp0.jsonl.1, and replaces the previous file of this
 // name. Then a new log begins with the same header. So the last half of PERSEUS_LOG_BYTES is always
