@@ -53,6 +53,7 @@
 #include "perseus/base/clock.h"
 #include "perseus/base/random.h"
 #include "perseus/base/units.h"
+#include "perseus/runtime/client/change_period.h"
 #include "perseus/runtime/client/change_predictor.h"
 #include "perseus/runtime/device/device.h"
 
@@ -147,7 +148,7 @@ class EnergyMeter {
   Nanoseconds search_began_ = 0;
   Nanoseconds last_change_ = 0;
   int search_looks_ = 0;
-  std::vector<EnergyReading> changes_;
+  std::vector<ChangeWindow> changes_;
 
   // Pairs of looks.
   std::optional<Seen> first_;  // The first look of the pair whose second look is due.
