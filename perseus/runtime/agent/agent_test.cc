@@ -54,6 +54,17 @@ TEST_F(AgentTest, LeasesGpusSetsTheirClocksAndRestoresThem) {
   }
 }
 
+// As after systemctl daemon-reload on the host of a container.
+TEST_F(AgentTest, LogsOneLineIfGpusCannotBeRead) {
+  Start();
+  for (FakeGpu* gpu : {&a_, &b_}) gpu->Break(device::DeviceErrorKind::kFailed, "NVML error 999");
+  EXPECT_TRUE(
+      Eventually([&] { return CountLogged("2 of 2 GPUs cannot be read: NVML error 999") == 1; }));
+  for (FakeGpu* gpu : {&a_, &b_}) gpu->Repair();
+  EXPECT_TRUE(Eventually([&] { return CountLogged("all GPUs can be read again") == 1; }));
+  EXPECT_EQ(CountLogged("cannot be read"), 1);
+}
+
 TEST_F(AgentTest, EachLeasedGpuHasTheSameShareOfTheLimitOnChanges) {
   StartWith([&](AgentOptions& options) { options.gpus.most_changes_per_s = 10; });
   Client first(socket());

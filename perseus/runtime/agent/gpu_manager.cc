@@ -482,13 +482,31 @@ void GpuManager::Tick() {
   const Nanoseconds now = Now();
   for (const auto& [lease, channel] : channels_) table_.Beat(lease, channel->heartbeat(), now);
   for (const Lease& lease : table_.Expire(now)) End(lease, LeaseEnd::kSilent);
+  std::vector<std::string> troubles;
   for (auto& [uuid, gpu] : gpus_) {
     const GpuSnapshot snapshot = gpu.worker->snapshot();
     gpu.Log(uuid, snapshot, log_);
     if (snapshot.is_over_limit) WarnOfLimit(uuid);
+    if (!snapshot.reading_trouble.empty()) troubles.push_back(snapshot.reading_trouble);
   }
+  LogTroubles(troubles);
   std::erase_if(restored_unsaved_,
                 [this](const auto& restored) { return Free(restored.first, restored.second); });
+}
+
+void GpuManager::LogTroubles(const std::vector<std::string>& troubles) {
+  const Nanoseconds now = Now();
+  if (troubles.empty()) {
+    if (has_logged_trouble_) log_.info("all GPUs can be read again");
+    trouble_since_.reset();
+    has_logged_trouble_ = false;
+    return;
+  }
+  if (!trouble_since_) trouble_since_ = now;
+  // A single reading that fails is no trouble.
+  const auto lasts = 3 * std::chrono::nanoseconds(setup_.periods.observe_free);
+  if (now < *trouble_since_ + lasts.count() || std::exchange(has_logged_trouble_, true)) return;
+  log_.warn("{} of {} GPUs cannot be read: {}", troubles.size(), gpus_.size(), troubles.front());
 }
 
 // ---- The rest ----

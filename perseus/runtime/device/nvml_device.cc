@@ -35,8 +35,9 @@ std::string_view Remedy(DeviceErrorKind kind, int code) {
       return code == nvml::kGpuIsLost || code == nvml::kResetRequired
                  ? "reset it with nvidia-smi --gpu-reset, or reboot; see dmesg for the Xid"
                  : "it is looked for again at the next call";
-    case DeviceErrorKind::kInvalid:
     case DeviceErrorKind::kFailed:
+      return code == nvml::kUnknown ? RemedyOfUnknownError() : "";
+    case DeviceErrorKind::kInvalid:
       return "";
   }
   return "";
@@ -483,9 +484,8 @@ Result<std::vector<UsableGpu>> FindUsable(const NvmlLibrary& library, const nvml
                                           std::vector<RefusedDevice>& refused) {
   unsigned count = 0;
   if (const int code = nvml.GetCount(&count); code != nvml::kSuccess) {
-    return FailAs(ErrorKind::kSystem,
-                  "NVML cannot count the GPUs: {} (see whether nvidia-smi works)",
-                  library.Describe(code));
+    return FailAs(ErrorKind::kSystem, "NVML cannot count the GPUs: {} ({})", library.Describe(code),
+                  code == nvml::kUnknown ? RemedyOfUnknownError() : "see whether nvidia-smi works");
   }
   std::vector<UsableGpu> usable;
   for (unsigned i = 0; i < count; ++i) {
