@@ -54,6 +54,18 @@ TEST_F(AgentTest, LeasesGpusSetsTheirClocksAndRestoresThem) {
   }
 }
 
+TEST_F(AgentTest, LogsOnceThatAnEnergyCounterFails) {
+  Start();
+  const std::string line = "GPU-a: its energy counter falls: energy is integrated from power";
+  a_.SetCounter(device::CounterState::kUsed, 1);
+  EXPECT_TRUE(Eventually([&] { return CountLogged("GPU-a: its energy counter fell (") == 1; }));
+  a_.SetCounter(device::CounterState::kFalls, 2);
+  EXPECT_TRUE(Eventually([&] { return CountLogged(line) == 1; }));
+  b_.SetCounter(device::CounterState::kFalls, 1);
+  EXPECT_TRUE(Eventually([&] { return CountLogged("GPU-b: its energy counter falls") == 1; }));
+  EXPECT_EQ(CountLogged(line), 1);
+}
+
 // As after systemctl daemon-reload on the host of a container.
 TEST_F(AgentTest, LogsOneLineIfGpusCannotBeRead) {
   Start();

@@ -79,9 +79,12 @@ struct GpuManager::Gpu {
   bool has_failed = false;  // Whether the current restore has failed.
   bool has_foreign_clock = false;
   std::uint64_t foreign_resets = 0;
+  std::string energy;
+  std::uint64_t counter_falls = 0;
 
   // Logs a failure once, if it still exists at a tick after the first retries. If another program
-  // sets the clock of the leased GPU, logs this once, and logs once when this ends.
+  // sets the clock of the leased GPU, logs this once, and logs once when this ends. Logs once if
+  // the energy counter cannot be used, and each of its falls.
   void Log(const std::string& uuid, const GpuSnapshot& snapshot, spdlog::logger& log) {
     if (snapshot.is_restoring && !snapshot.setting_trouble.empty() &&
         !std::exchange(has_failed, true)) {
@@ -96,12 +99,27 @@ struct GpuManager::Gpu {
                snapshot.is_serving ? "the lock of another program is gone"
                                    : "the lease has ended while another program locks the clock");
     }
+    if (snapshot.telemetry) LogEnergy(uuid, *snapshot.telemetry, log);
     const std::uint64_t resets = snapshot.counts.foreign_resets;
     if (resets == std::exchange(foreign_resets, resets)) return;
     log.warn(
         "{}: the SM clock of the job is not in force (another program unlocked it, or the driver "
         "did not perform the write); the agent sets it again",
         uuid);
+  }
+
+  void LogEnergy(const std::string& uuid, const device::Telemetry& telemetry, spdlog::logger& log) {
+    const std::uint64_t falls = telemetry.counter_falls;
+    if (falls != std::exchange(counter_falls, falls)) {
+      log.warn(
+          "{}: its energy counter fell (a reset of the GPU or its driver, or a fault); the "
+          "energy of this window is not counted",
+          uuid);
+    }
+    std::string now = device::DescribeEnergy(telemetry);
+    if (now == energy) return;
+    energy = std::move(now);
+    log.warn("{}: {}", uuid, energy);
   }
 };
 

@@ -43,15 +43,15 @@ EnergyMeter::~EnergyMeter() {
   device_.reset();
 }
 
-device::DeviceResult<double> EnergyMeter::ReadEnergy(Nanoseconds now) {
+device::DeviceResult<std::optional<double>> EnergyMeter::ReadEnergy(Nanoseconds now) {
   const InDriver in_driver;
-  // A device that integrates its power has to read everything in any case.
-  if (has_looked_ && now < next_state_ && !telemetry_.is_energy_integrated) {
-    return device_->ReadEnergy();
-  }
+  // Without a counter in use, the device has to read everything in any case.
+  if (telemetry_.energy_j && now < next_state_ && IsCounterUsed()) return device_->ReadEnergy();
   PERSEUS_ASSIGN_OR_RETURN(device::Telemetry read, device_->Read());
   next_state_ = now + kStateEvery;
-  const double energy_j = std::exchange(read.energy_j, telemetry_.energy_j);
+  // Instructions need the energy of this GPU alone.
+  if (read.scope != device::PowerScope::kGpu) read.power_w = read.energy_j = std::nullopt;
+  const std::optional<double> energy_j = std::exchange(read.energy_j, telemetry_.energy_j);
   telemetry_ = read;
   return energy_j;
 }
@@ -67,12 +67,13 @@ std::optional<EnergyMeter::Seen> EnergyMeter::LookNow() {
     return std::nullopt;
   }
   trouble_.clear();
-  seen.energy_j = *read;
+  const std::optional<double> before = std::exchange(telemetry_.energy_j, *read);
+  if (!*read) return std::nullopt;
+  seen.energy_j = **read;
   // The time of the first value is unknown.
-  seen.is_new = has_looked_ && *read != telemetry_.energy_j;
-  has_looked_ = true;
+  seen.is_new = before && seen.energy_j != *before;
+  seen.has_fallen = before && seen.energy_j < *before;
   last_look_ = seen.began;
-  telemetry_.energy_j = *read;
   return seen;
 }
 
@@ -85,18 +86,25 @@ void EnergyMeter::ReadState() {
 
 std::optional<EnergyReading> EnergyMeter::Look() {
   if (device_ == nullptr) return std::nullopt;
-  const bool has_looked = has_looked_;
+  const bool has_looked = telemetry_.energy_j.has_value();
   const auto seen = LookNow();
   if (!seen) {
     const Nanoseconds now = clock_.Now();
     BeginSearch(now);
-    due_ = now + Between(kIdlePause / 2, kIdlePause);
+    const bool is_unknown =
+        trouble_.empty() && telemetry_.counter != device::CounterState::kOnTrial;
+    due_ = now + (is_unknown ? kStateEvery : Between(kIdlePause / 2, kIdlePause));
     return std::nullopt;
   }
   const double earned = kEarnedPerSecond * ToSeconds(seen->began - seen->previous);
   if (has_looked) budget_ = std::min(budget_ + earned, kSearchLooks);
   budget_ = std::max(budget_ - 1, 0.0);
-  if (telemetry_.is_energy_integrated) {
+  if (seen->has_fallen) {  // Another count begins, perhaps that of another source.
+    next_state_ = 0;
+    BeginSearch(seen->ended);
+    return EnergyReading{seen->previous, seen->ended, seen->energy_j};
+  }
+  if (!IsCounterUsed()) {
     due_ = seen->began + Between(kLeastIntegratedPause, kMostIntegratedPause);
     if (!seen->is_new) return std::nullopt;
     return EnergyReading{seen->began, seen->ended, seen->energy_j};
@@ -261,7 +269,7 @@ std::optional<ClockReading> EnergyMeter::ReachedClock() {
   const InDriver in_driver;
   const Nanoseconds at = clock_.Now();
   const auto mhz = device_->ReadSmClock();
-  if (!mhz || *mhz <= 0) return std::nullopt;
+  if (!mhz) return std::nullopt;
   return ClockReading{at, *mhz};
 }
 

@@ -4,6 +4,10 @@
 // cap. A range of the SM clock sets the performance level "manual", and unlocking sets the level
 // "auto". Unlike NVML, the driver reports both settings. It does not report what limits a clock,
 // nor whether the GPU is idle. So a setting counts as in effect if it is read back.
+//
+// An MI250X has two GPUs, its dies. The first die reports the power and the energy of both, and the
+// second one reports 0 W and a counter that stands still. So 0 W is no reading, and the scope of
+// the first die is kModule.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -14,7 +18,7 @@
 
 #include "perseus/base/mutex.h"
 #include "perseus/runtime/device/device.h"
-#include "perseus/runtime/device/energy_integrator.h"
+#include "perseus/runtime/device/energy_account.h"
 #include "perseus/runtime/device/open_devices.h"
 #include "perseus/runtime/device/rocm_api.h"
 
@@ -108,8 +112,8 @@ std::string RocmUuid(const rocm::Functions& functions, std::uint32_t gpu) {
 
 class RocmDevice final : public Device {
  public:
-  RocmDevice(std::shared_ptr<RocmLibrary> library, DeviceInfo info)
-      : library_(std::move(library)), info_(std::move(info)) {}
+  RocmDevice(std::shared_ptr<RocmLibrary> library, DeviceInfo info, PowerScope scope)
+      : library_(std::move(library)), info_(std::move(info)), scope_(scope) {}
 
   const DeviceInfo& info() const override { return info_; }
   DeviceResult<Telemetry> Read() override {
@@ -117,8 +121,9 @@ class RocmDevice final : public Device {
     PERSEUS_RETURN_IF_ERROR(Begin());
     Telemetry telemetry;
     telemetry.at = library_->clock();
+    telemetry.scope = scope_;
     PERSEUS_ASSIGN_OR_RETURN(telemetry.power_w, ReadPower());
-    PERSEUS_ASSIGN_OR_RETURN(telemetry.energy_j, ReadEnergyCounter(telemetry));
+    PERSEUS_RETURN_IF_ERROR(ReadEnergyOf(telemetry));
     PERSEUS_ASSIGN_OR_RETURN(telemetry.temperature_c, ReadTemperature());
     PERSEUS_ASSIGN_OR_RETURN(telemetry.sm_clock_mhz, ReadClock(rocm::kClockSystem));
     PERSEUS_ASSIGN_OR_RETURN(telemetry.memory_clock_mhz, ReadClock(rocm::kClockMemory));
@@ -160,7 +165,7 @@ class RocmDevice final : public Device {
     PERSEUS_ASSIGN_OR_RETURN(const SettingReading reading, ReadSetting(control));
     const MutexLock lock(library_->mutex);
     PERSEUS_RETURN_IF_ERROR(Begin());
-    PERSEUS_ASSIGN_OR_RETURN(const int clock, ReadClock(rocm::kClockSystem));
+    PERSEUS_ASSIGN_OR_RETURN(const auto clock, ReadClock(rocm::kClockSystem));
     const bool is_so = reading.is_known && reading.setting == setting;
     return Effect{.state = is_so ? EffectState::kInEffect : EffectState::kPending,
                   .sm_clock_mhz = clock,
@@ -225,48 +230,53 @@ class RocmDevice final : public Device {
     return failure;
   }
 
-  DeviceResult<double> ReadPower() PERSEUS_REQUIRES(library_->mutex) {
+  DeviceResult<std::optional<double>> ReadPower() PERSEUS_REQUIRES(library_->mutex) {
     std::uint64_t microwatts = 0;
-    PERSEUS_ASSIGN_OR_RETURN(const bool has_average,
+    PERSEUS_ASSIGN_OR_RETURN(bool has_power,
                              IfSupported(Call("read the power", library_->functions.GetAveragePower,
                                               kSensor, &microwatts)));
-    if (!has_average) {
+    if (!has_power) {
       // Newer GPUs have only the momentary power.
       int kind = 0;
-      PERSEUS_RETURN_IF_ERROR(
-          Call("read the power", library_->functions.GetPower, &microwatts, &kind));
+      PERSEUS_ASSIGN_OR_RETURN(
+          has_power,
+          IfSupported(Call("read the power", library_->functions.GetPower, &microwatts, &kind)));
     }
+    if (!has_power || microwatts == 0) return std::nullopt;
     return static_cast<double>(microwatts) / kMicrowattsPerWatt;
   }
 
-  DeviceResult<double> ReadEnergyCounter(Telemetry& telemetry) PERSEUS_REQUIRES(library_->mutex) {
+  DeviceResult<void> ReadEnergyOf(Telemetry& telemetry) PERSEUS_REQUIRES(library_->mutex) {
     std::uint64_t count = 0;
     std::uint64_t timestamp = 0;
     float microjoules_each = 0;
+    EnergyAccount::Reading reading;
+    reading.power_w = telemetry.power_w;
+    reading.began = library_->clock();
     PERSEUS_ASSIGN_OR_RETURN(
         const bool has_counter,
         IfSupported(Call("read the energy counter", library_->functions.GetEnergyCount, &count,
                          &microjoules_each, &timestamp)));
+    reading.ended = library_->clock();
     if (has_counter) {
-      const double energy_j =
+      reading.counter_j =
           static_cast<double>(count) * static_cast<double>(microjoules_each) / kMicrojoulesPerJoule;
-      return counter_.Add(energy_j, library_->generation);
     }
-    telemetry.is_energy_integrated = true;
-    integrator_.Add(telemetry.at, telemetry.power_w);
-    return integrator_.energy_j();
+    energy_.Add(reading);
+    energy_.Fill(telemetry);
+    return {};
   }
 
-  // Returns 0 if the driver does not report the clock.
-  DeviceResult<int> ReadClock(int clock) PERSEUS_REQUIRES(library_->mutex) {
+  DeviceResult<std::optional<int>> ReadClock(int clock) PERSEUS_REQUIRES(library_->mutex) {
     rocm::StructBuffer bytes = {};
     PERSEUS_RETURN_IF_ERROR(
         IfSupported(Call("read a clock", library_->functions.GetFrequencies, clock, &bytes)));
     const std::optional<rocm::Frequencies> frequencies = rocm::ParseFrequencies(bytes);
-    return frequencies && frequencies->current ? frequencies->mhz[*frequencies->current] : 0;
+    if (!frequencies || !frequencies->current) return std::nullopt;
+    return frequencies->mhz[*frequencies->current];
   }
 
-  DeviceResult<int> ReadTemperature() PERSEUS_REQUIRES(library_->mutex) {
+  DeviceResult<std::optional<int>> ReadTemperature() PERSEUS_REQUIRES(library_->mutex) {
     // Other tools show the edge temperature. Some GPUs report only the junction temperature.
     for (const std::uint32_t sensor : {rocm::kEdge, rocm::kJunction}) {
       std::int64_t millicelsius = 0;
@@ -276,7 +286,7 @@ class RocmDevice final : public Device {
                            rocm::kTemperatureNow, &millicelsius)));
       if (has_sensor) return static_cast<int>(millicelsius / 1000);
     }
-    return 0;
+    return std::nullopt;
   }
 
   DeviceResult<SettingReading> ReadClockSetting() PERSEUS_REQUIRES(library_->mutex) {
@@ -348,10 +358,10 @@ class RocmDevice final : public Device {
 
   const std::shared_ptr<RocmLibrary> library_;
   const DeviceInfo info_;
+  const PowerScope scope_;
   std::uint32_t gpu_ PERSEUS_GUARDED_BY(library_->mutex) = 0;
   std::uint64_t gpu_generation_ PERSEUS_GUARDED_BY(library_->mutex) = 0;
-  EnergyIntegrator integrator_ PERSEUS_GUARDED_BY(library_->mutex);
-  EnergyCounter counter_ PERSEUS_GUARDED_BY(library_->mutex);
+  EnergyAccount energy_ PERSEUS_GUARDED_BY(library_->mutex);
 };
 
 // The driver accepts every whole MHz. A planner needs a shorter list.
@@ -413,19 +423,41 @@ void ReadPowerLimits(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo&
   info.most_power_limit_mw = static_cast<int>(most / kMicrowattsPerMilliwatt);
 }
 
+// Returns an empty text if the driver names no model.
+std::string NameOfGpu(const rocm::Functions& rocm, std::uint32_t gpu) {
+  char name[256] = {};
+  return rocm.GetName != nullptr && rocm.GetName(gpu, name, sizeof name - 1) == rocm::kSuccess
+             ? name
+             : "";
+}
+
 DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string uuid) {
   DeviceInfo info;
   info.uuid = std::move(uuid);
-  char name[256] = {};
-  if (rocm.GetName != nullptr && rocm.GetName(gpu, name, sizeof name - 1) == rocm::kSuccess) {
-    info.name = name;
-  }
+  info.name = NameOfGpu(rocm, gpu);
   info.backend = "rocm";
   info.pci_bus_id = BusId(rocm, gpu);
   if (!info.pci_bus_id.empty()) info.device_file = RenderNode(info.pci_bus_id);
   info.measure_only = ReadClocks(rocm, gpu, info);
   ReadPowerLimits(rocm, gpu, info);
   return info;
+}
+
+// Returns the power in microwatts, as the driver reports it.
+std::optional<std::uint64_t> PowerOf(const rocm::Functions& rocm, std::uint32_t gpu) {
+  std::uint64_t microwatts = 0;
+  int kind = 0;
+  const bool has_average = rocm.GetAveragePower != nullptr &&
+                           rocm.GetAveragePower(gpu, kSensor, &microwatts) == rocm::kSuccess;
+  const bool has_power = has_average || (rocm.GetPower != nullptr &&
+                                         rocm.GetPower(gpu, &microwatts, &kind) == rocm::kSuccess);
+  return has_power ? std::optional(microwatts) : std::nullopt;
+}
+
+// Whether the GPU is the first die of a module whose second die is the next GPU.
+bool IsFirstDie(const rocm::Functions& rocm, std::uint32_t gpu, std::uint32_t count) {
+  return gpu + 1 < count && NameOfGpu(rocm, gpu) == NameOfGpu(rocm, gpu + 1) &&
+         PowerOf(rocm, gpu) > 0U && PowerOf(rocm, gpu + 1) == 0U;
 }
 
 }  // namespace
@@ -459,7 +491,8 @@ Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
     }
     DeviceInfo info = ReadInfo(rocm, i, std::move(uuid));
     info.index = static_cast<int>(i);
-    list.devices.push_back(std::make_unique<RocmDevice>(library, std::move(info)));
+    const PowerScope scope = IsFirstDie(rocm, i, count) ? PowerScope::kModule : PowerScope::kGpu;
+    list.devices.push_back(std::make_unique<RocmDevice>(library, std::move(info), scope));
   }
   std::sort(list.devices.begin(), list.devices.end(),
             [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });

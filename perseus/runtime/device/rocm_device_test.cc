@@ -39,6 +39,17 @@ class RocmTest : public testing::Test {
     return {};
   }
 
+  // Reads all GPUs every 100 ms, while the counter of each counts its power.
+  void Run(const DeviceList& list, Nanoseconds time) {
+    for (const Nanoseconds end = *now_ + time; *now_ < end;) {
+      *now_ += 100 * kMillisecond;
+      for (fake_rocm::Gpu& gpu : node_.gpus) {
+        gpu.energy_count += static_cast<std::uint64_t>(static_cast<double>(gpu.power_uw) / 153);
+      }
+      for (const auto& device : list.devices) EXPECT_TRUE(device->Read());
+    }
+  }
+
   std::shared_ptr<void> library_;
   fake_rocm::Node& node_;
   std::shared_ptr<Nanoseconds> now_ = std::make_shared<Nanoseconds>(0);
@@ -99,21 +110,67 @@ TEST_F(RocmTest, TelemetryHasItsUnits) {
   const DeviceList list = Open();
   for (const auto& device : list.devices) {
     const Telemetry telemetry = ValueOf(device->Read());
-    EXPECT_DOUBLE_EQ(telemetry.power_w, 300);
-    EXPECT_NEAR(telemetry.energy_j, 15.3, 1e-6) << "the resolution is a float";
-    EXPECT_FALSE(telemetry.is_energy_integrated);
+    EXPECT_EQ(telemetry.scope, PowerScope::kGpu);
+    EXPECT_DOUBLE_EQ(telemetry.power_w.value(), 300);
+    EXPECT_FALSE(telemetry.energy_j) << "the counter is on trial";
     EXPECT_EQ(telemetry.temperature_c, 66);
     EXPECT_EQ(telemetry.sm_clock_mhz, 1234);
-    EXPECT_EQ(telemetry.memory_clock_mhz, 0) << "not reported";
+    EXPECT_EQ(telemetry.memory_clock_mhz, std::nullopt) << "not reported";
   }
+  Run(list, 3 * kSecond);
+  for (const auto& device : list.devices) {
+    const Telemetry telemetry = ValueOf(device->Read());
+    EXPECT_EQ(telemetry.counter, CounterState::kUsed);
+    EXPECT_NEAR(telemetry.energy_j.value(), 15.3 + 900, 0.1) << "the resolution is a float";
+  }
+}
+
+// The first die reports the power and the energy of both. The second one reports nothing.
+TEST_F(RocmTest, TheFirstDieOfAnMi250xReportsBoth) {
+  node_.gpus[1].power_uw = 0;
+  const DeviceList list = Open();
+  Run(list, 4 * kSecond);
+  const Telemetry first = ValueOf(list.devices[1]->Read());
+  EXPECT_EQ(first.scope, PowerScope::kModule);
+  EXPECT_EQ(first.counter, CounterState::kUsed);
+  EXPECT_THAT(DescribeEnergy(first), HasSubstr("its module, which has another GPU too"));
+  const Telemetry second = ValueOf(list.devices[0]->Read());
+  EXPECT_EQ(second.scope, PowerScope::kGpu);
+  EXPECT_FALSE(second.power_w) << "unknown, not 0";
+  EXPECT_FALSE(second.energy_j);
+  EXPECT_EQ(DescribeEnergy(second),
+            "its energy counter stands still: its energy is unknown, because the driver does not "
+            "report its power");
+}
+
+TEST_F(RocmTest, AFrozenCounterIsReplacedByThePower) {
+  const DeviceList list = Open();
+  for (int i = 0; i < 40; ++i, *now_ += 100 * kMillisecond) ASSERT_TRUE(list.devices[0]->Read());
+  const double begin_j = list.devices[0]->Read()->energy_j.value();
+  EXPECT_EQ(list.devices[0]->Read()->counter, CounterState::kStandsStill);
+  *now_ += 2 * kSecond;
+  EXPECT_DOUBLE_EQ(list.devices[0]->Read()->energy_j.value() - begin_j, 600);
+}
+
+// ROCm/amdsmi issue 115: 4750896266 -> 4736943791.
+TEST_F(RocmTest, ACounterThatFallsOnceIsCountedAndUsed) {
+  for (fake_rocm::Gpu& gpu : node_.gpus) gpu.energy_count = 4'750'896'266;
+  const DeviceList list = Open();
+  Run(list, 3 * kSecond);
+  EXPECT_NEAR(list.devices[0]->Read()->energy_j.value(), 72'689 + 900, 1);
+  node_.gpus[1].energy_count -= 13'952'475;
+  const Telemetry after = ValueOf(list.devices[0]->Read());
+  EXPECT_EQ(after.energy_j, 0);
+  EXPECT_EQ(after.counter_falls, 1U);
+  EXPECT_EQ(after.counter, CounterState::kUsed);
 }
 
 TEST_F(RocmTest, IntegratesPowerWithoutAnEnergyCounter) {
   node_.gpus[1].has_energy_counter = false;
   const DeviceList list = Open();
-  EXPECT_TRUE(list.devices[0]->Read()->is_energy_integrated);
+  EXPECT_EQ(list.devices[0]->Read()->counter, CounterState::kNone);
   *now_ += 2 * kSecond;
-  EXPECT_DOUBLE_EQ(list.devices[0]->Read()->energy_j, 600);
+  EXPECT_DOUBLE_EQ(list.devices[0]->Read()->energy_j.value(), 600);
 }
 
 TEST_F(RocmTest, PerformanceLevelsAloneAllowOnlyMeasuring) {
