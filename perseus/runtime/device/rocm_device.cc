@@ -1,9 +1,13 @@
 // A GPU behind ROCm SMI.
 //
-// Two controls can be set: a range of the SM clock, if the driver has such a range, and the power
-// cap. A range of the SM clock sets the performance level "manual", and unlocking sets the level
-// "auto". Unlike NVML, the driver reports both settings. It does not report what limits a clock,
-// nor whether the GPU is idle. So a setting counts as in effect if it is read back.
+// Two controls can be set: the SM clock and the power cap. Unlike NVML, the driver reports both
+// settings. It does not report what limits a clock, nor whether the GPU is idle. So a setting
+// counts as in effect if it is read back. The SM clock is set in one of two ways:
+//   - A range, where the driver has overdrive (Radeon). It sets the performance level "manual".
+//   - A highest clock, with performance determinism (AMD Instinct from MI200 on, which has no
+//     overdrive). Some versions of the library cannot read the highest clock back. Then a clock
+//     that is not above it counts as in effect.
+// Unlocking sets the level "auto".
 //
 // An MI250X has two GPUs, its dies. The first die reports the power and the energy of both, and the
 // second one reports 0 W and a counter that stands still. So 0 W is no reading, and the scope of
@@ -72,7 +76,7 @@ rocm::ClockRange RangeOf(const Setting& setting, int least_mhz) {
 Setting SettingOf(const rocm::OverdriveRanges& ranges) {
   const auto [lower, upper] = ranges.sm;
   if (upper - lower != 1) return {lower, upper};
-  const int single = lower == ranges.sm_limits.lower_mhz ? lower : upper;
+  const int single = ranges.sm_limits && lower == ranges.sm_limits->lower_mhz ? lower : upper;
   return {single, single};
 }
 
@@ -110,10 +114,17 @@ std::string RocmUuid(const rocm::Functions& functions, std::uint32_t gpu) {
   return {};
 }
 
+// How the SM clock is set.
+enum class ClockControl { kNone, kRange, kHighest };
+
 class RocmDevice final : public Device {
  public:
-  RocmDevice(std::shared_ptr<RocmLibrary> library, DeviceInfo info, PowerScope scope)
-      : library_(std::move(library)), info_(std::move(info)), scope_(scope) {}
+  RocmDevice(std::shared_ptr<RocmLibrary> library, DeviceInfo info, ClockControl clock_control,
+             PowerScope scope)
+      : library_(std::move(library)),
+        info_(std::move(info)),
+        clock_control_(clock_control),
+        scope_(scope) {}
 
   const DeviceInfo& info() const override { return info_; }
   DeviceResult<Telemetry> Read() override {
@@ -166,7 +177,10 @@ class RocmDevice final : public Device {
     const MutexLock lock(library_->mutex);
     PERSEUS_RETURN_IF_ERROR(Begin());
     PERSEUS_ASSIGN_OR_RETURN(const auto clock, ReadClock(rocm::kClockSystem));
-    const bool is_so = reading.is_known && reading.setting == setting;
+    const bool is_unread = clock_control_ == ClockControl::kHighest && !reading.is_known;
+    const bool is_so = is_unread && control == Control::kSmClock
+                           ? setting && clock && *clock <= setting->upper
+                           : reading.is_known && reading.setting == setting;
     return Effect{.state = is_so ? EffectState::kInEffect : EffectState::kPending,
                   .sm_clock_mhz = clock,
                   .limits = {}};
@@ -303,13 +317,15 @@ class RocmDevice final : public Device {
     rocm::StructBuffer bytes = {};
     PERSEUS_RETURN_IF_ERROR(IfSupported(Call("read the clock range", rocm.GetOverdrive, &bytes)));
     const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
-    if (level != rocm::kLevelManual || !ranges) {
+    reading.is_known = ranges && (level == rocm::kLevelManual || level == rocm::kLevelDeterminism);
+    if (!reading.is_known) {
       reading.hint = fmt::format("the performance level is {}, not automatic (0)", level);
       reading.is_certain = true;
-      return reading;
+    } else if (level == rocm::kLevelManual) {
+      reading.setting = SettingOf(*ranges);
+    } else {
+      reading.setting = Setting{ranges->sm.upper_mhz, ranges->sm.upper_mhz};
     }
-    reading.is_known = true;
-    reading.setting = SettingOf(*ranges);
     return reading;
   }
 
@@ -342,9 +358,18 @@ class RocmDevice final : public Device {
                         Describe(Control::kSmClock, setting), clocks.size(), clocks.front(),
                         clocks.back());
     }
+    const std::string what =
+        fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting));
+    if (clock_control_ == ClockControl::kHighest) {
+      if (setting->lower != setting->upper) {
+        return DeviceFail(DeviceErrorKind::kInvalid,
+                          "{}: cannot {}: performance determinism has no lowest clock", info_.uuid,
+                          what);
+      }
+      return Call(what, rocm.SetHighestClock, static_cast<std::uint64_t>(setting->upper));
+    }
     const rocm::ClockRange range = RangeOf(*setting, clocks.front());
-    return Call(fmt::format("lock the SM clock to {}", Describe(Control::kSmClock, setting)),
-                rocm.SetClockRange, static_cast<std::uint64_t>(range.lower_mhz),
+    return Call(what, rocm.SetClockRange, static_cast<std::uint64_t>(range.lower_mhz),
                 static_cast<std::uint64_t>(range.upper_mhz), rocm::kClockSystem);
   }
 
@@ -358,6 +383,7 @@ class RocmDevice final : public Device {
 
   const std::shared_ptr<RocmLibrary> library_;
   const DeviceInfo info_;
+  const ClockControl clock_control_;
   const PowerScope scope_;
   std::uint32_t gpu_ PERSEUS_GUARDED_BY(library_->mutex) = 0;
   std::uint64_t gpu_generation_ PERSEUS_GUARDED_BY(library_->mutex) = 0;
@@ -387,25 +413,60 @@ std::filesystem::path RenderNode(const std::string& bus_id) {
   return {};
 }
 
-// Returns why clocks cannot be set. Empty if they can be set.
-std::string ReadClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
-  if (rocm.SetClockRange == nullptr || rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
-    return "the installed ROCm SMI cannot set a range of clocks (install another release)";
+// Whether this is an AMD Instinct, which has performance determinism instead of overdrive.
+bool IsInstinct(const std::string& name) {
+  return name.find("Instinct") != std::string::npos || name.find("INSTINCT") != std::string::npos;
+}
+
+// Returns the clocks that the driver names for this GPU.
+std::optional<rocm::ClockRange> ListedClocks(const rocm::Functions& rocm, std::uint32_t gpu) {
+  rocm::StructBuffer bytes = {};
+  if (rocm.GetFrequencies == nullptr ||
+      rocm.GetFrequencies(gpu, rocm::kClockSystem, &bytes) != rocm::kSuccess) {
+    return std::nullopt;
+  }
+  const auto listed = rocm::ParseFrequencies(bytes);
+  if (!listed) return std::nullopt;
+  const auto [least, most] = std::minmax_element(listed->mhz.begin(), listed->mhz.end());
+  if (*least >= *most) return std::nullopt;
+  return rocm::ClockRange{*least, *most};
+}
+
+// Finds how the SM clock can be set, and fills the list of clocks, or the reason why no clock can
+// be set.
+ClockControl FindClocks(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
+  if (rocm.SetLevel == nullptr || rocm.GetLevel == nullptr) {
+    info.measure_only =
+        "the installed ROCm SMI cannot set a range of clocks (install another release)";
+    return ClockControl::kNone;
   }
   rocm::StructBuffer bytes = {};
-  if (rocm.GetOverdrive == nullptr || rocm.GetOverdrive(gpu, &bytes) != rocm::kSuccess) {
-    return "its driver has performance levels only, and no range of clocks (if amdgpu has "
-           "overdrive, boot with amdgpu.ppfeaturemask=0xffffffff)";
+  std::optional<rocm::ClockRange> range;
+  ClockControl control = ClockControl::kRange;
+  if (rocm.GetOverdrive != nullptr && rocm.SetClockRange != nullptr &&
+      rocm.GetOverdrive(gpu, &bytes) == rocm::kSuccess) {
+    const auto ranges = rocm::ParseOverdrive(bytes);
+    if (ranges) range = ranges->sm_limits;
   }
-  const std::optional<rocm::OverdriveRanges> ranges = rocm::ParseOverdrive(bytes);
-  if (!ranges) return "its driver does not report which clocks it accepts";
-  for (int mhz = ranges->sm_limits.upper_mhz; mhz > ranges->sm_limits.lower_mhz;
-       mhz -= kClockStepMhz) {
+  if (!range && IsInstinct(info.name) && rocm.SetHighestClock != nullptr) {
+    control = ClockControl::kHighest;
+    range = ListedClocks(rocm, gpu);
+  }
+  if (!range) {
+    info.measure_only =
+        IsInstinct(info.name)
+            ? "its driver lists no clocks for performance determinism (update amdgpu and ROCm SMI; "
+              "an MI100 and a virtual machine do not have it)"
+            : "its driver has performance levels only, and no range of clocks (if amdgpu has "
+              "overdrive, boot with amdgpu.ppfeaturemask=0xffffffff)";
+    return ClockControl::kNone;
+  }
+  for (int mhz = range->upper_mhz; mhz > range->lower_mhz; mhz -= kClockStepMhz) {
     info.sm_clocks_mhz.push_back(mhz);
   }
-  info.sm_clocks_mhz.push_back(ranges->sm_limits.lower_mhz);
+  info.sm_clocks_mhz.push_back(range->lower_mhz);
   std::reverse(info.sm_clocks_mhz.begin(), info.sm_clocks_mhz.end());
-  return {};
+  return control;
 }
 
 void ReadPowerLimits(const rocm::Functions& rocm, std::uint32_t gpu, DeviceInfo& info) {
@@ -438,7 +499,6 @@ DeviceInfo ReadInfo(const rocm::Functions& rocm, std::uint32_t gpu, std::string 
   info.backend = "rocm";
   info.pci_bus_id = BusId(rocm, gpu);
   if (!info.pci_bus_id.empty()) info.device_file = RenderNode(info.pci_bus_id);
-  info.measure_only = ReadClocks(rocm, gpu, info);
   ReadPowerLimits(rocm, gpu, info);
   return info;
 }
@@ -481,18 +541,31 @@ Result<DeviceList> OpenRocmDevices(std::string_view file, DeviceClock clock) {
                   static_cast<std::uint32_t>(code));
   }
   DeviceList list;
+  std::vector<std::string> uuids;
+  for (std::uint32_t i = 0; i < count; ++i) uuids.push_back(RocmUuid(rocm, i));
   for (std::uint32_t i = 0; i < count; ++i) {
-    std::string uuid = RocmUuid(rocm, i);
+    const std::string& uuid = uuids[i];
+    const auto same = std::count(uuids.begin(), uuids.end(), uuid);
     if (uuid.empty()) {
       list.refused.push_back({fmt::format("ROCm SMI's GPU {}", i),
                               "it reports neither a unique id nor a PCI id (update the amdgpu "
                               "driver)"});
-      continue;
+    } else if (same > 1) {
+      list.refused.push_back(
+          {fmt::format("ROCm SMI's GPU {}", i),
+           fmt::format(
+               "it is one of {} partitions of {}, which share one clock (make one partition: "
+               "rocm-smi --setcomputepartition SPX)",
+               same, uuid),
+           uuid, BusId(rocm, i)});
+    } else {
+      DeviceInfo info = ReadInfo(rocm, i, uuid);
+      info.index = static_cast<int>(i);
+      const ClockControl control = FindClocks(rocm, i, info);
+      const PowerScope scope = IsFirstDie(rocm, i, count) ? PowerScope::kModule : PowerScope::kGpu;
+      list.devices.push_back(
+          std::make_unique<RocmDevice>(library, std::move(info), control, scope));
     }
-    DeviceInfo info = ReadInfo(rocm, i, std::move(uuid));
-    info.index = static_cast<int>(i);
-    const PowerScope scope = IsFirstDie(rocm, i, count) ? PowerScope::kModule : PowerScope::kGpu;
-    list.devices.push_back(std::make_unique<RocmDevice>(library, std::move(info), scope));
   }
   std::sort(list.devices.begin(), list.devices.end(),
             [](const auto& a, const auto& b) { return a->info().uuid < b->info().uuid; });

@@ -165,6 +165,20 @@ TEST_F(RocmTest, ACounterThatFallsOnceIsCountedAndUsed) {
   EXPECT_EQ(after.counter, CounterState::kUsed);
 }
 
+TEST_F(RocmTest, PartitionsOfOneGpuAreRefused) {
+  node_.count = 3;
+  node_.gpus[1].unique_id = node_.gpus[2].unique_id = 0xbeef;
+  node_.gpus[0].unique_id = 0xabcd;
+  const DeviceList list = Open();
+  ASSERT_EQ(list.devices.size(), 1U);
+  EXPECT_EQ(list.devices[0]->info().uuid, "GPU-000000000000abcd");
+  ASSERT_EQ(list.refused.size(), 2U);
+  EXPECT_EQ(list.refused[1].what, "ROCm SMI's GPU 2");
+  EXPECT_EQ(list.refused[1].uuid, "GPU-000000000000beef");
+  EXPECT_THAT(list.refused[1].why,
+              HasSubstr("one of 2 partitions of GPU-000000000000beef, which share one clock"));
+}
+
 TEST_F(RocmTest, IntegratesPowerWithoutAnEnergyCounter) {
   node_.gpus[1].has_energy_counter = false;
   const DeviceList list = Open();
@@ -185,6 +199,52 @@ TEST_F(RocmTest, PerformanceLevelsAloneAllowOnlyMeasuring) {
   EXPECT_FALSE(list.devices[0]->ReadSetting(Control::kSmClock)->is_known);
   EXPECT_THAT(list.devices[0]->ReadSetting(Control::kSmClock)->hint,
               HasSubstr("performance level is 2"));
+}
+
+// AMD Instinct from MI200 on.
+TEST_F(RocmTest, PerformanceDeterminismIsAHighestClock) {
+  for (fake_rocm::Gpu& gpu : node_.gpus) {
+    gpu.name = "AMD Instinct MI300X";
+    gpu.has_clock_range = false;
+    gpu.has_determinism = true;
+  }
+  node_.gpus[1].reports_range = false;
+  node_.gpus[1].sm_mhz = 1190;
+  const DeviceList list = Open();
+  for (const auto& device : list.devices) {
+    const fake_rocm::Gpu& gpu = node_.gpus[device->info().index.value()];
+    EXPECT_EQ(device->info().measure_only, "");
+    EXPECT_EQ(device->info().sm_clocks_mhz.front(), 500);
+    EXPECT_EQ(device->info().sm_clocks_mhz.back(), 1700);
+    const Setting setting{1200, 1200};
+    EXPECT_EQ(device->ReadSetting(Control::kSmClock)->setting, std::nullopt);
+    ASSERT_TRUE(device->Apply(Control::kSmClock, setting));
+    EXPECT_EQ(gpu.level, 8);
+    EXPECT_EQ(gpu.range_mhz[1], 1200U);
+    EXPECT_EQ(device->ReadEffect(Control::kSmClock, setting)->state, EffectState::kInEffect);
+    const SettingReading reading = ValueOf(device->ReadSetting(Control::kSmClock));
+    EXPECT_EQ(reading.is_known, gpu.reports_range);
+    EXPECT_EQ(reading.setting, gpu.reports_range ? std::optional(setting) : std::nullopt);
+    EXPECT_EQ(reading.is_certain, !gpu.reports_range) << "a lock, but not which one";
+    EXPECT_THAT(device->Apply(Control::kSmClock, Setting{800, 1200}),
+                FailsAs(DeviceErrorKind::kInvalid, HasSubstr("has no lowest clock")));
+    ASSERT_TRUE(device->Apply(Control::kSmClock, std::nullopt));
+    EXPECT_EQ(gpu.level, 0);
+    EXPECT_TRUE(device->ReadSetting(Control::kSmClock)->is_known);
+  }
+  EXPECT_EQ(list.devices[0]->ReadEffect(Control::kSmClock, Setting{1100, 1100})->state,
+            EffectState::kPending)
+      << "the clock is above it";
+}
+
+TEST_F(RocmTest, AnInstinctWithoutListedClocksHasItsOwnRemedy) {
+  node_.gpus[1].name = "AMD Instinct MI300X";
+  node_.gpus[1].has_clock_range = false;
+  node_.gpus[1].has_frequencies = false;
+  const DeviceList list = Open();
+  EXPECT_THAT(list.devices[0]->info().measure_only,
+              testing::AllOf(HasSubstr("lists no clocks for performance determinism"),
+                             testing::Not(HasSubstr("ppfeaturemask"))));
 }
 
 TEST_F(RocmTest, EachFaultHasItsKind) {
